@@ -1,12 +1,12 @@
 //! The grammar of every command against a second, naive parser. Every accepted command is decided
 //! without a panic.
 
-use redis_lock::command::acquire::{self, Acquire, Wait, Wanted};
+use redis_lock::command::acquire::{self, Acquire, AskedMode, Wait};
 use redis_lock::command::check::Check;
-use redis_lock::command::macquire::{Has, Macquire, Verdict};
+use redis_lock::command::macquire::{AllOrNone, Has, Macquire};
 use redis_lock::command::release::Release;
 use redis_lock::command::renew::Renew;
-use redis_lock::command::spec::{Arg, Keys, Kind};
+use redis_lock::command::spec::{Arg, KeyWords, Kind};
 use redis_lock::command::{
     cancel, exec, info, log, rlock, top, wlock, Args, Command, Decision, Error, Reply,
 };
@@ -59,8 +59,8 @@ fn fits(command: Command, words: &[&[u8]]) -> bool {
         .iter()
         .rposition(|word| !is_effect || !word.is_empty());
     let args: Vec<_> = match spec.keys {
-        Keys::One(_) | Keys::ByCallback { .. } => spec.args.iter().skip(1).collect(),
-        Keys::None | Keys::Counted { .. } => spec.args.iter().collect(),
+        KeyWords::One(_) | KeyWords::ByCallback { .. } => spec.args.iter().skip(1).collect(),
+        KeyWords::None | KeyWords::Counted { .. } => spec.args.iter().collect(),
     };
     fit(&args, &words[..end.map_or(0, |end| end + 1)])
 }
@@ -222,11 +222,11 @@ fn judge_request(request: &Acquire<'_>, words: &[&[u8]], options: &Options<'_>) 
     }
 }
 
-fn take(wanted: Wanted, args: &[&[u8]]) {
+fn take(wanted: AskedMode, args: &[&[u8]]) {
     let parsed = Acquire::parse(wanted, Args::new(args.iter().copied()));
     let takes = match wanted {
-        Wanted::Limited => Takes::Limit,
-        Wanted::Mode(_) => Takes::Nothing,
+        AskedMode::Limited => Takes::Limit,
+        AskedMode::Mode(_) => Takes::Nothing,
     };
     let options = options(takes, args.get(2..).unwrap_or_default());
     let expected = is_request(args, options.as_ref());
@@ -236,8 +236,8 @@ fn take(wanted: Wanted, args: &[&[u8]]) {
     judge_request(&request, args, &options);
     let ask = request.ask();
     match (wanted, options.limit) {
-        (Wanted::Mode(mode), _) => assert_eq!(ask.mode, mode),
-        (Wanted::Limited, limit) => {
+        (AskedMode::Mode(mode), _) => assert_eq!(ask.mode, mode),
+        (AskedMode::Limited, limit) => {
             assert_eq!(u128::from(ask.mode.tolerates()), limit.unwrap_or(1));
         }
     }
@@ -299,13 +299,13 @@ fn decide_several(request: &Macquire<'_>, wanted: &[(&[u8], Mode)]) {
             _ => false,
         });
         let expected = if is_same {
-            Verdict::Again(fences[0])
+            AllOrNone::Again(fences[0])
         } else if !fences.is_empty() {
-            Verdict::Partial
+            AllOrNone::Partial
         } else if all.contains(&Has::NothingBusy) {
-            Verdict::Wait
+            AllOrNone::Wait
         } else {
-            Verdict::Grant
+            AllOrNone::Grant
         };
         assert_eq!(request.decide(all.iter().copied()), expected, "{all:?}");
     }

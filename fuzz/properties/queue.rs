@@ -4,7 +4,9 @@ use redis_lock::lock::codec::{decode, encode_effect, encode_state, Record};
 use redis_lock::lock::{
     Ask, Deadline, Effect, Fate, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting,
 };
-use redis_lock::wait::{KeyRef, Leaving, Listener, NewRequest, Registry, Removed, Rest, Step};
+use redis_lock::wait::{
+    KeyRef, Keys, Leaving, Listener, NewRequest, Registry, Removed, Rest, Step,
+};
 use std::collections::hash_map::RandomState;
 
 const fn leaving(now: Now) -> Leaving {
@@ -112,6 +114,10 @@ impl World {
         }
     }
 
+    fn keys(&self) -> Keys {
+        Keys::One(self.key.clone())
+    }
+
     fn now(&self) -> Now {
         Now::from_millis(self.now_ms)
     }
@@ -127,14 +133,14 @@ impl World {
         let refusal = match self.acquire(ask, true) {
             Ok(()) => {
                 self.registry.lock_granted(&self.key);
-                let resumed = self.registry.resume(&self.key, ask.token).is_some();
+                let resumed = self.registry.resume(&self.keys(), ask.token).is_some();
                 assert!(held || resumed || !waiting, "{ask:?} has passed others");
                 return;
             }
             Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => refusal,
             Err(refusal) => {
                 assert_eq!(refusal, Refusal::Deadlock);
-                self.registry.resume(&self.key, ask.token);
+                self.registry.resume(&self.keys(), ask.token);
                 return;
             }
         };
@@ -152,7 +158,7 @@ impl World {
             refusal,
             now_us: self.now().us(),
         };
-        self.registry.enter(&self.key, new);
+        self.registry.enter(&self.keys(), new);
         if may_wait {
             self.waiting.push(self.last_client);
         }
@@ -187,11 +193,11 @@ impl World {
         };
         let grant = Lock::acquire(self.lock.as_ref(), ask, now, waiting, &mut self.fences)?;
         // A new hold has a new fence, an old one keeps its own.
-        assert_eq!(Some(grant.fence) > last, !held);
-        self.apply(&grant.effect);
+        assert_eq!(Some(grant.hold.fence) > last, !held);
+        self.apply(&grant.effect(ask.token));
         let lock = self.lock.as_ref().expect("a lock that was granted");
         let (mode, hold) = lock.hold_of(ask.token, now).expect("the hold");
-        assert_eq!((mode, hold.fence), (ask.mode, grant.fence));
+        assert_eq!((mode, hold.fence), (ask.mode, grant.hold.fence));
         assert_eq!(hold.deadline, Deadline::after(now, ask.ttl));
         Ok(())
     }
@@ -231,10 +237,10 @@ impl World {
                 None => return,
                 Some(Step::Granted(granted)) => {
                     let token = granted.removed.token.as_token();
-                    assert_eq!(self.hold_of(token), granted.had_it);
-                    self.apply(&granted.effect());
+                    assert_eq!(self.hold_of(token), granted.grant.had_it);
+                    self.apply(&granted.grant.effect(token));
                     self.gone(&granted.removed);
-                    let grant = granted.grant().expect("a client");
+                    let (_, grant) = granted.into_delivery().expect("a client");
                     self.registry.deliveries.delivered(&grant);
                 }
                 Some(Step::Refused(removed, refusal)) => {

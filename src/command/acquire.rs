@@ -20,7 +20,7 @@ use uuid::fmt::Hyphenated;
 use uuid::Uuid;
 
 use super::args::{integer, MAKE};
-use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Ask, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
 
@@ -33,7 +33,7 @@ pub const SPEC: Spec = Spec {
     since: c"0.1.0",
     flags: &[Flag::Write, Flag::DenyOom, Flag::Fast, Flag::Blocking],
     acl_categories: c"write fast blocking",
-    keys: Keys::One(KeyUse::Updates),
+    keys: KeyWords::One(KeyUse::Updates),
     args: &[
         Arg::KEY,
         TOKEN,
@@ -87,7 +87,7 @@ pub const WITHOUT_LIMIT: Spec = Spec {
 
 /// What a command of this grammar asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum AskedMode {
     /// A hold of this mode.
     Mode(Mode),
     /// The exclusive hold, or one of as many as LIMIT says.
@@ -95,7 +95,7 @@ pub enum Wanted {
 }
 
 /// What LOCK.ACQUIRE asks for.
-pub const WANTED: Wanted = Wanted::Limited;
+pub const WANTED: AskedMode = AskedMode::Limited;
 
 /// A parsed request for a hold.
 #[derive(Debug)]
@@ -151,12 +151,12 @@ impl<'a> Acquire<'a> {
     /// # Errors
     /// If they do not fit the grammar.
     pub fn parse(
-        wanted: Wanted,
+        wanted: AskedMode,
         args: Args<impl Iterator<Item = &'a [u8]>>,
     ) -> Result<Self, Error> {
         let unknown = match wanted {
-            Wanted::Limited => Error::UnknownOption,
-            Wanted::Mode(_) => Error::UnknownRwOption,
+            AskedMode::Limited => Error::UnknownOption,
+            AskedMode::Mode(_) => Error::UnknownRwOption,
         };
         Self::parse_with(wanted, args, |_, _| Err(unknown))
     }
@@ -166,7 +166,7 @@ impl<'a> Acquire<'a> {
     /// # Errors
     /// If they do not fit the grammar.
     pub(super) fn parse_with<I: Iterator<Item = &'a [u8]>>(
-        wanted: Wanted,
+        wanted: AskedMode,
         mut args: Args<I>,
         mut read_other: impl FnMut(&'a [u8], &mut Args<I>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
@@ -191,7 +191,7 @@ impl<'a> Acquire<'a> {
                     true => Wait::Block(timeout),
                     false => Wait::Notify(timeout, channel(args.value()?)?),
                 });
-            } else if is(b"LIMIT") && wanted == Wanted::Limited {
+            } else if is(b"LIMIT") && wanted == AskedMode::Limited {
                 if limited.is_some() {
                     return Err(Error::RepeatedOption);
                 }
@@ -212,8 +212,8 @@ impl<'a> Acquire<'a> {
         }
         args.finish()?;
         let mode = match wanted {
-            Wanted::Mode(mode) => mode,
-            Wanted::Limited => limited.unwrap_or(Mode::Exclusive),
+            AskedMode::Mode(mode) => mode,
+            AskedMode::Limited => limited.unwrap_or(Mode::Exclusive),
         };
         let owner = if token.as_bytes() != MAKE {
             Owner::Named(token)
@@ -242,6 +242,11 @@ impl<'a> Acquire<'a> {
         self.keep_ms
     }
 
+    /// Whether it waits, or leaves a place, if it is not granted at once.
+    pub const fn may_stay(&self) -> bool {
+        self.wait.is_some() || self.keep_ms.is_some()
+    }
+
     /// For how many milliseconds the hold outlives its connection; `None` if the two are not bound.
     pub const fn linger_ms(&self) -> Option<u64> {
         self.linger_ms
@@ -257,8 +262,8 @@ impl<'a> Acquire<'a> {
     ) -> Decision<'_> {
         match Lock::acquire(lock, self.ask(), now, waiting, fences) {
             Ok(grant) => Decision::Change {
-                effect: grant.effect,
-                reply: self.reply(grant.fence),
+                effect: grant.effect(self.ask().token),
+                reply: self.reply(grant.hold.fence),
                 had_it: grant.had_it,
             },
             Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decision::Wait(refusal),
@@ -377,7 +382,7 @@ mod tests {
             assert_eq!(limited(bad), Err(Error::Limit), "{bad:?}");
         }
         let writer = [&b"me"[..], b"10", b"LIMIT", b"2"].into_iter();
-        let writer = Acquire::parse(Wanted::Mode(Mode::Exclusive), Args::new(writer));
+        let writer = Acquire::parse(AskedMode::Mode(Mode::Exclusive), Args::new(writer));
         assert_eq!(writer.map(|_| ()), Err(Error::UnknownRwOption));
         let long = parse(&["me", "10", "KEEP", "3600001"]);
         assert_eq!(long.map(|_| ()), Err(Error::GraceTooLong));

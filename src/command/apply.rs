@@ -5,7 +5,7 @@
 //! cannot call it. With a token the record is that token's hold. Without one the record says
 //! everything. Empty arguments at the end have no meaning.
 
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
+use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec};
 use super::Error;
 use crate::lock::codec::{decode, decode_held, Record};
 
@@ -18,7 +18,7 @@ pub const SPEC: Spec = Spec {
     // Not DenyOom: a replica must follow its primary, and a file must load.
     flags: &[Flag::Write, Flag::DenyScript, Flag::Admin],
     acl_categories: c"write admin dangerous slow",
-    keys: Keys::One(KeyUse::Updates),
+    keys: KeyWords::One(KeyUse::Updates),
     args: &[
         Arg::KEY,
         Arg::text(c"token").optional(),

@@ -4,7 +4,7 @@
 //! Ends the waits and the places of a lock, or those of one token. The reply is how many there
 //! were: requests that wait, and places at which nobody listens. Holds stay.
 
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
+use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec};
 use super::{Args, Error};
 use crate::lock::Token;
 
@@ -17,7 +17,7 @@ pub const SPEC: Spec = Spec {
     // Not DenyOom: it makes room.
     flags: &[Flag::Write],
     acl_categories: c"write slow",
-    keys: Keys::One(KeyUse::Updates),
+    keys: KeyWords::One(KeyUse::Updates),
     args: &[Arg::KEY, Arg::text(c"token").after(c"TOKEN").optional()],
     tips: None,
     history: &[],

@@ -4,7 +4,7 @@
 //! Tells whether this token holds the lock now. The reply is the fence of its hold, or null. The
 //! command changes nothing. In a script that begins with it, the whole script is guarded.
 
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error, Reply};
 use crate::lock::{Lock, Now, Token};
 
@@ -16,7 +16,7 @@ pub const SPEC: Spec = Spec {
     since: c"0.2.0",
     flags: &[Flag::ReadOnly, Flag::Fast],
     acl_categories: c"read fast",
-    keys: Keys::One(KeyUse::Reads),
+    keys: KeyWords::One(KeyUse::Reads),
     args: &[Arg::KEY, Arg::text(c"token")],
     tips: NONDETERMINISTIC,
     history: &[],

@@ -7,7 +7,7 @@
 //! The command runs with the rights of the caller. It is refused if scripts cannot call it. It does
 //! not block. Only the command itself goes to replicas and the append-only file.
 
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 use crate::lock::Token;
 
@@ -21,7 +21,7 @@ pub const SPEC: Spec = Spec {
     // A script must not call it, and it must not call itself.
     flags: &[Flag::Write, Flag::DenyScript],
     acl_categories: c"write slow",
-    keys: Keys::ByCallback {
+    keys: KeyWords::ByCallback {
         first: KeyUse::Reads,
     },
     args: &[

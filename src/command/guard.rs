@@ -8,7 +8,7 @@
 //! written to the append-only file. Clients cannot call it.
 
 use super::args::integer;
-use super::spec::{Arg, Flag, Keys, Spec};
+use super::spec::{Arg, Flag, KeyWords, Spec};
 use super::{apply, Args, Error};
 
 /// The description of LOCK._GUARD for the server.
@@ -19,7 +19,7 @@ pub const SPEC: Spec = Spec {
     since: c"0.3.0",
     flags: &[Flag::DenyScript, Flag::Admin, Flag::Fast],
     acl_categories: c"admin dangerous fast",
-    keys: Keys::None,
+    keys: KeyWords::None,
     args: &[
         Arg::text(c"left"),
         Arg::text(c"longest"),

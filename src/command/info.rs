@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use super::args::integer;
-use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 use crate::lock::{Deadline, Fence, Lock, Mode, Now, Occupancy, TokenBuf, TokenText};
 
@@ -24,7 +24,7 @@ pub const SPEC: Spec = Spec {
     since: c"0.1.0",
     flags: &[Flag::ReadOnly],
     acl_categories: c"read slow",
-    keys: Keys::One(KeyUse::Reads),
+    keys: KeyWords::One(KeyUse::Reads),
     args: &[
         Arg::KEY,
         Arg::integer(c"n").after(c"HOLDERS").optional(),
@@ -92,7 +92,7 @@ pub struct Info<'a> {
     /// The number of all live holds.
     pub holder_count: usize,
     /// The first waiters, in the order of the queue.
-    pub waiters: Vec<Waiter>,
+    pub waiters: Vec<ShownWaiter>,
     /// The number of all waiters.
     pub waiter_count: usize,
     /// For how many milliseconds no new grant is made, where nobody holds the lock.
@@ -101,7 +101,7 @@ pub struct Info<'a> {
 
 /// The reply for a request that waits.
 #[derive(Debug)]
-pub struct Waiter {
+pub struct ShownWaiter {
     /// The token that waits.
     pub token: TokenBuf,
     /// The mode that it asks for.
@@ -109,12 +109,12 @@ pub struct Waiter {
     /// How long ago its place was taken, in milliseconds.
     pub waited_ms: u64,
     /// Its listener; `None` of a place at which nobody listens.
-    pub listener: Option<Listener>,
+    pub listener: Option<ShownListener>,
 }
 
 /// The reply for a listener.
 #[derive(Debug)]
-pub enum Listener {
+pub enum ShownListener {
     /// The id of a blocked client, as in CLIENT LIST.
     Client(u64),
     /// The name of a channel.
@@ -141,7 +141,7 @@ impl<'a> Info<'a> {
         lock: Option<&'a Lock>,
         key_deadline: Option<Deadline>,
         shown: usize,
-        (waiters, waiter_count): (Vec<Waiter>, usize),
+        (waiters, waiter_count): (Vec<ShownWaiter>, usize),
         guard_ms: Option<u64>,
         now: Now,
     ) -> Option<Self> {

@@ -5,7 +5,7 @@
 //! of maps of `time`, `db`, `key`, `token`, `fence`, `holders`, `by`, `user`, `address`, `client`
 //! and `name`. What is not known is null.
 
-use super::spec::{Arg, Flag, Keys, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Flag, KeyWords, Spec, NONDETERMINISTIC};
 use super::top::count_of;
 use super::{Args, Error};
 
@@ -18,7 +18,7 @@ pub const SPEC: Spec = Spec {
     flags: &[Flag::ReadOnly, Flag::Admin],
     // It shows the names of keys, tokens, users and addresses.
     acl_categories: c"read admin dangerous slow",
-    keys: Keys::None,
+    keys: KeyWords::None,
     args: &[Arg::integer(c"count").optional()],
     tips: NONDETERMINISTIC,
     history: &[],

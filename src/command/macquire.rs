@@ -13,12 +13,11 @@
 //! it holds some of them, or holds them otherwise, or waits for some of them by another request,
 //! the reply is `-PARTIAL`.
 
-use super::acquire::{self, Acquire, Wanted};
+use super::acquire::{self, Acquire, AskedMode};
 use super::args::integer;
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 use crate::lock::{Fence, Hold, Mode};
-use crate::wait::has_twice;
 
 /// The description of LOCK.MACQUIRE for the server.
 pub const SPEC: Spec = Spec {
@@ -29,7 +28,7 @@ pub const SPEC: Spec = Spec {
     since: c"0.2.0",
     flags: &[Flag::Write, Flag::DenyOom, Flag::Blocking],
     acl_categories: c"write slow blocking",
-    keys: Keys::Counted {
+    keys: KeyWords::Counted {
         key_use: KeyUse::Updates,
         count_at: COUNT_AT,
     },
@@ -87,7 +86,7 @@ pub enum Has {
 
 /// What is to be done about a request for several keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AllOrNone {
     /// The token holds all of them under this fence: the deadlines are set anew.
     Again(Fence),
     /// It gets all of them.
@@ -110,18 +109,19 @@ impl<'a> Macquire<'a> {
             keys.push(args.required()?);
         }
         let mut modes = Vec::new();
-        let acquire = Acquire::parse_with(Wanted::Mode(Mode::Exclusive), args, |option, args| {
-            if !option.eq_ignore_ascii_case(b"MODES") {
-                return Err(Error::UnknownOptionOfSeveral);
-            }
-            if !modes.is_empty() {
-                return Err(Error::RepeatedOption);
-            }
-            for _ in 0..count {
-                modes.push(args.optional().and_then(mode_of).ok_or(Error::Modes)?);
-            }
-            Ok(())
-        })?;
+        let acquire =
+            Acquire::parse_with(AskedMode::Mode(Mode::Exclusive), args, |option, args| {
+                if !option.eq_ignore_ascii_case(b"MODES") {
+                    return Err(Error::UnknownOptionOfSeveral);
+                }
+                if !modes.is_empty() {
+                    return Err(Error::RepeatedOption);
+                }
+                for _ in 0..count {
+                    modes.push(args.optional().and_then(mode_of).ok_or(Error::Modes)?);
+                }
+                Ok(())
+            })?;
         if has_twice(keys.clone()) {
             return Err(Error::KeyTwice);
         }
@@ -144,7 +144,7 @@ impl<'a> Macquire<'a> {
     }
 
     /// Decides the request by what its token has of each key.
-    pub fn decide(&self, all: impl Iterator<Item = Has>) -> Verdict {
+    pub fn decide(&self, all: impl Iterator<Item = Has>) -> AllOrNone {
         let (mut fence, mut held, mut is_same, mut is_free) = (None, 0_usize, true, true);
         for (at, has) in all.enumerate() {
             match has {
@@ -158,16 +158,22 @@ impl<'a> Macquire<'a> {
             }
         }
         match fence {
-            Some(fence) if is_same && held == self.keys.len() => Verdict::Again(fence),
-            Some(_) => Verdict::Partial,
-            None if is_free => Verdict::Grant,
-            None => Verdict::Wait,
+            Some(fence) if is_same && held == self.keys.len() => AllOrNone::Again(fence),
+            Some(_) => AllOrNone::Partial,
+            None if is_free => AllOrNone::Grant,
+            None => AllOrNone::Wait,
         }
     }
 
     fn mode_at(&self, at: usize) -> Mode {
         self.modes.get(at).copied().unwrap_or(Mode::Exclusive)
     }
+}
+
+fn has_twice(mut keys: Vec<&[u8]>) -> bool {
+    keys.sort_unstable();
+    let mut pairs = keys.windows(2);
+    pairs.any(|two| matches!(two, [one, other] if one == other))
 }
 
 /// The number of keys, from the word that says it.
@@ -259,16 +265,16 @@ mod tests {
         };
         let (free, busy) = (Has::NothingFree, Has::NothingBusy);
         let both = parse("2 a b me 10 MODES SHARED EXCLUSIVE").unwrap();
-        let again = Verdict::Again(Fence::new(7).unwrap());
+        let again = AllOrNone::Again(Fence::new(7).unwrap());
         for (has, verdict) in [
-            ([free, free], Verdict::Grant),
-            ([free, busy], Verdict::Wait),
-            ([busy, free], Verdict::Wait),
+            ([free, free], AllOrNone::Grant),
+            ([free, busy], AllOrNone::Wait),
+            ([busy, free], AllOrNone::Wait),
             ([hold(Shared, 7), hold(Exclusive, 7)], again),
-            ([hold(Shared, 7), hold(Exclusive, 8)], Verdict::Partial),
-            ([hold(Exclusive, 7), hold(Exclusive, 7)], Verdict::Partial),
-            ([hold(Shared, 7), free], Verdict::Partial),
-            ([busy, hold(Exclusive, 7)], Verdict::Partial),
+            ([hold(Shared, 7), hold(Exclusive, 8)], AllOrNone::Partial),
+            ([hold(Exclusive, 7), hold(Exclusive, 7)], AllOrNone::Partial),
+            ([hold(Shared, 7), free], AllOrNone::Partial),
+            ([busy, hold(Exclusive, 7)], AllOrNone::Partial),
         ] {
             assert_eq!(both.decide(has.into_iter()), verdict, "{has:?}");
         }

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::acquire::{Acquire, Timeout, Wait, Wanted};
+use super::acquire::{Acquire, AskedMode, Timeout, Wait};
 use super::*;
 use crate::lock::{Mode, Token, Ttl};
 
@@ -94,7 +94,7 @@ proptest! {
         prop_assume!(name != b"*");
         let mut words = vec![name.clone(), ttl.to_string().into_bytes()];
         words.extend(said.iter().flat_map(|(words, _)| words.clone()));
-        let acquire = Acquire::parse(Wanted::Limited, args(&words)).unwrap();
+        let acquire = Acquire::parse(AskedMode::Limited, args(&words)).unwrap();
         let (mut mode, mut wait, mut keep, mut linger) = (Mode::Exclusive, None, None, None);
         for (_, option) in &said {
             match option {
@@ -111,7 +111,7 @@ proptest! {
         // An option that comes twice is refused.
         if let Some((again, _)) = said.first() {
             words.extend(again.iter().cloned());
-            let twice = Acquire::parse(Wanted::Limited, args(&words));
+            let twice = Acquire::parse(AskedMode::Limited, args(&words));
             prop_assert_eq!(twice.map(|_| ()), Err(Error::RepeatedOption));
         }
     }

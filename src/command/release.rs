@@ -8,7 +8,7 @@
 //! then only its deadline comes forward. The reply is 1 then, too.
 
 use super::args::integer;
-use super::spec::{Arg, Change, Flag, KeyUse, Keys, Spec};
+use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Deadline, Hold, Lock, Now, Token, Ttl};
 
@@ -21,7 +21,7 @@ pub const SPEC: Spec = Spec {
     // Not DenyOom: releasing must always work.
     flags: &[Flag::Write, Flag::Fast],
     acl_categories: c"write fast",
-    keys: Keys::One(KeyUse::Deletes),
+    keys: KeyWords::One(KeyUse::Deletes),
     args: &[
         Arg::KEY,
         Arg::text(c"token"),

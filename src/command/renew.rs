@@ -4,7 +4,7 @@
 //! Sets this token's deadline to now + ttl, later or earlier than it was. The reply is 1, or 0 if
 //! the token holds nothing: the command never takes a lost lock again.
 
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
+use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Lock, Now, Token, Ttl};
 
@@ -17,7 +17,7 @@ pub const SPEC: Spec = Spec {
     // Not DenyOom: a holder must be able to keep its lock while memory is short.
     flags: &[Flag::Write, Flag::Fast],
     acl_categories: c"write fast",
-    keys: Keys::One(KeyUse::Updates),
+    keys: KeyWords::One(KeyUse::Updates),
     args: &[Arg::KEY, Arg::text(c"token"), Arg::integer(c"ttl")],
     tips: None,
     history: &[],

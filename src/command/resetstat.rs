@@ -4,7 +4,7 @@
 //! Resets the counters and percentiles of `INFO lock`. The numbers of locks and waiters are no
 //! statistics, so they stay. The reply is OK.
 
-use super::spec::{Flag, Keys, Spec};
+use super::spec::{Flag, KeyWords, Spec};
 
 /// The description of LOCK.RESETSTAT for the server.
 pub const SPEC: Spec = Spec {
@@ -19,7 +19,7 @@ pub const SPEC: Spec = Spec {
         Flag::AllowStale,
     ],
     acl_categories: c"admin dangerous slow",
-    keys: Keys::None,
+    keys: KeyWords::None,
     args: &[],
     // In a cluster it goes to all nodes, as CONFIG RESETSTAT does.
     tips: Some(c"request_policy:all_nodes response_policy:all_succeeded"),

@@ -6,7 +6,7 @@
 //! [LOCK.ACQUIRE](super::acquire). An exclusive holder that calls it becomes a shared holder with
 //! the same fence.
 
-use super::acquire::{self, Wanted};
+use super::acquire::{self, AskedMode};
 use super::spec::Spec;
 use crate::lock::Mode;
 
@@ -19,4 +19,4 @@ pub const SPEC: Spec = Spec {
 };
 
 /// What RWLOCK.RLOCK asks for.
-pub const WANTED: Wanted = Wanted::Mode(Mode::Shared);
+pub const WANTED: AskedMode = AskedMode::Mode(Mode::Shared);

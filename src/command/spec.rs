@@ -27,7 +27,7 @@ pub struct Spec {
     /// among them.
     pub acl_categories: &'static CStr,
     /// Where the keys are among the arguments.
-    pub keys: Keys,
+    pub keys: KeyWords,
     /// All arguments, keys included, in their order.
     pub args: &'static [Arg],
     /// Words for clients and proxies, with a space between:
@@ -92,7 +92,7 @@ impl Flag {
 
 /// Where the keys of a command are among its words. The word 0 is the command's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keys {
+pub enum KeyWords {
     /// There are none.
     None,
     /// Word 1 is the only key. It may be missing where its argument is optional.
@@ -101,7 +101,7 @@ pub enum Keys {
     ///
     /// Servers before 7.0 cannot be told this. Later ones use it for ACL and COMMAND GETKEYS, but
     /// not for the routing in a cluster. So the handler is asked for the keys, as with
-    /// [`Keys::ByCallback`].
+    /// [`KeyWords::ByCallback`].
     Counted {
         /// The use of each key.
         key_use: KeyUse,
@@ -140,7 +140,7 @@ pub struct Position {
     pub step: i32,
 }
 
-impl Keys {
+impl KeyWords {
     /// The position of the keys, as far as fixed numbers can say it.
     pub const fn position(self) -> Position {
         let (first, last) = match self {

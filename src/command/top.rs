@@ -11,7 +11,7 @@
 //! ([`crate::wait::contended`]).
 
 use super::args::integer;
-use super::spec::{Arg, Flag, Keys, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Flag, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 
 /// The description of LOCK.TOP for the server.
@@ -23,7 +23,7 @@ pub const SPEC: Spec = Spec {
     flags: &[Flag::ReadOnly, Flag::Admin],
     // It shows the names of all keys.
     acl_categories: c"read admin dangerous slow",
-    keys: Keys::None,
+    keys: KeyWords::None,
     args: &[
         Arg::integer(c"count").optional(),
         Arg::pure_token(c"contended", c"CONTENDED").optional(),

@@ -6,7 +6,7 @@
 //! expect. A shared holder that calls it becomes exclusive if it is the only one. Otherwise it gets
 //! null and keeps its shared hold.
 
-use super::acquire::{self, Wanted};
+use super::acquire::{self, AskedMode};
 use super::spec::Spec;
 use crate::lock::Mode;
 
@@ -18,4 +18,4 @@ pub const SPEC: Spec = Spec {
 };
 
 /// What RWLOCK.WLOCK asks for.
-pub const WANTED: Wanted = Wanted::Mode(Mode::Exclusive);
+pub const WANTED: AskedMode = AskedMode::Mode(Mode::Exclusive);

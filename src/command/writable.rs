@@ -4,7 +4,7 @@
 //! Does nothing. The module calls it to learn whether the server accepts writes now: the server
 //! checks a write command before it runs it. Clients cannot call it.
 
-use super::spec::{Arg, Flag, KeyUse, Keys, Spec};
+use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec};
 
 /// The description of LOCK._WRITABLE for the server.
 pub const SPEC: Spec = Spec {
@@ -15,7 +15,7 @@ pub const SPEC: Spec = Spec {
     // Not DenyScript: on 6.2 the module calls it from a script.
     flags: &[Flag::Write, Flag::Admin, Flag::Fast],
     acl_categories: c"write admin dangerous fast",
-    keys: Keys::One(KeyUse::Updates),
+    keys: KeyWords::One(KeyUse::Updates),
     args: &[Arg::KEY.optional()],
     tips: None,
     history: &[],

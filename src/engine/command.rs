@@ -10,14 +10,14 @@ use super::count::Count;
 use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
 use super::machine::{Machine, Registry, Removed};
-use super::serve::{self, Entered};
+use super::serve::{self, Stay};
 use super::{deadlock, ending, guarding, linger, several};
 use crate::command::acquire::Acquire;
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
 use crate::lock::{Effect, Fence, FenceClock, Hold, Lock, Now, Refusal, Token, Waiting};
-use crate::wait::{KeyRef, Linger, Several};
+use crate::wait::{KeyRef, Keys, Linger};
 
 /// The word that is the key of a command with one key.
 const KEY_AT: usize = 1;
@@ -40,7 +40,7 @@ impl<K: Key> Scene<'_, '_, K> {
     /// Whether a token has a place for this key together with others.
     fn waits_for_others_too(&self, token: Token<'_>) -> bool {
         self.queue.is_some_and(|(key_ref, registry)| {
-            registry.has_several() && registry.waits_for_several(key_ref, token)
+            registry.has_several() && registry.waits_otherwise(&Keys::One(key_ref.clone()), token)
         })
     }
 }
@@ -66,7 +66,7 @@ enum Decided<'r> {
 }
 
 /// What is left to do after a decision.
-enum Outcome<'r, K> {
+enum Done<'r, K> {
     /// The reply is to be sent.
     Reply(Reply<'r>),
     /// The request was refused. `KeyRef` is there when others wait for the key.
@@ -94,7 +94,7 @@ fn change<'k, 'r, H: Host>(
     host: &'k mut H,
     taker: Option<Taker<'_>>,
     decide: impl FnOnce(Scene<'_, '_, H::Key<'k>>) -> Decided<'r>,
-) -> Result<Outcome<'r, H::Key<'k>>, Error> {
+) -> Result<Done<'r, H::Key<'k>>, Error> {
     let mut key = key_to_change(host)?;
     let (key_ref, now) = serve_waiters(&mut key, taker.is_some());
     match decide_on(&mut key, key_ref.as_ref(), now, decide) {
@@ -120,7 +120,7 @@ fn change<'k, 'r, H: Host>(
                 serve::serve_changed(&mut key, key_ref, now);
             }
             acknowledge(&mut key, fence);
-            Ok(Outcome::Reply(reply))
+            Ok(Done::Reply(reply))
         }
         Decided::Same(reply) => {
             key.repair_ttl(now);
@@ -129,16 +129,16 @@ fn change<'k, 'r, H: Host>(
                 resume(&mut key, key_ref, taker.token);
                 serve::serve_changed(&mut key, key_ref, now);
             }
-            Ok(Outcome::Reply(reply))
+            Ok(Done::Reply(reply))
         }
         Decided::GiveUp(token, reply) => {
             key.repair_ttl(now);
             if let Some(key_ref) = &key_ref {
                 give_up_place(&mut key, key_ref, token, now);
             }
-            Ok(Outcome::Reply(reply))
+            Ok(Done::Reply(reply))
         }
-        Decided::Wait(refusal) => Ok(Outcome::Refused(key, key_ref, refusal, now)),
+        Decided::Wait(refusal) => Ok(Done::Refused(key, key_ref, refusal, now)),
     }
 }
 
@@ -246,15 +246,18 @@ fn decide_on<'r, K: Key>(
 /// Ends the place without a listener of a token that has just been granted its hold, or never can
 /// be.
 fn resume<K: Key>(key: &mut K, key_ref: &KeyRef, token: Token<'_>) {
-    if let Some(since_us) = key.parts().machine.registry.resume(key_ref, token) {
-        note_resumed(key.server(), since_us);
-    }
+    let keys = Keys::One(key_ref.clone());
+    let server = key.server();
+    note_resumed(server, key.parts().machine.registry.resume(&keys, token));
 }
 
-/// Counts a place that its token has taken up again with a grant, and how long it has waited.
-pub(super) fn note_resumed<S: Server>(server: S, since_us: u64) {
-    server.count(Count::Resumed);
-    server.waited(server.monotonic_us().saturating_sub(since_us));
+/// Counts a place that its token has taken up again with a grant, if it has, and how long it has
+/// waited.
+pub(super) fn note_resumed<S: Server>(server: S, since_us: Option<u64>) {
+    if let Some(since_us) = since_us {
+        server.count(Count::Resumed);
+        server.waited(server.monotonic_us().saturating_sub(since_us));
+    }
 }
 
 /// Notes that the owner of a hold knows of it.
@@ -280,7 +283,7 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
         linger,
     };
     let mut outcome = change(host, Some(taker), |scene| decide_acquire(acquire, scene))?;
-    if let Outcome::Refused(key, _, refusal, now) = &mut outcome {
+    if let Done::Refused(key, _, refusal, now) = &mut outcome {
         if let Some(suspect) = deadlock::suspect(key, acquire, *refusal, *now) {
             // The search opens other keys, so this one is closed before.
             drop(outcome);
@@ -292,17 +295,17 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
         }
     }
     match outcome {
-        Outcome::Reply(reply) => {
+        Done::Reply(reply) => {
             if let Reply::Error(Error::Deadlock) = reply {
                 server.count(Count::Deadlocks);
             }
             server.reply(reply);
         }
-        Outcome::Refused(mut key, key_ref, refusal, now) => {
+        Done::Refused(mut key, key_ref, refusal, now) => {
             let name = key.name();
             guarding::note_refused(server, key.parts().machine, name);
-            let entered = serve::enter(&mut key, key_ref, acquire, refusal, linger, now);
-            answer_not_granted(server, entered)?;
+            let stay = serve::enter(&mut key, key_ref, acquire, refusal, linger, now);
+            answer_not_granted(server, stay)?;
         }
     }
     Ok(())
@@ -333,18 +336,18 @@ fn decide_acquire<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>)
 /// or an error.
 pub(super) fn answer_not_granted<S: Server>(
     server: S,
-    entered: Result<Entered, Error>,
+    stay: Result<Stay, Error>,
 ) -> Result<(), Error> {
-    match &entered {
-        Ok(Entered::Blocked | Entered::Queued) => server.count(Count::Waited),
-        Ok(Entered::No) => server.count(Count::Refused),
+    match &stay {
+        Ok(Stay::Blocked | Stay::Queued) => server.count(Count::Waited),
+        Ok(Stay::No) => server.count(Count::Refused),
         Err(Error::QueueFull(_)) => server.count(Count::QueueFull),
         Err(_) => {}
     }
-    match entered? {
-        Entered::Blocked => {} // The reply comes when the wait ends.
-        Entered::Queued => server.reply_queued(),
-        Entered::No => server.reply(Reply::Null),
+    match stay? {
+        Stay::Blocked => {} // The reply comes when the wait ends.
+        Stay::Queued => server.reply_queued(),
+        Stay::No => server.reply(Reply::Null),
     }
     Ok(())
 }
@@ -363,7 +366,7 @@ pub fn release<H: Host>(host: &mut H, release: &Release<'_>) -> Result<(), Error
             (decision, None) => Decided::new(decision, |_| Cause::ReleasedLater),
         }
     })?;
-    if let Outcome::Reply(reply) = outcome {
+    if let Done::Reply(reply) = outcome {
         if reply == Reply::Done(false) {
             server.count(Count::NotOwner);
         }
@@ -392,16 +395,11 @@ pub(super) fn end_waits<K: Key>(
     if removed.is_empty() {
         return;
     }
-    // A place for several keys has ended as a whole.
-    let several = removed.iter().filter_map(|one| one.several.as_deref());
-    let keys: BTreeSet<_> = several
-        .flat_map(Several::iter)
-        .map(|one| one.key_ref.clone())
-        .collect();
     let machine = key.parts().machine;
-    for key in keys {
-        machine.registry.serve_later(key);
-    }
+    // A place for several keys has ended as a whole.
+    let keys = removed.iter().flat_map(|one| one.keys.iter());
+    let others: BTreeSet<_> = keys.filter(|other| *other != key_ref).collect();
+    machine.registry.serve_later(others.into_iter());
     for removed in removed {
         tell(machine, removed);
     }
@@ -426,7 +424,7 @@ pub fn renew<H: Host>(host: &mut H, renew: &Renew<'_>) -> Result<(), Error> {
         }
         Decided::new(renew.decide(lock, scene.now), |_| Cause::Renewed)
     })?;
-    if let Outcome::Reply(reply) = outcome {
+    if let Done::Reply(reply) = outcome {
         if reply == Reply::Done(false) {
             server.count(Count::LostRenewals);
         }

@@ -15,16 +15,9 @@ pub enum Cause {
         /// Whether its token held the lock before.
         had_it: bool,
     },
-    /// An acquire is granted after it has waited.
+    /// An acquire is granted after it has waited. Its wait is counted where its client is told,
+    /// once for several keys.
     HandedOver {
-        /// As above.
-        had_it: bool,
-        /// For how long, on the monotonic clock.
-        waited_us: u64,
-    },
-    /// The same for one of several keys that are granted together. Their request is counted once,
-    /// elsewhere.
-    HandedOverWithOthers {
         /// As above.
         had_it: bool,
     },
@@ -52,9 +45,7 @@ impl Cause {
     /// Whether the effect's token has a hold before, which lives.
     const fn had_it(self) -> bool {
         match self {
-            Self::Acquired { had_it }
-            | Self::HandedOver { had_it, .. }
-            | Self::HandedOverWithOthers { had_it } => had_it,
+            Self::Acquired { had_it } | Self::HandedOver { had_it } => had_it,
             _ => true,
         }
     }
@@ -63,7 +54,7 @@ impl Cause {
     const fn event(self) -> Option<Event> {
         match self {
             Self::Acquired { .. } => Some(Event::Acquire),
-            Self::HandedOver { .. } | Self::HandedOverWithOthers { .. } => Some(Event::Handover),
+            Self::HandedOver { .. } => Some(Event::Handover),
             Self::Released(_) | Self::Revoked | Self::Disconnected => Some(Event::Release),
             Self::Renewed | Self::ReleasedLater | Self::DisconnectedLater => Some(Event::Renew),
             Self::ConversionUndone | Self::Expired | Self::TtlRepaired => None,
@@ -79,13 +70,11 @@ impl Cause {
     #[inline(always)]
     fn count<S: Server>(self, server: S, now: Now) {
         match self {
-            Self::Acquired { had_it } | Self::HandedOverWithOthers { had_it } => {
-                count_acquired(server, had_it);
-            }
-            Self::HandedOver { had_it, waited_us } => {
-                count_acquired(server, had_it);
-                server.count(Count::HandedOver);
-                server.waited(waited_us);
+            Self::Acquired { had_it } | Self::HandedOver { had_it } => {
+                server.count(Count::Acquired);
+                if had_it {
+                    server.count(Count::Reacquired);
+                }
             }
             Self::Released(hold) => {
                 server.count(Count::Released);
@@ -98,14 +87,6 @@ impl Cause {
             Self::Revoked => server.count(Count::TakenBack),
             Self::ConversionUndone | Self::Expired | Self::TtlRepaired => {}
         }
-    }
-}
-
-#[inline]
-fn count_acquired<S: Server>(server: S, had_it: bool) {
-    server.count(Count::Acquired);
-    if had_it {
-        server.count(Count::Reacquired);
     }
 }
 

@@ -15,7 +15,7 @@ use super::serve;
 use crate::command::acquire::{Acquire, Wait};
 use crate::lock::{Now, Refusal, Token};
 use crate::wait::graph::{self, Asked, CycleWait, Search, Verdict};
-use crate::wait::KeyRef;
+use crate::wait::{KeyRef, Keys};
 
 /// How much of a key's or a token's name is shown, in characters once it is escaped. A line of the
 /// log has 1,024 at most.
@@ -34,7 +34,7 @@ pub(super) fn suspect<K: Key>(
     refusal: Refusal,
     now: Now,
 ) -> Option<Asked> {
-    if acquire.wait().is_none() && acquire.keep_ms().is_none() {
+    if !acquire.may_stay() {
         return None;
     }
     let (server, name) = (key.server(), key.name());
@@ -107,7 +107,10 @@ pub(super) fn refuse<K: Key>(key: &mut K, token: Token<'_>, cycle: &[CycleWait])
     let (server, name) = (key.server(), key.name());
     let registry = &mut key.parts().machine.registry;
     if let Some(key_ref) = registry.key_ref(server.selected_db(), name.bytes()) {
-        if registry.resume(&key_ref, token).is_some() {
+        if registry
+            .resume(&Keys::One(key_ref.clone()), token)
+            .is_some()
+        {
             server.count(Count::Resumed);
             serve::serve_changed(key, &key_ref, server.command_time());
         }

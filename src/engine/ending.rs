@@ -72,7 +72,7 @@ fn tell<S: Server>(
         Some(Listener::Client(client)) => server.unblock(client, outcome),
         Some(Listener::Channel(name)) => {
             let token = removed.token.as_token();
-            if !server.publish(&name, message, &removed.key_ref.name, token) {
+            if !server.publish(&name, message, &removed.keys.first().name, token) {
                 unheard(server, machine, &name);
             }
         }

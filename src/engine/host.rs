@@ -41,7 +41,7 @@ pub trait Server: Copy {
     fn boot_us(self) -> u64;
     /// Whether a part of a turn of the timer may go on, after some steps, until an instant of that
     /// clock.
-    fn has_time(self, part: Part, until_us: u64) -> bool;
+    fn has_time(self, part: TurnPart, until_us: u64) -> bool;
 
     /// Whether it is no replica.
     fn is_primary(self) -> bool;
@@ -267,7 +267,7 @@ pub type ClientOf<K> = ClientOfServer<<K as Key>::Server>;
 
 /// A part of a turn of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TurnPart {
     /// Requests and graces whose time is over.
     Timeouts,
     /// Keys at which time has made somebody next.

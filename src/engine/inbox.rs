@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::num::NonZeroU64;
 
 use super::guard::GuardEvent;
-use crate::wait::Grant;
+use crate::wait::Delivery;
 
 /// The most notes about keys. Beyond them, the inbox only remembers that many locks have left: a
 /// script may delete millions.
@@ -52,9 +52,9 @@ pub enum Note<C> {
     /// This connection is lost, to which holds are bound, or with which requests end (LINGER).
     Disconnected(NonZeroU64),
     /// A client has heard of its grant.
-    Delivered(Grant),
+    Delivered(Delivery),
     /// A client was gone before it heard of its grant.
-    Lost(Grant),
+    Lost(Delivery),
     /// The keyspace is to be swept.
     SweepWanted,
     /// The server may not serve all its slots any more, or may serve more.

@@ -125,12 +125,8 @@ impl<T: Types> Machine<T> {
             return; // Nobody has waited.
         }
         let waited_us = now_us.saturating_sub(removed.since_us);
-        let contended = &mut self.contended;
-        match &removed.several {
-            None => contended.add(&removed.key_ref, waited_us),
-            Some(all) => all
-                .iter()
-                .for_each(|one| contended.add(&one.key_ref, waited_us)),
+        for key in removed.keys.iter() {
+            self.contended.add(key, waited_us);
         }
     }
 

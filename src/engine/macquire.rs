@@ -9,16 +9,16 @@ use super::commit::{Cause, Commit};
 use super::count::Count;
 use super::deadlock;
 use super::guarding;
-use super::host::{ClientOfServer, Host, Key, Parts, Purpose, Server};
+use super::host::{Host, Key, Parts, Purpose, Server};
 use super::linger;
-use super::serve::{self, Entered};
-use super::several::{self, serve_all_later};
+use super::serve::{self, Stay};
+use super::several;
 use crate::command::acquire::Wait;
-use crate::command::macquire::{Has, Macquire, Verdict, COUNT_AT};
+use crate::command::macquire::{AllOrNone, Has, Macquire, COUNT_AT};
 use crate::command::Error;
-use crate::lock::{Deadline, Effect, Hold, Lock, Mode, Now, Refusal, Since};
+use crate::lock::{Fence, Grant, Lock, Mode, Now, Refusal};
 use crate::wait::graph::{Asked, CycleWait};
-use crate::wait::{KeyRef, Linger, NewRequest, Several, Standing, Wanted};
+use crate::wait::{KeyRef, Keys, Linger, Several, Wanted};
 
 /// The word that is the first key.
 pub const FIRST_KEY: usize = COUNT_AT as usize + 1;
@@ -46,41 +46,36 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
     this.check_that_they_are_here(host)?;
     this.serve_first(host);
     let has = this.look(host)?;
-    let several = this.several_if_waited_for(host);
+    let keys = this.keys_if_waited_for(host);
     let token = request.acquire().ask().token;
     let verdict = match request.decide(has.iter().copied()) {
-        Verdict::Grant | Verdict::Again(_) if is_guarded(host) => Verdict::Wait,
+        AllOrNone::Grant | AllOrNone::Again(_) if is_guarded(host) => AllOrNone::Wait,
         verdict => verdict,
     };
-    if matches!(verdict, Verdict::Grant | Verdict::Wait) {
+    if matches!(verdict, AllOrNone::Grant | AllOrNone::Wait) {
         let registry = &host.machine().registry;
-        let standing = |several: &Rc<Several>| registry.standing(several, token);
-        if several.as_ref().map(standing) == Some(Standing::Other) {
+        let waits_otherwise = |keys| registry.waits_otherwise(keys, token);
+        if keys.as_ref().is_some_and(waits_otherwise) {
             return Err(Error::Partial);
         }
     }
     let fence = match verdict {
-        Verdict::Partial => return Err(Error::Partial),
-        Verdict::Again(fence) => fence,
-        Verdict::Grant => {
+        AllOrNone::Partial => return Err(Error::Partial),
+        AllOrNone::Again(fence) => fence,
+        AllOrNone::Grant => {
             let fences = &host.shared().fences;
             let fence = fences.with(|fences| fences.next(this.now));
             fence.map_err(|_| Error::FencesExhausted)?
         }
-        Verdict::Wait => {
-            if let Some(cycle) = this.cycle(host, several.as_deref()) {
-                return this.refuse_cycle(host, several.as_deref(), &cycle);
+        AllOrNone::Wait => {
+            if let Some(cycle) = this.cycle(host, keys.as_ref()) {
+                return this.refuse_cycle(host, keys.as_ref(), &cycle);
             }
-            let entered = this.enter(host, several);
-            return answer_not_granted(server, entered);
+            let stay = this.enter(host, keys);
+            return answer_not_granted(server, stay);
         }
     };
-    let new = Hold {
-        fence,
-        deadline: Deadline::after(this.now, request.acquire().ask().ttl),
-        since: Since::at(this.now.ms()),
-    };
-    this.take(host, &has, new, several.as_deref())?;
+    this.take(host, &has, fence, keys.as_ref())?;
     server.reply(request.acquire().reply(fence));
     Ok(())
 }
@@ -155,74 +150,67 @@ impl Call<'_, '_> {
         self.keys().map(look).collect()
     }
 
-    /// The keys as the registry knows them, if anybody waits for anything.
-    fn several_if_waited_for<H: Host>(&self, host: &mut H) -> Option<Rc<Several>> {
+    /// Its keys, if anybody waits for anything.
+    fn keys_if_waited_for<H: Host>(&self, host: &mut H) -> Option<Keys> {
         let is_empty = host.machine().registry.is_empty();
-        (!is_empty).then(|| self.several(host)).flatten()
+        (!is_empty).then(|| self.all_keys(host)).flatten()
     }
 
-    fn several<H: Host>(&self, host: &H) -> Option<Rc<Several>> {
+    fn all_keys<H: Host>(&self, host: &H) -> Option<Keys> {
         let db = host.server().selected_db();
         let wanted = self.request.keys().map(|(name, mode)| Wanted {
             key_ref: KeyRef::new(db, name),
             mode,
         });
-        Several::new(wanted.collect()).map(Rc::new)
+        let several = Several::new(wanted)?;
+        Some(Keys::Several(Rc::new(several)))
     }
 
-    /// Takes all keys, or sets their deadlines anew.
+    /// Takes all keys under a new fence, or sets their deadlines anew.
     fn take<H: Host>(
         &self,
         host: &mut H,
         has: &[Has],
-        new: Hold,
-        several: Option<&Several>,
+        fence: Fence,
+        keys: Option<&Keys>,
     ) -> Result<(), Error> {
         let server = host.server();
-        let (token, now) = (self.request.acquire().ask().token, self.now);
-        let resume = |several| host.machine().registry.resume_several(several, token);
-        if let Some(since_us) = several.and_then(resume) {
-            note_resumed(server, since_us);
-        }
+        let (ask, now) = (self.request.acquire().ask(), self.now);
+        let resume = |keys| host.machine().registry.resume(keys, ask.token);
+        note_resumed(server, keys.and_then(resume));
         server.count(Count::Macquired);
         for ((at, mode), has) in self.keys().zip(has) {
-            let (mut hold, had_it) = match has {
-                Has::Hold(_, own) => (
-                    Hold {
-                        deadline: new.deadline,
-                        ..*own
-                    },
-                    true,
-                ),
-                Has::NothingFree | Has::NothingBusy => (new, false),
+            let own = match has {
+                Has::Hold(_, own) => Some(*own),
+                Has::NothingFree | Has::NothingBusy => None,
             };
-            linger::mark(&mut hold, self.linger, &host.machine().guard);
-            let effect = Effect::Hold {
-                now_ms: now.ms(),
-                mode,
-                token,
-                hold,
+            let mut grant = Grant::new(own, mode, ask.ttl, fence, now);
+            linger::mark(&mut grant.hold, self.linger, &host.machine().guard);
+            let cause = Cause::Acquired {
+                had_it: grant.had_it,
             };
             let mut key = host.open_word(at, Purpose::Write)?;
-            key.commit(&effect, Cause::Acquired { had_it }, now);
+            key.commit(&grant.effect(ask.token), cause, now);
             if let Some(linger) = self.linger {
-                linger::bind(&key, token, hold.fence, linger);
+                linger::bind(&key, ask.token, grant.hold.fence, linger);
             }
             if let Some(key_ref) = waited_key_ref(&mut key) {
                 key.parts().machine.registry.lock_granted(&key_ref);
                 serve::serve_changed(&mut key, &key_ref, now);
             }
-            acknowledge(&mut key, Some(hold.fence));
+            acknowledge(&mut key, Some(grant.hold.fence));
         }
         Ok(())
     }
 
     /// The cycle that its wait would close, if it will wait.
-    fn cycle<H: Host>(&self, host: &mut H, several: Option<&Several>) -> Option<Vec<CycleWait>> {
+    fn cycle<H: Host>(&self, host: &mut H, keys: Option<&Keys>) -> Option<Vec<CycleWait>> {
         let acquire = self.request.acquire();
-        let may_wait = acquire.wait().is_some() || acquire.keep_ms().is_some();
         // Where nobody waits for anything, there is no cycle.
-        let several = several.filter(|_| may_wait && host.server().detects_deadlocks())?;
+        let several = keys.and_then(Keys::several)?;
+        if !acquire.may_stay() || !host.server().detects_deadlocks() {
+            return None;
+        }
         if !deadlock::will_wait(host.server(), acquire) {
             return None;
         }
@@ -240,61 +228,36 @@ impl Call<'_, '_> {
     fn refuse_cycle<H: Host>(
         &self,
         host: &mut H,
-        several: Option<&Several>,
+        keys: Option<&Keys>,
         cycle: &[CycleWait],
     ) -> Result<(), Error> {
         let token = self.request.acquire().ask().token;
-        if let Some(several) = several {
-            let registry = &mut host.machine().registry;
-            if registry.resume_several(several, token).is_some() {
-                serve_all_later(host, several);
+        let (server, machine) = (host.server(), host.machine());
+        if let Some(keys) = keys {
+            if machine.registry.resume(keys, token).is_some() {
+                machine.registry.serve_later(keys.iter());
             }
         }
-        let server = host.server();
-        deadlock::tell(server, host.machine(), cycle);
+        deadlock::tell(server, machine, cycle);
         Ok(())
     }
 
     /// Lets the request wait, or lets its token keep a place.
-    fn enter<H: Host>(&self, host: &mut H, several: Option<Rc<Several>>) -> Result<Entered, Error> {
+    fn enter<H: Host>(&self, host: &mut H, keys: Option<Keys>) -> Result<Stay, Error> {
         let acquire = self.request.acquire();
-        if acquire.wait().is_none() && acquire.keep_ms().is_none() && several.is_none() {
-            return Ok(Entered::No); // The usual case of a request that does not wait.
+        if !acquire.may_stay() && keys.is_none() {
+            return Ok(Stay::No); // The usual case of a request that does not wait.
         }
-        let server = host.server();
-        let several = several.or_else(|| self.several(host));
-        let Some(several) = several.filter(|_| server.is_primary()) else {
-            return Ok(Entered::No);
+        let Some(keys) = keys.or_else(|| self.all_keys(host)) else {
+            return Ok(Stay::No);
         };
-        let wait = serve::wait_of(server, acquire);
-        let registry = &host.machine().registry;
-        let first = &several.first().key_ref;
-        let user = serve::admit(server, registry, first, Some(&several), acquire, wait)?;
-        let (listener, entered) = serve::listen(server, wait);
-        let request = NewRequest {
-            mode: several.first().mode,
-            user: user.as_deref(),
-            ..serve::request_of(server, acquire, listener, Refusal::Busy, self.linger)
-        };
-        self.take_place(host, &several, request);
-        Ok(entered)
-    }
-
-    fn take_place<H: Host>(
-        &self,
-        host: &mut H,
-        several: &Rc<Several>,
-        request: NewRequest<'_, ClientOfServer<H::Server>>,
-    ) {
-        let server = host.server();
-        let machine = host.machine();
-        let entered = machine.registry.enter_several(several, request);
-        machine.is_due_changed = true;
-        if entered.is_resumed() {
-            server.count(Count::Resumed);
-        }
+        let (server, machine) = (host.server(), host.machine());
+        let refusal = Refusal::Busy;
+        let (stay, entered) =
+            serve::take_place(server, machine, &keys, acquire, refusal, self.linger)?;
         if entered.must_serve() {
-            serve_all_later(host, several);
+            machine.registry.serve_later(keys.iter());
         }
+        Ok(stay)
     }
 }

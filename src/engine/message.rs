@@ -10,7 +10,7 @@
 
 use crate::command::{Error, Reply};
 use crate::lock::{Fence, Token};
-use crate::wait::Grant;
+use crate::wait::Delivery;
 
 /// What a message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Message {
 #[derive(Debug)]
 pub enum Outcome {
     /// A hold, and whether the reply carries the token that the server has generated for it.
-    Granted(Grant, bool),
+    Granted(Delivery, bool),
     /// The timeout has passed, or the token has given its place up.
     Null,
     /// It can never be granted here.

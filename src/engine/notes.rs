@@ -83,7 +83,7 @@ impl<T: Types> Machine<T> {
     /// Notes that a request has left without a word: the waiter behind it may be next.
     fn left(&mut self, removed: &Removed<T>, now_us: u64) {
         self.wait_ended(removed, now_us);
-        let key_ref = &removed.key_ref;
-        self.registry.mark(key_ref.db, &key_ref.name);
+        let first = removed.keys.first();
+        self.registry.mark(first.db, &first.name);
     }
 }

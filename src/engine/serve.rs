@@ -35,7 +35,7 @@ use std::rc::Rc;
 use super::commit::{Cause, Commit};
 use super::count::Count;
 use super::ending::{dismiss, unheard};
-use super::host::{ClientOf, ClientOfServer, Key, Name, Parts, Server, WrongType};
+use super::host::{key_ref_of, ClientOf, ClientOfServer, Key, Parts, Server, WrongType};
 use super::linger;
 use super::machine::{Machine, Registry};
 use super::message::{Message, Outcome};
@@ -43,11 +43,11 @@ use crate::command::acquire::{Acquire, Wait};
 use crate::command::Error;
 use crate::lock::{Deadline, Now, Refusal};
 use crate::wait::{
-    self, At, By, Comer, Granted, KeyRef, Linger, Listener, NewRequest, Offer, Several, Step,
+    At, By, Comer, Entered, Granted, KeyRef, Keys, Linger, Listener, NewRequest, Offer, Step,
 };
 
-/// What has become of a request that was refused.
-pub(super) enum Entered {
+/// How a request that was refused goes on.
+pub(super) enum Stay {
     /// Its client is blocked: the reply comes when the wait ends.
     Blocked,
     /// It is queued: the end of the wait is published.
@@ -68,38 +68,77 @@ pub(super) fn enter<K: Key>(
     refusal: Refusal,
     linger: Option<Linger>,
     now: Now,
-) -> Result<Entered, Error> {
-    if acquire.wait().is_none() && acquire.keep_ms().is_none() && key_ref.is_none() {
-        return Ok(Entered::No); // The usual case of a request that does not wait.
+) -> Result<Stay, Error> {
+    if !acquire.may_stay() && key_ref.is_none() {
+        return Ok(Stay::No); // The usual case of a request that does not wait.
     }
-    let server = key.server();
+    let keys = Keys::One(key_ref.unwrap_or_else(|| key_ref_of(key)));
+    let (server, machine) = (key.server(), key.parts().machine);
+    let (stay, entered) = take_place(server, machine, &keys, acquire, refusal, linger)?;
+    match entered {
+        // A new place changes nothing for the others. The key is watched for it if it is the first.
+        Entered::Waits(At::NewHead) => watch(key, keys.first(), now),
+        // Others matter now, or other instants.
+        entered if entered.must_serve() => drop(serve_changed(key, keys.first(), now)),
+        _ => {}
+    }
+    Ok(stay)
+}
+
+/// Takes a refused request for one key or several to its place, if it waits or leaves one. The
+/// caller serves the keys.
+///
+/// # Errors
+/// When as much waits as may wait.
+pub(super) fn take_place<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    keys: &Keys,
+    acquire: &Acquire<'_>,
+    refusal: Refusal,
+    linger: Option<Linger>,
+) -> Result<(Stay, Entered), Error> {
     let wait = wait_of(server, acquire);
     // A replica that takes writes of its own grants nothing later, and blocks nobody.
     if !matches!(wait, Some(Wait::Block(_))) && !server.is_primary() {
-        return Ok(Entered::No);
+        return Ok((Stay::No, Entered::No));
     }
-    let key_ref = key_ref.unwrap_or_else(|| KeyRef::new(server.selected_db(), key.name().bytes()));
-    let Parts { machine, .. } = key.parts();
-    let user = admit(server, &machine.registry, &key_ref, None, acquire, wait)?;
-    let (listener, entered) = listen(server, wait);
-    let request = NewRequest {
-        user: user.as_deref(),
-        ..request_of(server, acquire, listener, refusal, linger)
-    };
-    take_place(key, &key_ref, request, now);
-    Ok(entered)
+    let user = admit(server, &machine.registry, keys, acquire, wait)?;
+    let (listener, stay) = listen(server, wait);
+    let (ask, now_us) = (acquire.ask(), server.monotonic_us());
+    let timeout_ms = wait
+        .filter(|_| listener.is_some())
+        .map(|wait| wait.timeout().ms);
+    let timeout_ms = timeout_ms.filter(|ms| *ms > 0);
+    let entered = machine.registry.enter(
+        keys,
+        NewRequest {
+            token: ask.token,
+            mode: keys.several().map_or(ask.mode, |all| all.first().mode),
+            ttl: ask.ttl,
+            listener,
+            times_out_at_us: timeout_ms.map(|ms| now_us.saturating_add(ms.saturating_mul(1_000))),
+            keep_ms: acquire.keep_ms(),
+            is_server_generated: acquire.is_made(),
+            linger,
+            user: user.as_deref(),
+            refusal,
+            now_us,
+        },
+    );
+    machine.is_due_changed = true;
+    if entered.is_resumed() {
+        server.count(Count::Resumed);
+    }
+    Ok((stay, entered))
 }
 
 /// Checks whether there is room for a request, if it waits or leaves a place. Answers the user
 /// against whose share it counts.
-///
-/// # Errors
-/// When as much waits as may wait.
-pub(super) fn admit<S: Server>(
+fn admit<S: Server>(
     server: S,
     registry: &Registry<S::Types>,
-    key_ref: &KeyRef,
-    several: Option<&Several>,
+    keys: &Keys,
     acquire: &Acquire<'_>,
     wait: Option<Wait<'_>>,
 ) -> Result<Option<Box<[u8]>>, Error> {
@@ -112,86 +151,34 @@ pub(super) fn admit<S: Server>(
     let (limits, user) = server.limits(registry.counts().waiting());
     let comer = Comer {
         token: acquire.ask().token,
-        several,
+        keys,
         by,
         user: user.as_deref(),
     };
-    let admitted = registry.admit(key_ref, &comer, &limits);
-    admitted.map_err(Error::QueueFull)?;
+    registry.admit(&comer, &limits).map_err(Error::QueueFull)?;
     Ok(user)
-}
-
-/// The request as the registry wants it.
-pub(super) fn request_of<'a, S: Server>(
-    server: S,
-    acquire: &'a Acquire<'_>,
-    listener: Option<Listener<ClientOfServer<S>>>,
-    refusal: Refusal,
-    linger: Option<Linger>,
-) -> NewRequest<'a, ClientOfServer<S>> {
-    let now_us = server.monotonic_us();
-    let waits = acquire.wait().filter(|_| listener.is_some());
-    let timeout_ms = waits.map_or(0, |wait| wait.timeout().ms);
-    NewRequest {
-        token: acquire.ask().token,
-        mode: acquire.ask().mode,
-        ttl: acquire.ask().ttl,
-        listener,
-        times_out_at_us: (timeout_ms > 0)
-            .then(|| now_us.saturating_add(timeout_ms.saturating_mul(1_000))),
-        keep_ms: acquire.keep_ms(),
-        is_server_generated: acquire.is_made(),
-        linger,
-        user: None,
-        refusal,
-        now_us,
-    }
 }
 
 /// How a request waits here. Asked only where it cannot be granted, because it is slow: inside
 /// MULTI, scripts and the like nobody may block.
-pub(super) fn wait_of<'a, S: Server>(server: S, acquire: &Acquire<'a>) -> Option<Wait<'a>> {
+fn wait_of<'a, S: Server>(server: S, acquire: &Acquire<'a>) -> Option<Wait<'a>> {
     let may = |wait: &Wait<'_>| matches!(wait, Wait::Notify(..)) || server.may_block();
     acquire.wait().filter(may)
 }
 
 /// Blocks the client of the running command, or names its channel.
-pub(super) fn listen<S: Server>(
+fn listen<S: Server>(
     server: S,
     wait: Option<Wait<'_>>,
-) -> (Option<Listener<ClientOfServer<S>>>, Entered) {
+) -> (Option<Listener<ClientOfServer<S>>>, Stay) {
     match wait {
-        None => (None, Entered::No),
-        Some(Wait::Notify(_, channel)) => (Some(Listener::channel(channel)), Entered::Queued),
+        None => (None, Stay::No),
+        Some(Wait::Notify(_, channel)) => (Some(Listener::channel(channel)), Stay::Queued),
         Some(Wait::Block(_)) => {
             let client = server.block();
-            let entered = client.map_or(Entered::No, |_| Entered::Blocked);
-            (client.map(Listener::Client), entered)
+            let stay = client.map_or(Stay::No, |_| Stay::Blocked);
+            (client.map(Listener::Client), stay)
         }
-    }
-}
-
-fn take_place<K: Key>(
-    key: &mut K,
-    key_ref: &KeyRef,
-    request: NewRequest<'_, ClientOf<K>>,
-    now: Now,
-) {
-    let server = key.server();
-    let machine = key.parts().machine;
-    let entered = machine.registry.enter(key_ref, request);
-    machine.is_due_changed = true;
-    if entered.is_resumed() {
-        server.count(Count::Resumed);
-    }
-    match entered {
-        // A new place changes nothing for the others. The key is watched for it if it is the first.
-        wait::Entered::Waits(At::NewHead) => watch(key, key_ref, now),
-        // Others matter now, or other instants.
-        entered if entered.must_serve() => {
-            serve_changed(key, key_ref, now);
-        }
-        _ => {}
     }
 }
 
@@ -230,7 +217,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         has_changed = true;
         match step {
             Step::Granted(granted) => {
-                now = granted.at;
+                now = granted.grant.at;
                 hand_over(key, granted);
             }
             Step::Offered(offer) if must_ask && asked.as_ref() != Some(&offer.channel) => {
@@ -298,32 +285,39 @@ fn next_step<K: Key>(
 
 /// Carries out a grant, and tells the client that waits for it. A channel has heard of it before.
 fn hand_over<K: Key>(key: &mut K, mut granted: Granted<ClientOf<K>>) {
-    let server = key.server();
-    let linger = granted.removed.linger;
-    linger::mark(&mut granted.hold, linger, &key.parts().machine.guard);
-    let now_us = server.monotonic_us();
-    let waited_us = now_us.saturating_sub(granted.removed.since_us);
-    key.parts().machine.wait_ended(&granted.removed, now_us);
+    let (grant, linger) = (&mut granted.grant, granted.removed.linger);
+    linger::mark(&mut grant.hold, linger, &key.parts().machine.guard);
+    let token = granted.removed.token.as_token();
     let cause = Cause::HandedOver {
-        had_it: granted.had_it,
-        waited_us,
+        had_it: grant.had_it,
     };
-    key.commit(&granted.effect(), cause, granted.at);
+    key.commit(&grant.effect(token), cause, grant.at);
     if let Some(linger) = linger {
-        let token = granted.removed.token.as_token();
-        linger::bind(key, token, granted.hold.fence, linger);
+        linger::bind(key, token, grant.hold.fence, linger);
     }
-    if let (Some(Listener::Client(client)), Some(grant)) =
-        (&granted.removed.listener, granted.grant())
-    {
-        let outcome = Outcome::Granted(grant, granted.removed.is_server_generated);
-        server.unblock(*client, outcome);
+    tell_granted(key.server(), key.parts().machine, granted);
+}
+
+/// Counts a request that was granted after it has waited, and tells its client. A channel has heard
+/// of it before.
+pub(super) fn tell_granted<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    granted: Granted<ClientOfServer<S>>,
+) {
+    let now_us = server.monotonic_us();
+    server.count(Count::HandedOver);
+    server.waited(now_us.saturating_sub(granted.removed.since_us));
+    machine.wait_ended(&granted.removed, now_us);
+    let is_server_generated = granted.removed.is_server_generated;
+    if let Some((client, grant)) = granted.into_delivery() {
+        server.unblock(client, Outcome::Granted(grant, is_server_generated));
     }
 }
 
 /// Publishes a grant, and makes it if somebody has received the message. Answers when that was.
 fn offer_to_channel<K: Key>(key: &mut K, offer: Offer) -> Now {
-    let (server, at) = (key.server(), offer.at);
+    let (server, at) = (key.server(), offer.grant.at);
     if publish_offer(server, key.parts().machine, &offer) {
         if let Some(granted) = key.parts().machine.registry.heard(offer) {
             hand_over(key, granted);
@@ -338,7 +332,7 @@ pub(super) fn publish_offer<S: Server>(
     machine: &mut Machine<S::Types>,
     offer: &Offer,
 ) -> bool {
-    let message = Message::Granted(offer.fence());
+    let message = Message::Granted(offer.grant.hold.fence);
     let token = offer.token.as_token();
     let is_heard = server.publish(&offer.channel, message, &offer.key_ref.name, token);
     if !is_heard {

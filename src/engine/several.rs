@@ -16,14 +16,12 @@ use std::collections::BTreeSet;
 use super::commit::{Cause, Commit};
 use super::count::Count;
 use super::ending;
-use super::host::{ClientOfServer, Host, Key, Parts, Purpose, Server};
+use super::host::{Host, Key, Parts, Purpose, Server};
 use super::linger;
-use super::machine::Machine;
-use super::message::Outcome;
 use super::serve::{self, serve_changed};
 use crate::command::Error;
 use crate::lock::{Now, Refusal};
-use crate::wait::{Candidate, GrantedSeveral, KeyRef, Listener, Several, Turn};
+use crate::wait::{Candidate, KeyRef, TurnAt};
 
 /// Does what is left to do in a command before it ends, at its time.
 #[inline]
@@ -41,14 +39,6 @@ pub(super) fn finish_in_timer<H: Host>(host: &mut H, touched: &mut BTreeSet<KeyR
     if host.machine().registry.is_unfinished() {
         let now = host.server().now();
         finish_all(host, now, &mut Some(touched));
-    }
-}
-
-/// Has all keys of a place served before the step ends.
-pub(super) fn serve_all_later<H: Host>(host: &mut H, several: &Several) {
-    let registry = &mut host.machine().registry;
-    for one in several.iter() {
-        registry.serve_later(one.key_ref.clone());
     }
 }
 
@@ -120,8 +110,8 @@ fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> bool {
         let key_ref = &one.key_ref;
         let turn = with_key(host, key_ref, |key| {
             let Parts { lock, machine, .. } = key.parts();
-            let turn = machine.registry.is_turn_of(candidate, key_ref, lock, now);
-            if turn == Turn::Nobody {
+            let turn = machine.registry.turn_of(candidate, key_ref, lock, now);
+            if turn == TurnAt::Nobody {
                 // Nobody may have told of the lock that is there.
                 serve::watch(key, key_ref, now);
             }
@@ -129,10 +119,10 @@ fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> bool {
         });
         match turn {
             None => mark(host, key_ref),
-            Some(Turn::Other) => host.machine().registry.serve_later(key_ref.clone()),
-            Some(Turn::Its | Turn::Nobody) => {}
+            Some(TurnAt::Other) => host.machine().registry.serve_later([key_ref].into_iter()),
+            Some(TurnAt::Its | TurnAt::Nobody) => {}
         }
-        turn == Some(Turn::Its)
+        turn == Some(TurnAt::Its)
     })
 }
 
@@ -148,7 +138,10 @@ fn grant<H: Host>(
     let Ok(fence) = host.shared().fences.with(|fences| fences.next(at)) else {
         return refuse(host, candidate);
     };
-    let offer = host.machine().registry.offer_several(candidate, fence, at);
+    let offer = host
+        .machine()
+        .registry
+        .offer_candidate(candidate, fence, at);
     let is_heard = match &offer {
         Some(offer) if host.may_be_heard(&offer.channel) => {
             serve::publish_offer(server, host.machine(), offer)
@@ -162,23 +155,25 @@ fn grant<H: Host>(
     // A client may have gone since.
     host.drain();
     let registry = &mut host.machine().registry;
-    let granted = registry.grant_several(candidate, fence, at, is_heard);
-    let Some(granted) = granted else {
-        return serve_all_later(host, &candidate.several);
+    let all = registry.grant_candidate(candidate, fence, at, is_heard);
+    let Some(last) = all.last() else {
+        let keys = candidate.several.iter().map(|one| &one.key_ref);
+        return host.machine().registry.serve_later(keys);
     };
-    for one in granted.several.iter() {
+    // The last request says what the holds are bound to, too.
+    let linger = last.removed.linger;
+    for one in candidate.several.iter() {
+        let (token, mut grant) = (candidate.token(), last.grant);
         with_key(host, &one.key_ref, |key| {
-            let own = key
-                .lock()
-                .and_then(|lock| lock.hold_of(candidate.token(), at));
-            let had_it = own.is_some();
-            let mut effect = granted.effect(one.mode);
-            if let Some(linger) = granted.linger() {
-                linger::mark_in(&mut effect, linger, &key.parts().machine.guard);
-            }
-            key.commit(&effect, Cause::HandedOverWithOthers { had_it }, at);
-            if let Some(linger) = granted.linger() {
-                linger::bind(key, candidate.token(), fence, linger);
+            let own = key.lock().and_then(|lock| lock.hold_of(token, at));
+            let cause = Cause::HandedOver {
+                had_it: own.is_some(),
+            };
+            grant.mode = one.mode;
+            linger::mark(&mut grant.hold, linger, &key.parts().machine.guard);
+            key.commit(&grant.effect(token), cause, at);
+            if let Some(linger) = linger {
+                linger::bind(key, token, fence, linger);
             }
             serve_if_waited_for(key, &one.key_ref, at);
         });
@@ -186,32 +181,16 @@ fn grant<H: Host>(
             touched.insert(one.key_ref.clone());
         }
     }
-    tell(server, host.machine(), granted);
+    for granted in all {
+        server.count(Count::Macquired);
+        serve::tell_granted(server, host.machine(), granted);
+    }
 }
 
 fn serve_if_waited_for<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) {
     let registry = &key.parts().machine.registry;
-    if registry.len_of(key_ref.db, &key_ref.name) > 0 {
+    if registry.len_of(key_ref) > 0 {
         serve_changed(key, key_ref, now);
-    }
-}
-
-/// Tells the clients of their grant. A channel has heard of it before.
-fn tell<S: Server>(
-    server: S,
-    machine: &mut Machine<S::Types>,
-    granted: GrantedSeveral<ClientOfServer<S>>,
-) {
-    let now_us = server.monotonic_us();
-    for (removed, grant) in granted.requests {
-        server.count(Count::HandedOver);
-        server.count(Count::Macquired);
-        machine.wait_ended(&removed, now_us);
-        server.waited(now_us.saturating_sub(removed.since_us));
-        if let (Some(Listener::Client(client)), Some(grant)) = (removed.listener, grant) {
-            let outcome = Outcome::Granted(grant, removed.is_server_generated);
-            server.unblock(client, outcome);
-        }
     }
 }
 

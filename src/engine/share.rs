@@ -1,7 +1,7 @@
 //! How much the timer does in one turn. There may be a million waited keys, and the server serves
 //! its clients between two turns.
 
-use super::host::{Part, Server};
+use super::host::{Server, TurnPart};
 
 /// How long each part of a turn takes at most, but for its last step. A turn has six parts and a
 /// step of the sweep.
@@ -13,14 +13,14 @@ const STEPS: u32 = if cfg!(test) { 2 } else { 8 };
 /// One part of a turn. Each part does one step at least, so that no part waits for another for
 /// ever.
 pub(super) struct Share {
-    part: Part,
+    part: TurnPart,
     ends_us: u64,
     steps: u32,
 }
 
 impl Share {
     /// Begins.
-    pub(super) fn begin<S: Server>(server: S, part: Part) -> Self {
+    pub(super) fn begin<S: Server>(server: S, part: TurnPart) -> Self {
         Self {
             part,
             ends_us: server.monotonic_us().saturating_add(SHARE_US),

@@ -8,7 +8,7 @@ use super::commit::{Cause, Commit};
 use super::count::Count;
 use super::ending::{dismiss, dismiss_all, end_wait};
 use super::guarding;
-use super::host::{Host, Key, Part, Purpose, Server};
+use super::host::{Host, Key, Purpose, Server, TurnPart};
 use super::linger;
 use super::machine::Machine;
 use super::serve::{serve_changed, watch};
@@ -54,7 +54,7 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     guarding::look_if_on(host);
     end_timed_out(host);
     let server = host.server();
-    let (mut share, now) = (Share::begin(server, Part::Wakes), server.now());
+    let (mut share, now) = (Share::begin(server, TurnPart::Wakes), server.now());
     while host.machine().registry.mark_woken(now) && !share.is_over(server) {}
     for key_ref in host.shared().bindings.next_untold(MOST_LOST) {
         let registry = &mut host.machine().registry;
@@ -76,7 +76,7 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     }
     patrol(host);
     let (mut share, registry) = (
-        Share::begin(server, Part::Changes),
+        Share::begin(server, TurnPart::Changes),
         &mut host.machine().registry,
     );
     while registry.is_behind() && !share.is_over(server) {
@@ -117,7 +117,7 @@ fn work<H: Host>(host: &mut H) {
             touched.insert(key_ref);
         }
     }
-    let mut share = Share::begin(server, Part::Marks);
+    let mut share = Share::begin(server, TurnPart::Marks);
     while let Some(key_ref) = host.machine().registry.next_marked() {
         if key_ref.db == ANY_DB {
             let dbs = key_refs_of(host, &key_ref.name);
@@ -142,15 +142,17 @@ fn work<H: Host>(host: &mut H) {
 /// Answers the requests whose time is over, and ends the places whose grace is.
 fn end_timed_out<H: Host>(host: &mut H) {
     let server = host.server();
-    let (mut share, now_us) = (Share::begin(server, Part::Timeouts), server.monotonic_us());
+    let (mut share, now_us) = (
+        Share::begin(server, TurnPart::Timeouts),
+        server.monotonic_us(),
+    );
     let leaving = server.leaving();
     let machine = host.machine();
     while let Some(removed) = machine.registry.take_timed_out(leaving) {
         machine.wait_ended(&removed, now_us);
         // The waiter behind it may be next.
-        machine
-            .registry
-            .mark(removed.key_ref.db, &removed.key_ref.name);
+        let first = removed.keys.first();
+        machine.registry.mark(first.db, &first.name);
         match removed.listener {
             Some(_) => server.count(Count::TimedOut),
             None => server.count(Count::PassedOver),
@@ -179,7 +181,7 @@ fn dismiss_somebody<H: Host>(host: &mut H) -> bool {
 /// Leaves all to the new primary.
 fn stand_down<H: Host>(host: &mut H) {
     let server = host.server();
-    let mut share = Share::begin(server, Part::Dismissals);
+    let mut share = Share::begin(server, TurnPart::Dismissals);
     while dismiss_somebody(host) && !share.is_over(server) {}
     let machine = host.machine();
     // Those who are left go in the next turn, and also if the server is a primary again by then.
@@ -200,7 +202,7 @@ fn patrol<H: Host>(host: &mut H) {
         machine.patrolled_us = now_us;
         machine.registry.begin_patrol();
     }
-    let mut share = Share::begin(server, Part::Patrol);
+    let mut share = Share::begin(server, TurnPart::Patrol);
     while host.machine().registry.is_on_patrol() && !share.is_over(server) {
         for key_ref in host.machine().registry.next_of_patrol() {
             look_on_patrol(host, &key_ref);
@@ -236,7 +238,7 @@ fn check_slots<H: Host>(host: &mut H) {
     if machine.must_check_slots(server.monotonic_us()) {
         machine.registry.begin_slots();
     }
-    let mut share = Share::begin(server, Part::Slots);
+    let mut share = Share::begin(server, TurnPart::Slots);
     while host.machine().registry.is_asking_for_slots() && !share.is_over(server) {
         match host.machine().registry.next_slot_question() {
             Some(SlotQuestion::Slot(slot)) if !host.serves_slot(slot) => {
@@ -318,7 +320,7 @@ fn revoke<K: Key>(key: &mut K, revoked: Revoked, now: Now) {
         let hold = lock.hold_of(token, now);
         hold.is_some_and(|(_, hold)| hold.fence == revoked.fence)
     };
-    let undo = |lock| revoked.undo(lock, key.deadline(now), now);
+    let undo = |lock: &Lock| lock.give_back(token, revoked.before, key.deadline(now), now);
     let Some(effect) = key.lock().filter(stands).map(undo) else {
         return seek(key.server(), key.parts().machine, revoked);
     };

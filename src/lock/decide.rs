@@ -30,15 +30,46 @@ pub struct Waiting {
 
 /// A granted request. Its effect is to be applied and replicated.
 #[derive(Clone, Copy, Debug)]
-pub struct Grant<'a> {
-    /// The change.
-    pub effect: Effect<'a>,
-    /// The fence of the hold, which is the reply.
-    pub fence: Fence,
-    /// The hold.
+pub struct Grant {
+    /// When it is granted.
+    pub at: Now,
+    /// Exclusive, shared or counted.
+    pub mode: Mode,
+    /// The hold, with its fence, which is the reply.
     pub hold: Hold,
     /// Whether the token already has a hold. Then it asked again, or for the other mode.
     pub had_it: bool,
+}
+
+impl Grant {
+    /// A hold for a token that may have one already. It is not marked: that it lingers is for the
+    /// caller to say.
+    pub fn new(own: Option<Hold>, mode: Mode, ttl: Ttl, fence: Fence, at: Now) -> Self {
+        Self {
+            at,
+            mode,
+            hold: Hold {
+                fence: own.map_or(fence, |own| own.fence),
+                deadline: Deadline::after(at, ttl),
+                since: own.map_or_else(|| Since::at(at.ms()), |own| own.since.marked(false)),
+            },
+            had_it: own.is_some(),
+        }
+    }
+
+    /// The change of the lock, which gives the hold to its token.
+    pub const fn effect<'a>(&self, token: Token<'a>) -> Effect<'a> {
+        effect(self.at, self.mode, token, self.hold)
+    }
+}
+
+const fn effect(now: Now, mode: Mode, token: Token<'_>, hold: Hold) -> Effect<'_> {
+    Effect::Hold {
+        now_ms: now.ms(),
+        mode,
+        token,
+        hold,
+    }
 }
 
 /// Why a request was not granted.
@@ -61,17 +92,17 @@ impl Lock {
     ///
     /// The request is idempotent by token. A holder that asks again keeps its fence and gets a new
     /// deadline. If it asks for another mode, its hold is converted. A new hold gets the next
-    /// fence. No hold is marked: that it lingers is for the caller to say.
+    /// fence.
     ///
     /// # Errors
     /// A [`Refusal`]. Then nothing is to be changed.
-    pub fn acquire<'a>(
+    pub fn acquire(
         lock: Option<&Self>,
-        ask: Ask<'a>,
+        ask: Ask<'_>,
         now: Now,
         waiting: Waiting,
         fences: &mut FenceClock,
-    ) -> Result<Grant<'a>, Refusal> {
+    ) -> Result<Grant, Refusal> {
         let own = match Self::admits(lock, ask.mode, ask.token, now) {
             Ok(None) if waiting.any && !planted("newcomers-pass") => return Err(Refusal::Busy),
             Ok(own) => own,
@@ -80,30 +111,11 @@ impl Lock {
             }
             Err(refusal) => return Err(refusal),
         };
-        let hold = match own {
-            Some(hold) => Hold {
-                fence: hold.fence,
-                deadline: Deadline::after(now, ask.ttl),
-                since: hold.since.marked(false),
-            },
-            None => Hold {
-                fence: fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
-                deadline: Deadline::after(now, ask.ttl),
-                since: Since::at(now.ms()),
-            },
+        let fence = match own {
+            Some(hold) => hold.fence,
+            None => fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
         };
-        let effect = Effect::Hold {
-            now_ms: now.ms(),
-            mode: ask.mode,
-            token: ask.token,
-            hold,
-        };
-        Ok(Grant {
-            effect,
-            fence: hold.fence,
-            hold,
-            had_it: own.is_some(),
-        })
+        Ok(Grant::new(own, ask.mode, ask.ttl, fence, now))
     }
 
     /// Decides whether the holds at `now` admit a hold of `token` in this mode. Returns the hold
@@ -162,39 +174,80 @@ impl Lock {
         key_deadline: Option<Deadline>,
         now: Now,
     ) -> Option<(Effect<'a>, Option<Hold>)> {
-        let (mode, hold) = self.hold_of(token, now)?;
+        let (_, hold) = self.hold_of(token, now)?;
         let until_ms = hold.since.ms().saturating_add(at_least_ms);
         let until = Deadline::from_millis(until_ms.min(Deadline::MAX_MS));
         let Some(until) = until.filter(|_| now.ms() < until_ms) else {
             let (effect, hold) = self.release(token, now)?;
             return Some((effect, Some(hold)));
         };
-        let earliest = until.min(hold.deadline);
-        let effect = Effect::Hold {
-            now_ms: now.ms(),
-            mode,
-            token,
-            hold: Hold {
-                deadline: key_deadline.map_or(earliest, |key| key.min(earliest)),
-                ..hold
-            },
-        };
-        Some((effect, None))
+        let until = until.min(hold.deadline);
+        Some((self.shorten(token, until, key_deadline, now)?, None))
+    }
+
+    /// Decides an earlier deadline for a token's hold, never beyond that of the key. `None` if the
+    /// token holds nothing.
+    pub fn shorten<'a>(
+        &self,
+        token: Token<'a>,
+        until: Deadline,
+        key_deadline: Option<Deadline>,
+        now: Now,
+    ) -> Option<Effect<'a>> {
+        let deadline = key_deadline.map_or(until, |key| key.min(until));
+        self.set_deadline(token, deadline, now)
     }
 
     /// Decides a new deadline for a token's hold. `None` if the token holds nothing: a lost lock is
     /// never taken again.
     pub fn renew<'a>(&self, token: Token<'a>, ttl: Ttl, now: Now) -> Option<Effect<'a>> {
+        self.set_deadline(token, Deadline::after(now, ttl), now)
+    }
+
+    fn set_deadline<'a>(
+        &self,
+        token: Token<'a>,
+        deadline: Deadline,
+        now: Now,
+    ) -> Option<Effect<'a>> {
         let (mode, hold) = self.hold_of(token, now)?;
-        Some(Effect::Hold {
-            now_ms: now.ms(),
-            mode,
-            token,
-            hold: Hold {
-                deadline: Deadline::after(now, ttl),
-                ..hold
-            },
-        })
+        let hold = Hold { deadline, ..hold };
+        Some(effect(now, mode, token, hold))
+    }
+
+    /// Decides that a token has again what it had before, under a key that ends at `key_deadline`:
+    /// the hold that it has now was granted in vain. It is never alone beside others who have come
+    /// in since.
+    pub fn give_back<'a>(
+        &self,
+        token: Token<'a>,
+        before: Option<(Mode, Hold)>,
+        key_deadline: Option<Deadline>,
+        now: Now,
+    ) -> Effect<'a> {
+        let is_over = |hold: &Hold| hold.deadline.is_over(now.ms());
+        let Some((mode, mut hold)) = before.filter(|(_, hold)| !is_over(hold)) else {
+            let now_ms = now.ms();
+            return Effect::Release { now_ms, token };
+        };
+        // The key ends with the hold that is undone, unless it was given an earlier end from
+        // outside.
+        if let Some(Effect::Cap { deadline }) = key_deadline.and_then(|end| self.cap(end)) {
+            hold.deadline = hold.deadline.min(deadline);
+        }
+        effect(now, self.beside_others(mode, token, now), token, hold)
+    }
+
+    /// The mode that a hold has again: it must tolerate those who have come in since.
+    fn beside_others(&self, mode: Mode, token: Token<'_>, now: Now) -> Mode {
+        if !self.is_held_by_others(token, now) {
+            return mode;
+        }
+        let Mode::Counted(limit) = mode else {
+            return Mode::Shared;
+        };
+        let holders = u32::try_from(self.occupancy(now).holders).unwrap_or(u32::MAX);
+        Mode::of_limit(limit.get().max(holders)).unwrap_or(Mode::Shared)
     }
 
     /// The effect that brings the holds in line with the deadline of their key. `None` if no hold

@@ -92,7 +92,8 @@ impl World {
                 match Lock::acquire(self.lock.as_ref(), ask, self.now(), waiting, &mut fences) {
                     Ok(grant) => {
                         self.last_fence = fences.last().unwrap().get();
-                        (Some(grant.effect), Answer::Fence(grant.fence.get()))
+                        let effect = grant.effect(ask.token);
+                        (Some(effect), Answer::Fence(grant.hold.fence.get()))
                     }
                     Err(refusal) => (None, Answer::Refused(refusal)),
                 }

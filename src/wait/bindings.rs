@@ -79,26 +79,20 @@ impl Lost {
         key_deadline: Option<Deadline>,
         now: Now,
     ) -> Option<(Effect<'_>, Option<Hold>)> {
-        let (now_ms, token) = (now.ms(), self.token.as_token());
-        let (mode, hold) = lock.hold_of(token, now)?;
+        let token = self.token.as_token();
+        let (_, hold) = lock.hold_of(token, now)?;
         if hold.fence != self.fence {
             return None;
         }
-        if self.ends_at_ms < now_ms {
-            return Some((Effect::Release { now_ms, token }, Some(hold)));
+        if self.ends_at_ms < now.ms() {
+            let (effect, hold) = lock.release(token, now)?;
+            return Some((effect, Some(hold)));
         }
         let ends_at = Deadline::from_millis(self.ends_at_ms.min(Deadline::MAX_MS))?;
         if ends_at >= hold.deadline {
             return None;
         }
-        let deadline = key_deadline.map_or(ends_at, |key| key.min(ends_at));
-        let effect = Effect::Hold {
-            now_ms,
-            mode,
-            token,
-            hold: Hold { deadline, ..hold },
-        };
-        Some((effect, None))
+        Some((lock.shorten(token, ends_at, key_deadline, now)?, None))
     }
 }
 

@@ -2,7 +2,7 @@
 //! that have an entry for it. Tables grow in steps, so the parts are averages. A test in
 //! `server/api/allocator.rs` compares them with what is allocated.
 
-use super::several::{Several, Wanted};
+use super::keys::{Keys, Several, Wanted};
 use crate::lock::CompactToken;
 
 /// A place: its slot, and its entries in the tables of tokens and of instants.
@@ -18,14 +18,14 @@ const CHANNEL: usize = 80;
 /// What a request has said by LINGER.
 pub(super) const LINGER: usize = 80;
 
-/// A place of a token for one key or several, without its requests and without the names of its
-/// keys.
-pub(super) fn of_place(token: &CompactToken, several: Option<&Several>) -> usize {
-    let keys = several.map_or(1, Several::count);
+/// A place of a token, without its requests and without the names of its keys.
+pub(super) fn of_place(token: &CompactToken, keys: &Keys) -> usize {
     // The queue of each key has a copy of the token.
     let spot = SPOT.saturating_add(token.heap_bytes());
-    let list = several.map_or(0, |_| keys.saturating_mul(size_of::<Wanted>()));
-    let all = spot.saturating_mul(keys).saturating_add(list);
+    let several = keys.several().map(|all| Several::count(all));
+    let list = several.map_or(0, |count| count.saturating_mul(size_of::<Wanted>()));
+    let all = spot.saturating_mul(several.unwrap_or(1));
+    let all = all.saturating_add(list);
     PLACE.saturating_add(token.heap_bytes()).saturating_add(all)
 }
 

@@ -15,24 +15,24 @@ use std::mem::take;
 use std::rc::Rc;
 
 use super::key_ref::KeyRef;
+use super::keys::Keys;
 use super::place::Ticket;
-use super::several::Several;
-use crate::lock::{Deadline, Effect, Fence, Hold, Lock, Mode, Now, Token, TokenBuf};
+use crate::lock::{Fence, Hold, Lock, Mode, TokenBuf};
 
 /// The number of a delivery: one for all the requests of a token that are granted the same hold of
 /// a key, or of several keys together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Delivery(u64);
+pub struct DeliveryId(u64);
 
 /// A hold that was granted to a waiter, on its way to the listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct Delivery {
     /// Whose hold it is.
     pub token: TokenBuf,
     /// The hold's fence.
     pub fence: Fence,
     /// The delivery that it belongs to.
-    pub delivery: Delivery,
+    pub delivery: DeliveryId,
     /// The place that the token has again where nobody hears of the grant; `None` without KEEP.
     pub kept: Option<Box<Kept>>,
 }
@@ -40,10 +40,8 @@ pub struct Grant {
 /// What is needed to give a place back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The queue, or that of the first of several keys. It stays where it is, whatever becomes of
-    /// the lock.
-    pub(super) key_ref: KeyRef,
-    pub(super) several: Option<Rc<Several>>,
+    /// Its queues. They stay where they are, whatever becomes of the locks.
+    pub(super) keys: Keys,
     pub(super) ticket: Ticket,
     pub(super) since_us: u64,
     pub(super) mode: Mode,
@@ -56,10 +54,10 @@ pub struct Kept {
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Deliveries<S> {
-    pending: HashMap<Delivery, Pending, S>,
+    pending: HashMap<DeliveryId, Pending, S>,
     /// The last delivery of each fence, which leads to the others. There are others where a lock
     /// was copied by DUMP and RESTORE, or has moved from key to key.
-    by_fence: HashMap<Fence, Delivery, S>,
+    by_fence: HashMap<Fence, DeliveryId, S>,
     /// Holds that are to be taken back.
     revoked: Vec<Revoked>,
     /// Those of them that are not under the key where they were granted.
@@ -70,9 +68,9 @@ pub struct Deliveries<S> {
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 struct Pending {
-    spot: Spot,
+    spot: Origin,
     /// The other keys that were granted together with this one.
-    others: Box<[Spot]>,
+    others: Box<[Origin]>,
     fence: Fence,
     /// How many clients have not been told.
     clients: usize,
@@ -81,19 +79,19 @@ struct Pending {
     /// What the token had before, of which it knows: the share that was converted.
     before: Option<(Mode, Hold)>,
     /// The next delivery with the same fence.
-    next: Option<Delivery>,
+    next: Option<DeliveryId>,
 }
 
 /// Where a hold was granted.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
-struct Spot {
+struct Origin {
     key_ref: KeyRef,
     /// Whether the lock has left the key since.
     has_left: bool,
 }
 
-impl Spot {
+impl Origin {
     fn new(key_ref: &KeyRef) -> Self {
         Self {
             key_ref: key_ref.clone(),
@@ -103,11 +101,11 @@ impl Spot {
 }
 
 impl Pending {
-    fn spots(&self) -> impl Iterator<Item = &Spot> {
+    fn spots(&self) -> impl Iterator<Item = &Origin> {
         std::iter::once(&self.spot).chain(&self.others)
     }
 
-    fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
+    fn spots_mut(&mut self) -> impl Iterator<Item = &mut Origin> {
         std::iter::once(&mut self.spot).chain(&mut self.others)
     }
 }
@@ -126,47 +124,9 @@ pub struct Revoked {
     /// Whether it may be under another key by now.
     pub has_left: bool,
     /// The delivery that was lost. Several keys that were granted together have the same.
-    delivery: Delivery,
+    delivery: DeliveryId,
     /// The place that the token has again.
     pub(super) kept: Option<Box<Kept>>,
-}
-
-impl Revoked {
-    /// Takes the hold back from a lock that has it, under a key that ends at `key_deadline`. What
-    /// the owner had before, and knows of, it has again, but never alone beside others who have
-    /// come in since.
-    pub fn undo(&self, lock: &Lock, key_deadline: Option<Deadline>, now: Now) -> Effect<'_> {
-        let (now_ms, token) = (now.ms(), self.token.as_token());
-        match self.before {
-            Some((mode, mut hold)) if !hold.deadline.is_over(now_ms) => {
-                // The key ends with the hold that is undone, unless it was given an earlier end
-                // from outside.
-                if let Some(Effect::Cap { deadline }) = key_deadline.and_then(|d| lock.cap(d)) {
-                    hold.deadline = hold.deadline.min(deadline);
-                }
-                let mode = beside_others(lock, mode, token, now);
-                Effect::Hold {
-                    now_ms,
-                    mode,
-                    token,
-                    hold,
-                }
-            }
-            _ => Effect::Release { now_ms, token },
-        }
-    }
-}
-
-/// The mode that a hold has again: it must tolerate those who have come in since.
-fn beside_others(lock: &Lock, mode: Mode, token: Token<'_>, now: Now) -> Mode {
-    if !lock.is_held_by_others(token, now) {
-        return mode;
-    }
-    let Mode::Counted(limit) = mode else {
-        return Mode::Shared;
-    };
-    let holders = u32::try_from(lock.occupancy(now).holders).unwrap_or(u32::MAX);
-    Mode::of_limit(limit.get().max(holders)).unwrap_or(Mode::Shared)
 }
 
 impl<S: BuildHasher> Deliveries<S> {
@@ -177,7 +137,7 @@ impl<S: BuildHasher> Deliveries<S> {
         key_ref: &KeyRef,
         fence: Fence,
         before: Option<(Mode, Hold)>,
-    ) -> Delivery {
+    ) -> DeliveryId {
         let is_it =
             |pending: &Pending| pending.others.is_empty() && pending.spot.key_ref == *key_ref;
         if let Some((delivery, pending)) = self.find(fence, is_it) {
@@ -189,7 +149,7 @@ impl<S: BuildHasher> Deliveries<S> {
         let is_lost = |revoked: &Revoked| revoked.fence == fence && revoked.key_ref == *key_ref;
         let lost = self.revoked.iter().position(is_lost);
         let before = lost.map_or(before, |n| self.revoked.remove(n).before);
-        self.begin(Spot::new(key_ref), Box::default(), fence, 1, before)
+        self.begin(Origin::new(key_ref), Box::default(), fence, 1, before)
     }
 
     /// Notes that so many waiting clients were granted several keys together. `None` without any.
@@ -198,22 +158,22 @@ impl<S: BuildHasher> Deliveries<S> {
         mut keys: impl Iterator<Item = &'k KeyRef>,
         fence: Fence,
         clients: usize,
-    ) -> Option<Delivery> {
+    ) -> Option<DeliveryId> {
         let first = keys.next().filter(|_| clients > 0)?;
-        let others = keys.map(Spot::new).collect();
-        Some(self.begin(Spot::new(first), others, fence, clients, None))
+        let others = keys.map(Origin::new).collect();
+        Some(self.begin(Origin::new(first), others, fence, clients, None))
     }
 
     fn begin(
         &mut self,
-        spot: Spot,
-        others: Box<[Spot]>,
+        spot: Origin,
+        others: Box<[Origin]>,
         fence: Fence,
         clients: usize,
         before: Option<(Mode, Hold)>,
-    ) -> Delivery {
+    ) -> DeliveryId {
         self.last = self.last.wrapping_add(1);
-        let delivery = Delivery(self.last);
+        let delivery = DeliveryId(self.last);
         let next = self.by_fence.insert(fence, delivery);
         let pending = Pending {
             spot,
@@ -229,7 +189,7 @@ impl<S: BuildHasher> Deliveries<S> {
     }
 
     /// Notes that a client was told.
-    pub fn delivered(&mut self, granted: &Grant) {
+    pub fn delivered(&mut self, granted: &Delivery) {
         let is_last = self.by_fence.get(&granted.fence) == Some(&granted.delivery);
         let has_lost = !self.revoked.is_empty() || !self.sought.is_empty();
         if let Some(pending) = self.pending.get_mut(&granted.delivery) {
@@ -250,7 +210,7 @@ impl<S: BuildHasher> Deliveries<S> {
     }
 
     /// Notes that the client is gone which was to be told.
-    pub fn lost(&mut self, mut granted: Grant) {
+    pub fn lost(&mut self, mut granted: Delivery) {
         let pending = self.pending.get(&granted.delivery);
         if let Some(pending) = pending.filter(|pending| !pending.known) {
             for spot in pending.spots() {
@@ -389,7 +349,7 @@ impl<S: BuildHasher> Deliveries<S> {
         }
         let lost = self.revoked.iter().chain(&self.sought);
         let known = lost.filter(|r| r.fence == fence && is_it(&r.key_ref, r.has_left));
-        let known: Vec<Delivery> = known.map(|revoked| revoked.delivery).collect();
+        let known: Vec<DeliveryId> = known.map(|revoked| revoked.delivery).collect();
         if !known.is_empty() {
             let stays = |revoked: &Revoked| !known.contains(&revoked.delivery);
             self.revoked.retain(stays);
@@ -397,7 +357,7 @@ impl<S: BuildHasher> Deliveries<S> {
         }
     }
 
-    fn settle(&mut self, delivery: Delivery) {
+    fn settle(&mut self, delivery: DeliveryId) {
         let Some(pending) = self.pending.get_mut(&delivery) else {
             return;
         };
@@ -423,7 +383,7 @@ impl<S: BuildHasher> Deliveries<S> {
         &mut self,
         fence: Fence,
         is_it: impl Fn(&Pending) -> bool,
-    ) -> Option<(Delivery, &mut Pending)> {
+    ) -> Option<(DeliveryId, &mut Pending)> {
         let mut at = self.by_fence.get(&fence).copied();
         while let Some(delivery) = at {
             let pending = self.pending.get(&delivery)?;

@@ -46,7 +46,7 @@
 //! 13. **A wait that would close a cycle of waits is not begun.** The caller asks [`graph`] before
 //!     it lets a request enter. The registry knows the places of each token, so that the search
 //!     finds what a token waits for.
-//! 14. **A place for several keys** ([`several`]) stands in the queue of each with one ticket, and
+//! 14. **A place for several keys** ([`Keys`]) stands in the queue of each with one ticket, and
 //!     holds nothing while it waits. It is granted all keys in the step in which it is the first in
 //!     all queues and all locks admit it ([`Registry::take_candidate`]). It stops all behind it,
 //!     also when it is absent. It comes, is kept and ends as a whole.
@@ -66,6 +66,7 @@ pub mod contended;
 pub mod delivery;
 pub mod graph;
 pub mod key_ref;
+pub mod keys;
 #[cfg(test)]
 pub(crate) mod naive;
 mod place;
@@ -75,19 +76,18 @@ mod queue_simulation;
 pub mod registry;
 mod request;
 pub mod schedule;
-pub mod several;
 mod slab;
 mod users;
 
 pub use bindings::{Bindings, Linger, Lost};
 pub use contended::{Contended, Waits};
-pub use delivery::{Deliveries, Delivery, Grant, Kept, Revoked};
+pub use delivery::{Deliveries, Delivery, DeliveryId, Kept, Revoked};
 pub use key_ref::{KeyRef, ANY_DB};
+pub use keys::{Keys, Several, Wanted};
 pub use place::Counts;
 pub use registry::{
-    At, By, Candidate, Comer, Entered, Full, Granted, GrantedSeveral, Leaving, Limits, NewRequest,
-    Offer, Registry, Removed, Rest, SlotQuestion, Step, Turn, Waiter,
+    At, By, Candidate, Comer, Entered, Full, Granted, Leaving, Limits, NewRequest, Offer, Registry,
+    Removed, Rest, SlotQuestion, Step, TurnAt, Waiter,
 };
 pub use request::Listener;
 pub use schedule::Due;
-pub use several::{has_twice, Several, Standing, Wanted};

@@ -1,10 +1,8 @@
 //! A place in a queue: the requests of one token for one key that wait, or nobody's for a while.
 
-use std::rc::Rc;
-
 use super::key_ref::KeyRef;
+use super::keys::Keys;
 use super::request::{Listener, Request, Requests, Seq, Words, NEVER};
-use super::several::{keys_of, Several};
 use super::slab::{Id, Slab};
 use super::users::UserId;
 use crate::lock::{CompactToken, Mode};
@@ -18,10 +16,7 @@ pub(super) struct Ticket(pub(super) u64);
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Place<L> {
     pub(super) ticket: Ticket,
-    /// The key, or the first of several.
-    pub(super) key_ref: KeyRef,
-    /// All keys, if there are several. The requests then have the mode of the first one.
-    pub(super) several: Option<Rc<Several>>,
+    pub(super) keys: Keys,
     pub(super) token: CompactToken,
     /// When the place was taken, on the monotonic clock.
     pub(super) since_us: u64,
@@ -145,11 +140,10 @@ pub(super) type PlaceId = Id;
 /// Questions.
 impl<L> Place<L> {
     /// A place at which nobody listens yet.
-    pub(super) fn new(ticket: Ticket, key_ref: KeyRef, token: CompactToken) -> Self {
+    pub(super) fn new(ticket: Ticket, keys: Keys, token: CompactToken) -> Self {
         Self {
             ticket,
-            key_ref,
-            several: None,
+            keys,
             token,
             since_us: 0,
             requests: Requests::NOBODY,
@@ -160,17 +154,17 @@ impl<L> Place<L> {
 
     /// The keys that it waits for.
     pub(super) fn keys(&self) -> impl Iterator<Item = &KeyRef> {
-        keys_of(&self.key_ref, self.several.as_deref())
+        self.keys.iter()
     }
 
     /// Whether it is granted several keys at once, or none.
     pub(super) const fn is_for_several_keys(&self) -> bool {
-        self.several.is_some()
+        self.keys.several().is_some()
     }
 
     /// The mode in which a key is asked for, if it is one of several.
     pub(super) fn mode_among(&self, name: &[u8]) -> Option<Mode> {
-        self.several.as_ref()?.mode_of(name)
+        self.keys.several()?.mode_of(name)
     }
 
     /// The mode that the last request has said which has left with KEEP.
@@ -297,7 +291,7 @@ impl<L> Place<L> {
             requests: self.requests.len(),
             user,
             due_us: (due_us < NEVER).then_some(due_us),
-            part: match self.is_absent() && self.several.is_none() {
+            part: match self.is_absent() && !self.is_for_several_keys() {
                 true => Part::of_absent(self.keep_mode()),
                 false => Part::STOPS,
             },

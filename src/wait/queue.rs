@@ -111,7 +111,9 @@ impl WaitQueue {
         lock: Option<&Lock>,
         now: Now,
     ) -> Option<Next> {
-        let place = places.get(owner).filter(|p| p.several.is_none())?;
+        let place = places
+            .get(owner)
+            .filter(|place| !place.is_for_several_keys())?;
         let Owner { own, least } = Owner::of(place, lock, now)?;
         if let Some(seq) = place.first_tolerating(least) {
             return Some(Next::Grant(owner, seq));

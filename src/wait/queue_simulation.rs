@@ -86,11 +86,11 @@ impl Real {
         let refusal = match self.acquire(ask, now) {
             Ok(fence) => {
                 self.registry.lock_granted(&self.key);
-                self.registry.resume(&self.key, ask.token);
+                self.registry.resume(&self.keys(), ask.token);
                 return events.push(Event::Answered(Some(fence)));
             }
             Err(Refusal::Deadlock) => {
-                self.registry.resume(&self.key, ask.token);
+                self.registry.resume(&self.keys(), ask.token);
                 return events.push(Event::Deadlock);
             }
             Err(refusal) => refusal,
@@ -113,7 +113,7 @@ impl Real {
             refusal,
             now_us: now.us(),
         };
-        let entered = self.registry.enter(&self.key, new);
+        let entered = self.registry.enter(&self.keys(), new);
         let has_entered = matches!(entered, Entered::Waits { .. });
         assert_eq!(has_entered, waits);
         events.push(match waits {
@@ -130,8 +130,12 @@ impl Real {
             .ahead_of(&self.key, (ask.token, ask.mode), lock, now);
         let grant = Lock::acquire(lock, ask, now, waiting, &mut fences)?;
         self.last_fence = fences.last().unwrap().get();
-        self.apply(&grant.effect);
-        Ok(grant.fence.get())
+        self.apply(&grant.effect(ask.token));
+        Ok(grant.hold.fence.get())
+    }
+
+    fn keys(&self) -> Keys {
+        Keys::One(self.key.clone())
     }
 
     fn fences(&self) -> FenceClock {
@@ -162,13 +166,12 @@ impl Real {
             match step {
                 None => return,
                 Some(Step::Granted(granted)) => {
-                    let fence = granted.hold.fence.get();
+                    let fence = granted.grant.hold.fence.get();
                     self.last_fence = self.last_fence.max(fence);
-                    self.apply(&granted.effect());
-                    events.push(Event::Granted(client(&granted.removed), fence));
-                    self.registry
-                        .deliveries
-                        .delivered(&granted.grant().unwrap());
+                    self.apply(&granted.grant.effect(granted.removed.token.as_token()));
+                    let (client, grant) = granted.into_delivery().unwrap();
+                    events.push(Event::Granted(client, fence));
+                    self.registry.deliveries.delivered(&grant);
                 }
                 Some(Step::Refused(removed, refusal)) => {
                     assert_eq!(refusal, Refusal::Deadlock);
@@ -188,7 +191,7 @@ impl Real {
             let lock = self.lock.as_ref();
             let grant = Lock::acquire(lock, *ask, now, Waiting::default(), &mut fences).unwrap();
             self.last_fence = fences.last().unwrap().get();
-            self.apply(&grant.effect);
+            self.apply(&grant.effect(ask.token));
         }
     }
 }

@@ -6,7 +6,7 @@ mod waiters;
 
 use std::collections::HashSet;
 
-use redis_lock::command::spec::{Arg, Keys, Kind as ArgKind};
+use redis_lock::command::spec::{Arg, KeyWords, Kind as ArgKind};
 
 use crate::harness::commands::{call_of, commands, shortest, text};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
@@ -36,7 +36,7 @@ fn words(reply: &Reply) -> HashSet<String> {
 fn command_getkeys_returns_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    for spec in commands(kind).filter(|spec| spec.keys != Keys::None) {
+    for spec in commands(kind).filter(|spec| spec.keys != KeyWords::None) {
         let options = spec.args.iter().filter(|arg| arg.is_optional);
         let ways = options.flat_map(|arg| match arg.kind {
             ArgKind::OneOf(args) if arg.token.is_none() => args.iter(),

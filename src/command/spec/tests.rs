@@ -6,7 +6,7 @@ use crate::command::{acquire, resetstat, Command};
 /// As a command for several keys would have it, with most kinds of arguments.
 const SEVERAL: Spec = Spec {
     name: c"test.several",
-    keys: Keys::Counted {
+    keys: KeyWords::Counted {
         key_use: KeyUse::Updates,
         count_at: 1,
     },
@@ -31,7 +31,7 @@ const MODES: &[Arg] = &[
 const RUNS: Spec = Spec {
     name: c"test.runs",
     flags: &[Flag::Write, Flag::DenyScript],
-    keys: Keys::ByCallback {
+    keys: KeyWords::ByCallback {
         first: KeyUse::Reads,
     },
     args: &[
@@ -121,12 +121,12 @@ fn keys_are_where_the_arguments_have_them() {
         let first = spec.args.first().map(|arg| arg.kind);
         let keys = spec.args.iter().filter(|arg| matches!(arg.kind, Kind::Key));
         match spec.keys {
-            Keys::None => assert_eq!(keys.count(), 0, "{:?}", spec.name),
-            Keys::One(_) | Keys::ByCallback { .. } => {
+            KeyWords::None => assert_eq!(keys.count(), 0, "{:?}", spec.name),
+            KeyWords::One(_) | KeyWords::ByCallback { .. } => {
                 assert!(matches!(first, Some(Kind::Key)), "{:?}", spec.name);
                 assert_eq!(keys.count(), 1, "{:?}", spec.name);
             }
-            Keys::Counted { count_at, .. } => {
+            KeyWords::Counted { count_at, .. } => {
                 let count_at = usize::try_from(count_at).unwrap();
                 let kinds = required(spec);
                 assert!(matches!(kinds[count_at - 1], Kind::Integer));
@@ -139,12 +139,12 @@ fn keys_are_where_the_arguments_have_them() {
 #[test]
 fn the_position_says_what_numbers_can_say() {
     let key_use = KeyUse::Updates;
-    let position = |keys: Keys| {
+    let position = |keys: KeyWords| {
         let Position { first, last, step } = keys.position();
         (first, last, step)
     };
-    assert_eq!(position(Keys::None), (0, 0, 0));
-    assert_eq!(position(Keys::One(key_use)), (1, 1, 1));
+    assert_eq!(position(KeyWords::None), (0, 0, 0));
+    assert_eq!(position(KeyWords::One(key_use)), (1, 1, 1));
     assert_eq!(position(SEVERAL.keys), (0, 0, 0));
     assert_eq!(position(RUNS.keys), (1, 1, 1));
 }
@@ -204,9 +204,9 @@ fn the_categories_agree_with_the_flags() {
 fn a_command_that_writes_says_so_of_its_keys() {
     for spec in specs() {
         let writes = match spec.keys {
-            Keys::One(key_use) | Keys::Counted { key_use, .. } => key_use != KeyUse::Reads,
+            KeyWords::One(key_use) | KeyWords::Counted { key_use, .. } => key_use != KeyUse::Reads,
             // Its command may write to keys of its own.
-            Keys::ByCallback { .. } => true,
+            KeyWords::ByCallback { .. } => true,
             _ => false,
         };
         assert_eq!(writes, has(spec, Flag::Write), "{:?}", spec.name);

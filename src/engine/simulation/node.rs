@@ -21,7 +21,7 @@ use crate::engine::host::Server;
 use crate::engine::tick::{self, LOOK_AGAIN_US};
 use crate::engine::{check, command, macquire, Machine, Note, Shared};
 use crate::lock::{Deadline, Mode};
-use crate::wait::Grant;
+use crate::wait::Delivery;
 
 pub(super) use log::{Log, Said};
 pub(super) use memory::{Memory, Toy, Value};
@@ -231,7 +231,7 @@ impl Node {
 
     /// A client is gone before it has heard of its grant, or has heard of it.
     pub(super) fn end_delivery(&self, client: Client, delivered: bool) {
-        let is_it = |(other, _): &(Client, Grant)| *other == client;
+        let is_it = |(other, _): &(Client, Delivery)| *other == client;
         let mut in_flight = self.memory.in_flight.borrow_mut();
         let at = in_flight.iter().position(is_it).unwrap();
         let (_, grant) = in_flight.remove(at);

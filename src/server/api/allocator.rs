@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
     use crate::lock::{Mode, Refusal, Token, Ttl};
-    use crate::wait::{KeyRef, Listener, NewRequest, Registry};
+    use crate::wait::{KeyRef, Keys, Listener, NewRequest, Registry};
 
     thread_local! {
         static ALLOCATED: Cell<isize> = const { Cell::new(0) };
@@ -187,7 +187,7 @@ mod tests {
                 refusal: Refusal::Busy,
                 now_us: n,
             };
-            if registry.enter(&key, new).must_serve() {
+            if registry.enter(&Keys::One(key.clone()), new).must_serve() {
                 registry.set_wake(&key, Some(30_000 + n));
             }
         }

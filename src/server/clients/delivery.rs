@@ -30,7 +30,7 @@ use std::mem;
 use redis_module::raw;
 
 use crate::server::api::{clock, Caller, Context, OnTurn};
-use crate::wait::Grant;
+use crate::wait::Delivery;
 
 /// How long after a grant its client may be freed and count as not reached. A script or a function
 /// is long after five seconds, unless the server is set otherwise.
@@ -60,9 +60,9 @@ pub(in crate::server) struct Replies {
 #[derive(Default)]
 struct Sent {
     /// One for each client, by its number.
-    by_client: HashMap<u64, Grant, foldhash::fast::RandomState>,
+    by_client: HashMap<u64, Delivery, foldhash::fast::RandomState>,
     /// Further ones to the same clients.
-    more: Vec<(u64, Grant)>,
+    more: Vec<(u64, Delivery)>,
 }
 
 impl Replies {
@@ -96,7 +96,7 @@ impl Replies {
 
     /// Notes that a client is sent its grant. Answers with an earlier grant to the same client,
     /// which it has received.
-    pub(in crate::server) fn send(&self, client: u64, granted: Grant) -> Option<Grant> {
+    pub(in crate::server) fn send(&self, client: u64, granted: Delivery) -> Option<Delivery> {
         let mut sent = self.sent.borrow_mut();
         if sent.by_client.is_empty() {
             self.since_us.set(clock::monotonic_us());
@@ -139,7 +139,7 @@ impl Replies {
     }
 
     /// Hands over all grants of this turn: the server looks for new events, so they were delivered.
-    pub(in crate::server) fn take_all(&self, ctx: Context<'_>, mut take: impl FnMut(Grant)) {
+    pub(in crate::server) fn take_all(&self, ctx: Context<'_>, mut take: impl FnMut(Delivery)) {
         if let Some(on_turn) = self.on_turn.get().filter(|_| self.goes_on.take()) {
             ctx.call_next_turn(on_turn);
         }
@@ -151,9 +151,9 @@ impl Replies {
     }
 
     /// Takes the grants that a client was sent in this turn.
-    pub(in crate::server) fn take_of(&self, client: u64) -> Vec<Grant> {
+    pub(in crate::server) fn take_of(&self, client: u64) -> Vec<Delivery> {
         let mut sent = self.sent.borrow_mut();
-        let mut taken: Vec<Grant> = sent.by_client.remove(&client).into_iter().collect();
+        let mut taken: Vec<Delivery> = sent.by_client.remove(&client).into_iter().collect();
         if !sent.more.is_empty() {
             let more = mem::take(&mut sent.more).into_iter();
             let (of_client, more): (Vec<_>, _) = more.partition(|(of, _)| *of == client);

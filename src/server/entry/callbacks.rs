@@ -480,7 +480,7 @@ unsafe extern "C" fn on_turn(_data: *mut c_void) {
 
 impl Module {
     /// Notes whether a client has heard of its grant.
-    fn confirm(&self, granted: crate::wait::Grant, is_delivered: bool) {
+    fn confirm(&self, granted: crate::wait::Delivery, is_delivered: bool) {
         if is_delivered {
             self.shared.inbox.leave(Note::Delivered(granted));
         } else {

@@ -1,6 +1,6 @@
 //! The reply of LOCK.INFO.
 
-use crate::command::info::{Info, Listener};
+use crate::command::info::{Info, ShownListener};
 use crate::lock::{Limit, Mode};
 use crate::server::api::Context;
 
@@ -41,11 +41,11 @@ pub(in crate::server) fn send(ctx: Context<'_>, info: &Info<'_>) {
         ctx.reply_bytes(b"waited");
         ctx.reply_integer(waiter.waited_ms);
         match &waiter.listener {
-            Some(Listener::Client(id)) => {
+            Some(ShownListener::Client(id)) => {
                 ctx.reply_bytes(b"client");
                 ctx.reply_integer(*id);
             }
-            Some(Listener::Channel(name)) => {
+            Some(ShownListener::Channel(name)) => {
                 ctx.reply_bytes(b"channel");
                 ctx.reply_bytes(name);
             }

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use crate::command::acquire::{Acquire, Wait, Wanted};
+use crate::command::acquire::{Acquire, AskedMode, Wait};
 use crate::command::check::Check;
 use crate::command::macquire::{key_count, Macquire};
 use crate::command::release::Release;
@@ -18,7 +18,7 @@ use crate::server::clients::channel;
 use crate::server::host::module::Task;
 use crate::server::settings::limits;
 
-pub(in crate::server) fn take_hold(task: &mut Task<'_>, wanted: Wanted) -> Result<(), Error> {
+pub(in crate::server) fn take_hold(task: &mut Task<'_>, wanted: AskedMode) -> Result<(), Error> {
     let acquire = Acquire::parse(wanted, task.args())?;
     check_request(task, &acquire, task.argv().key())?;
     command::take_hold(task, &acquire)

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::info_reply;
-use crate::command::info::{self, Info, Waiter};
+use crate::command::info::{self, Info, ShownListener, ShownWaiter};
 use crate::command::Error;
 use crate::engine::host::{Host, Key as _, Purpose};
 use crate::lock::TokenBuf;
@@ -33,7 +33,7 @@ pub(in crate::server) fn info(task: &mut Task<'_>) -> Result<(), Error> {
 }
 
 /// The first waiters of a key, in the order of its queue, and the number of all.
-fn waiters_of(key: &mut Key<'_, '_>, shown: usize) -> (Vec<Waiter>, usize) {
+fn waiters_of(key: &mut Key<'_, '_>, shown: usize) -> (Vec<ShownWaiter>, usize) {
     let now_us = clock::monotonic_us();
     let (db, name) = (key.server().selected_db(), key.name());
     let registry = &mut key.parts().machine.registry;
@@ -41,13 +41,13 @@ fn waiters_of(key: &mut Key<'_, '_>, shown: usize) -> (Vec<Waiter>, usize) {
         registry.follow_changes(&KeyRef::new(db, name.bytes()));
     }
     let first = registry.waiters(db, name.bytes()).take(shown);
-    let first = first.map(|waiter| Waiter {
+    let first = first.map(|waiter| ShownWaiter {
         token: TokenBuf::from(waiter.token.as_token()),
         mode: waiter.mode,
         waited_ms: now_us.saturating_sub(waiter.since_us) / 1_000,
         listener: waiter.listener.map(|listener| match listener {
-            Listener::Client(client) => info::Listener::Client(client.id()),
-            Listener::Channel(name) => info::Listener::Channel(Rc::clone(name)),
+            Listener::Client(client) => ShownListener::Client(client.id()),
+            Listener::Channel(name) => ShownListener::Channel(Rc::clone(name)),
         }),
     });
     (

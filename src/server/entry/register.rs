@@ -9,7 +9,7 @@ use std::ptr;
 
 use redis_module::raw;
 
-use crate::command::spec::{Arg, Change, KeyUse, Keys, Kind, Spec};
+use crate::command::spec::{Arg, Change, KeyUse, KeyWords, Kind, Spec};
 use crate::server::api::{call, Context, Level};
 
 /// A command's handler, as the server calls it.
@@ -159,11 +159,11 @@ const fn change(change: &Change) -> raw::RedisModuleCommandHistoryEntry {
 }
 
 /// How the server finds the keys, and how the command uses them.
-fn key_spec(keys: Keys) -> Option<raw::RedisModuleCommandKeySpec> {
+fn key_spec(keys: KeyWords) -> Option<raw::RedisModuleCommandKeySpec> {
     let (key_use, begin) = match keys {
-        Keys::None => return None,
-        Keys::One(key_use) | Keys::ByCallback { first: key_use } => (key_use, 1),
-        Keys::Counted { key_use, count_at } => (key_use, count_at),
+        KeyWords::None => return None,
+        KeyWords::One(key_use) | KeyWords::ByCallback { first: key_use } => (key_use, 1),
+        KeyWords::Counted { key_use, count_at } => (key_use, count_at),
     };
     let mut spec = END_OF_KEY_SPECS;
     spec.flags = flags_of(key_use).into();
@@ -171,12 +171,12 @@ fn key_spec(keys: Keys) -> Option<raw::RedisModuleCommandKeySpec> {
     spec.bs.index.pos = begin;
     spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
     match keys {
-        Keys::None | Keys::One(_) => {}
+        KeyWords::None | KeyWords::One(_) => {}
         // With this flag the server asks the handler and does not rely on the spec.
-        Keys::ByCallback { .. } => {
+        KeyWords::ByCallback { .. } => {
             spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
         }
-        Keys::Counted { .. } => {
+        KeyWords::Counted { .. } => {
             spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
             // Both are counted from the word that is the number of keys.
             spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     /// Where the search begins, and the numbers of the range.
-    fn range(keys: Keys) -> (c_int, c_int, c_int, u64) {
+    fn range(keys: KeyWords) -> (c_int, c_int, c_int, u64) {
         let spec = key_spec(keys).unwrap();
         let is_range = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
         assert_eq!(spec.find_keys_type, is_range);
@@ -280,13 +280,13 @@ mod tests {
         let key_use = KeyUse::Reads;
         let reads = u64::from(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS);
         let incomplete = u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
-        assert!(key_spec(Keys::None).is_none());
-        assert_eq!(range(Keys::One(key_use)), (1, 0, 1, reads));
-        let by_callback = Keys::ByCallback { first: key_use };
+        assert!(key_spec(KeyWords::None).is_none());
+        assert_eq!(range(KeyWords::One(key_use)), (1, 0, 1, reads));
+        let by_callback = KeyWords::ByCallback { first: key_use };
         assert_eq!(range(by_callback), (1, 0, 1, reads | incomplete));
 
         let count_at = 1;
-        let counted = key_spec(Keys::Counted { key_use, count_at }).unwrap();
+        let counted = key_spec(KeyWords::Counted { key_use, count_at }).unwrap();
         let is_counted = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
         assert_eq!(counted.find_keys_type, is_counted);
         // SAFETY: the type of the search says which form is there.

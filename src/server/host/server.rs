@@ -10,7 +10,7 @@ use crate::command::{Error, Reply};
 use crate::engine::guard;
 use crate::engine::guard::quorum::Replicas;
 use crate::engine::guard::slots::{Cluster, NodeId};
-use crate::engine::host::{Host, Part, Purpose, Server, WrongType};
+use crate::engine::host::{Host, Purpose, Server, TurnPart, WrongType};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Outcome};
 use crate::lock::{Hold, Now, Token};
@@ -54,7 +54,7 @@ impl Server for Context<'_> {
         clock::boot_us()
     }
 
-    fn has_time(self, _part: Part, until_us: u64) -> bool {
+    fn has_time(self, _part: TurnPart, until_us: u64) -> bool {
         clock::monotonic_us() < until_us
     }
 

@@ -264,8 +264,8 @@ fn lock_at(now: Now, ttl_ms: u64) -> (Lock, Fence) {
     };
     let mut fences = FenceClock::new();
     let grant = Lock::acquire(None, ask, now, Waiting::default(), &mut fences).unwrap();
-    let lock = grant.effect.apply_to_absent().unwrap();
-    (lock, grant.fence)
+    let lock = grant.effect(token()).apply_to_absent().unwrap();
+    (lock, grant.hold.fence)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::hash::RandomState;
 
 use super::*;
-use crate::lock::{Fate, Since, Token};
+use crate::lock::{Deadline, Effect, Fate, Now, Since, Token};
 
 fn key_ref(db: i32, name: &str) -> KeyRef {
     KeyRef::new(db, name.as_bytes())
@@ -13,10 +13,10 @@ fn fence(n: u64) -> Fence {
     Fence::new(n).unwrap()
 }
 
-fn granted(deliveries: &mut Deliveries<RandomState>, key: &str, token: &str, n: u64) -> Grant {
+fn granted(deliveries: &mut Deliveries<RandomState>, key: &str, token: &str, n: u64) -> Delivery {
     let delivery = deliveries.granted(&key_ref(0, key), fence(n), None);
     let token = Token::new(token.as_bytes()).unwrap().into();
-    Grant {
+    Delivery {
         token,
         fence: fence(n),
         delivery,
@@ -142,11 +142,12 @@ fn what_is_given_back_excludes_nobody_and_lasts_as_long_as_before() {
         fence: fence(1),
         before: Some((mode, hold(1, ms))),
         has_left: false,
-        delivery: Delivery(0),
+        delivery: DeliveryId(0),
         kept: None,
     };
     let undone = |revoked: &Revoked, mut lock: Lock, key_end: Option<Deadline>| {
-        let effect = revoked.undo(&lock, key_end, Now::from_millis(1_000));
+        let (token, now) = (revoked.token.as_token(), Now::from_millis(1_000));
+        let effect = lock.give_back(token, revoked.before, key_end, now);
         assert_eq!(effect.apply_to(&mut lock), Fate::Held);
         lock
     };
@@ -177,7 +178,7 @@ fn all_holds_that_are_looked_for_are_found_in_one_lock() {
         fence: fence(n),
         before: None,
         has_left: true,
-        delivery: Delivery(0),
+        delivery: DeliveryId(0),
         kept: None,
     });
     let lock = lock_of(Mode::Shared, &[("a", 10), ("b", 10)]);
@@ -189,7 +190,7 @@ fn all_holds_that_are_looked_for_are_found_in_one_lock() {
 fn holds_that_were_granted_together_are_lost_or_known_together() {
     let mut all = Deliveries::<RandomState>::default();
     let keys = ["a", "b", "c"].map(|name| key_ref(0, name));
-    let grant = |all: &mut Deliveries<RandomState>, n| Grant {
+    let grant = |all: &mut Deliveries<RandomState>, n| Delivery {
         token: Token::new(b"me").unwrap().into(),
         fence: fence(n),
         delivery: all.granted_together(keys.iter(), fence(n), 1).unwrap(),

@@ -17,7 +17,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use super::*;
 use crate::lock::{Ask, Effect, Fate, Fence, FenceClock, Refusal, Ttl};
-use crate::wait::{Granted, Leaving, Listener, NewRequest, Step};
+use crate::wait::{Granted, Keys, Leaving, Listener, NewRequest, Step};
 use both::Both;
 
 #[derive(Clone, Copy, Debug)]
@@ -178,20 +178,21 @@ impl World {
                 .grant_next(&at, lock, NOW, |now| now, &mut fences);
             match step {
                 None => return,
-                Some(Step::Granted(granted)) => self.hand_over(key, &granted),
+                Some(Step::Granted(granted)) => self.hand_over(key, granted),
                 Some(Step::Refused(..)) => {}
                 Some(Step::Offered(offer)) => {
                     let granted = self.registry.heard(offer).unwrap();
-                    self.hand_over(key, &granted);
+                    self.hand_over(key, granted);
                 }
             }
         }
     }
 
-    fn hand_over(&mut self, key: u8, granted: &Granted<u64>) {
-        self.last_fence = self.last_fence.max(granted.hold.fence.get());
-        self.apply(key, &granted.effect());
-        if let Some(grant) = granted.grant() {
+    fn hand_over(&mut self, key: u8, granted: Granted<u64>) {
+        let grant = granted.grant;
+        self.last_fence = self.last_fence.max(grant.hold.fence.get());
+        self.apply(key, &grant.effect(granted.removed.token.as_token()));
+        if let Some((_, grant)) = granted.into_delivery() {
             self.registry.deliveries.delivered(&grant);
         }
     }
@@ -209,17 +210,17 @@ impl World {
         let asked = (ask.token, mode);
         let waiting = self.registry.ahead_of(&at, asked, lock, NOW);
         let grant = Lock::acquire(self.locks.get(&key), ask, NOW, waiting, &mut fences)?;
-        self.last_fence = self.last_fence.max(grant.fence.get());
-        self.apply(key, &grant.effect);
+        self.last_fence = self.last_fence.max(grant.hold.fence.get());
+        self.apply(key, &grant.effect(ask.token));
         self.registry.lock_granted(&at);
-        self.registry.resume(&at, ask.token);
+        self.registry.resume(&Keys::One(at), ask.token);
         Ok(())
     }
 
     fn enter(&mut self, token: u8, key: u8, mode: Mode, how: How, refusal: Refusal) {
         let name = bytes(token);
         let new = self.new_request(Token::new(&name).unwrap(), mode, how, refusal);
-        self.registry.enter(&key_ref(key), new);
+        self.registry.enter(&Keys::One(key_ref(key)), new);
     }
 
     fn new_request<'a>(
@@ -252,13 +253,14 @@ impl World {
     fn ask(&mut self, token: u8, key: u8, mode: Mode, how: How) {
         let (at, name) = (key_ref(key), bytes(token));
         let name = Token::new(&name).unwrap();
-        if self.registry.waits_for_several(&at, name) {
+        let keys = Keys::One(at.clone());
+        if self.registry.waits_otherwise(&keys, name) {
             return; // The reply is PARTIAL.
         }
         let refusal = match self.decide(token, key, mode) {
             Ok(()) => return,
             Err(Refusal::Deadlock) => {
-                self.registry.resume(&at, name);
+                self.registry.resume(&keys, name);
                 return;
             }
             Err(refusal) => refusal,
@@ -276,7 +278,7 @@ impl World {
                 let is_needed = may_close(&self.registry, (0, &at.name), name, upgrades, lock, NOW);
                 assert_eq!(is_needed, Some(true));
                 *self.refused.entry(cycle.len()).or_default() += 1;
-                self.registry.resume(&at, name);
+                self.registry.resume(&keys, name);
                 return;
             }
         }

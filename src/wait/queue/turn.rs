@@ -101,7 +101,7 @@ impl WaitQueue {
         match place.first() {
             // Nobody passes an absent writer.
             None => Turn::Nobody,
-            Some(_) if place.several.is_some() => Turn::OfSeveral(id),
+            Some(_) if place.is_for_several_keys() => Turn::OfSeveral(id),
             Some((seq, _)) if admits(lock, now, reserved, place, mode) => Turn::Of(id, seq),
             Some(_) => Turn::Nobody,
         }

@@ -11,19 +11,19 @@ use std::hash::BuildHasher;
 use crate::wait::place::{Place, PlaceId, Places};
 
 /// The changes of all databases.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Changes<S> {
     /// The number of the last one, from 1.
     pub(super) last: u32,
-    pub(super) of_dbs: HashMap<i32, Change, S>,
+    pub(super) of_dbs: HashMap<i32, DbChange, S>,
     /// The way through all places since the last change. When it is over, no queue is behind.
     pub(super) lap: Lap,
 }
 
 /// The last changes of a database.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Change {
+pub(super) struct DbChange {
     /// Each of its keys may have lost its lock, or got another one.
     pub(super) replaced: u32,
     /// It was emptied.
@@ -80,18 +80,8 @@ impl Lap {
     }
 }
 
-impl<S: Default> Default for Changes<S> {
-    fn default() -> Self {
-        Self {
-            last: 0,
-            of_dbs: HashMap::default(),
-            lap: Lap::default(),
-        }
-    }
-}
-
 impl<S: BuildHasher> Changes<S> {
-    pub(super) fn of(&self, db: i32) -> Change {
+    pub(super) fn of(&self, db: i32) -> DbChange {
         self.of_dbs.get(&db).copied().unwrap_or_default()
     }
 
@@ -103,7 +93,7 @@ impl<S: BuildHasher> Changes<S> {
     /// Whether nobody has listened at a place since before its database was emptied, so that it is
     /// over.
     pub(super) fn end<L>(&self, place: &Place<L>) -> bool {
-        let emptied = || self.of(place.key_ref.db).emptied;
+        let emptied = || self.of(place.keys.first().db).emptied;
         !self.are_followed() && place.is_absent_since_before(emptied())
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::wait::place::PlaceId;
 
 /// Channels by their names, which their requests share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Channels<S> {
     by_name: HashMap<Rc<[u8]>, Listening, S>,
@@ -19,14 +19,6 @@ pub(super) struct Channels<S> {
 struct Listening {
     first: PlaceId,
     rest: BTreeSet<PlaceId>,
-}
-
-impl<S: Default> Default for Channels<S> {
-    fn default() -> Self {
-        Self {
-            by_name: HashMap::default(),
-        }
-    }
 }
 
 impl<S: BuildHasher> Channels<S> {

@@ -1,16 +1,17 @@
 //! Questions. They change nothing.
 
-use std::collections::HashMap;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use super::{KeyQueue, Registry};
-use crate::lock::{Deadline, Lock, Mode, Now, Token, TokenText, Waiting};
+use super::Registry;
+use crate::lock::{CompactToken, Deadline, Lock, Mode, Now, Token, TokenText, Waiting};
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::{Counts, PlaceId};
+use crate::wait::keys::Keys;
+use crate::wait::place::{Counts, Place, PlaceId};
+use crate::wait::queue::in_the_way::{Budget, InTheWay, Spot};
 use crate::wait::queue::WaitQueue;
-use crate::wait::request::{Listener, Seq};
+use crate::wait::request::Listener;
 use crate::wait::schedule::Due;
 
 /// One request that waits, or a place without a listener, for those who ask.
@@ -39,22 +40,23 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// How many there are of each kind, for all keys.
     pub fn counts(&self) -> Counts {
-        self.counts
+        self.load.counts
     }
 
     /// How many places there are for one key.
-    pub fn len_of(&self, db: i32, name: &[u8]) -> usize {
-        self.queue(db, name).map_or(0, WaitQueue::len)
+    pub fn len_of(&self, key: &KeyRef) -> usize {
+        self.queues.of(key).map_or(0, WaitQueue::len)
     }
 
     /// How many bytes all of it takes, nearly.
     pub const fn bytes(&self) -> usize {
-        self.bytes
+        let bytes = self.load.bytes.saturating_add(self.queues.bytes);
+        bytes.saturating_add(self.listeners.bytes)
     }
 
     /// How many there are of each kind, for one key. It looks at none of them.
     pub fn counts_of(&self, db: i32, name: &[u8]) -> Counts {
-        let queue = self.queue(db, name);
+        let queue = self.queues.get(db, name);
         queue.map_or_else(Counts::default, |queue| queue.counts(&self.places))
     }
 
@@ -63,30 +65,95 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.place_of_token(key, token).is_some()
     }
 
+    /// The first place that a token has for any of these keys.
+    pub(super) fn place_of(&self, keys: &Keys, token: Token<'_>) -> Option<PlaceId> {
+        if self.is_empty() {
+            return None; // The usual case.
+        }
+        keys.iter().find_map(|key| self.place_of_token(key, token))
+    }
+
     /// The place that a token has for a key.
     pub(super) fn place_of_token(&self, key: &KeyRef, token: Token<'_>) -> Option<PlaceId> {
-        let queue = self.queue(key.db, &key.name)?;
-        queue.of_token(token, &self.places)
+        self.queues.of(key)?.of_token(token, &self.places)
+    }
+
+    /// Whether a token waits for any of these keys by another request than one for exactly these,
+    /// in the same modes. Nobody listens at an absent place, so its modes do not matter.
+    pub fn waits_otherwise(&self, keys: &Keys, token: Token<'_>) -> bool {
+        let place = self
+            .place_of(keys, token)
+            .and_then(|id| self.places.get(id));
+        place.is_some_and(|place| match place.is_absent() {
+            true => !place.keys.has_keys_of(keys),
+            false => !place.keys.is_same_as(keys),
+        })
+    }
+
+    /// Whether there is any place for several keys.
+    pub const fn has_several(&self) -> bool {
+        self.load.for_several > 0
     }
 
     /// Whether a request ends with this connection: it listens by a channel, and has said LINGER.
-    pub fn has_lingering(&self, client: NonZeroU64) -> bool {
-        let of_client = (client, Seq(0))..=(client, Seq(u64::MAX));
-        self.lingering.range(of_client).next().is_some()
+    pub fn has_lingering(&self, client: NonZeroU64) -> bool
+    where
+        L: Copy + Eq + Hash,
+    {
+        self.listeners.of_connection(client).next().is_some()
     }
 
     /// For how many keys there are places.
     pub fn waited_key_count(&self) -> usize {
-        self.queues.values().map(HashMap::len).sum()
+        self.queues.len()
     }
 
     /// Whether somebody waits for a key, or has a place there.
     pub fn is_waited_for(&self, key: &KeyRef) -> bool {
-        self.queue(key.db, &key.name).is_some()
+        self.queues.of(key).is_some()
     }
 
     pub(in crate::wait) fn queue(&self, db: i32, name: &[u8]) -> Option<&WaitQueue> {
-        self.queues.get(&db)?.get(name).map(|key| &key.queue)
+        self.queues.get(db, name)
+    }
+
+    pub(in crate::wait) fn place(&self, id: PlaceId) -> Option<&Place<L>> {
+        self.places.get(id)
+    }
+
+    /// The places of a token.
+    pub(in crate::wait) fn places_of<'a>(
+        &'a self,
+        token: &'a CompactToken,
+    ) -> impl Iterator<Item = (PlaceId, &'a Place<L>)> {
+        self.tokens.places_of(token, &self.places)
+    }
+
+    /// All places but those for this key.
+    pub(in crate::wait) fn places_elsewhere<'a>(
+        &'a self,
+        db: i32,
+        name: &'a [u8],
+    ) -> impl Iterator<Item = &'a Place<L>> {
+        let keys = self.queues.iter();
+        let keys = keys.filter(move |(number, key, _)| *number != db || ***key != *name);
+        let ids = keys.flat_map(|(.., key)| key.queue.iter());
+        ids.filter_map(|id| self.places.get(id))
+    }
+
+    pub(in crate::wait) fn has_tokens_with_others(&self, queue: &WaitQueue) -> bool {
+        queue.has_tokens_with_others(&self.places)
+    }
+
+    /// What stands in the way of a spot in the queue of a key: see [`WaitQueue::in_the_way_of`].
+    pub(in crate::wait) fn in_the_way_of(
+        &self,
+        (queue, name): (&WaitQueue, &[u8]),
+        spot: &Spot,
+        asker: Option<&Spot>,
+        budget: &mut Budget,
+    ) -> Option<InTheWay> {
+        queue.in_the_way_of(spot, asker, name, &self.places, budget)
     }
 
     /// What the decision about a request of this token and mode must know of those who wait for the
@@ -98,7 +165,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         lock: Option<&Lock>,
         now: Now,
     ) -> Waiting {
-        let Some(queue) = self.queue(key.db, &key.name) else {
+        let Some(queue) = self.queues.of(key) else {
             return Waiting::default();
         };
         let upgrading = queue.exclusive_upgrade(&self.places);
@@ -111,18 +178,14 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// When the passing of time alone may let a request of this key in.
     pub fn wakes_at(&self, key: &KeyRef, lock: Option<&Lock>, now: Now) -> Option<Deadline> {
-        let queue = self.queue(key.db, &key.name)?;
+        let queue = self.queues.of(key)?;
         queue.wakes_at(&self.places, lock, now)
     }
 
     /// All that waits for a key, in the order in which it stands.
     pub fn waiters(&self, db: i32, name: &[u8]) -> impl Iterator<Item = Waiter<'_, L>> {
-        let queues = self.queues.get(&db);
-        let here = queues.and_then(|queues| queues.get_key_value(name));
-        let ids = here.into_iter().flat_map(|(name, key)| {
-            let ids = key.queue.iter();
-            ids.map(move |id| (name, id))
-        });
+        let queue = self.queues.named(db, name).into_iter();
+        let ids = queue.flat_map(|(name, key)| key.queue.iter().map(move |id| (name, id)));
         let places = ids.filter_map(|(name, id)| Some((name, self.places.get(id)?)));
         let places = places.filter(|(_, place)| !self.changes.end(place));
         places.flat_map(|(name, place)| {
@@ -144,11 +207,10 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// The keys of a database with the longest waits, the longest first, `most` at most: each with
     /// the number of its places, and since when the first one is there, on the monotonic clock.
     pub fn longest_waits(&self, db: i32, most: usize) -> Vec<(KeyRef, usize, u64)> {
-        let queues = self.queues.get(&db).into_iter().flatten();
-        let waits = queues.filter_map(|(name, key)| {
-            let places = key.queue.iter().filter_map(|id| self.places.get(id));
+        let waits = self.queues.of_db(db).filter_map(|(name, queue)| {
+            let places = queue.iter().filter_map(|id| self.places.get(id));
             let since_us = places.map(|place| place.since_us).min()?;
-            Some((since_us, name, key.queue.len()))
+            Some((since_us, name, queue.len()))
         });
         let mut waits: Vec<_> = waits.collect();
         waits.sort_unstable();
@@ -162,19 +224,17 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// The reference to a key that is waited for.
     pub fn key_ref(&self, db: i32, name: &[u8]) -> Option<KeyRef> {
-        let (name, _) = self.queues.get(&db)?.get_key_value(name)?;
-        let name = Rc::clone(name);
-        Some(KeyRef { db, name })
+        self.queues.key_ref(db, name)
     }
 
     /// All keys that are waited for.
     #[cfg(test)]
     pub(in crate::wait) fn waited_keys(&self) -> Vec<KeyRef> {
-        let keys = self.queues.iter().flat_map(|(db, queues)| {
-            let names = queues.keys().map(Rc::clone);
-            names.map(|name| KeyRef { db: *db, name })
-        });
-        keys.collect()
+        let key_ref = |(db, name, _): (i32, &Rc<[u8]>, _)| KeyRef {
+            db,
+            name: Rc::clone(name),
+        };
+        self.queues.iter().map(key_ref).collect()
     }
 
     /// Whether there is something to do now: marked keys, databases that have changed, or holds to
@@ -185,23 +245,12 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// Whether any keys are marked.
     pub fn has_marks(&self) -> bool {
-        !self.dirty.is_empty() || !self.dirty_first.is_empty()
-    }
-
-    /// Whether the step must not end yet: see [`Registry::take_candidate`] and
-    /// [`Registry::take_unserved`].
-    pub fn is_unfinished(&self) -> bool {
-        !self.candidates.is_empty() || !self.unserved.is_empty()
+        !self.marks.is_empty()
     }
 
     /// When there is something to do.
     pub fn due(&self) -> Due {
         self.schedule.due(self.has_work())
-    }
-
-    pub(super) fn queue_mut(&mut self, key: &KeyRef) -> Option<&mut WaitQueue> {
-        let key: &mut KeyQueue = self.queues.get_mut(&key.db)?.get_mut(&key.name)?;
-        Some(&mut key.queue)
     }
 
     /// Whether every table has as many entries as there are places, and none is left of those
@@ -211,19 +260,18 @@ impl<L, S: BuildHasher> Registry<L, S> {
         use crate::wait::request::NEVER;
         assert!(!self.is_unfinished());
         self.assert_tokens_tight();
-        for (db, queues) in &self.queues {
-            let mut seen = queues.values().map(|key| key.queue.seen_change());
-            let is_behind = seen.any(|seen| self.changes.is_behind(*db, seen));
+        for (db, _, key) in self.queues.iter() {
+            let is_behind = self.changes.is_behind(db, key.queue.seen_change());
             assert!(!is_behind || self.is_behind(), "a queue that never follows");
         }
-        let queues = self.queues.values().flat_map(HashMap::values);
+        let queues = self.queues.iter().map(|(.., key)| key);
         let mut ids: Vec<_> = queues.clone().flat_map(|key| key.queue.iter()).collect();
         ids.sort_unstable();
         // A place for several keys is in the queue of each, and of no other.
         for same in ids.chunk_by(|one, other| one == other) {
             let place = self.places.get(same[0]).unwrap();
             let queues = place.keys();
-            let queues = queues.filter_map(|key| self.queue(key.db, &key.name));
+            let queues = queues.filter_map(|key| self.queues.of(key));
             let has_it = |queue: &&WaitQueue| queue.iter().any(|id| id == same[0]);
             assert_eq!(queues.filter(has_it).count(), same.len());
             assert_eq!(place.keys().count(), same.len());
@@ -236,7 +284,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         let (mut channels, mut lingering) = (std::collections::BTreeSet::new(), 0);
         for place in places {
             queued += 1;
-            for_several += usize::from(place.several.is_some());
+            for_several += usize::from(place.is_for_several_keys());
             assert!(!place.is_over());
             counts.add(&place.outline());
             due += usize::from(place.outline().due_us.is_some());
@@ -244,22 +292,23 @@ impl<L, S: BuildHasher> Registry<L, S> {
                 match &request.listener {
                     Listener::Client(_) => clients += 1,
                     Listener::Channel(name) => {
-                        let id = self.place_of_token(&place.key_ref, place.token.text().as_token());
+                        let key = place.keys.first();
+                        let id = self.place_of_token(key, place.token.text().as_token());
                         channels.insert((Rc::clone(name), id.unwrap()));
-                        lingering += usize::from(self.lingers.contains_key(&seq));
+                        lingering += usize::from(self.listeners.lingers(seq));
                     }
                 }
             }
         }
         let wakes = queues.clone().filter(|key| key.wakes_at_ms != NEVER);
         queued == self.len()
-            && for_several == self.places_for_several
-            && self.by_listener.len() == clients
-            && self.lingering.len() == lingering
-            && self.channels.pairs() == channels
-            && self.counts == counts
+            && for_several == self.load.for_several
+            && self.listeners.counts() == (clients, lingering)
+            && self.listeners.channels.pairs() == channels
+            && self.load.counts == counts
             && self.schedule.counts() == (wakes.count(), due)
             && self
+                .queues
                 .slots
                 .iter()
                 .all(|slots| slots.len() == queues.clone().count())

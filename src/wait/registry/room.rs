@@ -6,7 +6,7 @@ use super::Registry;
 use crate::lock::{CompactToken, Token};
 use crate::wait::bytes;
 use crate::wait::key_ref::KeyRef;
-use crate::wait::several::{keys_of, Several};
+use crate::wait::keys::Keys;
 
 /// How much may wait. Each request counts, and each place at which nobody listens.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +43,8 @@ pub enum Full {
 pub struct Comer<'a> {
     /// For whom.
     pub token: Token<'a>,
-    /// The keys, if there are several.
-    pub several: Option<&'a Several>,
+    /// What it waits for.
+    pub keys: &'a Keys,
     /// How it comes.
     pub by: By<'a>,
     /// The user that asks; `None` if no share of it is bounded.
@@ -83,14 +83,13 @@ impl Leaving {
 }
 
 impl<L, S: BuildHasher> Registry<L, S> {
-    /// Checks whether there is room for a request, whose first key or only one is given.
+    /// Checks whether there is room for a request.
     ///
     /// # Errors
     /// The limit that is met.
-    pub fn admit(&self, key: &KeyRef, comer: &Comer<'_>, limits: &Limits) -> Result<(), Full> {
-        let Comer { several, by, .. } = *comer;
-        let keys = || keys_of(key, several);
-        let own = keys().find_map(|key| self.place_of_token(key, comer.token));
+    pub fn admit(&self, comer: &Comer<'_>, limits: &Limits) -> Result<(), Full> {
+        let Comer { keys, by, .. } = *comer;
+        let own = self.place_of(keys, comer.token);
         let own = own.and_then(|id| self.places.get(id));
         // Its token's place goes on, or a request of it is replaced.
         let is_more = own.is_none_or(|own| match by {
@@ -99,11 +98,12 @@ impl<L, S: BuildHasher> Registry<L, S> {
             By::Nobody => false,
         });
         if is_more {
-            keys().try_for_each(|key| self.admit_to_queue(key, by, limits))?;
-            if self.counts.waiting() >= limits.per_server {
+            keys.iter()
+                .try_for_each(|key| self.admit_to_queue(key, by, limits))?;
+            if self.load.counts.waiting() >= limits.per_server {
                 return Err(Full::Server);
             }
-            let is_over = |name: &[u8]| self.users.waiting(name) >= limits.per_user;
+            let is_over = |name: &[u8]| self.load.users.waiting(name) >= limits.per_user;
             if comer.user.is_some_and(is_over) {
                 return Err(Full::User);
             }
@@ -112,14 +112,14 @@ impl<L, S: BuildHasher> Registry<L, S> {
             // A blocked client costs the server far more than its request does here.
             Some(_) if !is_more => 0,
             Some(_) => bytes::REQUEST,
-            None => self.bytes_of_place(keys(), comer),
+            None => self.bytes_of_place(comer),
         };
-        let is_known = |name| self.channels.contains(name);
+        let is_known = |name| self.listeners.channels.contains(name);
         let bytes = match by {
             By::Channel(name) if !is_known(name) => bytes.saturating_add(bytes::of_channel(name)),
             _ => bytes,
         };
-        if bytes > 0 && self.bytes.saturating_add(bytes) > limits.bytes {
+        if bytes > 0 && self.bytes().saturating_add(bytes) > limits.bytes {
             return Err(Full::Bytes);
         }
         Ok(())
@@ -137,14 +137,13 @@ impl<L, S: BuildHasher> Registry<L, S> {
     }
 
     /// What a new place takes, with its first request.
-    fn bytes_of_place<'k>(
-        &self,
-        keys: impl Iterator<Item = &'k KeyRef>,
-        comer: &Comer<'_>,
-    ) -> usize {
+    fn bytes_of_place(&self, comer: &Comer<'_>) -> usize {
         let token = CompactToken::from(comer.token);
-        let place = bytes::of_place(&token, comer.several);
-        let new = keys.filter(|key| self.queue(key.db, &key.name).is_none());
+        let place = bytes::of_place(&token, comer.keys);
+        let new = comer
+            .keys
+            .iter()
+            .filter(|key| self.queues.of(key).is_none());
         let all = new.fold(place, |sum, key| {
             sum.saturating_add(bytes::of_key(&key.name))
         });
@@ -157,24 +156,21 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Counts bytes and users anew, and compares the running sums with that.
     #[cfg(test)]
     pub(super) fn assert_sums_tight(&self, ids: &[crate::wait::place::PlaceId]) {
-        let keys = self
-            .queues
-            .values()
-            .flat_map(std::collections::HashMap::keys);
-        let channels = self.channels.names();
-        let mut sum = keys.map(|name| bytes::of_key(name)).sum::<usize>()
-            + channels.map(|name| bytes::of_channel(name)).sum::<usize>()
-            + self.lingers.len() * bytes::LINGER;
+        let (mut of_places, mut requests) = (0, 0);
         let mut users = std::collections::BTreeMap::new();
         for place in ids.iter().filter_map(|id| self.places.get(*id)) {
-            sum += bytes::of_place(&place.token, place.several.as_deref());
-            sum += place.iter().count() * bytes::REQUEST;
+            of_places += bytes::of_place(&place.token, &place.keys);
+            requests += place.iter().count();
             let of_requests = place.iter().filter_map(|(_, request)| request.user);
             for user in of_requests.chain(place.outline().user) {
                 *users.entry(user).or_insert(0) += 1;
             }
         }
-        assert_eq!((self.bytes, self.users.all()), (sum, users));
+        let names = self.queues.iter().map(|(_, name, _)| bytes::of_key(name));
+        assert_eq!(self.load.bytes, of_places);
+        assert_eq!(self.queues.bytes, names.sum::<usize>());
+        assert_eq!(self.listeners.bytes, self.listeners.bytes_anew(requests));
+        assert_eq!(self.load.users.all(), users);
     }
 
     /// Whether one more place of a key may be absent.
@@ -190,7 +186,8 @@ mod tests {
 
     use super::*;
     use crate::lock::{Mode, Refusal, Ttl};
-    use crate::wait::{At, Entered, Listener, NewRequest, Rest, Wanted};
+    use crate::wait::keys::{Several, Wanted};
+    use crate::wait::{At, Entered, Listener, NewRequest, Rest};
 
     type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
 
@@ -204,13 +201,16 @@ mod tests {
 
     const USER: &[u8] = b"user";
 
-    fn several(names: &[&str]) -> Option<Rc<Several>> {
+    fn keys(names: &[&str]) -> Keys {
         let wanted = names.iter().map(|name| Wanted {
             key_ref: KeyRef::new(0, name.as_bytes()),
             mode: Mode::Exclusive,
         });
         let wanted: Vec<_> = wanted.collect();
-        (wanted.len() > 1).then(|| Rc::new(Several::new(wanted).unwrap()))
+        match &wanted[..] {
+            [one] => Keys::One(one.key_ref.clone()),
+            _ => Keys::Several(Rc::new(Several::new(wanted.into_iter()).unwrap())),
+        }
     }
 
     fn listener(by: By<'_>, client: u64) -> Option<Listener<u64>> {
@@ -224,27 +224,27 @@ mod tests {
     /// Has a request of a user come, which says KEEP, if there is room for it.
     fn come(
         world: &mut World,
-        keys: &[&str],
+        names: &[&str],
         token: &str,
         by: By<'_>,
         user: Option<&[u8]>,
         limits: &Limits,
     ) -> Result<Entered, Full> {
-        let (key, several) = (KeyRef::new(0, keys[0].as_bytes()), several(keys));
+        let keys = keys(names);
         let token = Token::new(token.as_bytes()).unwrap();
         let comer = Comer {
             token,
-            several: several.as_deref(),
+            keys: &keys,
             by,
             user,
         };
         let bytes = world.bytes();
-        world.admit(&key, &comer, limits)?;
+        world.admit(&comer, limits)?;
         let new = NewRequest {
             token,
             mode: Mode::Exclusive,
             ttl: Ttl::from_millis(1_000).unwrap(),
-            listener: listener(by, world.last_seq + 1),
+            listener: listener(by, world.listeners.last_seq + 1),
             times_out_at_us: None,
             keep_ms: Some(1_000),
             is_server_generated: false,
@@ -253,10 +253,7 @@ mod tests {
             refusal: Refusal::Busy,
             now_us: 0,
         };
-        let entered = match &several {
-            Some(several) => world.enter_several(several, new),
-            None => world.enter(&key, new),
-        };
+        let entered = world.enter(&keys, new);
         assert!(world.is_tight());
         assert!(world.bytes() <= bytes.max(limits.bytes));
         Ok(entered)
@@ -346,13 +343,13 @@ mod tests {
         let other = come(&mut world, &["k"], "a", By::Client, Some(b"other"), &LIMITS);
         assert_eq!(other, Ok(Entered::Waits(At::Absent)));
         assert!(more(&mut world, user).is_ok());
-        assert_eq!(world.users.waiting(USER), 3);
+        assert_eq!(world.load.users.waiting(USER), 3);
         assert!(come(&mut world, &["o"], "a", By::Client, None, &LIMITS).is_ok());
         for key in ["k", "l", "m", "n", "o"] {
             world.dismiss(&KeyRef::new(0, key.as_bytes()), 9);
             assert!(world.is_tight());
         }
-        assert!(world.users.all().is_empty());
+        assert!(world.load.users.all().is_empty());
         assert_eq!(world.bytes(), 0);
     }
 

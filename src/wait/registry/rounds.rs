@@ -3,9 +3,8 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use super::changes::Change;
-use super::patrol;
-use super::slots::{Round, SlotQuestion, Slots};
+use super::changes::DbChange;
+use super::slots::{SlotQuestion, WaitedSlots};
 use super::Registry;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::place::PlaceId;
@@ -32,10 +31,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         });
     }
 
-    fn change_db(&mut self, db: Option<i32>, act: impl Fn(&mut Change, u32)) {
+    fn change_db(&mut self, db: Option<i32>, act: impl Fn(&mut DbChange, u32)) {
         let is_it = |number: &i32| db.is_none_or(|db| db == *number);
-        let waited = self.queues.iter().filter(|(_, queues)| !queues.is_empty());
-        let dbs: Vec<i32> = waited.map(|(number, _)| *number).filter(is_it).collect();
+        let is_waited_for = |db: &i32| self.queues.of_db(*db).next().is_some();
+        let waited = self.queues.dbs().filter(is_waited_for);
+        let dbs: Vec<i32> = waited.filter(is_it).collect();
         if dbs.is_empty() {
             return;
         }
@@ -71,7 +71,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     #[cold]
     fn follow_now(&mut self, key: &KeyRef) {
         let (change, last) = (self.changes.of(key.db), self.changes.last);
-        let Some(queue) = self.queue_mut(key) else {
+        let Some(queue) = self.queues.of_mut(key) else {
             return;
         };
         if queue.follow(last) >= change.replaced {
@@ -79,7 +79,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
         queue.lock_replaced();
         self.mark(key.db, &key.name);
-        let queue = self.queue(key.db, &key.name);
+        let queue = self.queues.of(key);
         let ids = queue.into_iter().flat_map(|queue| queue.iter());
         let is_over = |id: &PlaceId| {
             let place = self.places.get(*id);
@@ -91,6 +91,15 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             drop(self.end(id));
         }
     }
+
+    /// Has two databases change places. Waiters stay with the number of theirs. A marked key counts
+    /// as marked in both, and all keys of both that are waited for as replaced.
+    pub fn swap_dbs(&mut self, one: i32, other: i32) {
+        self.marks.swap_dbs(one, other);
+        self.deliveries.swap_dbs(one, other);
+        self.db_replaced(Some(one));
+        self.db_replaced(Some(other));
+    }
 }
 
 /// Hash slots.
@@ -98,30 +107,30 @@ impl<L, S> Registry<L, S> {
     /// Has the registry know the hash slots of its keys, before anybody waits: the server is a node
     /// of a cluster.
     pub fn keep_slots(&mut self) {
-        self.slots.get_or_insert_default();
+        self.queues.slots.get_or_insert_default();
     }
 
     /// Begins a round through the slots of all waited keys, from the first one. Keys that were put
     /// off are looked at again.
     pub fn begin_slots(&mut self) {
-        if let Some(slots) = &mut self.slots {
-            slots.round = Round::SlotFrom(0);
-            slots.put_off.append(&mut self.put_off);
+        if let Some(slots) = &mut self.queues.slots {
+            slots.begin();
         }
     }
 
     /// Whether the round is not over.
     pub fn is_asking_for_slots(&self) -> bool {
-        let is_over =
-            |slots: &Slots| matches!(slots.round, Round::Nothing) && slots.put_off.is_empty();
-        !self.slots.as_ref().is_none_or(is_over)
+        self.queues
+            .slots
+            .as_ref()
+            .is_some_and(WaitedSlots::is_asking)
     }
 
     /// The next question of the round.
     pub fn next_slot_question(&mut self) -> Option<SlotQuestion> {
-        let slots = self.slots.as_mut()?;
-        if let Some(key) = slots.put_off.pop_first() {
-            self.dirty.insert(key);
+        let slots = self.queues.slots.as_mut()?;
+        if let Some(key) = slots.next_put_off() {
+            self.marks.add(key);
         }
         slots.next()
     }
@@ -129,19 +138,24 @@ impl<L, S> Registry<L, S> {
     /// This node does not serve all keys of the slot that was asked for, so each of them is asked
     /// for.
     pub fn slot_is_refused(&mut self, slot: u16) {
-        if let Some(slots) = &mut self.slots {
-            slots.round = Round::KeysOf(slot, None);
+        if let Some(slots) = &mut self.queues.slots {
+            slots.refuse(slot);
         }
     }
 
-    /// Has a key looked at again once this node may serve it.
+    /// Has a key looked at again once this node of a cluster may serve it.
     pub fn put_off(&mut self, key: KeyRef) {
-        self.put_off.insert(key);
+        if let Some(slots) = &mut self.queues.slots {
+            slots.put_off(key);
+        }
     }
 
     /// Whether any key was put off.
     pub fn has_put_off(&self) -> bool {
-        !self.put_off.is_empty()
+        self.queues
+            .slots
+            .as_ref()
+            .is_some_and(WaitedSlots::has_put_off)
     }
 }
 
@@ -149,15 +163,12 @@ impl<L, S> Registry<L, S> {
 impl<L, S: BuildHasher> Registry<L, S> {
     /// Begins a patrol, unless one is on its way.
     pub fn begin_patrol(&mut self) {
-        if !self.is_on_patrol() || self.patrol.lap.is_of_the_past(&self.places) {
-            self.patrol.lap.begin(&self.places, patrol::PLACES);
-            self.patrol.keys_left = patrol::KEYS;
-        }
+        self.patrol.begin(&self.places);
     }
 
     /// Whether there are keys left to look at.
     pub fn is_on_patrol(&self) -> bool {
-        !self.patrol.lap.is_over() && self.patrol.keys_left > 0 && !self.is_empty()
+        !self.patrol.is_over() && !self.is_empty()
     }
 
     /// Any place. Whoever ends each goes through all once, like the patrol.
@@ -177,19 +188,18 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// since, by RENAME or MOVE.
     pub fn next_of_patrol(&mut self) -> Vec<KeyRef> {
         let is_first = |id: PlaceId, key: &KeyRef| {
-            let queue = self.queue(key.db, &key.name);
+            let queue = self.queues.of(key);
             queue.is_some_and(|queue| queue.is_first(id))
         };
         let mut keys = Vec::new();
         if let Some((id, place)) = self.patrol.lap.here(&self.places) {
             keys.extend(place.keys().filter(|key| is_first(id, key)).cloned());
         }
-        self.patrol.lap.go_on(&self.places);
-        self.patrol.keys_left = self.patrol.keys_left.saturating_sub(keys.len());
+        self.patrol.go_on(&self.places, keys.len());
         for key in &keys {
-            let queue = self.queue(key.db, &key.name);
+            let queue = self.queues.of(key);
             if queue.is_some_and(WaitQueue::is_lock_replaced) {
-                self.dirty.insert(key.clone());
+                self.marks.add(key.clone());
             }
         }
         keys

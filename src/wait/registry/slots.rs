@@ -10,16 +10,18 @@ use crate::wait::key_ref::KeyRef;
 /// The waited keys by hash slot, and how far they are looked at.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Slots {
+pub(super) struct WaitedSlots {
     keys: BTreeSet<(u16, KeyRef)>,
-    pub(super) round: Round,
-    /// Keys that were put off, and are to be looked at again in this round.
-    pub(super) put_off: BTreeSet<KeyRef>,
+    round: Round,
+    /// Keys with a lock that must be looked at once this node serves them.
+    put_off: BTreeSet<KeyRef>,
+    /// Those of them that are to be looked at in this round.
+    in_round: BTreeSet<KeyRef>,
 }
 
 /// What is asked next.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Round {
+enum Round {
     #[default]
     Nothing,
     /// About the first slot that is not before this one.
@@ -38,7 +40,7 @@ pub enum SlotQuestion {
     Key(KeyRef),
 }
 
-impl Slots {
+impl WaitedSlots {
     pub(super) fn add(&mut self, key: &KeyRef) {
         self.keys.insert((slot_of(&key.name), key.clone()));
     }
@@ -52,6 +54,36 @@ impl Slots {
         self.keys.len()
     }
 
+    /// Begins a round through the slots of all waited keys, from the first one.
+    pub(super) fn begin(&mut self) {
+        self.round = Round::SlotFrom(0);
+        self.in_round.append(&mut self.put_off);
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        !matches!(self.round, Round::Nothing) || !self.in_round.is_empty()
+    }
+
+    /// Has a key looked at in the next round.
+    pub(super) fn put_off(&mut self, key: KeyRef) {
+        self.put_off.insert(key);
+    }
+
+    pub(super) fn has_put_off(&self) -> bool {
+        !self.put_off.is_empty()
+    }
+
+    /// A key that was put off, and is to be looked at now.
+    pub(super) fn next_put_off(&mut self) -> Option<KeyRef> {
+        self.in_round.pop_first()
+    }
+
+    /// Has each key of a slot asked for.
+    pub(super) fn refuse(&mut self, slot: u16) {
+        self.round = Round::KeysOf(slot, None);
+    }
+
+    /// The next question of the round.
     pub(super) fn next(&mut self) -> Option<SlotQuestion> {
         loop {
             match std::mem::take(&mut self.round) {

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use redis_lock::command::spec::{Arg, KeyUse, Keys, Kind as ArgKind, Spec};
+use redis_lock::command::spec::{Arg, KeyUse, KeyWords, Kind as ArgKind, Spec};
 use redis_lock::command::Command;
 
 use super::Kind;
@@ -25,18 +25,18 @@ pub fn of_one_key() -> impl Iterator<Item = &'static Spec> {
         .iter()
         .filter(|command| !command.is_dangerous());
     all.map(|command| command.spec())
-        .filter(|spec| matches!(spec.keys, Keys::One(_)))
+        .filter(|spec| matches!(spec.keys, KeyWords::One(_)))
 }
 
 /// The shortest calls of [`of_one_key`] that only read.
 pub fn reads() -> impl Iterator<Item = String> {
-    let reads = |spec: &&Spec| spec.keys == Keys::One(KeyUse::Reads);
+    let reads = |spec: &&Spec| spec.keys == KeyWords::One(KeyUse::Reads);
     of_one_key().filter(reads).map(shortest)
 }
 
 /// The shortest calls of [`of_one_key`] that write.
 pub fn writes() -> impl Iterator<Item = String> {
-    let reads = |spec: &&Spec| spec.keys == Keys::One(KeyUse::Reads);
+    let reads = |spec: &&Spec| spec.keys == KeyWords::One(KeyUse::Reads);
     of_one_key().filter(move |spec| !reads(spec)).map(shortest)
 }
 

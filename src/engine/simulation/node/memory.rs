@@ -15,11 +15,11 @@ use crate::command::{Error, Reply};
 use crate::engine::guard;
 use crate::engine::guard::quorum::Replicas;
 use crate::engine::guard::slots::NodeId;
-use crate::engine::host::{Part, Server};
+use crate::engine::host::{Server, TurnPart};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Note, Outcome, Shared, Types};
 use crate::lock::{Deadline, Hold, Lock, Now, Token};
-use crate::wait::{Grant, Leaving, Limits};
+use crate::wait::{Delivery, Leaving, Limits};
 
 /// The types of the server in memory.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ pub(in super::super) struct Memory {
     /// Whether a callback has set the timer to go off at once.
     pub(super) is_armed: Cell<bool>,
     /// Grants whose replies are on their way.
-    pub(in super::super) in_flight: RefCell<Vec<(Client, Grant)>>,
+    pub(in super::super) in_flight: RefCell<Vec<(Client, Delivery)>>,
     /// What clients got in this step.
     pub(in super::super) events: RefCell<Vec<(Client, Event)>>,
     /// The counters.
@@ -199,12 +199,12 @@ impl Server for Ctx<'_> {
 
     /// Some parts of a turn stop after two steps. The order of the others is the oracle's. Where
     /// nobody hears of grants, the order of keys decides which places of a channel are left.
-    fn has_time(self, part: Part, _until_us: u64) -> bool {
+    fn has_time(self, part: TurnPart, _until_us: u64) -> bool {
         let has_subscribers = self.0.scene.get().has_subscribers;
         match part {
-            Part::Marks | Part::Patrol => false,
-            Part::Changes => !has_subscribers,
-            Part::Timeouts | Part::Wakes | Part::Slots | Part::Dismissals => true,
+            TurnPart::Marks | TurnPart::Patrol => false,
+            TurnPart::Changes => !has_subscribers,
+            TurnPart::Timeouts | TurnPart::Wakes | TurnPart::Slots | TurnPart::Dismissals => true,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::command::check::Check;
 use crate::command::macquire::Macquire;
 use crate::command::release::Release;
 use crate::command::renew::Renew;
-use crate::command::spec::Keys;
+use crate::command::spec::KeyWords;
 use crate::command::{acquire, cancel, exec, rlock, wlock, Args, Command, Error};
 use crate::engine::{self, command, macquire};
 
@@ -34,7 +34,7 @@ pub(in super::super) fn keys_of(words: &[&[u8]]) -> std::ops::Range<usize> {
         return 0..0;
     };
     match command_of(name).map(|command| &command.spec().keys) {
-        Some(Keys::Counted { count_at, .. }) => {
+        Some(KeyWords::Counted { count_at, .. }) => {
             let first = usize::try_from(*count_at).unwrap() + 1;
             first..(first + number(first - 1).unwrap_or(0)).min(words.len())
         }
@@ -105,7 +105,7 @@ impl Node {
         words: &[&[u8]],
     ) -> Result<(), String> {
         let keys = keys_of(words).map(|word| at(db, words[word][0])).collect();
-        let is_one = !matches!(command.spec().keys, Keys::Counted { .. });
+        let is_one = !matches!(command.spec().keys, KeyWords::Counted { .. });
         let skipped = if is_one { 2 } else { 1 };
         let args = || Args::new(words.iter().skip(skipped).copied());
         let mut task = self.task(client, keys);

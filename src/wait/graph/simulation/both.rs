@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use super::*;
-use crate::lock::{Deadline, Hold, Since};
-use crate::wait::{Several, Standing, Turn, Wanted};
+use crate::lock::{Grant, Hold};
+use crate::wait::{Several, TurnAt, Wanted};
 
 /// Two keys, and the mode in which each is asked for.
 pub(super) type Both = [(u8, Mode); 2];
@@ -21,7 +21,7 @@ pub(super) fn several(both: Both) -> Rc<Several> {
         key_ref: key_ref(key),
         mode,
     });
-    Rc::new(Several::new(wanted.to_vec()).unwrap())
+    Rc::new(Several::new(wanted.into_iter()).unwrap())
 }
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
             self.compare(waited, (token, &keys), cycle.as_deref(), &say);
             if let Some(cycle) = cycle {
                 *self.refused.entry(cycle.len()).or_default() += 1;
-                self.registry.resume_several(&several, name);
+                self.registry.resume(&Keys::Several(several), name);
                 return;
             }
         }
@@ -57,9 +57,10 @@ impl World {
     }
 
     /// What the decision says. A request that is granted takes its holds.
-    fn decide_both(&mut self, token: u8, several: &Several) -> Result<(), Unfit> {
+    fn decide_both(&mut self, token: u8, several: &Rc<Several>) -> Result<(), Unfit> {
         let name = bytes(token);
         let name = Token::new(&name).unwrap();
+        let keys = Keys::Several(Rc::clone(several));
         let own = several.iter().map(|one| {
             let lock = self.locks.get(&one.key_ref.name[0]);
             lock.and_then(|lock| lock.hold_of(name, NOW))
@@ -70,10 +71,10 @@ impl World {
             own.is_some_and(|(mode, hold)| mode == one.mode && Some(hold.fence) == fence)
         };
         if several.iter().zip(&own).all(is_it) {
-            self.registry.resume_several(several, name);
+            self.registry.resume(&keys, name);
             return Ok(());
         }
-        let is_other = self.registry.standing(several, name) == Standing::Other;
+        let is_other = self.registry.waits_otherwise(&keys, name);
         if is_other || own.iter().any(Option::is_some) {
             return Err(Unfit::Partial);
         }
@@ -86,21 +87,13 @@ impl World {
         if !several.iter().all(is_free) {
             return Err(Unfit::Busy);
         }
-        let hold = Hold {
-            fence: self.fences().next(NOW).unwrap(),
-            deadline: Deadline::after(NOW, Ttl::from_millis(1 << 40).unwrap()),
-            since: Since::at(NOW.ms()),
-        };
-        self.registry.resume_several(several, name);
-        self.last_fence = hold.fence.get();
+        let fence = self.fences().next(NOW).unwrap();
+        let ttl = Ttl::from_millis(1 << 40).unwrap();
+        self.registry.resume(&keys, name);
+        self.last_fence = fence.get();
         for one in several.iter() {
-            let effect = Effect::Hold {
-                now_ms: NOW.ms(),
-                mode: one.mode,
-                token: name,
-                hold,
-            };
-            self.apply(one.key_ref.name[0], &effect);
+            let grant = Grant::new(None, one.mode, ttl, fence, NOW);
+            self.apply(one.key_ref.name[0], &grant.effect(name));
             self.registry.lock_granted(&one.key_ref);
         }
         Ok(())
@@ -110,7 +103,8 @@ impl World {
         let (name, mode) = (bytes(token), several.first().mode);
         let name = Token::new(&name).unwrap();
         let new = self.new_request(name, mode, how, Refusal::Busy);
-        self.registry.enter_several(several, new);
+        let keys = Keys::Several(Rc::clone(several));
+        self.registry.enter(&keys, new);
     }
 
     /// Grants the first place for two keys whose turn has come at both. Whether there was one.
@@ -119,7 +113,7 @@ impl World {
             let is_its_turn = candidate.several.iter().all(|one| {
                 let lock = self.locks.get(&one.key_ref.name[0]);
                 let key_ref = &one.key_ref;
-                self.registry.is_turn_of(&candidate, key_ref, lock, NOW) == Turn::Its
+                self.registry.turn_of(&candidate, key_ref, lock, NOW) == TurnAt::Its
             });
             if !is_its_turn {
                 continue;
@@ -127,21 +121,21 @@ impl World {
             let fence = self.fences().next(NOW).unwrap();
             let is_heard = self
                 .registry
-                .offer_several(&candidate, fence, NOW)
+                .offer_candidate(&candidate, fence, NOW)
                 .is_some();
             let registry = &mut self.registry;
-            let granted = registry.grant_several(&candidate, fence, NOW, is_heard);
-            let granted = granted.unwrap();
+            let all = registry.grant_candidate(&candidate, fence, NOW, is_heard);
+            let last = all.last().unwrap().grant;
             self.last_fence = fence.get();
-            for one in granted.several.iter() {
-                self.apply(one.key_ref.name[0], &granted.effect(one.mode));
+            for one in candidate.several.iter() {
+                let grant = Grant {
+                    mode: one.mode,
+                    ..last
+                };
+                self.apply(one.key_ref.name[0], &grant.effect(candidate.token()));
             }
-            for grant in granted
-                .requests
-                .iter()
-                .filter_map(|(_, grant)| grant.as_ref())
-            {
-                self.registry.deliveries.delivered(grant);
+            for (_, grant) in all.into_iter().filter_map(Granted::into_delivery) {
+                self.registry.deliveries.delivered(&grant);
             }
             return true;
         }

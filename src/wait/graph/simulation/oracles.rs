@@ -198,8 +198,10 @@ impl World {
     /// The keys of a token's place for two keys that stands in the queue of this one.
     fn several_of(&self, token: u8, key: u8) -> Option<Rc<Several>> {
         let name = bytes(token);
-        let token = Token::new(&name).unwrap();
-        self.registry.keys_of_place(&key_ref(key), token)
+        let token = CompactToken::from(Token::new(&name).unwrap());
+        let mut places = self.registry.places_of(&token).map(|(_, place)| place);
+        let place = places.find(|place| place.keys().any(|at| *at.name == [key]));
+        place?.keys.several().cloned()
     }
 
     fn is_absent(&self, wait: NaiveWait) -> bool {

@@ -1,7 +1,71 @@
-//! The keys of a request for several locks, which is granted all of them in one step or none.
+//! The keys of a request: one, or several that it is granted in one step.
+
+use std::rc::Rc;
 
 use super::key_ref::KeyRef;
 use crate::lock::Mode;
+
+/// What a request waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// One key, in the mode of the request.
+    One(KeyRef),
+    /// All of these or none. The mode of the request is that of the first one.
+    Several(Rc<Several>),
+}
+
+impl Keys {
+    /// The key that messages name.
+    pub fn first(&self) -> &KeyRef {
+        match self {
+            Self::One(key) => key,
+            Self::Several(all) => &all.first().key_ref,
+        }
+    }
+
+    /// All keys.
+    pub fn iter(&self) -> impl Iterator<Item = &KeyRef> {
+        let (one, all) = match self {
+            Self::One(key) => (Some(key), None),
+            Self::Several(all) => (None, Some(all)),
+        };
+        let all = all.into_iter().flat_map(|all| all.iter());
+        one.into_iter().chain(all.map(|one| &one.key_ref))
+    }
+
+    /// The keys, if they are asked for together, each with its mode.
+    pub const fn several(&self) -> Option<&Rc<Several>> {
+        match self {
+            Self::One(_) => None,
+            Self::Several(all) => Some(all),
+        }
+    }
+
+    /// Whether the other ones are the same keys, in any order and any modes.
+    pub(super) fn has_keys_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::One(one), Self::One(other)) => one == other,
+            (Self::Several(one), Self::Several(other)) => one.has_keys_of(other),
+            _ => false,
+        }
+    }
+
+    /// Whether the other ones are the same keys in the same modes, in any order.
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Several(one), Self::Several(other)) => one.is_same_as(other),
+            _ => self.has_keys_of(other),
+        }
+    }
+
+    /// The same with other references to the keys.
+    pub(super) fn map(&self, key_ref_of: impl Fn(&KeyRef) -> KeyRef) -> Self {
+        match self {
+            Self::One(key) => Self::One(key_ref_of(key)),
+            Self::Several(all) => Self::Several(Rc::new(all.map(key_ref_of))),
+        }
+    }
+}
 
 /// One of the keys, and the mode in which it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,13 +74,6 @@ pub struct Wanted {
     pub key_ref: KeyRef,
     /// Exclusive or shared.
     pub mode: Mode,
-}
-
-/// Whether one of the names is there twice.
-pub fn has_twice(mut names: Vec<&[u8]>) -> bool {
-    names.sort_unstable();
-    let mut pairs = names.windows(2);
-    pairs.any(|two| matches!(two, [one, other] if one == other))
 }
 
 /// All of them, in the order in which they were named: one at least, and none twice. They are all
@@ -28,12 +85,8 @@ pub struct Several {
 }
 
 impl Several {
-    /// These keys. `None` if there is none, or one of them is there twice.
-    pub fn new(wanted: Vec<Wanted>) -> Option<Self> {
-        if has_twice(wanted.iter().map(|one| &*one.key_ref.name).collect()) {
-            return None;
-        }
-        let mut wanted = wanted.into_iter();
+    /// These keys, none of which is there twice. `None` if there is none.
+    pub fn new(mut wanted: impl Iterator<Item = Wanted>) -> Option<Self> {
         let first = wanted.next()?;
         Some(Self {
             first,
@@ -64,7 +117,7 @@ impl Several {
     }
 
     /// Whether the other one has the same keys in the same modes, in any order.
-    pub fn is_same_as(&self, other: &Self) -> bool {
+    fn is_same_as(&self, other: &Self) -> bool {
         self.count() == other.count()
             && self.first.key_ref.db == other.first.key_ref.db
             && self
@@ -73,7 +126,7 @@ impl Several {
     }
 
     /// Whether the other one has the same keys, in any order and any modes.
-    pub fn has_keys_of(&self, other: &Self) -> bool {
+    fn has_keys_of(&self, other: &Self) -> bool {
         self.count() == other.count()
             && self.first.key_ref.db == other.first.key_ref.db
             && self
@@ -82,7 +135,7 @@ impl Several {
     }
 
     /// The same with other references to the keys.
-    pub(super) fn map(&self, key_ref_of: impl Fn(&KeyRef) -> KeyRef) -> Self {
+    fn map(&self, key_ref_of: impl Fn(&KeyRef) -> KeyRef) -> Self {
         let map = |one: &Wanted| Wanted {
             key_ref: key_ref_of(&one.key_ref),
             mode: one.mode,
@@ -92,29 +145,6 @@ impl Several {
             rest: self.rest.iter().map(map).collect(),
         }
     }
-}
-
-/// The keys of a request for `several` keys, or for this one.
-pub(super) fn keys_of<'k>(
-    key: &'k KeyRef,
-    several: Option<&'k Several>,
-) -> impl Iterator<Item = &'k KeyRef> {
-    let one = several.is_none().then_some(key).into_iter();
-    let all = several.into_iter().flat_map(Several::iter);
-    one.chain(all.map(|one| &one.key_ref))
-}
-
-/// What the places of a token say about its request for several keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It waits for none of them.
-    None,
-    /// Nobody listens at its place for exactly these keys, in any modes.
-    Absent,
-    /// Somebody listens at its place for exactly these keys, in the same modes.
-    Listens,
-    /// It waits for some of them by another request.
-    Other,
 }
 
 #[cfg(test)]
@@ -127,13 +157,12 @@ mod tests {
             key_ref: KeyRef::new(0, name.as_bytes()),
             mode: *mode,
         });
-        Several::new(wanted.collect())
+        Several::new(wanted)
     }
 
     #[test]
-    fn no_key_is_there_twice() {
+    fn they_stay_in_their_order() {
         assert!(several(&[]).is_none());
-        assert!(several(&[("a", Shared), ("b", Shared), ("a", Exclusive)]).is_none());
         let all = several(&[("b", Shared), ("a", Exclusive)]).unwrap();
         let names: Vec<_> = all.iter().map(|one| &one.key_ref.name[..]).collect();
         assert_eq!(names, [b"b", b"a"]);

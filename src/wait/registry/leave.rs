@@ -4,13 +4,45 @@ use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
 
 use super::patrol::Patrol;
-use super::{Leaving, Registry, Removed, Rest};
-use crate::lock::{Token, TokenBuf};
+use super::{Leaving, Registry};
+use crate::lock::{Mode, Token, TokenBuf};
 use crate::wait::bindings::Linger;
-use crate::wait::bytes;
 use crate::wait::key_ref::KeyRef;
+use crate::wait::keys::Keys;
 use crate::wait::place::{Place, PlaceId};
-use crate::wait::request::{Listener, Request, Seq};
+use crate::wait::request::{Listener, Request, Seq, NEVER};
+
+/// A request, or a place of nobody's, that waits no more. Whoever took it out ends its wait.
+#[derive(Debug)]
+pub struct Removed<L> {
+    /// What it waited for.
+    pub keys: Keys,
+    /// Whatever is to be told; `None` of a place at which nobody has listened.
+    pub listener: Option<Listener<L>>,
+    /// Whose it is.
+    pub token: TokenBuf,
+    /// Exclusive or shared.
+    pub mode: Mode,
+    /// Since when it has had its place, on the monotonic clock.
+    pub since_us: u64,
+    /// Whether the server has generated the token.
+    pub is_server_generated: bool,
+    /// What its hold is bound to.
+    pub linger: Option<Linger>,
+    /// What has become of its place.
+    pub rest: Rest,
+}
+
+/// What has become of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// It has ended.
+    Ended,
+    /// Others listen at it.
+    Listens,
+    /// Nobody listens at it for a while.
+    Absent,
+}
 
 /// Why a request leaves its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +57,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Takes out the request of a client that is gone; `None` when it does not wait any more. With
     /// KEEP its place stays. The caller marks the key.
     pub fn remove_listener(&mut self, listener: L, leaving: Leaving) -> Option<Removed<L>> {
-        let (id, seq) = self.by_listener.get(&listener).copied()?;
+        let (id, seq) = self.listeners.of_client(listener)?;
         self.leave(id, seq, Why::Ungranted(leaving))
     }
 
     /// Takes out the requests of a lost connection that listen by a channel and end with it
     /// (LINGER). With KEEP their places stay. Nobody is to be told. The caller marks the keys.
     pub fn remove_lingering(&mut self, client: NonZeroU64, leaving: Leaving) -> Vec<Removed<L>> {
-        let of_client = (client, Seq(0))..=(client, Seq(u64::MAX));
-        let here = self.lingering.range(of_client);
-        let requests: Vec<_> = here.map(|((_, seq), id)| (*id, *seq)).collect();
+        let requests: Vec<_> = self.listeners.of_connection(client).collect();
         let removed = requests
             .into_iter()
             .filter_map(|(id, seq)| self.leave(id, seq, Why::Ungranted(leaving)));
@@ -45,11 +75,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// With KEEP their places stay. Nobody is to be told. The waiters behind them may be next, so
     /// their keys are to be served before the step ends: see [`Registry::take_unserved`].
     pub fn unheard(&mut self, channel: &[u8], leaving: Leaving) -> Vec<Removed<L>> {
-        let ids: Vec<PlaceId> = self.channels.places(channel).collect();
+        let ids: Vec<PlaceId> = self.listeners.channels.places(channel).collect();
         let removed = ids.into_iter().filter_map(|id| {
             let place = self.places.get(id)?;
             let seq = place.channel()?;
-            self.unserved.extend(place.keys().cloned());
+            self.step.serve(place.keys().cloned());
             self.leave(id, seq, Why::Ungranted(leaving))
         });
         removed.collect()
@@ -74,7 +104,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// Ends places for a key, `most` at most. If any are left, the key is marked.
     pub fn dismiss(&mut self, key: &KeyRef, most: usize) -> Vec<Removed<L>> {
-        let queue = self.queue(key.db, &key.name);
+        let queue = self.queues.of(key);
         let ids = queue.into_iter().flat_map(|queue| queue.iter());
         let ids: Vec<PlaceId> = ids.take(most).collect();
         let removed = ids.into_iter().flat_map(|id| self.end(id)).collect();
@@ -88,14 +118,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         Some(self.end(id))
     }
 
-    /// Ends the place at which nobody listens that a token has for a key, as it was just granted
-    /// the key, or asked again without KEEP. Whether there was one, and since when on the monotonic
-    /// clock. The caller serves the key.
-    pub fn resume(&mut self, key: &KeyRef, token: Token<'_>) -> Option<u64> {
-        let id = self.place_of_token(key, token)?;
-        let place = self.places.get(id).filter(|place| place.is_absent())?;
-        if place.several.is_some() {
-            return None; // It is not about this key alone.
+    /// Ends the place at which nobody listens that a token has for these keys, as it was just
+    /// granted them, or asked again without KEEP. Whether there was one, and since when on the
+    /// monotonic clock. The caller serves the keys.
+    pub fn resume(&mut self, keys: &Keys, token: Token<'_>) -> Option<u64> {
+        let id = self.place_of(keys, token)?;
+        let place = self.places.get(id)?;
+        if !place.is_absent() || !place.keys.has_keys_of(keys) {
+            return None;
         }
         let since_us = place.since_us;
         self.end(id);
@@ -168,104 +198,52 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let result = act(place);
         let after = place.outline();
         self.schedule.set_timeout(id, before.due_us, after.due_us);
-        self.counts.change(&before, &after);
-        if before.user != after.user {
-            // The new one first: it may be the same request that leaves.
-            after.user.into_iter().for_each(|user| self.users.add(user));
-            before
-                .user
-                .into_iter()
-                .for_each(|user| self.users.remove(user));
-        }
-        for key_ref in place.keys() {
-            let queues = self.queues.get_mut(&key_ref.db);
-            if let Some(key) = queues.and_then(|queues| queues.get_mut(&key_ref.name)) {
-                key.queue.changed(place, before, after);
+        self.load.change(&before, &after);
+        for key in place.keys() {
+            if let Some(queue) = self.queues.of_mut(key) {
+                queue.changed(place, before, after);
             }
         }
         Some(result)
     }
 
-    pub(super) fn drop_if_over(&mut self, id: PlaceId) {
+    fn drop_if_over(&mut self, id: PlaceId) {
         let Some(place) = self.places.get(id).filter(|place| place.is_over()) else {
             return;
         };
-        let (key_ref, ticket) = (place.key_ref.clone(), place.ticket);
-        let of_place = bytes::of_place(&place.token, place.several.as_deref());
-        self.bytes = self.bytes.saturating_sub(of_place);
-        match place.several.clone() {
-            None => self.leave_queue(id, &key_ref),
-            Some(all) => {
-                for one in all.iter() {
-                    self.leave_queue(id, &one.key_ref);
-                    // The waiter behind it may be next.
-                    self.mark(one.key_ref.db, &one.key_ref.name);
-                }
-                self.candidates.remove(&(ticket, id));
-                self.places_for_several = self.places_for_several.saturating_sub(1);
+        let (keys, ticket) = (place.keys.clone(), place.ticket);
+        self.load.remove(place);
+        for key in keys.iter() {
+            if let Some(ended) = self.queues.leave(key, place) {
+                let before = (ended.wakes_at_ms != NEVER).then_some(ended.wakes_at_ms);
+                self.schedule.set_wake(key, before, None);
             }
+        }
+        if keys.several().is_some() {
+            // The waiters behind it may be next.
+            for key in keys.iter() {
+                self.mark(key.db, &key.name);
+            }
+            self.step.remove_candidate(ticket, id);
         }
         self.unlink(id);
         self.places.remove(id);
         if self.is_empty() {
-            self.may_upgrade = false;
+            self.queues.may_upgrade = false;
             // One that goes on would pass those who come next.
             self.patrol = Patrol::default();
-        }
-    }
-
-    fn leave_queue(&mut self, id: PlaceId, key_ref: &KeyRef) {
-        let Some(place) = self.places.get(id) else {
-            return;
-        };
-        let queues = self.queues.get_mut(&key_ref.db);
-        let key = queues.and_then(|queues| queues.get_mut(&key_ref.name));
-        if key.is_some_and(|key| key.queue.remove(place)) {
-            self.bytes = self.bytes.saturating_sub(bytes::of_key(&key_ref.name));
-            self.set_wake(key_ref, None);
-            if let Some(slots) = &mut self.slots {
-                slots.remove(key_ref);
-            }
-            if let Some(queues) = self.queues.get_mut(&key_ref.db) {
-                queues.remove(&key_ref.name);
-                if queues.is_empty() {
-                    queues.shrink_to(SPARE_KEYS);
-                }
-            }
         }
     }
 
     /// Forgets the listener of a request that has left its place. Returns what its hold is bound
     /// to.
     pub(super) fn forget(&mut self, id: PlaceId, seq: Seq, request: &Request<L>) -> Option<Linger> {
-        let linger = match self.lingers.is_empty() {
-            true => None,
-            false => self.lingers.remove(&seq),
-        };
-        if linger.is_some() {
-            self.bytes = self.bytes.saturating_sub(bytes::LINGER);
-        }
-        self.bytes = self.bytes.saturating_sub(bytes::REQUEST);
         if let Some(user) = request.user {
-            self.users.remove(user);
+            self.load.users.remove(user);
         }
-        match &request.listener {
-            Listener::Client(listener) => drop(self.by_listener.remove(listener)),
-            Listener::Channel(name) => {
-                if let Some(linger) = linger {
-                    self.lingering.remove(&(linger.client, seq));
-                }
-                if self.channels.remove(name, id) {
-                    self.bytes = self.bytes.saturating_sub(bytes::of_channel(name));
-                }
-            }
-        }
-        linger
+        self.listeners.remove(id, seq, &request.listener)
     }
 }
-
-/// How many keys a database has room for while nobody waits for any.
-pub(super) const SPARE_KEYS: usize = 1_024;
 
 pub(super) const fn grace_end(now_us: u64, keep_ms: u32) -> u64 {
     now_us.saturating_add((keep_ms as u64).saturating_mul(1_000))
@@ -281,8 +259,7 @@ fn removed<L>(
         .as_ref()
         .map_or_else(|| place.keep_mode(), Request::mode);
     Removed {
-        key_ref: place.key_ref.clone(),
-        several: place.several.clone(),
+        keys: place.keys.clone(),
         token: TokenBuf::from(place.token.text().as_token()),
         mode,
         since_us: place.since_us,

@@ -1,0 +1,394 @@
+//! Locks are passed on.
+//!
+//! A place for one key is granted where its key is served ([`Registry::grant_next`]). A place for
+//! several keys stands in the queue of each, with one ticket. When its turn comes at one of them,
+//! serving that key notes it as a *candidate*. Before the step ends, the caller takes the
+//! candidates ([`Registry::take_candidate`]) and opens the keys of each, one after the other. If it
+//! is the candidate's turn at all of them ([`Registry::turn_of`]), the caller has it granted
+//! ([`Registry::grant_candidate`]). If not, nothing changes: the key that stops it will be served
+//! when that ends, and notes it again.
+
+use std::hash::{BuildHasher, Hash};
+use std::rc::Rc;
+
+use super::leave::{Removed, Why};
+use super::Registry;
+use crate::lock::{Ask, Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf, Waiting};
+use crate::wait::delivery::{Delivery, DeliveryId, Kept};
+use crate::wait::key_ref::KeyRef;
+use crate::wait::keys::{Several, Wanted};
+use crate::wait::place::{Place, PlaceId, Ticket};
+use crate::wait::queue::Next;
+use crate::wait::request::{Listener, Request, Seq};
+
+/// What [`Registry::grant_next`] has done.
+#[derive(Debug)]
+pub enum Step<L> {
+    /// A client has a hold. The caller carries out the effect of [`Granted::grant`].
+    Granted(Granted<L>),
+    /// A channel is to be told of a hold. The caller publishes it, and then calls
+    /// [`Registry::heard`] or [`Registry::unheard`].
+    Offered(Offer),
+    /// It can never be granted here.
+    Refused(Removed<L>, Refusal),
+}
+
+/// A request that was granted.
+#[derive(Debug)]
+pub struct Granted<L> {
+    /// The request.
+    pub removed: Removed<L>,
+    /// What it was granted, at the only key or the first one.
+    pub grant: Grant,
+    /// The delivery of the grant, which has begun; `None` where a channel has heard of it.
+    delivery: Option<DeliveryId>,
+    kept: Option<Box<Kept>>,
+}
+
+impl<L> Granted<L> {
+    /// The client, and what goes to it and comes back to [`Deliveries::delivered`] or
+    /// [`Deliveries::lost`]. `None` where a channel has heard.
+    ///
+    /// [`Deliveries::delivered`]: crate::wait::Deliveries::delivered
+    /// [`Deliveries::lost`]: crate::wait::Deliveries::lost
+    pub fn into_delivery(self) -> Option<(L, Delivery)> {
+        let Some(Listener::Client(client)) = self.removed.listener else {
+            return None;
+        };
+        let grant = Delivery {
+            token: self.removed.token,
+            fence: self.grant.hold.fence,
+            delivery: self.delivery?,
+            kept: self.kept,
+        };
+        Some((client, grant))
+    }
+}
+
+/// A hold that a channel is to be told of. It is not given yet.
+#[derive(Debug)]
+pub struct Offer {
+    /// The channel.
+    pub channel: Rc<[u8]>,
+    /// The key, or the first of several.
+    pub key_ref: KeyRef,
+    /// For whom.
+    pub token: TokenBuf,
+    /// What it is.
+    pub grant: Grant,
+    place: PlaceId,
+    ticket: Ticket,
+    seq: Seq,
+}
+
+impl Offer {
+    fn new<L>(
+        id: PlaceId,
+        place: &Place<L>,
+        (seq, request): (Seq, &Request<L>),
+        grant: Grant,
+    ) -> Option<Self> {
+        let Listener::Channel(channel) = &request.listener else {
+            return None;
+        };
+        Some(Self {
+            channel: Rc::clone(channel),
+            key_ref: place.keys.first().clone(),
+            token: TokenBuf::from(place.token.text().as_token()),
+            grant,
+            place: id,
+            ticket: place.ticket,
+            seq,
+        })
+    }
+}
+
+/// A place for several keys whose turn has come at one of them, and perhaps at all.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    place: PlaceId,
+    ticket: Ticket,
+    token: TokenBuf,
+    /// Its keys.
+    pub several: Rc<Several>,
+}
+
+impl Candidate {
+    /// For whom it is.
+    pub fn token(&self) -> Token<'_> {
+        self.token.as_token()
+    }
+}
+
+/// Whose turn it is at a key of a [`Candidate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnAt {
+    /// That of the candidate, and the lock admits it.
+    Its,
+    /// That of another request. The key is to be served.
+    Other,
+    /// Nobody's.
+    Nobody,
+}
+
+/// One key.
+impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
+    /// Decides who is next on a key with this lock. A client is taken out, granted or refused; a
+    /// channel is to be told first. `None` when nobody is next. A place without a listener that can
+    /// never be granted ends without a word. A place for several keys is not granted here, but
+    /// noted: see [`Registry::take_candidate`].
+    ///
+    /// A lease counts from its grant, which `granted_at` makes of `now`.
+    pub fn grant_next(
+        &mut self,
+        key: &KeyRef,
+        lock: Option<&Lock>,
+        now: Now,
+        granted_at: impl FnOnce(Now) -> Now,
+        fences: &mut FenceClock,
+    ) -> Option<Step<L>> {
+        self.follow_changes(key);
+        let (id, seq) = loop {
+            match self.queues.next(key, &self.places, lock, now)? {
+                Next::Grant(id, seq) => break (id, seq),
+                Next::Several(id) => {
+                    if let Some(place) = self.places.get(id) {
+                        if self.is_admitted(id, place, key, lock, now) {
+                            self.step.add_candidate(place.ticket, id);
+                        }
+                    }
+                    return None;
+                }
+                Next::Deadlock(id, None) => drop(self.end(id)),
+                Next::Deadlock(id, Some(seq)) => {
+                    let removed = self.leave(id, seq, Why::Decided)?;
+                    return Some(Step::Refused(removed, Refusal::Deadlock));
+                }
+            }
+        };
+        let at = granted_at(now);
+        let place = self.places.get(id)?;
+        let request = place.request(seq)?;
+        let token = place.token.text();
+        let ask = Ask {
+            mode: request.mode(),
+            token: token.as_token(),
+            ttl: request.ttl,
+        };
+        let grant = match Lock::acquire(lock, ask, at, Waiting::default(), fences) {
+            Ok(grant) => grant,
+            Err(refusal @ Refusal::FencesExhausted) => {
+                let removed = self.leave(id, seq, Why::Decided)?;
+                return Some(Step::Refused(removed, refusal));
+            }
+            Err(_) => return None,
+        };
+        if let Some(offer) = Offer::new(id, place, (seq, request), grant) {
+            return Some(Step::Offered(offer));
+        }
+        let before = lock.and_then(|lock| lock.hold_of(token.as_token(), at));
+        let kept = self.kept(place, request);
+        let delivery = self.deliveries.granted(key, grant.hold.fence, before);
+        Some(Step::Granted(Granted {
+            removed: self.leave(id, seq, Why::Decided)?,
+            grant,
+            delivery: Some(delivery),
+            kept,
+        }))
+    }
+
+    /// Somebody has received what was published: the grant is made. The caller carries out its
+    /// effect. `None` when the request has left meanwhile.
+    pub fn heard(&mut self, offer: Offer) -> Option<Granted<L>> {
+        let place = self.places.get(offer.place);
+        place.filter(|place| place.ticket == offer.ticket)?;
+        let removed = self.leave(offer.place, offer.seq, Why::Decided)?;
+        // The owner knows of the hold, whatever becomes of another client that waited for it.
+        let (key, fence) = (removed.keys.first(), offer.grant.hold.fence);
+        self.deliveries.acknowledge(key.db, &key.name, fence);
+        Some(Granted {
+            removed,
+            grant: offer.grant,
+            delivery: None,
+            kept: None,
+        })
+    }
+
+    /// What gives the place back where nobody hears of the grant.
+    fn kept(&self, place: &Place<L>, request: &Request<L>) -> Option<Box<Kept>> {
+        (request.keep_ms > 0).then(|| {
+            Box::new(Kept {
+                keys: place.keys.clone(),
+                ticket: place.ticket,
+                since_us: place.since_us,
+                mode: request.mode(),
+                keep_ms: request.keep_ms,
+                user: request.user.and_then(|user| self.load.users.name(user)),
+            })
+        })
+    }
+}
+
+/// Several keys.
+impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
+    /// The next place for several keys that may be granted: as far as the queues say, it is the
+    /// first one in all. The oldest comes first.
+    pub fn take_candidate(&mut self) -> Option<Candidate> {
+        while let Some((ticket, id)) = self.step.next_candidate() {
+            if self.is_behind() {
+                let place = self.places.get(id);
+                let keys: Vec<_> = place.into_iter().flat_map(Place::keys).cloned().collect();
+                keys.iter().for_each(|key| self.follow_changes(key));
+            }
+            let place = self.places.get(id).filter(|place| place.ticket == ticket);
+            let Some((place, several)) = place.and_then(|p| Some((p, p.keys.several()?))) else {
+                continue;
+            };
+            let may_be_turn_at = |one: &Wanted| {
+                let queue = self.queues.of(&one.key_ref);
+                queue.is_some_and(|queue| queue.may_be_turn_of(place, &self.places))
+            };
+            if several.iter().all(may_be_turn_at) {
+                return Some(Candidate {
+                    place: id,
+                    ticket,
+                    token: TokenBuf::from(place.token.text().as_token()),
+                    several: Rc::clone(several),
+                });
+            }
+        }
+        None
+    }
+
+    /// Whose turn it is at a key of a candidate with this lock.
+    pub fn turn_of(
+        &mut self,
+        candidate: &Candidate,
+        key: &KeyRef,
+        lock: Option<&Lock>,
+        now: Now,
+    ) -> TurnAt {
+        self.follow_changes(key);
+        match self.queues.next(key, &self.places, lock, now) {
+            Some(Next::Several(id)) if id == candidate.place => match self.place_at(candidate) {
+                Some(place) if self.is_admitted(id, place, key, lock, now) => TurnAt::Its,
+                _ => TurnAt::Nobody,
+            },
+            Some(Next::Several(_)) | None => TurnAt::Nobody,
+            Some(Next::Grant(..) | Next::Deadlock(..)) => TurnAt::Other,
+        }
+    }
+
+    /// The hold that the channel at the place of a candidate is to be told of. The caller publishes
+    /// it first. If somebody has received it, the candidate is granted. If not, the caller calls
+    /// [`Registry::unheard`], and grants it to the clients that are left.
+    pub fn offer_candidate(&self, candidate: &Candidate, fence: Fence, at: Now) -> Option<Offer> {
+        let place = self.place_at(candidate)?;
+        let seq = place.channel()?;
+        let request = place.request(seq)?;
+        let grant = Grant::new(None, request.mode(), request.ttl, fence, at);
+        Offer::new(candidate.place, place, (seq, request), grant)
+    }
+
+    /// Grants all requests at the place of a candidate. The last one says for how long. The caller
+    /// carries out the effect of its grant at each key, in the mode of that key, and serves the
+    /// key. Empty where nobody listens any more.
+    pub fn grant_candidate(
+        &mut self,
+        candidate: &Candidate,
+        fence: Fence,
+        at: Now,
+        is_heard: bool,
+    ) -> Vec<Granted<L>> {
+        let place = self.place_at(candidate);
+        let Some((place, (_, last))) = place.and_then(|place| Some((place, place.iter().last()?)))
+        else {
+            return Vec::new();
+        };
+        let grant = Grant::new(None, last.mode(), last.ttl, fence, at);
+        let is_client = |request: &Request<L>| matches!(request.listener, Listener::Client(_));
+        let requests: Vec<_> = place
+            .iter()
+            .map(|(seq, request)| (seq, self.kept(place, request), is_client(request)))
+            .collect();
+        let keys = candidate.several.iter().map(|one| &one.key_ref);
+        let clients = requests.iter().filter(|(.., is_client)| *is_client).count();
+        let delivery = self.deliveries.granted_together(keys, fence, clients);
+        if is_heard {
+            let first = &candidate.several.first().key_ref;
+            self.deliveries.acknowledge(first.db, &first.name, fence);
+        }
+        for one in candidate.several.iter() {
+            self.lock_granted(&one.key_ref);
+        }
+        let leave = |(seq, kept, is_client)| {
+            Some(Granted {
+                removed: self.leave(candidate.place, seq, Why::Decided)?,
+                grant,
+                delivery: delivery.filter(|_| is_client),
+                kept,
+            })
+        };
+        requests.into_iter().filter_map(leave).collect()
+    }
+
+    /// Ends the place of a candidate that can never be granted.
+    pub fn end_candidate(&mut self, candidate: &Candidate) -> Vec<Removed<L>> {
+        match self.place_at(candidate) {
+            Some(_) => self.end(candidate.place),
+            None => Vec::new(),
+        }
+    }
+
+    /// Leaves a candidate to a later step.
+    pub fn put_off_candidate(&mut self, candidate: &Candidate) {
+        let first = &candidate.several.first().key_ref;
+        self.mark(first.db, &first.name);
+    }
+
+    /// Whether the turn of a place for several keys that stands at the head of the queue of one of
+    /// them has come there.
+    fn is_admitted(
+        &self,
+        id: PlaceId,
+        place: &Place<L>,
+        key: &KeyRef,
+        lock: Option<&Lock>,
+        now: Now,
+    ) -> bool {
+        let (mode, queue) = (place.mode_among(&key.name), self.queues.of(key));
+        mode.zip(queue)
+            .is_some_and(|(mode, queue)| queue.admits_several(id, mode, &self.places, lock, now))
+    }
+
+    fn place_at(&self, candidate: &Candidate) -> Option<&Place<L>> {
+        let place = self.places.get(candidate.place);
+        place.filter(|place| place.ticket == candidate.ticket)
+    }
+}
+
+/// The end of a step.
+impl<L, S: BuildHasher> Registry<L, S> {
+    /// Whether the step must not end yet: see [`Registry::take_candidate`] and
+    /// [`Registry::take_unserved`].
+    pub fn is_unfinished(&self) -> bool {
+        !self.step.is_empty()
+    }
+
+    /// Has keys served before the step ends.
+    pub fn serve_later<'k>(&mut self, keys: impl Iterator<Item = &'k KeyRef>) {
+        self.step.serve(keys.cloned());
+    }
+
+    /// A key that is to be served before the step ends. Keys come before candidates.
+    pub fn take_unserved(&mut self) -> Option<KeyRef> {
+        self.step.next_unserved()
+    }
+
+    /// Has the keys marked that are to be served, because the step cannot go on.
+    pub fn mark_unserved(&mut self) {
+        while let Some(key) = self.step.next_unserved() {
+            self.mark(key.db, &key.name);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Keys are marked and watched, and their queues follow changes of their locks.
+
+use std::hash::BuildHasher;
+
+use super::Registry;
+use crate::lock::{Effect, Now};
+use crate::wait::key_ref::{KeyRef, ANY_DB};
+use crate::wait::request::NEVER;
+
+impl<L, S: BuildHasher> Registry<L, S> {
+    /// Has a key that is waited for looked at by this time of the wall clock.
+    pub fn set_wake(&mut self, key: &KeyRef, at_ms: Option<u64>) {
+        if let Some(here) = self.queues.get_mut(key.db, &key.name) {
+            let before = std::mem::replace(&mut here.wakes_at_ms, at_ms.unwrap_or(NEVER));
+            let before = (before != NEVER).then_some(before);
+            self.schedule.set_wake(key, before, at_ms);
+        }
+    }
+
+    /// Marks a key as changed, if anybody waits for it. Answers whether somebody does.
+    pub fn mark(&mut self, db: i32, name: &[u8]) -> bool {
+        let key = self.queues.key_ref(db, name);
+        key.map(|key| self.marks.add(key)).is_some()
+    }
+
+    /// The same where the key has lost its lock, and may get another one in its place.
+    pub fn mark_replaced(&mut self, db: i32, name: &[u8]) -> bool {
+        if let Some(here) = self.queues.get_mut(db, name) {
+            here.queue.lock_replaced();
+        }
+        self.mark(db, name)
+    }
+
+    /// Marks a key as replaced in whatever database it is waited for.
+    pub fn mark_in_all_dbs(&mut self, name: &[u8]) -> bool {
+        let dbs: Vec<i32> = self.queues.dbs().collect();
+        let mut any = false;
+        for db in dbs {
+            any |= self.mark_replaced(db, name);
+        }
+        any
+    }
+
+    /// Marks a key as changed, whether anybody waits for it or not. `None` is any database.
+    pub fn mark_anyway(&mut self, db: Option<i32>, name: &[u8]) {
+        self.marks.add(KeyRef::new(db.unwrap_or(ANY_DB), name));
+    }
+
+    /// Whether somebody may be next on a key that was served before: something has happened to it
+    /// since, or the time has come. Each change of its places either serves or marks it.
+    pub fn may_be_due(&self, key: &KeyRef, now: Now) -> bool {
+        if self.is_behind() || self.has_several() || self.marks.has(key) {
+            return true;
+        }
+        let here = self.queues.named(key.db, &key.name);
+        here.is_some_and(|(_, here)| {
+            here.wakes_at_ms <= now.ms()
+                || here.queue.is_lock_replaced()
+                || here.queue.has_upgrades()
+        })
+    }
+
+    /// Takes the mark of a key that is served. Whether it had one.
+    pub fn unmark(&mut self, key: &KeyRef) -> bool {
+        self.marks.remove(key)
+    }
+
+    /// Begins a turn of the timer. Keys that are marked from now on come in a later turn.
+    pub fn begin_turn(&mut self) {
+        self.marks.begin_turn();
+    }
+
+    /// Takes the mark of the next key that the timer is to look at in this turn.
+    pub fn next_marked(&mut self) -> Option<KeyRef> {
+        self.marks.next()
+    }
+
+    /// Takes all marks.
+    pub fn clear_marks(&mut self) {
+        self.marks.clear();
+    }
+
+    /// Marks the next key that is to be looked at by now. False if there is none.
+    pub fn mark_woken(&mut self, now: Now) -> bool {
+        let Some(key) = self.schedule.woken(now) else {
+            return false;
+        };
+        self.set_wake(&key, None);
+        self.marks.add(key);
+        true
+    }
+
+    /// Notes that the lock of a key that was just served has changed by a grant only, to a token
+    /// that does not wait for it.
+    pub fn lock_granted(&mut self, key: &KeyRef) {
+        if let Some(queue) = self.queues.of_mut(key) {
+            queue.lock_granted();
+        }
+    }
+
+    /// Whether [`Registry::lock_changed`] has to be told of changes.
+    pub const fn may_upgrade(&self) -> bool {
+        self.queues.may_upgrade
+    }
+
+    /// Follows an effect that is carried out on a lock: a token that waits to convert its hold may
+    /// have lost it, or have it for less long.
+    pub fn lock_changed(&mut self, db: i32, name: &[u8], effect: &Effect<'_>) {
+        if let Some(here) = self.queues.get_mut(db, name) {
+            here.queue.lock_changed(effect, &self.places);
+        }
+    }
+}
