@@ -1,9 +1,11 @@
 //! ```text
-//! LOCK._GUARD left longest wait clock
+//! LOCK._GUARD left longest wait clock followers
 //! ```
 //! A primary tells its replicas of its guard: how long it lasts yet (`-1` where nobody knows), the
 //! longest lease, and how long a guard lasts after a promotion, all in milliseconds. `clock` is its
-//! wall clock, in microseconds. It is not written to the append-only file. Clients cannot call it.
+//! wall clock, in microseconds. `followers` has the replicas that count for a majority, each with
+//! the milliseconds since it was heard of, as in `127.0.0.1:6380=120 127.0.0.1:6381=80`. It is not
+//! written to the append-only file. Clients cannot call it.
 
 use super::args::integer;
 use super::spec::{Arg, Flag, KeyWords, Spec};
@@ -23,12 +25,13 @@ pub const SPEC: Spec = Spec {
         Arg::text(c"longest"),
         Arg::text(c"wait"),
         Arg::text(c"clock"),
+        Arg::text(c"followers"),
     ],
     ..apply::SPEC
 };
 
 /// What a primary tells its replicas of its guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beat {
     /// How long it lasts yet, in milliseconds. `None` if nobody knows.
     pub left_ms: Option<u64>,
@@ -38,6 +41,29 @@ pub struct Beat {
     pub wait_ms: u64,
     /// The wall clock of the primary, in microseconds.
     pub clock_us: u64,
+    /// The replicas that count for a majority.
+    pub followers: Vec<Follower>,
+}
+
+/// A replica that counts for a majority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Follower {
+    /// Its address.
+    pub name: Box<[u8]>,
+    /// For how many milliseconds nothing newer of it is known.
+    pub ago_ms: u64,
+}
+
+impl Beat {
+    /// The followers as the command says them.
+    pub fn said_followers(&self) -> Vec<u8> {
+        let said = |one: &Follower| {
+            let ago = format!("={}", one.ago_ms);
+            [&*one.name, ago.as_bytes()].concat()
+        };
+        let all: Vec<_> = self.followers.iter().map(said).collect();
+        all.join(&b' ')
+    }
 }
 
 /// Reads the arguments.
@@ -46,7 +72,7 @@ pub struct Beat {
 /// If they are not numbers.
 pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Beat, Error> {
     let (left, longest, wait) = (args.required()?, args.required()?, args.required()?);
-    let clock = args.required()?;
+    let (clock, followers) = (args.required()?, args.required()?);
     args.finish()?;
     let number = |word| integer(word).ok_or(Error::BadEffect);
     Ok(Beat {
@@ -57,5 +83,46 @@ pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Beat,
         longest_ms: number(longest)?,
         wait_ms: number(wait)?,
         clock_us: number(clock)?,
+        followers: followers_of(followers).ok_or(Error::BadEffect)?,
     })
+}
+
+fn followers_of(said: &[u8]) -> Option<Vec<Follower>> {
+    let all = said.split(|byte| *byte == b' ');
+    let all = all.filter(|one| !one.is_empty());
+    all.map(|one| {
+        let mut parts = one.rsplitn(2, |byte| *byte == b'=');
+        let (ago_ms, name) = (integer(parts.next()?)?, parts.next()?.into());
+        Some(Follower { name, ago_ms })
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn followers_are_read_as_they_are_said() {
+        let follower = |name: &[u8], ago_ms| Follower {
+            name: name.into(),
+            ago_ms,
+        };
+        for followers in [
+            vec![],
+            vec![follower(b"::1:6380", 0), follower(b"a=b:1", 250)],
+        ] {
+            let beat = Beat {
+                left_ms: None,
+                longest_ms: 0,
+                wait_ms: 0,
+                clock_us: 0,
+                followers,
+            };
+            let read = followers_of(&beat.said_followers());
+            assert_eq!(read, Some(beat.followers));
+        }
+        assert_eq!(followers_of(b"::1:6380"), None);
+        assert_eq!(followers_of(b"::1:6380=x"), None);
+    }
 }

@@ -23,8 +23,10 @@
 //! 5. **In the mode `quorum`** a majority decides ([`quorum`]), also about renewals.
 //! 6. **A planned hand-over** ends the guard early. The old primary has come back and had decided
 //!    nothing that this server lacks. Only the rest of its own guard remains, which it has told.
-//!    The clocks of the two must agree, because holds end by the clock of this server now.
+//!    The clocks of the two must agree, because holds end by the clock of this server now. In a
+//!    group of more than three, other members count from before as well ([`quorum`]).
 
+mod beats;
 mod by_slot;
 mod event;
 mod hand_over;
@@ -36,7 +38,6 @@ pub mod slots;
 pub(super) mod usable;
 mod wall_clock;
 
-use crate::command::guard::Beat;
 use crate::lock::{Lock, Mode, Now, Token};
 use crate::planted::planted;
 pub use event::GuardEvent;
@@ -197,28 +198,6 @@ impl Guard {
         }
     }
 
-    /// What this primary tells its replicas.
-    pub(super) fn beat(&self, boot_us: u64, now: Now) -> Beat {
-        let longest_ms = self.longest_ms(boot_us);
-        Beat {
-            left_ms: match self.closed_for(boot_us) {
-                None => Some(0),
-                Some((_, Reason::Alone)) => None,
-                Some((ms, _)) => Some(ms),
-            },
-            longest_ms,
-            wait_ms: longest_ms.saturating_add(self.settings.slack_ms),
-            clock_us: now.us(),
-        }
-    }
-
-    /// The primary of this server tells it of its guard. True where its leases are longer than what
-    /// this server knew of.
-    pub(super) fn hear(&mut self, beat: Beat, at_us: u64, now: Now) -> bool {
-        self.hand_over.hear(beat, at_us, now);
-        self.leases_may_be(beat.longest_ms, at_us)
-    }
-
     /// The next beat is due now, if there are any.
     pub(super) fn beat_now(&mut self) {
         self.beat_due_us = self.has_beats().then_some(0);
@@ -240,11 +219,6 @@ impl Guard {
         self.started_until_us = 0;
     }
 
-    /// This server follows a primary from now on, which has said nothing yet.
-    pub(super) fn linked(&mut self) {
-        self.hand_over = HandOver::default();
-    }
-
     /// The replicas have changed, or have answered.
     pub(super) fn replicas_are(&mut self, replicas: &Replicas, boot_us: u64) {
         self.quorum.hear(replicas, boot_us, &self.settings);
@@ -254,19 +228,6 @@ impl Guard {
     /// Notes that what is sent from now on, after so much, is younger than now.
     pub(super) fn note_sent(&mut self, offset: u64, boot_us: u64) {
         self.quorum.note_sent(offset, boot_us, &self.settings);
-    }
-
-    /// The primary before has come back, and follows this server without a copy: it had decided
-    /// nothing that is not known here. `name` is that of the replica.
-    pub(super) fn old_primary_is_back(&mut self, name: &[u8], at_us: u64) {
-        if let Some(rest_us) = self.hand_over.rest_us(at_us, &self.settings) {
-            if let Some(end_us) = self.ends_us.get_mut(Reason::Promotion as usize) {
-                *end_us = rest_us;
-            }
-            self.others_until_us = self.others_until_us.min(rest_us);
-            self.slack_until_us = 0;
-            self.quorum.goes_on_with(name);
-        }
     }
 
     /// Takes new settings. Leases under the old ones are over only later.
@@ -326,10 +287,10 @@ impl Guard {
             }
         }
         if reason == Reason::Promotion {
-            self.hand_over.is_promoted(boot_us, &settings);
+            let wait_us = self.quorum_wait_us(boot_us);
+            self.hand_over.is_promoted(boot_us, wait_us, &settings);
             if self.asks_replicas() {
                 us = 0;
-                let wait_us = self.quorum_wait_us(boot_us);
                 self.others_until_us = boot_us.saturating_add(wait_us);
             } else {
                 self.others_until_us = boot_us.saturating_add(us);

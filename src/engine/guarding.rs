@@ -161,10 +161,11 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
             guard.change(server.guard(), boot_us);
             guard.beat_now();
         }
-        GuardEvent::Linked => guard.linked(),
+        GuardEvent::Linked => guard.linked(boot_us),
         GuardEvent::Heard(beat, at_us, now) => {
+            let longest_ms = beat.longest_ms;
             if guard.hear(beat, at_us, now) {
-                say_longer(server, beat.longest_ms);
+                say_longer(server, longest_ms);
             }
         }
         GuardEvent::LongLease(left_ms, at_us) => {

@@ -20,6 +20,7 @@ on_every_server![
     a_promoted_replica_waits_out_what_it_lacks,
     a_synced_file_that_was_loaded_whole_needs_no_guard,
     a_longer_lease_that_came_in_is_waited_out,
+    a_lease_from_before_the_guard_is_waited_out,
     a_wall_clock_set_forward_begins_it_anew,
     transactions_and_scripts_get_null,
     no_lease_is_longer_than_the_setting,
@@ -80,7 +81,10 @@ fn a_server_that_starts_waits_out_what_it_lacks(kind: Kind) {
         waits.reply().as_int();
         let is_over = sent.elapsed() > Duration::from_millis(TTL_MS);
         assert_eq!(is_over, is_guarded, "{:?}", sent.elapsed());
-        assert!(server.log().contains("guard: no new lock") == is_guarded);
+        let log = server.log();
+        for line in ["ms (restart)", "guard: it has ended"] {
+            assert_eq!(log.contains(line), is_guarded, "{line}");
+        }
     }
 }
 
@@ -150,21 +154,40 @@ fn a_synced_file_that_was_loaded_whole_needs_no_guard(kind: Kind) {
 }
 
 fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
-    let elsewhere = Server::start(kind);
-    let mut there = elsewhere.client();
-    there.int("LOCK.ACQUIRE k owner 60000");
-    let payload = there.call("DUMP k");
-    let mut server = Server::start_with(kind, &RESTART);
+    for is_moved in [false, true] {
+        let elsewhere = Server::start(kind);
+        let mut there = elsewhere.client();
+        there.int("LOCK.ACQUIRE k owner 60000");
+        let mut server = Server::start_with(kind, &RESTART);
+        let mut c = server.client();
+        wait_until_open(&mut c);
+        if is_moved {
+            there.text(&format!("MIGRATE 127.0.0.1 {} k 0 5000", server.port));
+        } else {
+            let payload = there.call("DUMP k");
+            let restore: [&[u8]; 4] = [b"RESTORE", b"k", b"60000", payload.as_bytes()];
+            assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
+        }
+        // Its loss is one of those that the next guard is for, so only the file tells of it.
+        assert_eq!(c.int("DEL k"), 1);
+        c.text("SAVE");
+        server.kill();
+        server.start_again();
+        assert!(guarded_ms(&mut server.client()) > 30_000);
+        assert!(server.log().contains("lock.max-ttl is less"));
+    }
+}
+
+fn a_lease_from_before_the_guard_is_waited_out(kind: Kind) {
+    let mut server = Server::start(kind);
     let mut c = server.client();
-    wait_until_open(&mut c);
-    let restore: [&[u8]; 4] = [b"RESTORE", b"k", b"60000", payload.as_bytes()];
-    assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
-    // Its loss is one of those that the next guard is for, so only the file tells of it.
-    assert_eq!(c.int("DEL k"), 1);
+    c.int("LOCK.ACQUIRE k owner 60000");
     c.text("SAVE");
     server.kill();
-    server.start_again();
-    assert!(guarded_ms(&mut server.client()) > 30_000);
+    server.start_again_with(&RESTART);
+    let mut c = server.client();
+    assert_eq!(c.info("lock_guard"), "restart");
+    assert!(guarded_ms(&mut c) > 30_000);
     assert!(server.log().contains("lock.max-ttl is less"));
 }
 

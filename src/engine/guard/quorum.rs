@@ -13,10 +13,20 @@
 //!   lease, and the time for which a server counts on a member that has left it.
 //! - **A renewal** needs a majority with fresh `s`, and `a` at least as long ago as `s` is fresh.
 //!   Another server has then stopped to renew.
+//!
+//! # A planned hand-over in a group of more than three
+//!
+//! The old primary and the new one are no majority. So the old one lists in its beats the members
+//! that have followed it for C, and how long ago each was heard of. If the new one has followed it
+//! for C itself, these count from before, but only those who come soon: less than F after they were
+//! heard of there. In the meantime a member may have been with a third server. That one counts a
+//! member only after it has stayed for F and 4 %. So the third server cannot have used it.
 
 use std::collections::VecDeque;
 
+use super::hand_over::Before;
 use super::settings::{Reason, Rule, Settings};
+use crate::command::guard::Follower;
 
 /// For how long the first acknowledgement of a member is expected at any moment, in microseconds.
 const EXPECTED_US: u64 = 2_000_000;
@@ -59,7 +69,12 @@ pub(super) struct Quorum {
     /// What is sent after so much is younger than that instant, the newest last.
     sent: VecDeque<(u64, u64)>,
     members: Vec<Member>,
+    /// Who followed the primary before, once that one has come back.
+    before: Before,
 }
+
+/// Groups of more members have no majority in the old and the new primary of a hand-over.
+const PAIR_DECIDES: usize = 3;
 
 impl Quorum {
     /// Nobody follows this server yet.
@@ -108,20 +123,47 @@ impl Quorum {
                 });
                 self.members.len().saturating_sub(1)
             });
+            let since_us = since_us(&self.before, &one.name, boot_us, settings);
             let mut sent = self.sent.iter().rev();
             let newest = sent.find(|(offset, _)| one.acked > *offset);
             if let (Some(member), Some((_, at_us))) = (self.members.get_mut(at), newest) {
                 member.fresh_us = member.fresh_us.max(Some(*at_us));
-                member.since_us.get_or_insert(boot_us);
+                member.since_us.get_or_insert(since_us);
             }
         }
     }
 
     /// This server goes on with what the server before it had, which is a member now.
-    pub(super) fn goes_on_with(&mut self, name: &[u8]) {
+    pub(super) fn goes_on_with(&mut self, name: &[u8], followers: Before, settings: &Settings) {
         self.began_us = 0;
-        if let Some(member) = self.members.iter_mut().find(|m| *m.name == *name) {
-            member.since_us = Some(0);
+        self.before = followers;
+        for member in &mut self.members {
+            if *member.name == *name {
+                member.since_us = Some(0);
+            } else if let Some(came_us) = &mut member.since_us {
+                *came_us = since_us(&self.before, &member.name, *came_us, settings);
+            }
+        }
+    }
+
+    /// The members that have followed this server for so long, where a new primary needs to know.
+    pub(super) fn followers(
+        &self,
+        boot_us: u64,
+        wait_us: u64,
+        settings: &Settings,
+    ) -> Vec<Follower> {
+        let follower = |member: &Member| {
+            let (since_us, fresh_us) = (member.since_us?, member.fresh_us?);
+            let is_long = since_us == 0 || boot_us.saturating_sub(since_us) >= wait_us;
+            is_long.then(|| Follower {
+                name: member.name.clone(),
+                ago_ms: boot_us.saturating_sub(fresh_us).div_ceil(1_000),
+            })
+        };
+        match settings.members > PAIR_DECIDES {
+            true => self.members.iter().filter_map(follower).collect(),
+            false => Vec::new(),
         }
     }
 
@@ -169,7 +211,8 @@ impl Quorum {
         let must_be_fresh = settings.has(rule);
         let counts = |member: &&Member| {
             let is_fresh = |us| is_fresh(us, boot_us, settings);
-            !must_be_fresh || member.fresh_us.is_some_and(is_fresh)
+            let is_fresh = !must_be_fresh || member.fresh_us.is_some_and(is_fresh);
+            is_fresh && member.has_stayed(settings)
         };
         let members = self.members.iter().filter(counts);
         let others = members.filter_map(|member| member.since_us);
@@ -180,6 +223,30 @@ impl Quorum {
             false => 1,
         };
         since_us.get(majority.saturating_sub(1)).copied()
+    }
+}
+
+impl Member {
+    /// Whether it has followed this server for long enough to count at all. Otherwise it may
+    /// follow another one soon that takes it for a member from before.
+    fn has_stayed(&self, settings: &Settings) -> bool {
+        let must = settings.members > PAIR_DECIDES && settings.has(Rule::Stay);
+        let (Some(since_us), Some(fresh_us), true) = (self.since_us, self.fresh_us, must) else {
+            return true;
+        };
+        let stayed_us = fresh_us.saturating_sub(since_us);
+        since_us == 0 || stayed_us >= settings.with_drift_us(settings.fresh_ms)
+    }
+}
+
+/// Since when a member counts that was heard of first at `came_us`. 0 is for ever.
+fn since_us(before: &Before, name: &[u8], came_us: u64, settings: &Settings) -> u64 {
+    let soon_us = settings.fresh_ms.saturating_mul(1_000);
+    let is_soon = |us: u64| came_us.saturating_sub(us) < soon_us || !settings.has(Rule::Soon);
+    let mut before = before.iter().filter(|(one, _)| **one == *name);
+    match before.any(|(_, followed_us)| is_soon(*followed_us)) {
+        true => 0,
+        false => came_us,
     }
 }
 

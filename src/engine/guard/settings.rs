@@ -81,6 +81,12 @@ pub enum Rule {
     Rest,
     /// The clock of the old primary agrees, after a planned hand-over.
     Clocks,
+    /// A member has stayed for a while before it counts, in a group of more than three.
+    Stay,
+    /// The members of the old primary have come soon, after a planned hand-over.
+    Soon,
+    /// The new primary has followed the old one for long, before a planned hand-over.
+    LongLink,
     /// The old primary has come back soon, and has lost nothing meanwhile.
     CameBack,
     /// Slots that come are closed.

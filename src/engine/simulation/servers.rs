@@ -7,18 +7,20 @@
 //! Two kinds of oracles judge each step:
 //! - **The rules of each server** ([`rules`]): by its own clock no two holds conflict, fences rise,
 //!   a hold leaves only by its owner or its deadline, and only a primary decides.
-//! - **The beliefs of the clients** ([`clients`]): a client believes that it holds from the reply
-//!   to the end of a lease that counts from the sending of its request. Two conflicting beliefs at
-//!   one time are a *breach*.
+//! - **The beliefs of the clients** ([`clients`], [`breaches`]): a client believes that it holds
+//!   from the reply to the end of a lease that counts from the sending of its request. Two
+//!   conflicting beliefs at one time are a *breach*.
 //!
 //! A single server, and a failover that loses no record, must have no breach. A failover that
 //! loses records must have one where there is no guard ([`guarded`]).
 
+mod breaches;
 mod clients;
 mod clock;
 mod dice;
 mod exhaustive;
 mod faults;
+mod five;
 mod guarded;
 mod histories;
 mod lingering;

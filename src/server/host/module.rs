@@ -128,6 +128,7 @@ impl Module {
             longest_ms,
             wait_ms,
             clock_us: 0,
+            followers: Vec::new(),
         };
         inbox.leave(Note::Guard(GuardEvent::Heard(beat, boot_us, clock::now())));
         inbox.leave(Note::Guard(GuardEvent::LongLease(longest_ms, boot_us)));

@@ -171,7 +171,7 @@ impl Server for Context<'_> {
     }
 
     fn beat(self, beat: Beat) {
-        replicas::beat(beat);
+        replicas::beat(&beat);
     }
 
     fn ask_replicas(self) {

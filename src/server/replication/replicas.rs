@@ -54,21 +54,24 @@ fn address(host: &[u8], port: &[u8]) -> Box<[u8]> {
 ///
 /// What a timer replicates by its own context is a transaction on 6.2, and its frame would go
 /// there. By the detached context it is not.
-pub(in crate::server) fn beat(beat: Beat) {
+pub(in crate::server) fn beat(beat: &Beat) {
     let number = |ms: u64| c_longlong::try_from(ms).unwrap_or(c_longlong::MAX);
     let Some(ctx) = Context::detached() else {
         return;
     };
-    // SAFETY: the context is alive. `Allll` takes four numbers.
+    let followers = beat.said_followers();
+    // SAFETY: the context is alive. `Allllb` takes four numbers, and bytes with their length.
     unsafe {
         call!(RedisModule_Replicate(
             ctx.as_ptr(),
             guard::SPEC.name.as_ptr(),
-            c"Allll".as_ptr(),
+            c"Allllb".as_ptr(),
             beat.left_ms.map_or(-1, number),
             number(beat.longest_ms),
             number(beat.wait_ms),
             number(beat.clock_us),
+            followers.as_ptr(),
+            followers.len(),
         ))
     };
 }

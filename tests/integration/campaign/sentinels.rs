@@ -30,7 +30,7 @@ impl Stage for Watched {
         match director.scene.plan.fault {
             Fault::Planned => {
                 director.note(old, "sentinel failover", "");
-                self.group.sentinels.fail_over();
+                self.group.sentinels.fail_over("");
             }
             fault => {
                 director.note(old, "parted", "");

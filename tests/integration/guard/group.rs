@@ -10,6 +10,7 @@ on_every_server![
     a_primary_without_a_majority_grants_nothing,
     beats_go_to_no_file,
     a_planned_hand_over_ends_the_guard_early,
+    a_planned_hand_over_among_five_ends_it_early,
     a_hand_over_that_loses_a_grant_does_not,
 ];
 
@@ -162,6 +163,39 @@ fn a_planned_hand_over_ends_the_guard_early(kind: Kind) {
         assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
         assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);
     }
+}
+
+/// The old and the new primary are no majority. The new one must have heard who else is a member.
+fn a_planned_hand_over_among_five_ends_it_early(kind: Kind) {
+    let options = ["guard", "quorum", "max-ttl", "8000", "guard-members", "5"];
+    let options = [&options[..], &["--repl-diskless-sync-delay", "0"]].concat();
+    let servers: Vec<_> = (0..5).map(|_| Server::start_with(kind, &options)).collect();
+    let (primary, replicas) = servers.split_first().unwrap();
+    for replica in replicas {
+        follow(&mut replica.client(), primary.port);
+        replica.wait_until_it_follows(primary);
+    }
+    let mut old = primary.client();
+    // C is 11.44 s.
+    wait_until_open(&mut old);
+    let (new, others) = replicas.split_first().unwrap();
+    let mut c = new.client();
+    let fence = old.int("LOCK.ACQUIRE k me 8000");
+    new.wait_until_it_follows(primary);
+    let begun = Instant::now();
+    old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
+    wait_for("the promotion", || {
+        (c.info("role") == "master").then_some(())
+    });
+    assert_eq!(c.info("lock_guard"), "alone");
+    for other in others {
+        follow(&mut other.client(), new.port);
+    }
+    assert!(c.int("LOCK.ACQUIRE other me 8000 BLOCK 20000") > fence);
+    assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
+    wait_for("a renewal", || {
+        (c.call("LOCK.RENEW k me 8000") == Reply::Int(1)).then_some(())
+    });
 }
 
 fn a_hand_over_that_loses_a_grant_does_not(kind: Kind) {

@@ -9,6 +9,12 @@ use crate::harness::{figure, wait_for, Client, CutLink, Kind, Reply, Sentinels, 
 
 on_oldest_and_newest![sentinels_promote_and_no_two_clients_believe];
 
+mod coordinated {
+    use super::a_coordinated_failover_of_sentinels_is_over_soon;
+
+    on_valkey_9![a_coordinated_failover_of_sentinels_is_over_soon];
+}
+
 const LEASE: Duration = Duration::from_millis(2_000);
 const FRESH: Duration = Duration::from_millis(1_000);
 /// How late anything may be on a busy machine.
@@ -182,6 +188,22 @@ fn sentinels_promote_and_no_two_clients_believe(kind: Kind) {
     said.iter().for_each(|what| figure(kind, what));
 }
 
+/// The sentinels have the primary itself hand over, so it comes back at once and lacks nothing.
+fn a_coordinated_failover_of_sentinels_is_over_soon(kind: Kind) {
+    for options in [FAILOVER, QUORUM] {
+        let group = Group::start(kind, &options);
+        let begun = Instant::now();
+        group.sentinels.fail_over("COORDINATED");
+        let new = group.wait_for_another_than(0, begun);
+        wait_for("the end of the guard", || {
+            (group.info(new.server, "lock_guard")? == "open").then_some(())
+        });
+        let pause = new.between.0.elapsed();
+        assert!(pause < LATE, "{pause:?}");
+        group.client(new.server).int("LOCK.ACQUIRE k me 2000");
+    }
+}
+
 fn failover(kind: Kind) -> String {
     let mut group = Group::start(kind, &FAILOVER);
     let (primary, planned) = planned(&group, 0, AFTER_FAILOVER);
@@ -203,7 +225,7 @@ fn quorum_and_crash(kind: Kind) -> String {
 /// SENTINEL FAILOVER: nobody dies, and the old primary may grant for a moment yet.
 fn planned(group: &Group, old: usize, wait: Duration) -> (usize, String) {
     let begun = Instant::now();
-    group.sentinels.fail_over();
+    group.sentinels.fail_over("");
     let (last, promoted) = group.wait_for_another_than(old, begun).between;
     let sent = Instant::now();
     let mut c = group.client(old);

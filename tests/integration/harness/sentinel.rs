@@ -117,10 +117,10 @@ impl Sentinels {
     }
 
     /// Has a sentinel replace a primary that is up.
-    pub fn fail_over(&self) {
+    pub fn fail_over(&self, how: &str) {
         self.wait_for("a replica that may lead", || {
             let mut c = Client::connect(self.sentinels[0].1);
-            let reply = c.call(&format!("SENTINEL FAILOVER {NAME}"));
+            let reply = c.call(&format!("SENTINEL FAILOVER {NAME} {how}"));
             (reply == Reply::Simple("OK".into())).then_some(())
         });
     }

@@ -133,9 +133,9 @@ impl Node {
 
     /// Carries out what a primary has sent, as `server/entry/replay.rs` does.
     pub(in super::super) fn replay(&mut self, record: &Record) {
-        if let Change::Beat(beat) = record.change {
+        if let Change::Beat(beat) = &record.change {
             let ctx = self.memory.ctx();
-            let heard = GuardEvent::Heard(beat, ctx.boot_us(), ctx.now());
+            let heard = GuardEvent::Heard(beat.clone(), ctx.boot_us(), ctx.now());
             return self.leave(Note::Guard(heard));
         }
         let Some(effect) = record.change.effect() else {

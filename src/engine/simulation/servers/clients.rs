@@ -19,7 +19,9 @@ pub(super) struct Client {
     works: BTreeMap<u8, (u8, Mode)>,
     /// The keys that it has held in the present work.
     held: BTreeSet<u8>,
-    /// Those of them whose lease it has made shorter.
+    /// The longest lease that it has asked for in the present work, for each key.
+    longest_ms: BTreeMap<u8, u64>,
+    /// The keys for which it has asked for a shorter one since.
     shortened: BTreeSet<u8>,
     pub(super) pending: Option<Pending>,
     /// What it believes to hold.
@@ -53,7 +55,7 @@ pub(super) struct Pending {
 pub(super) struct Belief {
     pub(super) mode: Mode,
     /// The end of its lease.
-    until_us: u64,
+    pub(super) until_us: u64,
     /// For how long the hold stays when the connection is lost, if it ends with that.
     linger: Option<u64>,
 }
@@ -73,6 +75,7 @@ impl Client {
             token: b'a' + n as u8,
             works: BTreeMap::new(),
             held: BTreeSet::new(),
+            longest_ms: BTreeMap::new(),
             shortened: BTreeSet::new(),
             pending: None,
             beliefs: BTreeMap::new(),
@@ -111,17 +114,23 @@ impl Client {
         let is_take = matches!(what, What::Take { .. } | What::TakeBoth { .. });
         let goes_on = |name: u8| {
             let work = self.works.get(&name)?;
-            let may = !is_take || work.1 == what.mode() || self.beliefs.contains_key(&name);
+            let is_held = self.beliefs.contains_key(&name);
+            // A lease that it has made shorter, and that has ended, is lost.
+            let is_lost = self.shortened.contains(&name);
+            let may = !is_take || is_held || (work.1 == what.mode() && !is_lost);
             may.then_some(work.0)
         };
         let mut tokens = what.names().map(goes_on);
         let first = tokens.next().flatten();
-        let token = match first.filter(|first| tokens.all(|token| token == Some(*first))) {
+        let token = match first.filter(|_| tokens.all(|token| token == first)) {
             Some(token) => token,
             None => {
                 // Above `*`, by which the server makes one.
-                self.held.retain(|name| !what.names().contains(name));
-                self.shortened.retain(|name| !what.names().contains(name));
+                for name in what.names() {
+                    self.held.remove(&name);
+                    self.longest_ms.remove(&name);
+                    self.shortened.remove(&name);
+                }
                 *last = last.wrapping_add(1).max(b'a');
                 *last
             }
@@ -145,23 +154,22 @@ impl Client {
     }
 
     fn send_of(&mut self, name: u8, what: What, now_us: u64) {
-        let ends_us = |ttl: u64| now_us + self.lease_us(ttl);
-        let until_us = match what {
-            What::Check(_) | What::Release(_) => u64::MAX,
-            What::Renew(_, ttl) | What::Take { ttl, .. } | What::TakeBoth { ttl, .. } => {
-                ends_us(ttl)
+        let mut until_us = u64::MAX;
+        if let What::Renew(_, ttl) | What::Take { ttl, .. } | What::TakeBoth { ttl, .. } = what {
+            until_us = now_us + self.lease_us(ttl);
+            let longest_ms = self.longest_ms.entry(name).or_insert(ttl);
+            if ttl < *longest_ms {
+                self.shortened.insert(name);
             }
-        };
+            *longest_ms = ttl.max(*longest_ms);
+        }
         if let (What::Renew(..), Some(late)) = (what, self.unconfirmed.get_mut(&name)) {
             late.until_us = late.until_us.min(until_us);
         }
         let Some(belief) = self.beliefs.get_mut(&name) else {
             return;
         };
-        if until_us < belief.until_us {
-            belief.until_us = until_us;
-            self.shortened.insert(name);
-        }
+        belief.until_us = belief.until_us.min(until_us);
         match what {
             What::Check(_) | What::Renew(..) | What::TakeBoth { .. } => {}
             What::Release(_) => drop(self.beliefs.remove(&name)),
@@ -232,7 +240,7 @@ impl Client {
                 };
                 self.beliefs.insert(name, belief);
                 self.held.insert(name);
-            } else if !pending.had_it {
+            } else if !pending.had_it && !self.shortened.contains(&name) {
                 // A hold that it had has ended with this lease. Another one may be there yet.
                 let until_us = u64::MAX;
                 let late = Unconfirmed { mode, until_us };
@@ -269,7 +277,8 @@ impl Cluster {
 
     pub(super) fn ask(&mut self, c: usize, s: usize, what: What) {
         let client = &mut self.clients[c];
-        if client.pending.is_some() {
+        let may_ask = !matches!(what, What::Check(name) if !client.may_check(name));
+        if client.pending.is_some() || !may_ask {
             return;
         }
         client.server = s;
@@ -447,48 +456,5 @@ impl Cluster {
                 places.for_each(|place| ledger.check_told(place, token, fence));
             }
         }
-    }
-
-    /// A server says that a client holds a lock. Nobody else may believe that then. The client
-    /// knows of a hold that tolerates more, if it has asked for one.
-    fn check_is_true(&mut self, c: usize, name: u8, own: Option<Mode>) {
-        let others = self.clients.iter().enumerate().filter(|(n, _)| *n != c);
-        let theirs = others.filter_map(|(_, client)| client.beliefs.get(&name));
-        let theirs = theirs.filter(|belief| self.true_us < belief.until_us);
-        let theirs: Vec<Mode> = theirs.map(|belief| belief.mode).collect();
-        let modes = theirs.iter().copied().chain(own);
-        let tolerated = modes.map(Mode::tolerates).min().unwrap_or(u32::MAX);
-        if theirs.len() as u32 >= tolerated {
-            self.tally.breaches += 1;
-            assert!(
-                !self.settings.must_be_safe,
-                "a check is wrong: {:?}",
-                self.clients
-            );
-        }
-    }
-
-    /// Whether two clients believe in holds that do not tolerate each other. Each time that it
-    /// begins counts once.
-    pub(super) fn look_for_breaches(&mut self) {
-        let mut believers: BTreeMap<u8, (usize, u32)> = BTreeMap::new();
-        for client in &mut self.clients {
-            client.beliefs.retain(|_, b| self.true_us < b.until_us);
-            for (name, belief) in &client.beliefs {
-                let (n, tolerated) = believers.entry(*name).or_insert((0, u32::MAX));
-                *n += 1;
-                *tolerated = (*tolerated).min(belief.mode.tolerates());
-            }
-        }
-        let is_breach = |(n, tolerated): &(usize, u32)| *n > *tolerated as usize;
-        believers.retain(|_, both| is_breach(both));
-        for name in believers.keys() {
-            if self.breached.insert(*name) {
-                self.tally.breaches += 1;
-                let both = &self.clients;
-                assert!(!self.settings.must_be_safe, "two clients believe: {both:?}");
-            }
-        }
-        self.breached.retain(|name| believers.contains_key(name));
     }
 }

@@ -149,7 +149,13 @@ impl Dice {
                     n => Mode::of_limit(n as u32 - 4).unwrap(),
                 },
                 ttl,
-                limits: self.limits(),
+                limits: match self.limits() {
+                    // Nothing is renewed while a message is on its way that makes a lease shorter.
+                    limits if limits.is_channel() && client.beliefs.contains_key(&name) => {
+                        Limits::Forever
+                    }
+                    limits => limits,
+                },
                 keep: self.keep(),
                 linger: self.linger(),
             },
