@@ -321,7 +321,7 @@ fn fence_of(has: Has) -> Option<Fence> {
 /// LOCK.CHECK.
 fn check(args: &[&[u8]]) {
     let parsed = Check::parse(Args::new(args.iter().copied()));
-    let expected = matches!(args, [token] if is_token(token));
+    let expected = matches!(args, [token] if is_owner(token));
     let Some(request) = judge(parsed, expected) else {
         return;
     };
@@ -338,7 +338,7 @@ fn cancelled(args: &[&[u8]]) {
     let parsed = cancel::parse(Args::new(args.iter().copied()));
     let expected = match args {
         [] => Some(None),
-        [option, token] if option.eq_ignore_ascii_case(b"TOKEN") && is_token(token) => {
+        [option, token] if option.eq_ignore_ascii_case(b"TOKEN") && is_owner(token) => {
             Some(Some(*token))
         }
         _ => None,
@@ -352,7 +352,7 @@ fn cancelled(args: &[&[u8]]) {
 fn guard(args: &[&[u8]]) {
     let parsed = exec::parse(Args::new(args.iter().copied()));
     let expected = match args {
-        [token, command, ..] => is_token(token) && !command.eq_ignore_ascii_case(b"select"),
+        [token, command, ..] => is_owner(token) && !command.eq_ignore_ascii_case(b"select"),
         _ => false,
     };
     if let Some((token, command)) = judge(parsed, expected) {
@@ -412,7 +412,7 @@ fn from_one(word: &[u8]) -> Option<u128> {
 
 fn renew(args: &[&[u8]]) {
     let parsed = Renew::parse(Args::new(args.iter().copied()));
-    let expected = matches!(args, [token, ttl] if is_token(token) && is_ttl(ttl));
+    let expected = matches!(args, [token, ttl] if is_owner(token) && is_ttl(ttl));
     if let Some(request) = judge(parsed, expected) {
         for lock in locks() {
             follow(&request.decide(lock.as_ref(), NOW));
@@ -423,10 +423,10 @@ fn renew(args: &[&[u8]]) {
 fn release(args: &[&[u8]]) {
     let parsed = Release::parse(Args::new(args.iter().copied()));
     let expected = match args {
-        [token] => is_token(token),
+        [token] => is_owner(token),
         [token, option, ms] => {
             let is_option = option.eq_ignore_ascii_case(b"ATLEAST");
-            is_token(token) && is_option && number(ms).is_some_and(|ms| ms <= MAX_MS)
+            is_owner(token) && is_option && number(ms).is_some_and(|ms| ms <= MAX_MS)
         }
         _ => false,
     };
@@ -450,6 +450,11 @@ fn follow(decision: &Decision<'_>) {
         encode_effect(effect, &mut bytes);
         assert_eq!(decode(&bytes), Ok(Record::Effect(*effect)));
     }
+}
+
+/// Whether a token names an owner that there is. Only an acquire leaves it to the server.
+fn is_owner(bytes: &[u8]) -> bool {
+    is_token(bytes) && bytes != b"*"
 }
 
 fn is_token(bytes: &[u8]) -> bool {
