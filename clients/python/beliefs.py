@@ -3,8 +3,8 @@
     beliefs.py PORT KEYS KEY CLIENTS TTL_MS HOLD_MS
 
 Each client is a thread. It takes one of so many locks, KEY0, KEY1, …, keeps it alive for so long, releases it, and
-begins again until the process is ended. Printed is a line for each hold: LOCK TOKEN FENCE FROM_US UNTIL_US, by the machine's
-monotonic clock. UNTIL is when it was last seen not to be lost. `start` goes to stderr.
+begins again until the process ends. It prints a line for each hold: LOCK TOKEN FENCE FROM_US UNTIL_US, by the
+machine's monotonic clock. UNTIL is when the lock was last seen not to be lost. `start` goes to stderr.
 """
 
 import random

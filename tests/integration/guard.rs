@@ -168,6 +168,9 @@ fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
             let restore: [&[u8]; 4] = [b"RESTORE", b"k", b"60000", payload.as_bytes()];
             assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
         }
+        wait_for("the longer lease to be noticed", || {
+            server.log().contains("lock.max-ttl is less").then_some(())
+        });
         // Its loss is one of those that the next guard is for, so only the file tells of it.
         assert_eq!(c.int("DEL k"), 1);
         c.text("SAVE");
