@@ -170,7 +170,7 @@ class Group:
         nodes = self.start(
             4,
             *("--cluster-enabled", "yes", "--cluster-node-timeout", "1500"),
-            *("--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"),
+            *("--cluster-replica-validity-factor", "0"),
         )
         for number, node in enumerate(nodes):
             if number < 3:
