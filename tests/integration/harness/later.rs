@@ -144,13 +144,15 @@ impl Later {
         assert!(reply.is_err(), "{}: {reply:?}", self.line);
     }
 
-    /// The end of the wait without a grant, which must come: the server reports that it is no
-    /// primary any more, or closes the connection.
+    /// The end of the wait without a grant, which must come: the server or the module reports that
+    /// it is no primary any more, or the connection closes. Which of them is first varies on
+    /// Valkey 9.
     #[track_caller]
     pub fn sent_away(self) {
+        let words = ["UNBLOCKED ", "TRYAGAIN "];
         match self.receive().0 {
             Err(_) => {}
-            Ok(Reply::Error(error)) if error.starts_with("UNBLOCKED ") => {}
+            Ok(Reply::Error(error)) if words.iter().any(|word| error.starts_with(word)) => {}
             other => panic!("{}: {other:?}", self.line),
         }
     }

@@ -113,7 +113,7 @@ fn a_failover_unblocks_the_waiters(kind: Kind) {
     wait_for("the replica to lead", || {
         (r.info("role") == "master").then_some(())
     });
-    b.error("UNBLOCKED ");
+    b.sent_away();
     assert_eq!(r.int("LOCK.RENEW k a 60000"), 1);
     assert_eq!(r.int("LOCK.ACQUIRE k a 60000"), fence);
     let b = replica.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
