@@ -12,6 +12,7 @@ use crate::command::exec::{self, COMMAND_AT};
 use crate::command::Error;
 use crate::engine::must_hold;
 use crate::engine::Count;
+use crate::planted::planted;
 use crate::server::api::{call, Arg, Argv, CallError, Context};
 use crate::server::host::module::Task;
 use crate::server::observe::stats::counters;
@@ -35,6 +36,9 @@ pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
     }
     counters::add(Count::Executed, 1);
     let words = argv.words_from(COMMAND_AT.saturating_add(1));
+    if planted("exec-runs-twice") {
+        let _ = task.caller().call_for_client(&name, &words);
+    }
     match task.caller().call_for_client(&name, &words) {
         Ok(reply) => reply.pass_on(ctx),
         Err(CallError::NotAllowed) => return Err(Error::NoPermission),

@@ -387,7 +387,7 @@ impl<'s, 'p> Worker<'s, 'p> {
         self.pause(5..200);
     }
 
-    /// Renews the lock for a while.
+    /// Renews the lock for a while, at a quarter of its lease.
     fn keep(&mut self, key: &str, token: &str) {
         let longest_ms = self.scene.plan.max_ttl_ms;
         let start = Instant::now();
@@ -397,7 +397,10 @@ impl<'s, 'p> Worker<'s, 'p> {
             self.pause(longest_ms / 6..longest_ms / 4);
             while !self.scene.is_over() {
                 let sent = Instant::now();
-                let ttl_ms = self.random.random_range(longest_ms * 3 / 4..=longest_ms);
+                let ttl_ms = match self.scene.plan.can_keep() {
+                    true => longest_ms,
+                    false => self.random.random_range(longest_ms * 3 / 4..=longest_ms),
+                };
                 match self.ask(&format!("LOCK.RENEW {key} {token} {ttl_ms}")) {
                     Some(Reply::Int(1)) => {
                         renewed = sent;

@@ -102,10 +102,10 @@ const OVER: &str = "3000 driver 0 over ";
 fn an_answer_comes_when_its_time_is_over() {
     let in_time = "920 c2 7001 reply nil";
     finds(liveness, 0, &[&HELD[..2], &[FIRST, in_time], &PROMPT]);
-    let late = "1600 c2 7001 reply nil";
+    let late = "2100 c2 7001 reply nil";
     finds(liveness, 1, &[&HELD[..2], &[FIRST, late], &PROMPT]);
     // The client has given it up.
-    let lost = "1600 c2 7001 reply lost";
+    let lost = "2100 c2 7001 reply lost";
     finds(liveness, 1, &[&HELD[..2], &[FIRST, lost], &PROMPT]);
     // It never comes.
     finds(liveness, 1, &[&HELD[..2], &[FIRST, OVER], &PROMPT]);
@@ -119,7 +119,7 @@ fn an_answer_comes_when_its_time_is_over() {
 fn no_lock_stays_free_while_somebody_waits() {
     let wait = [
         "20 c2 7001 send LOCK.ACQUIRE k b 1000 BLOCK 2000",
-        "1300 c2 7001 reply 200",
+        "1400 c2 7001 reply 200",
     ];
     finds(liveness, 1, &[&HELD, &wait, &PROMPT]);
     let other = [

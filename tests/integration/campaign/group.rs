@@ -1,5 +1,6 @@
 //! A primary and two replicas on loopback, of which the driver promotes one.
 
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use rand::RngExt;
 use super::partition::Partition;
 use super::plan::{Fault, Plan};
 use super::round::{Director, Stage};
+use super::setting;
 use crate::faults::disk;
 use crate::harness::{Client, Clock, CutLink, Server, Setup};
 use crate::module_upgrade::builds::other_build;
@@ -43,7 +45,7 @@ impl Stage for Group {
             }
             let options: Vec<&str> = options.iter().map(String::as_str).collect();
             let setup = match plan.fault {
-                Fault::Upgrade => Setup::with_module_at(&other_build(), &options),
+                Fault::Upgrade => earlier_build(&options),
                 _ => Setup::with_module(&options),
             };
             let setup = match plan.fault {
@@ -81,6 +83,18 @@ impl Stage for Group {
     }
 }
 
+/// What the servers have before an upgrade. A build without the guard does not know its settings.
+fn earlier_build(options: &[&str]) -> Setup {
+    match setting::<PathBuf>("CAMPAIGN_BEFORE") {
+        Some(path) => {
+            let of_server = options.iter().position(|option| option.starts_with("--"));
+            let of_server = &options[of_server.unwrap_or(options.len())..];
+            Setup::with_module_at(&path, of_server)
+        }
+        None => Setup::with_module_at(&other_build(), options),
+    }
+}
+
 impl Group {
     /// Waits until the replicas follow and the guards are open.
     fn settle(&self, plan: &Plan) {
@@ -103,7 +117,13 @@ impl Group {
     pub fn await_guard(&self, server: usize) {
         let mut c = self.client(server);
         let start = Instant::now();
-        while !["open", "off"].contains(&&c.info("lock_guard")[..]) {
+        // An earlier build may have none.
+        let is_closed = |info: &str| {
+            let mut lines = info.lines();
+            let guard = lines.find_map(|line| line.strip_prefix("lock_guard:"));
+            guard.is_some_and(|guard| !["open", "off"].contains(&guard))
+        };
+        while is_closed(&c.text("INFO lock")) {
             assert!(start.elapsed() < Duration::from_secs(20), "it stays closed");
             sleep(Duration::from_millis(20));
         }

@@ -26,7 +26,8 @@ pub struct Verdict {
     pub requests: usize,
     /// How long the round took.
     pub us: u64,
-    /// The holders at that time that the new primary knew and that renewed, and how many could.
+    /// The holders at that time that the new primary knew and that renewed, and how many could
+    /// before their leases ended.
     pub renewing: usize,
     pub kept: usize,
     /// An old primary was demoted too late. So the round was not within the conditions.
@@ -84,6 +85,9 @@ struct Judge<'l> {
     holders: BTreeMap<&'l str, Holder>,
     verdict: Verdict,
 }
+
+/// Clients try again after less.
+const LAST_TRY_US: u64 = 50_000;
 
 fn lease_us(ttl_ms: &str) -> u64 {
     let ttl_ms: u64 = ttl_ms.parse().expect("a ttl");
@@ -199,16 +203,22 @@ impl<'l> Judge<'l> {
                     _ if piece.modes.is_empty() => piece.begin(line.at_us, end_us(sent.words[3])),
                     _ => piece.extend(line.at_us, end_us(sent.words[3])),
                 }
-                let is_new = self
-                    .promoted
-                    .last()
-                    .is_some_and(|(port, _)| *port == line.to);
-                if let Some(holder) = self.holders.get_mut(token).filter(|_| is_new) {
-                    holder.was_renewed.get_or_insert(renewed > 0);
-                }
+                self.was_renewed(token, line.to, renewed > 0);
+            }
+            // It has tried until its lease ended.
+            ("LOCK.RENEW", None) if piece.until_us < line.at_us + LAST_TRY_US => {
+                self.was_renewed(token, line.to, false);
             }
             ("LOCK.CHECK", None) if line.text == "nil" => piece.end(line.at_us),
             _ => {}
+        }
+    }
+
+    /// What the new primary has answered to a holder first.
+    fn was_renewed(&mut self, token: &str, to: u16, is_renewed: bool) {
+        let primary = self.promoted.last().map(|(port, _)| *port);
+        if let Some(holder) = self.holders.get_mut(token).filter(|_| primary == Some(to)) {
+            holder.was_renewed.get_or_insert(is_renewed);
         }
     }
 

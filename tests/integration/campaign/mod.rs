@@ -28,6 +28,7 @@
 //! | `CAMPAIGN_TOPOLOGIES` | all | `group,sentinel,cluster` |
 //! | `CAMPAIGN_MODES` | all | `restart,failover,quorum` |
 //! | `CAMPAIGN_FAULTS` | all | `behind,twice` |
+//! | `CAMPAIGN_BEFORE` | one of this source | the module that the servers have before an upgrade |
 //! | `CAMPAIGN_GROUPS` | 16 | groups of servers at one time |
 //! | `CAMPAIGN_KEEP` | 0 | 1: the journals of all rounds stay |
 //! | `CAMPAIGN_JUDGE` | | the program of `tests/judge`, for the resources |

@@ -115,9 +115,8 @@ const KINDS: [Kind; 5] = [
 
 const SLACK_MS: u64 = 500;
 const FRESH_MS: u64 = 1_000;
-/// Well above the slack, and three times F and a second. After a promotion a shorter lease ends
-/// before its owner can renew it.
-const LONG_TTL_MS: u64 = 5_000;
+/// A lease as it is used. After a promotion a much shorter one ends before its owner can renew it.
+pub const LONG_TTL_MS: u64 = 10_000;
 
 impl Topology {
     pub fn name(self) -> String {

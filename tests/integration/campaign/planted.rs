@@ -17,7 +17,7 @@ use super::{run, setting};
 use crate::harness::{module, now_us};
 
 /// The name in `src`, and in which modes and under which faults it is played.
-const FAULTS: [(&str, &str, &str); 28] = [
+const FAULTS: [(&str, &str, &str); 29] = [
     ("leases-are-cut", "restart", "calm"),
     ("fences-begin-again", "failover", "behind"),
     ("writers-beside-readers", "restart", "calm"),
@@ -28,6 +28,7 @@ const FAULTS: [(&str, &str, &str); 28] = [
     ("the-timer-sleeps", "restart", "calm"),
     ("unheard-grants-stay", "restart", "calm"),
     ("exec-without-a-check", "restart", "calm"),
+    ("exec-runs-twice", "restart", "calm"),
     ("renewals-stay-here", "failover", "planned"),
     ("hand-overs-stay-here", "failover", "planned"),
     ("no-guard-after-a-start", "restart", "restart"),

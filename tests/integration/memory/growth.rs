@@ -41,6 +41,7 @@ const ROUND: usize = ON_MANY_KEYS
 
 /// The tolerance of used_memory. A leak once in ten thousand cycles would exceed it by the end.
 const SLACK: i64 = 2_048;
+const SPANS: usize = 3;
 
 fn memory_does_not_grow_over_many_cycles(kind: Kind) {
     // Nothing of the server itself grows in the meantime.
@@ -52,19 +53,18 @@ fn memory_does_not_grow_over_many_cycles(kind: Kind) {
     for n in 0..4 {
         round(&server, n);
     }
-    let before = used_memory(&server);
-    let rss_before = rss(&server);
+    // A table may still grow once. A leak goes on.
+    let leaks = (0..SPANS).all(|_| growth(kind, &server, rounds) > SLACK);
+    assert!(!leaks, "more bytes in each of {SPANS} spans");
+}
+
+/// By how many bytes the server's memory grows in so many rounds.
+fn growth(kind: Kind, server: &Server, rounds: usize) -> i64 {
+    let (before, rss_before) = (used_memory(server), rss(server));
     for n in 0..rounds {
-        round(&server, n);
+        round(server, n);
     }
-    let after = used_memory(&server);
-    let rss_after = rss(&server);
-    assert!(
-        after <= before + SLACK,
-        "{} bytes more after {} cycles",
-        after - before,
-        rounds * ROUND
-    );
+    let (after, rss_after) = (used_memory(server), rss(server));
     figure(
         kind,
         &format!(
@@ -73,6 +73,7 @@ fn memory_does_not_grow_over_many_cycles(kind: Kind) {
             after - before
         ),
     );
+    after - before
 }
 
 /// The server's used_memory after it has stopped falling. The server takes a while to free its own
