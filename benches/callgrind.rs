@@ -17,7 +17,9 @@ const HOUSEKEEPING: &str = "serverCron";
 /// A command's name is looked up when it arrives, and again when it is rewritten for replicas.
 const LOOK_UPS: [&str; 2] = ["lookupCommandLogic", "lookupCommandOrOriginal"];
 const USUAL_LOOK_UP: f64 = 240.0;
-/// What a replica acknowledges, each second and after each beat of a guard.
+/// What modules do periodically, as the beats of a guard.
+const TIMERS: &str = "moduleTimerHandler";
+/// What a replica acknowledges, each second and after each beat.
 const ACKNOWLEDGEMENT: &str = "replconfCommand";
 /// For how long they are counted alone.
 const REST: Duration = Duration::from_secs(4);
@@ -30,8 +32,8 @@ pub struct Counted {
     dumps: usize,
     /// They are not counted.
     replicas: Vec<Server>,
-    /// The instructions that come with an acknowledgement of a replica, without any client: its
-    /// share of a beat, and of the turns of the event loop.
+    /// The instructions that come with an acknowledgement of a replica: the turns of the event loop
+    /// for it, and for the beat before.
     acknowledgement: f64,
 }
 
@@ -196,8 +198,12 @@ impl Counted {
     }
 
     fn instructions_in(&self, dump: &str) -> f64 {
+        let all = instructions_of(dump);
+        if self.replicas.is_empty() {
+            return all;
+        }
         let acknowledgements = called(dump, ACKNOWLEDGEMENT).calls;
-        instructions_of(dump) - acknowledgements * self.acknowledgement
+        all - called(dump, TIMERS).cost - acknowledgements * self.acknowledgement
     }
 
     /// What callgrind has counted since the last call.
