@@ -73,6 +73,8 @@ class Actor:
             return "lost"
         except LockError as error:
             return "too-long" if "max-ttl" in str(error) else repr(error)
+        except redis.exceptions.NoPermissionError as error:
+            return repr(error)
 
     def take(self, kind: str, *words: str) -> str:
         names = [word for word in words if "=" not in word]
@@ -100,8 +102,11 @@ class Actor:
         self.lock.release()
         return "ok"
 
-    def renew(self) -> str:
-        self.lock.reacquire()
+    def renew(self, ms: str | None = None) -> str:
+        if ms is None:
+            self.lock.reacquire()
+        else:
+            self.lock.extend(int(ms) / 1000, replace_ttl=True)
         return "ok"
 
     def check(self) -> str:

@@ -142,6 +142,10 @@ impl Actor {
                 released.map(|()| "ok".to_owned())
             }
             ["renew"] => guard.unwrap().renew().map(|()| "ok".to_owned()),
+            ["renew", ms] => guard
+                .unwrap()
+                .extend(time(ms))
+                .map(|()| "ok".to_owned()),
             ["check"] => guard
                 .unwrap()
                 .check()
