@@ -23,6 +23,7 @@ on_every_server![
     a_lease_from_before_the_guard_is_waited_out,
     a_wall_clock_set_forward_begins_it_anew,
     transactions_and_scripts_get_null,
+    a_place_at_which_nobody_listens_has_its_grace_after_the_guard,
     no_lease_is_longer_than_the_setting,
     settings_that_contradict_each_other_are_refused,
 ];
@@ -39,6 +40,17 @@ fn wait_until_open(c: &mut Client) {
         (c.info("lock_guard") == "open").then_some(())
     });
 }
+
+/// The log has a line when a guard begins for a reason, and one when it ends.
+#[track_caller]
+fn assert_logged(server: &Server, reason: &str, end: &str) {
+    let log = server.log();
+    let begun = log.find(&format!("({reason})"));
+    let begun = begun.unwrap_or_else(|| panic!("no guard by {reason}: {log}"));
+    assert!(log[begun..].contains(end), "no end of {reason}: {log}");
+}
+
+const ENDED: &str = "guard: it has ended, locks are granted";
 
 fn guarded_ms(c: &mut Client) -> u64 {
     c.info("lock_guard_left_ms").parse().unwrap()
@@ -81,9 +93,10 @@ fn a_server_that_starts_waits_out_what_it_lacks(kind: Kind) {
         waits.reply().as_int();
         let is_over = sent.elapsed() > Duration::from_millis(TTL_MS);
         assert_eq!(is_over, is_guarded, "{:?}", sent.elapsed());
-        let log = server.log();
-        for line in ["ms (restart)", "guard: it has ended"] {
-            assert_eq!(log.contains(line), is_guarded, "{line}");
+        if is_guarded {
+            assert_logged(&server, "restart", ENDED);
+        } else {
+            assert!(!server.log().contains("guard:"));
         }
     }
 }
@@ -100,6 +113,7 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
             wait_until_open(&mut old);
         }
         let known = old.int("LOCK.ACQUIRE known owner 3000");
+        old.int("LOCK.ACQUIRE written owner 3000");
         replica.wait_until_it_follows(&primary);
         // What comes now never arrives.
         c.text("REPLICAOF 127.0.0.1 1");
@@ -113,6 +127,16 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
                 assert_eq!(c.call("LOCK.ACQUIRE known owner 3000"), Reply::Nil);
                 assert_eq!(c.call("LOCK.ACQUIRE other new 3000"), Reply::Nil);
                 assert_eq!(c.call("LOCK.MACQUIRE 2 {k}1 {k}2 new 3000"), Reply::Nil);
+                // Its owner may have less of it at once. Whoever that lets in waits.
+                c.int("RWLOCK.RLOCK written owner 3000");
+                assert_eq!(c.call("RWLOCK.RLOCK written other 3000"), Reply::Nil);
+                // Or it waits as a new one does, and keeps what it has.
+                let again = replica.blocked("LOCK.ACQUIRE known owner 3000 BLOCK 20000");
+                assert_eq!(c.int("LOCK.CHECK known owner"), known);
+                drop(again);
+                wait_for("its place to end", || {
+                    c.waiters("known").is_empty().then_some(())
+                });
                 let waits = replica.blocked("LOCK.ACQUIRE known next 3000 BLOCK 20000");
                 assert_eq!(c.int("LOCK.RELEASE known owner"), 1);
                 assert!(guarded_ms(&mut c) > 0 && !waits.is_answered());
@@ -122,6 +146,9 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
         });
         let is_over = elapsed > Duration::from_millis(TTL_MS);
         assert_eq!(is_over, is_guarded, "{elapsed:?}");
+        if is_guarded {
+            assert_logged(&replica, "promotion", ENDED);
+        }
     }
 }
 
@@ -207,6 +234,7 @@ fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
     });
     assert_eq!(c.info("lock_guard"), "clock");
     wait_until_open(&mut c);
+    assert_logged(&server, "clock", ENDED);
     c.int("LOCK.ACQUIRE k me 3000");
     let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
     // By this clock the hold is over.
@@ -236,6 +264,27 @@ fn transactions_and_scripts_get_null(kind: Kind) {
     assert_eq!(c.info("lock_guarded"), "2");
 }
 
+fn a_place_at_which_nobody_listens_has_its_grace_after_the_guard(kind: Kind) {
+    const GRACE: Duration = Duration::from_millis(1_000);
+    let server = Server::start_with(kind, &["guard", "restart", "max-ttl", "2000"]);
+    let mut c = server.client();
+    assert_eq!(c.call("LOCK.ACQUIRE k absent 2000 KEEP 1000"), Reply::Nil);
+    let begun = Instant::now();
+    let waits = server.blocked("LOCK.ACQUIRE k next 2000 BLOCK 20000");
+    // A wait that is shorter than the guard ends in it.
+    let short = server.blocked("LOCK.ACQUIRE k short 2000 BLOCK 100");
+    assert_eq!(short.reply(), Reply::Nil);
+    wait_for("more than the grace", || {
+        (begun.elapsed() > GRACE + GRACE / 2).then_some(())
+    });
+    assert_eq!(c.info("lock_guard"), "restart");
+    assert_eq!(c.waiters("k"), ["absent", "next"]);
+    wait_until_open(&mut c);
+    let ended = Instant::now();
+    waits.reply().as_int();
+    assert!(ended.elapsed() > GRACE * 9 / 10, "{:?}", ended.elapsed());
+}
+
 fn no_lease_is_longer_than_the_setting(kind: Kind) {
     let server = Server::start_with(kind, &["max-ttl", "2000"]);
     let mut c = server.client();
@@ -249,7 +298,17 @@ fn no_lease_is_longer_than_the_setting(kind: Kind) {
         "LOCK.RENEW k me 2001",
         "LOCK.RELEASE k me ATLEAST 2001",
     ] {
-        assert!(c.error(line).contains("lock.max-ttl"), "{line}");
+        let error = c.error(line);
+        assert!(error.contains("lock.max-ttl"), "{line}");
+        c.text("MULTI");
+        c.text(line);
+        assert_eq!(c.error("EXEC"), error, "{line}");
+        let script = "return redis.pcall(unpack(ARGV))";
+        let words: Vec<_> = ["EVAL", script, "0"]
+            .into_iter()
+            .chain(line.split(' '))
+            .collect();
+        assert_eq!(c.send(&words), Reply::Error(error), "{line}");
     }
     assert_eq!(c.int("LOCK.RENEW k me 2000"), 1);
 }
