@@ -23,7 +23,7 @@ on_every_server![
     a_lease_from_before_the_guard_is_waited_out,
     a_wall_clock_set_forward_begins_it_anew,
     transactions_and_scripts_get_null,
-    a_place_at_which_nobody_listens_has_its_grace_after_the_guard,
+    timeouts_and_graces_run_meanwhile,
     no_lease_is_longer_than_the_setting,
     settings_that_contradict_each_other_are_refused,
 ];
@@ -44,10 +44,14 @@ fn wait_until_open(c: &mut Client) {
 /// The log has a line when a guard begins for a reason, and one when it ends.
 #[track_caller]
 fn assert_logged(server: &Server, reason: &str, end: &str) {
-    let log = server.log();
-    let begun = log.find(&format!("({reason})"));
-    let begun = begun.unwrap_or_else(|| panic!("no guard by {reason}: {log}"));
-    assert!(log[begun..].contains(end), "no end of {reason}: {log}");
+    let begun = format!("({reason})");
+    wait_for(
+        &format!("a begin and an end of {reason} in the log"),
+        || {
+            let log = server.log();
+            log[log.find(&begun)?..].contains(end).then_some(())
+        },
+    );
 }
 
 const ENDED: &str = "guard: it has ended, locks are granted";
@@ -133,10 +137,8 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
                 // Or it waits as a new one does, and keeps what it has.
                 let again = replica.blocked("LOCK.ACQUIRE known owner 3000 BLOCK 20000");
                 assert_eq!(c.int("LOCK.CHECK known owner"), known);
-                drop(again);
-                wait_for("its place to end", || {
-                    c.waiters("known").is_empty().then_some(())
-                });
+                assert_eq!(c.int("LOCK.CANCEL known TOKEN owner"), 1);
+                assert!(matches!(again.reply(), Reply::Error(_)));
                 let waits = replica.blocked("LOCK.ACQUIRE known next 3000 BLOCK 20000");
                 assert_eq!(c.int("LOCK.RELEASE known owner"), 1);
                 assert!(guarded_ms(&mut c) > 0 && !waits.is_answered());
@@ -264,25 +266,17 @@ fn transactions_and_scripts_get_null(kind: Kind) {
     assert_eq!(c.info("lock_guarded"), "2");
 }
 
-fn a_place_at_which_nobody_listens_has_its_grace_after_the_guard(kind: Kind) {
-    const GRACE: Duration = Duration::from_millis(1_000);
-    let server = Server::start_with(kind, &["guard", "restart", "max-ttl", "2000"]);
+fn timeouts_and_graces_run_meanwhile(kind: Kind) {
+    let server = Server::start_with(kind, &RESTART);
     let mut c = server.client();
-    assert_eq!(c.call("LOCK.ACQUIRE k absent 2000 KEEP 1000"), Reply::Nil);
-    let begun = Instant::now();
-    let waits = server.blocked("LOCK.ACQUIRE k next 2000 BLOCK 20000");
-    // A wait that is shorter than the guard ends in it.
-    let short = server.blocked("LOCK.ACQUIRE k short 2000 BLOCK 100");
+    assert_eq!(c.call("LOCK.ACQUIRE k absent 3000 KEEP 1000"), Reply::Nil);
+    let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
+    let short = server.blocked("LOCK.ACQUIRE k short 3000 BLOCK 100");
     assert_eq!(short.reply(), Reply::Nil);
-    wait_for("more than the grace", || {
-        (begun.elapsed() > GRACE + GRACE / 2).then_some(())
-    });
+    wait_for("the grace", || (c.waiters("k") == ["next"]).then_some(()));
     assert_eq!(c.info("lock_guard"), "restart");
-    assert_eq!(c.waiters("k"), ["absent", "next"]);
-    wait_until_open(&mut c);
-    let ended = Instant::now();
-    waits.reply().as_int();
-    assert!(ended.elapsed() > GRACE * 9 / 10, "{:?}", ended.elapsed());
+    waits.fence();
+    assert_eq!(c.info("lock_guard"), "open");
 }
 
 fn no_lease_is_longer_than_the_setting(kind: Kind) {
