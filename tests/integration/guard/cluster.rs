@@ -106,6 +106,13 @@ fn slots_that_come(kind: Kind) {
         to.int(&take(5, "next"));
     }
     assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
+    // Added anew, while the cluster is not whole.
+    let begun = Instant::now();
+    from.int(&take(6, "first"));
+    add(&cluster, slot(6), 1);
+    let early = to.call(&format!("LOCK.ACQUIRE {} early 4000", keys[6]));
+    assert_eq!(early, Reply::Nil);
+    let added = cluster.blocked(1, &take(6, "second"));
     // Without them.
     let sent = Instant::now();
     from.int(&take(3, "first"));
@@ -116,18 +123,14 @@ fn slots_that_come(kind: Kind) {
     );
     assert_eq!(to.info("lock_guard"), "slot");
     let seized = cluster.blocked(1, &take(3, "second"));
-    from.int(&take(6, "first"));
-    add(&cluster, slot(6), 1);
-    let early = to.call(&format!("LOCK.ACQUIRE {} early 4000", keys[6]));
-    assert_eq!(early, Reply::Nil);
-    let added = cluster.blocked(1, &take(6, "second"));
-    let begun = Instant::now();
     // From a node that is guarded itself.
     from.text("CONFIG SET lock.guard off");
     from.text("CONFIG SET lock.guard failover");
     let guarded = Instant::now();
     cluster.begin_to_move(slot(4), 0, 1);
     cluster.end_of_move(slot(4), 0, 1);
+    let is_early = added.is_answered() || seized.is_answered();
+    assert!(!is_early || begun.elapsed() > LEASE);
     to.int(&take(4, "second"));
     assert!(guarded.elapsed() > LEASE, "{:?}", guarded.elapsed());
     seized.reply().as_int();
