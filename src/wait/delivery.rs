@@ -16,7 +16,7 @@ use std::rc::Rc;
 use super::key_ref::KeyRef;
 use super::keys::Keys;
 use super::place::Ticket;
-use crate::lock::{Fence, Hold, Lock, Mode, TokenBuf};
+use crate::lock::{CompactToken, Fence, Hold, Lock, Mode};
 
 /// The number of a delivery: one for all the requests of a token that are granted the same hold of
 /// a key, or of several keys together.
@@ -27,7 +27,7 @@ pub struct DeliveryId(u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// Whose hold it is.
-    pub token: TokenBuf,
+    pub token: CompactToken,
     /// The hold's fence.
     pub fence: Fence,
     /// The delivery that it belongs to.
@@ -117,7 +117,7 @@ pub struct Revoked {
     /// Where it was granted, or found.
     pub key_ref: KeyRef,
     /// Whose it is.
-    pub token: TokenBuf,
+    pub token: CompactToken,
     /// Its fence: whatever has another one is another hold.
     pub fence: Fence,
     /// What its owner knows of, and keeps.
@@ -141,10 +141,12 @@ impl Deliveries {
     ) -> DeliveryId {
         let is_it =
             |pending: &Pending| pending.others.is_empty() && pending.spot.key_ref == *key_ref;
-        let mut all = self.pending.range_mut(all_of(fence)).rev();
-        if let Some(((_, delivery), pending)) = all.find(|(_, pending)| is_it(pending)) {
-            pending.clients = pending.clients.saturating_add(1);
-            return *delivery;
+        if self.may_have(fence) {
+            let mut all = self.pending.range_mut(all_of(fence)).rev();
+            if let Some(((_, delivery), pending)) = all.find(|(_, pending)| is_it(pending)) {
+                pending.clients = pending.clients.saturating_add(1);
+                return *delivery;
+            }
         }
         // An earlier grant of this hold was lost. It is on its way again, so this delivery decides
         // whether it stays. The owner knows of what it had before the first of them.
@@ -190,7 +192,8 @@ impl Deliveries {
     /// Notes that a client was told.
     pub fn delivered(&mut self, granted: &Delivery) {
         let has_lost = !self.revoked.is_empty() || !self.sought.is_empty();
-        let is_only = self.pending.range(all_of(granted.fence)).nth(1).is_none();
+        let all_of = || self.pending.range(all_of(granted.fence));
+        let is_only = self.pending.len() == 1 || all_of().nth(1).is_none();
         if let Some(pending) = self.pending.get_mut(&granted.id()) {
             pending.known = true;
             // Mostly nothing else is known of this hold.
@@ -333,7 +336,10 @@ impl Deliveries {
     /// says that it is the same hold. The lock may have moved from key to key, and each may have
     /// granted it. If one of several holds that were granted together is known, all are.
     fn know(&mut self, fence: Fence, is_it: impl Fn(&KeyRef, bool) -> bool) {
-        for (_, pending) in self.pending.range_mut(all_of(fence)) {
+        let all = self
+            .may_have(fence)
+            .then(|| self.pending.range_mut(all_of(fence)));
+        for (_, pending) in all.into_iter().flatten() {
             let mut spots = pending.spots();
             let is_known = spots.any(|spot| is_it(&spot.key_ref, spot.has_left));
             drop(spots);
@@ -347,6 +353,18 @@ impl Deliveries {
             self.revoked.retain(stays);
             self.sought.retain(stays);
         }
+    }
+
+    /// Whether any delivery may have this fence. False is certain, and the usual case: fences go up.
+    fn may_have(&self, fence: Fence) -> bool {
+        let ends = (
+            self.pending.first_key_value(),
+            self.pending.last_key_value(),
+        );
+        let (Some((first, _)), Some((last, _))) = ends else {
+            return false;
+        };
+        (first.0..=last.0).contains(&fence)
     }
 
     fn settle(&mut self, granted: &Delivery) {
@@ -367,8 +385,8 @@ const fn all_of(fence: Fence) -> RangeInclusive<(Fence, DeliveryId)> {
 /// The sought holds that a lock has: readers that were lost one by one may have moved together.
 pub fn find_in<'s>(lock: &'s Lock, sought: &'s [Revoked]) -> impl Iterator<Item = Fence> + 's {
     let is_there = |revoked: &&Revoked| {
-        let token = revoked.token.as_token();
-        lock.fence_of(token) == Some(revoked.fence)
+        let token = revoked.token.text();
+        lock.fence_of(token.as_token()) == Some(revoked.fence)
     };
     sought.iter().filter(is_there).map(|revoked| revoked.fence)
 }

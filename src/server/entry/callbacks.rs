@@ -370,7 +370,7 @@ unsafe extern "C" fn on_reply(
                     false => Said::Heard,
                 }));
             }
-            ctx.reply(ending.outcome.reply());
+            ending.outcome.reply(|reply| ctx.reply(reply));
         }
         None => ctx.reply_null(),
     }

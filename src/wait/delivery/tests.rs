@@ -144,7 +144,8 @@ fn what_is_given_back_excludes_nobody_and_lasts_as_long_as_before() {
         kept: None,
     };
     let undone = |revoked: &Revoked, mut lock: Lock, key_end: Option<Deadline>| {
-        let (token, now) = (revoked.token.as_token(), Now::from_millis(1_000));
+        let (text, now) = (revoked.token.text(), Now::from_millis(1_000));
+        let token = text.as_token();
         let effect = lock.give_back(token, revoked.before, key_end, now);
         assert_eq!(effect.apply_to(&mut lock), Fate::Held);
         lock

@@ -33,9 +33,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// Marks a key as replaced in whatever database it is waited for.
     pub fn mark_in_all_dbs(&mut self, name: &[u8]) -> bool {
-        let dbs: Vec<i32> = self.queues.dbs().collect();
         let mut any = false;
-        for db in dbs {
+        for db in self.queues.dbs() {
             any |= self.mark_replaced(db, name);
         }
         any
