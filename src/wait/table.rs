@@ -52,8 +52,10 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<K, V, S> {
         }
         removed
     }
+}
 
-    #[cfg(test)]
+#[cfg(test)]
+impl<K, V, S> Table<K, V, S> {
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         let newest = self.newest.iter().map(|(_, value)| value);
         newest.chain(self.others.values())

@@ -24,7 +24,8 @@
 //! much as the call in the next turn.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::btree_map::Entry;
+use std::collections::BTreeMap;
 use std::mem;
 
 use redis_module::raw;
@@ -56,7 +57,7 @@ pub(in crate::server) struct Replies {
 #[derive(Default)]
 struct Sent {
     /// One for each client, by its number.
-    by_client: HashMap<u64, Delivery, foldhash::fast::RandomState>,
+    by_client: BTreeMap<u64, Delivery>,
     /// Further ones to the same clients.
     more: Vec<(u64, Delivery)>,
 }
@@ -95,15 +96,15 @@ impl Replies {
         if sent.by_client.is_empty() {
             self.since_us.set(clock::monotonic_us());
         }
-        match sent.by_client.get_mut(&client) {
-            None => {
-                sent.by_client.insert(client, granted);
+        match sent.by_client.entry(client) {
+            Entry::Vacant(entry) => {
+                entry.insert(granted);
                 None
             }
-            Some(before) if before.delivery == granted.delivery => {
-                Some(mem::replace(before, granted))
+            Entry::Occupied(mut before) if before.get().delivery == granted.delivery => {
+                Some(before.insert(granted))
             }
-            Some(_) => {
+            Entry::Occupied(_) => {
                 sent.more.push((client, granted));
                 None
             }
@@ -124,9 +125,9 @@ impl Replies {
     pub(in crate::server) fn take_all(&self, mut take: impl FnMut(Delivery)) {
         self.is_called.set(false);
         let mut sent = self.sent.borrow_mut();
-        sent.by_client
-            .drain()
-            .for_each(|(_, granted)| take(granted));
+        while let Some((_, granted)) = sent.by_client.pop_first() {
+            take(granted);
+        }
         sent.more.drain(..).for_each(|(_, granted)| take(granted));
     }
 

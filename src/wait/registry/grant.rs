@@ -13,9 +13,7 @@ use std::rc::Rc;
 
 use super::leave::{Removed, Why};
 use super::Registry;
-use crate::lock::{
-    Ask, Fence, FenceClock, Grant, Hold, Lock, Mode, Now, Refusal, Token, TokenBuf, Waiting,
-};
+use crate::lock::{Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf};
 use crate::wait::delivery::{Delivery, DeliveryId, Kept};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::{Several, Wanted};
@@ -171,7 +169,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let at = granted_at(now);
         let place = self.places.get(id)?;
         let request = place.request(seq)?;
-        let (grant, before) = match granted_to(place, request, lock, at, fences) {
+        let (grant, before) = match place.decide(request, lock, at, fences) {
             Ok(granted) => granted,
             Err(refusal @ Refusal::FencesExhausted) => {
                 let removed = self.leave(id, seq, Why::Decided)?;
@@ -222,27 +220,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             })
         })
     }
-}
-
-/// Decides a request at its turn. Also answers what its token had before.
-fn granted_to<L>(
-    place: &Place<L>,
-    request: &Request<L>,
-    lock: Option<&Lock>,
-    at: Now,
-    fences: &mut FenceClock,
-) -> Result<(Grant, Option<(Mode, Hold)>), Refusal> {
-    let (mode, ttl) = (request.mode(), request.ttl);
-    let Some(held) = lock else {
-        // The usual case. The token's text is not needed, which takes a while to build.
-        let fence = fences.next(at).map_err(|_| Refusal::FencesExhausted)?;
-        return Ok((Grant::new(None, mode, ttl, fence, at), None));
-    };
-    let text = place.token.text();
-    let token = text.as_token();
-    let ask = Ask { mode, token, ttl };
-    let grant = Lock::acquire(lock, ask, at, Waiting::default(), fences)?;
-    Ok((grant, held.hold_of(token, at)))
 }
 
 /// Several keys.

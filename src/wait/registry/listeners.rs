@@ -119,7 +119,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher> Listeners<L, S> {
 }
 
 #[cfg(test)]
-impl<L: Eq + Hash, S: BuildHasher> Listeners<L, S> {
+impl<L, S: BuildHasher> Listeners<L, S> {
     /// How many clients listen, and how many requests end with their connections.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.by_client.values().count(), self.by_connection.len())
