@@ -77,10 +77,11 @@ impl Environment {
             machine,
         } = self;
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let pinned = match status.contains("Cpus_allowed_list:\t1\n") {
-            true => "The server ran on one core, the clients on the other",
-            false => "The server and the clients ran on any core",
+        // The documents say once that each has a core of its own.
+        let unpinned = match status.contains("Cpus_allowed_list:\t1\n") {
+            true => "",
+            false => " The server and the clients ran on any core.",
         };
-        format!("Commit {commit}, {date}, {machine}. {pinned}.\n")
+        format!("Commit {commit}, {date}, {machine}.{unpinned}\n")
     }
 }

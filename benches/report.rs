@@ -156,12 +156,12 @@ const HEAD: &str = "# All goals
 For contributors who check or repeat the measurements. `make bench` writes this page, part by part. [tables.tsv](tables.tsv) has the tables of each part, and how to read them; \
 [results.tsv](results.tsv) has every figure.
 
-The rivals take turns, round by round. A figure is the median of its rounds, with the smallest and the largest in brackets. A ratio compares figures of one round. Times are this machine's; the ratios are what counts.
+The server runs on one core, the clients on the other. The rivals take turns, round by round. A figure is the median of its rounds, with the smallest and the largest in brackets. A ratio compares figures of one round. Times are this machine's; the ratios are what counts.
 
 These differ: memory, bytes and instructions of places, and turns of clients that slice or poll have one measurement. Polling has one round, on Redis 8.2.3. \
 Contended locks run before the lists beside them. A million deadlines have two rounds.
 
-The goal of fairness is for a hold of 0 ms. With 1 ms a client has five to eight turns in a round. One turn more makes 0.992 to 0.997 of Jain's index.
+The goal of fairness is for a hold of 0 ms. With 1 ms a client has five to eight turns in a round, and one more makes 0.992 to 0.997 of Jain's index.
 ";
 
 fn place_of(part: &str) -> usize {

@@ -44,14 +44,20 @@ folders() {
     done
 }
 
-summary=()
 ready=()
-failed=
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# What each language did: its output, what there is to report, and whether it is ready or has failed.
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+log=$out/log
 
 # report LANGUAGE TEXT…
-report() { summary+=("$(printf '  %-8s %s' "$1" "${*:2}")"); }
+report() { printf '  %-8s %s\n' "$1" "${*:2}" >>"$out/$1.report"; }
+
+# fail LANGUAGE TEXT…
+fail() {
+    touch "$out/$1.failed"
+    report "$@"
+}
 
 set_up() {
     local folder
@@ -79,8 +85,7 @@ test_examples() {
     if EXAMPLES_REQUIRED=$1 twice cargo test --locked --quiet --test examples -- --test-threads 4 "$1_"; then
         report "$1" "examples/$1: $(sed -nE 's/^test result: ok\. ([0-9]+) passed.*/\1 tests passed/p' "$log")$try"
     else
-        report "$1" "examples/$1: FAILED"
-        failed=1
+        fail "$1" "examples/$1: FAILED"
     fi
 }
 
@@ -96,8 +101,7 @@ test_client() {
         # How a language's runner counts is its own affair.
         report "$1" "$2: $passed$try"
     else
-        report "$1" "$2: FAILED"
-        failed=1
+        fail "$1" "$2: FAILED"
     fi
 }
 
@@ -107,8 +111,7 @@ test_tutorial() {
     if twice scripts/check/tutorials.sh "$1"; then
         report "$1" "docs/START.md: played$try"
     else
-        report "$1" "docs/START.md: FAILED"
-        failed=1
+        fail "$1" "docs/START.md: FAILED"
     fi
 }
 
@@ -118,8 +121,7 @@ test_diagrams() {
     if shown scripts/check/mermaid.sh; then
         report diagrams "$(sed -nE 's/^mermaid: //p' "$log")"
     else
-        report diagrams "FAILED"
-        failed=1
+        fail diagrams "FAILED"
     fi
 }
 
@@ -133,8 +135,7 @@ test_matrix() {
     if shown make -C "clients/$1" matrix; then
         report "$1" "clients/$1: $(grep -c . "clients/$1/MATRIX.tsv") rows of versions passed"
     else
-        report "$1" "clients/$1: matrix FAILED"
-        failed=1
+        fail "$1" "clients/$1: matrix FAILED"
     fi
 }
 
@@ -146,46 +147,68 @@ test_mixed() {
     if EXAMPLES_REQUIRED=$languages twice cargo test --locked --quiet --test examples -- --nocapture mixed::; then
         report together "$(sed -nE 's/^([0-9]+ grants in order: .*)/\1/p' "$log")$try"
     else
-        report together "$languages: FAILED"
-        failed=1
+        fail together "$languages: FAILED"
     fi
 }
 
 what=${1:-}
 [[ $what == setup || $what == test || $what == matrix ]] || { echo "usage: scripts/examples.sh setup|test|matrix" >&2; exit 1; }
+
+# Sets up, one after the other, because they share the system's packages. Whoever is left is not ready.
 for language in "${chosen[@]}"; do
     if [ -z "$(folders "$language")" ]; then
         report "$language" "left out: there is no examples/$language"
-        continue
-    fi
-    if [ -n "${PRESENT_ONLY:-}" ] && ! present "$language"; then
+    elif [ -n "${PRESENT_ONLY:-}" ] && ! present "$language"; then
         report "$language" "left out: its toolchain is not on this machine, or too old"
-        continue
+    elif ! set_up "$language"; then
+        fail "$language" "FAILED to be set up"
+    else
+        ready+=("$language")
     fi
-    if ! set_up "$language"; then
-        report "$language" "FAILED to be set up"
-        failed=1
-        continue
-    fi
-    ready+=("$language")
-    if [ "$what" = setup ]; then
-        report "$language" "ready"
-        continue
-    fi
-    if [ "$what" = matrix ]; then
-        [ ! -e "clients/$language/Makefile" ] || test_matrix "$language"
-        continue
-    fi
-    [ ! -e "examples/$language/run" ] || test_examples "$language"
-    for folder in $(folders "$language"); do
-        [[ $folder != clients/* ]] || test_client "$language" "$folder"
-    done
-    test_tutorial "$language"
-    [ "$language" != node ] || test_diagrams
 done
-[ "$what" != matrix ] || scripts/matrix.py
-[ "$what" != test ] || [ ${#ready[@]} = 0 ] || test_mixed
+
+# test_language LANGUAGE: all of it.
+test_language() {
+    local folder log=$out/$1.log
+    [ ! -e "examples/$1/run" ] || test_examples "$1"
+    for folder in $(folders "$1"); do
+        [[ $folder != clients/* ]] || test_client "$1" "$folder"
+    done
+    test_tutorial "$1"
+    [ "$1" != node ] || test_diagrams
+}
+
+# They mostly wait for servers, so two languages are tested at one time. Each shows its output when it ends.
+test_languages() {
+    local language
+    for language in "${ready[@]}"; do
+        while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+        (
+            test_language "$language" >"$out/$language.out" 2>&1
+            cat "$out/$language.out"
+        ) &
+    done
+    wait
+}
+
+case $what in
+    setup)
+        for language in "${ready[@]}"; do report "$language" "ready"; done
+        ;;
+    matrix)
+        for language in "${ready[@]}"; do
+            [ ! -e "clients/$language/Makefile" ] || test_matrix "$language"
+        done
+        scripts/matrix.py
+        ;;
+    test)
+        test_languages
+        [ ${#ready[@]} = 0 ] || test_mixed
+        ;;
+esac
 
 echo "== examples and clients: $what"
-printf '%s\n' "${summary[@]}"
-[ -z "$failed" ]
+for name in "${chosen[@]}" diagrams together; do
+    [ ! -e "$out/$name.report" ] || cat "$out/$name.report"
+done
+! compgen -G "$out/*.failed" >/dev/null

@@ -30,7 +30,7 @@ impl Library {
             name: on,
             marks,
             is_ours: true,
-            waits: "BLOCK, in the server's line",
+            waits: "BLOCK",
         }
     }
 

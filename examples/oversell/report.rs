@@ -94,11 +94,11 @@ Each reads how many are left, thinks for {think} ms, and writes one less, until 
   <img alt=\"How many were oversold in each way, and what it cost\" src=\"oversell.svg\">
 </picture>
 
-- **sold**: how many items left the shop. **oversold**: how many of them it never had.
-- **commands per sale**: by the server's own count. The purchase itself is five of them, seven with a fence. In (h) they include those of {reads} readers.
-- **in vain per sale**: polls that did not get the lock, and transactions that were not executed.
+- **oversold**: items that the shop never had.
+- **commands per sale**: the purchase itself is five of them, seven with a fence. In (h) they include those of {reads} readers.
+- **in vain per sale**: polls without the lock, and transactions that were not executed.
 - **longest wait**: of one buyer, from asking until the start of the purchase that succeeded.
-- **when owners stall**: the same with locks of {ttl} ms, and {STALLS} buyers that each stall for {stall} ms between reading and writing. A lock alone (e) does not help a late owner: it ends in time, and the owner does not know.
+- **when owners stall**: the same with locks of {ttl} ms, and {STALLS} buyers that each stall for {stall} ms between reading and writing. A lock alone (e) does not stop a late owner.
   A transaction (b) sees that the stock has changed. In (f) and (h) the stock refuses the fence of a late owner. In (g) the server refuses the write.
 "
     )

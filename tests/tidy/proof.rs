@@ -163,6 +163,13 @@ fn campaign(failovers: &Table) -> String {
         percent(with, control)
     )
     .unwrap();
+    let held = of("on", "holds of adapters") + of("off", "holds of adapters");
+    writeln!(
+        text,
+        "- **Adapters** of five languages: {} holds.",
+        told(held)
+    )
+    .unwrap();
     let not_counted = of("on", "not counted") + of("off", "not counted");
     writeln!(
         text,
@@ -220,7 +227,7 @@ fn faults(failovers: &Table) -> String {
 
 fn modes(failovers: &Table) -> String {
     let mut text = String::from(
-        "| `lock.guard` | rounds | grants | overlaps | holders that renewed after the fault | kept |\n| --- | --- | --- | --- | --- | --- |\n",
+        "| `lock.guard` | rounds | grants | overlaps | holders that asked for a renewal | kept |\n| --- | --- | --- | --- | --- | --- |\n",
     );
     for mode in ["restart", "failover", "quorum"] {
         let of = |column| failovers.sum(column, &[("guard", "on"), ("mode", mode)]);

@@ -323,7 +323,9 @@ impl<'s, 'p> Worker<'s, 'p> {
     /// unless it is in the server, which adds it at once.
     fn begin(&mut self, key: &str, token: &str, fence: i64) -> Option<u64> {
         let plan = self.scene.plan;
-        let is_counted = !plan.fault.loses() && plan.kind.is_7_0_or_later();
+        // What an old primary still counts is lost.
+        let is_lost = plan.fault.loses() || plan.is_old_served();
+        let is_counted = !is_lost && plan.kind.is_7_0_or_later();
         if is_counted && self.random.random::<bool>() {
             self.caller.note("op", &format!("increment counter:{key}"));
             let line = format!("LOCK.EXEC {key} {token} INCR {key}:counter");

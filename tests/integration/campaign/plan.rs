@@ -116,7 +116,7 @@ const KINDS: [Kind; 5] = [
 const SLACK_MS: u64 = 500;
 const FRESH_MS: u64 = 1_000;
 /// A lease as it is used. After a promotion a much shorter one ends before its owner can renew it.
-const LONG_TTL_MS: u64 = 10_000;
+pub const LONG_TTL_MS: u64 = 10_000;
 
 impl Topology {
     pub fn name(self) -> String {

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use super::judge::Verdict;
-use super::plan::{Mode, Plan};
+use super::plan::{Mode, Plan, LONG_TTL_MS};
 use super::requests::Finding;
 
 /// How much later than promised the first new grant may come.
@@ -264,6 +264,11 @@ impl<'t> Record<'t> {
         self.text("state") == "played"
     }
 
+    /// Records of earlier campaigns count holders with shorter leases, too.
+    fn has_long_leases(&self) -> bool {
+        self.number("max ttl ms") >= LONG_TTL_MS
+    }
+
     /// C counts from the promotion, or from when the primary first heard of a majority.
     fn is_late(&self) -> bool {
         let columns = ["pause of majority ms", "pause ms"];
@@ -310,6 +315,10 @@ impl Sum {
     fn of(records: &[&Record<'_>]) -> Self {
         let counted: Vec<_> = records.iter().filter(|record| record.counts()).collect();
         let sum = |name| counted.iter().map(|record| record.number(name)).sum();
+        let keeping = |name| {
+            let records = counted.iter().filter(|record| record.has_long_leases());
+            records.map(|record| record.number(name)).sum()
+        };
         let pauses = |name| {
             let texts = counted.iter().map(|record| record.text(name));
             let mut pauses_ms: Vec<u64> = texts.filter_map(|text| text.parse().ok()).collect();
@@ -326,8 +335,8 @@ impl Sum {
             late: are(|record| record.is_late()),
             pauses_ms: pauses("pause ms"),
             of_majority_ms: pauses("pause of majority ms"),
-            renewing: sum("renewing"),
-            kept: sum("kept"),
+            renewing: keeping("renewing"),
+            kept: keeping("kept"),
             requests: sum("requests"),
             ms: sum("ms"),
             held: sum("held"),
