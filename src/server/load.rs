@@ -33,8 +33,8 @@ const OLDEST_SERVER: c_int = 0x0006_0200;
 /// From 7.0.0 on a call can have the rights of the client.
 const HAS_RIGHTS_IN_CALLS: c_int = 0x0007_0000;
 
-/// From 7.0.0 on the server calls a module in the next turn of its event loop.
-const CALLS_IN_NEXT_TURN: c_int = 0x0007_0000;
+/// From 7.0.0 on the server has an event for each turn of its event loop.
+const SAYS_WHEN_IT_SLEEPS: c_int = 0x0007_0000;
 
 /// From Redis 7.4.0 and Valkey 8 on a timeout callback and a grant may coincide. Valkey 8 has the
 /// higher number.
@@ -98,7 +98,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     module.shared.inbox.leave(Note::SweepWanted);
     let begins = GuardEvent::Began(Reason::Restart, clock::boot_us());
     module.shared.inbox.leave(Note::Guard(begins));
-    if server_version() >= CALLS_IN_NEXT_TURN {
+    if server_version() >= SAYS_WHEN_IT_SLEEPS {
         callbacks::subscribe_to_clients(ctx);
     }
     writes::prepare(&mut Caller::new(ctx));

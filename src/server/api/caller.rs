@@ -244,25 +244,20 @@ impl<'c> Caller<'c> {
     /// Whether the server is about to close the client of a reply callback, so that no reply can
     /// reach it. Only CLIENT LIST says so, by the flag `A`.
     pub(crate) fn is_closing(&mut self) -> bool {
-        self.of_client(|line| has_flag(line, b'A')) == Some(true)
+        self.client_has_flag(b'A') == Some(true)
     }
 
-    /// Whether the context's client, which is being freed, may have received its last reply. True
-    /// if that is not known.
-    pub(crate) fn may_have_received(&mut self) -> bool {
-        let received = self.of_client(|line| {
-            let has_output = |name: &[u8]| field(line, name) != Some(b"0");
-            let is_dropped = has_flag(line, b'A') || has_output(b"obl=") || has_output(b"oll=");
-            has_flag(line, b'c') || !is_dropped // It closes by itself after its replies.
-        });
-        received != Some(false)
+    /// Whether the context's client has asked to be closed after its replies. True if that is not
+    /// known.
+    pub(crate) fn closes_after_replies(&mut self) -> bool {
+        self.client_has_flag(b'c') != Some(false)
     }
 
-    /// Looks at the line of CLIENT LIST of the context's client.
-    fn of_client<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    /// Whether CLIENT LIST has a flag for the context's client.
+    fn client_has_flag(&mut self, flag: u8) -> Option<bool> {
         let id = std::ffi::CString::new(self.0.client_id().to_string()).ok()?;
         let reply = self.call_with(c"CLIENT", &[c"LIST", c"ID", &id]).ok()?;
-        reply.part().text().map(look)
+        reply.part().text().map(|line| has_flag(line, flag))
     }
 
     /// Whether the server lets a key be read now: in a cluster, whether this node serves its slot.
@@ -387,14 +382,10 @@ impl<'r> ReplyPart<'r> {
     }
 }
 
-/// Whether a line of CLIENT LIST has a flag.
+/// Whether a line of CLIENT LIST has a flag. The words in it that a client has chosen contain no
+/// spaces.
 fn has_flag(line: &[u8], flag: u8) -> bool {
-    field(line, b"flags=").is_some_and(|flags| flags.contains(&flag))
-}
-
-/// The value of a field of a line of CLIENT LIST. The words in it that a client has chosen contain
-/// no spaces.
-fn field<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
     let mut fields = line.split(|byte| *byte == b' ');
-    fields.find_map(|field| field.strip_prefix(name))
+    let flags = fields.find_map(|field| field.strip_prefix(b"flags="));
+    flags.is_some_and(|flags| flags.contains(&flag))
 }

@@ -4,24 +4,27 @@
 //! The server asks for the reply of a client although it knows already that it will close it: its
 //! connection broke, its user was deleted, it does not read. The reply is dropped then. A server
 //! frees such a client in the same turn, before it looks for new events. So a client that is still
-//! there in the next turn has received its grant ([`Replies::take_all`]).
-//!
-//! For a client that is freed before, CLIENT LIST tells: it is to be closed, or its output is not
-//! sent yet ([`Caller::may_have_received`]). In these exceptions the grant counts as delivered,
-//! because it is worse to revoke a hold that its owner knows of than to let it end by its ttl:
+//! there when the server looks for events has received its grant ([`Replies::take_all`]), and a
+//! client that is freed before has not ([`Replies::take_of`]). In these exceptions the grant counts
+//! as delivered, because it is worse to revoke a hold that its owner knows of than to let it end by
+//! its ttl:
 //!
 //! - A client that closes by itself after its replies: QUIT behind the request. CLIENT LIST has a
 //!   flag for it.
-//! - The server looks for events in the middle of a long script, or of a reload, that was sent
-//!   behind another request. It does so in a turn that lasts, and the cause of that can be seen.
+//! - The server looks for events without saying so in the middle of a long script, or of a reload,
+//!   that was sent behind another request. It does so in a turn that lasts, and the cause of that
+//!   can be seen.
 //!
 //! This says nothing where a client is freed later, because threads write to it (`io-threads`), or
 //! where it is freed after its reply was sent, because of the memory of all clients
-//! (`maxmemory-clients`). Nor does it before 7.0, which cannot call the module in the next turn.
+//! (`maxmemory-clients`). Nor does it before 7.0, which does not say when it looks for events.
 //! There the module asks the server at each grant whether it closes the client, which is slow.
 //!
-//! The server also has an event for each turn. To listen to it for one turn costs four times as
-//! much as the call in the next turn.
+//! The call in the next turn alone would be cheaper, but it comes too late: an end of the connection
+//! may be read before, and CLIENT LIST does not tell whether the reply was dropped or read.
+//!
+//! The server says it by an event of its loop. Each turn fires two of them, and each of these makes
+//! and clears a client for its context. So the module listens for one turn only, after a grant.
 
 use std::cell::{Cell, RefCell};
 use std::collections::btree_map::Entry;
@@ -47,10 +50,14 @@ pub(in crate::server) struct Replies {
     says_later: Cell<bool>,
     /// Whether the module hears of clients that are freed. From 7.0 on.
     hears_of_clients: Cell<bool>,
-    /// What the server calls in the next turn.
+    /// What listens to the event of the loop.
+    on_loop: Cell<raw::RedisModuleEventCallback>,
+    /// What the server calls in the next turn, after that event.
     on_turn: Cell<Option<OnTurn>>,
-    /// Whether it will.
-    is_called: Cell<bool>,
+    /// Whether the module listens.
+    listens: Cell<bool>,
+    /// Whether it goes on although the next turn has begun.
+    goes_on: Cell<bool>,
 }
 
 /// The grants of this turn.
@@ -68,8 +75,10 @@ impl Replies {
         &self,
         ctx: Context<'_>,
         on_client: raw::RedisModuleEventCallback,
+        on_loop: raw::RedisModuleEventCallback,
         on_turn: OnTurn,
     ) {
+        self.on_loop.set(on_loop);
         self.on_turn.set(Some(on_turn));
         self.hears_of_clients
             .set(ctx.on_server_event(raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client));
@@ -86,7 +95,7 @@ impl Replies {
 
     /// Whether this server will say what has become of the client of a reply that is sent now.
     pub(in crate::server) fn are_confirmed_later(&self, ctx: Context<'_>) -> bool {
-        self.says_later.get() && self.will_be_called(ctx)
+        self.says_later.get() && self.listen(ctx)
     }
 
     /// Notes that a client is sent its grant. Answers with an earlier grant to the same client,
@@ -111,19 +120,33 @@ impl Replies {
         }
     }
 
-    /// Has the server call in the next turn. False when it refuses.
-    fn will_be_called(&self, ctx: Context<'_>) -> bool {
-        if !self.is_called.get() {
+    /// Listens to the event of the loop until the next turn has begun. False when the server
+    /// refuses.
+    fn listen(&self, ctx: Context<'_>) -> bool {
+        if !self.listens.get() {
             let on_turn = self.on_turn.get();
-            let is_called = on_turn.is_some_and(|on_turn| ctx.call_next_turn(on_turn));
-            self.is_called.set(is_called);
+            let heard = on_turn.is_some_and(|on_turn| ctx.call_next_turn(on_turn))
+                && ctx.on_server_event(raw::REDISMODULE_EVENT_EVENTLOOP, self.on_loop.get());
+            self.listens.set(heard);
         }
-        self.is_called.get()
+        self.listens.get()
     }
 
-    /// Hands over all grants of the last turn: they were delivered, because the next one has begun.
-    pub(in crate::server) fn take_all(&self, mut take: impl FnMut(Delivery)) {
-        self.is_called.set(false);
+    /// The next turn has begun: listens no more. In the middle of a long script the server has not
+    /// said yet that it looks for events, so the module goes on until it does.
+    pub(in crate::server) fn turn_has_begun(&self, ctx: Context<'_>) {
+        if self.is_empty() {
+            ctx.on_server_event(raw::REDISMODULE_EVENT_EVENTLOOP, None);
+        }
+        self.listens.set(!self.is_empty());
+        self.goes_on.set(!self.is_empty());
+    }
+
+    /// Hands over all grants of this turn: the server looks for new events, so they were delivered.
+    pub(in crate::server) fn take_all(&self, ctx: Context<'_>, mut take: impl FnMut(Delivery)) {
+        if let Some(on_turn) = self.on_turn.get().filter(|_| self.goes_on.take()) {
+            ctx.call_next_turn(on_turn);
+        }
         let mut sent = self.sent.borrow_mut();
         while let Some((_, granted)) = sent.by_client.pop_first() {
             take(granted);

@@ -13,7 +13,7 @@
 //! | [`cluster`] | another node asks or answers about slots | note |
 //! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
 //! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
-//! | [`on_client`], [`on_turn`] | a client is freed (LINGER: its connection is lost), the turn after a grant begins | note |
+//! | [`on_client`], [`on_loop`], [`on_turn`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
 //!
 //! A callback runs in the middle of something of the server's. It leaves a note and sets the timer,
 //! and never serves a key itself. Only the timer, which runs alone, does more.
@@ -84,7 +84,7 @@ pub(in crate::server) fn prepare_bindings() {
 /// Subscribes to what tells whether a client has received its grant, on servers from 7.0 on.
 pub(in crate::server) fn subscribe_to_clients(ctx: Context<'_>) {
     let replies = &Module::get().replies;
-    replies.prepare(ctx, Some(on_client), on_turn);
+    replies.prepare(ctx, Some(on_client), Some(on_loop), on_turn);
     replies.look_at_config(&mut Caller::new(ctx));
 }
 
@@ -446,7 +446,7 @@ unsafe extern "C" fn on_client(
     };
     for granted in module.replies.take_of(info.id) {
         let may_have_read =
-            module.replies.may_have_been_read(ctx) || Caller::new(ctx).may_have_received();
+            module.replies.may_have_been_read(ctx) || Caller::new(ctx).closes_after_replies();
         module.confirm(granted, may_have_read);
     }
     // The note comes after those about its grants.
@@ -456,12 +456,26 @@ unsafe extern "C" fn on_client(
     }
 }
 
-/// The turn after a grant: the server has sent the replies of the last one.
+/// The server looks for events: it has sent the replies of the last turn.
+unsafe extern "C" fn on_loop(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    let is_awake = subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
+    if let Some(ctx) = Context::detached().filter(|_| is_awake) {
+        let module = Module::get();
+        let confirm = |granted| module.confirm(granted, true);
+        module.replies.take_all(ctx, confirm);
+    }
+}
+
+/// The turn after a grant: the module stops listening to the event loop.
 unsafe extern "C" fn on_turn(_data: *mut c_void) {
-    let module = Module::get();
-    module
-        .replies
-        .take_all(|granted| module.confirm(granted, true));
+    if let Some(ctx) = Context::detached() {
+        Module::get().replies.turn_has_begun(ctx);
+    }
 }
 
 impl Module {
