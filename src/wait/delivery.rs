@@ -355,7 +355,8 @@ impl Deliveries {
         }
     }
 
-    /// Whether any delivery may have this fence. False is certain, and the usual case: fences go up.
+    /// Whether any delivery may have this fence. False is certain, and the usual case, because
+    /// fences go up.
     fn may_have(&self, fence: Fence) -> bool {
         let ends = (
             self.pending.first_key_value(),

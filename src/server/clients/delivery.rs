@@ -20,8 +20,8 @@
 //! (`maxmemory-clients`). Nor does it before 7.0, which does not say when it looks for events.
 //! There the module asks the server at each grant whether it closes the client, which is slow.
 //!
-//! The call in the next turn alone would be cheaper, but it comes too late: an end of the connection
-//! may be read before, and CLIENT LIST does not tell whether the reply was dropped or read.
+//! The call in the next turn alone would be cheaper, but it comes too late: an end of the
+//! connection may be read before, and CLIENT LIST does not tell whether the reply was read.
 //!
 //! The server says it by an event of its loop. Each turn fires two of them, and each of these makes
 //! and clears a client for its context. So the module listens for one turn only, after a grant.
