@@ -183,9 +183,7 @@ prebuilt: setup # Pack the module and locktop for x86_64 and aarch64, glibc and 
 	@scripts/dist/prebuilt.sh $(subst $(comma), ,$(TARGETS))
 
 dotnet-check: # Compile examples/dotnet by Mono against stand-ins, and run it on a real server
-	@$(MAKE) build
-	@scripts/setup/servers.sh redis-7.0.15
-	@scripts/check/dotnet.sh
+	@if scripts/check/dotnet.sh mono; then $(MAKE) build && scripts/setup/servers.sh redis-7.0.15 && scripts/check/dotnet.sh; fi
 
 release: setup ## Build and check a release in a folder that can be uploaded; uploads nothing (PARTS=module,python)
 	@scripts/dist/release.sh $(subst $(comma), ,$(PARTS))

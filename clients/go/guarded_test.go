@@ -40,33 +40,6 @@ func TestExecRunsOnlyWhileTheLockIsHeld(t *testing.T) {
 	expect(t, "held beside a string", ok || err != nil, false)
 }
 
-func TestAJobRunsOnceAndNotAgainBeforeItsTime(t *testing.T) {
-	locks := newLocks(t)
-	const atLeast = 700 * time.Millisecond
-	runs := 0
-	var job func(context.Context, *Mutex) error
-	job = func(ctx context.Context, mutex *Mutex) error {
-		runs++
-		ran, err := locks.RunOnce(ctx, "a", time.Minute, atLeast, job)
-		expect(t, "ran meanwhile", ran || err != nil, false)
-		released(t)(mutex.Check(ctx))
-		return nil
-	}
-	start := time.Now()
-	released(t)(locks.RunOnce(ctx, "a", time.Minute, atLeast, job))
-	ran, err := locks.RunOnce(ctx, "a", time.Minute, atLeast, job)
-	expect(t, "ran again", ran || err != nil, false)
-	eventually(t, "its time is over", func() bool {
-		ran, _ := locks.RunOnce(ctx, "a", time.Minute, 0, func(context.Context, *Mutex) error { return nil })
-		return ran
-	})
-	if took := time.Since(start); took < atLeast-10*time.Millisecond || took > 10*time.Second {
-		t.Fatalf("at least %v were %v", atLeast, took)
-	}
-	expect(t, "without atLeast it is free at once", admin.Exists(ctx, "a").Val(), 0)
-	expect(t, "runs", runs, 1)
-}
-
 func TestAJobThatFailsOrIsCancelledGivesTheLockBack(t *testing.T) {
 	locks := newLocks(t)
 	trouble := errors.New("trouble")

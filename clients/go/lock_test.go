@@ -132,24 +132,6 @@ func TestDeadlineOfTheContext(t *testing.T) {
 	eventually(t, "an empty queue", func() bool { return waiting("a") == 0 })
 }
 
-func TestALostConnectionRejoinsTheQueue(t *testing.T) {
-	locks := newLocks(t)
-	holder := locks.NewMutex("a", WithExpiry(time.Minute))
-	must(t, holder.Lock())
-	mutex := locks.NewMutex("a", WithTries(forever))
-	done := inBackground(mutex.Lock)
-	eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
-	first := waitingClient(t)
-	must(t, admin.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
-	eventually(t, "another connection in the queue", func() bool {
-		second := waitingClient(t)
-		return second != "" && second != first && waiting("a") == 1
-	})
-	released(t)(holder.Unlock())
-	must(t, result(t, done))
-	released(t)(mutex.Unlock())
-}
-
 func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 	proxy := newProxy(t)
 	locks := newLocksAt(t, proxy.addr)

@@ -58,9 +58,6 @@ func newLocksAt(t *testing.T, addr string) *RedisLock {
 	return locksTo(t, addr)
 }
 
-// newLocksWithKeys returns a RedisLock on a server whose keys are left as they are.
-func newLocksWithKeys(t *testing.T) *RedisLock { return locksTo(t, server.Addr) }
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -116,17 +113,6 @@ func queueOf(client *redis.Client, key string) string {
 		return ""
 	}
 	return regexp.MustCompile(`waiters.*`).FindString(fmt.Sprint(info))
-}
-
-// waitingClient returns the id of a connection that waits for a lock, or nothing.
-func waitingClient(t *testing.T) string {
-	clients, err := admin.ClientList(ctx).Result()
-	must(t, err)
-	found := regexp.MustCompile(`(?m)^id=(\d+) .*cmd=lock\.acquire`).FindStringSubmatch(clients)
-	if found == nil {
-		return ""
-	}
-	return found[1]
 }
 
 // calls returns how often the server ran a command since the last CONFIG RESETSTAT.

@@ -105,6 +105,8 @@ func (p *play) step(subject string, words []string) string {
 		return fmt.Sprint(reply)
 	case "queue":
 		eventually(t, "so many wait", func() bool { return strconv.Itoa(waitingAt(p.admin, words[0])) == words[1] })
+	case "places":
+		return strconv.Itoa(waitingAt(p.admin, words[0]))
 	case "gone":
 		eventually(t, "its end", func() bool { return p.admin.Exists(ctx, words[0]).Val() == 0 })
 	case "calls":
@@ -202,16 +204,19 @@ func outcome(ok bool, err error) string {
 func (a *actor) take(kind string, words []string) error {
 	ttl, wait := "30000", "0"
 	var names []string
+	var options []Option
 	for _, word := range words {
 		if value, ok := strings.CutPrefix(word, "ttl="); ok {
 			ttl = value
 		} else if value, ok := strings.CutPrefix(word, "wait="); ok {
 			wait = value
+		} else if value, ok := strings.CutPrefix(word, "linger="); ok {
+			options = append(options, WithLinger(ms(value)))
 		} else {
 			names = append(names, word)
 		}
 	}
-	options := []Option{WithExpiry(ms(ttl)), WithTries(2), WithRetryDelay(ms(wait))}
+	options = append(options, WithExpiry(ms(ttl)), WithTries(2), WithRetryDelay(ms(wait)))
 	switch kind {
 	case "lock":
 		a.mutex = a.locks.NewMutex(names[0], options...)

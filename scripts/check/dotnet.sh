@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
 # Compiles examples/dotnet/RedisLocks.cs by Mono, against stand-ins of StackExchange.Redis, and plays it on a real server. NuGet and the SDK
 # of .NET need a registry of their own.
+#
+#   scripts/check/dotnet.sh mono     tells whether Mono is there, and installs it where apt has it
+#   scripts/check/dotnet.sh
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 servers=${REDIS_LOCK_SERVERS:-$root/.servers}
 module=${REDIS_LOCK_MODULE:-${CARGO_TARGET_DIR:-$root/target}/release/libredis_lock.so}
-for program in mcs mono; do
-    command -v "$program" >/dev/null || { echo "dotnet: left out: there is no $program (Debian: apt-get install mono-mcs)"; exit; }
-done
+has_mono() { command -v mcs >/dev/null && command -v mono >/dev/null; }
+if [ "${1:-}" = mono ]; then
+    . scripts/setup/apt.sh
+    has_mono || (apt_get install --no-install-recommends mono-mcs) || true
+    has_mono || { echo "dotnet: left out: there is no mcs and mono (Debian: apt-get install mono-mcs)"; exit 1; }
+    exit
+fi
 
 temp=$(mktemp -d)
 . scripts/server.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plays the tutorials of docs/START.md and the example of README.md: each program as the page has it, with the client of this repository.
+# Plays the tutorials of docs/START.md and the example of README.md: installs, builds and runs each as the page says, in a folder of its own.
 #
 #   scripts/check/tutorials.sh [python node go java rust]
 #
@@ -12,68 +12,53 @@ export PATH=$root/.tools/node/bin:$PATH
 page=docs/START.md
 . scripts/server.sh
 work=$(mktemp -d)
+tutorial=$work/tutorial
 running=
 trap 'kill -KILL $running 2>/dev/null || true; stop_server; rm -rf "$work"' EXIT
 fail() { echo "tutorials: $language: $*" >&2; cat "$work/story" "$work/errors" >&2 2>/dev/null; exit 1; }
 
-# program FILE HEADING LANGUAGE: the first block in that language below the heading
-program() {
-    awk -v heading="$2" -v fence="\`\`\`$3" '
+# block FILE HEADING LANGUAGE [NUMBER]: the first block in that language below the heading, or the NUMBERth
+block() {
+    awk -v heading="$2" -v fence="\`\`\`$3" -v number="${4:-1}" '
         $0 == heading { below = 1 }
-        below && !inside && $0 == fence { inside = 1; next }
+        below && !inside && $0 == fence { inside = ++found == number; next }
         inside && $0 == "```" { exit }
         inside
     ' "$1"
 }
 
-# Each sets `run`, the words that start the program.
-prepare_python() {
-    program $page "### Python" python >"$work/tutorial.py"
-    run=("$root/clients/python/.venv/bin/python" "$work/tutorial.py")
-}
-prepare_node() {
-    mkdir -p "$work/node_modules"
-    ln -sfn "$root/clients/node" "$work/node_modules/redis-lock-client"
-    ln -sfn "$root/clients/node/node_modules/ioredis" "$work/node_modules/ioredis"
-    program $page "### Node" js >"$work/tutorial.mjs"
-    run=(node "$work/tutorial.mjs")
-}
+# What a language needs beside the page: the page's folder with the versions of the client's own lock file, and the toolchain.
+prepare_python() { :; }
+prepare_node() { :; }
 prepare_go() {
-    local go
-    go=$(scripts/setup/languages/go.sh where)
-    mkdir -p "$work/go"
-    program $page "### Go" go >"$work/go/tutorial.go"
-    cp clients/go/go.sum "$work/go/"
-    (
-        cd "$work/go"
-        sed "s|^module .*|module tutorial|" "$root/clients/go/go.mod" >go.mod
-        "$go" mod edit -require=github.com/redis-lock/redis-lock/clients/go@v0.0.0 \
-            -replace=github.com/redis-lock/redis-lock/clients/go="$root/clients/go"
-        "$go" build -mod=mod -o tutorial .
-    )
-    run=("$work/go/tutorial")
+    PATH=$(dirname "$(scripts/setup/languages/go.sh where)"):$PATH
+    cp clients/go/go.sum "$tutorial/"
 }
-prepare_java() {
-    mvn -B -ntp -q -f clients/java dependency:copy-dependencies -DoutputDirectory=target/tutorial
-    mkdir -p "$work/java"
-    program $page "### Java" java >"$work/java/Tutorial.java"
-    local classes="$root/clients/java/target/*:$root/clients/java/target/tutorial/*"
-    javac -cp "$classes" -d "$work/java" "$work/java/Tutorial.java"
-    run=(java -cp "$work/java:$classes" Tutorial)
-}
+prepare_java() { :; }
 prepare_rust() {
-    mkdir -p "$work/rust/src"
-    program $page "### Rust" rust >"$work/rust/src/main.rs"
-    cp clients/rust/Cargo.lock "$work/rust/"
-    printf '[package]\nname = "tutorial"\nedition = "2021"\n[workspace]\n[dependencies]\nredis-lock-client = { path = "%s" }\n' \
-        "$root/clients/rust" >"$work/rust/Cargo.toml"
-    CARGO_TARGET_DIR=$root/target/tutorial cargo build --quiet --manifest-path "$work/rust/Cargo.toml"
-    run=("$root/target/tutorial/debug/tutorial")
+    cp clients/rust/Cargo.lock "$tutorial/"
+    mkdir -p target/tutorial
+    ln -s "$root/target/tutorial" "$tutorial/target"
+}
+
+# prepare HEADING LANGUAGE FILE: installs as the page says, saves its program, and sets `run`, the words that start it.
+prepare() {
+    local heading="### $1" commands
+    rm -rf "$tutorial"
+    mkdir "$tutorial"
+    "prepare_$language"
+    commands=$(block $page "$heading" sh | sed "s|/tmp/tutorial|$tutorial|g")
+    bash -euo pipefail -c "$commands" >"$work/errors" 2>&1 || fail "its install"
+    block $page "$heading" "$2" >"$tutorial/$3"
+    commands=$(block $page "$heading" sh 2 | sed "s|/tmp/tutorial|$tutorial|g")
+    bash -euo pipefail -c "$(sed '$d' <<<"$commands")" >"$work/errors" 2>&1 || fail "its build"
+    run=$(sed -n '$s|redis://127.0.0.1:6379 anna$||p' <<<"$commands")
+    [ -n "$run" ] || fail "the page does not say how to run it"
 }
 
 # begin NAME: in the background. All lines go to one file, in their order.
 begin() {
-    "${run[@]}" "redis://127.0.0.1:$port" "$1" >>"$work/story" 2>>"$work/errors" &
+    bash -c "exec $run redis://127.0.0.1:$port $1" >>"$work/story" 2>>"$work/errors" &
     running="$running $!"
     process=$!
 }
@@ -123,7 +108,7 @@ play() {
 
 # README's example, with a resource that answers as it is told.
 play_readme() {
-    program README.md "## Use it" python >"$work/readme.py"
+    block README.md "## Use it" python >"$work/readme.py"
     cat >"$work/requests.py" <<'END'
 import os
 from types import SimpleNamespace
@@ -156,7 +141,13 @@ language=server
 program=${REDIS_LOCK_SERVERS:-$root/.servers}/redis-7.0.15/bin/redis-server
 start_server "$work/log" "$program" --save '' --dir "$work" --loadmodule "${REDIS_LOCK_MODULE:-$root/target/release/libredis_lock.so}"
 for language in "${languages[@]}"; do
-    "prepare_$language"
+    case $language in
+        python) prepare Python python tutorial.py ;;
+        node) prepare Node js tutorial.mjs ;;
+        go) prepare Go go tutorial.go ;;
+        java) prepare Java java Tutorial.java ;;
+        rust) prepare Rust rust src/main.rs ;;
+    esac
     play
     [ "$language" != python ] || play_readme
     echo "tutorials: $language: alone, in turn, and behind a dead owner"

@@ -69,6 +69,9 @@ run() {
     "$@" >"$log" 2>&1 || { tail -n 30 "$log" >&2; bad "$*"; return 1; }
 }
 
+# tried NAME PATTERN: the lines of its output that say how it was tried.
+tried() { while read -r line; do say "tried: $line"; done < <(grep -E "$2" "$temp/$1.log" | sed -E 's/^[=# ]+//'); }
+
 # A release is made of a commit that everybody can have, and its changelog says what is in it.
 preconditions() {
     [ -z "$(git status --porcelain --untracked-files=no)" ] || say "not yet: there are changes that are not committed"
@@ -85,35 +88,43 @@ module() {
     run module make dist && run prebuilt make prebuilt || return
     ! grep -q 'left out' "$temp/prebuilt.log" || bad "$(grep 'left out' "$temp/prebuilt.log")"
     put github "$dist/redis-lock-$version.tar.gz" "$dist"/prebuilt/*.tar.gz
+    tried prebuilt ': a lock, a waiter, a restart|NOT loaded'
 }
 
-deb() { run deb make deb-check && put github "$dist"/*.deb; }
+deb() { run deb make deb-check && put github "$dist"/*.deb && tried deb '^deb-check: '; }
 
 image() {
+    run hadolint scripts/dist/docker-check.sh && tried hadolint hadolint
     run image make docker-build-check || return
     say "$(grep 'left out' "$temp/image.log" || echo "it starts, gives a lock, and keeps it over a restart; from stand-ins of the base images, so it is not for others")"
 }
 
 # client PART FOLDER: its `make dist` checks what it makes.
-client() { run "$1" make -C "clients/$2" dist; }
+client() { run "$1" make -C "clients/$2" dist && tried "$1" "took a lock|one lock( with|,)|a lock (with|of) "; }
 python() { client python python && put pypi clients/python/dist/*.whl clients/python/dist/*.tar.gz; }
 node() { client node node && put npm clients/node/target/dist/*.tgz; }
 rust() { client rust rust && put crates "clients/rust/target/package/redis-lock-client-$version.crate"; }
 go() { client go go && say "the tags clients/go/v$version, clients/go/rueidisdriver/v$version, clients/go/valkeydriver/v$version"; }
 
-# bundle FOLDER: the layout of a repository, which a bundle for Maven Central has, too.
+# bundle FOLDER ARTIFACT…: the layout of a repository, which a bundle for Maven Central has, too.
 bundle() {
-    local group jar
+    local group artifact jar
     group=$(name maven-group | tr . /)
     mkdir -p "$into/maven/$group"
-    (cd "$1/$group" && find . -path "*/$version/*" -type f -exec cp --parents -t "$into/maven/$group" {} +)
-    while read -r jar; do
-        licensed "$jar" || bad "$(basename "$jar") has not both licences in it"
-        say "maven/$(basename "$jar"): $(wc -c <"$jar" | numfmt --to=iec)"
-    done < <(find "$1/$group" -path "*/$version/*.jar" | sort)
+    for artifact in "${@:2}"; do
+        (cd "$1/$group" && find "$artifact/$version" -type f -exec cp --parents -t "$into/maven/$group" {} +) || bad "there is no $artifact"
+        while read -r jar; do
+            licensed "$jar" || bad "$(basename "$jar") has not both licences in it"
+            say "maven/$(basename "$jar"): $(wc -c <"$jar" | numfmt --to=iec)"
+        done < <(find "$1/$group/$artifact" -path "*/$version/*.jar" | sort)
+    done
 }
-java() { client java java && bundle clients/java/target/staging; }
-integrations() { client integrations java/integrations && bundle clients/java/integrations/target/dist/staging; }
+java() { client java java && bundle clients/java/target/staging redis-lock-client; }
+# Their folder has the client, too, without its documents.
+integrations() {
+    client integrations java/integrations &&
+        bundle clients/java/integrations/target/dist/staging redis-lock-integrations redis-lock-shedlock redis-lock-spring-boot-starter
+}
 
 # How each folder is uploaded: also what .github/workflows/release.yml does.
 upload() {

@@ -58,14 +58,6 @@ for (const [name, library] of Object.entries(libraries)) {
       await assert.rejects(dispose(lost), ExecutionError, "nobody is to take it for held");
     });
 
-    it("gives larger fences to later holders", async () => {
-      const first = await redlock.acquire(["a"], 5000);
-      await first.release();
-      const second = await redlock.acquire(["a"], 5000);
-      assert.ok(second.fence > first.fence);
-      assert.deepEqual([...second.fences], [["a", [second.fence]]]);
-    });
-
     it("waits in the server's queue, without asking again", async () => {
       const first = await redlock.acquire(["a"], 30_000);
       const calls = await server.calls("lock.acquire");
@@ -77,19 +69,6 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.deepEqual(await server.holders("a"), [second.value]);
       // One that was refused, one that waited.
       assert.equal((await server.calls("lock.acquire")) - calls, 2);
-    });
-
-    it("serves in the order of asking", async () => {
-      const first = await redlock.acquire(["a"], 30_000);
-      const order = [];
-      const all = [];
-      for (const n of [1, 2, 3]) {
-        all.push(redlock.using(["a"], 5000, { retryCount: -1 }, async () => void order.push(n)));
-        await until(async () => (await server.waiters("a")).length === n);
-      }
-      await first.release();
-      await Promise.all(all);
-      assert.deepEqual(order, [1, 2, 3]);
     });
 
     it("gives up after retryCount times retryDelay", async () => {
@@ -260,21 +239,6 @@ for (const [name, library] of Object.entries(libraries)) {
       await waiting;
     });
 
-    it("stands in line again when its connection is lost", async () => {
-      const first = await redlock.acquire(["a"], 30_000);
-      const waiting = redlock.acquire(["a"], 30_000, { retryDelay: 50 });
-      await until(async () => (await server.listening("a")).length === 1);
-      const [token] = await server.listening("a");
-      const errors = [];
-      redlock.on("error", (error) => errors.push(error));
-      const blocked = (await server.clients()).find(({ flags }) => flags.includes("b"));
-      await server.admin.client("KILL", "ID", blocked.id);
-      await until(() => errors.length > 0);
-      await until(async () => (await server.listening("a"))[0] === token, "the same token waits again");
-      await first.release();
-      assert.equal((await waiting).value, token);
-    });
-
     it("finds what was granted when the reply was lost", async () => {
       const proxy = await Proxy.start(server.port);
       try {
@@ -410,16 +374,6 @@ for (const [name, library] of Object.entries(libraries)) {
       const short = await redlock.acquire(["a"], 100);
       await until(() => !short.isValid);
       await assert.rejects(short.extend(5000), /already-expired/);
-    });
-
-    it("says at once that the server lacks the module", async () => {
-      const bare = await Server.start({ withModule: false });
-      try {
-        const without = new Redlock([await connect(bare.port)], { retryCount: -1 });
-        await assert.rejects(without.acquire(["a"], 5000), /unknown command/i);
-      } finally {
-        await bare.stop();
-      }
     });
   });
 }

@@ -34,17 +34,5 @@ for (const { title, library, waitBy } of ways) {
       assert.deepEqual(await server.waiters(key), []);
       await held.release();
     });
-
-    it("ends the wait of one, and the other goes on", async () => {
-      const cancelled = assert.rejects(redlock.acquire([key], 30_000), isCancelled);
-      await isListening(1);
-      const waiting = redlock.acquire([key], 30_000);
-      await isListening(2);
-      const [token] = await server.waiters(key);
-      assert.equal(await server.admin.call("LOCK.CANCEL", key, "TOKEN", token), 1);
-      await cancelled;
-      await held.release();
-      await (await waiting).release();
-    });
   });
 }

@@ -1,7 +1,6 @@
 // A command under a lock, a job that runs once, and a lock that ends with its connection.
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { ExecutionError, Redlock, ResourceLockedError, UnsupportedError } from "redis-lock-client";
 import { asWithOldModule, Clients, libraries, Proxy, Server, until, ways } from "./harness.js";
 
@@ -58,24 +57,6 @@ for (const [name, library] of Object.entries(libraries)) {
       } finally {
         await other.stop();
       }
-    });
-
-    it("runs a job once, and not again before its time", async () => {
-      const settings = { atMost: 30_000, atLeast: 700 };
-      let runs = 0;
-      const job = async (signal, lock) => {
-        assert.deepEqual(await redlock.runOnce(key, settings, async () => runs++), { hasRun: false });
-        assert.equal(await lock.check(), true);
-        return ++runs;
-      };
-      const start = performance.now();
-      assert.deepEqual(await redlock.runOnce(key, settings, job), { hasRun: true, value: 1 });
-      assert.deepEqual(await redlock.runOnce(key, settings, job), { hasRun: false });
-      await until(async () => (await redlock.runOnce(key, { atMost: 1000 }, async () => {})).hasRun);
-      const took = performance.now() - start;
-      assert.ok(took >= 690 && took < 5000, `${took} ms`);
-      assert.equal(await server.admin.exists(key), 0, "without atLeast it is free at once");
-      assert.equal(runs, 1);
     });
 
     it("lets others run a job that takes longer than atMost, and tells it so", async () => {

@@ -155,17 +155,6 @@ for (const { title, library, waitBy } of ways) {
       await waiting;
     });
 
-    it("leaves no place and no hold behind when its time is over", async () => {
-      const impatient = new Redlock([await connect()], { retryCount: 3, retryDelay: 50, waitBy });
-      const gaveUp = impatient.acquire([key], 30_000).catch((error) => error);
-      await until(async () => (await server.listening(key)).length === 1);
-      assert.ok((await gaveUp).cause instanceof ResourceLockedError);
-      assert.deepEqual(await server.places(key), [], "at once");
-      assert.deepEqual(await server.holders(key), [holder.value]);
-      await holder.release();
-      assert.deepEqual(await server.holders(key), []);
-    });
-
     it("takes no place when it does not wait", async () => {
       const refused = [];
       const hasty = new Redlock([asWithOldModule(await connect(), refused)], { retryCount: 0, waitBy });
@@ -210,17 +199,6 @@ for (const { title, library, waitBy } of ways) {
       const took = performance.now() - start;
       assert.ok(took < 600 + 400, `${took} ms`);
       assert.ok(waitBy === "block" || took > 500, `the place was kept: ${took} ms`);
-    });
-
-    it("goes on at its place when its connections are cut", async () => {
-      const { waiting, token } = await beginToWait(await connect(proxy.port));
-      const behind = await goBehind();
-      proxy.cut();
-      await until(async () => (await server.listening(key))[0] === token, "it waits again");
-      // And when the lock is free at that moment.
-      proxy.cut();
-      await holder.release();
-      await takesItsTurn(waiting, token, behind);
     });
 
     it("goes on at its place when all is late", async () => {

@@ -159,15 +159,6 @@ for (const [name, library] of Object.entries(libraries)) {
       await assert.rejects(waiting);
     });
 
-    it("waits for an old client's string, too", async () => {
-      const first = await redlock.acquire([key], 30_000);
-      const waiting = redlock.acquire([key], 30_000);
-      await isListening(1);
-      await server.admin.set(key, "old", "PX", 200);
-      await (await waiting).release();
-      assert.ok(first.fence > 0);
-    });
-
     it("gives up also what comes after its release", async () => {
       // The request that waits is on its way for longer than the caller waits, and for longer than the release.
       const proxy = await Proxy.start(server.port);

@@ -60,23 +60,23 @@ class Actor {
   async take(kind, ...words) {
     const given = words.filter((word) => word.includes("=")).map((word) => word.split("="));
     const names = words.filter((word) => !word.includes("="));
-    const { ttl = 30_000, wait = 0 } = Object.fromEntries(given);
+    const { ttl = 30_000, wait = 0, linger } = Object.fromEntries(given);
     const settings = {
       retryCount: Number(wait) / 50,
       retryDelay: 50,
       retryJitter: 5,
       shared: kind === "read",
+      ...(linger && { linger: Number(linger) }),
     };
     const slash = names.includes("/") ? names.indexOf("/") : names.length;
     this.ttl = Number(ttl);
-    if (kind === "permit") {
-      this.lock = await this.redlock.semaphore(names[0], Number(names[1])).acquire(this.ttl, settings);
-    } else if (kind === "multi") {
-      const several = this.redlock.multiLock(names.slice(0, slash), names.slice(slash + 1));
-      this.lock = await several.acquire(this.ttl, settings);
-    } else {
-      this.lock = await this.redlock.acquire([names[0]], this.ttl, settings);
-    }
+    this.what = {
+      acquire: (...how) => this.redlock.acquire([names[0]], ...how),
+      using: (...how) => this.redlock.using([names[0]], ...how),
+    };
+    if (kind === "permit") this.what = this.redlock.semaphore(names[0], Number(names[1]));
+    if (kind === "multi") this.what = this.redlock.multiLock(names.slice(0, slash), names.slice(slash + 1));
+    this.lock = await this.what.acquire(this.ttl, settings);
     return "held";
   }
 
@@ -100,11 +100,10 @@ class Actor {
 
   /** Only `using` keeps a lock, so it is taken once more. */
   async keep() {
-    const [key] = this.lock.resources;
     await this.lock.release();
     const settings = { automaticExtensionThreshold: 100 };
     await new Promise((begun) => {
-      this.kept = this.redlock.using([key], this.ttl, settings, async (signal, lock) => {
+      this.kept = this.what.using(this.ttl, settings, async (signal, lock) => {
         begun((this.lock = lock));
         await new Promise((told) => signal.addEventListener("abort", told));
       });
@@ -147,6 +146,7 @@ class Play {
         ({ length }) => length === Number(number),
       );
     });
+  places = async (key) => String((await this.server.waiters(key)).length);
   gone = (key) => until(async () => (await this.server.admin.exists(key)) === 0);
   calls = async (command) => String(await this.server.calls(command));
   pause = (ms) => sleep(Number(ms));

@@ -7,7 +7,7 @@ import redis
 
 from redis_lock_client import Lock, LockCancelledError, LockError
 
-from .server import Server, as_map
+from .server import Server
 from .worker import KINDS, Worker
 
 
@@ -25,18 +25,3 @@ def test_a_cancelled_wait_raises_an_error_of_its_own(server: Server, client: red
             assert told.value.lock_name == "stock"
             assert type(pickle.loads(pickle.dumps(told.value))) is type(told.value)
         assert server.waiters("stock") == 0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_is_not_cancelled_goes_on(server: Server, client: redis.Redis, kind: str) -> None:
-    with Lock(client, "stock", timeout=30):
-        cancelled = Worker(kind, server.port)
-        server.wait_for_waiters("stock", 1)
-        waiting = Worker(kind, server.port)
-        server.wait_for_waiters("stock", 2)
-        token = as_map(server.info("stock")["waiters"][0])["token"]
-        assert server.admin.execute_command("LOCK.CANCEL", "stock", "TOKEN", token) == 1
-        with pytest.raises(LockCancelledError):
-            cancelled.result()
-        assert not waiting.is_done()
-    assert waiting.result()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import redis
@@ -68,14 +68,6 @@ def test_without_the_option_the_error_says_what_to_do(client: redis.Redis) -> No
             use()
         assert isinstance(error.value, NotSupportedError)
         assert isinstance(error.value, redis.ResponseError)
-
-
-async def test_without_the_option_asyncio_is_told_too(plain: Server) -> None:
-    async with redis.asyncio.Redis.from_url(plain.url) as client:
-        waits: tuple[Literal["block", "notify"], ...] = ("block", "notify")
-        for wait in waits:
-            with pytest.raises(ModuleMissingError, match="loadmodule"):
-                await ours.Lock(client, "stock", wait=wait).acquire()
 
 
 def test_it_has_the_interface_of_the_lock_and_no_fence(plain: Server, client: redis.Redis) -> None:
@@ -163,19 +155,6 @@ def test_a_late_owner_changes_nothing(plain: Server, client: redis.Redis) -> Non
         late.release()
     assert not Lock(client, "stock", timeout=30, fallback=True).acquire(blocking=False)
     assert plain.admin.llen("stock") == 1
-
-
-def test_it_is_kept_alive_and_its_loss_is_told(plain: Server, client: redis.Redis) -> None:
-    lock = Lock(client, "stock", timeout=0.6, fallback=True)
-    with lock:
-        with lock.keep_alive() as lease:
-            time.sleep(1.3)
-            assert lock.owned()
-            assert not lease.lost.is_set()
-            plain.admin.set("stock", "of somebody else")
-            assert lease.lost.wait(5)
-        lock.raise_on_release_error = False
-    assert plain.admin.get("stock") == "of somebody else"
 
 
 def test_waiting_polls_and_ends_with_the_blocking_timeout(plain: Server, client: redis.Redis) -> None:

@@ -4,7 +4,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from redis_lock_client import Lock, LockError, LockNotOwnedError, MultiLock, NotSupportedError, ReadLock, Semaphore
+from redis_lock_client import Lock, LockError, LockNotOwnedError, NotSupportedError
 from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
@@ -26,19 +26,6 @@ def test_the_reply_is_that_of_the_command(server: Server, protocol: int) -> None
         assert lock.exec("INCRBY", "count", 3) == 10
         assert lock.exec("GET", "none") is None
         assert lock.exec("LRANGE", "list", 0, -1) == []
-
-
-def test_of_any_kind_of_hold(server: Server, client: redis.Redis) -> None:
-    locks = (
-        ReadLock(client, "a", timeout=30),
-        Semaphore(client, "b", 3, timeout=30),
-        MultiLock(client, ["c", "d"], timeout=30),
-    )
-    for lock in locks:
-        with lock:
-            assert lock.exec("SET", "count", 7) == b"OK"
-            assert lock.check() == lock.fence
-        assert lock.check() is None
 
 
 def test_a_late_owner_does_nothing(server: Server, client: redis.Redis) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import redis
@@ -61,21 +61,6 @@ def test_a_lease_that_is_over_stays_lost(server: Server, client: redis.Redis) ->
         lock.reacquire()
     with pytest.raises(LockNotOwnedError), lock.keep_alive():
         pass
-
-
-@pytest.mark.parametrize("wait", ["block", "notify"])
-async def test_asyncio_a_grant_that_came_late_is_renewed(
-    server: Server, async_client: "redis.asyncio.Redis", wait: Literal["block", "notify"]
-) -> None:
-    before = ours.Lock(async_client, "stock", timeout=60)
-    await before.acquire()
-    lock = ours.Lock(async_client, "stock", timeout=2, wait=wait)
-    waiting = asyncio.create_task(lock.acquire())
-    await asyncio.to_thread(server.wait_for_waiters, "stock", 1)
-    await asyncio.sleep(0.3)
-    await before.release()
-    assert await waiting
-    assert server.calls("lock.renew") == 1
 
 
 def test_a_late_grant_that_is_lost_is_asked_for_again(server: Server, proxy: Proxy) -> None:

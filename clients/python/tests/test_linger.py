@@ -1,6 +1,5 @@
 """`linger`: a hold that ends soon after its connection is lost, and not otherwise."""
 
-import time
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
 from .server import Server, until
-from .test_places import connections
-from .worker import Worker
 
 Client = redis.asyncio.Redis
 
@@ -22,37 +19,6 @@ MAKERS: dict[str, Any] = {
     "semaphore": lambda client, **options: Semaphore(client, "stock", 1, **options),
     "multi-lock": lambda client, **options: MultiLock(client, ["stock", "prices"], **options),
 }
-
-
-def acquire_and_die(server: Server, make: Any, **options: Any) -> None:
-    """Acquire, and lose the connection."""
-    with Proxy(server.port) as proxy:
-        client = redis.Redis(port=proxy.port, client_name="doomed")
-        assert make(client, timeout=30, **options).acquire()
-        proxy.close()
-        until(lambda: not connections(server, "doomed"), "the end of its connection")
-
-
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_the_next_one_has_it_soon_after_the_connection_is_lost(server: Server, make: Any) -> None:
-    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
-        assert make(client, timeout=30, linger=0.5).acquire()
-        next_one = Worker("threads", server.port)
-        server.wait_for_waiters("stock", 1)
-        start = time.monotonic()
-        proxy.close()
-        assert next_one.result()
-        assert 0.4 < time.monotonic() - start < 3
-
-
-def test_at_once_with_zero(server: Server) -> None:
-    acquire_and_die(server, MAKERS["lock"], linger=0)
-    until(lambda: not server.admin.exists("stock"), "the end of the hold")
-
-
-def test_without_it_the_ttl_remains(server: Server) -> None:
-    acquire_and_die(server, MAKERS["lock"])
-    assert server.admin.pttl("stock") > 20_000
 
 
 async def test_with_asyncio(server: Server) -> None:

@@ -60,13 +60,6 @@ def test_no_time_to_wait_is_not_for_ever(client: redis.Redis, blocking_timeout: 
         assert not Lock(client, "stock").acquire(blocking_timeout=blocking_timeout)
 
 
-def test_waiting_ends_with_the_blocking_timeout(client: redis.Redis) -> None:
-    with Lock(client, "stock", timeout=60):
-        start = time.monotonic()
-        assert not Lock(client, "stock", blocking_timeout=0.3).acquire()
-        assert 0.29 < time.monotonic() - start < 5
-
-
 def test_a_client_can_do_all_in_either_protocol_and_decoding(server: Server, protocol: int) -> None:
     for decode in (False, True):
         with redis.Redis.from_url(server.url, protocol=protocol, decode_responses=decode) as client:

@@ -1,7 +1,6 @@
 """Several keys in one step, or none: one fence, one place in each queue, and no circle."""
 
 import asyncio
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from redis_lock_client.lock import run
 
 from .crowd import crowd
 from .proxy import Proxy
-from .server import PATIENCE, Server, running, until
+from .server import Server, running, until
 from .test_places import LONG_GRACE, interrupt_when
 from .worker import KINDS, Worker
 
@@ -84,35 +83,6 @@ def test_the_names_are_checked(client: redis.Redis) -> None:
         MultiLock(client, ["a"], shared=["a"])
     with pytest.raises(TypeError):
         MultiLock(client, "stock")
-
-
-def test_one_that_was_lost_is_told(server: Server, client: redis.Redis) -> None:
-    told = threading.Event()
-    lock = MultiLock(client, BOTH, timeout=0.6)
-    lock.acquire()
-    with lock.keep_alive(told.set):
-        until(lambda: server.calls("lock.renew") >= 14, "renewals of both for more than two ttls")
-        assert lock.owned()
-        server.admin.delete("prices")
-        assert told.wait(PATIENCE)
-    assert not lock.owned()
-    with pytest.raises(LockNotOwnedError):
-        lock.release()
-    # What is left is released all the same.
-    assert is_free(server)
-
-
-def test_a_string_over_one_key_is_a_lost_lock(server: Server, client: redis.Redis) -> None:
-    lock = MultiLock(client, BOTH, timeout=30)
-    lock.acquire()
-    server.admin.set("stock", "of an old client", px=100)
-    assert not lock.owned()
-    with pytest.raises(LockNotOwnedError):
-        lock.release()
-    assert not server.admin.exists("prices")
-    # And a lock that is waited for until it is gone.
-    assert lock.acquire()
-    lock.release()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -181,17 +151,6 @@ def test_places_are_granted_in_the_order_of_arrival(server: Server) -> None:
     held.release()
     assert all(worker.result() for worker in workers)
     assert order == list(range(9))
-    assert is_free(server)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_wait_that_timed_out_leaves_nothing_behind(server: Server, kind: str) -> None:
-    with Lock(server.admin, "prices", timeout=30):
-        worker = waiter(kind, server, blocking_timeout=0.3, grace=LONG_GRACE)
-        server.wait_for_waiters("stock", 1)
-        assert not worker.result()
-        assert places(server) == [0, 0]
-        assert not server.admin.exists("stock")
     assert is_free(server)
 
 

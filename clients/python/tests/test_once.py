@@ -4,7 +4,6 @@ import asyncio
 import logging
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -46,22 +45,6 @@ def test_it_runs_once_within_the_time(server: Server, client: redis.Redis) -> No
     # Without the time it may run again at once.
     assert run_once(client, "report", job, at_most=30)
     assert not server.admin.exists("report")
-
-
-def test_a_job_that_runs_is_not_run_beside(client: redis.Redis) -> None:
-    started, may_end = threading.Event(), threading.Event()
-
-    def job() -> None:
-        started.set()
-        may_end.wait(PATIENCE)
-
-    running = threading.Thread(target=run_once, args=(client, "report", job), kwargs={"at_most": 30})
-    running.start()
-    assert started.wait(PATIENCE)
-    assert not run_once(client, "report", pytest.fail, at_most=30)
-    may_end.set()
-    running.join()
-    assert run_once(client, "report", lambda: None, at_most=30)
 
 
 def test_a_job_that_fails_has_run(server: Server, client: redis.Redis) -> None:

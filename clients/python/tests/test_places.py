@@ -121,16 +121,6 @@ def test_a_fault_during_a_slice_does_not_cost_the_place(server: Server, kind: st
     assert not server.admin.exists("stock")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_wait_that_timed_out_leaves_nothing_behind(server: Server, kind: str) -> None:
-    with Lock(server.admin, "stock", timeout=30):
-        worker = Worker(kind, server.port, blocking_timeout=0.3, grace=LONG_GRACE)
-        server.wait_for_waiters("stock", 1)
-        assert not worker.result()
-        assert server.waiters("stock") == 0
-    assert not server.admin.exists("stock")
-
-
 def test_who_does_not_wait_takes_no_place(server: Server, client: redis.Redis) -> None:
     with Lock(server.admin, "stock", timeout=30):
         assert not Lock(client, "stock").acquire(blocking=False)

@@ -64,16 +64,6 @@ def test_the_second_reader_that_wants_to_write_is_told(server: Server, page: RWL
         assert waiting.result()
 
 
-async def test_asyncio_readers_and_writers(async_client: "redis.asyncio.Redis") -> None:
-    page = ours.RWLock(async_client, "page", timeout=30)
-    async with page.read() as one, page.read() as two:
-        assert one.fence != two.fence
-        assert await one.extend(10)
-        assert not await page.write(blocking=False).acquire()
-    async with page.write():
-        assert not await page.read(blocking_timeout=0.1).acquire()
-
-
 def test_an_interrupted_upgrade_leaves_the_reader_its_share(server: Server, page: RWLock) -> None:
     with page.read() as one, page.read():
         with interrupted(lambda: server.waiters("page") == 1), pytest.raises(KeyboardInterrupt):

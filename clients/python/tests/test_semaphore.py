@@ -10,7 +10,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from redis_lock_client import Lock, LockNotOwnedError, NotSupportedError, Semaphore, WriteLock
+from redis_lock_client import Lock, NotSupportedError, Semaphore, WriteLock
 from redis_lock_client import asyncio as ours
 
 from .crowd import crowd
@@ -32,24 +32,6 @@ def permits(server: Server, number: int, of: int = 2) -> list[Semaphore]:
 def waiter(kind: str, server: Server, inside: Callable[[], object] = lambda: None, **settings: Any) -> Worker:
     port = settings.pop("port", server.port)
     return Worker(kind, port, inside, **{"what": "Semaphore", "permits": 2, **settings})
-
-
-def test_as_many_as_there_are(server: Server, client: redis.Redis) -> None:
-    one, two = permits(server, 2)
-    three = Semaphore(client, "stock", 2, timeout=30)
-    assert not three.acquire(blocking=False)
-    assert server.waiters("stock") == 0
-    assert one.fence
-    assert two.fence
-    assert one.fence < two.fence
-    assert len(set(server.tokens("stock"))) == 2
-    one.release()
-    with three as permit:
-        assert (permit.owned(), permit.check()) == (True, permit.fence)
-        permit.extend(5)
-        assert not Semaphore(client, "stock", 2, timeout=30).acquire(blocking=False)
-    two.release()
-    assert not server.admin.exists("stock")
 
 
 def test_a_permit_for_each_thread(server: Server, client: redis.Redis) -> None:
@@ -133,18 +115,6 @@ def hold_and_note(order: list[int], number: int) -> Callable[[], None]:
     return inside
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_wait_that_timed_out_leaves_nothing_behind(server: Server, kind: str) -> None:
-    held = permits(server, 2)
-    worker = waiter(kind, server, blocking_timeout=0.3, grace=LONG_GRACE)
-    server.wait_for_waiters("stock", 1)
-    assert not worker.result()
-    assert (server.waiters("stock"), len(server.tokens("stock"))) == (0, 2)
-    for each in held:
-        each.release()
-    assert not server.admin.exists("stock")
-
-
 def test_an_interrupted_wait_leaves_nothing_behind(server: Server, client: redis.Redis) -> None:
     permits(server, 2)
     interrupt_when(lambda: server.waiters("stock") == 1)
@@ -165,23 +135,6 @@ async def test_a_cancelled_wait_leaves_nothing_behind(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (server.waiters("stock"), len(server.tokens("stock"))) == (0, 2)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_lost_connection_does_not_cost_the_place(server: Server, kind: str) -> None:
-    order: list[str] = []
-    held = permits(server, 2)
-    with Proxy(server.port) as proxy:
-        first = waiter(kind, server, lambda: order.append("first"), port=proxy.port)
-        server.wait_for_waiters("stock", 1)
-        later = waiter("threads", server, lambda: order.append("later"))
-        server.wait_for_waiters("stock", 2)
-        proxy.cut()
-        held[0].release()
-        assert first.result()
-        assert later.result()
-    assert order == ["first", "later"]
-    assert len(server.tokens("stock")) == 1
 
 
 @pytest.mark.parametrize("of_other", [1, 2], ids=["exclusive", "narrower"])
@@ -211,21 +164,6 @@ async def test_a_cancelled_conversion_leaves_the_permit_and_no_place(
             await wanted.acquire(token=held[0].local.token)
     assert (server.waiters("stock"), server.mode("stock")) == (0, "counted")
     assert held[0].check() == held[0].fence
-
-
-def test_a_permit_is_kept_alive_until_it_is_lost(server: Server, client: redis.Redis) -> None:
-    (other,) = permits(server, 1)
-    told = threading.Event()
-    permit = Semaphore(client, "stock", 2, timeout=0.6)
-    permit.acquire()
-    with permit.keep_alive(told.set):
-        until(lambda: server.calls("lock.renew") >= 7, "renewals for more than two ttls")
-        assert permit.check() == permit.fence
-        server.admin.execute_command("LOCK.RELEASE", "stock", permit.local.token)
-        assert told.wait(PATIENCE)
-    with pytest.raises(LockNotOwnedError):
-        permit.release()
-    assert other.owned()
 
 
 def test_processes_never_hold_more_than_there_are(server: Server) -> None:

@@ -1,5 +1,8 @@
 """Plays the scenarios of clients/vectors, which all the adapters have in common."""
 
+import asyncio
+import inspect
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,26 +11,17 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 
-from redis_lock_client import (
-    KeepAlive,
-    Lock,
-    LockCancelledError,
-    LockError,
-    LockNotOwnedError,
-    ModuleMissingError,
-    MultiLock,
-    ReadLock,
-    Semaphore,
-    WriteLock,
-    run_once,
-)
+import redis_lock_client
+import redis_lock_client.asyncio
+from redis_lock_client import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError
 
 from .server import Server, running, until, versions
+from .worker import KINDS
 
 FILE = Path(__file__).parents[2] / "vectors" / "scenarios.txt"
-TAKING = ("lock", "read", "write", "permit", "multi")
-KINDS: dict[str, Any] = {"lock": Lock, "read": ReadLock, "write": WriteLock}
+CLASSES = {"lock": "Lock", "read": "ReadLock", "write": "WriteLock", "permit": "Semaphore", "multi": "MultiLock"}
 
 
 def scenarios() -> list[Any]:
@@ -54,16 +48,33 @@ def places(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
 class Actor:
     """A program with a client of its own, and what it holds."""
 
-    def __init__(self, server: Server, fallback: bool) -> None:
-        self.client = redis.Redis(port=server.port)
-        self.fallback = fallback
-        self.lock: Lock
-        self.kept: KeepAlive | None = None
+    def __init__(self, server: Server, kind: str, fallback: bool) -> None:
+        self.is_sync = kind == "threads"
+        self.package: Any = redis_lock_client if self.is_sync else redis_lock_client.asyncio
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.client: Any = (redis if self.is_sync else redis.asyncio).Redis(port=server.port)
+        self.options: dict[str, Any] = {"fallback": fallback}
+        if kind == "notify":
+            self.options["wait"] = "notify"
+        self.lock: Any
+        self.kept: Any = None
         self.pending: Future[str]
+
+    def now(self, value: Any) -> Any:
+        """Return what a call of either package returns in the end."""
+        return asyncio.run_coroutine_threadsafe(value, self.loop).result(30) if inspect.iscoroutine(value) else value
+
+    def end(self) -> None:
+        if self.kept:
+            self.stop_keeping()
+        self.now(self.client.close() if self.is_sync else self.client.aclose())
+        self.now(cancel_others())
+        self.loop.call_soon_threadsafe(self.loop.stop)
 
     def do(self, verb: str, *words: str) -> str:
         try:
-            done: str = self.take(verb, *words) if verb in TAKING else getattr(self, verb)(*words)
+            done: str = self.take(verb, *words) if verb in CLASSES else getattr(self, verb)(*words)
             return done
         except ModuleMissingError:
             return "missing"
@@ -83,47 +94,87 @@ class Actor:
             "timeout": options["ttl"] / 1000,
             "blocking_timeout": options["wait"] / 1000,
             "thread_local": False,
-            "fallback": self.fallback,
+            **({"linger": options["linger"] / 1000} if "linger" in options else {}),
+            **self.options,
         }
+        what: tuple[Any, ...] = (names[0],)
         if kind == "permit":
-            self.lock = Semaphore(self.client, names[0], int(names[1]), **more)
+            what = (names[0], int(names[1]))
         elif kind == "multi":
-            exclusive, shared = " ".join(names).partition("/")[::2]
-            self.lock = MultiLock(self.client, exclusive.split(), shared=shared.split(), **more)
-        else:
-            self.lock = KINDS[kind](self.client, names[0], **more)
-        return "held" if self.lock.acquire() else "busy"
+            exclusive, more["shared"] = (part.split() for part in " ".join(names).partition("/")[::2])
+            what = (exclusive,)
+        self.lock = getattr(self.package, CLASSES[kind])(self.client, *what, **more)
+        return "held" if self.now(self.lock.acquire()) else "busy"
 
     def release(self) -> str:
         if self.kept:
-            self.kept.__exit__()
-        self.lock.release()
+            self.stop_keeping()
+        self.now(self.lock.release())
         return "ok"
 
     def renew(self) -> str:
-        self.lock.reacquire()
+        self.now(self.lock.reacquire())
         return "ok"
 
     def check(self) -> str:
-        held = self.lock.owned() if self.fallback else self.lock.check() is not None
-        return "yes" if held else "no"
+        if self.options["fallback"]:
+            return "yes" if self.now(self.lock.owned()) else "no"
+        return "yes" if self.now(self.lock.check()) is not None else "no"
 
     def exec(self, *words: str) -> str:
-        return text(self.lock.exec(*words))
+        return text(self.now(self.lock.exec(*words)))
 
     def keep(self) -> str:
-        self.kept = self.lock.keep_alive().__enter__()
+        self.kept = self.lock.keep_alive().__enter__() if self.is_sync else Keeping(self)
         return ""
 
     def told(self) -> str:
-        assert self.kept
         assert self.kept.lost.wait(10)
         return ""
 
+    def stop_keeping(self) -> None:
+        self.kept.__exit__()
+        self.kept = None
+
     def once(self, name: str, most: str, least: str) -> str:
-        times = {"at_most": int(most) / 1000, "at_least": int(least) / 1000}
-        ran = run_once(self.client, name, lambda: None, fallback=self.fallback, **times)
-        return "ran" if ran else "skipped"
+        async def job() -> None:
+            pass
+
+        times = {"at_most": int(most) / 1000, "at_least": int(least) / 1000, "fallback": self.options["fallback"]}
+        work = (lambda: None) if self.is_sync else job
+        return "ran" if self.now(self.package.run_once(self.client, name, work, **times)) else "skipped"
+
+
+class Keeping:
+    """A task that keeps a lock, and is cancelled when it is lost."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.lost = threading.Event()
+        self.stopped = asyncio.Event()
+        begun = threading.Event()
+
+        async def keep() -> None:
+            try:
+                async with actor.lock.keep_alive():
+                    begun.set()
+                    await self.stopped.wait()
+            except LockNotOwnedError:
+                self.lost.set()
+
+        self.task = asyncio.run_coroutine_threadsafe(keep(), actor.loop)
+        assert begun.wait(10)
+
+    def __exit__(self) -> None:
+        self.actor.loop.call_soon_threadsafe(self.stopped.set)
+        self.task.result(10)
+
+
+async def cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def text(reply: Any) -> str:
@@ -131,8 +182,9 @@ def text(reply: Any) -> str:
 
 
 class Play:
-    def __init__(self, server: Server, fallback: bool, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, server: Server, kind: str, fallback: bool, pool: ThreadPoolExecutor) -> None:
         self.server = server
+        self.kind = kind
         self.fallback = fallback
         self.pool = pool
         self.actors: dict[str, Actor] = {}
@@ -141,7 +193,7 @@ class Play:
         if not subject.isupper():
             return getattr(self, subject)(*words) or ""
         if subject not in self.actors:
-            self.actors[subject] = Actor(self.server, self.fallback)
+            self.actors[subject] = Actor(self.server, self.kind, self.fallback)
         actor = self.actors[subject]
         if words[0] == "begin":
             actor.pending = self.pool.submit(actor.do, *words[1:])
@@ -158,6 +210,9 @@ class Play:
     def queue(self, key: str, number: str) -> None:
         self.server.wait_for_waiters(key, int(number))
 
+    def places(self, key: str) -> str:
+        return str(self.server.waiters(key))
+
     def gone(self, key: str) -> None:
         until(lambda: not self.server.admin.exists(key), f"the end of {key}")
 
@@ -168,8 +223,9 @@ class Play:
         time.sleep(int(ms) / 1000)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "steps"), scenarios())
-def test_scenario(places: dict[str, Server], name: str, steps: list[list[str]]) -> None:
+def test_scenario(places: dict[str, Server], name: str, steps: list[list[str]], kind: str) -> None:
     _, _, place = name.partition(" on ")
     server = places[place if place in places else ""]
     if name.endswith("needs exec") and server.version.startswith("redis-6"):
@@ -177,12 +233,10 @@ def test_scenario(places: dict[str, Server], name: str, steps: list[list[str]]) 
     server.admin.flushall()
     server.admin.config_resetstat()
     with ThreadPoolExecutor() as pool:
-        play = Play(server, place == "plain", pool)
+        play = Play(server, kind, place == "plain", pool)
         for words in steps:
             said, want = (words[:-2], words[-1]) if words[-2:-1] == ["="] else (words, None)
             got = text(server.admin.execute_command(*said[1:])) if said[0] == "server" else play.step(*said)
             assert want is None or got == want, " ".join(words)
         for actor in play.actors.values():
-            if actor.kept:
-                actor.kept.__exit__()
-            actor.client.close()
+            actor.end()

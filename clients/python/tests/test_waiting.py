@@ -1,8 +1,5 @@
 """Waiting in the server's queue, by threads, over slices, lost connections and lost replies."""
 
-import os
-import signal
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -49,24 +46,6 @@ def test_a_thread_sees_its_own_token_only_unless_asked_otherwise(client: redis.R
         assert (owned, fence) == ((False, None) if thread_local else (True, lock.fence))
 
 
-def test_the_queue_is_first_in_first_out_and_nobody_polls(server: Server, client: redis.Redis) -> None:
-    order: list[int] = []
-
-    def wait(number: int) -> None:
-        with Lock(client, "stock", timeout=30):
-            order.append(number)
-
-    threads = [threading.Thread(target=wait, args=(number,)) for number in range(5)]
-    with Lock(client, "stock", timeout=30):
-        for queued, thread in enumerate(threads, start=1):
-            thread.start()
-            server.wait_for_waiters("stock", queued)
-    for thread in threads:
-        thread.join()
-    assert order == [0, 1, 2, 3, 4]
-    assert server.calls("lock.acquire") == 6
-
-
 def test_waiting_goes_on_over_slices_below_the_socket_timeout(server: Server) -> None:
     with redis.Redis.from_url(server.url, socket_timeout=0.4, retry=NO_RETRY) as impatient:
         held, lock = Lock(server.admin, "stock", timeout=30), Lock(impatient, "stock", timeout=30)
@@ -92,22 +71,6 @@ def test_without_socket_timeout_it_is_one_command(server: Server) -> None:
         held.release()
         assert waiting.result()
     assert server.calls("lock.acquire") == 2
-
-
-@pytest.mark.parametrize("retry", [Retry(NoBackoff(), 3), NO_RETRY], ids=["client-retries", "client-does-not"])
-def test_lost_connections_are_no_harm(server: Server, retry: Retry) -> None:
-    with redis.Redis.from_url(server.url, client_name="waiter", retry=retry) as client, ThreadPoolExecutor(1) as pool:
-        held, lock = Lock(server.admin, "stock", timeout=30), Lock(client, "stock", timeout=30)
-        held.acquire()
-        waiting = pool.submit(lambda: (lock.acquire(token="me"), lock.owned()))
-        for _ in range(3):
-            server.wait_for_waiters("stock", 1)
-            before = until(lambda: waiter(server), "its connection")
-            server.admin.client_kill_filter(_id=before)
-            until(lambda: waiter(server) not in (None, before), "a new connection")  # noqa: B023
-        server.wait_for_waiters("stock", 1)
-        held.release()
-        assert waiting.result() == (True, True)
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -139,19 +102,6 @@ def test_a_server_that_became_a_replica_is_asked_again(server: Server) -> None:
         # The answer to the second time: with Sentinel the client now looks for the new primary.
         with pytest.raises(redis.exceptions.ReadOnlyError):
             waiting.result()
-
-
-def test_an_interrupted_wait_leaves_nothing_behind(server: Server, client: redis.Redis) -> None:
-    def interrupt() -> None:
-        server.wait_for_waiters("stock", 1)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with Lock(server.admin, "stock", timeout=30):
-        threading.Thread(target=interrupt).start()
-        with pytest.raises(KeyboardInterrupt):
-            Lock(client, "stock", timeout=30).acquire()
-        server.wait_for_waiters("stock", 0)
-    assert not server.admin.exists("stock")
 
 
 def test_waiters_that_have_the_whole_pool_do_not_keep_the_holder_from_releasing(server: Server, protocol: int) -> None:
@@ -189,8 +139,3 @@ def test_a_release_that_was_not_sent_can_be_repeated(server: Server) -> None:
         lock.release()
         assert lock.fence is None
     assert not server.admin.exists("stock")
-
-
-def waiter(server: Server) -> str | None:
-    """The id of the connection of the client that is named so."""
-    return next((client["id"] for client in server.admin.client_list() if client["name"] == "waiter"), None)

@@ -4,13 +4,13 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{Admin, BOUND, Proxy, Server, without_at_least};
 use redis_lock_client::aio::LockClient;
-use redis_lock_client::{Error, Mode, Options};
+use redis_lock_client::{Error, Options};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -36,41 +36,6 @@ async fn waiters(admin: &mut Admin, key: &str, count: usize) {
         admin.waiters(key) == count
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn permits_are_counted_and_given_in_order_of_arrival() {
-    let server = Server::start();
-    let (locks, mut admin) = (locks(&server), server.admin());
-    let two = locks.semaphore("k", 2);
-    let mut first = two.acquire().await.unwrap();
-    let second = two.try_acquire().await.unwrap().unwrap();
-    assert_eq!(first.mode(), Mode::Counted);
-    assert!(two.try_acquire().await.unwrap().is_none());
-    assert!(two.acquire_timeout(ms(30)).await.unwrap().is_none());
-    assert!(matches!(first.upgrade().await, Err(Error::NoConversion)));
-    assert_eq!(admin.waiters("k"), 0);
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = JoinSet::new();
-    for number in 0..6 {
-        let (two, order) = (two.clone(), order.clone());
-        tasks.spawn(async move {
-            let permit = two.acquire().await.unwrap();
-            order.lock().unwrap().push(number);
-            sleep(ms(20)).await;
-            permit.unlock().await.unwrap();
-        });
-        waiters(&mut admin, "k", number + 1).await;
-    }
-    // The places outlive the connection that listens.
-    assert!(admin.kill("sub=1") > 0);
-    first.unlock().await.unwrap();
-    while let Some(task) = tasks.join_next().await {
-        task.unwrap();
-    }
-    second.unlock().await.unwrap();
-    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
-    assert!(admin.is_free("k"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,54 +87,6 @@ async fn a_cancelled_request_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_locks_are_taken_in_one_step() {
-    let server = Server::start();
-    let (locks, mut admin) = (locks(&server), server.admin());
-    let both = locks.multi_lock(["a"]).and_shared(["b"]);
-    let writer = locks.lock("b").lock().await.unwrap();
-    assert!(both.try_lock().await.unwrap().is_none());
-    assert!(both.lock_timeout(ms(30)).await.unwrap().is_none());
-    assert!(admin.is_free("a") && admin.waiters("b") == 0);
-    let waiting = tokio::spawn(async move { both.lock().await.unwrap() });
-    waiters(&mut admin, "a", 1).await;
-    assert!(
-        admin.info("a").contains("free"),
-        "it waits and holds nothing"
-    );
-    writer.unlock().await.unwrap();
-    let guard = waiting.await.unwrap();
-    let fence = guard.fence().to_string();
-    assert!(admin.info("a").contains(&fence) && admin.info("b").contains(&fence));
-    assert_eq!(guard.mode(), Mode::Exclusive);
-    let reader = locks.rwlock("b").try_read().await.unwrap().unwrap();
-    assert!(guard.check().await.unwrap());
-    admin.run(&["DEL", "a"]);
-    assert!(!guard.check().await.unwrap() && guard.is_lost());
-    reader.unlock().await.unwrap();
-    // Long before its ttl of 30 s.
-    assert!(admin.is_free("b"));
-    assert!(matches!(guard.unlock().await, Err(Error::NotHeld)));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn keep_alive_renews_several_locks_and_releases_what_is_left() {
-    let server = Server::start();
-    let options = Options::default().ttl(ms(6_000));
-    let locks = LockClient::open(server.url(), options).unwrap();
-    let mut admin = server.admin();
-    let guard = locks.multi_lock(["a", "b"]).lock().await.unwrap();
-    let keep_alive = guard.keep_alive();
-    let begin = guard.valid_until();
-    eventually("a renewal", || guard.valid_until() > begin).await;
-    admin.run(&["DEL", "b"]);
-    timeout(BOUND, keep_alive.lost()).await.unwrap();
-    // The renewal has given "a" a new ttl.
-    let lost = Instant::now();
-    eventually("the rest is released", || admin.is_free("a")).await;
-    assert!(lost.elapsed() < ms(4_000), "{:?}", lost.elapsed());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn requests_that_cross_never_block_one_another() {
     let server = Server::start();
     let (locks, mut admin) = (locks(&server), server.admin());
@@ -215,55 +132,17 @@ async fn a_grant_that_nobody_saw_and_that_ended_in_part_is_asked_for_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_runs_only_while_the_lock_is_held() {
+async fn a_job_that_is_cut_off_has_run() {
     let server = Server::start();
     let (locks, mut admin) = (locks(&server), server.admin());
-    let guard = locks.semaphore("k", 3).acquire().await.unwrap();
-    let increment = redis::cmd("INCR").arg("x").to_owned();
-    if !admin.has_exec() {
-        let refused = guard.exec::<i64>(&increment).await;
-        assert!(matches!(refused, Err(Error::Unsupported(_, _))));
-        return;
-    }
-    assert_eq!(guard.exec::<i64>(&increment).await.unwrap(), 1);
-    let words: Vec<Option<String>> = guard
-        .exec(redis::cmd("MGET").arg("x").arg("y"))
-        .await
-        .unwrap();
-    assert_eq!(words, [Some("1".to_owned()), None]);
-    admin.run(&["DEL", "k"]);
-    let late = guard.exec::<i64>(&increment).await;
-    assert!(matches!(late, Err(Error::NotHeld)), "{late:?}");
-    assert_eq!(admin.int(&["GET", "x"]), 1);
-    assert!(guard.is_lost());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_job_runs_once() {
-    let server = Server::start();
-    let (locks, mut admin) = (locks(&server), server.admin());
-    let (minute, least) = (ms(60_000), ms(1_200));
-    let begin = Instant::now();
-    let ran = locks.run_once("k", minute, least, async |guard| {
-        let elsewhere = locks.run_once("k", minute, least, async |_| ()).await;
-        assert!(elsewhere.unwrap().is_none());
-        guard.fence()
-    });
-    assert!(ran.await.unwrap().is_some());
-    let again = locks.run_once("k", minute, least, async |_| ()).await;
-    assert!(again.unwrap().is_none());
-    eventually("it is over", || admin.is_free("k")).await;
-    assert!(begin.elapsed() > ms(1_190), "{:?}", begin.elapsed());
-
-    // A job that is cut off counts, too.
-    let thirty = ms(30_000);
+    let (minute, thirty) = (ms(60_000), ms(30_000));
     let endless = locks.run_once("k", minute, thirty, async |_| sleep(minute).await);
     assert!(timeout(ms(300), endless).await.is_err());
     eventually("it is released", || admin.int(&["PTTL", "k"]) <= 30_000).await;
     assert!(admin.int(&["PTTL", "k"]) > 15_000);
 
     let locks = LockClient::open(without_at_least(), Options::default()).unwrap();
-    let refused = locks.run_once("k", minute, least, async |_| unreachable!());
+    let refused = locks.run_once("k", minute, thirty, async |_| unreachable!());
     assert!(matches!(refused.await, Err(Error::Unsupported(_, _))));
 }
 

@@ -196,22 +196,6 @@ fn a_lost_reply_is_asked_for_again() {
 }
 
 #[test]
-fn a_cut_wait_goes_on() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
-    let mut admin = server.admin();
-    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-    let waiting = thread::spawn(move || locks.lock("k").lock());
-    admin.await_waiters("k", 1);
-    proxy.cut();
-    admin.await_waiters("k", 1);
-    admin.run(&["LOCK.RELEASE", "k", "holder"]);
-    let guard = waiting.join().unwrap().unwrap();
-    assert!(!guard.is_lost());
-}
-
-#[test]
 fn slices_are_one_wait() {
     let server = Server::start();
     let options = Options::default().slice(ms(20));
@@ -276,19 +260,6 @@ fn a_wait_that_the_server_sees_end_late_leaves_no_hold() {
         let waited = waiting.join().unwrap();
         assert_eq!(waited.is_ok(), is_granted, "{waited:?}");
     }
-}
-
-#[test]
-fn an_old_clients_string_is_held_by_somebody_else() {
-    let server = Server::start();
-    let (locks, mut admin) = (locks(&server), server.admin());
-    admin.run(&["SET", "k", "v", "NX", "PX", "60000"]);
-    let lock = locks.lock("k");
-    assert!(lock.try_lock().unwrap().is_none());
-    assert!(lock.lock_timeout(ms(60)).unwrap().is_none());
-    let waiting = thread::spawn(move || lock.lock());
-    admin.run(&["PEXPIRE", "k", "100"]);
-    waiting.join().unwrap().unwrap().unlock().unwrap();
 }
 
 #[test]
@@ -412,46 +383,4 @@ fn a_dead_waiter_costs_its_grace_at_most() {
     admin.run(&["LOCK.RELEASE", "k", "holder"]);
     assert!(next.join().unwrap() < died + ms(1_500));
     assert!(dead.join().unwrap().is_err());
-}
-
-#[test]
-fn giving_up_releases_the_place() {
-    let Some(server) = Server::start_with_places("giving_up_releases_the_place") else {
-        return;
-    };
-    let locks = LockClient::open(server.url(), Options::default().grace(ms(60_000))).unwrap();
-    let mut admin = server.admin();
-    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-    assert!(locks.lock("k").lock_timeout(ms(50)).unwrap().is_none());
-    assert_eq!(admin.waiters("k"), 0);
-
-    let pages = locks.rwlock("page");
-    let (mut reader, _other) = (pages.read().unwrap(), pages.read().unwrap());
-    assert!(!reader.upgrade_timeout(ms(50)).unwrap());
-    assert_eq!(admin.waiters("page"), 0);
-    assert_eq!(reader.mode(), Mode::Shared);
-}
-
-#[test]
-fn a_place_outlives_a_reconnect() {
-    let Some(server) = Server::start_with_places("a_place_outlives_a_reconnect") else {
-        return;
-    };
-    let proxy = Proxy::to(server.port);
-    let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
-    let mut admin = server.admin();
-    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-    let waiting = thread::spawn(move || locks.lock("k").lock().unwrap());
-    admin.await_waiters("k", 1);
-    let behind = thread::spawn({
-        let mut admin = server.admin();
-        move || admin.run(&["LOCK.ACQUIRE", "k", "behind", "10000", "BLOCK", "10000"])
-    });
-    admin.await_waiters("k", 2);
-    proxy.cut();
-    admin.run(&["LOCK.RELEASE", "k", "holder"]);
-    let guard = waiting.join().unwrap();
-    assert_eq!(admin.waiters("k"), 1);
-    guard.unlock().unwrap();
-    behind.join().unwrap();
 }

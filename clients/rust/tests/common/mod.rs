@@ -203,19 +203,6 @@ impl Admin {
         }
     }
 
-    /// Closes the connection of the first waiter that blocks.
-    pub fn cut_first_waiter(&mut self, key: &str) {
-        let info = self.info(key);
-        let waiters = info.split("waiters").nth(1).unwrap();
-        let client = waiters.split("client").nth(1).unwrap();
-        let id: String = client
-            .chars()
-            .skip_while(|char| !char.is_ascii_digit())
-            .take_while(char::is_ascii_digit)
-            .collect();
-        self.run(&["CLIENT", "KILL", "ID", &id]);
-    }
-
     /// Whether the server runs commands under a lock, which 6.2 does not.
     pub fn has_exec(&mut self) -> bool {
         let answer = self.ask(&["LOCK.EXEC"]);

@@ -79,10 +79,6 @@ impl Proxy {
         self.state.losses.load(SeqCst)
     }
 
-    pub fn silence(&self, is_silent: bool) {
-        self.state.is_silent.store(is_silent, SeqCst);
-    }
-
     /// Cuts all connections, and accepts no new ones until it is opened.
     pub fn close(&self) {
         self.state.is_closed.store(true, SeqCst);

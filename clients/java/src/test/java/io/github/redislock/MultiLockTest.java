@@ -13,7 +13,6 @@ import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
@@ -71,14 +70,6 @@ class MultiLockTest extends ServerTest {
     }
 
     @Test
-    void theWatchdogKeepsAll() {
-        both().lock();
-        Eventually.pause(3 * TTL_MS);
-        assertTrue(both().isHeldByCurrentThread() && both().check());
-        both().unlock();
-    }
-
-    @Test
     void withOneTheWholeIsLost() throws Exception {
         both().lock();
         long fence = both().fence();
@@ -88,17 +79,6 @@ class MultiLockTest extends ServerTest {
         assertEquals(fence, told.fence());
         assertFalse(both().isHeldByCurrentThread());
         assertThrows(IllegalMonitorStateException.class, both()::unlock);
-    }
-
-    @Test
-    void theRestOfALostOneIsReleased() {
-        try (RedisLockClient client = RedisLockClient.connect(server.url())) {
-            both(client).lock();
-            assertTrue(server.redis.pttl("a") > Eventually.BOUND.toMillis());
-            server.redis.del("b");
-            assertFalse(both(client).check());
-            Eventually.isTrue("the rest is released", () -> !server.redis.exists("a"));
-        }
     }
 
     @Test
@@ -133,30 +113,6 @@ class MultiLockTest extends ServerTest {
     }
 
     @Test
-    void waitersAreServedInOrderOfArrival() {
-        locks.lock("b").lock();
-        List<String> order = new CopyOnWriteArrayList<>();
-        Future<Void> first = other.starts(() -> turn(both(), order, "both"));
-        awaitWaiters("a", 1);
-        try (Other late = new Other()) {
-            // Nobody holds "a", but the first one in its queue comes first.
-            Future<Void> second = late.starts(() -> turn(locks.lock("a"), order, "a"));
-            awaitWaiters("a", 2);
-            locks.lock("b").unlock();
-            Other.result(first);
-            Other.result(second);
-        }
-        assertEquals(List.of("both", "a"), order);
-    }
-
-    private static void turn(ThreadLock lock, List<String> order, String name) {
-        lock.lock();
-        order.add(name);
-        Eventually.pause(30);
-        lock.unlock();
-    }
-
-    @Test
     void anInterruptLeavesNothingBehind() {
         locks.lock("b").lock();
         Future<Void> waiting = other.starts(() -> both().lockInterruptibly());
@@ -168,26 +124,6 @@ class MultiLockTest extends ServerTest {
         assertEquals(0, server.waiting("a") + server.waiting("b"));
         locks.lock("b").unlock();
         assertFalse(server.redis.exists("a") || server.redis.exists("b"));
-    }
-
-    @Test
-    void aWaiterKeepsItsPlacesOverALostConnection() {
-        locks.lock("b").lock();
-        Future<Void> waiting = other.starts(() -> both().lock());
-        awaitWaiters("b", 1);
-        try (Other late = new Other()) {
-            Future<Void> second = late.starts(() -> locks.lock("b").lock());
-            awaitWaiters("b", 2);
-            server.cutFirstWaiter("b");
-            Eventually.isTrue(
-                    "it is back", () -> server.waiting("b") == 2 && server.absent("b") == 0);
-            locks.lock("b").unlock();
-            Other.result(waiting);
-            assertFalse(second.isDone());
-            assertTrue(other.does(() -> both().check()));
-            other.does(() -> both().unlock());
-            Other.result(second);
-        }
     }
 
     @Test

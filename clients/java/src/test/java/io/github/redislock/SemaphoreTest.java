@@ -14,7 +14,6 @@ import org.junit.jupiter.api.Timeout;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
@@ -44,26 +43,6 @@ class SemaphoreTest extends ServerTest {
     }
 
     @Test
-    void theSmallestNumberCounts() throws Exception {
-        try (RedisHold ofFive = locks.semaphore("a", 5).acquire();
-                RedisHold ofTwo = locks.semaphore("a", 2).acquire()) {
-            assertTrue(ofTwo.fence() > ofFive.fence());
-            assertNull(locks.semaphore("a", 5).tryAcquire());
-        }
-    }
-
-    @Test
-    void aLockAndASemaphoreExcludeEachOther() throws Exception {
-        try (RedisHold permit = locks.semaphore("a", 2).acquire()) {
-            assertTrue(permit.isHeld());
-            assertFalse(locks.lock("a").tryLock());
-        }
-        locks.lock("a").lock();
-        assertNull(locks.semaphore("a", 2).tryAcquire());
-        locks.lock("a").unlock();
-    }
-
-    @Test
     void theWatchdogKeepsAPermitAlsoWhenItsThreadHasEnded() {
         RedisHold permit = other.does(() -> locks.semaphore("a", 1).acquire());
         other.close();
@@ -90,43 +69,6 @@ class SemaphoreTest extends ServerTest {
     }
 
     @Test
-    void aPermitThatIsForcedAwayIsLost() throws Exception {
-        RedisHold permit = locks.semaphore("a", 3).acquire();
-        server.redis.del("a");
-        assertEquals(permit.fence(), awaitLost().fence());
-        assertFalse(permit.isHeld());
-    }
-
-    @Test
-    void waitersAreServedInOrderOfArrival() throws Exception {
-        RedisSemaphore two = locks.semaphore("a", 2);
-        List<RedisHold> held = List.of(two.acquire(), two.acquire());
-        List<Integer> order = new CopyOnWriteArrayList<>();
-        List<Other> others = new ArrayList<>();
-        List<Future<Void>> ends = new ArrayList<>();
-        for (int number = 0; number < 6; number++) {
-            int mine = number;
-            Other waiter = new Other();
-            others.add(waiter);
-            ends.add(
-                    waiter.starts(
-                            () -> {
-                                try (RedisHold permit = two.acquire()) {
-                                    assertTrue(permit.isHeld());
-                                    order.add(mine);
-                                    Eventually.pause(20);
-                                }
-                            }));
-            awaitWaiters("a", number + 1);
-        }
-        held.get(1).release(); // One by one, as two that enter together may tell in any order.
-        ends.forEach(Other::result);
-        others.forEach(Other::close);
-        held.get(0).release();
-        assertEquals(List.of(0, 1, 2, 3, 4, 5), order);
-    }
-
-    @Test
     void anInterruptLeavesNothingBehind() throws Exception {
         RedisSemaphore one = locks.semaphore("a", 1);
         RedisHold held = one.acquire();
@@ -138,27 +80,6 @@ class SemaphoreTest extends ServerTest {
         assertInstanceOf(InterruptedException.class, cut.getCause());
         assertEquals(0, server.waiting("a"));
         held.release();
-        assertFalse(server.redis.exists("a"));
-    }
-
-    @Test
-    void aWaiterKeepsItsPlaceOverALostConnection() throws Exception {
-        RedisSemaphore one = locks.semaphore("a", 1);
-        RedisHold held = one.acquire();
-        Future<RedisHold> first = other.starts(() -> one.acquire());
-        awaitWaiters("a", 1);
-        try (Other late = new Other()) {
-            Future<RedisHold> second = late.starts(() -> one.acquire());
-            awaitWaiters("a", 2);
-            server.cutFirstWaiter("a");
-            Eventually.isTrue(
-                    "it is back", () -> server.waiting("a") == 2 && server.absent("a") == 0);
-            held.release();
-            RedisHold permit = Other.result(first);
-            assertFalse(second.isDone());
-            permit.release();
-            Other.result(second).release();
-        }
         assertFalse(server.redis.exists("a"));
     }
 

@@ -5,6 +5,8 @@ import static redis.clients.jedis.BuilderFactory.ENCODED_OBJECT_MAP;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.github.redislock.testing.Launched;
+
 import org.apache.commons.pool2.impl.GenericObjectPoolConfig;
 
 import redis.clients.jedis.CommandArguments;
@@ -19,7 +21,6 @@ import java.net.URI;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 
@@ -121,16 +122,6 @@ final class TestServer implements AutoCloseable {
     void cutConnections() {
         redis.executeCommand(
                 command("CLIENT").add("KILL").add("TYPE").add("normal").add("SKIPME").add("yes"));
-    }
-
-    /** Closes the connection of the first waiter for a lock. */
-    void cutFirstWaiter(String name) {
-        Matcher client =
-                Pattern.compile("client(?:=|, )(\\d+)").matcher(waiters(name).get(0).toString());
-        if (!client.find()) {
-            throw new IllegalStateException("nobody listens there");
-        }
-        redis.executeCommand(command("CLIENT").add("KILL").add("ID").add(client.group(1)));
     }
 
     /** Has the server answer nothing until {@link #resume()}. */

@@ -14,18 +14,12 @@ import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisException;
 
 import java.time.Duration;
-import java.util.List;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
 /** Waiting: in line, in slices, over cut connections, until an interrupt. */
 class WaitingTest extends ServerTest {
-    @Test
-    void waitersAreServedInOrder() {
-        assertEquals(List.of(0, 1, 2, 3, 4), orderOf(5, locks, 0, 0));
-    }
-
     @Test
     void aWaitIsLongerThanASliceAndThanEverySocketTimeOut() {
         try (RedisLockClient sliced =
@@ -213,17 +207,6 @@ class WaitingTest extends ServerTest {
         locks.close();
         awaitWaiters("a", 0);
         assertThrows(JedisException.class, () -> Other.result(waiting));
-    }
-
-    @Test
-    void anOldClientsLockIsWaitedFor() throws InterruptedException {
-        RedisLock lock = locks.lock("a");
-        server.redis.set("a", "old", redis.clients.jedis.params.SetParams.setParams().nx().px(400));
-        assertTrue(lock.isLocked());
-        assertFalse(lock.tryLock());
-        assertFalse(lock.tryLock(50, TimeUnit.MILLISECONDS));
-        lock.lock();
-        assertEquals("redislock", server.redis.type("a"));
     }
 
     @Test

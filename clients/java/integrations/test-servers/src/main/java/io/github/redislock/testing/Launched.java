@@ -10,13 +10,18 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** What one call of clients/testing/servers.py has started. It ends with its standard input. */
-final class Launched implements AutoCloseable {
+public final class Launched implements AutoCloseable {
     private final Process launcher;
 
     /** The port of each server, and its process. */
-    final List<int[]> servers = new ArrayList<>();
+    public final List<int[]> servers = new ArrayList<>();
 
-    Launched(List<String> words) {
+    /**
+     * Starts them.
+     *
+     * @param words of its command line
+     */
+    public Launched(List<String> words) {
         try {
             List<String> command = new ArrayList<>(List.of("python3", script().toString()));
             command.addAll(words);
