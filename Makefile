@@ -116,7 +116,7 @@ bench-peers: setup # Measure lock libraries beside the adapters in clients/, int
 	@scripts/plots.sh $(MEASURED) || true
 
 # Run as a test, which needs no build of its own: the server is what is counted.
-bench-check: setup # Count the instructions of each command, compare them with benches/instructions.tsv (BASELINE=write sets them, GUARD=restart counts with a guard)
+bench-check: setup # Count the instructions of each command, compare them with benches/instructions.tsv (BASELINE=write sets them, GUARD=restart, failover, quorum counts with a guard)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
 	cargo test --locked --bench bench -- instructions

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Kind, Server, Setup};
+use crate::harness::{wait_for, Kind, Server, Setup, AT_ONCE};
 use crate::load::{run, token, Connection, Requests, Tally};
 use crate::peers::{CHECK_AND_SET, COMPARE_AND_DELETE};
 
@@ -17,6 +17,12 @@ const HOUSEKEEPING: &str = "serverCron";
 /// A command's name is looked up when it arrives, and again when it is rewritten for replicas.
 const LOOK_UPS: [&str; 2] = ["lookupCommandLogic", "lookupCommandOrOriginal"];
 const USUAL_LOOK_UP: f64 = 240.0;
+/// What modules do periodically, as the beats of a guard.
+const TIMERS: &str = "moduleTimerHandler";
+/// What a replica acknowledges, each second and after each beat.
+const ACKNOWLEDGEMENT: &str = "replconfCommand";
+/// For how long they are counted alone.
+const REST: Duration = Duration::from_secs(4);
 
 /// A server under callgrind.
 pub struct Counted {
@@ -24,6 +30,11 @@ pub struct Counted {
     connections: Vec<Connection>,
     folder: PathBuf,
     dumps: usize,
+    /// They are not counted.
+    replicas: Vec<Server>,
+    /// The instructions that come with an acknowledgement of a replica: the turns of the event loop
+    /// for it, and for the beat before.
+    acknowledgement: f64,
 }
 
 impl Drop for Counted {
@@ -88,8 +99,53 @@ impl Counted {
             connections,
             folder,
             dumps: 0,
+            replicas: Vec::new(),
+            acknowledgement: 0.0,
         };
         counted.tell("instrumentation on");
+        counted
+    }
+
+    /// A primary with two replicas, to which one of them has handed over. So the guard is open if it
+    /// has any, and stays so whatever `max-ttl` becomes.
+    pub fn start_with_replicas(kind: Kind, guard: &[&str]) -> Self {
+        let options = [guard, &AT_ONCE, &["--repl-timeout", "3600"]].concat();
+        let mut counted = Self::start_with(kind, &options);
+        counted.pause();
+        let replicas = [0, 1].map(|_| Server::start_with(kind, &options));
+        let [old, other] = &replicas;
+        let follow = |server: &Server, of: &Server| {
+            let line = format!("REPLICAOF 127.0.0.1 {}", of.port);
+            server.client().text(&line);
+            server.wait_until_it_follows(of);
+        };
+        let wait_until_open = |server: &Server| {
+            let mut c = server.client();
+            let mut is_open = || ["off", "open"].contains(&&c.info("lock_guard")[..]);
+            wait_for("the end of the guard", || is_open().then_some(()));
+        };
+        let server = &counted.server;
+        follow(server, old);
+        follow(other, old);
+        wait_until_open(old);
+        let hand_over = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", server.port);
+        old.client().text(&hand_over);
+        let mut c = server.client();
+        wait_for("the hand-over", || {
+            (c.info("role") == "master").then_some(())
+        });
+        follow(other, server);
+        wait_until_open(server);
+        c.text("CONFIG SET lock.max-ttl 3600000");
+        wait_until_open(server);
+        old.wait_until_it_follows(server);
+        counted.replicas.extend(replicas);
+        counted.resume();
+        counted.dump();
+        thread::sleep(REST);
+        let dump = counted.dump();
+        let acknowledgements = called(&dump, ACKNOWLEDGEMENT).calls;
+        counted.acknowledgement = counted.instructions_in(&dump) / acknowledgements;
         counted
     }
 
@@ -137,7 +193,17 @@ impl Counted {
     /// cost. By chance, a name may share its bucket of the hash table with another one. Each of its
     /// look-ups then costs 75 to 300 instructions more, for as long as the server runs.
     pub fn instructions(&mut self) -> f64 {
-        instructions_of(&self.dump())
+        let dump = self.dump();
+        self.instructions_in(&dump)
+    }
+
+    fn instructions_in(&self, dump: &str) -> f64 {
+        let all = instructions_of(dump);
+        if self.replicas.is_empty() {
+            return all;
+        }
+        let acknowledgements = called(dump, ACKNOWLEDGEMENT).calls;
+        all - called(dump, TIMERS).cost - acknowledgements * self.acknowledgement
     }
 
     /// What callgrind has counted since the last call.
@@ -155,7 +221,8 @@ impl Counted {
     /// Two clients pass one lock to and fro. The result is the instructions per hand-off, including
     /// the next wait.
     pub fn hand_off(&mut self, count: usize, by: &HandOff) -> f64 {
-        instructions_of(&self.dump_of_hand_offs(count, by)) / count as f64
+        let dump = self.dump_of_hand_offs(count, by);
+        self.instructions_in(&dump) / count as f64
     }
 
     /// The same, with all that callgrind has counted.

@@ -14,6 +14,7 @@ use std::process::Command;
 
 use crate::behind;
 use crate::callgrind::Counted;
+use crate::guarded::{self, PAIR, QUORUM};
 use crate::harness::{wait_for, Client, Kind};
 use crate::instruction_steps::{
     hand_offs, steps, Said, AT_ONCE, EXEC, GOAL_OF_EXEC, GOAL_OF_SEVERAL, GUARDED, HAND_OFFS, KEYS,
@@ -35,6 +36,8 @@ const TOLERANCE_BEHIND: f64 = 0.15;
 /// of its loop it takes and releases a lock, and fires an event. The allocator adds up to 50. Each
 /// further listener to keyspace events adds 50 per event, even if it ignores the event.
 const LIMIT_OF_OTHERS: f64 = 1.02;
+/// The highest cost of the pair with a guard by a majority, beside the same without a guard.
+const LIMIT_OF_QUORUM: f64 = 1.01;
 /// The highest cost of a command behind many places, beside the same behind ten.
 const GROWTH: f64 = 2.0;
 /// The highest cost of the pair beside SET NX PX + DEL on a server without the module.
@@ -120,6 +123,7 @@ pub fn check() {
             median(behind.rounds),
         )
     }));
+    counts.extend(guarded());
     counts.extend(beside(&other_commands::count(KIND, RESIDENT)));
     let environment = environment();
     let write = std::env::var("BASELINE").is_ok_and(|what| what == "write");
@@ -219,6 +223,22 @@ fn beside(counted: &other_commands::Beside) -> Vec<Count> {
     counts
 }
 
+/// What a majority costs a primary with two replicas.
+fn guarded() -> Vec<Count> {
+    let [without, with] = [&[][..], &QUORUM].map(|guard| guarded::count(KIND, guard));
+    let mut counts = Vec::new();
+    for ((name, without), (_, with)) in without.into_iter().zip(with) {
+        let alone = format!("{name}, two replicas");
+        counts.push(Count::new(&alone, None, median(without)));
+        let of_pair = name == PAIR;
+        counts.push(Count {
+            bound: of_pair.then_some(Bound::Limit(LIMIT_OF_QUORUM)),
+            ..Count::new(&format!("{name}, quorum"), Some(&alone), median(with))
+        });
+    }
+    counts
+}
+
 /// The figures of docs/PERFORMANCE.md that differ from the baseline.
 fn unquoted() -> Vec<String> {
     let document = fs::read_to_string(DOCUMENT).expect("the document");
@@ -306,11 +326,14 @@ fn environment() -> Vec<String> {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().next().unwrap_or_default().to_string()
     };
-    vec![
+    let mut environment = vec![
         first_line(Path::new("rustc")),
         first_line(&KIND.binary()),
         first_line(Path::new("valgrind")),
-    ]
+    ];
+    // Each write is sent to replicas then, also that of a SET.
+    environment.extend(std::env::var("GUARD").ok().filter(|mode| mode == "quorum"));
+    environment
 }
 
 #[derive(Default)]
@@ -369,12 +392,14 @@ fn goal_of(step: &str) -> Option<f64> {
     }
 }
 
-/// A server with a guard that has ended, if `GUARD` names its mode: `restart` or `failover`. While
-/// the guard is open, `quorum` looks at the same two clocks.
+/// A server with a guard that has ended, if `GUARD` names its mode. With `quorum` it has replicas.
 fn start() -> Counted {
     let Ok(mode) = std::env::var("GUARD") else {
         return Counted::start(KIND);
     };
+    if mode == "quorum" {
+        return Counted::start_with_replicas(KIND, &QUORUM);
+    }
     let counted = Counted::start_with(KIND, &["guard", &mode, "max-ttl", "1000"]);
     let mut c = Client::connect(counted.port());
     wait_for("the end of the guard", || {

@@ -18,6 +18,7 @@ mod contention;
 mod deadline;
 mod expiry;
 mod growth;
+mod guarded;
 mod handoff;
 mod instructions;
 mod memory;

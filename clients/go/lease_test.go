@@ -40,6 +40,20 @@ func TestALeaseThatIsOverStaysLost(t *testing.T) {
 	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
 }
 
+func TestAnUnlockWithoutAReplyEndsTheLease(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute))
+	must(t, mutex.Lock())
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err := mutex.UnlockContext(gone)
+	expect(t, "an error", err != nil, true)
+	// The server has not got it.
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 1)
+	ok, err := mutex.Extend()
+	expect(t, "extended", ok, false)
+	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
+}
+
 func TestALateGrantThatIsLostIsAskedForAgain(t *testing.T) {
 	for _, reply := range []driver.Reply{{Value: int64(0), Sent: 1}, tryAgainReply()} {
 		locks := newLocks(t)

@@ -85,7 +85,7 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) { return m.unlock(ctx) }
 
 func (m *Mutex) unlock(ctx context.Context, options ...any) (bool, error) {
-	until := m.Until()
+	until := m.giveUp()
 	released, sent, err := m.ownerAsks(ctx, "LOCK.RELEASE", m.Value(), options...)
 	if err != nil {
 		return false, m.lacking(ctx, err)
@@ -250,6 +250,17 @@ func (m *Mutex) remember(held hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.value, m.fence, m.until = held.value, held.fence, m.untilFrom(held.sent)
+}
+
+// giveUp ends the lease: a release is sent, which counts whether or not its reply comes. It returns until when the lease was.
+func (m *Mutex) giveUp() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	until := m.until
+	if now := time.Now(); now.Before(until) {
+		m.until = now
+	}
+	return until
 }
 
 // held is what Lock or Extend remembered, for a command that is sent now.

@@ -16,7 +16,7 @@ use crate::command::acquire::Acquire;
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::{Decision, Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Hold, Lock, Now, Refusal, Token, Waiting};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Waiting};
 use crate::wait::{KeyRef, Keys, Linger};
 
 /// The word that is the key of a command with one key.
@@ -412,14 +412,10 @@ pub(super) fn end_waits<K: Key>(
 /// If the key has a value of another type, or has moved.
 pub fn renew<H: Host>(host: &mut H, renew: &Renew<'_>) -> Result<(), Error> {
     let server = host.server();
-    guarding::look_before_renewal(host);
-    let usable = guarding::usable(host);
+    let usable = guarding::renewable(host);
     let outcome = change(host, None, |scene| {
         let lock = usable.of(scene.lock, renew.token(), scene.now);
-        let own = lock.and_then(|lock| lock.hold_of(renew.token(), scene.now));
-        let may_extend = |hold: &Hold| usable.may_extend(hold, scene.now);
-        let puts_off = scene.guard.puts_off_renewals();
-        if own.is_some_and(|(_, hold)| puts_off || !may_extend(&hold)) {
+        if scene.guard.puts_off(usable, lock, renew.token(), scene.now) {
             return Decided::Same(Reply::Error(Error::NotYet));
         }
         Decided::new(renew.decide(lock, scene.now), |_| Cause::Renewed)

@@ -121,12 +121,6 @@ impl Guard {
         self.is_closed() && self.settings.has(Rule::Serving)
     }
 
-    /// Whether a hold is not renewed now. It may be soon.
-    #[inline]
-    pub(super) fn puts_off_renewals(&self) -> bool {
-        self.puts_off_renewals
-    }
-
     /// Whether replicas are told of the guard.
     pub(super) fn has_beats(&self) -> bool {
         self.settings.scope >= Scope::Failover

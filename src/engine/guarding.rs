@@ -36,12 +36,17 @@ pub(super) fn look_if_on_at<K: Key>(key: &mut K, now: impl FnOnce() -> Now) {
     }
 }
 
-/// The same before a renewal, where a majority decides about it. Other renewals go on.
+/// Which holds may be renewed now. The guard is looked at where a majority decides about it.
 #[inline]
-pub(super) fn look_before_renewal<H: Host>(host: &mut H) {
-    if host.machine().guard.asks_replicas() {
-        look_if_on(host);
+pub(super) fn renewable<H: Host>(host: &mut H) -> Usable {
+    if !host.machine().guard.is_on() {
+        return Usable::All;
     }
+    if host.machine().guard.asks_replicas() {
+        let server = host.server();
+        look_if_needed(server, host.machine(), server.command_time());
+    }
+    usable(host)
 }
 
 #[inline(never)] // Most servers have no guard.
@@ -57,25 +62,25 @@ const LOOKS: u32 = 4;
 
 /// The wall clock, and the other one at that instant. A server that must wait for the processor
 /// between both would see a step of the wall clock at its next look.
-fn clocks<S: Server>(server: S) -> (Now, u64) {
-    let look = |before_us: u64| {
-        let now = server.now();
-        let boot_us = server.boot_us();
-        (boot_us.saturating_sub(before_us), now, boot_us)
+fn clocks(wall: impl Fn() -> Now, boot_us: impl Fn() -> u64) -> (Now, u64) {
+    let look = || {
+        let before_us = boot_us();
+        let (now, after_us) = (wall(), boot_us());
+        (after_us.saturating_sub(before_us), now, after_us)
     };
-    let mut closest = look(server.boot_us());
+    let mut closest = look();
     for _ in 1..LOOKS {
         if closest.0 <= AT_ONCE_US {
             break;
         }
-        closest = look(server.boot_us()).min(closest);
+        closest = look().min(closest);
     }
     (closest.1, closest.2)
 }
 
 #[cold]
 fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
-    let (wall, boot_us) = clocks(server);
+    let (wall, boot_us) = clocks(|| server.now(), || server.boot_us());
     let now = now.max(wall);
     if machine.guard.open_slots(boot_us) {
         slots::opened(server, machine);
@@ -213,4 +218,35 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
 fn say_longer<S: Server>(server: S, ms: u64) {
     let line = format!("guard: a lease may last {ms} ms yet, lock.max-ttl is less");
     server.log(&line_of(line));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// How far the wall clock seems to be ahead where one of the looks comes so late. The clocks go
+    /// alike.
+    fn seems_ahead_us(late_at: impl Fn(u32) -> bool) -> i64 {
+        let (at_us, looks) = (Cell::new(1_000_000_u64), Cell::new(0));
+        let look = || {
+            looks.set(looks.get() + 1);
+            at_us.set(at_us.get() + if late_at(looks.get()) { 5_000 } else { 1 });
+            at_us.get()
+        };
+        let (now, boot_us) = clocks(|| Now::from_micros(look()), look);
+        i64::try_from(now.us()).unwrap() - i64::try_from(boot_us).unwrap()
+    }
+
+    #[test]
+    fn a_delay_between_the_looks_at_two_clocks_is_no_step() {
+        for late in 0..=20 {
+            let ahead_us = seems_ahead_us(|look| look == late);
+            assert_eq!(ahead_us, -1, "look {late}");
+        }
+        assert_eq!(seems_ahead_us(|look| look <= 7), -1);
+        // Where all are late, the last resort is one of them.
+        assert_eq!(seems_ahead_us(|_| true), -5_000);
+    }
 }

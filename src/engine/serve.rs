@@ -193,7 +193,8 @@ pub(super) fn serve<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) -> Now {
         machine, shared, ..
     } = key.parts();
     shared.drain(server, machine);
-    if !machine.guard.is_on() && !machine.registry.may_be_due(key_ref, now) {
+    let is_open = !machine.guard.is_closed() && !machine.guard.has_slots();
+    if is_open && !machine.registry.may_be_due(key_ref, now) {
         return now;
     }
     let (now, has_changed) = serve_all(key, key_ref, now);

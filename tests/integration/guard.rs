@@ -23,6 +23,7 @@ on_every_server![
     a_lease_from_before_the_guard_is_waited_out,
     a_wall_clock_set_forward_begins_it_anew,
     transactions_and_scripts_get_null,
+    timeouts_and_graces_run_meanwhile,
     no_lease_is_longer_than_the_setting,
     settings_that_contradict_each_other_are_refused,
 ];
@@ -39,6 +40,21 @@ fn wait_until_open(c: &mut Client) {
         (c.info("lock_guard") == "open").then_some(())
     });
 }
+
+/// The log has a line when a guard begins for a reason, and one when it ends.
+#[track_caller]
+fn assert_logged(server: &Server, reason: &str, end: &str) {
+    let begun = format!("({reason})");
+    wait_for(
+        &format!("a begin and an end of {reason} in the log"),
+        || {
+            let log = server.log();
+            log[log.find(&begun)?..].contains(end).then_some(())
+        },
+    );
+}
+
+const ENDED: &str = "guard: it has ended, locks are granted";
 
 fn guarded_ms(c: &mut Client) -> u64 {
     c.info("lock_guard_left_ms").parse().unwrap()
@@ -81,9 +97,10 @@ fn a_server_that_starts_waits_out_what_it_lacks(kind: Kind) {
         waits.reply().as_int();
         let is_over = sent.elapsed() > Duration::from_millis(TTL_MS);
         assert_eq!(is_over, is_guarded, "{:?}", sent.elapsed());
-        let log = server.log();
-        for line in ["ms (restart)", "guard: it has ended"] {
-            assert_eq!(log.contains(line), is_guarded, "{line}");
+        if is_guarded {
+            assert_logged(&server, "restart", ENDED);
+        } else {
+            assert!(!server.log().contains("guard:"));
         }
     }
 }
@@ -100,6 +117,7 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
             wait_until_open(&mut old);
         }
         let known = old.int("LOCK.ACQUIRE known owner 3000");
+        old.int("LOCK.ACQUIRE written owner 3000");
         replica.wait_until_it_follows(&primary);
         // What comes now never arrives.
         c.text("REPLICAOF 127.0.0.1 1");
@@ -113,6 +131,14 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
                 assert_eq!(c.call("LOCK.ACQUIRE known owner 3000"), Reply::Nil);
                 assert_eq!(c.call("LOCK.ACQUIRE other new 3000"), Reply::Nil);
                 assert_eq!(c.call("LOCK.MACQUIRE 2 {k}1 {k}2 new 3000"), Reply::Nil);
+                // Its owner may have less of it at once. Whoever that lets in waits.
+                c.int("RWLOCK.RLOCK written owner 3000");
+                assert_eq!(c.call("RWLOCK.RLOCK written other 3000"), Reply::Nil);
+                // Or it waits as a new one does, and keeps what it has.
+                let again = replica.blocked("LOCK.ACQUIRE known owner 3000 BLOCK 20000");
+                assert_eq!(c.int("LOCK.CHECK known owner"), known);
+                assert_eq!(c.int("LOCK.CANCEL known TOKEN owner"), 1);
+                assert!(matches!(again.reply(), Reply::Error(_)));
                 let waits = replica.blocked("LOCK.ACQUIRE known next 3000 BLOCK 20000");
                 assert_eq!(c.int("LOCK.RELEASE known owner"), 1);
                 assert!(guarded_ms(&mut c) > 0 && !waits.is_answered());
@@ -122,6 +148,9 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
         });
         let is_over = elapsed > Duration::from_millis(TTL_MS);
         assert_eq!(is_over, is_guarded, "{elapsed:?}");
+        if is_guarded {
+            assert_logged(&replica, "promotion", ENDED);
+        }
     }
 }
 
@@ -207,6 +236,7 @@ fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
     });
     assert_eq!(c.info("lock_guard"), "clock");
     wait_until_open(&mut c);
+    assert_logged(&server, "clock", ENDED);
     c.int("LOCK.ACQUIRE k me 3000");
     let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
     // By this clock the hold is over.
@@ -236,6 +266,19 @@ fn transactions_and_scripts_get_null(kind: Kind) {
     assert_eq!(c.info("lock_guarded"), "2");
 }
 
+fn timeouts_and_graces_run_meanwhile(kind: Kind) {
+    let server = Server::start_with(kind, &RESTART);
+    let mut c = server.client();
+    assert_eq!(c.call("LOCK.ACQUIRE k absent 3000 KEEP 1000"), Reply::Nil);
+    let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
+    let short = server.blocked("LOCK.ACQUIRE k short 3000 BLOCK 100");
+    assert_eq!(short.reply(), Reply::Nil);
+    wait_for("the grace", || (c.waiters("k") == ["next"]).then_some(()));
+    assert_eq!(c.info("lock_guard"), "restart");
+    waits.fence();
+    assert_eq!(c.info("lock_guard"), "open");
+}
+
 fn no_lease_is_longer_than_the_setting(kind: Kind) {
     let server = Server::start_with(kind, &["max-ttl", "2000"]);
     let mut c = server.client();
@@ -249,7 +292,17 @@ fn no_lease_is_longer_than_the_setting(kind: Kind) {
         "LOCK.RENEW k me 2001",
         "LOCK.RELEASE k me ATLEAST 2001",
     ] {
-        assert!(c.error(line).contains("lock.max-ttl"), "{line}");
+        let error = c.error(line);
+        assert!(error.contains("lock.max-ttl"), "{line}");
+        c.text("MULTI");
+        c.text(line);
+        assert_eq!(c.error("EXEC"), error, "{line}");
+        let script = "return redis.pcall(unpack(ARGV))";
+        let words: Vec<_> = ["EVAL", script, "0"]
+            .into_iter()
+            .chain(line.split(' '))
+            .collect();
+        assert_eq!(c.send(&words), Reply::Error(error), "{line}");
     }
     assert_eq!(c.int("LOCK.RENEW k me 2000"), 1);
 }

@@ -52,6 +52,7 @@ class Actor {
       return await (TAKING.includes(verb) ? this.take(verb, ...words) : this[verb](...words));
     } catch (error) {
       for (const [type, word] of reasons) if (error.cause instanceof type) return word;
+      if (/NOPERM/.test(error.cause)) return "denied";
       if (!(error.cause instanceof ResourceLockedError || /already-expired/.test(error.message))) throw error;
       return TAKING.includes(verb) ? "busy" : "lost";
     }
@@ -85,8 +86,8 @@ class Actor {
     return "ok";
   }
 
-  async renew() {
-    await this.lock.extend(this.ttl);
+  async renew(ms = this.ttl) {
+    await this.lock.extend(Number(ms));
     return "ok";
   }
 

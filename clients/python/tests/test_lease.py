@@ -52,6 +52,19 @@ def test_a_lease_counts_from_the_sending_less_the_drift(proxy: Proxy) -> None:
         assert sent <= lease_end(lock) - 49.498 < sent + 0.1
 
 
+def test_a_release_without_a_reply_ends_the_lease(proxy: Proxy) -> None:
+    with redis.Redis(port=proxy.port) as client:
+        lock = Lock(client, "stock", timeout=100)
+        lock.acquire()
+        proxy.answer(b"LOCK.RELEASE", b"-ERR of another kind")
+        with pytest.raises(redis.ResponseError):
+            lock.release()
+        # A server that lacks the release may answer so.
+        proxy.answer(b"LOCK.RENEW", b":1")
+        with pytest.raises(LockNotOwnedError):
+            lock.reacquire()
+
+
 def test_a_lease_that_is_over_stays_lost(server: Server, client: redis.Redis) -> None:
     lock = Lock(client, "stock", timeout=0.3)
     lock.acquire()

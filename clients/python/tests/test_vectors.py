@@ -84,6 +84,8 @@ class Actor:
             return "lost"
         except LockError as error:
             return "too-long" if "max-ttl" in str(error) else repr(error)
+        except redis.exceptions.NoPermissionError as error:
+            return repr(error)
 
     def take(self, kind: str, *words: str) -> str:
         names = [word for word in words if "=" not in word]
@@ -112,8 +114,11 @@ class Actor:
         self.now(self.lock.release())
         return "ok"
 
-    def renew(self) -> str:
-        self.now(self.lock.reacquire())
+    def renew(self, ms: str | None = None) -> str:
+        if ms is None:
+            self.now(self.lock.reacquire())
+        else:
+            self.now(self.lock.extend(int(ms) / 1000, replace_ttl=True))
         return "ok"
 
     def check(self) -> str:

@@ -117,6 +117,7 @@ macro_rules! players {
                         released.map(|()| "ok".to_owned())
                     }
                     ["renew"] => now(guard.unwrap().renew()).map(|()| "ok".to_owned()),
+                    ["renew", ms] => now(guard.unwrap().extend(time(ms))).map(|()| "ok".to_owned()),
                     ["check"] => now(guard.unwrap().check())
                         .map(|is_held| if is_held { "yes" } else { "no" }.to_owned()),
                     ["exec", name, args @ ..] => {

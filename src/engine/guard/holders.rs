@@ -41,6 +41,31 @@ impl Guard {
         }
     }
 
+    /// Whether the hold of a token is not renewed now. It may be soon.
+    #[inline]
+    pub(in crate::engine) fn puts_off(
+        &self,
+        usable: Usable,
+        lock: Option<&Lock>,
+        token: Token<'_>,
+        now: Now,
+    ) -> bool {
+        let may_be = self.puts_off_renewals || usable != Usable::All;
+        may_be && self.puts_off_some(usable, lock, token, now)
+    }
+
+    #[cold]
+    fn puts_off_some(
+        &self,
+        usable: Usable,
+        lock: Option<&Lock>,
+        token: Token<'_>,
+        now: Now,
+    ) -> bool {
+        let own = lock.and_then(|lock| lock.hold_of(token, now));
+        own.is_some_and(|(_, hold)| self.puts_off_renewals || !usable.may_extend(&hold, now))
+    }
+
     /// Whether a token that has a hold asks for less than that, and may use it.
     #[cold]
     pub(super) fn asks_for_less(

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::wait_until_open;
+use super::{assert_logged, wait_until_open};
 use crate::harness::{wait_for, Cluster, Kind, Reply, SHARDS};
 
 on_every_server![failovers_of_a_shard, slots_that_come];
@@ -44,6 +44,17 @@ fn failovers_of_a_shard(kind: Kind) {
     assert!(sent.elapsed() > LEASE, "{:?}", sent.elapsed());
 }
 
+/// Has all nodes forget a slot, and gives it to another one then.
+fn add(cluster: &Cluster, slot: i64, to: usize) {
+    for node in &cluster.nodes {
+        node.client().call(&format!("CLUSTER DELSLOTS {slot}"));
+    }
+    let mut c = cluster.client(to);
+    c.text(&format!("CLUSTER ADDSLOTS {slot}"));
+    c.text("CLUSTER BUMPEPOCH");
+    cluster.wait_until_all_agree();
+}
+
 /// Gives a slot to a node, and leaves its keys where they are.
 fn seize(cluster: &Cluster, slot: i64, to: usize) {
     let mut c = cluster.client(to);
@@ -58,7 +69,7 @@ fn slots_that_come(kind: Kind) {
     }
     let cluster = Cluster::start(kind);
     let (mut from, mut to) = (cluster.client(0), cluster.client(1));
-    let keys = cluster.keys_of(0, 6);
+    let keys = cluster.keys_of(0, 7);
     let slot = |n: usize| cluster.slot(&keys[n]);
     let take = |n: usize, token: &str| format!("LOCK.ACQUIRE {} {token} 4000 BLOCK 0", keys[n]);
     let set = |line: &str| {
@@ -95,6 +106,13 @@ fn slots_that_come(kind: Kind) {
         to.int(&take(5, "next"));
     }
     assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
+    // Added anew, while the cluster is not whole.
+    let begun = Instant::now();
+    from.int(&take(6, "first"));
+    add(&cluster, slot(6), 1);
+    let early = to.call(&format!("LOCK.ACQUIRE {} early 4000", keys[6]));
+    assert_eq!(early, Reply::Nil);
+    let added = cluster.blocked(1, &take(6, "second"));
     // Without them.
     let sent = Instant::now();
     from.int(&take(3, "first"));
@@ -111,10 +129,15 @@ fn slots_that_come(kind: Kind) {
     let guarded = Instant::now();
     cluster.begin_to_move(slot(4), 0, 1);
     cluster.end_of_move(slot(4), 0, 1);
+    let is_early = added.is_answered() || seized.is_answered();
+    assert!(!is_early || begun.elapsed() > LEASE);
     to.int(&take(4, "second"));
     assert!(guarded.elapsed() > LEASE, "{:?}", guarded.elapsed());
     seized.reply().as_int();
     assert!(sent.elapsed() > LEASE, "{:?}", sent.elapsed());
+    added.reply().as_int();
+    assert!(begun.elapsed() > LEASE, "{:?}", begun.elapsed());
     wait_until_open(&mut to);
-    assert!(cluster.nodes[1].log().contains("(slot)"));
+    let ended = "guard: it has ended in all slots";
+    assert_logged(&cluster.nodes[1], "slot", ended);
 }

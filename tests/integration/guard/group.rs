@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::wait_until_open;
+use super::{assert_logged, wait_until_open, ENDED};
 use crate::harness::{wait_for, Client, CutLink, Kind, Reply, Server};
 
 on_every_server![
@@ -107,6 +107,7 @@ fn a_primary_without_a_majority_grants_nothing(kind: Kind) {
     group.follow(group.primary.port);
     wait_until_open(&mut c);
     waits.reply().as_int();
+    assert_logged(&group.primary, "alone", ENDED);
     wait_for("all members", || {
         (c.info("lock_guard_members_fresh") == "3").then_some(())
     });
@@ -123,7 +124,13 @@ fn a_primary_without_a_majority_grants_nothing(kind: Kind) {
     wait_for("the majority to leave", || {
         (c.info("lock_guard") == "alone").then_some(())
     });
-    assert!(c.error("LOCK.RENEW k me 3000").starts_with("TRYAGAIN"));
+    let error = c.error("LOCK.RENEW k me 3000");
+    assert!(error.starts_with("TRYAGAIN"));
+    c.text("MULTI");
+    c.text("LOCK.RENEW k me 3000");
+    assert_eq!(c.error("EXEC"), error);
+    let script = "return redis.pcall('LOCK.RENEW', KEYS[1], 'me', 3000)";
+    assert_eq!(c.send(&["EVAL", script, "1", "k"]), Reply::Error(error));
     assert_eq!(c.int("LOCK.RELEASE k me"), 1);
     assert_eq!(c.call("LOCK.ACQUIRE k me 3000"), Reply::Nil);
     assert_eq!(c.int("LOCK.RENEW k me 3000"), 0);

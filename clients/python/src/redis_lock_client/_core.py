@@ -342,7 +342,9 @@ class Core:
         except LockNotOwnedError:
             raise
         except BaseException:
-            # The server has not answered: it can be called again.
+            # The server has not answered: it can be called again. It may have ended the hold.
+            if lease:
+                lease.ends()
             self.local.token, self.local.lease = token, lease
             raise
 

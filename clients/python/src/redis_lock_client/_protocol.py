@@ -96,12 +96,16 @@ class Lease:
         """Return whether the request has set the lease. A lease that was over by then stays lost."""
         before, end = ends
         if not is_held or time.monotonic() >= before:
-            self.end = -math.inf
+            self.ends()
             return False
         # Another request may have overtaken this one.
         if end == self._last:
             self.end = end
         return True
+
+    def ends(self) -> None:
+        """A request was sent that ends it, or it is known to be over."""
+        self.end = -math.inf
 
 
 class LockOptions(TypedDict, total=False):
