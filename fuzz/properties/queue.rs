@@ -236,7 +236,8 @@ impl World {
             match step {
                 None => return,
                 Some(Step::Granted(granted)) => {
-                    let token = granted.removed.token.as_token();
+                    let text = granted.removed.token.text();
+                    let token = text.as_token();
                     assert_eq!(self.hold_of(token), granted.grant.had_it);
                     self.apply(&granted.grant.effect(token));
                     self.gone(&granted.removed);
@@ -245,7 +246,7 @@ impl World {
                 }
                 Some(Step::Refused(removed, refusal)) => {
                     assert_eq!(refusal, Refusal::Deadlock);
-                    assert!(self.hold_of(removed.token.as_token()), "{removed:?}");
+                    assert!(self.hold_of(removed.token.text().as_token()), "{removed:?}");
                     self.gone(&removed);
                 }
                 Some(Step::Offered(offer)) => panic!("{offer:?}"),

@@ -71,8 +71,8 @@ fn tell<S: Server>(
     match removed.listener {
         Some(Listener::Client(client)) => server.unblock(client, outcome),
         Some(Listener::Channel(name)) => {
-            let token = removed.token.as_token();
-            if !server.publish(&name, message, &removed.keys.first().name, token) {
+            let (token, key) = (removed.token.text(), removed.keys.first());
+            if !server.publish(&name, message, &key.name, token.as_token()) {
                 unheard(server, machine, &name);
             }
         }

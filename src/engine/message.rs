@@ -58,16 +58,18 @@ impl Message {
 }
 
 impl Outcome {
-    /// The reply to the client.
-    pub fn reply(&self) -> Reply<'_> {
-        match self {
+    /// Sends the reply to the client.
+    pub fn reply(&self, send: impl FnOnce(Reply<'_>)) {
+        let text;
+        send(match self {
             Self::Granted(granted, true) => {
-                Reply::Made(granted.token.as_token().as_bytes(), granted.fence)
+                text = granted.token.text();
+                Reply::Made(text.as_bytes(), granted.fence)
             }
             Self::Granted(granted, false) => Reply::Fence(granted.fence),
             Self::Null => Reply::Null,
             Self::Error(error) => Reply::Error(*error),
-        }
+        });
     }
 }
 

@@ -35,7 +35,7 @@ use std::rc::Rc;
 use super::commit::{Cause, Commit};
 use super::count::Count;
 use super::ending::{dismiss, unheard};
-use super::host::{key_ref_of, ClientOf, ClientOfServer, Key, Parts, Server, WrongType};
+use super::host::{ClientOf, ClientOfServer, Key, Name, Parts, Server, WrongType};
 use super::linger;
 use super::machine::{Machine, Registry};
 use super::message::{Message, Outcome};
@@ -72,8 +72,11 @@ pub(super) fn enter<K: Key>(
     if !acquire.may_stay() && key_ref.is_none() {
         return Ok(Stay::No); // The usual case of a request that does not wait.
     }
-    let keys = Keys::One(key_ref.unwrap_or_else(|| key_ref_of(key)));
-    let (server, machine) = (key.server(), key.parts().machine);
+    let (server, name, machine) = (key.server(), key.name(), key.parts().machine);
+    let keys = Keys::One(key_ref.unwrap_or_else(|| {
+        let registry = &machine.registry;
+        registry.new_key_ref(server.selected_db(), name.bytes())
+    }));
     let (stay, entered) = take_place(server, machine, &keys, acquire, refusal, linger)?;
     match entered {
         // A new place changes nothing for the others. The key is watched for it if it is the first.
@@ -288,7 +291,8 @@ fn next_step<K: Key>(
 fn hand_over<K: Key>(key: &mut K, mut granted: Granted<ClientOf<K>>) {
     let (grant, linger) = (&mut granted.grant, granted.removed.linger);
     linger::mark(&mut grant.hold, linger, &key.parts().machine.guard);
-    let token = granted.removed.token.as_token();
+    let text = granted.removed.token.text();
+    let token = text.as_token();
     let cause = Cause::HandedOver {
         had_it: grant.had_it,
     };

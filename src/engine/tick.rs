@@ -350,7 +350,8 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
 /// Ends a hold whose owner was gone before it heard of it. The owner has again what it had before
 /// and knows of.
 fn revoke<K: Key>(key: &mut K, revoked: Revoked, now: Now) {
-    let token = revoked.token.as_token();
+    let text = revoked.token.text();
+    let token = text.as_token();
     let stands = |lock: &&Lock| {
         let hold = lock.hold_of(token, now);
         hold.is_some_and(|(_, hold)| hold.fence == revoked.fence)

@@ -3,7 +3,7 @@
 //! `server/api/allocator.rs` compares them with what is allocated.
 
 use super::keys::{Keys, Several, Wanted};
-use crate::lock::CompactToken;
+use crate::lock::Token;
 
 /// A place: its slot, and its entries in the tables of tokens and of instants.
 const PLACE: usize = 150;
@@ -18,15 +18,23 @@ const CHANNEL: usize = 80;
 /// What a request has said by LINGER.
 pub(super) const LINGER: usize = 80;
 
-/// A place of a token, without its requests and without the names of its keys.
-pub(super) fn of_place(token: &CompactToken, keys: &Keys) -> usize {
+/// The most that a place with one request can take.
+pub(super) fn most_of(token: Token<'_>, keys: &Keys) -> usize {
+    let place = of_place(token.as_bytes().len(), keys).saturating_add(REQUEST);
+    keys.iter()
+        .fold(place, |sum, key| sum.saturating_add(of_key(&key.name)))
+}
+
+/// A place, without its requests and without the names of its keys. Its token has so many bytes on
+/// the heap.
+pub(super) fn of_place(of_token: usize, keys: &Keys) -> usize {
     // The queue of each key has a copy of the token.
-    let spot = SPOT.saturating_add(token.heap_bytes());
+    let spot = SPOT.saturating_add(of_token);
     let several = keys.several().map(|all| Several::count(all));
     let list = several.map_or(0, |count| count.saturating_mul(size_of::<Wanted>()));
     let all = spot.saturating_mul(several.unwrap_or(1));
     let all = all.saturating_add(list);
-    PLACE.saturating_add(token.heap_bytes()).saturating_add(all)
+    PLACE.saturating_add(of_token).saturating_add(all)
 }
 
 pub(super) const fn of_key(name: &[u8]) -> usize {

@@ -7,17 +7,16 @@
 //! A lock may leave its key between the grant and the loss: SWAPDB is followed here; after RENAME
 //! and MOVE nobody says where it is, so the hold is looked for ([`Deliveries::seek`]).
 
-// Long because: a delivery, its loss and its acknowledgement share their tables.
-
-use std::collections::HashMap;
-use std::hash::BuildHasher;
+use std::collections::btree_map::Entry;
+use std::collections::BTreeMap;
 use std::mem::take;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use super::key_ref::KeyRef;
 use super::keys::Keys;
 use super::place::Ticket;
-use crate::lock::{Fence, Hold, Lock, Mode, TokenBuf};
+use crate::lock::{CompactToken, Fence, Hold, Lock, Mode};
 
 /// The number of a delivery: one for all the requests of a token that are granted the same hold of
 /// a key, or of several keys together.
@@ -28,13 +27,19 @@ pub struct DeliveryId(u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// Whose hold it is.
-    pub token: TokenBuf,
+    pub token: CompactToken,
     /// The hold's fence.
     pub fence: Fence,
     /// The delivery that it belongs to.
     pub delivery: DeliveryId,
     /// The place that the token has again where nobody hears of the grant; `None` without KEEP.
     pub kept: Option<Box<Kept>>,
+}
+
+impl Delivery {
+    const fn id(&self) -> (Fence, DeliveryId) {
+        (self.fence, self.delivery)
+    }
 }
 
 /// What is needed to give a place back.
@@ -53,11 +58,10 @@ pub struct Kept {
 /// All grants that are on their way, and those that are lost.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
-pub struct Deliveries<S> {
-    pending: HashMap<DeliveryId, Pending, S>,
-    /// The last delivery of each fence, which leads to the others. There are others where a lock
-    /// was copied by DUMP and RESTORE, or has moved from key to key.
-    by_fence: HashMap<Fence, DeliveryId, S>,
+pub struct Deliveries {
+    /// A fence has several where a lock was copied by DUMP and RESTORE, or has moved from key to
+    /// key. Mostly there are few in all, for which an ordered table is faster than a hash.
+    pending: BTreeMap<(Fence, DeliveryId), Pending>,
     /// Holds that are to be taken back.
     revoked: Vec<Revoked>,
     /// Those of them that are not under the key where they were granted.
@@ -71,15 +75,12 @@ struct Pending {
     spot: Origin,
     /// The other keys that were granted together with this one.
     others: Box<[Origin]>,
-    fence: Fence,
     /// How many clients have not been told.
     clients: usize,
     /// Whether the owner knows of the hold.
     known: bool,
     /// What the token had before, of which it knows: the share that was converted.
     before: Option<(Mode, Hold)>,
-    /// The next delivery with the same fence.
-    next: Option<DeliveryId>,
 }
 
 /// Where a hold was granted.
@@ -116,7 +117,7 @@ pub struct Revoked {
     /// Where it was granted, or found.
     pub key_ref: KeyRef,
     /// Whose it is.
-    pub token: TokenBuf,
+    pub token: CompactToken,
     /// Its fence: whatever has another one is another hold.
     pub fence: Fence,
     /// What its owner knows of, and keeps.
@@ -129,7 +130,7 @@ pub struct Revoked {
     pub(super) kept: Option<Box<Kept>>,
 }
 
-impl<S: BuildHasher> Deliveries<S> {
+impl Deliveries {
     /// Notes that a waiting client was granted a hold in place of what it had before, and has not
     /// been told yet.
     pub fn granted(
@@ -140,9 +141,12 @@ impl<S: BuildHasher> Deliveries<S> {
     ) -> DeliveryId {
         let is_it =
             |pending: &Pending| pending.others.is_empty() && pending.spot.key_ref == *key_ref;
-        if let Some((delivery, pending)) = self.find(fence, is_it) {
-            pending.clients = pending.clients.saturating_add(1);
-            return delivery;
+        if self.may_have(fence) {
+            let mut all = self.pending.range_mut(all_of(fence)).rev();
+            if let Some(((_, delivery), pending)) = all.find(|(_, pending)| is_it(pending)) {
+                pending.clients = pending.clients.saturating_add(1);
+                return *delivery;
+            }
         }
         // An earlier grant of this hold was lost. It is on its way again, so this delivery decides
         // whether it stays. The owner knows of what it had before the first of them.
@@ -174,28 +178,26 @@ impl<S: BuildHasher> Deliveries<S> {
     ) -> DeliveryId {
         self.last = self.last.wrapping_add(1);
         let delivery = DeliveryId(self.last);
-        let next = self.by_fence.insert(fence, delivery);
         let pending = Pending {
             spot,
             others,
-            fence,
             clients,
             known: false,
             before,
-            next,
         };
-        self.pending.insert(delivery, pending);
+        self.pending.insert((fence, delivery), pending);
         delivery
     }
 
     /// Notes that a client was told.
     pub fn delivered(&mut self, granted: &Delivery) {
-        let is_last = self.by_fence.get(&granted.fence) == Some(&granted.delivery);
         let has_lost = !self.revoked.is_empty() || !self.sought.is_empty();
-        if let Some(pending) = self.pending.get_mut(&granted.delivery) {
+        let all_of = || self.pending.range(all_of(granted.fence));
+        let is_only = self.pending.len() == 1 || all_of().nth(1).is_none();
+        if let Some(pending) = self.pending.get_mut(&granted.id()) {
             pending.known = true;
             // Mostly nothing else is known of this hold.
-            if has_lost || !is_last || pending.next.is_some() {
+            if has_lost || !is_only {
                 let spots = pending.spots();
                 let spots: Vec<_> = spots
                     .map(|spot| (spot.key_ref.clone(), spot.has_left))
@@ -206,12 +208,12 @@ impl<S: BuildHasher> Deliveries<S> {
                 });
             }
         }
-        self.settle(granted.delivery);
+        self.settle(granted);
     }
 
     /// Notes that the client is gone which was to be told.
     pub fn lost(&mut self, mut granted: Delivery) {
-        let pending = self.pending.get(&granted.delivery);
+        let pending = self.pending.get(&granted.id());
         if let Some(pending) = pending.filter(|pending| !pending.known) {
             for spot in pending.spots() {
                 self.revoked.push(Revoked {
@@ -225,7 +227,7 @@ impl<S: BuildHasher> Deliveries<S> {
                 });
             }
         }
-        self.settle(granted.delivery);
+        self.settle(&granted);
     }
 
     /// Notes that the owner of a hold knows of it: it has asked again, or renewed.
@@ -237,14 +239,9 @@ impl<S: BuildHasher> Deliveries<S> {
 
     /// Whether it is not known yet if the owner of a hold has heard of it.
     pub fn is_under_way(&self, fence: Fence) -> bool {
-        let mut at = self.by_fence.get(&fence).copied();
-        while let Some(pending) = at.and_then(|delivery| self.pending.get(&delivery)) {
-            if !pending.known {
-                return true;
-            }
-            at = pending.next;
-        }
-        self.revoked.iter().any(|revoked| revoked.fence == fence)
+        let mut all = self.pending.range(all_of(fence));
+        all.any(|(_, pending)| !pending.known)
+            || self.revoked.iter().any(|revoked| revoked.fence == fence)
     }
 
     /// Whether an acknowledgement can matter.
@@ -256,7 +253,7 @@ impl<S: BuildHasher> Deliveries<S> {
     #[cfg(test)]
     pub(crate) fn is_tight(&self, in_flight: usize) -> bool {
         let clients: usize = self.pending.values().map(|pending| pending.clients).sum();
-        clients == in_flight && self.by_fence.len() <= self.pending.len()
+        clients == in_flight
     }
 
     /// Notes that a lock leaves its key. `db` is `None` where the server does not say which.
@@ -339,13 +336,14 @@ impl<S: BuildHasher> Deliveries<S> {
     /// says that it is the same hold. The lock may have moved from key to key, and each may have
     /// granted it. If one of several holds that were granted together is known, all are.
     fn know(&mut self, fence: Fence, is_it: impl Fn(&KeyRef, bool) -> bool) {
-        let mut at = self.by_fence.get(&fence).copied();
-        while let Some(pending) = at.and_then(|delivery| self.pending.get_mut(&delivery)) {
+        let all = self
+            .may_have(fence)
+            .then(|| self.pending.range_mut(all_of(fence)));
+        for (_, pending) in all.into_iter().flatten() {
             let mut spots = pending.spots();
             let is_known = spots.any(|spot| is_it(&spot.key_ref, spot.has_left));
             drop(spots);
             pending.known |= is_known;
-            at = pending.next;
         }
         let lost = self.revoked.iter().chain(&self.sought);
         let known = lost.filter(|r| r.fence == fence && is_it(&r.key_ref, r.has_left));
@@ -357,50 +355,39 @@ impl<S: BuildHasher> Deliveries<S> {
         }
     }
 
-    fn settle(&mut self, delivery: DeliveryId) {
-        let Some(pending) = self.pending.get_mut(&delivery) else {
-            return;
+    /// Whether any delivery may have this fence. False is certain, and the usual case, because
+    /// fences go up.
+    fn may_have(&self, fence: Fence) -> bool {
+        let ends = (
+            self.pending.first_key_value(),
+            self.pending.last_key_value(),
+        );
+        let (Some((first, _)), Some((last, _))) = ends else {
+            return false;
         };
-        pending.clients = pending.clients.saturating_sub(1);
-        if pending.clients > 0 {
-            return;
-        }
-        let (fence, next) = (pending.fence, pending.next);
-        self.pending.remove(&delivery);
-        // Whatever led to it leads to the next one.
-        if self.by_fence.get(&fence) == Some(&delivery) {
-            match next {
-                Some(next) => self.by_fence.insert(fence, next),
-                None => self.by_fence.remove(&fence),
-            };
-        } else if let Some((_, before)) = self.find(fence, |p| p.next == Some(delivery)) {
-            before.next = next;
-        }
+        (first.0..=last.0).contains(&fence)
     }
 
-    /// The first delivery of a fence that is as it is asked for.
-    fn find(
-        &mut self,
-        fence: Fence,
-        is_it: impl Fn(&Pending) -> bool,
-    ) -> Option<(DeliveryId, &mut Pending)> {
-        let mut at = self.by_fence.get(&fence).copied();
-        while let Some(delivery) = at {
-            let pending = self.pending.get(&delivery)?;
-            if is_it(pending) {
-                return Some((delivery, self.pending.get_mut(&delivery)?));
+    fn settle(&mut self, granted: &Delivery) {
+        if let Entry::Occupied(mut entry) = self.pending.entry(granted.id()) {
+            match entry.get().clients {
+                0 | 1 => drop(entry.remove()),
+                clients => entry.get_mut().clients = clients.saturating_sub(1),
             }
-            at = pending.next;
         }
-        None
     }
+}
+
+/// The keys of all deliveries of a fence.
+const fn all_of(fence: Fence) -> RangeInclusive<(Fence, DeliveryId)> {
+    (fence, DeliveryId(0))..=(fence, DeliveryId(u64::MAX))
 }
 
 /// The sought holds that a lock has: readers that were lost one by one may have moved together.
 pub fn find_in<'s>(lock: &'s Lock, sought: &'s [Revoked]) -> impl Iterator<Item = Fence> + 's {
     let is_there = |revoked: &&Revoked| {
-        let token = revoked.token.as_token();
-        lock.fence_of(token) == Some(revoked.fence)
+        let token = revoked.token.text();
+        lock.fence_of(token.as_token()) == Some(revoked.fence)
     };
     sought.iter().filter(is_there).map(|revoked| revoked.fence)
 }

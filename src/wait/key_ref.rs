@@ -23,6 +23,11 @@ impl KeyRef {
         }
     }
 
+    /// Whether it is the key of this name.
+    pub fn is(&self, db: i32, name: &[u8]) -> bool {
+        self.db == db && (std::ptr::eq(&*self.name, name) || *self.name == *name)
+    }
+
     /// Follows SWAPDB. False when it is about other databases.
     pub fn swap_db(&mut self, one: i32, other: i32) -> bool {
         self.db = match self.db {

@@ -77,6 +77,7 @@ pub mod registry;
 mod request;
 pub mod schedule;
 mod slab;
+mod table;
 mod users;
 
 pub use bindings::{Bindings, Linger, Lost};

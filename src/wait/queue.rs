@@ -93,7 +93,11 @@ impl WaitQueue {
                 return Some(next);
             }
         }
-        match self.turn(places, lock, now, None) {
+        let turn = match self.sole_listener(places).filter(|_| lock.is_none()) {
+            Some((id, seq)) => Turn::Of(id, seq), // The usual case: nothing keeps it out.
+            None => self.turn(places, lock, now, None),
+        };
+        match turn {
             Turn::Of(id, seq) => {
                 self.note_owner(places.get(id)?.ticket);
                 Some(Next::Grant(id, seq))
@@ -101,6 +105,20 @@ impl WaitQueue {
             Turn::OfSeveral(id) => Some(Next::Several(id)),
             Turn::Nobody | Turn::Come(_) => None,
         }
+    }
+
+    /// The first request of the only place, if it is for one key and does not upgrade.
+    fn sole_listener<L>(&self, places: &Places<L>) -> Option<(PlaceId, Seq)> {
+        let Self::Sole {
+            id,
+            is_upgrading: false,
+            ..
+        } = *self
+        else {
+            return None;
+        };
+        let place = places.get(id).filter(|place| !place.is_for_several_keys());
+        Some((id, place?.first()?.0))
     }
 
     /// What is to be done with the place of a token that has got a hold.
@@ -218,7 +236,8 @@ impl WaitQueue {
     ) -> Option<Deadline> {
         let lock = lock?;
         let place = places.get(self.candidate(places)?)?;
-        if lock.mode().limit().is_some() || place.has_counted() {
+        // The end of the only hold matters, whoever has it.
+        if lock.len() == 1 || lock.mode().limit().is_some() || place.has_counted() {
             return lock.earliest_deadline(now);
         }
         let token = place.token.text();

@@ -168,7 +168,11 @@ impl Real {
                 Some(Step::Granted(granted)) => {
                     let fence = granted.grant.hold.fence.get();
                     self.last_fence = self.last_fence.max(fence);
-                    self.apply(&granted.grant.effect(granted.removed.token.as_token()));
+                    self.apply(
+                        &granted
+                            .grant
+                            .effect(granted.removed.token.text().as_token()),
+                    );
                     let (client, grant) = granted.into_delivery().unwrap();
                     events.push(Event::Granted(client, fence));
                     self.registry.deliveries.delivered(&grant);

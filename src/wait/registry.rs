@@ -60,7 +60,7 @@ pub struct Registry<L, S> {
     patrol: Patrol,
     step: StepWork,
     /// Grants that their listeners have not heard of yet.
-    pub deliveries: Deliveries<S>,
+    pub deliveries: Deliveries,
     last_ticket: u64,
 }
 

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
+use std::mem;
 use std::ptr;
 
 use redis_module::raw;
@@ -131,10 +132,21 @@ pub(in crate::server) fn block(ctx: Context<'_>, callbacks: &Callbacks) -> Optio
     })
 }
 
+/// The room of the last ending, kept so that the next one allocates nothing.
+pub(in crate::server) type SpareEnding = Cell<Option<Box<Ending>>>;
+
 /// Ends the wait of a client whose request has left the registry, and sends its outcome.
-pub(in crate::server) fn unblock(client: BlockedClient, outcome: Outcome) {
+pub(in crate::server) fn unblock(client: BlockedClient, outcome: Outcome, spare: &SpareEnding) {
     let said = Cell::new(None);
-    let ending = Box::into_raw(Box::new(Ending { outcome, said }));
+    let ending = Ending { outcome, said };
+    let ending = match spare.take() {
+        Some(mut room) => {
+            *room = ending;
+            room
+        }
+        None => Box::new(ending),
+    };
+    let ending = Box::into_raw(ending);
     // SAFETY: the client was blocked by `block` and is unblocked only once, because it left the
     // registry only once. The server hands the ending to `on_reply` and then to `on_free`, which
     // frees it.
@@ -168,16 +180,19 @@ pub(in crate::server) unsafe fn ending_of<'e>(ctx: Context<'_>) -> Option<&'e En
 pub(in crate::server) unsafe fn take_ending(
     ctx: *mut raw::RedisModuleCtx,
     ending: *mut c_void,
+    spare: &SpareEnding,
 ) -> Option<(Outcome, Option<Said>)> {
     if ending.is_null() {
         return None;
     }
     // SAFETY: what `unblock` passed, which comes here once. The context is the server's own.
-    let (Ending { outcome, said }, is_gone) = unsafe {
+    let (mut ending, is_gone) = unsafe {
         let ending = Box::from_raw(ending.cast::<Ending>());
         let is_gone: c_int = call!(RedisModule_BlockedClientDisconnected(ctx));
-        (*ending, is_gone != 0)
+        (ending, is_gone != 0)
     };
-    let said = said.get();
+    let outcome = mem::replace(&mut ending.outcome, Outcome::Null);
+    let said = ending.said.get();
+    spare.set(Some(ending));
     Some((outcome, if is_gone { Some(Said::ToNobody) } else { said }))
 }

@@ -20,11 +20,15 @@
 //! (`maxmemory-clients`). Nor does it before 7.0, which does not say when it looks for events.
 //! There the module asks the server at each grant whether it closes the client, which is slow.
 //!
+//! The call in the next turn alone would be cheaper, but it comes too late: an end of the
+//! connection may be read before, and CLIENT LIST does not tell whether the reply was read.
+//!
 //! The server says it by an event of its loop. Each turn fires two of them, and each of these makes
 //! and clears a client for its context. So the module listens for one turn only, after a grant.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::btree_map::Entry;
+use std::collections::BTreeMap;
 use std::mem;
 
 use redis_module::raw;
@@ -60,7 +64,7 @@ pub(in crate::server) struct Replies {
 #[derive(Default)]
 struct Sent {
     /// One for each client, by its number.
-    by_client: HashMap<u64, Delivery, foldhash::fast::RandomState>,
+    by_client: BTreeMap<u64, Delivery>,
     /// Further ones to the same clients.
     more: Vec<(u64, Delivery)>,
 }
@@ -101,15 +105,15 @@ impl Replies {
         if sent.by_client.is_empty() {
             self.since_us.set(clock::monotonic_us());
         }
-        match sent.by_client.get_mut(&client) {
-            None => {
-                sent.by_client.insert(client, granted);
+        match sent.by_client.entry(client) {
+            Entry::Vacant(entry) => {
+                entry.insert(granted);
                 None
             }
-            Some(before) if before.delivery == granted.delivery => {
-                Some(mem::replace(before, granted))
+            Entry::Occupied(mut before) if before.get().delivery == granted.delivery => {
+                Some(before.insert(granted))
             }
-            Some(_) => {
+            Entry::Occupied(_) => {
                 sent.more.push((client, granted));
                 None
             }
@@ -144,9 +148,9 @@ impl Replies {
             ctx.call_next_turn(on_turn);
         }
         let mut sent = self.sent.borrow_mut();
-        sent.by_client
-            .drain()
-            .for_each(|(_, granted)| take(granted));
+        while let Some((_, granted)) = sent.by_client.pop_first() {
+            take(granted);
+        }
         sent.more.drain(..).for_each(|(_, granted)| take(granted));
     }
 

@@ -370,7 +370,7 @@ unsafe extern "C" fn on_reply(
                     false => Said::Heard,
                 }));
             }
-            ctx.reply(ending.outcome.reply());
+            ending.outcome.reply(|reply| ctx.reply(reply));
         }
         None => ctx.reply_null(),
     }
@@ -379,12 +379,12 @@ unsafe extern "C" fn on_reply(
 
 /// The server has done with an outcome: sent to the client, or never to be sent.
 unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, ending: *mut c_void) {
+    let module = Module::get();
     // SAFETY: the server passed these.
-    let taken = unsafe { blocked_client::take_ending(ctx, ending) };
+    let taken = unsafe { blocked_client::take_ending(ctx, ending, &module.ending) };
     let Some((Outcome::Granted(granted, _), said)) = taken else {
         return;
     };
-    let module = Module::get();
     match said {
         Some(Said::ToClient(client)) => {
             if let Some(before) = module.replies.send(client, granted) {
@@ -482,7 +482,7 @@ impl Module {
     /// Notes whether a client has heard of its grant.
     fn confirm(&self, granted: crate::wait::Delivery, is_delivered: bool) {
         if is_delivered {
-            self.shared.inbox.leave(Note::Delivered(granted));
+            self.delivered(granted);
         } else {
             self.leave(Note::Lost(granted));
         }

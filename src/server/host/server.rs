@@ -120,7 +120,7 @@ impl Server for Context<'_> {
 
     #[inline]
     fn unblock(self, client: BlockedClient, outcome: Outcome) {
-        blocked_client::unblock(client, outcome);
+        blocked_client::unblock(client, outcome, &Module::get().ending);
     }
 
     fn release(self, client: BlockedClient) {

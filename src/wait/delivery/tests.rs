@@ -1,7 +1,5 @@
 //! Tests of deliveries.
 
-use std::hash::RandomState;
-
 use super::*;
 use crate::lock::{Deadline, Effect, Fate, Now, Since, Token};
 
@@ -13,7 +11,7 @@ fn fence(n: u64) -> Fence {
     Fence::new(n).unwrap()
 }
 
-fn granted(deliveries: &mut Deliveries<RandomState>, key: &str, token: &str, n: u64) -> Delivery {
+fn granted(deliveries: &mut Deliveries, key: &str, token: &str, n: u64) -> Delivery {
     let delivery = deliveries.granted(&key_ref(0, key), fence(n), None);
     let token = Token::new(token.as_bytes()).unwrap().into();
     Delivery {
@@ -26,7 +24,7 @@ fn granted(deliveries: &mut Deliveries<RandomState>, key: &str, token: &str, n: 
 
 #[test]
 fn a_lost_grant_is_taken_back_unless_its_owner_knows_of_it() {
-    let mut all = Deliveries::<RandomState>::default();
+    let mut all = Deliveries::default();
     let lost = granted(&mut all, "k", "a", 1);
     all.lost(lost);
     assert_eq!(all.take_revoked().len(), 1);
@@ -39,12 +37,12 @@ fn a_lost_grant_is_taken_back_unless_its_owner_knows_of_it() {
     let lost = granted(&mut all, "k", "a", 2);
     all.acknowledge(0, b"k", fence(2));
     all.lost(lost);
-    assert!(all.take_revoked().is_empty() && all.by_fence.is_empty());
+    assert!(all.take_revoked().is_empty() && all.pending.is_empty());
 }
 
 #[test]
 fn two_keys_with_one_fence_are_two_deliveries() {
-    let mut all = Deliveries::<RandomState>::default();
+    let mut all = Deliveries::default();
     let told = granted(&mut all, "k", "a", 1);
     let lost = granted(&mut all, "copy", "a", 1);
     all.delivered(&told);
@@ -61,7 +59,7 @@ fn two_keys_with_one_fence_are_two_deliveries() {
 
 #[test]
 fn a_hold_that_has_moved_is_followed_or_looked_for() {
-    let mut all = Deliveries::<RandomState>::default();
+    let mut all = Deliveries::default();
     let lost = granted(&mut all, "k", "a", 1);
     all.swap_dbs(0, 3);
     all.lost(lost);
@@ -86,7 +84,7 @@ fn a_hold_that_has_moved_is_followed_or_looked_for() {
 
 #[test]
 fn an_owner_that_knows_of_its_hold_keeps_it_wherever_it_was_granted() {
-    let mut all = Deliveries::<RandomState>::default();
+    let mut all = Deliveries::default();
     // The lock goes from key to key, and each grants the hold to a waiter of its token.
     let [first, second] = ["k", "l"].map(|key| {
         let grant = granted(&mut all, key, "a", 1);
@@ -105,7 +103,7 @@ fn an_owner_that_knows_of_its_hold_keeps_it_wherever_it_was_granted() {
     all.acknowledge(0, b"l", fence(2));
     all.lost(before);
     all.lost(now);
-    assert!(all.take_revoked().is_empty() && all.by_fence.is_empty());
+    assert!(all.take_revoked().is_empty() && all.pending.is_empty());
 }
 
 /// A lock with holds that end at 1,000 + these.
@@ -146,7 +144,8 @@ fn what_is_given_back_excludes_nobody_and_lasts_as_long_as_before() {
         kept: None,
     };
     let undone = |revoked: &Revoked, mut lock: Lock, key_end: Option<Deadline>| {
-        let (token, now) = (revoked.token.as_token(), Now::from_millis(1_000));
+        let (text, now) = (revoked.token.text(), Now::from_millis(1_000));
+        let token = text.as_token();
         let effect = lock.give_back(token, revoked.before, key_end, now);
         assert_eq!(effect.apply_to(&mut lock), Fate::Held);
         lock
@@ -188,9 +187,9 @@ fn all_holds_that_are_looked_for_are_found_in_one_lock() {
 
 #[test]
 fn holds_that_were_granted_together_are_lost_or_known_together() {
-    let mut all = Deliveries::<RandomState>::default();
+    let mut all = Deliveries::default();
     let keys = ["a", "b", "c"].map(|name| key_ref(0, name));
-    let grant = |all: &mut Deliveries<RandomState>, n| Delivery {
+    let grant = |all: &mut Deliveries, n| Delivery {
         token: Token::new(b"me").unwrap().into(),
         fence: fence(n),
         delivery: all.granted_together(keys.iter(), fence(n), 1).unwrap(),
@@ -221,5 +220,5 @@ fn holds_that_were_granted_together_are_lost_or_known_together() {
     assert_ne!(told.delivery, lost.delivery);
     all.delivered(&told);
     all.lost(lost);
-    assert!(!all.has_revoked() && all.by_fence.is_empty());
+    assert!(!all.has_revoked() && all.pending.is_empty());
 }

@@ -191,7 +191,7 @@ impl World {
     fn hand_over(&mut self, key: u8, granted: Granted<u64>) {
         let grant = granted.grant;
         self.last_fence = self.last_fence.max(grant.hold.fence.get());
-        self.apply(key, &grant.effect(granted.removed.token.as_token()));
+        self.apply(key, &grant.effect(granted.removed.token.text().as_token()));
         if let Some((_, grant)) = granted.into_delivery() {
             self.registry.deliveries.delivered(&grant);
         }

@@ -234,7 +234,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let mut all = self.deliveries.take_revoked();
         for revoked in &mut all {
             if let Some(kept) = revoked.kept.take() {
-                self.restore(*kept, revoked.token.as_token(), leaving);
+                self.restore(*kept, revoked.token.text().as_token(), leaving);
             }
         }
         all

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use super::leave::{Removed, Why};
 use super::Registry;
-use crate::lock::{Ask, Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf, Waiting};
+use crate::lock::{Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf};
 use crate::wait::delivery::{Delivery, DeliveryId, Kept};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::{Several, Wanted};
@@ -169,14 +169,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let at = granted_at(now);
         let place = self.places.get(id)?;
         let request = place.request(seq)?;
-        let token = place.token.text();
-        let ask = Ask {
-            mode: request.mode(),
-            token: token.as_token(),
-            ttl: request.ttl,
-        };
-        let grant = match Lock::acquire(lock, ask, at, Waiting::default(), fences) {
-            Ok(grant) => grant,
+        let (grant, before) = match place.decide(request, lock, at, fences) {
+            Ok(granted) => granted,
             Err(refusal @ Refusal::FencesExhausted) => {
                 let removed = self.leave(id, seq, Why::Decided)?;
                 return Some(Step::Refused(removed, refusal));
@@ -186,7 +180,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if let Some(offer) = Offer::new(id, place, (seq, request), grant) {
             return Some(Step::Offered(offer));
         }
-        let before = lock.and_then(|lock| lock.hold_of(token.as_token(), at));
         let kept = self.kept(place, request);
         let delivery = self.deliveries.granted(key, grant.hold.fence, before);
         Some(Step::Granted(Granted {

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use super::patrol::Patrol;
 use super::{Leaving, Registry};
-use crate::lock::{Mode, Token, TokenBuf};
+use crate::lock::{CompactToken, Mode, Token};
 use crate::wait::bindings::Linger;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::Keys;
@@ -20,7 +20,7 @@ pub struct Removed<L> {
     /// Whatever is to be told; `None` of a place at which nobody has listened.
     pub listener: Option<Listener<L>>,
     /// Whose it is.
-    pub token: TokenBuf,
+    pub token: CompactToken,
     /// Exclusive or shared.
     pub mode: Mode,
     /// Since when it has had its place, on the monotonic clock.
@@ -281,7 +281,7 @@ fn removed<L>(
         .map_or_else(|| place.keep_mode(), Request::mode);
     Removed {
         keys: place.keys.clone(),
-        token: TokenBuf::from(place.token.text().as_token()),
+        token: place.token.clone(),
         mode,
         since_us: place.since_us,
         is_server_generated: request.as_ref().is_some_and(Request::is_server_generated),

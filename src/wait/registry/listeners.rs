@@ -1,6 +1,6 @@
 //! Whatever listens at places: blocked clients, and channels.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
 
@@ -9,12 +9,13 @@ use crate::wait::bindings::Linger;
 use crate::wait::bytes;
 use crate::wait::place::PlaceId;
 use crate::wait::request::{Listener, Seq};
+use crate::wait::table::Table;
 
 /// Exactly the listeners of all requests.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Listeners<L, S> {
-    by_client: HashMap<L, (PlaceId, Seq), S>,
+    by_client: Table<L, (PlaceId, Seq), S>,
     pub(super) channels: Channels<S>,
     /// What the holds of requests are bound to, if they have said LINGER. Few have, so it is not in
     /// the request.
@@ -29,7 +30,7 @@ pub(super) struct Listeners<L, S> {
 impl<L, S: Default> Default for Listeners<L, S> {
     fn default() -> Self {
         Self {
-            by_client: HashMap::default(),
+            by_client: Table::default(),
             channels: Channels::default(),
             lingers: BTreeMap::new(),
             by_connection: BTreeMap::new(),
@@ -75,7 +76,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher> Listeners<L, S> {
             self.bytes = self.bytes.saturating_add(bytes::LINGER);
         }
         match listener {
-            Listener::Client(client) => drop(self.by_client.insert(client, (id, seq))),
+            Listener::Client(client) => self.by_client.insert(client, (id, seq)),
             Listener::Channel(name) => {
                 if self.channels.insert(&name, id) {
                     self.bytes = self.bytes.saturating_add(bytes::of_channel(&name));
@@ -121,7 +122,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher> Listeners<L, S> {
 impl<L, S: BuildHasher> Listeners<L, S> {
     /// How many clients listen, and how many requests end with their connections.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.by_client.len(), self.by_connection.len())
+        (self.by_client.values().count(), self.by_connection.len())
     }
 
     pub(super) fn lingers(&self, seq: Seq) -> bool {

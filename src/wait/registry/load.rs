@@ -58,5 +58,5 @@ impl<S: BuildHasher> Load<S> {
 }
 
 fn bytes_of<L>(place: &Place<L>) -> usize {
-    bytes::of_place(&place.token, &place.keys)
+    bytes::of_place(place.token.heap_bytes(), &place.keys)
 }

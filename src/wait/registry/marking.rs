@@ -33,9 +33,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// Marks a key as replaced in whatever database it is waited for.
     pub fn mark_in_all_dbs(&mut self, name: &[u8]) -> bool {
-        let dbs: Vec<i32> = self.queues.dbs().collect();
         let mut any = false;
-        for db in dbs {
+        for db in self.queues.dbs() {
             any |= self.mark_replaced(db, name);
         }
         any
@@ -109,5 +108,73 @@ impl<L, S: BuildHasher> Registry<L, S> {
         if let Some(here) = self.queues.get_mut(db, name) {
             here.queue.lock_changed(effect, &self.places);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasherDefault, DefaultHasher};
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::lock::{Mode, Refusal, Token, Ttl};
+    use crate::wait::keys::{Keys, Several, Wanted};
+    use crate::wait::{Listener, NewRequest};
+
+    type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
+
+    fn key(name: &[u8]) -> KeyRef {
+        KeyRef::new(0, name)
+    }
+
+    fn enter(world: &mut World, keys: &Keys, refusal: Refusal) {
+        let new = NewRequest {
+            token: Token::new(b"a").unwrap(),
+            mode: Mode::Exclusive,
+            ttl: Ttl::from_millis(1_000).unwrap(),
+            listener: Some(Listener::Client(world.len() as u64)),
+            times_out_at_us: None,
+            keep_ms: None,
+            is_server_generated: false,
+            linger: None,
+            user: None,
+            refusal,
+            now_us: 0,
+        };
+        world.enter(keys, new);
+    }
+
+    /// Whether somebody may be next on the key "k", at which a request waits, after a change.
+    fn is_due_after(change: impl FnOnce(&mut World)) -> bool {
+        let mut world = World::default();
+        enter(&mut world, &Keys::One(key(b"k")), Refusal::Busy);
+        change(&mut world);
+        world.may_be_due(&key(b"k"), Now::from_millis(1_000))
+    }
+
+    #[test]
+    fn a_key_is_served_again_only_after_a_change_or_when_its_time_has_come() {
+        assert!(!is_due_after(|_| {}));
+        assert!(is_due_after(|world| assert!(world.mark(0, b"k"))));
+        assert!(!is_due_after(|world| world.mark_anyway(Some(1), b"k")));
+        for (at_ms, is_due) in [(999, true), (1_000, true), (1_001, false)] {
+            let wake = |world: &mut World| world.set_wake(&key(b"k"), Some(at_ms));
+            assert_eq!(is_due_after(wake), is_due, "{at_ms}");
+        }
+        assert!(is_due_after(|world| {
+            assert!(world.mark_replaced(0, b"k") && world.unmark(&key(b"k")));
+        }));
+        assert!(is_due_after(|world| world.db_replaced(Some(0))));
+        let upgrade = |world: &mut World| {
+            enter(world, &Keys::One(key(b"k")), Refusal::BusyUpgrade);
+        };
+        assert!(is_due_after(upgrade));
+        // The turn of a place for several keys may come at another one of them.
+        let wanted = [b"l", b"m"].map(|name| Wanted {
+            key_ref: key(name),
+            mode: Mode::Exclusive,
+        });
+        let several = Keys::Several(Rc::new(Several::new(wanted.into_iter()).unwrap()));
+        assert!(is_due_after(|world| enter(world, &several, Refusal::Busy)));
     }
 }

@@ -222,6 +222,11 @@ impl<L, S: BuildHasher> Registry<L, S> {
         all.collect()
     }
 
+    /// A reference to a key that nobody waits for.
+    pub fn new_key_ref(&self, db: i32, name: &[u8]) -> KeyRef {
+        self.queues.new_key_ref(db, name)
+    }
+
     /// The reference to a key that is waited for.
     pub fn key_ref(&self, db: i32, name: &[u8]) -> Option<KeyRef> {
         self.queues.key_ref(db, name)

@@ -112,6 +112,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
             // A blocked client costs the server far more than its request does here.
             Some(_) if !is_more => 0,
             Some(_) => bytes::REQUEST,
+            // Mostly there is room for the most that it can be.
+            None if by == By::Client && self.fits(bytes::most_of(comer.token, keys), limits) => 0,
             None => self.bytes_of_place(comer),
         };
         let is_known = |name| self.listeners.channels.contains(name);
@@ -119,10 +121,14 @@ impl<L, S: BuildHasher> Registry<L, S> {
             By::Channel(name) if !is_known(name) => bytes.saturating_add(bytes::of_channel(name)),
             _ => bytes,
         };
-        if bytes > 0 && self.bytes().saturating_add(bytes) > limits.bytes {
+        if bytes > 0 && !self.fits(bytes, limits) {
             return Err(Full::Bytes);
         }
         Ok(())
+    }
+
+    fn fits(&self, bytes: usize, limits: &Limits) -> bool {
+        self.bytes().saturating_add(bytes) <= limits.bytes
     }
 
     fn admit_to_queue(&self, key: &KeyRef, by: By<'_>, limits: &Limits) -> Result<(), Full> {
@@ -139,7 +145,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// What a new place takes, with its first request.
     fn bytes_of_place(&self, comer: &Comer<'_>) -> usize {
         let token = CompactToken::from(comer.token);
-        let place = bytes::of_place(&token, comer.keys);
+        let place = bytes::of_place(token.heap_bytes(), comer.keys);
         let new = comer
             .keys
             .iter()
@@ -159,7 +165,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         let (mut of_places, mut requests) = (0, 0);
         let mut users = std::collections::BTreeMap::new();
         for place in ids.iter().filter_map(|id| self.places.get(*id)) {
-            of_places += bytes::of_place(&place.token, &place.keys);
+            of_places += bytes::of_place(place.token.heap_bytes(), &place.keys);
             requests += place.iter().count();
             let of_requests = place.iter().filter_map(|(_, request)| request.user);
             for user in of_requests.chain(place.outline().user) {

@@ -34,7 +34,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     fn change_db(&mut self, db: Option<i32>, act: impl Fn(&mut DbChange, u32)) {
         let is_it = |number: &i32| db.is_none_or(|db| db == *number);
         let is_waited_for = |db: &i32| self.queues.of_db(*db).next().is_some();
-        let waited = self.queues.dbs().filter(is_waited_for);
+        let waited = self.queues.dbs().into_iter().filter(is_waited_for);
         let dbs: Vec<i32> = waited.filter(is_it).collect();
         if dbs.is_empty() {
             return;

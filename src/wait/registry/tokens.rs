@@ -7,16 +7,16 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 
-use super::queues::SPARE_KEYS;
 use crate::lock::CompactToken;
 use crate::wait::place::{Place, PlaceId, Places};
+use crate::wait::table::Table;
 
 /// All places by the hashes of their tokens.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Tokens<S> {
     /// Those whose hash no other place has.
-    pub(super) alone: HashMap<u32, PlaceId, S>,
+    pub(super) alone: Table<u32, PlaceId, S>,
     /// The other ones: two or more for each hash.
     pub(super) together: HashMap<u32, BTreeSet<PlaceId>, S>,
 }
@@ -41,10 +41,10 @@ impl<S: BuildHasher> Tokens<S> {
         let hash = self.hash_of(token);
         if let Some(together) = self.together.get_mut(&hash) {
             together.insert(id);
-        } else if let Some(first) = self.alone.insert(hash, id) {
-            self.alone.remove(&hash);
+        } else if let Some(first) = self.alone.remove(&hash) {
             self.together.insert(hash, BTreeSet::from([first, id]));
         } else {
+            self.alone.insert(hash, id);
             return true;
         }
         false
@@ -53,10 +53,9 @@ impl<S: BuildHasher> Tokens<S> {
     pub(super) fn remove(&mut self, token: &CompactToken, id: PlaceId) {
         let hash = self.hash_of(token);
         if self.alone.remove(&hash).is_some() {
-            if self.alone.is_empty() && self.alone.capacity() > SPARE_KEYS {
-                self.alone.shrink_to(SPARE_KEYS);
-            }
-        } else if let Some(together) = self.together.get_mut(&hash) {
+            return;
+        }
+        if let Some(together) = self.together.get_mut(&hash) {
             together.remove(&id);
             if let (1, Some(last)) = (together.len(), together.first()) {
                 self.alone.insert(hash, *last);
@@ -66,7 +65,7 @@ impl<S: BuildHasher> Tokens<S> {
     }
 
     fn hash_of(&self, token: &CompactToken) -> u32 {
-        let hash = self.alone.hasher().hash_one(token);
+        let hash = self.together.hasher().hash_one(token);
         // The low bits are as good as the others.
         (hash & u64::from(u32::MAX)) as u32
     }

@@ -283,8 +283,10 @@ impl Server for Ctx<'_> {
     }
 
     fn unblock(self, client: Client, outcome: Outcome) {
-        self.0.event(client, event_of(outcome.reply()));
-        self.0.say(client, outcome.reply());
+        outcome.reply(|reply| {
+            self.0.event(client, event_of(reply));
+            self.0.say(client, reply);
+        });
         if let Outcome::Granted(grant, _) = outcome {
             self.0.in_flight.borrow_mut().push((client, grant));
         }
