@@ -147,8 +147,14 @@ fn end_timed_out<H: Host>(host: &mut H) {
         server.monotonic_us(),
     );
     let leaving = server.leaving();
-    let machine = host.machine();
-    while let Some(removed) = machine.registry.take_timed_out(leaving) {
+    loop {
+        if begins_after_the_guard(host, leaving.now_us) {
+            continue;
+        }
+        let machine = host.machine();
+        let Some(removed) = machine.registry.take_timed_out(leaving) else {
+            break;
+        };
         machine.wait_ended(&removed, now_us);
         // The waiter behind it may be next.
         let first = removed.keys.first();
@@ -162,6 +168,35 @@ fn end_timed_out<H: Host>(host: &mut H) {
             break;
         }
     }
+}
+
+/// Whether the first grace that is over begins when the guard ends: the lock is free, and without
+/// the guard the absent place would have had its turn.
+fn begins_after_the_guard<H: Host>(host: &mut H, now_us: u64) -> bool {
+    let server = host.server();
+    if !host.machine().guard.is_closed() || !server.is_primary() || server.must_not_write() {
+        return false;
+    }
+    let Machine {
+        guard, registry, ..
+    } = host.machine();
+    let Some((left_ms, _)) = guard.closed_for(server.boot_us()) else {
+        return false;
+    };
+    let Some(keys) = registry.over_at_the_head(now_us).cloned() else {
+        return false;
+    };
+    let is_free = keys.iter().all(|key_ref| {
+        server.select_db(key_ref.db);
+        let name = host.name(&key_ref.name);
+        let key = host.open(&name, Purpose::Read);
+        key.is_ok_and(|key| key.lock().is_none())
+    });
+    if is_free {
+        let from_us = now_us.saturating_add(left_ms.saturating_mul(1_000));
+        host.machine().registry.stay_from(from_us, now_us);
+    }
+    is_free
 }
 
 /// Ends a place of a server that is a replica, or was one: another primary decides, or may have

@@ -363,6 +363,13 @@ impl<L> Place<L> {
         }
     }
 
+    /// Has an absent place stay until this later instant.
+    pub(super) fn stay_longer(&mut self, at_us: u64) {
+        if let Requests::Nobody { until_us, .. } = &mut self.requests {
+            *until_us = at_us;
+        }
+    }
+
     /// Has an absent place count against the share of this user.
     pub(super) fn count_against(&mut self, of: Option<UserId>) {
         if let Requests::Nobody { user, .. } = &mut self.requests {

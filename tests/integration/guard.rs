@@ -269,14 +269,24 @@ fn transactions_and_scripts_get_null(kind: Kind) {
 fn timeouts_and_graces_run_meanwhile(kind: Kind) {
     let server = Server::start_with(kind, &RESTART);
     let mut c = server.client();
-    assert_eq!(c.call("LOCK.ACQUIRE k absent 3000 KEEP 1000"), Reply::Nil);
-    let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
+    assert_eq!(c.call("LOCK.ACQUIRE k first 3000 KEEP 1000"), Reply::Nil);
+    let next = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
+    assert_eq!(c.call("LOCK.ACQUIRE k behind 3000 KEEP 300"), Reply::Nil);
     let short = server.blocked("LOCK.ACQUIRE k short 3000 BLOCK 100");
     assert_eq!(short.reply(), Reply::Nil);
-    wait_for("the grace", || (c.waiters("k") == ["next"]).then_some(()));
-    assert_eq!(c.info("lock_guard"), "restart");
-    waits.fence();
-    assert_eq!(c.info("lock_guard"), "open");
+    wait_for("the grace of a place that has others ahead", || {
+        (c.waiters("k") == ["first", "next"]).then_some(())
+    });
+    wait_for("the guard to end", || {
+        (c.info("lock_guard") == "open").then_some(())
+    });
+    // The grace of the first one begins only now, because without the guard it would have had its
+    // turn.
+    assert_eq!(c.waiters("k"), ["first", "next"]);
+    c.int("LOCK.ACQUIRE k first 3000");
+    assert!(next.is_pending());
+    assert_eq!(c.int("LOCK.RELEASE k first"), 1);
+    next.fence();
 }
 
 fn no_lease_is_longer_than_the_setting(kind: Kind) {

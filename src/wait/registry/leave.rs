@@ -95,6 +95,27 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
+    /// The keys of an absent place whose grace is over, if it is due first and nobody is ahead of it.
+    pub fn over_at_the_head(&self, now_us: u64) -> Option<&Keys> {
+        let id = self.schedule.timed_out(now_us)?;
+        let place = self.places.get(id).filter(|place| place.is_absent())?;
+        let is_first = |key: &KeyRef| {
+            let queue = self.queues.of(key);
+            queue.is_some_and(|queue| queue.iter().next() == Some(id))
+        };
+        place.keys().all(is_first).then_some(&place.keys)
+    }
+
+    /// Has that place stay for its grace from this instant of the monotonic clock on.
+    pub fn stay_from(&mut self, from_us: u64, now_us: u64) {
+        if let Some(id) = self.schedule.timed_out(now_us) {
+            self.change(id, |place| {
+                let until_us = grace_end(from_us, place.keep_ms);
+                place.stay_longer(until_us);
+            });
+        }
+    }
+
     /// Has a token that holds nothing give up its place for a key. The caller answers those who
     /// listened, and serves the key.
     pub fn give_up(&mut self, key: &KeyRef, token: Token<'_>) -> Vec<Removed<L>> {
