@@ -95,7 +95,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
-    /// The keys of an absent place whose grace is over, if it is due first and nobody is ahead of it.
+    /// The keys of an absent place whose grace is over, if it is due first and nobody is ahead of
+    /// it.
     pub fn over_at_the_head(&self, now_us: u64) -> Option<&Keys> {
         let id = self.schedule.timed_out(now_us)?;
         let place = self.places.get(id).filter(|place| place.is_absent())?;
