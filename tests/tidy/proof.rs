@@ -149,7 +149,7 @@ fn campaign(failovers: &Table) -> String {
     let (rounds, control) = (of("on", "rounds"), of("off", "rounds"));
     let with = of("off", "rounds with overlaps");
     let mut text = format!(
-        "- **With the guard**: {} rounds, {} grants, **{} overlaps**. In {} rounds the first new grant came late.\n",
+        "- **With the guard**: {} rounds, {} grants, **{} overlaps**. The first new grant came late in {}.\n",
         told(rounds),
         told(of("on", "grants")),
         told(of("on", "overlaps")),
@@ -204,6 +204,12 @@ fn faults(failovers: &Table) -> String {
     );
     for ((topology, at), ()) in groups {
         let (name, words) = FAULTS[at];
+        let words = match (&topology[..], name) {
+            ("sentinel", "planned") => {
+                "`SENTINEL FAILOVER`, and the old primary goes on for a while"
+            }
+            _ => words,
+        };
         let of = |guard, column| {
             let mut of = vec![("guard", guard), ("fault", name)];
             if has_topology {
