@@ -391,6 +391,22 @@ fn relative_links_in_the_documents_resolve() {
     assert!(seen >= 20, "only {seen} links");
 }
 
+/// The book has each page.
+#[test]
+fn the_summary_lists_all_documents() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    for page in files_in(&docs) {
+        let name = page.strip_prefix(&docs).unwrap().display().to_string();
+        let is_listed = summary.contains(&format!("]({name})"));
+        let is_page = name.ends_with(".md") && name != "SUMMARY.md";
+        assert!(
+            is_listed || !is_page,
+            "docs/SUMMARY.md does not list {name}"
+        );
+    }
+}
+
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
