@@ -108,6 +108,8 @@ class Actor {
         begun((this.lock = lock));
         await new Promise((told) => signal.addEventListener("abort", told));
       });
+      // Somebody asks for its end later.
+      this.kept.catch(() => {});
     });
   }
 
