@@ -9,7 +9,7 @@ use crate::harness::Kind;
 use crate::instruction_steps::{hand_offs, KEYS};
 use crate::load::{key, token, Requests};
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 const WARM_UP: usize = 1;
 /// How often the keys get each command in a round.
 const TIMES: usize = 40;
