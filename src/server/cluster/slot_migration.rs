@@ -44,7 +44,7 @@ use crate::lock::Lock;
 use crate::server::api::clock;
 use crate::server::api::Context;
 use crate::server::observe::stats::held::Held;
-use crate::server::settings::server_line::{Brand, Line};
+use crate::server::settings::server_line::{Brand, ReleaseLine};
 
 /// The option by which a module allows atomic slot migration. On other servers the bit may mean
 /// something else.
@@ -139,7 +139,10 @@ pub(in crate::server) fn subscribe(
 }
 
 fn is_known(ctx: Context<'_>) -> bool {
-    matches!(Line::of(ctx), Some(Line(Brand::Valkey, 9.., _)))
+    matches!(
+        ReleaseLine::of(ctx),
+        Some(ReleaseLine(Brand::Valkey, 9.., _))
+    )
 }
 
 /// The holds of a key before a replicated command changes it, if its slot is being imported.

@@ -34,7 +34,7 @@ const MOST_SAVED: usize = 16_384;
 
 /// Who has which slot, by the text of CLUSTER NODES.
 pub(in crate::server) fn cluster_of(text: &[u8]) -> Cluster {
-    let lines = || text.split(|byte| *byte == b'\n').filter_map(Line::of);
+    let lines = || text.split(|byte| *byte == b'\n').filter_map(NodeLine::of);
     let (mine, others): (Vec<_>, Vec<_>) = lines().partition(|line| line.is_myself);
     let mut cluster = Cluster {
         owners: vec![None; usize::from(SLOTS)],
@@ -49,13 +49,13 @@ pub(in crate::server) fn cluster_of(text: &[u8]) -> Cluster {
     cluster
 }
 
-struct Line<'t> {
+struct NodeLine<'t> {
     id: NodeId,
     is_myself: bool,
     slots: &'t [u8],
 }
 
-impl<'t> Line<'t> {
+impl<'t> NodeLine<'t> {
     fn of(line: &'t [u8]) -> Option<Self> {
         // The id, the address, the flags, four numbers and the state of the link.
         let mut words = line.splitn(9, |byte| *byte == b' ');

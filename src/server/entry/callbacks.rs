@@ -42,7 +42,7 @@ use crate::server::clients::blocked_client::{self, BlockedClient, Callbacks, Not
 use crate::server::cluster::slot_migration;
 use crate::server::host::ends;
 use crate::server::host::module::{Module, Task};
-use crate::server::observe::stats::removals::Cause;
+use crate::server::observe::stats::removals::RemovalCause;
 use crate::server::replication::propagation;
 use crate::server::settings::eviction;
 
@@ -276,7 +276,7 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
         // Its end is counted where it is held.
         module.removals.forget();
     } else if let Some(cause) = module.removals.begin(lock) {
-        if cause == Cause::Forced && !module.migrations.has_exported(name.bytes()) {
+        if cause == RemovalCause::Forced && !module.migrations.has_exported(name.bytes()) {
             module.departures.is_removed(name.bytes(), lock);
         }
         ends::lock_ended(module, db, name, lock, cause);

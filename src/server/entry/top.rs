@@ -11,7 +11,7 @@ use crate::server::host::module::Task;
 use crate::wait::{KeyRef, Waits};
 
 /// What is told of a lock.
-struct Line {
+struct TopRow {
     key_ref: KeyRef,
     mode: Option<Mode>,
     holders: usize,
@@ -37,7 +37,7 @@ pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
     let mut lines = Vec::with_capacity(waited.len());
     for (key_ref, waiters, since_us) in waited {
         let (mode, holders, oldest) = holders_of(task, &key_ref, now);
-        lines.push(Line {
+        lines.push(TopRow {
             key_ref,
             mode,
             holders,
@@ -88,7 +88,7 @@ fn reply_contended(ctx: Context<'_>, waits: &Waits) {
     }
 }
 
-fn reply(ctx: Context<'_>, line: &Line) {
+fn reply(ctx: Context<'_>, line: &TopRow) {
     let integer = |name: &[u8], n: u64| {
         ctx.reply_bytes(name);
         ctx.reply_integer(n);

@@ -15,7 +15,9 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 
 use super::running_client::{Client, Knowledge};
+use super::stats::held;
 use crate::engine::printable::{escaped, line_of};
+use crate::lock::Lock;
 use crate::server::api::clock;
 use crate::server::api::{Caller, Context, Level};
 
@@ -37,30 +39,19 @@ const SPARE_US: u64 = 10_000_000;
 /// How much of a word is shown in the log, in characters once it is escaped. A line has 1,024.
 const SHOWN: usize = 150;
 
-/// The end of holds.
-pub(in crate::server) struct End<'a> {
-    /// The database, if that is known and there is one.
-    pub(in crate::server) db: Option<i32>,
-    /// The key; `None` where whole databases were emptied.
-    pub(in crate::server) key: Option<&'a [u8]>,
-    /// The token and the fence of the oldest hold.
-    pub(in crate::server) oldest: Option<(Box<[u8]>, u64)>,
-    /// How many holds have ended, if that is known.
-    pub(in crate::server) holders: Option<usize>,
-    /// What has ended them, where no client is asked for, or none is found.
-    pub(in crate::server) by: Option<&'static str>,
-    /// Whether the client may be asked for.
-    pub(in crate::server) has_client: bool,
-}
-
 /// An entry of LOCK.LOG.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Entry {
     pub(in crate::server) time_ms: u64,
+    /// The database, if that is known and there is one.
     pub(in crate::server) db: Option<i32>,
+    /// The key; `None` where whole databases were emptied.
     pub(in crate::server) key: Option<Box<[u8]>>,
+    /// The token and the fence of the oldest hold.
     pub(in crate::server) oldest: Option<(Box<[u8]>, u64)>,
+    /// How many holds have ended, if that is known.
     pub(in crate::server) holders: Option<usize>,
+    /// The command, or what else has ended them.
     pub(in crate::server) by: Option<Box<[u8]>>,
     pub(in crate::server) client: Option<Client>,
 }
@@ -70,32 +61,72 @@ pub(in crate::server) struct Entry {
 pub(in crate::server) struct Forced {
     /// Newest first.
     entries: RefCell<VecDeque<Entry>>,
-    limit: Cell<Limit>,
+    rate: Cell<LogRate>,
     knowledge: Knowledge,
 }
 
 impl Forced {
-    /// Notes an end, in the callback that tells of it.
+    /// Notes the end of a lock by a command or by eviction, in the callback that tells of it.
+    /// `has_client` says whether the client may be asked for.
     #[cold]
-    pub(in crate::server) fn note(&self, ctx: Context<'_>, end: End<'_>) {
-        self.tell_rest(ctx);
-        let mut limit = self.limit.get();
-        let is_told = limit.takes(clock::monotonic_us());
-        let may_look = is_told && end.has_client && limit.may_look(clock::monotonic_us());
-        self.limit.set(limit);
-        let client = may_look.then(|| self.look(ctx, end.key)).flatten();
-        let command = client.as_ref().map(|client| client.command.clone());
+    pub(in crate::server) fn lock_ended(
+        &self,
+        (db, name): (Option<i32>, &[u8]),
+        lock: &Lock,
+        is_evicted: bool,
+        has_client: bool,
+    ) {
+        let Some(ctx) = Context::detached() else {
+            return;
+        };
+        let now = clock::now();
+        let oldest = lock.first_live_holds(1, now).pop();
+        let entry = Entry {
+            time_ms: now.ms(),
+            db,
+            key: Some(name.get(..LONGEST_KEY).unwrap_or(name).into()),
+            oldest: oldest.map(|(token, _, hold)| (token.as_bytes().into(), hold.fence.get())),
+            holders: Some(lock.occupancy(now).holders),
+            by: is_evicted.then(|| b"eviction".as_slice().into()),
+            client: None,
+        };
+        self.note(ctx, entry, Some(name), has_client && !is_evicted);
+    }
+
+    /// Notes that all holds of a database, or of all, are about to end.
+    #[cold]
+    pub(in crate::server) fn flushed(&self, db: Option<i32>, has_client: bool) {
+        let held = held::now();
+        let ctx = Context::detached().filter(|ctx| ctx.is_primary() && !ctx.is_loading());
+        let Some(ctx) = ctx.filter(|_| held.keys() > 0) else {
+            return;
+        };
+        let (by, holders) = match db {
+            None => ("flushall", usize::try_from(held.holds()).ok()),
+            Some(_) => ("flushdb", None),
+        };
         let entry = Entry {
             time_ms: clock::now().ms(),
-            db: end.db,
-            key: end
-                .key
-                .map(|key| key.get(..LONGEST_KEY).unwrap_or(key).into()),
-            oldest: end.oldest,
-            holders: end.holders,
-            by: command.or_else(|| end.by.map(|by| by.as_bytes().into())),
-            client,
+            db,
+            key: None,
+            oldest: None,
+            holders,
+            by: Some(by.as_bytes().into()),
+            client: None,
         };
+        self.note(ctx, entry, None, has_client);
+    }
+
+    fn note(&self, ctx: Context<'_>, mut entry: Entry, key: Option<&[u8]>, has_client: bool) {
+        self.tell_rest(ctx);
+        let mut rate = self.rate.get();
+        let is_told = rate.takes(clock::monotonic_us());
+        let may_look = is_told && has_client && rate.may_look(clock::monotonic_us());
+        self.rate.set(rate);
+        entry.client = may_look.then(|| self.look(ctx, key)).flatten();
+        if let Some(client) = &entry.client {
+            entry.by = Some(client.command.clone());
+        }
         if is_told {
             ctx.log_escaped(Level::Notice, &line_of(entry.line()));
         }
@@ -108,20 +139,20 @@ impl Forced {
         let began_us = clock::monotonic_us();
         let mut caller = Caller::in_deletion(ctx);
         let client = self.knowledge.client_that_removes(&mut caller, key);
-        let mut limit = self.limit.get();
-        limit.has_looked(began_us, clock::monotonic_us());
-        self.limit.set(limit);
+        let mut rate = self.rate.get();
+        rate.has_looked(began_us, clock::monotonic_us());
+        self.rate.set(rate);
         client
     }
 
     /// Logs how many ends of the last second had no line. The server's round calls it, too.
     pub(in crate::server) fn tell_rest(&self, ctx: Context<'_>) {
-        let mut limit = self.limit.get();
-        if limit.left_out == 0 {
+        let mut rate = self.rate.get();
+        if rate.left_out == 0 {
             return;
         }
-        let left_out = limit.take_left_out(clock::monotonic_us());
-        self.limit.set(limit);
+        let left_out = rate.take_left_out(clock::monotonic_us());
+        self.rate.set(rate);
         if left_out > 0 {
             let line = format!("held locks were ended by force: {left_out} more, not logged");
             ctx.log_escaped(Level::Notice, &line_of(line));
@@ -170,7 +201,7 @@ impl Entry {
 
 /// What may be logged and looked up. All instants are those of the monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
-struct Limit {
+struct LogRate {
     /// When the running second has begun.
     began_us: u64,
     /// How many ends were logged in it.
@@ -181,7 +212,7 @@ struct Limit {
     paid_at_us: u64,
 }
 
-impl Limit {
+impl LogRate {
     /// Whether an end gets a line.
     fn takes(&mut self, now_us: u64) -> bool {
         if now_us.saturating_sub(self.began_us) >= 1_000_000 {
@@ -221,27 +252,27 @@ mod tests {
 
     #[test]
     fn ten_ends_a_second_are_told_and_the_others_counted() {
-        let mut limit = Limit::default();
+        let mut rate = LogRate::default();
         let start = 5_000_000;
-        let told = (0..1_000).filter(|n| limit.takes(start + n)).count();
+        let told = (0..1_000).filter(|n| rate.takes(start + n)).count();
         assert_eq!(told, 10);
-        assert_eq!(limit.take_left_out(start + 999_999), 0);
-        assert_eq!(limit.take_left_out(start + 1_000_000), 990);
-        assert_eq!(limit.take_left_out(start + 1_000_000), 0);
-        assert!(limit.takes(start + 1_000_000));
+        assert_eq!(rate.take_left_out(start + 999_999), 0);
+        assert_eq!(rate.take_left_out(start + 1_000_000), 990);
+        assert_eq!(rate.take_left_out(start + 1_000_000), 0);
+        assert!(rate.takes(start + 1_000_000));
     }
 
     #[test]
     fn short_looks_are_for_free_and_long_ones_are_followed_by_a_pause() {
-        let mut limit = Limit::default();
+        let mut rate = LogRate::default();
         for n in 0..10 {
-            assert!(limit.may_look(n * 1_000));
-            limit.has_looked(n * 1_000, n * 1_000 + 500);
+            assert!(rate.may_look(n * 1_000));
+            rate.has_looked(n * 1_000, n * 1_000 + 500);
         }
         // A hundred times 200 ms, but for the time in advance.
-        limit.has_looked(10_000_000, 10_200_000);
-        assert!(!limit.may_look(20_199_999));
-        assert!(limit.may_look(20_200_000));
+        rate.has_looked(10_000_000, 10_200_000);
+        assert!(!rate.may_look(20_199_999));
+        assert!(rate.may_look(20_200_000));
     }
 
     #[test]

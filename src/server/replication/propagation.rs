@@ -34,7 +34,7 @@ use crate::lock::codec::{encode_effect, encode_fence, encode_held, MAX_EFFECT_LE
 use crate::lock::{Effect, Fence, Token};
 use crate::server::api::{call, Arg, Argv, Context, OwnedString};
 use crate::server::settings::config::REPLICATE_IN_PLACE;
-use crate::server::settings::server_line::{Brand, Line};
+use crate::server::settings::server_line::{Brand, ReleaseLine};
 
 /// The command that carries effects to replicas and into the append-only file.
 pub(in crate::server) const APPLY: &CStr = apply::SPEC.name;
@@ -49,14 +49,14 @@ static RELEASE_WORD: Word = Word::new();
 static NOTHING: Word = Word::new();
 
 /// The release lines on which the tests replicate in place.
-const TESTED_LINES: [Line; 7] = [
-    Line(Brand::Redis, 6, 2),
-    Line(Brand::Redis, 7, 0),
-    Line(Brand::Redis, 8, 0),
-    Line(Brand::Redis, 8, 2),
-    Line(Brand::Valkey, 8, 0),
-    Line(Brand::Valkey, 8, 1),
-    Line(Brand::Valkey, 9, 1),
+const TESTED_LINES: [ReleaseLine; 7] = [
+    ReleaseLine(Brand::Redis, 6, 2),
+    ReleaseLine(Brand::Redis, 7, 0),
+    ReleaseLine(Brand::Redis, 8, 0),
+    ReleaseLine(Brand::Redis, 8, 2),
+    ReleaseLine(Brand::Valkey, 8, 0),
+    ReleaseLine(Brand::Valkey, 8, 1),
+    ReleaseLine(Brand::Valkey, 9, 1),
 ];
 
 /// Whether this server belongs to one of the [`TESTED_LINES`].
@@ -64,7 +64,7 @@ static IS_TESTED_LINE: AtomicBool = AtomicBool::new(false);
 
 /// Creates the words, and checks which server this is.
 pub(in crate::server) fn prepare(ctx: Context<'_>) {
-    let is_tested = Line::of(ctx).is_some_and(|line| TESTED_LINES.contains(&line));
+    let is_tested = ReleaseLine::of(ctx).is_some_and(|line| TESTED_LINES.contains(&line));
     IS_TESTED_LINE.store(is_tested, Ordering::Relaxed);
     APPLY_WORD.set(APPLY);
     RELEASE_WORD.set(RELEASE);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
-use super::limits::{self, Choice, Limit, ALL, GUARD};
+use super::limits::{self, Choice, ConfigLimit, ALL, GUARD};
 use crate::command::integer;
 use crate::server::api::{call, Context};
 
@@ -56,7 +56,7 @@ impl Switch {
 /// Any of the settings.
 #[derive(Clone, Copy)]
 enum Setting {
-    Limit(&'static Limit),
+    Limit(&'static ConfigLimit),
     Switch(&'static Switch),
     Choice(&'static Choice),
 }
@@ -158,7 +158,7 @@ pub(in crate::server) fn register(ctx: Context<'_>) -> bool {
     all && unsafe { load(ctx.as_ptr()) } == raw::REDISMODULE_OK as c_int
 }
 
-fn register_limit(ctx: Context<'_>, limit: &'static Limit) -> bool {
+fn register_limit(ctx: Context<'_>, limit: &'static ConfigLimit) -> bool {
     // SAFETY: the static is not written after the load.
     let Some(register) = (unsafe { raw::RedisModule_RegisterNumericConfig }) else {
         return true;
@@ -292,7 +292,7 @@ unsafe extern "C" fn set_switch(
 
 unsafe extern "C" fn get(_name: *const c_char, limit: *mut c_void) -> c_longlong {
     // SAFETY: what `register_limit` passed: a static.
-    unsafe { limit.cast::<Limit>().as_ref() }.map_or(0, Limit::get)
+    unsafe { limit.cast::<ConfigLimit>().as_ref() }.map_or(0, ConfigLimit::get)
 }
 
 unsafe extern "C" fn set(
@@ -302,7 +302,7 @@ unsafe extern "C" fn set(
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     // SAFETY: what `register_limit` passed: a static.
-    let limit = unsafe { limit.cast::<Limit>().as_ref() };
+    let limit = unsafe { limit.cast::<ConfigLimit>().as_ref() };
     // The server has already checked the bounds, and reports a value outside of them itself.
     if limit.is_some_and(|limit| limit.set(value)) {
         raw::REDISMODULE_OK as c_int

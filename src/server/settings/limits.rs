@@ -12,7 +12,7 @@ use crate::wait::{Leaving, Limits};
 
 /// A limit. It is set at load, and from 7.0 on also by CONFIG SET.
 #[derive(Debug)]
-pub(in crate::server) struct Limit {
+pub(in crate::server) struct ConfigLimit {
     /// Its name as a load argument. As a setting of CONFIG it has the module's name as a prefix.
     pub(in crate::server) name: &'static CStr,
     value: AtomicI64,
@@ -24,21 +24,21 @@ pub(in crate::server) struct Limit {
 
 const PLACES: &CStr = c"its value is not an integer from 0 to 1000000";
 
-static PER_KEY: Limit = Limit {
+static PER_KEY: ConfigLimit = ConfigLimit {
     name: c"max-waiters-per-key",
     value: AtomicI64::new(10_000),
     min: 0,
     max: 1_000_000,
     range: PLACES,
 };
-static PER_SERVER: Limit = Limit {
+static PER_SERVER: ConfigLimit = ConfigLimit {
     name: c"max-waiters",
     value: AtomicI64::new(10_000),
     min: 0,
     max: 1_000_000,
     range: PLACES,
 };
-static ABSENT: Limit = Limit {
+static ABSENT: ConfigLimit = ConfigLimit {
     name: c"max-absent",
     value: AtomicI64::new(1_000),
     min: 0,
@@ -46,7 +46,7 @@ static ABSENT: Limit = Limit {
     range: PLACES,
 };
 /// In milliseconds.
-static KEEP: Limit = Limit {
+static KEEP: ConfigLimit = ConfigLimit {
     name: c"max-keep",
     value: AtomicI64::new(3_600_000),
     min: 0,
@@ -54,14 +54,14 @@ static KEEP: Limit = Limit {
     range: c"its value is not an integer from 0 to 3600000",
 };
 /// In percent of the server's limit.
-static SHARE: Limit = Limit {
+static SHARE: ConfigLimit = ConfigLimit {
     name: c"max-waiters-share",
     value: AtomicI64::new(50),
     min: 1,
     max: 100,
     range: c"its value is not an integer from 1 to 100",
 };
-static BYTES: Limit = Limit {
+static BYTES: ConfigLimit = ConfigLimit {
     name: c"max-waiting-bytes",
     value: AtomicI64::new(64 << 20),
     min: 0,
@@ -70,7 +70,7 @@ static BYTES: Limit = Limit {
 };
 
 /// In milliseconds; 0 is no limit but the grammar's.
-static TTL: Limit = Limit {
+static TTL: ConfigLimit = ConfigLimit {
     name: c"max-ttl",
     value: AtomicI64::new(0),
     min: 0,
@@ -78,7 +78,7 @@ static TTL: Limit = Limit {
     range: c"its value is not an integer from 0 to 3600000",
 };
 /// In milliseconds.
-static GUARD_SLACK: Limit = Limit {
+static GUARD_SLACK: ConfigLimit = ConfigLimit {
     name: c"guard-slack",
     value: AtomicI64::new(5_000),
     min: 0,
@@ -87,7 +87,7 @@ static GUARD_SLACK: Limit = Limit {
 };
 
 /// Servers of a group.
-static GUARD_MEMBERS: Limit = Limit {
+static GUARD_MEMBERS: ConfigLimit = ConfigLimit {
     name: c"guard-members",
     value: AtomicI64::new(3),
     min: 1,
@@ -95,7 +95,7 @@ static GUARD_MEMBERS: Limit = Limit {
     range: c"its value is not an integer from 1 to 99",
 };
 /// In milliseconds.
-static GUARD_FRESH: Limit = Limit {
+static GUARD_FRESH: ConfigLimit = ConfigLimit {
     name: c"guard-fresh",
     value: AtomicI64::new(3_000),
     min: 500,
@@ -103,7 +103,7 @@ static GUARD_FRESH: Limit = Limit {
     range: c"its value is not an integer from 500 to 60000",
 };
 /// Of a thousand.
-static GUARD_DRIFT: Limit = Limit {
+static GUARD_DRIFT: ConfigLimit = ConfigLimit {
     name: c"guard-drift",
     value: AtomicI64::new(10),
     min: 0,
@@ -112,7 +112,7 @@ static GUARD_DRIFT: Limit = Limit {
 };
 
 /// All limits.
-pub(in crate::server) static ALL: [&Limit; 11] = [
+pub(in crate::server) static ALL: [&ConfigLimit; 11] = [
     &PER_KEY,
     &PER_SERVER,
     &ABSENT,
@@ -162,7 +162,7 @@ impl Choice {
 
 /// The settings of the guard.
 pub(in crate::server) fn guard() -> guard::Settings {
-    let number = |limit: &Limit| u64::try_from(limit.get()).unwrap_or_default();
+    let number = |limit: &ConfigLimit| u64::try_from(limit.get()).unwrap_or_default();
     guard::Settings {
         scope: match GUARD.get() {
             0 => guard::Scope::Off,
@@ -207,7 +207,7 @@ pub(in crate::server) fn check_ttl(ms: u64) -> Result<(), Error> {
 /// The user against whom no share counts. On a server without other users it is everybody.
 const EXEMPT: &[u8] = b"default";
 
-impl Limit {
+impl ConfigLimit {
     pub(in crate::server) fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
     }

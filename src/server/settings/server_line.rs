@@ -12,13 +12,13 @@ pub(in crate::server) enum Brand {
 /// A release line: brand, major and minor version. Patch releases do not change the behaviour that
 /// the module relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::server) struct Line(
+pub(in crate::server) struct ReleaseLine(
     pub(in crate::server) Brand,
     pub(in crate::server) u32,
     pub(in crate::server) u32,
 );
 
-impl Line {
+impl ReleaseLine {
     /// The release line of this server. `None` if INFO does not contain it in the usual form.
     ///
     /// `RM_GetServerVersion` does not distinguish Redis 8.0 from Valkey 8.0.

@@ -32,7 +32,7 @@ const CLOCK_PLAY_US: u64 = 2_000;
 
 /// Why a lock has left its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::server) enum Cause {
+pub(in crate::server) enum RemovalCause {
     Expired,
     Evicted,
     Forced,
@@ -44,7 +44,7 @@ struct Removal {
     /// The value. The address is only compared.
     value: *const Lock,
     holds: usize,
-    cause: Cause,
+    cause: RemovalCause,
 }
 
 /// The last lock that has left its key.
@@ -56,16 +56,16 @@ pub(in crate::server) struct Removals {
 impl Removals {
     /// Notes that a lock has left its key, before the server frees it or moves it to another key.
     /// Returns why, on a primary that does not load.
-    pub(in crate::server) fn begin(&self, lock: &Lock) -> Option<Cause> {
+    pub(in crate::server) fn begin(&self, lock: &Lock) -> Option<RemovalCause> {
         self.last.set(None);
         // On a replica the primary counts. Locks from a file were counted before.
         let ctx = Context::detached().filter(|ctx| ctx.is_primary() && !ctx.is_loading())?;
         let cause = if has_expired(lock) {
-            Cause::Expired
+            RemovalCause::Expired
         } else if eviction::is_under_way(ctx) {
-            Cause::Evicted
+            RemovalCause::Evicted
         } else {
-            Cause::Forced
+            RemovalCause::Forced
         };
         let removal = Removal {
             value: lock,
@@ -100,9 +100,9 @@ impl Removals {
 impl Removal {
     fn count(self) {
         match self.cause {
-            Cause::Expired => counters::add(Count::Expired, self.holds),
-            Cause::Evicted => counters::add(Count::Evicted, 1),
-            Cause::Forced => counters::add(Count::Forced, self.holds),
+            RemovalCause::Expired => counters::add(Count::Expired, self.holds),
+            RemovalCause::Evicted => counters::add(Count::Evicted, 1),
+            RemovalCause::Forced => counters::add(Count::Forced, self.holds),
         }
     }
 }
