@@ -14,6 +14,7 @@ use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
 use crate::harness::{aof, module, wait_for, Client, Clock, Kind, Reply, Server, Setup};
+use crate::places::fixture::{queued, Subscriber};
 
 on_every_server![
     a_server_that_starts_waits_out_what_it_lacks,
@@ -269,17 +270,20 @@ fn transactions_and_scripts_get_null(kind: Kind) {
 fn timeouts_and_graces_run_meanwhile(kind: Kind) {
     let server = Server::start_with(kind, &RESTART);
     let mut c = server.client();
+    let mut heard = Subscriber::new(&server, "SUBSCRIBE mine");
+    queued(&mut c, "LOCK.ACQUIRE told me 3000 NOTIFY 20000 mine");
+    queued(&mut c, "LOCK.ACQUIRE told short 3000 NOTIFY 100 mine");
     assert_eq!(c.call("LOCK.ACQUIRE k first 3000 KEEP 1000"), Reply::Nil);
     let next = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
     assert_eq!(c.call("LOCK.ACQUIRE k behind 3000 KEEP 300"), Reply::Nil);
     let short = server.blocked("LOCK.ACQUIRE k short 3000 BLOCK 100");
     assert_eq!(short.reply(), Reply::Nil);
+    assert!(heard.text().starts_with("timeout "));
     wait_for("the grace of a place that has others ahead", || {
         (c.waiters("k") == ["first", "next"]).then_some(())
     });
-    wait_for("the guard to end", || {
-        (c.info("lock_guard") == "open").then_some(())
-    });
+    heard.fence("told", "me");
+    assert_eq!(c.info("lock_guard"), "open");
     // The grace of the first one begins only now, because without the guard it would have had its
     // turn.
     assert_eq!(c.waiters("k"), ["first", "next"]);

@@ -9,6 +9,7 @@ on_every_server![
     the_old_primary_lives_on_and_nobody_else_gets_its_locks,
     a_primary_without_a_majority_grants_nothing,
     beats_go_to_no_file,
+    without_a_majority_to_ask_no_beat_is_sent,
     a_planned_hand_over_ends_the_guard_early,
     a_planned_hand_over_among_five_ends_it_early,
     a_hand_over_that_loses_a_grant_does_not,
@@ -149,6 +150,26 @@ fn beats_go_to_no_file(kind: Kind) {
         let sent = group.sent();
         wait_for("some beats", || (group.sent() > sent + 1_000).then_some(()));
         assert_eq!(bytes(), before);
+    }
+}
+
+fn without_a_majority_to_ask_no_beat_is_sent(kind: Kind) {
+    for (mode, sends) in [("off", false), ("restart", false), ("quorum", true)] {
+        // The server itself sends a PING so often, and nothing else.
+        let options = ["guard", mode, "max-ttl", "1000"];
+        let options = [&options[..], &["--repl-ping-replica-period", "3600"]].concat();
+        let group = Group::start(kind, &options);
+        group.follow(group.primary.port);
+        let mut c = group.primary.client();
+        wait_for("no guard", || {
+            (c.info("lock_guard_left_ms") == "0").then_some(())
+        });
+        let (sent, from) = (group.sent(), Instant::now());
+        // A beat is sent four times a second.
+        wait_for("a second", || {
+            (from.elapsed() > Duration::from_secs(1)).then_some(())
+        });
+        assert_eq!(group.sent() > sent, sends, "{mode}");
     }
 }
 
