@@ -295,6 +295,15 @@ fn cluster_locks_are_spread_by_key() {
         runtime.block_on(both.unlock()).unwrap();
         assert!(admin.is_free(&one) && admin.is_free(&two));
     }
+    for key in ["{tag} k", "a}b{c d", "\r\n"] {
+        let (held, lock) = (sync.lock(key).lock().unwrap(), aio.lock(key));
+        assert!(runtime.block_on(lock.try_lock()).unwrap().is_none());
+        let waiting = runtime.spawn(async move { lock.lock_timeout(BOUND).await });
+        thread::sleep(ms(100));
+        held.unlock().unwrap();
+        let guard = runtime.block_on(waiting).unwrap().unwrap().unwrap();
+        runtime.block_on(guard.unlock()).unwrap();
+    }
     let keys = [0, 1].map(|node| cluster.key_of(node, "k"));
     let error = sync.multi_lock(&keys).lock().unwrap_err();
     assert!(matches!(error, Error::CrossSlot(_)), "{error}");

@@ -9,7 +9,6 @@
     clippy::panic
 )]
 
-mod fake;
 mod proxy;
 mod topology;
 
@@ -25,7 +24,6 @@ use std::time::{Duration, Instant};
 
 use redis::{Client, Connection, Value};
 
-pub use fake::Fake;
 pub use proxy::Proxy;
 pub use topology::{Cluster, Sentinels};
 
@@ -82,27 +80,6 @@ pub struct Server {
 impl Server {
     pub fn start() -> Self {
         Self::start_with(&[])
-    }
-
-    /// A server that keeps places. `None` if its module is too old and the test may be skipped.
-    pub fn start_with_places(test: &str) -> Option<Self> {
-        let server = Self::start();
-        needs_places(&server, test).then_some(server)
-    }
-
-    /// A cluster of one node, which has all slots.
-    pub fn start_cluster() -> Self {
-        let server = Self::start_with(&["--cluster-enabled", "yes"]);
-        let mut admin = server.admin();
-        let slots: Vec<String> = (0..16_384).map(|slot| slot.to_string()).collect();
-        let mut words = vec!["CLUSTER", "ADDSLOTS"];
-        words.extend(slots.iter().map(String::as_str));
-        admin.run(&words);
-        eventually("the cluster is up", || {
-            let info = admin.run(&["CLUSTER", "INFO"]);
-            format!("{info:?}").contains("cluster_state:ok")
-        });
-        server
     }
 
     /// With arguments of the module, and settings of the server behind them.
@@ -213,6 +190,13 @@ impl Admin {
         redis::from_redis_value(self.run(words)).unwrap()
     }
 
+    /// How often a command was called, in small letters.
+    pub fn calls(&mut self, command: &str) -> usize {
+        let info = format!("{:?}", self.run(&["INFO", "commandstats"])).to_lowercase();
+        let calls = info.split(&format!("cmdstat_{command}:calls=")).nth(1);
+        calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+    }
+
     pub fn is_free(&mut self, key: &str) -> bool {
         self.info(key).is_empty()
     }
@@ -230,49 +214,6 @@ impl Admin {
             .filter(|line| line.contains(containing))
             .count()
     }
-
-    pub fn kill(&mut self, containing: &str) -> usize {
-        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut self.0).unwrap();
-        let ids: Vec<&str> = list
-            .lines()
-            .filter(|line| line.contains(containing))
-            .filter_map(|line| line.split(' ').next()?.strip_prefix("id="))
-            .collect();
-        for id in &ids {
-            let _ = self.ask(&["CLIENT", "KILL", "ID", id]);
-        }
-        ids.len()
-    }
-
-    /// Whether the server keeps places (KEEP) and publishes grants (NOTIFY).
-    pub fn has_places(&mut self) -> bool {
-        let answer = self.ask(&["LOCK.ACQUIRE", "probe", "token", "1", "KEEP", "1"]);
-        match answer {
-            Ok(_) => true,
-            Err(error) => {
-                assert!(error.to_string().contains("unknown option"), "{error}");
-                false
-            }
-        }
-    }
-}
-
-/// Whether the test goes on. It says why when it does not, and fails where `REDIS_LOCK_PLACES=required`.
-pub fn needs_places(server: &Server, test: &str) -> bool {
-    let has = server.admin().has_places();
-    if !has {
-        let is_required = env::var("REDIS_LOCK_PLACES").is_ok_and(|value| value == "required");
-        assert!(
-            !is_required,
-            "the module of this server has no KEEP and NOTIFY"
-        );
-        // Past the capture of the test runner, so that a skipped test is seen.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: {test}: the module of this server has no KEEP and NOTIFY"
-        );
-    }
-    has
 }
 
 /// A server that knows no release with ATLEAST, and answers nothing else of use.

@@ -15,8 +15,6 @@ pub struct Proxy {
 struct State {
     /// Replies that are still to be swallowed, each with its connection.
     losses: AtomicUsize,
-    /// Nothing passes, in either direction, and nobody is told.
-    is_silent: AtomicBool,
     /// Connections are closed as soon as they come.
     is_closed: AtomicBool,
     /// How long the server does not see that a client is gone, in ms.
@@ -79,14 +77,10 @@ impl Proxy {
         self.state.losses.load(SeqCst)
     }
 
-    /// Cuts all connections, and accepts no new ones until it is opened.
+    /// Cuts all connections, and accepts no new ones.
     pub fn close(&self) {
         self.state.is_closed.store(true, SeqCst);
         self.cut();
-    }
-
-    pub fn open(&self) {
-        self.state.is_closed.store(false, SeqCst);
     }
 
     /// Lets the server see only after `time` that a client is gone.
@@ -139,9 +133,6 @@ fn pass(
     while let Ok(count) = from.read(&mut bytes) {
         if count == 0 {
             break;
-        }
-        if state.is_silent.load(SeqCst) {
-            continue;
         }
         if is_request && state.losses.load(SeqCst) > 0 {
             let of = state.of.lock().unwrap().clone();

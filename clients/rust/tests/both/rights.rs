@@ -1,0 +1,189 @@
+//! Users with no more rights than the crate needs.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+
+use redis_lock_client::{Options, Result};
+
+use super::common::{Admin, BOUND, Cluster, Server, counter, eventually};
+use super::{LISTENS, cluster, library, ms, now, once, open};
+
+const LOCKS: &str = "+lock.acquire +rwlock.rlock +rwlock.wlock +lock.macquire +lock.release \
+                     +lock.renew +lock.check +lock.exec";
+/// `aio` listens for its grants.
+const LISTEN: &str = if LISTENS {
+    "+subscribe +ping &redis-lock:*"
+} else {
+    ""
+};
+/// Some versions of redis-rs before 1.8 send READONLY, and need it no more than others.
+const LISTEN_TO_SHARDS: &str = if LISTENS {
+    "+ssubscribe +ping +readonly &redis-lock:*"
+} else {
+    ""
+};
+/// The command that a test runs under its lock.
+const INNER: &str = "+set";
+/// The user of the project's documents, who has neither several locks nor a channel.
+const DOCUMENTED: &str =
+    "+lock.acquire +rwlock.wlock +rwlock.rlock +lock.renew +lock.release +ping";
+
+fn user(admin: &mut Admin, rules: &[&str]) {
+    let mut words = vec!["ACL", "SETUSER", "worker", "reset", "on", ">secret"];
+    words.extend(["~jobs:*", "resetchannels", "-@all"]);
+    words.extend(rules.iter().flat_map(|rules| rules.split_whitespace()));
+    admin.run(&words);
+}
+
+fn as_worker(url: &str) -> String {
+    url.replace("://", "://worker:secret@")
+}
+
+/// What was refused, but for the names of libraries, which are sent and need not be accepted.
+fn refusals(admin: &mut Admin) -> Vec<String> {
+    let log = admin.run(&["ACL", "LOG"]);
+    let entries = log
+        .as_sequence()
+        .unwrap()
+        .iter()
+        .map(|entry| format!("{entry:?}"));
+    entries
+        .filter(|entry| !entry.contains("client|setinfo"))
+        .collect()
+}
+
+/// One of each kind, while another client holds the lock that is waited for.
+fn each_operation(locks: &library::LockClient, admin: &mut Admin) -> Result<()> {
+    let guard = now(locks.lock("jobs:{1}").lock())?;
+    now(guard.renew())?;
+    assert!(now(guard.check())?);
+    let () = now(guard.exec(redis::cmd("SET").arg("jobs:{1}v").arg(1)))?;
+    now(guard.unlock())?;
+    let mut guard = now(locks.rwlock("jobs:{1}").read())?;
+    now(guard.upgrade())?;
+    now(guard.downgrade())?;
+    now(guard.unlock())?;
+    now(now(locks.semaphore("jobs:{1}", 2).acquire())?.unlock())?;
+    let both = locks.multi_lock(["jobs:{1}", "jobs:{1}2"]);
+    now(now(both.lock())?.unlock())?;
+    once(locks, ("jobs:{1}", 1_000, 1), || ())?.unwrap();
+    // The least time may hold it for a moment more.
+    let lock = locks.lock("jobs:{1}");
+    now(now(lock.lock())?.unlock())?;
+
+    admin.run(&["LOCK.ACQUIRE", "jobs:{1}", "holder", "60000"]);
+    assert!(now(lock.lock_timeout(ms(50)))?.is_none());
+    let waiting = thread::spawn(move || now(now(lock.lock_timeout(BOUND))?.unwrap().unlock()));
+    admin.await_waiters("jobs:{1}", 1);
+    admin.run(&["LOCK.RELEASE", "jobs:{1}", "holder"]);
+    waiting.join().unwrap()
+}
+
+#[test]
+fn a_worker_needs_the_locks_commands_and_a_channel() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    user(&mut admin, &[LOCKS, INNER, LISTEN]);
+    admin.run(&["ACL", "LOG", "RESET"]);
+    let (said, count) = counter::<str>();
+    let locks = open(
+        as_worker(&server.url()),
+        Options::default().on_fallback(count),
+    );
+    each_operation(&locks, &mut admin).unwrap();
+    let refused = refusals(&mut admin);
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(said.load(SeqCst), 0);
+
+    // Without a channel connections wait.
+    user(&mut admin, &[LOCKS, INNER]);
+    let locks = open(as_worker(&server.url()), Options::default());
+    each_operation(&locks, &mut admin).unwrap();
+    let refused = refusals(&mut admin);
+    assert!(
+        refused
+            .iter()
+            .all(|entry| LISTENS && entry.contains("subscribe")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn the_worker_of_the_documents_locks_and_waits() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    user(&mut admin, &[DOCUMENTED]);
+    let (said, count) = counter::<str>();
+    let options = Options::default().slice(ms(50)).on_fallback(count);
+    let locks = open(as_worker(&server.url()), options);
+    admin.run(&["LOCK.ACQUIRE", "jobs:1", "holder", "60000"]);
+    let lock = locks.rwlock("jobs:1");
+    let waiting = thread::spawn(move || {
+        let guard = now(lock.read_timeout(BOUND))?.unwrap();
+        now(guard.renew())?;
+        now(guard.unlock())
+    });
+    admin.await_waiters("jobs:1", 1);
+    let mut behind = server.admin();
+    let behind = thread::spawn(move || {
+        behind.run(&["LOCK.ACQUIRE", "jobs:1", "behind", "10000", "BLOCK", "0"])
+    });
+    admin.await_waiters("jobs:1", 2);
+    // After some slices on a connection it is still the first one.
+    let asked = admin.calls("rwlock.rlock");
+    eventually("some slices pass", || {
+        admin.calls("rwlock.rlock") > asked + 4
+    });
+    assert!(!admin.info("jobs:1").contains("channel"));
+    assert_eq!(said.load(SeqCst), usize::from(LISTENS));
+    admin.run(&["LOCK.RELEASE", "jobs:1", "holder"]);
+    waiting.join().unwrap().unwrap();
+    behind.join().unwrap();
+    admin.run(&["LOCK.RELEASE", "jobs:1", "behind"]);
+    now(now(locks.semaphore("jobs:1", 2).acquire())
+        .unwrap()
+        .unlock())
+    .unwrap();
+    let ran = once(&locks, ("jobs:1", 1_000, 1), || 7);
+    assert_eq!(ran.unwrap(), Some(7));
+}
+
+#[test]
+fn a_worker_of_a_cluster_needs_the_slots_too() {
+    let servers = Cluster::start();
+    let slot_of_jobs = servers.nodes[0].admin().int(&["CLUSTER", "KEYSLOT", "1"]);
+    let owner = [5_460, 10_922, 16_383]
+        .iter()
+        .position(|last| slot_of_jobs <= *last);
+    for node in &servers.nodes {
+        let rules = [LOCKS, INNER, "+cluster|slots +asking", LISTEN_TO_SHARDS];
+        user(&mut node.admin(), &rules);
+        node.admin().run(&["ACL", "LOG", "RESET"]);
+    }
+    let urls = servers.urls().iter().map(|url| as_worker(url)).collect();
+    let mut admin = servers.nodes[owner.unwrap()].admin();
+    let (said, count) = counter::<str>();
+    let locks = cluster(urls, Options::default().on_fallback(count));
+    each_operation(&locks, &mut admin).unwrap();
+    for node in &servers.nodes {
+        let refused = refusals(&mut node.admin());
+        assert!(refused.is_empty(), "{refused:?}");
+    }
+    assert_eq!(said.load(SeqCst), 0);
+}
+
+#[test]
+fn a_worker_of_the_fallback_needs_the_commands_of_its_scripts() {
+    let server = Server::start_without_module();
+    let mut admin = server.admin();
+    user(&mut admin, &["+eval +set +get +pexpire +del"]);
+    let options = Options::default().fallback(true);
+    let locks = open(as_worker(&server.url()), options);
+    let guard = now(locks.lock("jobs:1").lock()).unwrap();
+    now(guard.renew()).unwrap();
+    assert!(now(guard.check()).unwrap());
+    assert!(now(locks.lock("jobs:1").try_lock()).unwrap().is_none());
+    now(guard.unlock()).unwrap();
+    let refused = refusals(&mut admin);
+    assert!(refused.is_empty(), "{refused:?}");
+}

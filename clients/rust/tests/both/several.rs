@@ -1,0 +1,182 @@
+//! Semaphores, several locks as one, guarded commands, jobs that run once, and linger.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::Instant;
+
+use redis_lock_client::{Error, Mode, Options};
+
+use super::common::{Proxy, Server, eventually, without_at_least};
+use super::{is_told, library, ms, now, once, open};
+
+fn locks(server: &Server) -> library::LockClient {
+    open(server.url(), Options::default())
+}
+
+#[test]
+fn permits_and_several_locks_have_no_conversion() {
+    let server = Server::start();
+    let (locks, mut admin) = (locks(&server), server.admin());
+    let mut permit = now(locks.semaphore("k", 2).acquire()).unwrap();
+    assert_eq!((permit.key(), permit.mode()), (&b"k"[..], Mode::Counted));
+    assert!(matches!(now(permit.upgrade()), Err(Error::NoConversion)));
+    assert!(matches!(now(permit.downgrade()), Err(Error::NoConversion)));
+    let none = now(locks.semaphore("k", 0).try_acquire());
+    assert!(matches!(none, Err(Error::Redis(_))));
+
+    let mut guard = now(locks.multi_lock(["a", "b"]).lock()).unwrap();
+    assert_eq!(guard.mode(), Mode::Exclusive);
+    assert!(matches!(now(guard.downgrade()), Err(Error::NoConversion)));
+    now(guard.extend(ms(500_000))).unwrap();
+    assert!(admin.int(&["PTTL", "a"]) > 400_000 && admin.int(&["PTTL", "b"]) > 400_000);
+    for wrong in [&["a", "a"][..], &[]] {
+        let refused = now(locks.multi_lock(wrong).try_lock());
+        assert!(matches!(refused, Err(Error::Redis(_))), "{refused:?}");
+    }
+}
+
+#[test]
+fn there_are_never_more_holders_than_permits() {
+    let server = Server::start();
+    let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let clients = [locks(&server), locks(&server), locks(&server)];
+    thread::scope(|scope| {
+        for number in 0..12 {
+            let permits = clients[number % 3].semaphore("k", 4);
+            let (inside, most) = (&inside, &most);
+            scope.spawn(move || {
+                for _ in 0..8 {
+                    let permit = now(permits.acquire()).unwrap();
+                    most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+                    thread::sleep(ms(40));
+                    inside.fetch_sub(1, SeqCst);
+                    now(permit.unlock()).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(most.load(SeqCst), 4);
+    assert!(server.admin().is_free("k"));
+}
+
+#[test]
+fn a_grant_that_nobody_saw_and_that_ended_in_part_is_asked_for_anew() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let both = open(proxy.url(), Options::default()).multi_lock(["a", "b"]);
+    let mut admin = server.admin();
+    proxy.lose_replies(1_000, "LOCK.MACQUIRE");
+    let asking = thread::spawn(move || now(both.lock()).unwrap());
+    eventually("it is granted", || !admin.is_free("b"));
+    admin.run(&["DEL", "b"]);
+    eventually("it asks again", || proxy.losses_left() < 998);
+    proxy.lose_replies(0, "");
+    let guard = asking.join().unwrap();
+    assert!(now(guard.check()).unwrap());
+    now(guard.unlock()).unwrap();
+    assert!(admin.is_free("a") && admin.is_free("b"));
+}
+
+#[test]
+fn a_guarded_command_is_not_sent_twice() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let locks = open(proxy.url(), Options::default());
+    let mut admin = server.admin();
+    let guard = now(locks.lock("k").lock()).unwrap();
+    let set = redis::cmd("SET").arg("x").arg(41).to_owned();
+    if !admin.has_exec() {
+        let refused = now(guard.exec::<()>(&set));
+        assert!(
+            matches!(refused, Err(Error::Unsupported(what, _)) if what.starts_with("LOCK.EXEC"))
+        );
+        return;
+    }
+    now(guard.exec::<()>(&set)).unwrap();
+    let wrong = now(guard.exec::<()>(redis::cmd("LPUSH").arg("x").arg(1)));
+    assert!(matches!(wrong, Err(Error::Redis(_))));
+
+    // A lost reply is not made up for: the command may have run.
+    proxy.lose_replies(1, "LOCK.EXEC");
+    let lost = now(guard.exec::<i64>(redis::cmd("INCR").arg("x")));
+    assert!(matches!(lost, Err(Error::Redis(_))), "{lost:?}");
+    assert_eq!(admin.int(&["GET", "x"]), 42);
+    assert!(now(guard.check()).unwrap());
+}
+
+#[test]
+fn a_job_that_panics_is_not_run_again_either() {
+    let server = Server::start();
+    let (locks, mut admin) = (locks(&server), server.admin());
+    let job = thread::spawn(move || {
+        let panics = || -> () { std::panic::resume_unwind(Box::new("the job")) };
+        let _ = once(&locks, ("k", 60_000, 30_000), panics);
+    });
+    assert!(job.join().is_err());
+    eventually("it is released", || admin.int(&["PTTL", "k"]) <= 30_000);
+    assert!(admin.int(&["PTTL", "k"]) > 15_000);
+}
+
+#[test]
+fn a_job_does_not_run_where_the_server_is_too_old() {
+    let locks = open(without_at_least(), Options::default());
+    let ran = once(&locks, ("k", 60_000, 1_000), || -> () { unreachable!() });
+    assert!(matches!(ran, Err(Error::Unsupported(what, _)) if what.contains("ATLEAST")));
+}
+
+#[test]
+fn a_renewal_binds_a_hold_to_the_next_connection() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let locks = open(proxy.url(), Options::default().linger(ms(3_000)));
+    let mut admin = server.admin();
+    // One that waited is bound as well.
+    let (held, lock) = (now(locks.lock("a").lock()).unwrap(), locks.lock("a"));
+    let waiting = thread::spawn(move || now(lock.lock()).unwrap());
+    admin.await_waiters("a", 1);
+    now(held.unlock()).unwrap();
+    let guards = [
+        waiting.join().unwrap(),
+        now(locks.semaphore("b", 2).acquire()).unwrap(),
+        now(locks.multi_lock(["c", "d"]).lock()).unwrap(),
+    ];
+    proxy.cut();
+    for (guard, key) in guards.iter().zip(["a", "b", "d"]) {
+        eventually("its end comes forward", || {
+            admin.int(&["PTTL", key]) <= 3_000
+        });
+        now(guard.renew()).unwrap();
+        assert!(admin.int(&["PTTL", key]) > 20_000);
+    }
+    // This is the end of the process.
+    proxy.close();
+    for key in ["a", "b", "c", "d"] {
+        eventually("its end comes forward", || {
+            admin.int(&["PTTL", key]) <= 3_000
+        });
+    }
+    std::mem::forget(guards);
+}
+
+#[test]
+fn a_short_linger_renews_often_and_tells_of_losses_early() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    // A third of the ttl would be 10 s.
+    let options = Options::default().ttl(ms(30_000)).linger(ms(3_000));
+    let mut admin = server.admin();
+    let guard = now(open(proxy.url(), options).lock("k").lock()).unwrap();
+    let keep_alive = guard.keep_alive();
+    // The renewal after a cut binds it to the connection that is cut next.
+    for _ in 0..2 {
+        proxy.cut();
+        eventually("its end comes forward", || {
+            admin.int(&["PTTL", "k"]) <= 3_000
+        });
+        eventually("it is renewed", || admin.int(&["PTTL", "k"]) > 20_000);
+    }
+    assert!(!keep_alive.is_lost());
+    let lost = Instant::now();
+    admin.run(&["DEL", "k"]);
+    assert!(is_told(&keep_alive) && lost.elapsed() < ms(6_000));
+}

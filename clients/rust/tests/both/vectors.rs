@@ -1,0 +1,229 @@
+//! Plays the scenarios of clients/vectors, which all the adapters have in common.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::thread::{self, JoinHandle, sleep};
+use std::time::Duration;
+
+use redis::Value;
+use redis_lock_client::{Error, Options, Result};
+
+use super::common::{Admin, Server, eventually};
+use super::{is_told, library, ms, now, once, open};
+
+/// What a request comes to, and what is held by then.
+type Outcome = (String, Option<library::Guard>);
+
+/// A program with a client of its own, and what it holds.
+struct Actor {
+    url: String,
+    options: Options,
+    locks: library::LockClient,
+    guard: Option<library::Guard>,
+    fence: u64,
+    kept: Option<library::KeepAlive>,
+    pending: Option<JoinHandle<Outcome>>,
+}
+
+struct Play<'a> {
+    server: &'a Server,
+    admin: Admin,
+    is_fallback: bool,
+    actors: HashMap<String, Actor>,
+}
+
+impl Play<'_> {
+    fn step(&mut self, words: &[&str]) -> String {
+        match words {
+            ["server", words @ ..] => return text(&self.admin.run(words)),
+            ["queue", key, count] => self.admin.await_waiters(key, count.parse().unwrap()),
+            ["places", key] => return self.admin.waiters(key).to_string(),
+            ["gone", key] => eventually("it ends", || self.admin.int(&["EXISTS", key]) == 0),
+            ["calls", command] => return self.admin.calls(command).to_string(),
+            ["rises", one, other] => assert!(self.fence(one) < self.fence(other)),
+            ["fence", actor] => return self.fence(actor).to_string(),
+            ["pause", ms] => sleep(time(ms)),
+            [actor, words @ ..] => return self.actor(actor).step(words),
+            [] => {}
+        }
+        String::new()
+    }
+
+    fn actor(&mut self, name: &str) -> &mut Actor {
+        let options = Options::default().fallback(self.is_fallback);
+        let url = self.server.url();
+        self.actors.entry(name.to_owned()).or_insert_with(|| Actor {
+            locks: open(url.clone(), options.clone()),
+            url,
+            options,
+            guard: None,
+            fence: 0,
+            kept: None,
+            pending: None,
+        })
+    }
+
+    fn fence(&self, actor: &str) -> u64 {
+        self.actors[actor].fence
+    }
+}
+
+impl Actor {
+    fn step(&mut self, words: &[&str]) -> String {
+        let guard = self.guard.as_ref();
+        let ok = |()| "ok".to_owned();
+        let answer = match words {
+            ["begin", words @ ..] => {
+                let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+                let locks = self.locks.clone();
+                self.pending = Some(thread::spawn(move || {
+                    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                    outcome(take(&locks, &words))
+                }));
+                Ok(String::new())
+            }
+            ["end"] => {
+                let outcome = self.pending.take().unwrap().join().unwrap();
+                Ok(self.holds(outcome))
+            }
+            ["release"] => {
+                self.kept = None;
+                now(self.guard.take().unwrap().unlock()).map(ok)
+            }
+            ["renew"] => now(guard.unwrap().renew()).map(ok),
+            ["renew", ms] => now(guard.unwrap().extend(time(ms))).map(ok),
+            ["check"] => now(guard.unwrap().check())
+                .map(|is_held| if is_held { "yes" } else { "no" }.to_owned()),
+            ["exec", name, args @ ..] => {
+                let command = redis::cmd(name).arg(args).to_owned();
+                now(guard.unwrap().exec(&command)).map(|reply| text(&reply))
+            }
+            ["keep"] => {
+                self.kept = Some(guard.unwrap().keep_alive());
+                Ok(String::new())
+            }
+            ["told"] => {
+                let kept = self.kept.as_ref().unwrap();
+                assert!(is_told(kept) && kept.is_lost());
+                Ok(String::new())
+            }
+            ["once", key, most, least] => {
+                let times = (*key, most.parse().unwrap(), least.parse().unwrap());
+                once(&self.locks, times, || ())
+                    .map(|ran| ran.map_or("skipped", |()| "ran").to_owned())
+            }
+            words => {
+                if let Some(linger) = option(words, "linger=") {
+                    let options = self.options.clone().linger(time(linger));
+                    self.locks = open(self.url.clone(), options);
+                }
+                let outcome = outcome(take(&self.locks, words));
+                Ok(self.holds(outcome))
+            }
+        };
+        answer.unwrap_or_else(|error| named(&error))
+    }
+
+    fn holds(&mut self, (said, guard): Outcome) -> String {
+        self.fence = guard.as_ref().map_or(self.fence, library::Guard::fence);
+        self.guard = guard;
+        said
+    }
+}
+
+fn take(locks: &library::LockClient, words: &[&str]) -> Result<Option<library::Guard>> {
+    let (_, names): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.contains('='));
+    let ttl = time(option(words, "ttl=").unwrap_or("30000"));
+    let wait = time(option(words, "wait=").unwrap_or("0"));
+    match names.as_slice() {
+        ["lock", key] => now(locks.lock(key).with_ttl(ttl).lock_timeout(wait)),
+        ["read", key] => now(locks.rwlock(key).with_ttl(ttl).read_timeout(wait)),
+        ["write", key] => now(locks.rwlock(key).with_ttl(ttl).write_timeout(wait)),
+        ["permit", key, permits] => {
+            let semaphore = locks.semaphore(key, permits.parse().unwrap());
+            now(semaphore.with_ttl(ttl).acquire_timeout(wait))
+        }
+        ["multi", keys @ ..] => {
+            let mut parts = keys.split(|&key| key == "/");
+            let exclusive = locks.multi_lock(parts.next().unwrap());
+            let all = exclusive.and_shared(parts.next().unwrap_or_default());
+            now(all.with_ttl(ttl).lock_timeout(wait))
+        }
+        other => panic!("no such step: {other:?}"),
+    }
+}
+
+fn outcome(taken: Result<Option<library::Guard>>) -> Outcome {
+    match taken {
+        Ok(Some(guard)) => ("held".to_owned(), Some(guard)),
+        Ok(None) => ("busy".to_owned(), None),
+        Err(error) => (named(&error), None),
+    }
+}
+
+#[test]
+fn scenarios() {
+    let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/scenarios.txt");
+    let text = std::fs::read_to_string(text).unwrap();
+    let server = Server::start();
+    let plain = Server::start_without_module();
+    let bounded = Server::start_with(&["max-ttl", "2000"]);
+    for scenario in text.split("\nscenario ").skip(1) {
+        let (name, steps) = scenario.split_once('\n').unwrap();
+        let place = name.split_once(" on ").map(|(_, place)| place);
+        let at = match place {
+            Some("plain" | "strict") => &plain,
+            Some("bounded") => &bounded,
+            _ => &server,
+        };
+        let mut admin = at.admin();
+        if name.ends_with("needs exec") && !admin.has_exec() {
+            continue;
+        }
+        admin.run(&["FLUSHALL"]);
+        admin.run(&["CONFIG", "RESETSTAT"]);
+        let mut play = Play {
+            server: at,
+            admin,
+            is_fallback: place == Some("plain"),
+            actors: HashMap::new(),
+        };
+        for line in steps.lines().filter(|line| !line.is_empty()) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let (said, want) = match words.as_slice() {
+                [said @ .., "=", want] => (said, Some(*want)),
+                said => (said, None),
+            };
+            let got = play.step(said);
+            assert!(want.is_none_or(|want| got == want), "{name}: {line}: {got}");
+        }
+    }
+}
+
+fn option<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
+    words.iter().find_map(|word| word.strip_prefix(name))
+}
+
+fn named(error: &Error) -> String {
+    match error {
+        Error::ModuleMissing(_) => "missing".to_owned(),
+        Error::Cancelled => "cancelled".to_owned(),
+        Error::NotHeld => "lost".to_owned(),
+        Error::TtlTooLong(_) => "too-long".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+fn time(text: &str) -> Duration {
+    ms(text.parse().unwrap())
+}
+
+fn text(reply: &Value) -> String {
+    match reply {
+        Value::Int(number) => number.to_string(),
+        Value::Okay => "OK".to_owned(),
+        Value::SimpleString(text) => text.clone(),
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        reply => format!("{reply:?}"),
+    }
+}

@@ -1,0 +1,245 @@
+//! What only one of the two clients has to do: cancelled futures, messages of a channel, the program's
+//! own connection, and a blocking connection whose end the server sees late.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Admin, BOUND, Proxy, Server};
+use redis_lock_client::aio::{Guard, LockClient, RwLock};
+use redis_lock_client::{Error, Mode, Options, sync};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn locks(server: &Server) -> LockClient {
+    LockClient::open(server.url(), Options::default()).unwrap()
+}
+
+/// Waits for a condition, within a bound.
+async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + BOUND;
+    while !condition() {
+        assert!(Instant::now() < end, "never happened: {what}");
+        sleep(ms(2)).await;
+    }
+}
+
+async fn waiters(admin: &mut Admin, key: &str, count: usize) {
+    let wait = || admin.waiters(key) == count;
+    eventually(&format!("{count} wait for {key}"), wait).await;
+}
+
+/// Two readers, one of which began to become the writer and was cancelled.
+async fn cancelled_upgrade(pages: &RwLock) -> [Guard; 2] {
+    let (mut guard, other) = (pages.read().await.unwrap(), pages.read().await.unwrap());
+    assert!(timeout(ms(80), guard.upgrade()).await.is_err());
+    [guard, other]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_upgrade_leaves_its_share() {
+    let server = Server::start();
+    let (pages, mut admin) = (locks(&server).rwlock("page"), server.admin());
+    let [guard, other] = cancelled_upgrade(&pages).await;
+    waiters(&mut admin, "page", 0).await;
+    assert_eq!(guard.mode(), Mode::Shared);
+    guard.renew().await.unwrap();
+    assert!(admin.info("page").contains("shared"));
+    other.unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_upgrade_does_not_undo_the_next() {
+    let server = Server::start();
+    let (pages, mut admin) = (locks(&server).rwlock("page"), server.admin());
+    for _ in 0..5 {
+        let [mut guard, other] = cancelled_upgrade(&pages).await;
+        let token = String::from_utf8(other.token().to_vec()).unwrap();
+        admin.run(&["LOCK.RELEASE", "page", &token]);
+        guard.upgrade().await.unwrap();
+        for _ in 0..20 {
+            assert!(admin.info("page").contains("exclusive"));
+            sleep(ms(2)).await;
+        }
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_whose_end_the_server_sees_late_leaves_no_hold() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    proxy.linger(ms(600));
+    let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let waiting = tokio::spawn(async move { locks.lock("k").lock().await.map(drop) });
+    waiters(&mut admin, "k", 1).await;
+    waiting.abort();
+    assert!(waiting.await.is_err());
+    sleep(ms(200)).await;
+    // The one that gave up is granted, because the server does not know yet that it is gone.
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    eventually("the lock is free", || admin.is_free("k")).await;
+}
+
+#[test]
+fn a_connection_whose_end_the_server_sees_late_leaves_no_hold() {
+    // Both requests count while the server does not know that the first is gone.
+    for (limit, is_granted) in [("1", false), ("2", true)] {
+        let server = Server::start_with(&["max-waiters-per-key", limit]);
+        let proxy = Proxy::to(server.port);
+        proxy.linger(ms(600));
+        let locks = sync::LockClient::open(proxy.url(), Options::default()).unwrap();
+        let mut admin = server.admin();
+        admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+        let waiting = thread::spawn(move || locks.lock("k").lock().map(drop));
+        admin.await_waiters("k", 1);
+        proxy.cut_clients();
+        thread::sleep(ms(200));
+        // The request that was cut may be granted: the server still takes its client for alive.
+        admin.run(&["LOCK.RELEASE", "k", "holder"]);
+        common::eventually("the lock is free", || admin.is_free("k"));
+        let waited = waiting.join().unwrap();
+        assert_eq!(waited.is_ok(), is_granted, "{waited:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_hold_is_a_future() {
+    let server = Server::start();
+    let lock = locks(&server).lock("k").with_ttl(ms(300));
+    let guard = lock.lock().await.unwrap();
+    assert!(timeout(ms(10), guard.lost()).await.is_err());
+    // Without a watchdog its time ends it.
+    timeout(BOUND, guard.lost()).await.unwrap();
+    assert!(guard.is_lost());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_request_leaves_nothing_behind() {
+    let server = Server::start();
+    let (locks, mut admin) = (locks(&server), server.admin());
+    for turn in 0..20 {
+        let held = locks.semaphore("a", 1).acquire().await.unwrap();
+        let (permits, both) = (locks.semaphore("a", 1), locks.multi_lock(["a", "b"]));
+        let permit = tokio::spawn(async move { permits.acquire().await.map(drop) });
+        waiters(&mut admin, "a", 1).await;
+        let several = tokio::spawn(async move { both.lock().await.map(drop) });
+        waiters(&mut admin, "a", 2).await;
+        assert_eq!(admin.waiters("b"), 1);
+        // At the moment of the grant, but for the first time.
+        let held = if turn == 0 {
+            Some(held)
+        } else {
+            drop(held);
+            None
+        };
+        permit.abort();
+        several.abort();
+        waiters(&mut admin, "a", 0).await;
+        drop(held);
+        let _ = (permit.await, several.await);
+        eventually("both are free", || admin.is_free("a") && admin.is_free("b")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_cut_off_has_run() {
+    let server = Server::start();
+    let (locks, mut admin) = (locks(&server), server.admin());
+    let (minute, thirty) = (ms(60_000), ms(30_000));
+    let endless = locks.run_once("k", minute, thirty, async |_| sleep(minute).await);
+    assert!(timeout(ms(300), endless).await.is_err());
+    eventually("it is released", || admin.int(&["PTTL", "k"]) <= 30_000).await;
+    assert!(admin.int(&["PTTL", "k"]) > 15_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_programs_own_connection_serves() {
+    let server = Server::start();
+    let (client, mut admin) = (server.client(), server.admin());
+    let manager = client.get_connection_manager().await.unwrap();
+    let locks = LockClient::with_connection(client.clone(), manager, Options::default()).unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let polling = LockClient::polling(connection, Options::default()).unwrap();
+    for locks in [locks, polling] {
+        admin.run(&["LOCK.ACQUIRE", "k", "holder", "400"]);
+        let lock = locks.lock("k");
+        assert!(lock.lock_timeout(ms(20)).await.unwrap().is_none());
+        let guard = lock.lock_timeout(BOUND).await.unwrap().unwrap();
+        guard.unlock().await.unwrap();
+        assert!(admin.is_free("k"));
+    }
+}
+
+#[test]
+fn a_client_needs_a_runtime() {
+    let made = LockClient::open("redis://127.0.0.1:1", Options::default());
+    assert!(matches!(made, Err(Error::NoRuntime)));
+}
+
+/// One task that waits for a lock, which an operator holds. It asks again after an hour at the soonest.
+async fn one_that_waits(server: &Server, admin: &mut Admin) -> tokio::task::JoinHandle<()> {
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let options = Options::default().slice(ms(3_600_000));
+    let lock = LockClient::open(server.url(), options).unwrap().lock("k");
+    let waiting = tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
+    waiters(admin, "k", 1).await;
+    assert!(admin.info("k").contains("channel"));
+    waiting
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_is_heard() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let waiting = one_that_waits(&server, &mut admin).await;
+    let asked = admin.calls("lock.acquire");
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    timeout(BOUND, waiting).await.unwrap().unwrap();
+    assert_eq!(admin.calls("lock.acquire"), asked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_subscription_is_made_up_for() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let waiting = one_that_waits(&server, &mut admin).await;
+    let asked = admin.calls("lock.acquire");
+    admin.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    eventually("it asked again", || admin.calls("lock.acquire") > asked).await;
+    waiters(&mut admin, "k", 1).await;
+    // The message is published before anybody hears it again.
+    admin.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    timeout(BOUND, waiting).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_tasks_wait_over_two_connections() {
+    let server = Server::start();
+    let (locks, mut admin) = (locks(&server), server.admin());
+    let before = admin.clients("");
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let mut tasks = JoinSet::new();
+    for _ in 0..10_000 {
+        let lock = locks.lock("k");
+        tasks.spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
+    }
+    let end = Instant::now() + ms(60_000);
+    while admin.waiters("k") < 10_000 {
+        assert!(Instant::now() < end, "not all tasks wait");
+        sleep(ms(100)).await;
+    }
+    assert_eq!(admin.clients("") - before, 2);
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    timeout(ms(120_000), tasks.join_all()).await.unwrap();
+    assert!(admin.is_free("k"));
+}
