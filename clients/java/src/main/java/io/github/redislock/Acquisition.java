@@ -117,10 +117,9 @@ final class Acquisition {
 
     private Grant askOnce(long leftNanos) {
         // Rounded up, as BLOCK 0 would be for ever.
-        long blockMs =
-                leftNanos <= 0
-                        ? 0
-                        : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
+        long blockMs = leftNanos <= 0
+                ? 0
+                : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
         long sentNanos = System.nanoTime();
         Long fence = answered(blockMs, () -> askServer(blockMs));
         // From here on a hold is there to be given back if anything fails before it is handed out.
@@ -286,8 +285,7 @@ final class Acquisition {
     private void restoreReader() {
         long restoredMs = Math.max(ttlMs, reader.leftMs());
         Claim shared = Claim.one(claim.name(), Mode.SHARED);
-        Long fence =
-                commands.resend(() -> commands.tryAcquire(shared, token, restoredMs));
+        Long fence = commands.resend(() -> commands.tryAcquire(shared, token, restoredMs));
         if (fence != null && fence == reader.fence && !reader.isOver()) {
             return;
         }

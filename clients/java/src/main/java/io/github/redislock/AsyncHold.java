@@ -88,13 +88,11 @@ public final class AsyncHold {
         if (!isHeld()) {
             return CompletableFuture.completedFuture(false);
         }
-        return client.check(claim, token)
-                .whenComplete(
-                        (held, failed) -> {
-                            if (failed == null && !held) {
-                                lose(Holds.GONE);
-                            }
-                        });
+        return client.check(claim, token).whenComplete((held, failed) -> {
+            if (failed == null && !held) {
+                lose(Holds.GONE);
+            }
+        });
     }
 
     /**
@@ -137,17 +135,15 @@ public final class AsyncHold {
     void rebind() {
         long leaseMs = leftMs();
         Lease.Sent sent = lease.sends(leaseMs);
-        client.acquire(claim, token, leaseMs, false)
-                .whenComplete(
-                        (reply, failed) -> {
-                            if (failed != null) {
-                                retryRebind();
-                            } else if (reply instanceof Long granted && granted == fence) {
-                                prolonged(sent);
-                            } else {
-                                lose(Holds.GONE);
-                            }
-                        });
+        client.acquire(claim, token, leaseMs, false).whenComplete((reply, failed) -> {
+            if (failed != null) {
+                retryRebind();
+            } else if (reply instanceof Long granted && granted == fence) {
+                prolonged(sent);
+            } else {
+                lose(Holds.GONE);
+            }
+        });
     }
 
     /** What a resend asks for: the ttl where it is renewed, otherwise what is left. */
@@ -185,26 +181,24 @@ public final class AsyncHold {
     private CompletableFuture<Boolean> renewUntilItEnds(long leaseMs) {
         Lease.Sent sent = lease.sends(leaseMs);
         return client.renew(claim, token, leaseMs)
-                .handle(
-                        (held, failed) -> {
-                            if (failed == null) {
-                                if (!held) {
-                                    lose(Holds.GONE);
-                                }
-                                return CompletableFuture.completedFuture(held && prolonged(sent));
-                            }
-                            Throwable cause = LettuceLockClient.cause(failed);
-                            if (!LettuceLockClient.isError(cause, "TRYAGAIN")) {
-                                return CompletableFuture.<Boolean>failedFuture(cause);
-                            }
-                            if (!isHeld()) {
-                                lose(Holds.ENDED);
-                                return CompletableFuture.completedFuture(false);
-                            }
-                            return CompletableFuture.supplyAsync(
-                                            () -> renewUntilItEnds(leaseMs), SOON)
-                                    .thenCompose(next -> next);
-                        })
+                .handle((held, failed) -> {
+                    if (failed == null) {
+                        if (!held) {
+                            lose(Holds.GONE);
+                        }
+                        return CompletableFuture.completedFuture(held && prolonged(sent));
+                    }
+                    Throwable cause = LettuceLockClient.cause(failed);
+                    if (!LettuceLockClient.isError(cause, "TRYAGAIN")) {
+                        return CompletableFuture.<Boolean>failedFuture(cause);
+                    }
+                    if (!isHeld()) {
+                        lose(Holds.ENDED);
+                        return CompletableFuture.completedFuture(false);
+                    }
+                    return CompletableFuture.supplyAsync(() -> renewUntilItEnds(leaseMs), SOON)
+                            .thenCompose(next -> next);
+                })
                 .thenCompose(next -> next);
     }
 
@@ -277,17 +271,15 @@ public final class AsyncHold {
             return;
         }
         Lease.Sent sent = lease.sends(ttlMs);
-        client.renew(claim, token, ttlMs)
-                .whenComplete(
-                        (held, failed) -> {
-                            if (failed != null) {
-                                retry();
-                            } else if (held && wasRenewed()) {
-                                prolonged(sent);
-                            } else if (!held) {
-                                lose(Holds.GONE);
-                            }
-                        });
+        client.renew(claim, token, ttlMs).whenComplete((held, failed) -> {
+            if (failed != null) {
+                retry();
+            } else if (held && wasRenewed()) {
+                prolonged(sent);
+            } else if (!held) {
+                lose(Holds.GONE);
+            }
+        });
     }
 
     private synchronized void retry() {

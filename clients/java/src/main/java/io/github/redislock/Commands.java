@@ -44,7 +44,8 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
                 } catch (RuntimeException failed) {
                     interrupted |= Thread.interrupted();
                     if (!passes(failed)
-                            || System.nanoTime() - startNanos > options.reconnect().toNanos()) {
+                            || System.nanoTime() - startNanos
+                                    > options.reconnect().toNanos()) {
                         throw failed;
                     }
                 }
@@ -167,8 +168,7 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
 
     /** Whether all of it was held. */
     boolean renew(Claim claim, String token, long ttlMs) {
-        return ofAll(
-                claim, name -> renewing(name, token, ttlMs));
+        return ofAll(claim, name -> renewing(name, token, ttlMs));
     }
 
     /** Whether all of it was held. */

@@ -81,14 +81,11 @@ final class Holds implements AutoCloseable {
     }
 
     private static ScheduledThreadPoolExecutor thread(String name) {
-        ScheduledThreadPoolExecutor executor =
-                new ScheduledThreadPoolExecutor(
-                        1,
-                        task -> {
-                            Thread thread = new Thread(task, name);
-                            thread.setDaemon(true);
-                            return thread;
-                        });
+        ScheduledThreadPoolExecutor executor = new ScheduledThreadPoolExecutor(1, task -> {
+            Thread thread = new Thread(task, name);
+            thread.setDaemon(true);
+            return thread;
+        });
         executor.setRemoveOnCancelPolicy(true);
         executor.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         return executor;
@@ -180,13 +177,10 @@ final class Holds implements AutoCloseable {
     /** False when it is over, by the server's word or by the client's clock. */
     boolean renewed(Hold hold, long leaseMs) {
         Lease.Sent[] sent = new Lease.Sent[1];
-        boolean held =
-                commands.renewWhile(
-                        () -> hold.leftNanos() > 0,
-                        () -> {
-                            sent[0] = hold.lease.sends(leaseMs);
-                            return commands.renew(hold.claim, hold.token, leaseMs);
-                        });
+        boolean held = commands.renewWhile(() -> hold.leftNanos() > 0, () -> {
+            sent[0] = hold.lease.sends(leaseMs);
+            return commands.renew(hold.claim, hold.token, leaseMs);
+        });
         if (!held) {
             return false;
         }
@@ -211,11 +205,10 @@ final class Holds implements AutoCloseable {
         // If the reply is lost, the second try cannot tell "released by the first" from "lost
         // before". The lease was not over by the client's clock, so it is taken for the former.
         int[] tries = {0};
-        boolean released =
-                commands.resend(() -> {
-                            tries[0]++;
-                            return commands.release(hold.claim, hold.token, leastMs);
-                        });
+        boolean released = commands.resend(() -> {
+            tries[0]++;
+            return commands.release(hold.claim, hold.token, leastMs);
+        });
         if (!released && tries[0] == 1) {
             throw notHeld(hold.claim);
         }
@@ -311,14 +304,13 @@ final class Holds implements AutoCloseable {
     /** One of several locks is lost, so the others are of no use. */
     private synchronized void releaseRest(Hold hold) {
         if (!watchdog.isShutdown()) {
-            watchdog.execute(
-                    () -> {
-                        try {
-                            commands.release(hold.claim, hold.token);
-                        } catch (RuntimeException outOfReach) {
-                            // Then their leases end them.
-                        }
-                    });
+            watchdog.execute(() -> {
+                try {
+                    commands.release(hold.claim, hold.token);
+                } catch (RuntimeException outOfReach) {
+                    // Then their leases end them.
+                }
+            });
         }
     }
 
@@ -355,11 +347,7 @@ final class Holds implements AutoCloseable {
             watch(hold); // Begun anew this moment.
             return;
         }
-        lose(
-                hold,
-                hold.renewed
-                        ? "no renewal came through before its lease ended"
-                        : ENDED);
+        lose(hold, hold.renewed ? "no renewal came through before its lease ended" : ENDED);
     }
 
     private void renew(Hold hold) {

@@ -50,12 +50,11 @@ final class JedisConnectionWire extends JedisWire {
     /** The one connection that holds are bound to. It is looked after, as it has to stay. */
     private final class Link {
         private final ScheduledExecutorService keeper =
-                Executors.newSingleThreadScheduledExecutor(
-                        task -> {
-                            Thread thread = new Thread(task, "redis-lock-link");
-                            thread.setDaemon(true);
-                            return thread;
-                        });
+                Executors.newSingleThreadScheduledExecutor(task -> {
+                    Thread thread = new Thread(task, "redis-lock-link");
+                    thread.setDaemon(true);
+                    return thread;
+                });
         private final Runnable news;
         private JedisConnections.Loan loan;
         private boolean before;

@@ -51,9 +51,8 @@ public final class LettuceLockClient implements AutoCloseable {
     private final Set<AsyncHold> holding = ConcurrentHashMap.newKeySet();
     private final String channel = "redis-lock:" + UUID.randomUUID();
     private final Executor executor = ForkJoinPool.commonPool();
-    private final ScheduledThreadPoolExecutor timer =
-            new ScheduledThreadPoolExecutor(
-                    1, LettuceLockClient::thread, new ThreadPoolExecutor.DiscardPolicy());
+    private final ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(
+            1, LettuceLockClient::thread, new ThreadPoolExecutor.DiscardPolicy());
     private final LockOptions options;
     private final LettuceServers servers;
 
@@ -169,7 +168,8 @@ public final class LettuceLockClient implements AutoCloseable {
                 throw new IllegalArgumentException(lock.claim.title() + " is of another client");
             }
         }
-        return new AsyncLock(this, Claim.all(Stream.of(locks).map(lock -> lock.claim).toList()));
+        return new AsyncLock(
+                this, Claim.all(Stream.of(locks).map(lock -> lock.claim).toList()));
     }
 
     /**
@@ -194,19 +194,14 @@ public final class LettuceLockClient implements AutoCloseable {
             throw new IllegalArgumentException("lockAtMostFor is not less than lockAtLeastFor");
         }
         return (leastMs > 0 ? needAtLeast(name) : CompletableFuture.<Object>completedFuture(null))
-                .exceptionallyCompose(
-                        failed ->
-                                CompletableFuture.failedFuture(
-                                        isMissing(cause(failed))
-                                                ? Commands.missing(
-                                                        "LOCK.RELEASE ... ATLEAST", cause(failed))
-                                                : cause(failed)))
+                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
+                        isMissing(cause(failed))
+                                ? Commands.missing("LOCK.RELEASE ... ATLEAST", cause(failed))
+                                : cause(failed)))
                 .thenCompose(known -> lock(name).tryLock(Duration.ZERO, lockAtMostFor))
-                .thenCompose(
-                        held ->
-                                held.isEmpty()
-                                        ? CompletableFuture.completedFuture(false)
-                                        : run(held.get(), leastMs, job));
+                .thenCompose(held -> held.isEmpty()
+                        ? CompletableFuture.completedFuture(false)
+                        : run(held.get(), leastMs, job));
     }
 
     private CompletableFuture<Boolean> run(
@@ -218,16 +213,10 @@ public final class LettuceLockClient implements AutoCloseable {
             work = CompletableFuture.failedFuture(failed);
         }
         return work.handle((done, failed) -> failed)
-                .thenCompose(
-                        failed ->
-                                hold.unlock(Duration.ofMillis(leastMs))
-                                        .thenCompose(
-                                                was ->
-                                                        failed == null
-                                                                ? CompletableFuture.completedFuture(
-                                                                        true)
-                                                                : CompletableFuture.failedFuture(
-                                                                        cause(failed))));
+                .thenCompose(failed -> hold.unlock(Duration.ofMillis(leastMs))
+                        .thenCompose(was -> failed == null
+                                ? CompletableFuture.completedFuture(true)
+                                : CompletableFuture.failedFuture(cause(failed))));
     }
 
     /**
@@ -284,14 +273,11 @@ public final class LettuceLockClient implements AutoCloseable {
     }
 
     private static <T> CompletableFuture<T> explained(CompletableFuture<T> reply) {
-        return reply.exceptionallyCompose(
-                failed -> {
-                    Throwable cause = cause(failed);
-                    return CompletableFuture.failedFuture(
-                            isError(cause, Commands.TTL_TOO_LONG)
-                                    ? Commands.tooLong(cause)
-                                    : cause);
-                });
+        return reply.exceptionallyCompose(failed -> {
+            Throwable cause = cause(failed);
+            return CompletableFuture.failedFuture(
+                    isError(cause, Commands.TTL_TOO_LONG) ? Commands.tooLong(cause) : cause);
+        });
     }
 
     private CompletableFuture<Object> block(Request request) {
@@ -301,11 +287,9 @@ public final class LettuceLockClient implements AutoCloseable {
         request.blockMs = Math.min(LettuceWire.CLUSTER_SLICE_MS, options.slice().toMillis());
         long mostMs = request.blockMs + options.answerMs();
         return CompletableFuture.supplyAsync(servers::take, executor)
-                .thenCompose(
-                        own ->
-                                own.dispatch(request)
-                                        .orTimeout(mostMs, TimeUnit.MILLISECONDS)
-                                        .whenComplete((reply, failed) -> end(own, failed)))
+                .thenCompose(own -> own.dispatch(request)
+                        .orTimeout(mostMs, TimeUnit.MILLISECONDS)
+                        .whenComplete((reply, failed) -> end(own, failed)))
                 .whenComplete((reply, failed) -> blocked.release());
     }
 
@@ -350,8 +334,7 @@ public final class LettuceLockClient implements AutoCloseable {
         CompletableFuture<Boolean> all = CompletableFuture.completedFuture(true);
         for (String name : claim.names()) {
             CompletableFuture<Object> reply =
-                    send(words.apply(name))
-                            .exceptionallyCompose(LettuceLockClient::ofForeignKey);
+                    send(words.apply(name)).exceptionallyCompose(LettuceLockClient::ofForeignKey);
             all = all.thenCombine(reply, (before, one) -> before && isPositive(one));
         }
         return all;
@@ -373,14 +356,13 @@ public final class LettuceLockClient implements AutoCloseable {
             return sendInstead(request);
         }
         return dispatch(request)
-                .handle(
-                        (reply, failed) -> {
-                            if (failed == null) {
-                                fallback.sawModule();
-                                return CompletableFuture.completedFuture(reply);
-                            }
-                            return without(request, cause(failed));
-                        })
+                .handle((reply, failed) -> {
+                    if (failed == null) {
+                        fallback.sawModule();
+                        return CompletableFuture.completedFuture(reply);
+                    }
+                    return without(request, cause(failed));
+                })
                 .thenCompose(next -> next);
     }
 
@@ -397,12 +379,10 @@ public final class LettuceLockClient implements AutoCloseable {
         // An older module may only lack this one.
         return dispatch(Commands.releasing("redis-lock", UUID.randomUUID().toString(), 0))
                 .handle((none, probe) -> probe != null && isUnknown(cause(probe)))
-                .thenCompose(
-                        missing ->
-                                missing && fallback.begin()
-                                        ? sendInstead(request)
-                                        : CompletableFuture.failedFuture(
-                                                missing ? Fallback.missing(failed) : failed));
+                .thenCompose(missing -> missing && fallback.begin()
+                        ? sendInstead(request)
+                        : CompletableFuture.failedFuture(
+                                missing ? Fallback.missing(failed) : failed));
     }
 
     private static boolean isUnknown(Throwable failed) {
@@ -461,11 +441,10 @@ public final class LettuceLockClient implements AutoCloseable {
     }
 
     void tellLost(LostLock news, Runnable more) {
-        run(
-                () -> {
-                    more.run();
-                    options.onLost().accept(news);
-                });
+        run(() -> {
+            more.run();
+            options.onLost().accept(news);
+        });
     }
 
     static Throwable cause(Throwable failed) {

@@ -38,19 +38,15 @@ final class LettuceServers implements AutoCloseable {
     }
 
     static LettuceServers of(RedisClient client, LockOptions options) {
-        Supplier<LettuceSender> connecting =
-                () ->
-                        LettuceSender.of(client.connect(StringCodec.UTF8))
-                                .withTimeout(longest(options));
+        Supplier<LettuceSender> connecting = () ->
+                LettuceSender.of(client.connect(StringCodec.UTF8)).withTimeout(longest(options));
         LettuceSender shared = connecting.get();
         return new LettuceServers(shared, connecting, client, false, shared::closeNow);
     }
 
     static LettuceServers of(RedisClusterClient client, LockOptions options) {
-        Supplier<LettuceSender> connecting =
-                () ->
-                        LettuceSender.of(client.connect(StringCodec.UTF8))
-                                .withTimeout(longest(options));
+        Supplier<LettuceSender> connecting = () ->
+                LettuceSender.of(client.connect(StringCodec.UTF8)).withTimeout(longest(options));
         LettuceSender shared = connecting.get();
         return new LettuceServers(shared, connecting, null, true, shared::closeNow);
     }

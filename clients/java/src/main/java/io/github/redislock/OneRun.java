@@ -56,11 +56,10 @@ final class OneRun {
     private Hold take() {
         String token = UUID.randomUUID().toString();
         if (leastMs > 0) {
-            commands.resend(
-                    () -> {
-                        commands.needAtLeast(claim.name(), token);
-                        return true;
-                    });
+            commands.resend(() -> {
+                commands.needAtLeast(claim.name(), token);
+                return true;
+            });
         }
         try {
             Hold hold = holds.acquire(claim, token, mostMs, 0, false);

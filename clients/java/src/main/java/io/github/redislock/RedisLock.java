@@ -183,13 +183,11 @@ public final class RedisLock extends ThreadLock {
         long ttlMs = hold.renewed ? options.ttl().toMillis() : hold.leftMs();
         Claim shared = Claim.one(name, Mode.SHARED);
         long sentNanos = System.nanoTime();
-        Long fence =
-                commands.resend(() -> commands.tryAcquire(shared, hold.token, ttlMs));
+        Long fence = commands.resend(() -> commands.tryAcquire(shared, hold.token, ttlMs));
         if (fence == null || fence != hold.fence) {
             holds.lose(hold, Holds.GONE);
-            if (fence
-                    != null) { // Another hold than the one that was to be converted: nobody asked
-                               // for it.
+            if (fence != null) { // Another hold than the one that was to be converted: nobody asked
+                // for it.
                 commands.resend(() -> commands.release(shared, hold.token));
             }
             throw Holds.notHeld(claim);

@@ -142,10 +142,7 @@ public final class RedisLockClient implements AutoCloseable {
      *     the job was not run
      */
     public boolean runOnce(
-            String name,
-            Duration lockAtMostFor,
-            Duration lockAtLeastFor,
-            Consumer<RedisHold> job) {
+            String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job) {
         return new OneRun(commands, options, holds, name, lockAtMostFor, lockAtLeastFor).run(job);
     }
 

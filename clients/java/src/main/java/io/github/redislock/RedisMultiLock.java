@@ -54,13 +54,12 @@ public final class RedisMultiLock extends ThreadLock {
         refuseOverlap(interruptible);
         Hold hold = mine();
         if (hold == null || !prolong(hold, leaseMs)) {
-            hold =
-                    holds.acquire(
-                            claim,
-                            UUID.randomUUID().toString(),
-                            ttlMs(null, leaseMs),
-                            waitNanos,
-                            interruptible);
+            hold = holds.acquire(
+                    claim,
+                    UUID.randomUUID().toString(),
+                    ttlMs(null, leaseMs),
+                    waitNanos,
+                    interruptible);
             if (hold == null) {
                 return false;
             }

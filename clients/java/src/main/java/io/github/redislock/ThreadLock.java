@@ -288,10 +288,9 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
             if (hold != null
                     && (hold.claim.several() || claim.several())
                     && !hold.claim.equals(claim)) {
-                throw new IllegalStateException(
-                        "this thread holds "
-                                + hold.claim.title()
-                                + " already, and would wait for itself: unlock that first");
+                throw new IllegalStateException("this thread holds "
+                        + hold.claim.title()
+                        + " already, and would wait for itself: unlock that first");
             }
         }
     }

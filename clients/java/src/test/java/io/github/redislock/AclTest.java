@@ -69,8 +69,8 @@ class AclTest extends ServerTest {
             // A lock of another kind: its ttl is not known.
             server.redis.psetex("jobs:5", 300, "old");
             assertTrue(opened.locks.lock("jobs:5").tryLock(20, TimeUnit.SECONDS));
-            RuntimeException refused =
-                    assertThrows(RuntimeException.class, () -> opened.locks.lock("else").lock());
+            RuntimeException refused = assertThrows(
+                    RuntimeException.class, () -> opened.locks.lock("else").lock());
             assertTrue(refused.getMessage().contains("NOPERM"), refused.getMessage());
         }
         assertTrue(lost.isEmpty());
@@ -93,8 +93,7 @@ class AclTest extends ServerTest {
     @ParameterizedTest
     @EnumSource
     void everyOtherOperationNeedsOneRightMore(Driver driver) {
-        String more =
-                WORKER + " +lock.macquire +lock.check +lock.exec +incr +lock.info +pttl +del";
+        String more = WORKER + " +lock.macquire +lock.check +lock.exec +incr +lock.info +pttl +del";
         try (Driver.Opened opened = driver.open(urlOf(more), options)) {
             RedisLock lock = opened.locks.lock("jobs:{1}");
             lock.lock();
@@ -113,8 +112,7 @@ class AclTest extends ServerTest {
     void waitingWithoutThreadsNeedsTheChannel() {
         String url = urlOf(WORKER + " &redis-lock:* +subscribe");
         RedisClient lettuce = RedisClient.create(url);
-        try (LettuceLockClient mine =
-                LettuceLockClient.connect(lettuce, LockOptions.defaults())) {
+        try (LettuceLockClient mine = LettuceLockClient.connect(lettuce, LockOptions.defaults())) {
             AsyncHold hold = Other.result(mine.lock("jobs:1").lock());
             CompletableFuture<AsyncHold> waiting = mine.lock("jobs:1").lock();
             awaitWaiters("jobs:1", 1);
@@ -125,20 +123,16 @@ class AclTest extends ServerTest {
             assertTrue(Other.result(hold.unlock()));
             assertTrue(Other.result(Other.result(waiting).unlock()));
             Duration most = Duration.ofSeconds(20);
-            assertTrue(
-                    Other.result(
-                            mine.runOnce(
-                                    "jobs:2",
-                                    most,
-                                    Duration.ofSeconds(9),
-                                    run -> CompletableFuture.completedFuture(run.fence()))));
-            assertFalse(
-                    Other.result(
-                            mine.runOnce(
-                                    "jobs:2",
-                                    most,
-                                    Duration.ofSeconds(9),
-                                    run -> CompletableFuture.completedFuture(run.fence()))));
+            assertTrue(Other.result(mine.runOnce(
+                    "jobs:2",
+                    most,
+                    Duration.ofSeconds(9),
+                    run -> CompletableFuture.completedFuture(run.fence()))));
+            assertFalse(Other.result(mine.runOnce(
+                    "jobs:2",
+                    most,
+                    Duration.ofSeconds(9),
+                    run -> CompletableFuture.completedFuture(run.fence()))));
             assertTrue(server.redis.pttl("jobs:2") > 5_000);
         } finally {
             lettuce.shutdown(Duration.ZERO, Duration.ofSeconds(2));

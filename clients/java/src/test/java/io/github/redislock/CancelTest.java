@@ -35,8 +35,7 @@ class CancelTest extends ServerTest {
             RedisLock lock = opened.locks.lock("a");
             lock.lock();
             Future<Void> endless = other.starts(() -> lock.lock());
-            Future<Boolean> bounded =
-                    another.starts(() -> lock.tryLock(60, TimeUnit.SECONDS));
+            Future<Boolean> bounded = another.starts(() -> lock.tryLock(60, TimeUnit.SECONDS));
             awaitWaiters("a", 2);
             server.ask("LOCK.CANCEL", "a");
             assertCancelled(endless);

@@ -25,8 +25,7 @@ import java.util.regex.Pattern;
 
 /** The lease by the client's clock, and what the server says to it. */
 class ClockTest extends ServerTest {
-    private static final String TRY_AGAIN =
-            "-TRYAGAIN not enough servers have confirmed it\r\n";
+    private static final String TRY_AGAIN = "-TRYAGAIN not enough servers have confirmed it\r\n";
 
     /** Short ones would be late on a busy machine. */
     private final LockOptions longer = options.withTtl(Duration.ofSeconds(2));
@@ -54,9 +53,8 @@ class ClockTest extends ServerTest {
     }
 
     private long calls(String command) {
-        Matcher calls =
-                Pattern.compile("(?i)cmdstat_" + Pattern.quote(command) + ":calls=(\\d+)")
-                        .matcher(server.info("commandstats"));
+        Matcher calls = Pattern.compile("(?i)cmdstat_" + Pattern.quote(command) + ":calls=(\\d+)")
+                .matcher(server.info("commandstats"));
         return calls.find() ? Long.parseLong(calls.group(1)) : 0;
     }
 
@@ -107,17 +105,16 @@ class ClockTest extends ServerTest {
 
     @Test
     void aGrantThatCameLateIsRenewed() throws Exception {
-        List<Callable<RedisHold>> ways =
-                List.of(
-                        () -> behind.lock("a").acquire(),
-                        () -> behind.readWriteLock("a").readLock().acquire(),
-                        () -> behind.semaphore("a", 2).acquire(),
-                        () -> behind.multiLock(behind.lock("a"), behind.lock("b")).acquire(),
-                        () -> {
-                            AsyncHold hold = Other.result(async.lock("a").lock());
-                            assertTrue(Other.result(hold.unlock()));
-                            return null;
-                        });
+        List<Callable<RedisHold>> ways = List.of(
+                () -> behind.lock("a").acquire(),
+                () -> behind.readWriteLock("a").readLock().acquire(),
+                () -> behind.semaphore("a", 2).acquire(),
+                () -> behind.multiLock(behind.lock("a"), behind.lock("b")).acquire(),
+                () -> {
+                    AsyncHold hold = Other.result(async.lock("a").lock());
+                    assertTrue(Other.result(hold.unlock()));
+                    return null;
+                });
         for (Callable<RedisHold> way : ways) {
             long keys = way == ways.get(3) ? 2 : 1;
             assertEquals(0, renewalsUntilReleased(way));
@@ -201,12 +198,11 @@ class ClockTest extends ServerTest {
     void aLeaseAboveMaxTtlSaysSo() {
         try (TestServer bounded = TestServer.startBounded(2_000);
                 RedisLockClient client = RedisLockClient.connect(bounded.url(), longer)) {
-            List<Function<RedisLockClient, RedisHold>> ways =
-                    List.of(
-                            each -> each.lock("a").tryAcquire(),
-                            each -> each.readWriteLock("a").readLock().tryAcquire(),
-                            each -> each.semaphore("a", 2).tryAcquire(),
-                            each -> each.multiLock(each.lock("a")).tryAcquire());
+            List<Function<RedisLockClient, RedisHold>> ways = List.of(
+                    each -> each.lock("a").tryAcquire(),
+                    each -> each.readWriteLock("a").readLock().tryAcquire(),
+                    each -> each.semaphore("a", 2).tryAcquire(),
+                    each -> each.multiLock(each.lock("a")).tryAcquire());
             LockOptions tooLong = longer.withTtl(Duration.ofMillis(2_001));
             try (RedisLockClient other = RedisLockClient.connect(bounded.url(), tooLong)) {
                 for (Function<RedisLockClient, RedisHold> way : ways) {
@@ -220,10 +216,8 @@ class ClockTest extends ServerTest {
             RedisClient lettuce = RedisClient.create(bounded.url());
             try (LettuceLockClient other = LettuceLockClient.connect(lettuce, tooLong)) {
                 for (AsyncLock lock : List.of(other.lock("a"), other.multiLock(other.lock("a")))) {
-                    saysSo(
-                            assertThrows(
-                                    IllegalArgumentException.class,
-                                    () -> Other.result(lock.lock())));
+                    saysSo(assertThrows(
+                            IllegalArgumentException.class, () -> Other.result(lock.lock())));
                 }
             } finally {
                 lettuce.shutdown(Duration.ZERO, Duration.ofSeconds(2));

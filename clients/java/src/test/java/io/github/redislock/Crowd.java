@@ -39,16 +39,16 @@ final class Crowd implements AutoCloseable {
     private void takeTurns(Connection connection, String token, long holdMs)
             throws InterruptedException {
         while (true) {
-            connection.executeCommand(
-                    TestServer.command("LOCK.ACQUIRE")
-                            .key("a")
-                            .add(token)
-                            .add(600_000)
-                            .add("BLOCK")
-                            .add(0));
+            connection.executeCommand(TestServer.command("LOCK.ACQUIRE")
+                    .key("a")
+                    .add(token)
+                    .add(600_000)
+                    .add("BLOCK")
+                    .add(0));
             holds.incrementAndGet();
             Thread.sleep(holdMs);
-            connection.executeCommand(TestServer.command("LOCK.RELEASE").key("a").add(token));
+            connection.executeCommand(
+                    TestServer.command("LOCK.RELEASE").key("a").add(token));
         }
     }
 
@@ -57,12 +57,9 @@ final class Crowd implements AutoCloseable {
         others.forEach(Other::close);
         connections.forEach(Connection::close);
         // A request that the server has not read yet could take the lock in the next test.
-        Eventually.isTrue(
-                "the crowd is gone",
-                () -> {
-                    Object clients =
-                            server.redis.sendCommand(() -> "CLIENT".getBytes(), "LIST");
-                    return !new String((byte[]) clients).contains("name=" + NAME);
-                });
+        Eventually.isTrue("the crowd is gone", () -> {
+            Object clients = server.redis.sendCommand(() -> "CLIENT".getBytes(), "LIST");
+            return !new String((byte[]) clients).contains("name=" + NAME);
+        });
     }
 }

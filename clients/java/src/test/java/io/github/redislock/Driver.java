@@ -51,8 +51,7 @@ enum Driver {
         Opened open(String url, LockOptions options) {
             RedisClient client = RedisClient.create(url);
             StatefulRedisConnection<?, ?> connection = client.connect();
-            return new Opened(
-                    LettuceLocks.over(connection, options), connection, ending(client));
+            return new Opened(LettuceLocks.over(connection, options), connection, ending(client));
         }
     };
 

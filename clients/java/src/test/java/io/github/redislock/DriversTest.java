@@ -37,14 +37,12 @@ class DriversTest extends ServerTest {
             for (int number = 0; number < THREADS; number++) {
                 Other waiter = new Other();
                 others.add(waiter);
-                ends.add(
-                        waiter.starts(
-                                () -> {
-                                    lock.lock();
-                                    assertEquals(1, inside.incrementAndGet());
-                                    inside.decrementAndGet();
-                                    lock.unlock();
-                                }));
+                ends.add(waiter.starts(() -> {
+                    lock.lock();
+                    assertEquals(1, inside.incrementAndGet());
+                    inside.decrementAndGet();
+                    lock.unlock();
+                }));
             }
             awaitWaiters("a", THREADS);
             long start = System.nanoTime();
@@ -63,7 +61,8 @@ class DriversTest extends ServerTest {
     @ParameterizedTest
     @EnumSource
     void everyKindOfLock(Driver driver) throws Exception {
-        try (Driver.Opened opened = driver.open(server.url(), patient.withTtl(Duration.ofSeconds(2)))) {
+        try (Driver.Opened opened =
+                driver.open(server.url(), patient.withTtl(Duration.ofSeconds(2)))) {
             RedisLockClient mine = opened.locks;
             RedisLock lock = mine.lock("a");
             lock.lock();
@@ -122,8 +121,7 @@ class DriversTest extends ServerTest {
             awaitWaiters("a", 1);
             other.thread.interrupt();
             ExecutionException cut =
-                    assertThrows(
-                            ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
+                    assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
             assertInstanceOf(InterruptedException.class, cut.getCause());
             awaitWaiters("a", 0);
             lock.unlock();
@@ -139,21 +137,17 @@ class DriversTest extends ServerTest {
             RedisLock lock = opened.locks.lock("a");
             lock.lock();
             long fence = lock.fence();
-            Future<Void> waiting =
-                    other.starts(
-                            () -> {
-                                lock.lock();
-                                lock.unlock();
-                            });
+            Future<Void> waiting = other.starts(() -> {
+                lock.lock();
+                lock.unlock();
+            });
             awaitWaiters("a", 1);
             server.cutConnections();
             Eventually.isTrue(
                     "it waits at its place",
-                    () ->
-                            server.waiting("a") == 1
-                                    // This one never stays.
-                                    && (driver == Driver.LETTUCE_CONNECTION
-                                            || server.absent("a") == 0));
+                    () -> server.waiting("a") == 1
+                            // This one never stays.
+                            && (driver == Driver.LETTUCE_CONNECTION || server.absent("a") == 0));
             assertTrue(lock.check());
             assertEquals(fence, lock.fence());
             lock.unlock();

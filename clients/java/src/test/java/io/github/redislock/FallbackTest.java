@@ -47,21 +47,18 @@ class FallbackTest {
     private final LockOptions lenient = strict.withFallback(true);
     private final Logger log = Logger.getLogger("io.github.redislock");
     private final List<String> warnings = new CopyOnWriteArrayList<>();
-    private final Handler handler =
-            new Handler() {
-                @Override
-                public void publish(LogRecord line) {
-                    warnings.add(
-                            java.text.MessageFormat.format(
-                                    line.getMessage(), line.getParameters()));
-                }
+    private final Handler handler = new Handler() {
+        @Override
+        public void publish(LogRecord line) {
+            warnings.add(java.text.MessageFormat.format(line.getMessage(), line.getParameters()));
+        }
 
-                @Override
-                public void flush() {}
+        @Override
+        public void flush() {}
 
-                @Override
-                public void close() {}
-            };
+        @Override
+        public void close() {}
+    };
     private TestServer server;
     private Other other;
 
@@ -96,20 +93,15 @@ class FallbackTest {
     void withoutTheOptionAnErrorSaysWhatToDo(Driver driver) {
         try (Driver.Opened opened = driver.open(server.url(), strict)) {
             RedisLockClient locks = opened.locks;
-            List<Executable> uses =
-                    List.of(
-                            () -> locks.lock("a").lock(),
-                            () -> locks.lock("a").tryLock(),
-                            () -> locks.lock("a").isLocked(),
-                            () -> locks.semaphore("a", 2).acquire(),
-                            () -> locks.readWriteLock("a").readLock().lock(),
-                            () -> locks.multiLock(locks.lock("a"), locks.lock("b")).lock(),
-                            () ->
-                                    locks.runOnce(
-                                            "a",
-                                            Duration.ofSeconds(2),
-                                            Duration.ofSeconds(1),
-                                            hold -> {}));
+            List<Executable> uses = List.of(
+                    () -> locks.lock("a").lock(),
+                    () -> locks.lock("a").tryLock(),
+                    () -> locks.lock("a").isLocked(),
+                    () -> locks.semaphore("a", 2).acquire(),
+                    () -> locks.readWriteLock("a").readLock().lock(),
+                    () -> locks.multiLock(locks.lock("a"), locks.lock("b")).lock(),
+                    () -> locks.runOnce(
+                            "a", Duration.ofSeconds(2), Duration.ofSeconds(1), hold -> {}));
             for (Executable use : uses) {
                 String text = assertThrows(ModuleMissingException.class, use).getMessage();
                 assertTrue(text.contains("no redis-lock module"), text);
@@ -134,18 +126,16 @@ class FallbackTest {
                 Other waiter = new Other();
                 RedisLock lock = (number % 2 == 0 ? first : second).locks.lock("a");
                 others.add(waiter);
-                ends.add(
-                        waiter.starts(
-                                () -> {
-                                    for (int turn = 0; turn < TURNS; turn++) {
-                                        lock.lock();
-                                        assertEquals(1, inside.incrementAndGet());
-                                        assertEquals(0, lock.fence());
-                                        unguarded[0]++;
-                                        inside.decrementAndGet();
-                                        lock.unlock();
-                                    }
-                                }));
+                ends.add(waiter.starts(() -> {
+                    for (int turn = 0; turn < TURNS; turn++) {
+                        lock.lock();
+                        assertEquals(1, inside.incrementAndGet());
+                        assertEquals(0, lock.fence());
+                        unguarded[0]++;
+                        inside.decrementAndGet();
+                        lock.unlock();
+                    }
+                }));
             }
             ends.forEach(Other::result);
             others.forEach(Other::close);
@@ -187,19 +177,15 @@ class FallbackTest {
             assertTrue(lock.renew(Duration.ofMinutes(1)));
             assertTrue(server.redis.pttl("a") > 50_000);
             CountDownLatch begun = new CountDownLatch(1);
-            Future<Void> waiting =
-                    other.starts(
-                            () -> {
-                                begun.countDown();
-                                lock.lockInterruptibly();
-                            });
+            Future<Void> waiting = other.starts(() -> {
+                begun.countDown();
+                lock.lockInterruptibly();
+            });
             assertTrue(begun.await(20, TimeUnit.SECONDS));
             other.thread.interrupt();
             assertInstanceOf(
                     InterruptedException.class,
-                    assertThrows(
-                                    ExecutionException.class,
-                                    () -> waiting.get(20, TimeUnit.SECONDS))
+                    assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS))
                             .getCause());
             lock.unlock();
             lock.unlock();
@@ -220,13 +206,12 @@ class FallbackTest {
             RedisLock lock = locks.lock("mine");
             lock.lock();
             RedisHold hold = locks.lock("hold").acquire();
-            List<Executable> uses =
-                    List.of(
-                            () -> locks.semaphore("a", 2).acquire(),
-                            () -> locks.readWriteLock("a").readLock().tryLock(),
-                            () -> locks.multiLock(locks.lock("a"), locks.lock("b")).lock(),
-                            () -> lock.exec("SET", "b", 1),
-                            () -> hold.release(Duration.ofSeconds(1)));
+            List<Executable> uses = List.of(
+                    () -> locks.semaphore("a", 2).acquire(),
+                    () -> locks.readWriteLock("a").readLock().tryLock(),
+                    () -> locks.multiLock(locks.lock("a"), locks.lock("b")).lock(),
+                    () -> lock.exec("SET", "b", 1),
+                    () -> hold.release(Duration.ofSeconds(1)));
             for (Executable use : uses) {
                 String text = assertThrows(ModuleMissingException.class, use).getMessage();
                 assertTrue(text.contains("not available in the fallback"), text);
@@ -242,18 +227,16 @@ class FallbackTest {
                 LettuceLockClient locks = LettuceLockClient.connect(lettuce, lenient)) {
             for (CompletableFuture<?> refused :
                     List.of(no.lock("a").lock(), no.lock("a").tryLock())) {
-                Throwable cause =
-                        assertThrows(
-                                        ExecutionException.class,
-                                        () -> refused.get(20, TimeUnit.SECONDS))
-                                .getCause();
+                Throwable cause = assertThrows(
+                                ExecutionException.class, () -> refused.get(20, TimeUnit.SECONDS))
+                        .getCause();
                 assertInstanceOf(ModuleMissingException.class, cause);
             }
             AsyncHold hold = Other.result(locks.lock("a").lock());
             assertEquals(0, hold.fence());
             CompletableFuture<AsyncHold> waiting = locks.lock("a").lock();
-            assertTrue(
-                    Other.result(locks.lock("a").tryLock(Duration.ofMillis(200))).isEmpty());
+            assertTrue(Other.result(locks.lock("a").tryLock(Duration.ofMillis(200)))
+                    .isEmpty());
             Eventually.pause(2_500); // Renewed.
             assertTrue(Other.result(hold.check()));
             assertTrue(Other.result(hold.unlock()));

@@ -96,19 +96,13 @@ class GuardedTest extends ServerTest {
         Duration most = Duration.ofSeconds(20);
         Duration least = Duration.ofMillis(1_500);
         long start = System.nanoTime();
-        boolean ran =
-                locks.runOnce(
-                        "a",
-                        most,
-                        least,
-                        hold -> {
-                            assertEquals(List.of(hold.id()), server.holders("a"));
-                            assertEquals(1L, hold.exec("INCR", "x"));
-                            assertFalse(
-                                    locks.runOnce("a", most, least, no -> runs.addAndGet(100)));
-                            runs.incrementAndGet();
-                            hold.close(); // It still lasts as long.
-                        });
+        boolean ran = locks.runOnce("a", most, least, hold -> {
+            assertEquals(List.of(hold.id()), server.holders("a"));
+            assertEquals(1L, hold.exec("INCR", "x"));
+            assertFalse(locks.runOnce("a", most, least, no -> runs.addAndGet(100)));
+            runs.incrementAndGet();
+            hold.close(); // It still lasts as long.
+        });
         assertTrue(ran);
         assertFalse(locks.runOnce("a", most, least, no -> runs.addAndGet(100)));
         assertTrue(server.redis.pttl("a") <= 1_500);
@@ -124,17 +118,11 @@ class GuardedTest extends ServerTest {
     void aJobThatFailsIsNotRunAgainEither() {
         Duration most = Duration.ofMinutes(1);
         RuntimeException failure = new IllegalArgumentException("the job");
-        RuntimeException told =
-                assertThrows(
-                        IllegalArgumentException.class,
-                        () ->
-                                locks.runOnce(
-                                        "a",
-                                        most,
-                                        Duration.ofSeconds(30),
-                                        hold -> {
-                                            throw failure;
-                                        }));
+        RuntimeException told = assertThrows(
+                IllegalArgumentException.class,
+                () -> locks.runOnce("a", most, Duration.ofSeconds(30), hold -> {
+                    throw failure;
+                }));
         assertEquals(failure, told);
         long leftMs = server.redis.pttl("a");
         assertTrue(leftMs > 20_000 && leftMs <= 30_000, "it ends after " + leftMs);
@@ -142,12 +130,11 @@ class GuardedTest extends ServerTest {
 
     @Test
     void aJobThatTakesLongerThanAtMostIsTold() throws Exception {
-        assertTrue(
-                locks.runOnce(
-                        "a",
-                        Duration.ofMillis(500),
-                        Duration.ofMillis(500),
-                        hold -> Eventually.isTrue("it is over", () -> !hold.isHeld())));
+        assertTrue(locks.runOnce(
+                "a",
+                Duration.ofMillis(500),
+                Duration.ofMillis(500),
+                hold -> Eventually.isTrue("it is over", () -> !hold.isHeld())));
         assertEquals("a", awaitLost().name());
         assertThrows(
                 IllegalArgumentException.class,
@@ -160,10 +147,9 @@ class GuardedTest extends ServerTest {
             proxy.old = true;
             try (RedisLockClient client = RedisLockClient.connect(proxy.url(), options)) {
                 Duration minute = Duration.ofMinutes(1);
-                Exception told =
-                        assertThrows(
-                                UnsupportedOperationException.class,
-                                () -> client.runOnce("a", minute, minute, hold -> lost.add(null)));
+                Exception told = assertThrows(
+                        UnsupportedOperationException.class,
+                        () -> client.runOnce("a", minute, minute, hold -> lost.add(null)));
                 assertTrue(told.getMessage().contains("ATLEAST"), told.getMessage());
             }
         }
@@ -174,8 +160,7 @@ class GuardedTest extends ServerTest {
     void theEndOfAJobIsSentAgain() throws Exception {
         Duration most = Duration.ofMinutes(1);
         assertTrue(
-                locks.runOnce(
-                        "a", most, Duration.ofSeconds(30), hold -> server.cutConnections()));
+                locks.runOnce("a", most, Duration.ofSeconds(30), hold -> server.cutConnections()));
         assertTrue(server.redis.pttl("a") <= 30_000);
     }
 }

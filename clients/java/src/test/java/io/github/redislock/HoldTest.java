@@ -32,9 +32,8 @@ class HoldTest extends ServerTest {
     @Test
     void aHoldWithoutALeaseOutlivesItsThread() throws Exception {
         Other brief = new Other();
-        try (RedisLockClient longer =
-                RedisLockClient.connect(
-                        server.url(), LockOptions.defaults().withTtl(Duration.ofSeconds(2)))) {
+        try (RedisLockClient longer = RedisLockClient.connect(
+                server.url(), LockOptions.defaults().withTtl(Duration.ofSeconds(2)))) {
             RedisHold hold = brief.does(() -> longer.lock("a").acquire());
             brief.close();
             brief.thread.join();
@@ -100,8 +99,7 @@ class HoldTest extends ServerTest {
         Eventually.pause(30);
         hold.release(Duration.ofMillis(20));
         assertFalse(server.redis.exists("a"));
-        assertThrows(
-                IllegalArgumentException.class, () -> hold.release(Duration.ofMillis(-1)));
+        assertThrows(IllegalArgumentException.class, () -> hold.release(Duration.ofMillis(-1)));
     }
 
     @Test

@@ -122,13 +122,10 @@ class LeaseTest extends ServerTest {
     void theNewsOfAnEndedLeaseWaitsForNoRenewal() throws InterruptedException {
         Map<String, Long> told = new ConcurrentHashMap<>();
         long ttlMs = 3_000;
-        LockOptions noted =
-                options.withTtl(Duration.ofMillis(ttlMs))
-                        .withOnLost(
-                                news -> {
-                                    told.put(news.name(), System.nanoTime());
-                                    lost.add(news);
-                                });
+        LockOptions noted = options.withTtl(Duration.ofMillis(ttlMs)).withOnLost(news -> {
+            told.put(news.name(), System.nanoTime());
+            lost.add(news);
+        });
         try (RedisLockClient many = RedisLockClient.connect(server.url(), noted)) {
             Map<String, Long> held = new HashMap<>();
             for (int number = 0; number < 30; number++) {
@@ -146,11 +143,10 @@ class LeaseTest extends ServerTest {
             } finally {
                 server.resume();
             }
-            held.forEach(
-                    (name, nanos) -> {
-                        long lateMs = (told.get(name) - nanos) / 1_000_000 - ttlMs;
-                        assertTrue(lateMs < 300, name + " was told " + lateMs + " ms late");
-                    });
+            held.forEach((name, nanos) -> {
+                long lateMs = (told.get(name) - nanos) / 1_000_000 - ttlMs;
+                assertTrue(lateMs < 300, name + " was told " + lateMs + " ms late");
+            });
         }
     }
 

@@ -28,11 +28,10 @@ import java.util.logging.Logger;
 /** Semaphores, several locks as one, guarded commands and linger, over Lettuce. */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class LettuceSeveralTest extends ServerTest {
-    private final LockOptions patient =
-            LockOptions.defaults()
-                    .withOnLost(lost::add)
-                    .withGrace(Duration.ofHours(1))
-                    .withSlice(Duration.ofHours(1));
+    private final LockOptions patient = LockOptions.defaults()
+            .withOnLost(lost::add)
+            .withGrace(Duration.ofHours(1))
+            .withSlice(Duration.ofHours(1));
 
     private static final Logger QUIET = Logger.getLogger("io");
 
@@ -66,26 +65,22 @@ class LettuceSeveralTest extends ServerTest {
     @Test
     void permitsAreGivenInOrderOfArrivalAndNeverTooMany() {
         AsyncSemaphore three = shared.semaphore("a", 3);
-        List<AsyncHold> first =
-                List.of(
-                        result(three.acquire()),
-                        result(three.tryAcquire()).orElseThrow(),
-                        result(three.tryAcquire(Duration.ofSeconds(1))).orElseThrow());
+        List<AsyncHold> first = List.of(
+                result(three.acquire()),
+                result(three.tryAcquire()).orElseThrow(),
+                result(three.tryAcquire(Duration.ofSeconds(1))).orElseThrow());
         assertTrue(result(three.tryAcquire()).isEmpty());
         AtomicInteger inside = new AtomicInteger();
         List<Long> fences = new CopyOnWriteArrayList<>();
         List<CompletableFuture<Boolean>> ends = new ArrayList<>();
         for (int number = 0; number < 12; number++) {
-            ends.add(
-                    three.acquire()
-                            .thenCompose(
-                                    permit -> {
-                                        assertTrue(inside.incrementAndGet() <= 3);
-                                        fences.add(permit.fence());
-                                        Eventually.pause(30);
-                                        inside.decrementAndGet();
-                                        return permit.unlock();
-                                    }));
+            ends.add(three.acquire().thenCompose(permit -> {
+                assertTrue(inside.incrementAndGet() <= 3);
+                fences.add(permit.fence());
+                Eventually.pause(30);
+                inside.decrementAndGet();
+                return permit.unlock();
+            }));
             awaitWaiters("a", number + 1);
         }
         first.forEach(permit -> assertTrue(result(permit.unlock())));
@@ -132,14 +127,11 @@ class LettuceSeveralTest extends ServerTest {
         List<CompletableFuture<Boolean>> ends = new ArrayList<>();
         for (int number = 0; number < 200; number++) {
             AsyncLock mine = number % 3 == 0 ? shared.lock("a") : number % 3 == 1 ? both() : turned;
-            ends.add(
-                    mine.lock()
-                            .thenCompose(
-                                    hold -> {
-                                        assertEquals(1, inside.incrementAndGet());
-                                        inside.decrementAndGet();
-                                        return hold.unlock();
-                                    }));
+            ends.add(mine.lock().thenCompose(hold -> {
+                assertEquals(1, inside.incrementAndGet());
+                inside.decrementAndGet();
+                return hold.unlock();
+            }));
         }
         ends.forEach(end -> assertTrue(result(end)));
     }
@@ -147,7 +139,8 @@ class LettuceSeveralTest extends ServerTest {
     @Test
     void withOneOfSeveralTheWholeIsLost() throws Exception {
         try (LettuceLockClient quick = LettuceLockClient.connect(lettuce, options)) {
-            AsyncHold hold = result(quick.multiLock(quick.lock("a"), quick.lock("b")).lock());
+            AsyncHold hold =
+                    result(quick.multiLock(quick.lock("a"), quick.lock("b")).lock());
             Eventually.pause(2 * TTL_MS);
             assertTrue(hold.isHeld());
             server.redis.del("b");
@@ -229,7 +222,8 @@ class LettuceSeveralTest extends ServerTest {
                 AsyncHold hold = result(client.lock("a").lock());
                 proxy.shut();
                 long start = System.nanoTime();
-                assertTrue(result(shared.lock("a").tryLock(Duration.ofSeconds(20))).isPresent());
+                assertTrue(
+                        result(shared.lock("a").tryLock(Duration.ofSeconds(20))).isPresent());
                 long tookMs = (System.nanoTime() - start) / 1_000_000;
                 assertTrue(tookMs < 10_000, "of a ttl of 30 s it took " + tookMs);
                 hold.unlock();

@@ -32,11 +32,10 @@ import java.util.logging.Logger;
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class LettuceTest extends ServerTest {
     /** So long that a place that is gone was given up, and that nobody asks again by the clock. */
-    private final LockOptions patient =
-            LockOptions.defaults()
-                    .withOnLost(lost::add)
-                    .withGrace(Duration.ofHours(1))
-                    .withSlice(Duration.ofHours(1));
+    private final LockOptions patient = LockOptions.defaults()
+            .withOnLost(lost::add)
+            .withGrace(Duration.ofHours(1))
+            .withSlice(Duration.ofHours(1));
 
     /** Lettuce logs each connection, and each one that the tests cut. Kept, as loggers are not. */
     private static final Logger QUIET = Logger.getLogger("io.lettuce");
@@ -72,15 +71,11 @@ class LettuceTest extends ServerTest {
         List<CompletableFuture<Boolean>> ends = new ArrayList<>();
         for (int number = 0; number < 6; number++) {
             int mine = number;
-            ends.add(
-                    shared.lock("a")
-                            .lock()
-                            .thenCompose(
-                                    hold -> {
-                                        assertTrue(hold.fence() > first.fence());
-                                        order.add(mine);
-                                        return hold.unlock();
-                                    }));
+            ends.add(shared.lock("a").lock().thenCompose(hold -> {
+                assertTrue(hold.fence() > first.fence());
+                order.add(mine);
+                return hold.unlock();
+            }));
             awaitWaiters("a", number + 1);
         }
         assertTrue(result(first.unlock()));
@@ -125,8 +120,7 @@ class LettuceTest extends ServerTest {
     @Test
     void aClientAtItsDefaultsAmongEightIsGrantedInItsTurn() throws Exception {
         long holdMs = 100;
-        try (LettuceLockClient client =
-                        LettuceLockClient.connect(lettuce, LockOptions.defaults());
+        try (LettuceLockClient client = LettuceLockClient.connect(lettuce, LockOptions.defaults());
                 Crowd crowd = new Crowd(server, 8, holdMs)) {
             awaitWaiters("a", 7);
             int before = crowd.holds();
@@ -200,8 +194,7 @@ class LettuceTest extends ServerTest {
     @Test
     void aPlaceOutlivesBothConnections() throws Exception {
         behindAProxy(
-                LockOptions.defaults().withSlice(Duration.ofHours(1)),
-                (lock, proxy, waiting) -> {
+                LockOptions.defaults().withSlice(Duration.ofHours(1)), (lock, proxy, waiting) -> {
                     Future<Void> later = other.starts(() -> lock.lock());
                     awaitWaiters("a", 2);
                     proxy.cut(400);
@@ -216,20 +209,18 @@ class LettuceTest extends ServerTest {
     @Test
     void aDeadClientCostsItsGraceAtMost() throws Exception {
         long graceMs = 600;
-        behindAProxy(
-                options.withGrace(Duration.ofMillis(graceMs)),
-                (lock, proxy, dead) -> {
-                    Future<Void> waiting = other.starts(() -> lock.lock());
-                    awaitWaiters("a", 2);
-                    long subscribed = subscribers();
-                    proxy.shut();
-                    Eventually.isTrue("it does not listen", () -> subscribers() < subscribed);
-                    long start = System.nanoTime();
-                    lock.unlock();
-                    Other.result(waiting);
-                    assertItCostItsGraceAtMost("a dead listener", graceMs, start);
-                    dead.cancel(false);
-                });
+        behindAProxy(options.withGrace(Duration.ofMillis(graceMs)), (lock, proxy, dead) -> {
+            Future<Void> waiting = other.starts(() -> lock.lock());
+            awaitWaiters("a", 2);
+            long subscribed = subscribers();
+            proxy.shut();
+            Eventually.isTrue("it does not listen", () -> subscribers() < subscribed);
+            long start = System.nanoTime();
+            lock.unlock();
+            Other.result(waiting);
+            assertItCostItsGraceAtMost("a dead listener", graceMs, start);
+            dead.cancel(false);
+        });
     }
 
     private long subscribers() {
@@ -245,7 +236,8 @@ class LettuceTest extends ServerTest {
         lock.lock();
         switch (reason) {
             case "time over" -> {
-                assertTrue(result(shared.lock("a").tryLock(Duration.ofMillis(200))).isEmpty());
+                assertTrue(
+                        result(shared.lock("a").tryLock(Duration.ofMillis(200))).isEmpty());
                 assertEquals(0, server.waiting("a"));
             }
             case "cancelled" -> {
@@ -310,14 +302,18 @@ class LettuceTest extends ServerTest {
 
     @Test
     void anOldClientsLockIsWaitedFor() {
-        server.redis.set("a", "old", redis.clients.jedis.params.SetParams.setParams().nx().px(300));
+        server.redis.set(
+                "a",
+                "old",
+                redis.clients.jedis.params.SetParams.setParams().nx().px(300));
         assertTrue(result(shared.lock("a").tryLock()).isEmpty());
         assertTrue(result(result(shared.lock("a").lock()).unlock()));
         AsyncHold hold = result(shared.lock("a").lock());
         CompletableFuture<AsyncHold> waiting = shared.lock("a").lock();
         awaitWaiters("a", 1);
         // Another type over the key ends the place by a message.
-        server.redis.set("a", "old", redis.clients.jedis.params.SetParams.setParams().px(300));
+        server.redis.set(
+                "a", "old", redis.clients.jedis.params.SetParams.setParams().px(300));
         assertTrue(result(result(waiting).unlock()));
         assertFalse(result(hold.unlock()));
     }
@@ -329,8 +325,7 @@ class LettuceTest extends ServerTest {
             proxy.old = true;
             CompletableFuture<AsyncHold> refused = client.lock("a").lock();
             ExecutionException failed =
-                    assertThrows(
-                            ExecutionException.class, () -> refused.get(20, TimeUnit.SECONDS));
+                    assertThrows(ExecutionException.class, () -> refused.get(20, TimeUnit.SECONDS));
             assertInstanceOf(IllegalStateException.class, failed.getCause());
             assertTrue(failed.getCause().getMessage().contains("0.1"));
         }

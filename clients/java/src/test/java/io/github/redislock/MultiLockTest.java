@@ -88,24 +88,21 @@ class MultiLockTest extends ServerTest {
         List<Other> others = new ArrayList<>();
         List<Future<Void>> ends = new ArrayList<>();
         for (int number = 0; number < 6; number++) {
-            java.util.concurrent.locks.Lock mine =
-                    switch (number % 3) {
-                        case 0 -> both();
-                        case 1 -> turned;
-                        default -> locks.lock("b");
-                    };
+            java.util.concurrent.locks.Lock mine = switch (number % 3) {
+                case 0 -> both();
+                case 1 -> turned;
+                default -> locks.lock("b");
+            };
             Other waiter = new Other();
             others.add(waiter);
-            ends.add(
-                    waiter.starts(
-                            () -> {
-                                for (int turn = 0; turn < 40; turn++) {
-                                    mine.lock();
-                                    assertEquals(1, inside.incrementAndGet());
-                                    inside.decrementAndGet();
-                                    mine.unlock();
-                                }
-                            }));
+            ends.add(waiter.starts(() -> {
+                for (int turn = 0; turn < 40; turn++) {
+                    mine.lock();
+                    assertEquals(1, inside.incrementAndGet());
+                    inside.decrementAndGet();
+                    mine.unlock();
+                }
+            }));
         }
         ends.forEach(Other::result);
         others.forEach(Other::close);

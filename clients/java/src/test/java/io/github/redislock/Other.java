@@ -14,13 +14,11 @@ final class Other implements AutoCloseable {
         void run() throws Exception;
     }
 
-    private final ExecutorService executor =
-            Executors.newSingleThreadExecutor(
-                    task -> {
-                        Thread thread = new Thread(task, "other");
-                        thread.setDaemon(true);
-                        return thread;
-                    });
+    private final ExecutorService executor = Executors.newSingleThreadExecutor(task -> {
+        Thread thread = new Thread(task, "other");
+        thread.setDaemon(true);
+        return thread;
+    });
     final Thread thread = does(Thread::currentThread);
 
     <T> Future<T> starts(Callable<T> action) {
@@ -28,11 +26,10 @@ final class Other implements AutoCloseable {
     }
 
     Future<Void> starts(Action action) {
-        return executor.submit(
-                () -> {
-                    action.run();
-                    return null;
-                });
+        return executor.submit(() -> {
+            action.run();
+            return null;
+        });
     }
 
     <T> T does(Callable<T> action) {

@@ -74,9 +74,8 @@ class PlaceTest extends ServerTest {
     void aDeadWaiterCostsItsGraceAtMost() throws Exception {
         long graceMs = 600;
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                RedisLockClient dying =
-                        RedisLockClient.connect(
-                                proxy.url(), options.withGrace(Duration.ofMillis(graceMs)));
+                RedisLockClient dying = RedisLockClient.connect(
+                        proxy.url(), options.withGrace(Duration.ofMillis(graceMs)));
                 Other next = new Other()) {
             RedisLock lock = locks.lock("a");
             lock.lock();
@@ -104,40 +103,33 @@ class PlaceTest extends ServerTest {
     @ParameterizedTest
     @ValueSource(longs = {30, 10_000})
     void anInterruptedWaiterLeavesNoPlace(long sliceMs) throws Exception {
-        givesUp(
-                sliceMs,
-                lock -> {
-                    Thread waiter = Thread.currentThread();
-                    try (Other interrupter = new Other()) {
-                        interrupter.starts(
-                                () -> {
-                                    awaitWaiters("a", 1);
-                                    waiter.interrupt();
-                                });
-                        assertThrows(InterruptedException.class, lock::lockInterruptibly);
-                    }
+        givesUp(sliceMs, lock -> {
+            Thread waiter = Thread.currentThread();
+            try (Other interrupter = new Other()) {
+                interrupter.starts(() -> {
+                    awaitWaiters("a", 1);
+                    waiter.interrupt();
                 });
+                assertThrows(InterruptedException.class, lock::lockInterruptibly);
+            }
+        });
     }
 
     @Test
     void aWaiterThatGetsAnErrorLeavesNoPlace() throws Exception {
         try (Other interferer = new Other()) {
-            givesUp(
-                    30,
-                    lock -> {
-                        interferer.starts(
-                                () -> {
-                                    awaitWaiters("a", 1);
-                                    server.redis.configSet("maxmemory", "1");
-                                });
-                        try {
-                            JedisDataException failed =
-                                    assertThrows(JedisDataException.class, lock::lock);
-                            assertTrue(failed.getMessage().startsWith("OOM"));
-                        } finally {
-                            server.redis.configSet("maxmemory", "0");
-                        }
-                    });
+            givesUp(30, lock -> {
+                interferer.starts(() -> {
+                    awaitWaiters("a", 1);
+                    server.redis.configSet("maxmemory", "1");
+                });
+                try {
+                    JedisDataException failed = assertThrows(JedisDataException.class, lock::lock);
+                    assertTrue(failed.getMessage().startsWith("OOM"));
+                } finally {
+                    server.redis.configSet("maxmemory", "0");
+                }
+            });
         }
     }
 
@@ -150,12 +142,10 @@ class PlaceTest extends ServerTest {
         lock.lock();
         LockOptions chosen = longGrace.withSlice(Duration.ofMillis(sliceMs));
         try (RedisLockClient waiter = RedisLockClient.connect(server.url(), chosen)) {
-            long waiting =
-                    other.does(
-                            () -> {
-                                action.with(waiter.lock("a"));
-                                return server.waiting("a");
-                            });
+            long waiting = other.does(() -> {
+                action.with(waiter.lock("a"));
+                return server.waiting("a");
+            });
             assertEquals(0, waiting);
             lock.unlock();
             assertFalse(server.redis.exists("a"), "nothing was left to it");
@@ -181,13 +171,12 @@ class PlaceTest extends ServerTest {
         try (RedisLockClient reading = RedisLockClient.connect(server.url(), chosen)) {
             RedisReadWriteLock lock = reading.readWriteLock("a");
             locks.readWriteLock("a").readLock().lock();
-            other.does(
-                    () -> {
-                        lock.readLock().lock();
-                        assertFalse(lock.writeLock().tryLock(200, TimeUnit.MILLISECONDS));
-                        assertEquals(0, server.waiting("a"));
-                        assertTrue(lock.readLock().isHeldByCurrentThread());
-                    });
+            other.does(() -> {
+                lock.readLock().lock();
+                assertFalse(lock.writeLock().tryLock(200, TimeUnit.MILLISECONDS));
+                assertEquals(0, server.waiting("a"));
+                assertTrue(lock.readLock().isHeldByCurrentThread());
+            });
             assertEquals(2, server.holders("a").size());
             Future<Void> writing = other.starts(() -> lock.writeLock().lockInterruptibly());
             awaitWaiters("a", 1);
@@ -210,19 +199,15 @@ class PlaceTest extends ServerTest {
             RedisLock lock = locks.lock("a");
             lock.lock();
             List<String> order = new CopyOnWriteArrayList<>();
-            Future<Void> firstWaits =
-                    other.starts(
-                            () -> {
-                                far.lock("a").lock();
-                                order.add("first");
-                            });
+            Future<Void> firstWaits = other.starts(() -> {
+                far.lock("a").lock();
+                order.add("first");
+            });
             awaitWaiters("a", 1);
-            Future<Void> secondWaits =
-                    second.starts(
-                            () -> {
-                                lock.lock();
-                                order.add("second");
-                            });
+            Future<Void> secondWaits = second.starts(() -> {
+                lock.lock();
+                order.add("second");
+            });
             awaitWaiters("a", 2);
             if (fault.equals("half open")) {
                 proxy.silent = true;
@@ -247,22 +232,18 @@ class PlaceTest extends ServerTest {
         lock.lock();
         try (Other second = new Other()) {
             List<String> order = new CopyOnWriteArrayList<>();
-            Future<Void> first =
-                    other.starts(
-                            () -> {
-                                lock.lock();
-                                order.add("first");
-                                assertTrue(Thread.interrupted());
-                                lock.unlock();
-                            });
+            Future<Void> first = other.starts(() -> {
+                lock.lock();
+                order.add("first");
+                assertTrue(Thread.interrupted());
+                lock.unlock();
+            });
             awaitWaiters("a", 1);
-            Future<Void> later =
-                    second.starts(
-                            () -> {
-                                lock.lock();
-                                order.add("second");
-                                lock.unlock();
-                            });
+            Future<Void> later = second.starts(() -> {
+                lock.lock();
+                order.add("second");
+                lock.unlock();
+            });
             awaitWaiters("a", 2);
             other.thread.interrupt();
             Eventually.pause(100);
@@ -322,8 +303,7 @@ class PlaceTest extends ServerTest {
                         RedisLockClient.connect(proxy.url(), options.withGrace(Duration.ZERO))) {
             locks.lock("a").lock();
             assertFalse(other.does(() -> client.lock("a").tryLock()));
-            assertFalse(
-                    other.does(() -> placeless.lock("a").tryLock(20, TimeUnit.MILLISECONDS)));
+            assertFalse(other.does(() -> placeless.lock("a").tryLock(20, TimeUnit.MILLISECONDS)));
             assertEquals(0, proxy.keeps.get());
             assertFalse(other.does(() -> client.lock("a").tryLock(20, TimeUnit.MILLISECONDS)));
             assertEquals(1, proxy.keeps.get());

@@ -118,13 +118,11 @@ class RedisReadWriteLockTest extends ServerTest {
         assertFalse(write.tryLock());
         assertFalse(write.tryLock(50, TimeUnit.MILLISECONDS));
         assertTrue(read.isHeldByCurrentThread());
-        Future<Void> leaving =
-                other.starts(
-                        () -> {
-                            awaitWaiters("a", 1);
-                            Eventually.pause(2 * TTL_MS);
-                            read.unlock();
-                        });
+        Future<Void> leaving = other.starts(() -> {
+            awaitWaiters("a", 1);
+            Eventually.pause(2 * TTL_MS);
+            read.unlock();
+        });
         write.lock();
         Other.result(leaving);
         assertEquals(1, write.getHoldCount());
@@ -150,8 +148,7 @@ class RedisReadWriteLockTest extends ServerTest {
                 TestServer.command("RWLOCK.RLOCK").key("a").add("stranger").add(60_000));
         // With a watchdog that does not see it first.
         try (RedisLockClient slow =
-                RedisLockClient.connect(
-                        server.url(), options.withTtl(Duration.ofMinutes(10)))) {
+                RedisLockClient.connect(server.url(), options.withTtl(Duration.ofMinutes(10)))) {
             RedisReadWriteLock lock = slow.readWriteLock("a");
             other.does(() -> lock.readLock().lock());
             long fence = other.does(() -> lock.readLock().fence());

@@ -56,8 +56,7 @@ class RedissonTest extends ServerTest {
         lock.lock();
         RLock old = redisson.getLock("a");
         for (Other.Action take :
-                new Other.Action[] {
-                    old::lock, old::tryLock, () -> old.tryLock(1, TimeUnit.SECONDS)
+                new Other.Action[] {old::lock, old::tryLock, () -> old.tryLock(1, TimeUnit.SECONDS)
                 }) {
             RedisException refused = assertThrows(RedisException.class, take::run);
             assertTrue(refused.getMessage().contains("WRONGTYPE"), refused.getMessage());
@@ -75,6 +74,7 @@ class RedissonTest extends ServerTest {
         redisson.getReadWriteLock("a").readLock().unlock();
         assertTrue(lock.readLock().tryLock());
         assertThrows(
-                RedisException.class, () -> redisson.getReadWriteLock("a").readLock().tryLock());
+                RedisException.class,
+                () -> redisson.getReadWriteLock("a").readLock().tryLock());
     }
 }

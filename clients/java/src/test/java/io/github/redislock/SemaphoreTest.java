@@ -87,17 +87,16 @@ class SemaphoreTest extends ServerTest {
     void severalProcessesNeverHoldMoreThanThePermits() throws Exception {
         List<Process> workers = new ArrayList<>();
         for (int number = 0; number < 3; number++) {
-            workers.add(
-                    new ProcessBuilder(
-                                    ProcessHandle.current().info().command().orElseThrow(),
-                                    "-Xmx64m",
-                                    "-XX:TieredStopAtLevel=1",
-                                    "-cp",
-                                    System.getProperty("java.class.path"),
-                                    SemaphoreWorker.class.getName(),
-                                    server.url())
-                            .redirectErrorStream(true)
-                            .start());
+            workers.add(new ProcessBuilder(
+                            ProcessHandle.current().info().command().orElseThrow(),
+                            "-Xmx64m",
+                            "-XX:TieredStopAtLevel=1",
+                            "-cp",
+                            System.getProperty("java.class.path"),
+                            SemaphoreWorker.class.getName(),
+                            server.url())
+                    .redirectErrorStream(true)
+                    .start());
         }
         try {
             for (Process worker : workers) {
@@ -111,7 +110,8 @@ class SemaphoreTest extends ServerTest {
         assertEquals(turns, server.redis.llen("seen"));
         List<String> seen = server.redis.lrange("seen", 0, -1);
         assertEquals(
-                SemaphoreWorker.PERMITS, seen.stream().mapToInt(Integer::parseInt).max().orElse(0));
+                SemaphoreWorker.PERMITS,
+                seen.stream().mapToInt(Integer::parseInt).max().orElse(0));
         assertFalse(server.redis.exists("a"));
     }
 

@@ -77,15 +77,13 @@ abstract class ServerTest {
             int mine = number;
             Other waiter = new Other();
             others.add(waiter);
-            ends.add(
-                    waiter.starts(
-                            () -> {
-                                RedisLock lock = client.lock("a");
-                                lock.lock();
-                                order.add(mine);
-                                Eventually.pause(holdMs);
-                                lock.unlock();
-                            }));
+            ends.add(waiter.starts(() -> {
+                RedisLock lock = client.lock("a");
+                lock.lock();
+                order.add(mine);
+                Eventually.pause(holdMs);
+                lock.unlock();
+            }));
             awaitWaiters("a", number + 1);
         }
         Eventually.pause(waitMs);

@@ -32,20 +32,19 @@ class ServersTest {
             AtomicInteger inside = new AtomicInteger();
             int[] unguarded = {0};
             long[] lastFence = {0};
-            inThreads(
-                    number -> {
-                        RedisLock lock = (number % 2 == 0 ? first : second).lock("a");
-                        lock.lock();
-                        try {
-                            assertEquals(1, inside.incrementAndGet());
-                            assertTrue(lock.fence() > lastFence[0]);
-                            lastFence[0] = lock.fence();
-                            unguarded[0]++;
-                            inside.decrementAndGet();
-                        } finally {
-                            lock.unlock();
-                        }
-                    });
+            inThreads(number -> {
+                RedisLock lock = (number % 2 == 0 ? first : second).lock("a");
+                lock.lock();
+                try {
+                    assertEquals(1, inside.incrementAndGet());
+                    assertTrue(lock.fence() > lastFence[0]);
+                    lastFence[0] = lock.fence();
+                    unguarded[0]++;
+                    inside.decrementAndGet();
+                } finally {
+                    lock.unlock();
+                }
+            });
             assertEquals(THREADS * TURNS, unguarded[0]);
             assertFalse(server.redis.exists("a"));
         }
@@ -59,20 +58,19 @@ class ServersTest {
             AtomicInteger readers = new AtomicInteger();
             AtomicInteger writers = new AtomicInteger();
             RedisReadWriteLock lock = locks.readWriteLock("a");
-            inThreads(
-                    number -> {
-                        boolean writes = number % 4 == 0;
-                        RedisLock mine = writes ? lock.writeLock() : lock.readLock();
-                        mine.lockInterruptibly();
-                        try {
-                            (writes ? writers : readers).incrementAndGet();
-                            int others = writes ? readers.get() : 0;
-                            assertTrue(writers.get() <= (writes ? 1 : 0) && others == 0);
-                            (writes ? writers : readers).decrementAndGet();
-                        } finally {
-                            mine.unlock();
-                        }
-                    });
+            inThreads(number -> {
+                boolean writes = number % 4 == 0;
+                RedisLock mine = writes ? lock.writeLock() : lock.readLock();
+                mine.lockInterruptibly();
+                try {
+                    (writes ? writers : readers).incrementAndGet();
+                    int others = writes ? readers.get() : 0;
+                    assertTrue(writers.get() <= (writes ? 1 : 0) && others == 0);
+                    (writes ? writers : readers).decrementAndGet();
+                } finally {
+                    mine.unlock();
+                }
+            });
             assertFalse(server.redis.exists("a"));
         }
     }
@@ -95,7 +93,8 @@ class ServersTest {
                     waiting.get(20, TimeUnit.SECONDS);
                     other.does(() -> lock.unlock());
                 } catch (java.util.concurrent.ExecutionException interrupted) {
-                    assertEquals(InterruptedException.class, interrupted.getCause().getClass());
+                    assertEquals(
+                            InterruptedException.class, interrupted.getCause().getClass());
                 }
                 assertTrue(lock.tryLock(), "held by nobody in turn " + turn);
                 lock.unlock();
@@ -114,14 +113,10 @@ class ServersTest {
                 List<Long> fences = Collections.synchronizedList(new ArrayList<>());
                 List<CompletableFuture<Boolean>> ends = new ArrayList<>();
                 for (int waiter = 0; waiter < THREADS * TURNS; waiter++) {
-                    ends.add(
-                            locks.lock("a")
-                                    .lock()
-                                    .thenCompose(
-                                            hold -> {
-                                                fences.add(hold.fence());
-                                                return hold.unlock();
-                                            }));
+                    ends.add(locks.lock("a").lock().thenCompose(hold -> {
+                        fences.add(hold.fence());
+                        return hold.unlock();
+                    }));
                 }
                 ends.forEach(end -> assertTrue(Other.result(end)));
                 assertEquals(fences.stream().sorted().toList(), fences);
@@ -143,13 +138,11 @@ class ServersTest {
             int mine = number;
             Other other = new Other();
             others.add(other);
-            ends.add(
-                    other.starts(
-                            () -> {
-                                for (int count = 0; count < TURNS; count++) {
-                                    turn.run(mine);
-                                }
-                            }));
+            ends.add(other.starts(() -> {
+                for (int count = 0; count < TURNS; count++) {
+                    turn.run(mine);
+                }
+            }));
         }
         ends.forEach(Other::result);
         others.forEach(Other::close);

@@ -18,12 +18,11 @@ final class SilentProxy extends TestProxy {
 
     SilentProxy(int serverPort) throws IOException {
         super(serverPort);
-        listen(
-                client -> {
-                    Socket server = connect(client);
-                    start(() -> carry(client, server, false));
-                    carry(server, client, true);
-                });
+        listen(client -> {
+            Socket server = connect(client);
+            start(() -> carry(client, server, false));
+            carry(server, client, true);
+        });
     }
 
     boolean hasSwallowed() {
@@ -37,10 +36,9 @@ final class SilentProxy extends TestProxy {
                 to) {
             for (int count; (count = from.getInputStream().read(bytes)) > 0; ) {
                 String text = new String(bytes, 0, count, StandardCharsets.ISO_8859_1);
-                silent |=
-                        replies
-                                && FENCE.matcher(text).find()
-                                && swallowed.compareAndSet(false, true);
+                silent |= replies
+                        && FENCE.matcher(text).find()
+                        && swallowed.compareAndSet(false, true);
                 if (!silent) {
                     to.getOutputStream().write(bytes, 0, count);
                 }

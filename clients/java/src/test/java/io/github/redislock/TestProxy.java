@@ -24,13 +24,12 @@ abstract class TestProxy implements AutoCloseable {
 
     /** Has each client served in a thread of its own. To be called when the proxy is ready. */
     final void listen(Handler handler) {
-        start(
-                () -> {
-                    while (true) {
-                        Socket client = listener.accept();
-                        start(() -> handler.serve(client));
-                    }
-                });
+        start(() -> {
+            while (true) {
+                Socket client = listener.accept();
+                start(() -> handler.serve(client));
+            }
+        });
     }
 
     /** The server's side of a client's connection. */
@@ -52,15 +51,13 @@ abstract class TestProxy implements AutoCloseable {
     }
 
     static void start(Other.Action action) {
-        Thread thread =
-                new Thread(
-                        () -> {
-                            try {
-                                action.run();
-                            } catch (Exception closed) {
-                                // That is its end.
-                            }
-                        });
+        Thread thread = new Thread(() -> {
+            try {
+                action.run();
+            } catch (Exception closed) {
+                // That is its end.
+            }
+        });
         thread.setDaemon(true);
         thread.start();
     }

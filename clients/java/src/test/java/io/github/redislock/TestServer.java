@@ -120,8 +120,12 @@ final class TestServer implements AutoCloseable {
 
     /** Closes every connection but the one that says so, as a lost network would. */
     void cutConnections() {
-        redis.executeCommand(
-                command("CLIENT").add("KILL").add("TYPE").add("normal").add("SKIPME").add("yes"));
+        redis.executeCommand(command("CLIENT")
+                .add("KILL")
+                .add("TYPE")
+                .add("normal")
+                .add("SKIPME")
+                .add("yes"));
     }
 
     /** Has the server answer nothing until {@link #resume()}. */
@@ -173,7 +177,9 @@ final class TestServer implements AutoCloseable {
 
     private List<?> waiters(String name) {
         Object info = redis.executeCommand(command("LOCK.INFO").key(name));
-        return info == null ? List.of() : (List<?>) ENCODED_OBJECT_MAP.build(info).get("waiters");
+        return info == null
+                ? List.of()
+                : (List<?>) ENCODED_OBJECT_MAP.build(info).get("waiters");
     }
 
     static CommandArguments command(String name) {
@@ -182,7 +188,9 @@ final class TestServer implements AutoCloseable {
 
     private void signal(String name) {
         try {
-            new ProcessBuilder("kill", "-" + name, Integer.toString(pid)).start().waitFor();
+            new ProcessBuilder("kill", "-" + name, Integer.toString(pid))
+                    .start()
+                    .waitFor();
         } catch (IOException | InterruptedException failed) {
             throw new IllegalStateException(failed);
         }

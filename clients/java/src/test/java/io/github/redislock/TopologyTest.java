@@ -40,20 +40,20 @@ class TopologyTest {
     private final LinkedBlockingQueue<LostLock> lost = new LinkedBlockingQueue<>();
     private final LockOptions options =
             LockOptions.defaults().withTtl(Duration.ofSeconds(90)).withOnLost(lost::add);
+
     enum SentinelDriver {
         JEDIS_SENTINELED {
             @Override
             Driver.Opened open(int sentinelPort, LockOptions options) {
                 // What JedisSentineled and RedisSentinelClient, of different versions, consist of.
-                UnifiedJedis jedis =
-                        new UnifiedJedis(
-                                new SentineledConnectionProvider(
-                                        "locks",
-                                        DefaultJedisClientConfig.builder().build(),
-                                        Set.of(new HostAndPort("127.0.0.1", sentinelPort)),
-                                        DefaultJedisClientConfig.builder().build()),
-                                1,
-                                Duration.ofSeconds(2));
+                UnifiedJedis jedis = new UnifiedJedis(
+                        new SentineledConnectionProvider(
+                                "locks",
+                                DefaultJedisClientConfig.builder().build(),
+                                Set.of(new HostAndPort("127.0.0.1", sentinelPort)),
+                                DefaultJedisClientConfig.builder().build()),
+                        1,
+                        Duration.ofSeconds(2));
                 return new Driver.Opened(JedisLocks.over(jedis, options), jedis);
             }
         },
@@ -69,8 +69,7 @@ class TopologyTest {
             @Override
             Driver.Opened open(int sentinelPort, LockOptions options) {
                 RedisClient client = lettuce(sentinelPort);
-                return new Driver.Opened(
-                        LettuceLocks.over(client, options), Driver.ending(client));
+                return new Driver.Opened(LettuceLocks.over(client, options), Driver.ending(client));
             }
         };
 
@@ -94,7 +93,8 @@ class TopologyTest {
             Driver.Opened open(int port, LockOptions options) {
                 RedisClusterClient client = lettuceCluster(port);
                 return new Driver.Opened(
-                        LettuceLocks.over(client, options), () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2)));
+                        LettuceLocks.over(client, options),
+                        () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2)));
             }
         };
 
@@ -103,15 +103,13 @@ class TopologyTest {
 
     private static RedisClusterClient lettuceCluster(int port) {
         RedisClusterClient client = RedisClusterClient.create("redis://127.0.0.1:" + port);
-        client.setOptions(
-                ClusterClientOptions.builder()
-                        .topologyRefreshOptions(
-                                ClusterTopologyRefreshOptions.builder()
-                                        .enableAllAdaptiveRefreshTriggers()
-                                        .adaptiveRefreshTriggersTimeout(Duration.ofMillis(500))
-                                        .enablePeriodicRefresh(Duration.ofSeconds(1))
-                                        .build())
-                        .build());
+        client.setOptions(ClusterClientOptions.builder()
+                .topologyRefreshOptions(ClusterTopologyRefreshOptions.builder()
+                        .enableAllAdaptiveRefreshTriggers()
+                        .adaptiveRefreshTriggersTimeout(Duration.ofMillis(500))
+                        .enablePeriodicRefresh(Duration.ofSeconds(1))
+                        .build())
+                .build());
         return client;
     }
 
@@ -267,11 +265,10 @@ class TopologyTest {
                 scenes.add(new ThreadScene(driver.open(port, options), driver.name()));
             }
             RedisClient client = lettuce(port);
-            scenes.add(
-                    new AsyncScene(
-                            LettuceLockClient.connect(client, slow()),
-                            "LETTUCE_ASYNC",
-                            () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2))));
+            scenes.add(new AsyncScene(
+                    LettuceLockClient.connect(client, slow()),
+                    "LETTUCE_ASYNC",
+                    () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2))));
             assertFollowFailover(scenes, group.primary, group.replica);
         } finally {
             scenes.forEach(Scene::close);
@@ -289,11 +286,10 @@ class TopologyTest {
                 scenes.add(new ThreadScene(driver.open(port, options), name));
             }
             RedisClusterClient client = lettuceCluster(port);
-            scenes.add(
-                    new AsyncScene(
-                            LettuceLockClient.connect(client, slow()),
-                            cluster.key("LETTUCE_ASYNC", 0),
-                            () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2))));
+            scenes.add(new AsyncScene(
+                    LettuceLockClient.connect(client, slow()),
+                    cluster.key("LETTUCE_ASYNC", 0),
+                    () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2))));
             assertWaitWithoutMessages(scenes, cluster.first());
             cluster.replica().ask("CLUSTER", "FAILOVER");
             awaitPromotion(cluster.replica());
@@ -409,9 +405,8 @@ class TopologyTest {
         RedisMultiLock together = locks.multiLock(locks.lock("{x}a"), locks.lock("{x}b"));
         together.lock();
         together.unlock();
-        RedisMultiLock apart =
-                locks.multiLock(
-                        locks.lock(cluster.key("apart", 0)), locks.lock(cluster.key("apart", 1)));
+        RedisMultiLock apart = locks.multiLock(
+                locks.lock(cluster.key("apart", 0)), locks.lock(cluster.key("apart", 1)));
         IllegalArgumentException refused =
                 assertThrows(IllegalArgumentException.class, apart::lock);
         assertTrue(refused.getMessage().contains("one slot"), refused.getMessage());

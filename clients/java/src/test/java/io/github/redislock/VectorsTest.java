@@ -58,14 +58,12 @@ class VectorsTest {
         List<String> lines = text.lines().filter(line -> !line.isBlank()).toList();
         String name = lines.get(0);
         String place = name.contains(" on ") ? name.substring(name.indexOf(" on ") + 4) : "";
-        return DynamicTest.dynamicTest(
-                name,
-                () -> {
-                    TestServer server = servers.getOrDefault(place, servers.get(""));
-                    try (Play play = new Play(server, place.equals("plain"))) {
-                        lines.stream().skip(1).forEach(play::line);
-                    }
-                });
+        return DynamicTest.dynamicTest(name, () -> {
+            TestServer server = servers.getOrDefault(place, servers.get(""));
+            try (Play play = new Play(server, place.equals("plain"))) {
+                lines.stream().skip(1).forEach(play::line);
+            }
+        });
     }
 
     private static String named(Supplier<Object> step) {
@@ -115,18 +113,17 @@ class VectorsTest {
                     return String.valueOf(server.ask(words.get(0), more));
                 }
                 case "queue" ->
-                        Eventually.isTrue(
-                                "so many wait",
-                                () -> server.waiting(words.get(0)) == Long.parseLong(words.get(1)));
+                    Eventually.isTrue(
+                            "so many wait",
+                            () -> server.waiting(words.get(0)) == Long.parseLong(words.get(1)));
                 case "places" -> {
                     return Long.toString(server.waiting(words.get(0)));
                 }
                 case "gone" ->
-                        Eventually.isTrue("it ends", () -> !server.redis.exists(words.get(0)));
+                    Eventually.isTrue("it ends", () -> !server.redis.exists(words.get(0)));
                 case "calls" -> {
-                    Matcher calls =
-                            Pattern.compile("cmdstat_" + words.get(0) + ":calls=(\\d+)")
-                                    .matcher(server.info("commandstats").toLowerCase());
+                    Matcher calls = Pattern.compile("cmdstat_" + words.get(0) + ":calls=(\\d+)")
+                            .matcher(server.info("commandstats").toLowerCase());
                     return calls.find() ? calls.group(1) : "0";
                 }
                 case "rises" -> assertTrue(fence(words.get(0)) < fence(words.get(1)));
@@ -140,8 +137,8 @@ class VectorsTest {
                     List<String> more = words.subList(1, words.size());
                     switch (words.get(0)) {
                         case "begin" ->
-                                actor.pending = CompletableFuture.supplyAsync(
-                                        () -> actor.does(more), task -> new Thread(task).start());
+                            actor.pending = CompletableFuture.supplyAsync(
+                                    () -> actor.does(more), task -> new Thread(task).start());
                         case "end" -> {
                             return Other.result(actor.pending);
                         }
@@ -188,24 +185,20 @@ class VectorsTest {
 
         String does(List<String> words) {
             List<String> more = words.subList(1, words.size());
-            return named(
-                    () ->
-                            switch (words.get(0)) {
-                                case "release" -> {
-                                    hold.release();
-                                    yield "ok";
-                                }
-                                case "renew" -> renew(more);
-                                case "check" -> hold.check() ? "yes" : "no";
-                                case "exec" ->
-                                        hold.exec(
-                                                more.get(0),
-                                                more.subList(1, more.size()).toArray());
-                                case "keep" -> keep();
-                                case "told" -> awaitNews();
-                                case "once" -> once(more);
-                                default -> take(words.get(0), more);
-                            });
+            return named(() -> switch (words.get(0)) {
+                case "release" -> {
+                    hold.release();
+                    yield "ok";
+                }
+                case "renew" -> renew(more);
+                case "check" -> hold.check() ? "yes" : "no";
+                case "exec" ->
+                    hold.exec(more.get(0), more.subList(1, more.size()).toArray());
+                case "keep" -> keep();
+                case "told" -> awaitNews();
+                case "once" -> once(more);
+                default -> take(words.get(0), more);
+            });
         }
 
         private String renew(List<String> words) {
@@ -225,11 +218,10 @@ class VectorsTest {
             hold.release();
             LockOptions kept = options().withTtl(Duration.ofMillis(ttlMs));
             reconnect(kept.withOnLost(news -> told.countDown()));
-            hold =
-                    kind.equals("permit")
-                            ? locks.semaphore(names.get(0), Integer.parseInt(names.get(1)))
-                                    .tryAcquire()
-                            : lock().tryAcquire();
+            hold = kind.equals("permit")
+                    ? locks.semaphore(names.get(0), Integer.parseInt(names.get(1)))
+                            .tryAcquire()
+                    : lock().tryAcquire();
             return "";
         }
 
@@ -263,12 +255,10 @@ class VectorsTest {
                 reconnect(options().withLinger(Duration.ofMillis(lingerMs)));
             }
             try {
-                hold =
-                        kind.equals("permit")
-                                ? locks.semaphore(names.get(0), Integer.parseInt(names.get(1)))
-                                        .tryAcquire(waitMs, ttlMs, TimeUnit.MILLISECONDS)
-                                : lock()
-                                        .tryAcquire(waitMs, ttlMs, TimeUnit.MILLISECONDS);
+                hold = kind.equals("permit")
+                        ? locks.semaphore(names.get(0), Integer.parseInt(names.get(1)))
+                                .tryAcquire(waitMs, ttlMs, TimeUnit.MILLISECONDS)
+                        : lock().tryAcquire(waitMs, ttlMs, TimeUnit.MILLISECONDS);
             } catch (InterruptedException cut) {
                 throw new IllegalStateException(cut);
             }
@@ -282,12 +272,10 @@ class VectorsTest {
                 case "write" -> locks.readWriteLock(name).writeLock();
                 case "multi" -> {
                     int slash = names.contains("/") ? names.indexOf("/") : names.size();
-                    Stream<RedisLock> exclusive =
-                            names.stream().limit(slash).map(locks::lock);
-                    Stream<RedisLock> shared =
-                            names.stream()
-                                    .skip(slash + 1L)
-                                    .map(each -> locks.readWriteLock(each).readLock());
+                    Stream<RedisLock> exclusive = names.stream().limit(slash).map(locks::lock);
+                    Stream<RedisLock> shared = names.stream()
+                            .skip(slash + 1L)
+                            .map(each -> locks.readWriteLock(each).readLock());
                     yield locks.multiLock(
                             Stream.concat(exclusive, shared).toArray(RedisLock[]::new));
                 }

@@ -78,9 +78,8 @@ class WaitingTest extends ServerTest {
         RedisLockClient lonely;
         RedisLock lock;
         try (TestServer mortal = TestServer.start()) {
-            lonely =
-                    RedisLockClient.connect(
-                            mortal.url(), options.withReconnect(Duration.ofMillis(200)));
+            lonely = RedisLockClient.connect(
+                    mortal.url(), options.withReconnect(Duration.ofMillis(200)));
             lock = lonely.lock("a");
             lock.lock();
         }
@@ -133,15 +132,13 @@ class WaitingTest extends ServerTest {
     void anInterruptEndsTheWait(String method) {
         RedisLock lock = locks.lock("a");
         lock.lock();
-        Future<Void> waiting =
-                other.starts(
-                        () -> {
-                            if (method.equals("tryLock")) {
-                                lock.tryLock(1, TimeUnit.DAYS);
-                            } else {
-                                lock.lockInterruptibly();
-                            }
-                        });
+        Future<Void> waiting = other.starts(() -> {
+            if (method.equals("tryLock")) {
+                lock.tryLock(1, TimeUnit.DAYS);
+            } else {
+                lock.lockInterruptibly();
+            }
+        });
         awaitWaiters("a", 1);
         long start = System.nanoTime();
         other.thread.interrupt();
@@ -159,12 +156,10 @@ class WaitingTest extends ServerTest {
 
     @Test
     void anInterruptBeforeIsSeenAtOnce() {
-        assertThrows(
-                InterruptedException.class,
-                () -> {
-                    Thread.currentThread().interrupt();
-                    locks.lock("a").lockInterruptibly();
-                });
+        assertThrows(InterruptedException.class, () -> {
+            Thread.currentThread().interrupt();
+            locks.lock("a").lockInterruptibly();
+        });
         assertFalse(Thread.currentThread().isInterrupted());
         assertFalse(locks.lock("a").isLocked());
     }
@@ -173,13 +168,11 @@ class WaitingTest extends ServerTest {
     void lockWaitsOnWhenInterruptedAndRemembersIt() {
         RedisLock lock = locks.lock("a");
         lock.lock();
-        Future<Boolean> waiting =
-                other.starts(
-                        () -> {
-                            lock.lock();
-                            boolean flag = Thread.interrupted();
-                            return flag && lock.isHeldByCurrentThread();
-                        });
+        Future<Boolean> waiting = other.starts(() -> {
+            lock.lock();
+            boolean flag = Thread.interrupted();
+            return flag && lock.isHeldByCurrentThread();
+        });
         awaitWaiters("a", 1);
         other.thread.interrupt();
         Eventually.pause(100);

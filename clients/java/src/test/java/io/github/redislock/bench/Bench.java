@@ -51,7 +51,8 @@ public final class Bench {
             return;
         }
         List<Turn> turns;
-        try (Contender contender = Contender.named(settings.library(), settings.url(), settings.lock())) {
+        try (Contender contender =
+                Contender.named(settings.library(), settings.url(), settings.lock())) {
             turns = run(contender, settings);
         }
         StringBuilder lines = new StringBuilder();
@@ -75,13 +76,11 @@ public final class Bench {
             int client = number;
             List<Turn> mine = new ArrayList<>();
             all.add(mine);
-            Thread thread =
-                    new Thread(
-                            () -> {
-                                ready.countDown();
-                                awaitQuietly(start);
-                                takeTurns(contender.lock(), settings, client, startNanos[0], mine);
-                            });
+            Thread thread = new Thread(() -> {
+                ready.countDown();
+                awaitQuietly(start);
+                takeTurns(contender.lock(), settings, client, startNanos[0], mine);
+            });
             threads.add(thread);
             thread.start();
         }
@@ -110,12 +109,11 @@ public final class Bench {
             } finally {
                 lock.unlock();
             }
-            turns.add(
-                    new Turn(
-                            client,
-                            micros(asked - startNanos),
-                            micros(granted - startNanos),
-                            micros(System.nanoTime() - startNanos)));
+            turns.add(new Turn(
+                    client,
+                    micros(asked - startNanos),
+                    micros(granted - startNanos),
+                    micros(System.nanoTime() - startNanos)));
         }
     }
 
@@ -131,16 +129,14 @@ public final class Bench {
         List<Thread> threads = new ArrayList<>();
         CountDownLatch together = new CountDownLatch(settings.clients());
         for (int client = 0; client < settings.clients(); client++) {
-            Thread thread =
-                    new Thread(
-                            () -> {
-                                together.countDown();
-                                awaitQuietly(together);
-                                for (int turn = 0; turn < 20; turn++) {
-                                    contender.lock().lock();
-                                    contender.lock().unlock();
-                                }
-                            });
+            Thread thread = new Thread(() -> {
+                together.countDown();
+                awaitQuietly(together);
+                for (int turn = 0; turn < 20; turn++) {
+                    contender.lock().lock();
+                    contender.lock().unlock();
+                }
+            });
             threads.add(thread);
             thread.start();
         }

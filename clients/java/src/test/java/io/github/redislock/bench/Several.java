@@ -128,21 +128,19 @@ public final class Several {
         for (int n = 0; n < threads; n++) {
             int own = n;
             Random random = new Random(n);
-            Thread thread =
-                    new Thread(
-                            () -> {
-                                try {
-                                    while (System.nanoTime() < end) {
-                                        long asked = System.nanoTime();
-                                        turn.take(random);
-                                        long waited = System.nanoTime() - asked;
-                                        longest[own] = Math.max(longest[own], waited);
-                                        turns[own] += System.nanoTime() < end ? 1 : 0;
-                                    }
-                                } catch (InterruptedException ended) {
-                                    Thread.currentThread().interrupt();
-                                }
-                            });
+            Thread thread = new Thread(() -> {
+                try {
+                    while (System.nanoTime() < end) {
+                        long asked = System.nanoTime();
+                        turn.take(random);
+                        long waited = System.nanoTime() - asked;
+                        longest[own] = Math.max(longest[own], waited);
+                        turns[own] += System.nanoTime() < end ? 1 : 0;
+                    }
+                } catch (InterruptedException ended) {
+                    Thread.currentThread().interrupt();
+                }
+            });
             thread.start();
             all.add(thread);
         }

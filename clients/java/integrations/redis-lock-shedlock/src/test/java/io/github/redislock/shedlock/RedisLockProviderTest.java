@@ -159,11 +159,10 @@ class RedisLockProviderTest {
         DefaultLockingTaskExecutor executor = new DefaultLockingTaskExecutor(provider);
         List<Long> left = new ArrayList<>();
         executor.executeWithLock(
-                (Runnable)
-                        () -> {
-                            LockExtender.extendActiveLock(Duration.ofMinutes(5), Duration.ZERO);
-                            left.add(server.leftMs(KEY));
-                        },
+                (Runnable) () -> {
+                    LockExtender.extendActiveLock(Duration.ofMinutes(5), Duration.ZERO);
+                    left.add(server.leftMs(KEY));
+                },
                 configuration(MINUTE, Duration.ZERO));
         assertThat(left.get(0)).isGreaterThan(MINUTE.toMillis());
         assertThat(server.isLocked(KEY)).isFalse();
@@ -172,20 +171,18 @@ class RedisLockProviderTest {
     @Test
     void keepAliveLockProviderRenewsIt() {
         // It renews after half of lockAtMostFor, which is 30 s at least: too long for a test.
-        ScheduledThreadPoolExecutor hasty =
-                new ScheduledThreadPoolExecutor(1) {
-                    @Override
-                    public ScheduledFuture<?> scheduleAtFixedRate(
-                            Runnable task, long delay, long period, TimeUnit unit) {
-                        return super.scheduleAtFixedRate(task, 20, 20, TimeUnit.MILLISECONDS);
-                    }
-                };
+        ScheduledThreadPoolExecutor hasty = new ScheduledThreadPoolExecutor(1) {
+            @Override
+            public ScheduledFuture<?> scheduleAtFixedRate(
+                    Runnable task, long delay, long period, TimeUnit unit) {
+                return super.scheduleAtFixedRate(task, 20, 20, TimeUnit.MILLISECONDS);
+            }
+        };
         try {
             Duration most = Duration.ofSeconds(30);
-            SimpleLock lock =
-                    new KeepAliveLockProvider(new RedisLockProvider(client), hasty)
-                            .lock(configuration(most, Duration.ZERO))
-                            .orElseThrow();
+            SimpleLock lock = new KeepAliveLockProvider(new RedisLockProvider(client), hasty)
+                    .lock(configuration(most, Duration.ZERO))
+                    .orElseThrow();
             server.ask("PEXPIRE", KEY, "10000");
             Eventually.isTrue("it is renewed", () -> server.leftMs(KEY) > 10_000);
             lock.unlock();
@@ -202,7 +199,8 @@ class RedisLockProviderTest {
         assertThat(provider.lock(configuration(MINUTE, Duration.ZERO))).isEmpty();
         server.ask("DEL", KEY);
         SimpleLock lock = lock(provider, MINUTE, Duration.ZERO);
-        assertThat(server.ask("SET", KEY, "ADDED:by-the-old-one", "NX", "PX", "60000")).isNull();
+        assertThat(server.ask("SET", KEY, "ADDED:by-the-old-one", "NX", "PX", "60000"))
+                .isNull();
         lock.unlock();
     }
 
@@ -229,9 +227,8 @@ class RedisLockProviderTest {
     @Test
     void inTheFallbackItLocksButRefusesLockAtLeastForBeforeTheJob() {
         try (TestServer plain = TestServer.withoutModule();
-                RedisLockClient mine =
-                        RedisLockClient.connect(
-                                plain.url(), LockOptions.defaults().withFallback(true))) {
+                RedisLockClient mine = RedisLockClient.connect(
+                        plain.url(), LockOptions.defaults().withFallback(true))) {
             LockProvider fallback = new RedisLockProvider(mine);
             SimpleLock lock = lock(fallback, MINUTE, Duration.ZERO);
             assertThat(fallback.lock(configuration(MINUTE, Duration.ZERO))).isEmpty();

@@ -47,11 +47,10 @@ final class LettuceConnections {
             return closing(lettuce, () -> LettuceLocks.over(lettuce, options));
         }
         RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
-        RedisClient lettuce =
-                like.client(
-                        sentinel == null
-                                ? like.standalone(like.factory.getStandaloneConfiguration())
-                                : like.sentinel(sentinel));
+        RedisClient lettuce = like.client(
+                sentinel == null
+                        ? like.standalone(like.factory.getStandaloneConfiguration())
+                        : like.sentinel(sentinel));
         return closing(lettuce, () -> LettuceLocks.over(lettuce, options));
     }
 
@@ -76,40 +75,27 @@ final class LettuceConnections {
     private RedisURI sentinel(RedisSentinelConfiguration servers) {
         RedisURI.Builder builder =
                 RedisURI.builder().withSentinelMasterId(servers.getMaster().getName());
-        servers.getSentinels()
-                .forEach(
-                        node -> {
-                            RedisURI.Builder one =
-                                    RedisURI.builder()
-                                            .withHost(node.getHost())
-                                            .withPort(node.getPort());
-                            authenticate(
-                                    one,
-                                    servers.getSentinelUsername(),
-                                    servers.getSentinelPassword());
-                            builder.withSentinel(secured(one.build()));
-                        });
+        servers.getSentinels().forEach(node -> {
+            RedisURI.Builder one =
+                    RedisURI.builder().withHost(node.getHost()).withPort(node.getPort());
+            authenticate(one, servers.getSentinelUsername(), servers.getSentinelPassword());
+            builder.withSentinel(secured(one.build()));
+        });
         RedisURI uri = uri(builder, servers);
         uri.setDatabase(servers.getDatabase());
         return uri;
     }
 
     private RedisClusterClient cluster(RedisClusterConfiguration servers) {
-        List<RedisURI> nodes =
-                servers.getClusterNodes().stream()
-                        .map(
-                                node ->
-                                        uri(
-                                                RedisURI.builder()
-                                                        .withHost(node.getHost())
-                                                        .withPort(node.getPort()),
-                                                servers))
-                        .toList();
+        List<RedisURI> nodes = servers.getClusterNodes().stream()
+                .map(node -> uri(
+                        RedisURI.builder().withHost(node.getHost()).withPort(node.getPort()),
+                        servers))
+                .toList();
         ClientResources resources = client.getClientResources().orElse(null);
-        RedisClusterClient lettuce =
-                resources == null
-                        ? RedisClusterClient.create(nodes)
-                        : RedisClusterClient.create(resources, nodes);
+        RedisClusterClient lettuce = resources == null
+                ? RedisClusterClient.create(nodes)
+                : RedisClusterClient.create(resources, nodes);
         client.getClientOptions()
                 .filter(ClusterClientOptions.class::isInstance)
                 .map(ClusterClientOptions.class::cast)
@@ -120,9 +106,7 @@ final class LettuceConnections {
     private RedisClient client(RedisURI uri) {
         ClientResources resources = client.getClientResources().orElse(null);
         RedisClient lettuce =
-                resources == null
-                        ? RedisClient.create(uri)
-                        : RedisClient.create(resources, uri);
+                resources == null ? RedisClient.create(uri) : RedisClient.create(resources, uri);
         ClientOptions options = client.getClientOptions().orElse(null);
         if (options != null) {
             lettuce.setOptions(options);
@@ -136,14 +120,13 @@ final class LettuceConnections {
         client.getClientName().ifPresent(builder::withClientName);
         RedisURI uri = secured(builder.build());
         client.getRedisCredentialsProviderFactory()
-                .ifPresent(
-                        credentials ->
-                                uri.setCredentialsProvider(
-                                        credentials.createCredentialsProvider(servers)));
+                .ifPresent(credentials ->
+                        uri.setCredentialsProvider(credentials.createCredentialsProvider(servers)));
         return uri;
     }
 
-    private static void authenticate(RedisURI.Builder builder, String user, RedisPassword password) {
+    private static void authenticate(
+            RedisURI.Builder builder, String user, RedisPassword password) {
         if (!password.isPresent()) {
             return;
         }

@@ -49,30 +49,26 @@ class AutoConfigurationTest {
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void thereAreAClientAndARegistryThatLockAtTheServer(String driver) {
-        Contexts.runner(driver, Contexts.port(server.port()))
-                .run(
-                        context -> {
-                            var lock = context.getBean(LockRegistry.class).obtain("a");
-                            lock.lock();
-                            assertThat(server.isLocked("lock-registry:a")).isTrue();
-                            lock.unlock();
-                            assertThat(server.isLocked("lock-registry:a")).isFalse();
-                            assertThat(context).hasSingleBean(RedisLockClient.class);
-                            assertThat(context).hasSingleBean(RedisLockRegistry.class);
-                        });
+        Contexts.runner(driver, Contexts.port(server.port())).run(context -> {
+            var lock = context.getBean(LockRegistry.class).obtain("a");
+            lock.lock();
+            assertThat(server.isLocked("lock-registry:a")).isTrue();
+            lock.unlock();
+            assertThat(server.isLocked("lock-registry:a")).isFalse();
+            assertThat(context).hasSingleBean(RedisLockClient.class);
+            assertThat(context).hasSingleBean(RedisLockRegistry.class);
+        });
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void theConnectionsEndWithTheContext(String driver) {
         int before = server.connections();
-        Contexts.runner(driver, Contexts.port(server.port()))
-                .run(
-                        context -> {
-                            assertThat(context.getBean(RedisLockClient.class).lock("a").tryLock())
-                                    .isTrue();
-                            assertThat(server.connections()).isGreaterThan(before);
-                        });
+        Contexts.runner(driver, Contexts.port(server.port())).run(context -> {
+            assertThat(context.getBean(RedisLockClient.class).lock("a").tryLock())
+                    .isTrue();
+            assertThat(server.connections()).isGreaterThan(before);
+        });
         Eventually.isTrue("they are closed", () -> server.connections() <= before);
         server.ask("DEL", "a");
     }
@@ -100,16 +96,15 @@ class AutoConfigurationTest {
                         "spring.data.redis.username=app",
                         "spring.data.redis.password=pass:w@rd/%",
                         "spring.data.redis.database=3")
-                .run(
-                        context -> {
-                            RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
-                            RedisRegistryLock lock = registry.obtain("a");
-                            lock.lock(Duration.ofMinutes(1));
-                            registry.renewLock("a", Duration.ofMinutes(2));
-                            assertThat(server.isLocked("lock-registry:a")).isFalse();
-                            assertThat(server.ask("INFO", "keyspace").toString()).contains("db3:");
-                            lock.unlock();
-                        });
+                .run(context -> {
+                    RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
+                    RedisRegistryLock lock = registry.obtain("a");
+                    lock.lock(Duration.ofMinutes(1));
+                    registry.renewLock("a", Duration.ofMinutes(2));
+                    assertThat(server.isLocked("lock-registry:a")).isFalse();
+                    assertThat(server.ask("INFO", "keyspace").toString()).contains("db3:");
+                    lock.unlock();
+                });
     }
 
     /** With a name Jedis takes a pool. */
@@ -120,43 +115,36 @@ class AutoConfigurationTest {
                         driver,
                         Contexts.port(server.port()),
                         "spring.data.redis.client-name=" + driver + "-app")
-                .run(
-                        context -> {
-                            var lock = context.getBean(RedisLockRegistry.class).obtain("named");
-                            // Its connection stays, which that of one that waits need not.
-                            assertThat(lock.tryLock()).isTrue();
-                            assertThat(server.ask("CLIENT", "LIST").toString())
-                                    .contains("name=" + driver + "-app");
-                            lock.unlock();
-                        });
+                .run(context -> {
+                    var lock = context.getBean(RedisLockRegistry.class).obtain("named");
+                    // Its connection stays, which that of one that waits need not.
+                    assertThat(lock.tryLock()).isTrue();
+                    assertThat(server.ask("CLIENT", "LIST").toString())
+                            .contains("name=" + driver + "-app");
+                    lock.unlock();
+                });
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void onAServerWithoutTheModuleItWorksOnlyWithTheFallback(String driver) {
         try (TestServer plain = TestServer.withoutModule()) {
-            Contexts.runner(driver, Contexts.port(plain.port()))
-                    .run(
-                            context -> {
-                                var lock = context.getBean(RedisLockRegistry.class).obtain("a");
-                                assertThatThrownBy(lock::tryLock)
-                                        .isInstanceOf(ModuleMissingException.class);
-                            });
+            Contexts.runner(driver, Contexts.port(plain.port())).run(context -> {
+                var lock = context.getBean(RedisLockRegistry.class).obtain("a");
+                assertThatThrownBy(lock::tryLock).isInstanceOf(ModuleMissingException.class);
+            });
             Contexts.runner(driver, Contexts.port(plain.port()), "redis-lock.fallback=true")
-                    .run(
-                            context -> {
-                                RedisLockRegistry registry =
-                                        context.getBean(RedisLockRegistry.class);
-                                registry.obtain("a").lock();
-                                registry.obtain("a").lock();
-                                assertThat(plain.ask("TYPE", "lock-registry:a"))
-                                        .isEqualTo("string");
-                                registry.renewLock("a", Duration.ofMinutes(5));
-                                assertThat(plain.leftMs("lock-registry:a")).isGreaterThan(60_000);
-                                registry.obtain("a").unlock();
-                                registry.obtain("a").unlock();
-                                assertThat(plain.isLocked("lock-registry:a")).isFalse();
-                            });
+                    .run(context -> {
+                        RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
+                        registry.obtain("a").lock();
+                        registry.obtain("a").lock();
+                        assertThat(plain.ask("TYPE", "lock-registry:a")).isEqualTo("string");
+                        registry.renewLock("a", Duration.ofMinutes(5));
+                        assertThat(plain.leftMs("lock-registry:a")).isGreaterThan(60_000);
+                        registry.obtain("a").unlock();
+                        registry.obtain("a").unlock();
+                        assertThat(plain.isLocked("lock-registry:a")).isFalse();
+                    });
         }
     }
 
@@ -171,38 +159,34 @@ class AutoConfigurationTest {
                         "redis-lock.registry.key-prefix=mine:",
                         "redis-lock.shedlock.key-prefix=jobs:",
                         Contexts.port(server.port()))
-                .run(
-                        context -> {
-                            LockOptions options = context.getBean(LockOptions.class);
-                            assertThat(options.ttl()).isEqualTo(Duration.ofSeconds(12));
-                            assertThat(options.slice()).isEqualTo(Duration.ofSeconds(4));
-                            assertThat(options.grace()).isEqualTo(Duration.ofSeconds(2));
-                            assertThat(options.reconnect()).isEqualTo(Duration.ofSeconds(1));
-                            RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
-                            assertThat(registry.obtain("a").getKey()).isEqualTo("mine:a");
-                            context.getBean(LockProvider.class).lock(oneMinute("a"));
-                            assertThat(server.isLocked("jobs:a")).isTrue();
-                            registry.obtain("a").lock();
-                            assertThat(server.leftMs("mine:a")).isBetween(5_000L, 12_000L);
-                            registry.obtain("a").unlock();
-                        });
+                .run(context -> {
+                    LockOptions options = context.getBean(LockOptions.class);
+                    assertThat(options.ttl()).isEqualTo(Duration.ofSeconds(12));
+                    assertThat(options.slice()).isEqualTo(Duration.ofSeconds(4));
+                    assertThat(options.grace()).isEqualTo(Duration.ofSeconds(2));
+                    assertThat(options.reconnect()).isEqualTo(Duration.ofSeconds(1));
+                    RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
+                    assertThat(registry.obtain("a").getKey()).isEqualTo("mine:a");
+                    context.getBean(LockProvider.class).lock(oneMinute("a"));
+                    assertThat(server.isLocked("jobs:a")).isTrue();
+                    registry.obtain("a").lock();
+                    assertThat(server.leftMs("mine:a")).isBetween(5_000L, 12_000L);
+                    registry.obtain("a").unlock();
+                });
     }
 
     @Test
     void theRegistryIsOneOfDistributedLocksForSpringIntegration7() {
-        assumeTrue(
-                ClassUtils.isPresent(
-                        "org.springframework.integration.support.locks.DistributedLock", null));
+        assumeTrue(ClassUtils.isPresent(
+                "org.springframework.integration.support.locks.DistributedLock", null));
         Contexts.runner("jedis", Contexts.port(server.port()))
                 .withBean("seven", WithSpringIntegration7.class)
-                .run(
-                        context -> {
-                            WithSpringIntegration7 bean =
-                                    context.getBean(WithSpringIntegration7.class);
-                            bean.lockForAMinute("seven");
-                            assertThat(server.leftMs("lock-registry:seven")).isGreaterThan(30_000);
-                            bean.locks.obtain("seven").unlock();
-                        });
+                .run(context -> {
+                    WithSpringIntegration7 bean = context.getBean(WithSpringIntegration7.class);
+                    bean.lockForAMinute("seven");
+                    assertThat(server.leftMs("lock-registry:seven")).isGreaterThan(30_000);
+                    bean.locks.obtain("seven").unlock();
+                });
     }
 
     @Test
@@ -214,12 +198,11 @@ class AutoConfigurationTest {
                         "redis-lock.registry.enabled=false",
                         "redis-lock.shedlock.enabled=false",
                         Contexts.port(server.port()))
-                .run(
-                        context -> {
-                            assertThat(context).hasSingleBean(RedisLockClient.class);
-                            assertThat(context).doesNotHaveBean(LockRegistry.class);
-                            assertThat(context).doesNotHaveBean(LockProvider.class);
-                        });
+                .run(context -> {
+                    assertThat(context).hasSingleBean(RedisLockClient.class);
+                    assertThat(context).doesNotHaveBean(LockRegistry.class);
+                    assertThat(context).doesNotHaveBean(LockProvider.class);
+                });
     }
 
     @Test
@@ -229,13 +212,12 @@ class AutoConfigurationTest {
                     .withBean(RedisLockClient.class, () -> own)
                     .withBean(LockRegistry.class, DefaultLockRegistry::new)
                     .withBean(LockOptions.class, LockOptions::defaults)
-                    .run(
-                            context -> {
-                                assertThat(context.getBean(RedisLockClient.class)).isSameAs(own);
-                                assertThat(context).doesNotHaveBean(RedisLockConnection.class);
-                                assertThat(context).doesNotHaveBean(RedisLockRegistry.class);
-                                assertThat(context).hasSingleBean(RedisLockProvider.class);
-                            });
+                    .run(context -> {
+                        assertThat(context.getBean(RedisLockClient.class)).isSameAs(own);
+                        assertThat(context).doesNotHaveBean(RedisLockConnection.class);
+                        assertThat(context).doesNotHaveBean(RedisLockRegistry.class);
+                        assertThat(context).hasSingleBean(RedisLockProvider.class);
+                    });
         }
     }
 
@@ -244,27 +226,25 @@ class AutoConfigurationTest {
         Contexts.runner("jedis", Contexts.port(server.port()))
                 .withClassLoader(
                         new FilteredClassLoader(LockRegistry.class, RedisLockProvider.class))
-                .run(
-                        context -> {
-                            assertThat(context).hasNotFailed();
-                            assertThat(context).hasSingleBean(RedisLockClient.class);
-                            assertThat(context).doesNotHaveBean("redisLockRegistry");
-                            assertThat(context).doesNotHaveBean("redisLockProvider");
-                        });
+                .run(context -> {
+                    assertThat(context).hasNotFailed();
+                    assertThat(context).hasSingleBean(RedisLockClient.class);
+                    assertThat(context).doesNotHaveBean("redisLockRegistry");
+                    assertThat(context).doesNotHaveBean("redisLockProvider");
+                });
     }
 
     @Test
     void aLostLockIsAnEvent() {
         Contexts.runner("jedis", Contexts.port(server.port()), "redis-lock.ttl=300ms")
                 .withUserConfiguration(Listening.class)
-                .run(
-                        context -> {
-                            context.getBean(RedisLockRegistry.class).obtain("lost").lock();
-                            server.ask("DEL", "lock-registry:lost");
-                            List<LostLock> news = context.getBean(Listener.class).news;
-                            Eventually.isTrue("it is told", () -> !news.isEmpty());
-                            assertThat(news.get(0).name()).isEqualTo("lock-registry:lost");
-                        });
+                .run(context -> {
+                    context.getBean(RedisLockRegistry.class).obtain("lost").lock();
+                    server.ask("DEL", "lock-registry:lost");
+                    List<LostLock> news = context.getBean(Listener.class).news;
+                    Eventually.isTrue("it is told", () -> !news.isEmpty());
+                    assertThat(news.get(0).name()).isEqualTo("lock-registry:lost");
+                });
     }
 
     static class Listening {

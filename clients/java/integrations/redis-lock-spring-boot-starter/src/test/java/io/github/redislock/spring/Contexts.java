@@ -14,12 +14,10 @@ final class Contexts {
 
     /** {@code driver} is jedis or lettuce. */
     static ApplicationContextRunner runner(String driver, String... properties) {
-        List<Class<?>> configurations =
-                new ArrayList<>(
-                        List.of(
-                                RedisLockAutoConfiguration.class,
-                                RedisLockRegistryAutoConfiguration.class,
-                                RedisLockShedlockAutoConfiguration.class));
+        List<Class<?>> configurations = new ArrayList<>(List.of(
+                RedisLockAutoConfiguration.class,
+                RedisLockRegistryAutoConfiguration.class,
+                RedisLockShedlockAutoConfiguration.class));
         // Their names in Spring Boot 3, and in 4.
         Stream.of(
                         "org.springframework.boot.autoconfigure.data.redis.RedisAutoConfiguration",

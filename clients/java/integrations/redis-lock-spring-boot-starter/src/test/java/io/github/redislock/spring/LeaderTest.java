@@ -43,33 +43,25 @@ class LeaderTest {
         CompletableFuture<Void> end = new CompletableFuture<>();
         // Each context closes at the end of its run.
         CompletableFuture<Void> first =
-                CompletableFuture.runAsync(
-                        () ->
-                                application(driver)
-                                        .run(
-                                                context -> {
-                                                    Candidate mine =
-                                                            context.getBean(Candidate.class);
-                                                    Eventually.isTrue(
-                                                            "the first leads", mine::leads);
-                                                    leads.complete(null);
-                                                    end.join();
-                                                }));
+                CompletableFuture.runAsync(() -> application(driver).run(context -> {
+                    Candidate mine = context.getBean(Candidate.class);
+                    Eventually.isTrue("the first leads", mine::leads);
+                    leads.complete(null);
+                    end.join();
+                }));
         leads.join();
-        application(driver)
-                .run(
-                        context -> {
-                            Candidate mine = context.getBean(Candidate.class);
-                            Eventually.isTrue("it waits", () -> server.waiting(KEY) == 1);
-                            assertThat(mine.leads()).isFalse();
-                            long begin = System.nanoTime();
-                            end.complete(null);
-                            Eventually.isTrue("the second leads", mine::leads);
-                            // The ttl is 30 s, so the lock was unlocked.
-                            assertThat(Duration.ofNanos(System.nanoTime() - begin))
-                                    .isLessThan(Duration.ofSeconds(10));
-                            first.join();
-                        });
+        application(driver).run(context -> {
+            Candidate mine = context.getBean(Candidate.class);
+            Eventually.isTrue("it waits", () -> server.waiting(KEY) == 1);
+            assertThat(mine.leads()).isFalse();
+            long begin = System.nanoTime();
+            end.complete(null);
+            Eventually.isTrue("the second leads", mine::leads);
+            // The ttl is 30 s, so the lock was unlocked.
+            assertThat(Duration.ofNanos(System.nanoTime() - begin))
+                    .isLessThan(Duration.ofSeconds(10));
+            first.join();
+        });
         assertThat(server.isLocked(KEY)).isFalse();
     }
 
@@ -77,16 +69,14 @@ class LeaderTest {
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void aLeaderThatLosesItsLockIsRevoked(String driver) {
-        application(driver)
-                .run(
-                        context -> {
-                            Candidate mine = context.getBean(Candidate.class);
-                            Eventually.isTrue("it leads", mine::leads);
-                            server.ask("DEL", KEY);
-                            Eventually.isTrue("it is revoked", () -> mine.revoked.get() == 1);
-                            Eventually.isTrue("it leads again", mine::leads);
-                            assertThat(mine.granted.get()).isEqualTo(2);
-                        });
+        application(driver).run(context -> {
+            Candidate mine = context.getBean(Candidate.class);
+            Eventually.isTrue("it leads", mine::leads);
+            server.ask("DEL", KEY);
+            Eventually.isTrue("it is revoked", () -> mine.revoked.get() == 1);
+            Eventually.isTrue("it leads again", mine::leads);
+            assertThat(mine.granted.get()).isEqualTo(2);
+        });
     }
 
     private static ApplicationContextRunner application(String driver) {

@@ -90,8 +90,7 @@ class RedisLockRegistryTest {
     @Test
     void aWaiterGetsTheLockWhenItIsUnlocked() throws Exception {
         first.obtain("a").lock();
-        Future<Boolean> waiting =
-                elsewhere(() -> second.obtain("a").tryLock(20, TimeUnit.SECONDS));
+        Future<Boolean> waiting = elsewhere(() -> second.obtain("a").tryLock(20, TimeUnit.SECONDS));
         Eventually.isTrue("it waits", () -> server.waiting(KEY) == 1);
         first.obtain("a").unlock();
         assertThat(waiting.get(20, TimeUnit.SECONDS)).isTrue();
@@ -110,12 +109,10 @@ class RedisLockRegistryTest {
     @Test
     void anInterruptedWaiterLeavesNothingBehind() throws Exception {
         first.obtain("a").lock();
-        Future<?> waiting =
-                elsewhere(
-                        () -> {
-                            second.obtain("a").lockInterruptibly();
-                            return null;
-                        });
+        Future<?> waiting = elsewhere(() -> {
+            second.obtain("a").lockInterruptibly();
+            return null;
+        });
         Eventually.isTrue("it waits", () -> server.waiting(KEY) == 1);
         waiting.cancel(true);
         Eventually.isTrue("it is gone", () -> server.waiting(KEY) == 0);
@@ -130,22 +127,20 @@ class RedisLockRegistryTest {
         List<Future<Void>> ends = new ArrayList<>();
         for (int thread = 0; thread < 8; thread++) {
             RedisLockRegistry mine = thread % 2 == 0 ? first : second;
-            ends.add(
-                    elsewhere(
-                            () -> {
-                                for (int turn = 0; turn < 25; turn++) {
-                                    RedisRegistryLock lock = mine.obtain("a");
-                                    lock.lock();
-                                    try {
-                                        assertThat(inside.incrementAndGet()).isEqualTo(1);
-                                        unguarded[0]++;
-                                        inside.decrementAndGet();
-                                    } finally {
-                                        lock.unlock();
-                                    }
-                                }
-                                return null;
-                            }));
+            ends.add(elsewhere(() -> {
+                for (int turn = 0; turn < 25; turn++) {
+                    RedisRegistryLock lock = mine.obtain("a");
+                    lock.lock();
+                    try {
+                        assertThat(inside.incrementAndGet()).isEqualTo(1);
+                        unguarded[0]++;
+                        inside.decrementAndGet();
+                    } finally {
+                        lock.unlock();
+                    }
+                }
+                return null;
+            }));
         }
         for (Future<Void> end : ends) {
             end.get(60, TimeUnit.SECONDS);
@@ -168,12 +163,10 @@ class RedisLockRegistryTest {
     @Test
     void onlyTheOwnersThreadUnlocks() {
         first.obtain("a").lock();
-        Future<?> unlocking =
-                elsewhere(
-                        () -> {
-                            first.obtain("a").unlock();
-                            return null;
-                        });
+        Future<?> unlocking = elsewhere(() -> {
+            first.obtain("a").unlock();
+            return null;
+        });
         assertThatThrownBy(unlocking::get)
                 .isInstanceOf(ExecutionException.class)
                 .hasCauseInstanceOf(IllegalMonitorStateException.class);
@@ -204,11 +197,10 @@ class RedisLockRegistryTest {
 
     @Test
     void tryLockTakesATimeToWaitAndATtl() throws Exception {
-        assertThat(first.obtain("a").tryLock(Duration.ZERO, Duration.ofMinutes(5))).isTrue();
+        assertThat(first.obtain("a").tryLock(Duration.ZERO, Duration.ofMinutes(5)))
+                .isTrue();
         assertThat(server.leftMs(KEY)).isGreaterThan(Duration.ofMinutes(4).toMillis());
-        assertThat(
-                        second.obtain("a")
-                                .tryLock(Duration.ofMillis(20), Duration.ofMinutes(5)))
+        assertThat(second.obtain("a").tryLock(Duration.ofMillis(20), Duration.ofMinutes(5)))
                 .isFalse();
         first.obtain("a").unlock();
     }
@@ -300,10 +292,8 @@ class RedisLockRegistryTest {
         assertThat(locked).isEqualTo(true);
         assertThat(server.isLocked(KEY)).isFalse();
         second.obtain("a").lock();
-        assertThatThrownBy(
-                        () ->
-                                registry.executeLocked(
-                                        "a", Duration.ofMillis(50), () -> "not to be reached"))
+        assertThatThrownBy(() -> registry.executeLocked(
+                        "a", Duration.ofMillis(50), () -> "not to be reached"))
                 .isInstanceOf(TimeoutException.class);
         second.obtain("a").unlock();
     }
@@ -311,10 +301,9 @@ class RedisLockRegistryTest {
     @Test
     void withSpringIntegration7ItsLocksAreDistributedLocks() {
         String name = "org.springframework.integration.support.locks.DistributedLock";
-        Class<?> distributed =
-                ClassUtils.isPresent(name, null)
-                        ? ClassUtils.resolveClassName(name, null)
-                        : RedisRegistryLock.class;
+        Class<?> distributed = ClassUtils.isPresent(name, null)
+                ? ClassUtils.resolveClassName(name, null)
+                : RedisRegistryLock.class;
         assertThat(first.obtain("a")).isInstanceOf(distributed);
     }
 
@@ -322,22 +311,18 @@ class RedisLockRegistryTest {
     void destroyWaitsForAThreadThatIsAboutToUnlock() throws Exception {
         CompletableFuture<Void> held = new CompletableFuture<>();
         CompletableFuture<Void> stopped = new CompletableFuture<>();
-        Future<?> working =
-                elsewhere(
-                        () -> {
-                            first.obtain("a").lock();
-                            held.complete(null);
-                            stopped.join();
-                            first.obtain("a").unlock();
-                            return null;
-                        });
+        Future<?> working = elsewhere(() -> {
+            first.obtain("a").lock();
+            held.complete(null);
+            stopped.join();
+            first.obtain("a").unlock();
+            return null;
+        });
         held.join();
-        Future<?> destroying =
-                elsewhere(
-                        () -> {
-                            first.destroy();
-                            return null;
-                        });
+        Future<?> destroying = elsewhere(() -> {
+            first.destroy();
+            return null;
+        });
         stopped.complete(null);
         destroying.get(20, TimeUnit.SECONDS);
         assertThat(server.isLocked(KEY)).isFalse();
