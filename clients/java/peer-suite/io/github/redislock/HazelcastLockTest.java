@@ -5,6 +5,8 @@ import com.hazelcast.cp.CPSubsystem;
 import com.hazelcast.cp.internal.datastructures.lock.AbstractFencedLockBasicTest;
 import com.hazelcast.test.TestHazelcastInstanceFactory;
 
+import io.github.redislock.testing.TestServer;
+
 import org.junit.After;
 import org.junit.AfterClass;
 import org.junit.BeforeClass;
@@ -35,7 +37,7 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
     @After
     public void disconnect() {
         locks.close();
-        server.redis.flushAll();
+        server.ask("FLUSHALL");
     }
 
     @Override
@@ -109,7 +111,7 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
 
     @Override
     @Test
-    @Ignore("counts the waiters in Hazelcast's internals; RedisLockTest has the same by LOCK.INFO")
+    @Ignore("counts the waiters in Hazelcast's internals; the common scenarios have the same")
     public void testUnlock_whenPendingLockOfOtherThread() {}
 
     @Override

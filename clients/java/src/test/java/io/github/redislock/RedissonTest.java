@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.redislock.testing.Eventually;
+
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -44,10 +46,10 @@ class RedissonTest extends ServerTest {
         Future<Void> waiting = other.starts(() -> lock.lock());
         Eventually.pause(150);
         assertFalse(waiting.isDone());
-        assertEquals("hash", server.redis.type("a"));
+        assertEquals("hash", server.ask("TYPE", "a"));
         old.unlock();
         Other.result(waiting);
-        assertEquals("redislock", server.redis.type("a"));
+        assertEquals("redislock", server.ask("TYPE", "a"));
     }
 
     @Test

@@ -3,10 +3,7 @@ package io.github.redislock.spring;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.github.redislock.testing.Eventually;
-import io.github.redislock.testing.TestServer;
 
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -21,20 +18,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** Spring Integration's leader initiator in two applications. */
-class LeaderTest {
+class LeaderTest extends ServerTest {
     private static final String KEY = RedisLockRegistry.DEFAULT_PREFIX + "leader";
-
-    private static TestServer server;
-
-    @BeforeAll
-    static void start() {
-        server = TestServer.start();
-    }
-
-    @AfterAll
-    static void stop() {
-        server.close();
-    }
 
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
@@ -43,14 +28,14 @@ class LeaderTest {
         CompletableFuture<Void> end = new CompletableFuture<>();
         // Each context closes at the end of its run.
         CompletableFuture<Void> first =
-                CompletableFuture.runAsync(() -> application(driver).run(context -> {
+                CompletableFuture.runAsync(() -> leading(driver).run(context -> {
                     Candidate mine = context.getBean(Candidate.class);
                     Eventually.isTrue("the first leads", mine::leads);
                     leads.complete(null);
                     end.join();
                 }));
         leads.join();
-        application(driver).run(context -> {
+        leading(driver).run(context -> {
             Candidate mine = context.getBean(Candidate.class);
             Eventually.isTrue("it waits", () -> server.waiting(KEY) == 1);
             assertThat(mine.leads()).isFalse();
@@ -69,7 +54,7 @@ class LeaderTest {
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void aLeaderThatLosesItsLockIsRevoked(String driver) {
-        application(driver).run(context -> {
+        leading(driver).run(context -> {
             Candidate mine = context.getBean(Candidate.class);
             Eventually.isTrue("it leads", mine::leads);
             server.ask("DEL", KEY);
@@ -79,9 +64,8 @@ class LeaderTest {
         });
     }
 
-    private static ApplicationContextRunner application(String driver) {
-        return Contexts.runner(driver, Contexts.port(server.port()))
-                .withUserConfiguration(Application.class);
+    private static ApplicationContextRunner leading(String driver) {
+        return application(driver).withUserConfiguration(Application.class);
     }
 
     static class Application {
