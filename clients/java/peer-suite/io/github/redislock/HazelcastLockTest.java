@@ -54,7 +54,7 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
     protected HazelcastInstance[] createInstances() {
         locks = RedisLockClient.connect(server.url());
         CPSubsystem subsystem = proxy(
-                CPSubsystem.class, "getLock", name -> new ShimLock(locks.lock((String) name)));
+                CPSubsystem.class, "getLock", name -> ShimLock.of(locks.lock((String) name)));
         return new HazelcastInstance[] {
             proxy(HazelcastInstance.class, "getCPSubsystem", none -> subsystem)
         };

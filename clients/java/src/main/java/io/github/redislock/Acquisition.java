@@ -21,9 +21,9 @@ final class Acquisition {
     /** How long is long enough for the server to notice that a connection was closed. */
     private static final int ABANDON_TRIES = 100;
 
+    private final Holds holds;
     private final Commands commands;
     private final LockOptions options;
-    private final Holds holds;
     private final Claim claim;
     private final String token;
     private final long ttlMs;
@@ -51,17 +51,15 @@ final class Acquisition {
 
     /** With {@code reader} it converts that hold; otherwise {@code token} is new. */
     Acquisition(
-            Commands commands,
-            LockOptions options,
             Holds holds,
             Claim claim,
             String token,
             long ttlMs,
             Hold reader,
             boolean interruptible) {
-        this.commands = commands;
-        this.options = options;
         this.holds = holds;
+        this.commands = holds.commands;
+        this.options = holds.options;
         this.claim = claim;
         this.token = token;
         this.ttlMs = ttlMs;

@@ -51,8 +51,7 @@ public final class LettuceLockClient implements AutoCloseable {
     private final Set<AsyncHold> holding = ConcurrentHashMap.newKeySet();
     private final String channel = "redis-lock:" + UUID.randomUUID();
     private final Executor executor = ForkJoinPool.commonPool();
-    private final ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(
-            1, LettuceLockClient::thread, new ThreadPoolExecutor.DiscardPolicy());
+    private final ScheduledThreadPoolExecutor timer = Holds.thread("redis-lock-timer");
     private final LockOptions options;
     private final LettuceServers servers;
 
@@ -68,36 +67,22 @@ public final class LettuceLockClient implements AutoCloseable {
         this.servers = servers;
         this.options = options;
         this.fallback = new Fallback(options.fallback());
-        timer.setRemoveOnCancelPolicy(true);
-        timer.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
+        timer.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
+        StatefulRedisPubSubConnection<String, String> told = null;
         try {
-            if (servers.isCluster() && options.linger().isPresent()) {
+            if (!servers.isCluster()) {
+                told = servers.subscribing();
+                told.addListener(new Listener());
+                told.sync().subscribe(channel);
+            } else if (options.linger().isPresent()) {
                 throw new IllegalArgumentException(LettuceWire.NO_LINGER);
             }
-            listening = servers.isCluster() ? null : servers.subscribing();
         } catch (RuntimeException failed) {
-            servers.close();
-            timer.shutdownNow();
+            disconnect(told);
             throw failed;
         }
-        try {
-            if (listening != null) {
-                listening.addListener(new Listener());
-                listening.sync().subscribe(channel);
-            }
-        } catch (RuntimeException failed) {
-            listening.close();
-            servers.close();
-            timer.shutdownNow();
-            throw failed;
-        }
+        listening = told;
         servers.shared().addListener(new Rebinding());
-    }
-
-    private static Thread thread(Runnable task) {
-        Thread thread = new Thread(task, "redis-lock-timer");
-        thread.setDaemon(true);
-        return thread;
     }
 
     /**
@@ -235,10 +220,14 @@ public final class LettuceLockClient implements AutoCloseable {
         } catch (CompletionException outOfReach) {
             // Then the grace ends them.
         }
+        disconnect(listening);
+    }
+
+    private void disconnect(StatefulRedisPubSubConnection<?, ?> told) {
         timer.shutdownNow();
         servers.close();
-        if (listening != null) {
-            listening.close();
+        if (told != null) {
+            told.close();
         }
     }
 

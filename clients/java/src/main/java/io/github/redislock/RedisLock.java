@@ -23,20 +23,10 @@ public final class RedisLock extends ThreadLock {
     private final String name;
     private final Mode mode;
 
-    RedisLock(Commands commands, LockOptions options, Holds holds, String name, Mode mode) {
-        super(commands, options, holds, Claim.one(name, mode));
+    RedisLock(Holds holds, String name, Mode mode) {
+        super(holds, Claim.one(name, mode));
         this.name = name;
         this.mode = mode;
-    }
-
-    /**
-     * Gives back one {@code lock()}, and with the last one the lock.
-     *
-     * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
-     */
-    @Override
-    public void unlock() {
-        unlock(0);
     }
 
     @Override

@@ -35,7 +35,7 @@ public final class Beliefs {
                     use(client.lock(name).acquire(), holdUs);
                 } catch (RuntimeException | InterruptedException error) {
                     System.err.println(error);
-                    pause(50);
+                    Crew.pause(50);
                 }
             }
         };
@@ -55,7 +55,7 @@ public final class Beliefs {
                 break;
             }
             until = now;
-            pause(5);
+            Crew.pause(5);
         }
         System.out.printf("%s %s %d %d %d%n", hold.name(), hold.id(), hold.fence(), begun, until);
         hold.release();
@@ -64,13 +64,5 @@ public final class Beliefs {
     /** On Linux that is CLOCK_MONOTONIC. */
     private static long nowUs() {
         return System.nanoTime() / 1000;
-    }
-
-    private static void pause(long ms) {
-        try {
-            Thread.sleep(ms);
-        } catch (InterruptedException never) {
-            throw new IllegalStateException(never);
-        }
     }
 }

@@ -16,6 +16,7 @@ import org.springframework.data.redis.connection.RedisClusterConfiguration;
 import org.springframework.data.redis.connection.RedisConfiguration;
 import org.springframework.data.redis.connection.RedisConfiguration.WithAuthentication;
 import org.springframework.data.redis.connection.RedisConnectionFactory;
+import org.springframework.data.redis.connection.RedisNode;
 import org.springframework.data.redis.connection.RedisPassword;
 import org.springframework.data.redis.connection.RedisSentinelConfiguration;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
@@ -66,8 +67,8 @@ final class LettuceConnections {
     }
 
     private RedisURI standalone(RedisStandaloneConfiguration server) {
-        RedisURI uri = uri(RedisURI.builder().withHost(server.getHostName()), server);
-        uri.setPort(server.getPort());
+        RedisNode node = new RedisNode(server.getHostName(), server.getPort());
+        RedisURI uri = uri(at(node), server);
         uri.setDatabase(server.getDatabase());
         return uri;
     }
@@ -76,8 +77,7 @@ final class LettuceConnections {
         RedisURI.Builder builder =
                 RedisURI.builder().withSentinelMasterId(servers.getMaster().getName());
         servers.getSentinels().forEach(node -> {
-            RedisURI.Builder one =
-                    RedisURI.builder().withHost(node.getHost()).withPort(node.getPort());
+            RedisURI.Builder one = at(node);
             authenticate(one, servers.getSentinelUsername(), servers.getSentinelPassword());
             builder.withSentinel(secured(one.build()));
         });
@@ -86,11 +86,13 @@ final class LettuceConnections {
         return uri;
     }
 
+    private static RedisURI.Builder at(RedisNode node) {
+        return RedisURI.builder().withHost(node.getHost()).withPort(node.getPort());
+    }
+
     private RedisClusterClient cluster(RedisClusterConfiguration servers) {
         List<RedisURI> nodes = servers.getClusterNodes().stream()
-                .map(node -> uri(
-                        RedisURI.builder().withHost(node.getHost()).withPort(node.getPort()),
-                        servers))
+                .map(node -> uri(at(node), servers))
                 .toList();
         ClientResources resources = client.getClientResources().orElse(null);
         RedisClusterClient lettuce = resources == null
