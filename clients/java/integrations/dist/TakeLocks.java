@@ -16,25 +16,18 @@ import java.time.Instant;
 public class TakeLocks {
     public static void main(String[] arguments) {
         SpringApplication application = new SpringApplication(TakeLocks.class);
-        application.setDefaultProperties(
-                java.util.Map.of(
-                        "spring.main.banner-mode", "off",
-                        "logging.level.root", "warn"));
+        application.setDefaultProperties(java.util.Map.of(
+                "spring.main.banner-mode", "off",
+                "logging.level.root", "warn"));
         try (var context = application.run(arguments)) {
             var lock = (RedisRegistryLock) context.getBean(LockRegistry.class).obtain("a");
             lock.lock();
             System.out.println("a lock of the registry, fence " + lock.fence());
             lock.unlock();
-            RedisSimpleLock once =
-                    (RedisSimpleLock)
-                            context.getBean(LockProvider.class)
-                                    .lock(
-                                            new LockConfiguration(
-                                                    Instant.now(),
-                                                    "a",
-                                                    Duration.ofMinutes(1),
-                                                    Duration.ZERO))
-                                    .orElseThrow();
+            RedisSimpleLock once = (RedisSimpleLock) context.getBean(LockProvider.class)
+                    .lock(new LockConfiguration(
+                            Instant.now(), "a", Duration.ofMinutes(1), Duration.ZERO))
+                    .orElseThrow();
             System.out.println("a lock of ShedLock, fence " + once.fence());
             once.unlock();
         }

@@ -5,6 +5,8 @@ import com.hazelcast.cp.CPSubsystem;
 import com.hazelcast.cp.internal.datastructures.lock.AbstractFencedLockBasicTest;
 import com.hazelcast.test.TestHazelcastInstanceFactory;
 
+import io.github.redislock.testing.TestServer;
+
 import org.junit.After;
 import org.junit.AfterClass;
 import org.junit.BeforeClass;
@@ -35,7 +37,7 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
     @After
     public void disconnect() {
         locks.close();
-        server.redis.flushAll();
+        server.ask("FLUSHALL");
     }
 
     @Override
@@ -51,11 +53,8 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
     @Override
     protected HazelcastInstance[] createInstances() {
         locks = RedisLockClient.connect(server.url());
-        CPSubsystem subsystem =
-                proxy(
-                        CPSubsystem.class,
-                        "getLock",
-                        name -> new ShimLock(locks.lock((String) name)));
+        CPSubsystem subsystem = proxy(
+                CPSubsystem.class, "getLock", name -> ShimLock.of(locks.lock((String) name)));
         return new HazelcastInstance[] {
             proxy(HazelcastInstance.class, "getCPSubsystem", none -> subsystem)
         };
@@ -67,21 +66,18 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
     }
 
     private static <T> T proxy(Class<T> type, String method, Function<Object, Object> answer) {
-        return type.cast(
-                Proxy.newProxyInstance(
-                        type.getClassLoader(),
-                        new Class<?>[] {type},
-                        (self, called, arguments) -> {
-                            if (!called.getName().equals(method)) {
-                                throw new UnsupportedOperationException(called.toString());
-                            }
-                            return answer.apply(arguments == null ? null : arguments[0]);
-                        }));
+        return type.cast(Proxy.newProxyInstance(
+                type.getClassLoader(), new Class<?>[] {type}, (self, called, arguments) -> {
+                    if (!called.getName().equals(method)) {
+                        throw new UnsupportedOperationException(called.toString());
+                    }
+                    return answer.apply(arguments == null ? null : arguments[0]);
+                }));
     }
 
     private static final String SESSIONS =
             "closes a session of Hazelcast's by its internals; here each hold has a lease, which"
-                + " LeaseTest ends";
+                    + " LeaseTest ends";
 
     @Override
     @Test
@@ -115,7 +111,7 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
 
     @Override
     @Test
-    @Ignore("counts the waiters in Hazelcast's internals; RedisLockTest has the same by LOCK.INFO")
+    @Ignore("counts the waiters in Hazelcast's internals; the common scenarios have the same")
     public void testUnlock_whenPendingLockOfOtherThread() {}
 
     @Override
@@ -125,8 +121,7 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
 
     @Override
     @Test
-    @Ignore(
-            "destroys a distributed object for good; a key of the server is there again when it is"
-                + " locked again")
+    @Ignore("destroys a distributed object for good; a key of the server is there again when it is"
+            + " locked again")
     public void test_destroy() {}
 }

@@ -1,118 +1,66 @@
 package io.github.redislock;
 
-import com.hazelcast.cp.CPGroupId;
 import com.hazelcast.cp.lock.FencedLock;
 
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.Condition;
 
 /**
  * A RedisLock under the interface of Hazelcast's lock: other names, and a fence that is 0 where
  * there is none.
  */
-final class ShimLock implements FencedLock {
-    private final RedisLock lock;
+final class ShimLock {
+    private ShimLock() {}
 
-    ShimLock(RedisLock lock) {
-        this.lock = lock;
+    static FencedLock of(RedisLock lock) {
+        return (FencedLock) Proxy.newProxyInstance(
+                FencedLock.class.getClassLoader(),
+                new Class<?>[] {FencedLock.class},
+                (self, called, arguments) -> answer(lock, called, arguments));
     }
 
-    @Override
-    public void lock() {
-        lock.lock();
+    private static Object answer(RedisLock lock, Method called, Object[] arguments)
+            throws Throwable {
+        return switch (called.getName()) {
+            case "lockAndGetFence" -> {
+                lock.lock();
+                yield lock.fence();
+            }
+            case "tryLockAndGetFence" ->
+                tryLock(lock, arguments) ? lock.fence() : FencedLock.INVALID_FENCE;
+            case "tryLock" -> tryLock(lock, arguments);
+            case "getFence" -> lock.fence();
+            case "isLockedByCurrentThread" -> lock.isHeldByCurrentThread();
+            // Hazelcast counts for all threads, this lock for the own: another's is known to be
+            // held, not how often.
+            case "getLockCount" ->
+                lock.isHeldByCurrentThread() || !lock.isLocked() ? lock.getHoldCount() : 1;
+            default -> sameName(lock, called, arguments);
+        };
     }
 
-    @Override
-    public void lockInterruptibly() throws InterruptedException {
-        lock.lockInterruptibly();
-    }
-
-    @Override
-    public long lockAndGetFence() {
-        lock.lock();
-        return lock.fence();
-    }
-
-    @Override
-    public boolean tryLock() {
-        return lock.tryLock();
-    }
-
-    @Override
-    public long tryLockAndGetFence() {
-        return tryLock() ? lock.fence() : INVALID_FENCE;
-    }
-
-    @Override
-    public boolean tryLock(long time, TimeUnit unit) {
+    private static boolean tryLock(RedisLock lock, Object[] arguments) {
         try {
-            return lock.tryLock(time, unit);
+            return arguments == null
+                    ? lock.tryLock()
+                    : lock.tryLock((Long) arguments[0], (TimeUnit) arguments[1]);
         } catch (InterruptedException interrupted) {
             throw new IllegalStateException(interrupted); // Hazelcast's is not interruptible here.
         }
     }
 
-    @Override
-    public long tryLockAndGetFence(long time, TimeUnit unit) {
-        return tryLock(time, unit) ? lock.fence() : INVALID_FENCE;
-    }
-
-    @Override
-    public void unlock() {
-        lock.unlock();
-    }
-
-    @Override
-    public long getFence() {
-        return lock.fence();
-    }
-
-    @Override
-    public boolean isLocked() {
-        return lock.isLocked();
-    }
-
-    @Override
-    public boolean isLockedByCurrentThread() {
-        return lock.isHeldByCurrentThread();
-    }
-
-    /**
-     * Hazelcast counts for all threads, this lock for the own: another's is known to be held, not
-     * how often.
-     */
-    @Override
-    public int getLockCount() {
-        return lock.isHeldByCurrentThread() || !lock.isLocked() ? lock.getHoldCount() : 1;
-    }
-
-    @Override
-    public Condition newCondition() {
-        return lock.newCondition();
-    }
-
-    @Override
-    public String getName() {
-        return lock.getName();
-    }
-
-    @Override
-    public CPGroupId getGroupId() {
-        throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public String getPartitionKey() {
-        throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public String getServiceName() {
-        throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public void destroy() {
-        throw new UnsupportedOperationException();
+    private static Object sameName(RedisLock lock, Method called, Object[] arguments)
+            throws Throwable {
+        try {
+            return RedisLock.class
+                    .getMethod(called.getName(), called.getParameterTypes())
+                    .invoke(lock, arguments);
+        } catch (NoSuchMethodException absent) {
+            throw new UnsupportedOperationException(called.toString());
+        } catch (InvocationTargetException failed) {
+            throw failed.getCause();
+        }
     }
 }

@@ -21,9 +21,9 @@ final class Acquisition {
     /** How long is long enough for the server to notice that a connection was closed. */
     private static final int ABANDON_TRIES = 100;
 
+    private final Holds holds;
     private final Commands commands;
     private final LockOptions options;
-    private final Holds holds;
     private final Claim claim;
     private final String token;
     private final long ttlMs;
@@ -51,17 +51,15 @@ final class Acquisition {
 
     /** With {@code reader} it converts that hold; otherwise {@code token} is new. */
     Acquisition(
-            Commands commands,
-            LockOptions options,
             Holds holds,
             Claim claim,
             String token,
             long ttlMs,
             Hold reader,
             boolean interruptible) {
-        this.commands = commands;
-        this.options = options;
         this.holds = holds;
+        this.commands = holds.commands;
+        this.options = holds.options;
         this.claim = claim;
         this.token = token;
         this.ttlMs = ttlMs;
@@ -117,10 +115,9 @@ final class Acquisition {
 
     private Grant askOnce(long leftNanos) {
         // Rounded up, as BLOCK 0 would be for ever.
-        long blockMs =
-                leftNanos <= 0
-                        ? 0
-                        : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
+        long blockMs = leftNanos <= 0
+                ? 0
+                : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
         long sentNanos = System.nanoTime();
         Long fence = answered(blockMs, () -> askServer(blockMs));
         // From here on a hold is there to be given back if anything fails before it is handed out.
@@ -286,8 +283,7 @@ final class Acquisition {
     private void restoreReader() {
         long restoredMs = Math.max(ttlMs, reader.leftMs());
         Claim shared = Claim.one(claim.name(), Mode.SHARED);
-        Long fence =
-                commands.resend(() -> commands.tryAcquire(shared, token, restoredMs));
+        Long fence = commands.resend(() -> commands.tryAcquire(shared, token, restoredMs));
         if (fence != null && fence == reader.fence && !reader.isOver()) {
             return;
         }

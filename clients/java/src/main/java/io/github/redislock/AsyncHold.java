@@ -4,7 +4,6 @@ import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executor;
-import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -17,20 +16,8 @@ public final class AsyncHold {
             CompletableFuture.delayedExecutor(200, TimeUnit.MILLISECONDS);
 
     private final LettuceLockClient client;
-    private final Claim claim;
-    private final String token;
-    private final long fence;
+    private final Hold hold;
     private final CompletableFuture<String> lost = new CompletableFuture<>();
-
-    /** The lease, and whether it is begun anew before it ends. */
-    private long ttlMs;
-
-    private boolean renewed;
-
-    private final Lease lease = new Lease();
-    private boolean over;
-    private Future<?> renewal;
-    private Future<?> ending;
 
     AsyncHold(
             LettuceLockClient client,
@@ -40,12 +27,9 @@ public final class AsyncHold {
             long sentNanos,
             long leaseMs) {
         this.client = client;
-        this.claim = claim;
-        this.token = token;
-        this.fence = fence;
-        this.renewed = leaseMs == ThreadLock.RENEWED;
-        this.ttlMs = renewed ? client.ttlMs() : leaseMs;
-        lease.begin(sentNanos, ttlMs);
+        this.hold = new Hold(claim, null, token, fence);
+        hold.renewed = leaseMs == ThreadLock.RENEWED;
+        hold.lease.begin(sentNanos, hold.renewed ? client.ttlMs() : leaseMs);
         plan();
         client.holds(this);
     }
@@ -56,7 +40,7 @@ public final class AsyncHold {
      * @return as it was given; the keys of several with commas between
      */
     public String name() {
-        return claim.title();
+        return hold.claim.title();
     }
 
     /**
@@ -66,7 +50,7 @@ public final class AsyncHold {
      * @return the fence
      */
     public long fence() {
-        return fence;
+        return hold.fence;
     }
 
     /**
@@ -75,8 +59,8 @@ public final class AsyncHold {
      *
      * @return whether it is
      */
-    public synchronized boolean isHeld() {
-        return !over && lease.leftNanos() > 0;
+    public boolean isHeld() {
+        return !hold.isOver() && hold.leftNanos() > 0;
     }
 
     /**
@@ -88,13 +72,11 @@ public final class AsyncHold {
         if (!isHeld()) {
             return CompletableFuture.completedFuture(false);
         }
-        return client.check(claim, token)
-                .whenComplete(
-                        (held, failed) -> {
-                            if (failed == null && !held) {
-                                lose(Holds.GONE);
-                            }
-                        });
+        return client.check(hold.claim, hold.token).whenComplete((held, failed) -> {
+            if (failed == null && !held) {
+                lose(Holds.GONE);
+            }
+        });
     }
 
     /**
@@ -110,9 +92,10 @@ public final class AsyncHold {
      */
     public CompletableFuture<Object> exec(String command, Object... arguments) {
         if (!isHeld()) {
-            return CompletableFuture.failedFuture(Holds.notHeld(claim));
+            return CompletableFuture.failedFuture(Holds.notHeld(hold.claim));
         }
-        return client.exec(claim.name(), token, command, arguments).handle(this::executed);
+        return client.exec(hold.claim.name(), hold.token, command, arguments)
+                .handle(this::executed);
     }
 
     private Object executed(Object reply, Throwable failed) {
@@ -122,7 +105,7 @@ public final class AsyncHold {
         Throwable cause = LettuceLockClient.cause(failed);
         if (LettuceLockClient.isError(cause, "NOTHELD")) {
             lose(Holds.GONE);
-            throw Holds.notHeld(claim);
+            throw Holds.notHeld(hold.claim);
         }
         if (LettuceLockClient.isError(cause, "ERR unknown command")) {
             throw Commands.missing(Commands.EXEC_NEEDS, cause);
@@ -136,30 +119,21 @@ public final class AsyncHold {
      */
     void rebind() {
         long leaseMs = leftMs();
-        Lease.Sent sent = lease.sends(leaseMs);
-        client.acquire(claim, token, leaseMs, false)
-                .whenComplete(
-                        (reply, failed) -> {
-                            if (failed != null) {
-                                retryRebind();
-                            } else if (reply instanceof Long granted && granted == fence) {
-                                prolonged(sent);
-                            } else {
-                                lose(Holds.GONE);
-                            }
-                        });
+        Lease.Sent sent = hold.lease.sends(leaseMs);
+        client.acquire(hold.claim, hold.token, leaseMs, false).whenComplete((reply, failed) -> {
+            if (failed != null) {
+                planRenewal(Holds.soonNanos(leftMs()), this::rebind);
+            } else if (reply instanceof Long granted && granted == hold.fence) {
+                prolonged(sent);
+            } else {
+                lose(Holds.GONE);
+            }
+        });
     }
 
     /** What a resend asks for: the ttl where it is renewed, otherwise what is left. */
-    private synchronized long leftMs() {
-        return renewed ? ttlMs : lease.leftMs();
-    }
-
-    private synchronized void retryRebind() {
-        if (!over) {
-            cancel(renewal);
-            renewal = client.later(Holds.soonNanos(ttlMs), this::rebind);
-        }
+    private long leftMs() {
+        return hold.renewed ? client.ttlMs() : hold.leftMs();
     }
 
     /**
@@ -175,36 +149,34 @@ public final class AsyncHold {
             if (!isHeld()) {
                 return CompletableFuture.completedFuture(false);
             }
-            renewed = false;
-            cancel(renewal);
+            hold.renewed = false;
+            hold.planRenewal(null);
         }
         return renewUntilItEnds(leaseMs);
     }
 
     /** At TRYAGAIN it asks again for as long as the lease lasts. */
     private CompletableFuture<Boolean> renewUntilItEnds(long leaseMs) {
-        Lease.Sent sent = lease.sends(leaseMs);
-        return client.renew(claim, token, leaseMs)
-                .handle(
-                        (held, failed) -> {
-                            if (failed == null) {
-                                if (!held) {
-                                    lose(Holds.GONE);
-                                }
-                                return CompletableFuture.completedFuture(held && prolonged(sent));
-                            }
-                            Throwable cause = LettuceLockClient.cause(failed);
-                            if (!LettuceLockClient.isError(cause, "TRYAGAIN")) {
-                                return CompletableFuture.<Boolean>failedFuture(cause);
-                            }
-                            if (!isHeld()) {
-                                lose(Holds.ENDED);
-                                return CompletableFuture.completedFuture(false);
-                            }
-                            return CompletableFuture.supplyAsync(
-                                            () -> renewUntilItEnds(leaseMs), SOON)
-                                    .thenCompose(next -> next);
-                        })
+        Lease.Sent sent = hold.lease.sends(leaseMs);
+        return client.renew(hold.claim, hold.token, leaseMs)
+                .handle((held, failed) -> {
+                    if (failed == null) {
+                        if (!held) {
+                            lose(Holds.GONE);
+                        }
+                        return CompletableFuture.completedFuture(held && prolonged(sent));
+                    }
+                    Throwable cause = LettuceLockClient.cause(failed);
+                    if (!LettuceLockClient.isError(cause, "TRYAGAIN")) {
+                        return CompletableFuture.<Boolean>failedFuture(cause);
+                    }
+                    if (!isHeld()) {
+                        lose(Holds.ENDED);
+                        return CompletableFuture.completedFuture(false);
+                    }
+                    return CompletableFuture.supplyAsync(() -> renewUntilItEnds(leaseMs), SOON)
+                            .thenCompose(next -> next);
+                })
                 .thenCompose(next -> next);
     }
 
@@ -235,15 +207,15 @@ public final class AsyncHold {
      */
     public CompletableFuture<Boolean> unlock(Duration atLeast) {
         long leastMs = ThreadLock.leastMs(atLeast);
-        if (!end()) {
+        if (!end(hold.giveBack())) {
             return CompletableFuture.completedFuture(false);
         }
-        return client.release(claim, token, leastMs);
+        return client.release(hold.claim, hold.token, leastMs);
     }
 
     /** The server has prolonged it; false when that came too late. */
     private boolean prolonged(Lease.Sent sent) {
-        if (!lease.answered(sent)) {
+        if (!hold.lease.answered(sent)) {
             lose(Holds.ENDED);
             return false;
         }
@@ -252,76 +224,55 @@ public final class AsyncHold {
     }
 
     private synchronized void plan() {
-        if (over) {
+        if (hold.isOver()) {
             return;
         }
-        cancelPlans();
-        ending = client.later(lease.leftNanos() + 1, this::seeEnd);
-        if (renewed) {
-            renewal = client.later(TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3, this::renew);
+        hold.planEnding(client.later(hold.leftNanos() + 1, this::seeEnd));
+        hold.planRenewal(null);
+        if (hold.renewed) {
+            planRenewal(TimeUnit.MILLISECONDS.toNanos(client.ttlMs()) / 3, this::renew);
+        }
+    }
+
+    private synchronized void planRenewal(long delayNanos, Runnable renewal) {
+        if (!hold.isOver()) {
+            hold.planRenewal(client.later(delayNanos, renewal));
         }
     }
 
     private void seeEnd() {
         if (!isHeld()) {
-            lose(wasRenewed() ? "no renewal came through before its lease ended" : Holds.ENDED);
+            lose(hold.renewed ? Holds.NOT_RENEWED : Holds.ENDED);
         }
-    }
-
-    private synchronized boolean wasRenewed() {
-        return renewed;
     }
 
     private void renew() {
-        if (!wasRenewed()) {
+        if (!hold.renewed) {
             return;
         }
-        Lease.Sent sent = lease.sends(ttlMs);
-        client.renew(claim, token, ttlMs)
-                .whenComplete(
-                        (held, failed) -> {
-                            if (failed != null) {
-                                retry();
-                            } else if (held && wasRenewed()) {
-                                prolonged(sent);
-                            } else if (!held) {
-                                lose(Holds.GONE);
-                            }
-                        });
-    }
-
-    private synchronized void retry() {
-        if (!over && renewed) {
-            renewal = client.later(Holds.soonNanos(ttlMs), this::renew);
-        }
+        Lease.Sent sent = hold.lease.sends(client.ttlMs());
+        client.renew(hold.claim, hold.token, client.ttlMs()).whenComplete((held, failed) -> {
+            if (failed == null && !held) {
+                lose(Holds.GONE);
+            } else if (hold.renewed && failed == null) {
+                prolonged(sent);
+            } else if (hold.renewed) {
+                planRenewal(Holds.soonNanos(client.ttlMs()), this::renew);
+            }
+        });
     }
 
     private void lose(String reason) {
-        if (end()) {
+        if (end(hold.lose())) {
             // A renewal that is still on its way must leave nothing that nobody would unlock.
-            client.release(claim, token, 0);
-            LostLock news = new LostLock(claim.title(), null, fence, reason);
+            client.release(hold.claim, hold.token, 0);
+            LostLock news = new LostLock(name(), null, fence(), reason);
             client.tellLost(news, () -> lost.complete(reason));
         }
     }
 
-    /** True for the one that ended it. */
-    synchronized boolean end() {
-        boolean ended = !over;
-        over = true;
-        cancelPlans();
+    private boolean end(boolean ended) {
         client.holdsNoMore(this);
         return ended;
-    }
-
-    private void cancelPlans() {
-        cancel(ending);
-        cancel(renewal);
-    }
-
-    private static void cancel(Future<?> plan) {
-        if (plan != null) {
-            plan.cancel(false);
-        }
     }
 }

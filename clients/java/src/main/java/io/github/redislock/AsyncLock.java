@@ -24,8 +24,8 @@ public final class AsyncLock {
      * @return the hold
      */
     public CompletableFuture<AsyncHold> lock() {
-        AsyncRequest<AsyncHold> request =
-                new AsyncRequest<>(client, claim, AsyncRequest.ENDLESS, ThreadLock.RENEWED, held -> held);
+        AsyncRequest<AsyncHold> request = new AsyncRequest<>(
+                client, claim, AsyncRequest.ENDLESS, ThreadLock.RENEWED, held -> held);
         return request.begin();
     }
 

@@ -54,12 +54,11 @@ final class AsyncRequest<T> {
     }
 
     CompletableFuture<T> begin() {
-        result.whenComplete(
-                (held, failed) -> {
-                    if (result.isCancelled()) {
-                        giveUp(() -> {});
-                    }
-                });
+        result.whenComplete((held, failed) -> {
+            if (result.isCancelled()) {
+                giveUp(() -> {});
+            }
+        });
         client.waits(this);
         if (waits) {
             synchronized (this) {
@@ -192,18 +191,16 @@ final class AsyncRequest<T> {
             hold(fence, askedNanos);
             return;
         }
-        client.renew(claim, token, ttlMs())
-                .whenComplete(
-                        (held, failed) -> {
-                            if (failed == null && held) {
-                                hold(fence, now);
-                            } else if (failed == null && claim.several()) {
-                                // Some of it may be held still.
-                                client.release(claim, token, 0).whenComplete((was, cut) -> again());
-                            } else {
-                                again();
-                            }
-                        });
+        client.renew(claim, token, ttlMs()).whenComplete((held, failed) -> {
+            if (failed == null && held) {
+                hold(fence, now);
+            } else if (failed == null && claim.several()) {
+                // Some of it may be held still.
+                client.release(claim, token, 0).whenComplete((was, cut) -> again());
+            } else {
+                again();
+            }
+        });
     }
 
     private void hold(long fence, long leaseNanos) {
@@ -218,12 +215,11 @@ final class AsyncRequest<T> {
             end();
         }
         AsyncHold hold = new AsyncHold(client, claim, token, fence, leaseNanos, leaseMs);
-        client.run(
-                () -> {
-                    if (!result.complete(outcome.apply(hold))) {
-                        hold.unlock();
-                    }
-                });
+        client.run(() -> {
+            if (!result.complete(outcome.apply(hold))) {
+                hold.unlock();
+            }
+        });
     }
 
     private long ttlMs() {

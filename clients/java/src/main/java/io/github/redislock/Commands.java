@@ -16,7 +16,12 @@ import java.util.function.Supplier;
  * @param placeless whether the server's module is one of 0.1, which keeps no places
  * @param atLeast whether the server is known to have {@code RELEASE ... ATLEAST}
  */
-record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicBoolean atLeast) {
+record Commands(
+        Wire wire,
+        FallbackSender sender,
+        LockOptions options,
+        AtomicBoolean placeless,
+        AtomicBoolean atLeast) {
     static final String EXEC_NEEDS = "LOCK.EXEC (for Redis 7.0 and later, and Valkey)";
 
     static final String TTL_TOO_LONG = "ERR ttl must not be above lock.max-ttl";
@@ -25,7 +30,12 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     private static final long RESEND_PAUSE_MS = 50;
 
     Commands(Wire wire, LockOptions options) {
-        this(wire, options, new AtomicBoolean(), new AtomicBoolean());
+        this(
+                wire,
+                new FallbackSender(wire, options.fallback()),
+                options,
+                new AtomicBoolean(),
+                new AtomicBoolean());
     }
 
     /**
@@ -44,15 +54,13 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
                 } catch (RuntimeException failed) {
                     interrupted |= Thread.interrupted();
                     if (!passes(failed)
-                            || System.nanoTime() - startNanos > options.reconnect().toNanos()) {
+                            || System.nanoTime() - startNanos
+                                    > options.reconnect().toNanos()) {
                         throw failed;
                     }
                 }
-                try {
-                    Thread.sleep(RESEND_PAUSE_MS);
-                } catch (InterruptedException flag) {
-                    interrupted = true;
-                }
+                pause();
+                interrupted |= Thread.interrupted();
             }
         } finally {
             if (interrupted) {
@@ -68,15 +76,20 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
             if (held.isPresent() || !lasts.getAsBoolean()) {
                 return held.orElse(false);
             }
-            boolean interrupted = Thread.interrupted();
-            try {
-                Thread.sleep(RESEND_PAUSE_MS);
-            } catch (InterruptedException flag) {
-                interrupted = true;
-            }
-            if (interrupted) {
-                Thread.currentThread().interrupt();
-            }
+            pause();
+        }
+    }
+
+    /** An interrupt waits for its end. */
+    private static void pause() {
+        boolean interrupted = Thread.interrupted();
+        try {
+            Thread.sleep(RESEND_PAUSE_MS);
+        } catch (InterruptedException flag) {
+            interrupted = true;
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
         }
     }
 
@@ -127,7 +140,7 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
         request.blockMs = blockMs;
         request.keepMs = keepMs;
         try {
-            return (Long) wire.send(request);
+            return (Long) sender.send(request);
         } catch (RuntimeException failed) {
             if (claim.needs() != null && isMissing(refusal(failed))) {
                 throw missing(claim.needs(), failed);
@@ -167,8 +180,7 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
 
     /** Whether all of it was held. */
     boolean renew(Claim claim, String token, long ttlMs) {
-        return ofAll(
-                claim, name -> renewing(name, token, ttlMs));
+        return ofAll(claim, name -> renewing(name, token, ttlMs));
     }
 
     /** Whether all of it was held. */
@@ -216,7 +228,7 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     void needAtLeast(String name, String token) {
         if (!atLeast.get()) {
             try {
-                wire.send(probing(name, token)); // A token that holds nothing.
+                sender.send(probing(name, token)); // A token that holds nothing.
             } catch (RuntimeException failed) {
                 throw isMissing(refusal(failed))
                         ? missing("LOCK.RELEASE ... ATLEAST", failed)
@@ -235,7 +247,7 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     /** Runs a command while the lock is held; not to be sent twice. */
     Object exec(String name, String token, String command, Object... words) {
         try {
-            return wire.send(guarding(name, token, command, words));
+            return sender.send(guarding(name, token, command, words));
         } catch (RuntimeException failed) {
             if (isUnknown(refusal(failed), "LOCK\\.EXEC")) {
                 throw missing(EXEC_NEEDS, failed);
@@ -256,7 +268,7 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     private List<Object> replies(Claim claim, Function<String, Request> command) {
         try {
             if (claim.names().size() == 1) {
-                return Collections.singletonList(wire.send(command.apply(claim.name())));
+                return Collections.singletonList(sender.send(command.apply(claim.name())));
             }
             return wire.sendAll(claim.names().stream().map(command).toList());
         } catch (RuntimeException failed) {
@@ -300,11 +312,11 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     }
 
     private Map<String, Object> info(String name) {
-        Map<String, Object> info = fields(wire.send(new Request("LOCK.INFO").key(name)));
+        Map<String, Object> info = fields(sender.send(new Request("LOCK.INFO").key(name)));
         if (isCut(info, "holder") || isCut(info, "waiter")) {
             Request all = new Request("LOCK.INFO").key(name);
             all.add("HOLDERS").add(Long.MAX_VALUE).add("WAITERS").add(Long.MAX_VALUE);
-            return fields(wire.send(all));
+            return fields(sender.send(all));
         }
         return info;
     }
@@ -341,11 +353,11 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
     }
 
     long ttlMs(String name) {
-        return (Long) wire.send(new Request("PTTL").key(name));
+        return (Long) sender.send(new Request("PTTL").key(name));
     }
 
     boolean delete(String name) {
-        return isOne(wire.send(new Request("DEL").key(name)));
+        return isOne(sender.send(new Request("DEL").key(name)));
     }
 
     /**
@@ -377,14 +389,6 @@ record Commands(Wire wire, LockOptions options, AtomicBoolean placeless, AtomicB
      */
     boolean isForeign(RuntimeException failed) {
         return isError(failed, "WRONGTYPE");
-    }
-
-    boolean isDeadlock(RuntimeException failed) {
-        return isError(failed, "DEADLOCK");
-    }
-
-    boolean isCancelled(RuntimeException failed) {
-        return isError(failed, "CANCELLED");
     }
 
     boolean isError(RuntimeException failed, String code) {

@@ -31,10 +31,9 @@ final class Fallback {
             "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
                     + " return 0";
 
-    private static final String RENEW =
-            "if redis.pcall('GET', KEYS[1]) == ARGV[1] then"
-                    + " return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end"
-                    + " return 0";
+    private static final String RENEW = "if redis.pcall('GET', KEYS[1]) == ARGV[1] then"
+            + " return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end"
+            + " return 0";
 
     private static final String CHECK =
             "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return 1 end return false";

@@ -16,14 +16,15 @@ import java.util.function.Consumer;
 final class Holds implements AutoCloseable {
     static final String GONE = "the server says that it is over";
     static final String ENDED = "its lease ended";
+    static final String NOT_RENEWED = "no renewal came through before its lease ended";
 
     private record Key(String name, Thread owner) {}
 
     private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
     private final Set<Hold> bound = ConcurrentHashMap.newKeySet();
     private final Set<Acquisition> waiting = ConcurrentHashMap.newKeySet();
-    private final Commands commands;
-    private final LockOptions options;
+    final Commands commands;
+    final LockOptions options;
     private final long ttlMs;
     private final Consumer<LostLock> onLost;
     private final ScheduledThreadPoolExecutor watchdog = thread("redis-lock-watchdog");
@@ -42,53 +43,64 @@ final class Holds implements AutoCloseable {
     /** The connection that the holds are bound to is another one now. */
     private synchronized void rebindAll() {
         if (!watchdog.isShutdown()) {
-            watchdog.execute(() -> bound.forEach(this::rebind));
+            watchdog.execute(() -> bound.forEach(hold -> keep(hold, true)));
         }
     }
 
-    private void rebind(Hold hold) {
+    /** Has the server keep it: {@code anew} by a request that binds it to the next connection. */
+    private void keep(Hold hold, boolean anew) {
         boolean held;
-        synchronized (hold) {
-            held = hold.isOver() || rebindNow(hold);
+        synchronized (hold) { // A lease that its owner sets comes before or after.
+            held = hold.isOver() || keepNow(hold, anew);
         }
         if (!held) {
+            // Unless its owner released it while this was on its way.
             lose(hold, GONE);
         }
     }
 
     /** False when the server says that it is over. */
-    private boolean rebindNow(Hold hold) {
+    private boolean keepNow(Hold hold, boolean anew) {
+        // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
+        if (!anew && !(hold.renewed && (hold.handedOn || hold.owner.isAlive()))) {
+            return true;
+        }
         long leaseMs = hold.renewed ? ttlMs : hold.leftMs();
         Lease.Sent sent = hold.lease.sends(leaseMs);
         try {
-            Long fence = commands.tryAcquire(hold.claimNow(), hold.token, leaseMs);
-            if (fence == null) {
-                return false;
-            }
-            if (fence != hold.fence) {
-                commands.release(hold.claim, hold.token); // A new one, which nobody asked for.
+            if (!(anew
+                    ? rebinds(hold, leaseMs)
+                    : commands.renew(hold.claim, hold.token, leaseMs))) {
                 return false;
             }
             boolean late = !hold.lease.answered(sent);
             watch(hold);
-            if (late || hold.isOver()) {
-                commands.release(hold.claim, hold.token); // Lost, or given back meanwhile.
+            if (late || hold.isLost()) {
+                // It came through too late: the loss is told, so nobody would ever unlock it.
+                commands.release(hold.claim, hold.token);
             }
         } catch (RuntimeException failed) {
-            planRenewal(hold, soonNanos(ttlMs), () -> rebind(hold));
+            planRenewal(hold, soonNanos(ttlMs), anew);
         }
         return true;
     }
 
-    private static ScheduledThreadPoolExecutor thread(String name) {
-        ScheduledThreadPoolExecutor executor =
-                new ScheduledThreadPoolExecutor(
-                        1,
-                        task -> {
-                            Thread thread = new Thread(task, name);
-                            thread.setDaemon(true);
-                            return thread;
-                        });
+    private boolean rebinds(Hold hold, long leaseMs) {
+        Long fence = commands.tryAcquire(hold.claimNow(), hold.token, leaseMs);
+        if (fence != null && fence != hold.fence) {
+            commands.release(hold.claim, hold.token); // A new one, which nobody asked for.
+            return false;
+        }
+        return fence != null;
+    }
+
+    /** One thread, which ends with the program. */
+    static ScheduledThreadPoolExecutor thread(String name) {
+        ScheduledThreadPoolExecutor executor = new ScheduledThreadPoolExecutor(1, task -> {
+            Thread thread = new Thread(task, name);
+            thread.setDaemon(true);
+            return thread;
+        });
         executor.setRemoveOnCancelPolicy(true);
         executor.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         return executor;
@@ -123,14 +135,13 @@ final class Holds implements AutoCloseable {
             boolean interruptible)
             throws InterruptedException {
         try {
-            return new Acquisition(
-                            commands, options, this, claim, token, ttlMs, reader, interruptible)
+            return new Acquisition(this, claim, token, ttlMs, reader, interruptible)
                     .await(waitNanos);
         } catch (RuntimeException failed) {
-            if (commands.isCancelled(failed)) {
+            if (commands.isError(failed, "CANCELLED")) {
                 throw new LockCancelledException(claim.title());
             }
-            if (!commands.isDeadlock(failed)) {
+            if (!commands.isError(failed, "DEADLOCK")) {
                 throw failed;
             }
             if (waitNanos != Long.MAX_VALUE) {
@@ -141,11 +152,12 @@ final class Holds implements AutoCloseable {
     }
 
     /** A new hold of the calling thread, or null. Nobody looks after it yet. */
-    Hold acquire(Claim claim, String token, long ttlMs, long waitNanos, boolean interruptible)
+    Hold acquire(Claim claim, long ttlMs, long waitNanos, boolean interruptible)
             throws InterruptedException {
         if (isClosed()) {
             throw new IllegalStateException("the client is closed");
         }
+        String token = UUID.randomUUID().toString();
         Acquisition.Grant grant = await(claim, token, ttlMs, null, waitNanos, interruptible);
         if (grant == null) {
             return null;
@@ -180,13 +192,10 @@ final class Holds implements AutoCloseable {
     /** False when it is over, by the server's word or by the client's clock. */
     boolean renewed(Hold hold, long leaseMs) {
         Lease.Sent[] sent = new Lease.Sent[1];
-        boolean held =
-                commands.renewWhile(
-                        () -> hold.leftNanos() > 0,
-                        () -> {
-                            sent[0] = hold.lease.sends(leaseMs);
-                            return commands.renew(hold.claim, hold.token, leaseMs);
-                        });
+        boolean held = commands.renewWhile(() -> hold.leftNanos() > 0, () -> {
+            sent[0] = hold.lease.sends(leaseMs);
+            return commands.renew(hold.claim, hold.token, leaseMs);
+        });
         if (!held) {
             return false;
         }
@@ -211,11 +220,10 @@ final class Holds implements AutoCloseable {
         // If the reply is lost, the second try cannot tell "released by the first" from "lost
         // before". The lease was not over by the client's clock, so it is taken for the former.
         int[] tries = {0};
-        boolean released =
-                commands.resend(() -> {
-                            tries[0]++;
-                            return commands.release(hold.claim, hold.token, leastMs);
-                        });
+        boolean released = commands.resend(() -> {
+            tries[0]++;
+            return commands.release(hold.claim, hold.token, leastMs);
+        });
         if (!released && tries[0] == 1) {
             throw notHeld(hold.claim);
         }
@@ -227,16 +235,20 @@ final class Holds implements AutoCloseable {
         if (interruptible && Thread.interrupted()) {
             throw new InterruptedException("before asking for " + claim.title());
         }
-        long ttlMs = leaseMs == ThreadLock.RENEWED ? this.ttlMs : leaseMs;
-        String token = UUID.randomUUID().toString();
-        Hold hold = acquire(claim, token, ttlMs, waitNanos, interruptible);
-        if (hold == null) {
-            return null;
+        Hold hold = take(claim, waitNanos, leaseMs, interruptible);
+        return hold == null ? null : new RedisHold(this, hold, 0);
+    }
+
+    Hold take(Claim claim, long waitNanos, long leaseMs, boolean interruptible)
+            throws InterruptedException {
+        boolean renewed = leaseMs == ThreadLock.RENEWED;
+        Hold hold = acquire(claim, renewed ? ttlMs : leaseMs, waitNanos, interruptible);
+        if (hold != null) {
+            hold.handedOn = true;
+            hold.renewed = renewed;
+            watch(hold);
         }
-        hold.handedOn = true;
-        hold.renewed = leaseMs == ThreadLock.RENEWED;
-        watch(hold);
-        return new RedisHold(this, hold, 0);
+        return hold;
     }
 
     /** Whether the server says that it is held. */
@@ -311,14 +323,13 @@ final class Holds implements AutoCloseable {
     /** One of several locks is lost, so the others are of no use. */
     private synchronized void releaseRest(Hold hold) {
         if (!watchdog.isShutdown()) {
-            watchdog.execute(
-                    () -> {
-                        try {
-                            commands.release(hold.claim, hold.token);
-                        } catch (RuntimeException outOfReach) {
-                            // Then their leases end them.
-                        }
-                    });
+            watchdog.execute(() -> {
+                try {
+                    commands.release(hold.claim, hold.token);
+                } catch (RuntimeException outOfReach) {
+                    // Then their leases end them.
+                }
+            });
         }
     }
 
@@ -334,19 +345,16 @@ final class Holds implements AutoCloseable {
         long endNanos = Math.max(0, hold.leftNanos()) + 1;
         hold.planEnding(clock.schedule(() -> seeEnd(hold), endNanos, TimeUnit.NANOSECONDS));
         if (hold.renewed) {
-            planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3);
+            planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3, false);
         } else {
             hold.planRenewal(null);
         }
     }
 
-    private void planRenewal(Hold hold, long delayNanos) {
-        planRenewal(hold, delayNanos, () -> renew(hold));
-    }
-
-    private synchronized void planRenewal(Hold hold, long delayNanos, Runnable renewal) {
+    private synchronized void planRenewal(Hold hold, long delayNanos, boolean anew) {
         if (!hold.isOver() && !watchdog.isShutdown()) {
-            hold.planRenewal(watchdog.schedule(renewal, delayNanos, TimeUnit.NANOSECONDS));
+            hold.planRenewal(
+                    watchdog.schedule(() -> keep(hold, anew), delayNanos, TimeUnit.NANOSECONDS));
         }
     }
 
@@ -355,45 +363,7 @@ final class Holds implements AutoCloseable {
             watch(hold); // Begun anew this moment.
             return;
         }
-        lose(
-                hold,
-                hold.renewed
-                        ? "no renewal came through before its lease ended"
-                        : ENDED);
-    }
-
-    private void renew(Hold hold) {
-        boolean held;
-        synchronized (hold) { // A lease that its owner sets comes before or after.
-            held = !hold.renewed || renewNow(hold);
-        }
-        if (!held) {
-            // Unless its owner released it while this was on its way.
-            lose(hold, GONE);
-        }
-    }
-
-    /** False when the server says that it is over. */
-    private boolean renewNow(Hold hold) {
-        // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
-        if (hold.isOver() || !(hold.handedOn || hold.owner.isAlive())) {
-            return true;
-        }
-        try {
-            Lease.Sent sent = hold.lease.sends(ttlMs);
-            if (!commands.renew(hold.claim, hold.token, ttlMs)) {
-                return false;
-            }
-            boolean late = !hold.lease.answered(sent);
-            watch(hold);
-            if (late || hold.isLost()) {
-                // It came through too late: the loss is told, so nobody would ever unlock it.
-                commands.release(hold.claim, hold.token);
-            }
-        } catch (RuntimeException failed) {
-            planRenewal(hold, soonNanos(ttlMs));
-        }
-        return true;
+        lose(hold, hold.renewed ? NOT_RENEWED : ENDED);
     }
 
     /** The pause after a renewal that failed, with TRYAGAIN for instance. */

@@ -7,9 +7,9 @@ import redis.clients.jedis.exceptions.JedisException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 
 /** Commands over connections of Jedis, each with the time-out that it needs. */
 final class JedisConnectionWire extends JedisWire {
@@ -49,13 +49,7 @@ final class JedisConnectionWire extends JedisWire {
 
     /** The one connection that holds are bound to. It is looked after, as it has to stay. */
     private final class Link {
-        private final ScheduledExecutorService keeper =
-                Executors.newSingleThreadScheduledExecutor(
-                        task -> {
-                            Thread thread = new Thread(task, "redis-lock-link");
-                            thread.setDaemon(true);
-                            return thread;
-                        });
+        private final ScheduledExecutorService keeper = Holds.thread("redis-lock-link");
         private final Runnable news;
         private JedisConnections.Loan loan;
         private boolean before;
@@ -73,19 +67,7 @@ final class JedisConnectionWire extends JedisWire {
                 }
                 before = true;
             }
-            boolean usable = false;
-            try {
-                Object reply = sendAll(loan.connection(), List.of(request)).get(0);
-                usable = true;
-                return reply;
-            } catch (JedisDataException refusal) {
-                usable = true;
-                throw refusal;
-            } finally {
-                if (!usable) {
-                    end();
-                }
-            }
+            return sendBy(loan, List.of(request), this::end).get(0);
         }
 
         private synchronized void keep() {
@@ -100,8 +82,8 @@ final class JedisConnectionWire extends JedisWire {
             }
         }
 
-        private synchronized void end() {
-            if (loan != null) {
+        private synchronized void end(boolean broken) {
+            if (broken && loan != null) {
                 loan.end(true);
                 loan = null;
             }
@@ -109,7 +91,7 @@ final class JedisConnectionWire extends JedisWire {
 
         void close() {
             keeper.shutdownNow();
-            end();
+            end(true);
         }
     }
 
@@ -122,6 +104,12 @@ final class JedisConnectionWire extends JedisWire {
 
     private List<Object> sendOnAny(boolean waits, List<Request> requests) {
         JedisConnections.Loan loan = connections.take(waits);
+        return sendBy(loan, requests, loan::end);
+    }
+
+    /** Says in the end whether the connection is broken. */
+    private List<Object> sendBy(
+            JedisConnections.Loan loan, List<Request> requests, Consumer<Boolean> end) {
         boolean usable = false;
         try {
             List<Object> replies = sendAll(loan.connection(), requests);
@@ -131,7 +119,7 @@ final class JedisConnectionWire extends JedisWire {
             usable = true;
             throw refusal;
         } finally {
-            loan.end(!usable);
+            end.accept(!usable);
         }
     }
 

@@ -16,8 +16,7 @@ public final class JedisLocks {
 
     static RedisLockClient connect(String url, LockOptions options) {
         OwnConnections connections = new OwnConnections(url, options.answerMs());
-        return RedisLockClient.over(
-                new JedisConnectionWire(connections, options, false), options);
+        return RedisLockClient.over(new JedisConnectionWire(connections, options, false), options);
     }
 
     /**
@@ -63,7 +62,6 @@ public final class JedisLocks {
      */
     public static RedisLockClient over(Pool<Jedis> pool, LockOptions options) {
         return RedisLockClient.over(
-                new JedisConnectionWire(new JedisPoolConnections(pool), options, true),
-                options);
+                new JedisConnectionWire(new JedisPoolConnections(pool), options, true), options);
     }
 }

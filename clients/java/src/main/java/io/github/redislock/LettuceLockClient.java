@@ -51,9 +51,7 @@ public final class LettuceLockClient implements AutoCloseable {
     private final Set<AsyncHold> holding = ConcurrentHashMap.newKeySet();
     private final String channel = "redis-lock:" + UUID.randomUUID();
     private final Executor executor = ForkJoinPool.commonPool();
-    private final ScheduledThreadPoolExecutor timer =
-            new ScheduledThreadPoolExecutor(
-                    1, LettuceLockClient::thread, new ThreadPoolExecutor.DiscardPolicy());
+    private final ScheduledThreadPoolExecutor timer = Holds.thread("redis-lock-timer");
     private final LockOptions options;
     private final LettuceServers servers;
 
@@ -69,36 +67,22 @@ public final class LettuceLockClient implements AutoCloseable {
         this.servers = servers;
         this.options = options;
         this.fallback = new Fallback(options.fallback());
-        timer.setRemoveOnCancelPolicy(true);
-        timer.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
+        timer.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
+        StatefulRedisPubSubConnection<String, String> told = null;
         try {
-            if (servers.isCluster() && options.linger().isPresent()) {
+            if (!servers.isCluster()) {
+                told = servers.subscribing();
+                told.addListener(new Listener());
+                told.sync().subscribe(channel);
+            } else if (options.linger().isPresent()) {
                 throw new IllegalArgumentException(LettuceWire.NO_LINGER);
             }
-            listening = servers.isCluster() ? null : servers.subscribing();
         } catch (RuntimeException failed) {
-            servers.close();
-            timer.shutdownNow();
+            disconnect(told);
             throw failed;
         }
-        try {
-            if (listening != null) {
-                listening.addListener(new Listener());
-                listening.sync().subscribe(channel);
-            }
-        } catch (RuntimeException failed) {
-            listening.close();
-            servers.close();
-            timer.shutdownNow();
-            throw failed;
-        }
+        listening = told;
         servers.shared().addListener(new Rebinding());
-    }
-
-    private static Thread thread(Runnable task) {
-        Thread thread = new Thread(task, "redis-lock-timer");
-        thread.setDaemon(true);
-        return thread;
     }
 
     /**
@@ -169,7 +153,8 @@ public final class LettuceLockClient implements AutoCloseable {
                 throw new IllegalArgumentException(lock.claim.title() + " is of another client");
             }
         }
-        return new AsyncLock(this, Claim.all(Stream.of(locks).map(lock -> lock.claim).toList()));
+        return new AsyncLock(
+                this, Claim.all(Stream.of(locks).map(lock -> lock.claim).toList()));
     }
 
     /**
@@ -194,19 +179,14 @@ public final class LettuceLockClient implements AutoCloseable {
             throw new IllegalArgumentException("lockAtMostFor is not less than lockAtLeastFor");
         }
         return (leastMs > 0 ? needAtLeast(name) : CompletableFuture.<Object>completedFuture(null))
-                .exceptionallyCompose(
-                        failed ->
-                                CompletableFuture.failedFuture(
-                                        isMissing(cause(failed))
-                                                ? Commands.missing(
-                                                        "LOCK.RELEASE ... ATLEAST", cause(failed))
-                                                : cause(failed)))
+                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
+                        isMissing(cause(failed))
+                                ? Commands.missing("LOCK.RELEASE ... ATLEAST", cause(failed))
+                                : cause(failed)))
                 .thenCompose(known -> lock(name).tryLock(Duration.ZERO, lockAtMostFor))
-                .thenCompose(
-                        held ->
-                                held.isEmpty()
-                                        ? CompletableFuture.completedFuture(false)
-                                        : run(held.get(), leastMs, job));
+                .thenCompose(held -> held.isEmpty()
+                        ? CompletableFuture.completedFuture(false)
+                        : run(held.get(), leastMs, job));
     }
 
     private CompletableFuture<Boolean> run(
@@ -218,16 +198,10 @@ public final class LettuceLockClient implements AutoCloseable {
             work = CompletableFuture.failedFuture(failed);
         }
         return work.handle((done, failed) -> failed)
-                .thenCompose(
-                        failed ->
-                                hold.unlock(Duration.ofMillis(leastMs))
-                                        .thenCompose(
-                                                was ->
-                                                        failed == null
-                                                                ? CompletableFuture.completedFuture(
-                                                                        true)
-                                                                : CompletableFuture.failedFuture(
-                                                                        cause(failed))));
+                .thenCompose(failed -> hold.unlock(Duration.ofMillis(leastMs))
+                        .thenCompose(was -> failed == null
+                                ? CompletableFuture.completedFuture(true)
+                                : CompletableFuture.failedFuture(cause(failed))));
     }
 
     /**
@@ -246,10 +220,14 @@ public final class LettuceLockClient implements AutoCloseable {
         } catch (CompletionException outOfReach) {
             // Then the grace ends them.
         }
+        disconnect(listening);
+    }
+
+    private void disconnect(StatefulRedisPubSubConnection<?, ?> told) {
         timer.shutdownNow();
         servers.close();
-        if (listening != null) {
-            listening.close();
+        if (told != null) {
+            told.close();
         }
     }
 
@@ -284,14 +262,11 @@ public final class LettuceLockClient implements AutoCloseable {
     }
 
     private static <T> CompletableFuture<T> explained(CompletableFuture<T> reply) {
-        return reply.exceptionallyCompose(
-                failed -> {
-                    Throwable cause = cause(failed);
-                    return CompletableFuture.failedFuture(
-                            isError(cause, Commands.TTL_TOO_LONG)
-                                    ? Commands.tooLong(cause)
-                                    : cause);
-                });
+        return reply.exceptionallyCompose(failed -> {
+            Throwable cause = cause(failed);
+            return CompletableFuture.failedFuture(
+                    isError(cause, Commands.TTL_TOO_LONG) ? Commands.tooLong(cause) : cause);
+        });
     }
 
     private CompletableFuture<Object> block(Request request) {
@@ -301,11 +276,9 @@ public final class LettuceLockClient implements AutoCloseable {
         request.blockMs = Math.min(LettuceWire.CLUSTER_SLICE_MS, options.slice().toMillis());
         long mostMs = request.blockMs + options.answerMs();
         return CompletableFuture.supplyAsync(servers::take, executor)
-                .thenCompose(
-                        own ->
-                                own.dispatch(request)
-                                        .orTimeout(mostMs, TimeUnit.MILLISECONDS)
-                                        .whenComplete((reply, failed) -> end(own, failed)))
+                .thenCompose(own -> own.dispatch(request)
+                        .orTimeout(mostMs, TimeUnit.MILLISECONDS)
+                        .whenComplete((reply, failed) -> end(own, failed)))
                 .whenComplete((reply, failed) -> blocked.release());
     }
 
@@ -350,8 +323,7 @@ public final class LettuceLockClient implements AutoCloseable {
         CompletableFuture<Boolean> all = CompletableFuture.completedFuture(true);
         for (String name : claim.names()) {
             CompletableFuture<Object> reply =
-                    send(words.apply(name))
-                            .exceptionallyCompose(LettuceLockClient::ofForeignKey);
+                    send(words.apply(name)).exceptionallyCompose(LettuceLockClient::ofForeignKey);
             all = all.thenCombine(reply, (before, one) -> before && isPositive(one));
         }
         return all;
@@ -373,14 +345,13 @@ public final class LettuceLockClient implements AutoCloseable {
             return sendInstead(request);
         }
         return dispatch(request)
-                .handle(
-                        (reply, failed) -> {
-                            if (failed == null) {
-                                fallback.sawModule();
-                                return CompletableFuture.completedFuture(reply);
-                            }
-                            return without(request, cause(failed));
-                        })
+                .handle((reply, failed) -> {
+                    if (failed == null) {
+                        fallback.sawModule();
+                        return CompletableFuture.completedFuture(reply);
+                    }
+                    return without(request, cause(failed));
+                })
                 .thenCompose(next -> next);
     }
 
@@ -397,12 +368,10 @@ public final class LettuceLockClient implements AutoCloseable {
         // An older module may only lack this one.
         return dispatch(Commands.releasing("redis-lock", UUID.randomUUID().toString(), 0))
                 .handle((none, probe) -> probe != null && isUnknown(cause(probe)))
-                .thenCompose(
-                        missing ->
-                                missing && fallback.begin()
-                                        ? sendInstead(request)
-                                        : CompletableFuture.failedFuture(
-                                                missing ? Fallback.missing(failed) : failed));
+                .thenCompose(missing -> missing && fallback.begin()
+                        ? sendInstead(request)
+                        : CompletableFuture.failedFuture(
+                                missing ? Fallback.missing(failed) : failed));
     }
 
     private static boolean isUnknown(Throwable failed) {
@@ -461,11 +430,10 @@ public final class LettuceLockClient implements AutoCloseable {
     }
 
     void tellLost(LostLock news, Runnable more) {
-        run(
-                () -> {
-                    more.run();
-                    options.onLost().accept(news);
-                });
+        run(() -> {
+            more.run();
+            options.onLost().accept(news);
+        });
     }
 
     static Throwable cause(Throwable failed) {

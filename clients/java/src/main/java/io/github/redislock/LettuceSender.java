@@ -37,7 +37,8 @@ final class LettuceSender {
 
     /** With {@code commands} of the same connection. Their arguments bring a codec of their own. */
     @SuppressWarnings("unchecked")
-    private LettuceSender(StatefulConnection<?, ?> connection, BaseRedisAsyncCommands<?, ?> commands) {
+    private LettuceSender(
+            StatefulConnection<?, ?> connection, BaseRedisAsyncCommands<?, ?> commands) {
         this.connection = connection;
         this.commands = (BaseRedisAsyncCommands<String, String>) commands;
     }
@@ -71,12 +72,11 @@ final class LettuceSender {
         CompletableFuture<List<Object>> sent =
                 dispatch(new Name(request.command), reply, arguments);
         CompletableFuture<Object> plain = sent.thenApply(reply::value);
-        plain.whenComplete(
-                (value, failed) -> {
-                    if (plain.isCancelled()) {
-                        sent.cancel(false); // Lettuce drops what it has not sent yet.
-                    }
-                });
+        plain.whenComplete((value, failed) -> {
+            if (plain.isCancelled()) {
+                sent.cancel(false); // Lettuce drops what it has not sent yet.
+            }
+        });
         return plain;
     }
 

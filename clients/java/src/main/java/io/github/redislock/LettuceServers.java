@@ -38,21 +38,20 @@ final class LettuceServers implements AutoCloseable {
     }
 
     static LettuceServers of(RedisClient client, LockOptions options) {
-        Supplier<LettuceSender> connecting =
-                () ->
-                        LettuceSender.of(client.connect(StringCodec.UTF8))
-                                .withTimeout(longest(options));
-        LettuceSender shared = connecting.get();
-        return new LettuceServers(shared, connecting, client, false, shared::closeNow);
+        return of(() -> LettuceSender.of(client.connect(StringCodec.UTF8)), client, options);
     }
 
     static LettuceServers of(RedisClusterClient client, LockOptions options) {
-        Supplier<LettuceSender> connecting =
-                () ->
-                        LettuceSender.of(client.connect(StringCodec.UTF8))
-                                .withTimeout(longest(options));
+        return of(() -> LettuceSender.of(client.connect(StringCodec.UTF8)), null, options);
+    }
+
+    private static LettuceServers of(
+            Supplier<LettuceSender> connected, RedisClient subscribing, LockOptions options) {
+        Duration longest = options.slice().plusMillis(2L * options.answerMs());
+        Supplier<LettuceSender> connecting = () -> connected.get().withTimeout(longest);
         LettuceSender shared = connecting.get();
-        return new LettuceServers(shared, connecting, null, true, shared::closeNow);
+        return new LettuceServers(
+                shared, connecting, subscribing, subscribing == null, shared::closeNow);
     }
 
     static LettuceServers of(StatefulRedisConnection<?, ?> connection) {
@@ -61,10 +60,6 @@ final class LettuceServers implements AutoCloseable {
 
     static LettuceServers of(StatefulRedisClusterConnection<?, ?> connection) {
         return new LettuceServers(LettuceSender.of(connection), null, null, true, () -> {});
-    }
-
-    private static Duration longest(LockOptions options) {
-        return options.slice().plusMillis(2L * options.answerMs());
     }
 
     LettuceSender shared() {

@@ -52,7 +52,8 @@ final class LettuceWire implements Wire {
         }
         // A connection to several nodes does not say that one of them is gone: it is asked again
         // after a while, at the same place.
-        request.blockMs = servers.isCluster() ? Math.min(CLUSTER_SLICE_MS, request.blockMs) : request.blockMs;
+        request.blockMs =
+                servers.isCluster() ? Math.min(CLUSTER_SLICE_MS, request.blockMs) : request.blockMs;
         LettuceSender own = servers.take();
         waiting.add(own);
         boolean usable = false;
@@ -150,14 +151,13 @@ final class LettuceWire implements Wire {
 
     @Override
     public synchronized void onReconnect(Runnable news) {
-        listener =
-                new RedisConnectionStateListener() {
-                    @Override
-                    public void onRedisConnected(
-                            RedisChannelHandler<?, ?> connection, SocketAddress address) {
-                        news.run();
-                    }
-                };
+        listener = new RedisConnectionStateListener() {
+            @Override
+            public void onRedisConnected(
+                    RedisChannelHandler<?, ?> connection, SocketAddress address) {
+                news.run();
+            }
+        };
         servers.shared().addListener(listener);
     }
 

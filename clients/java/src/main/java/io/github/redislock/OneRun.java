@@ -5,31 +5,17 @@ import java.util.UUID;
 import java.util.function.Consumer;
 
 /** One try to run a job that nobody else runs, or has just run. */
-final class OneRun {
-    private final Commands commands;
-    private final LockOptions options;
-    private final Holds holds;
-    private final Claim claim;
-    private final long mostMs;
-    private final long leastMs;
-
-    OneRun(
-            Commands commands,
-            LockOptions options,
-            Holds holds,
-            String name,
-            Duration lockAtMostFor,
-            Duration lockAtLeastFor) {
-        this.commands = commands;
-        this.options = options;
-        this.holds = holds;
-        this.claim = Claim.one(name, Mode.EXCLUSIVE);
-        this.mostMs = lockAtMostFor.toMillis();
-        this.leastMs = lockAtLeastFor.toMillis();
+record OneRun(Holds holds, Claim claim, long mostMs, long leastMs) {
+    OneRun {
         if (mostMs < 1 || leastMs < 0 || leastMs > mostMs) {
             throw new IllegalArgumentException(
                     "lockAtMostFor is at least a millisecond, and not less than lockAtLeastFor");
         }
+    }
+
+    static OneRun of(Holds holds, String name, Duration most, Duration least) {
+        Claim claim = Claim.one(name, Mode.EXCLUSIVE);
+        return new OneRun(holds, claim, most.toMillis(), least.toMillis());
     }
 
     /** Whether it ran here. */
@@ -38,7 +24,6 @@ final class OneRun {
         if (hold == null) {
             return false;
         }
-        holds.watch(hold);
         try {
             job.accept(new RedisHold(holds, hold, leastMs));
         } catch (RuntimeException | Error failed) {
@@ -54,20 +39,14 @@ final class OneRun {
     }
 
     private Hold take() {
-        String token = UUID.randomUUID().toString();
         if (leastMs > 0) {
-            commands.resend(
-                    () -> {
-                        commands.needAtLeast(claim.name(), token);
-                        return true;
-                    });
+            holds.commands.resend(() -> {
+                holds.commands.needAtLeast(claim.name(), UUID.randomUUID().toString());
+                return true;
+            });
         }
         try {
-            Hold hold = holds.acquire(claim, token, mostMs, 0, false);
-            if (hold != null) {
-                hold.handedOn = true;
-            }
-            return hold;
+            return holds.take(claim, 0, mostMs, false);
         } catch (InterruptedException never) {
             throw new AssertionError(never);
         }
@@ -76,11 +55,10 @@ final class OneRun {
     /** Says nothing of a hold that was lost: that is told to {@link LockOptions#onLost()}. */
     private void release(Hold hold) {
         if (hold.leftNanos() <= 0) {
-            holds.lose(hold, "its lease ended"); // Unless the clock was quicker.
+            holds.lose(hold, Holds.ENDED); // Unless the clock was quicker.
         }
-        if (!hold.giveBack()) {
-            return;
+        if (hold.giveBack()) {
+            holds.commands.resend(() -> holds.commands.release(claim, hold.token, leastMs));
         }
-        commands.resend(() -> commands.release(claim, hold.token, leastMs));
     }
 }

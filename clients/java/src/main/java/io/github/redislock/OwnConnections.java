@@ -37,21 +37,19 @@ final class OwnConnections implements JedisConnections {
             throw new IllegalArgumentException("expected redis://host:port, got " + url);
         }
         HostAndPort address = JedisURIHelper.getHostAndPort(uri);
-        config =
-                DefaultJedisClientConfig.builder()
-                        .connectionTimeoutMillis(answerMs)
-                        .socketTimeoutMillis(answerMs)
-                        .user(JedisURIHelper.getUser(uri))
-                        .password(JedisURIHelper.getPassword(uri))
-                        .database(JedisURIHelper.getDBIndex(uri))
-                        .protocol(JedisURIHelper.getRedisProtocol(uri))
-                        .ssl(JedisURIHelper.isRedisSSLScheme(uri))
-                        .build();
+        config = DefaultJedisClientConfig.builder()
+                .connectionTimeoutMillis(answerMs)
+                .socketTimeoutMillis(answerMs)
+                .user(JedisURIHelper.getUser(uri))
+                .password(JedisURIHelper.getPassword(uri))
+                .database(JedisURIHelper.getDBIndex(uri))
+                .protocol(JedisURIHelper.getRedisProtocol(uri))
+                .ssl(JedisURIHelper.isRedisSSLScheme(uri))
+                .build();
         sockets = new InterruptibleSockets(address, config);
-        socketFactory =
-                config.isSsl()
-                        ? () -> new DefaultJedisSocketFactory(address, brief()).createSocket()
-                        : sockets;
+        socketFactory = config.isSsl()
+                ? () -> new DefaultJedisSocketFactory(address, brief()).createSocket()
+                : sockets;
     }
 
     /** The same, with no more time than the caller has. */
@@ -73,8 +71,7 @@ final class OwnConnections implements JedisConnections {
         if (closed) {
             throw new JedisConnectionException("the client was closed");
         }
-        return new Lent(
-                found == null ? new Connection(socketFactory, config) : found.connection());
+        return new Lent(found == null ? new Connection(socketFactory, config) : found.connection());
     }
 
     private final class Lent implements Loan {

@@ -23,20 +23,10 @@ public final class RedisLock extends ThreadLock {
     private final String name;
     private final Mode mode;
 
-    RedisLock(Commands commands, LockOptions options, Holds holds, String name, Mode mode) {
-        super(commands, options, holds, Claim.one(name, mode));
+    RedisLock(Holds holds, String name, Mode mode) {
+        super(holds, Claim.one(name, mode));
         this.name = name;
         this.mode = mode;
-    }
-
-    /**
-     * Gives back one {@code lock()}, and with the last one the lock.
-     *
-     * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
-     */
-    @Override
-    public void unlock() {
-        unlock(0);
     }
 
     @Override
@@ -183,13 +173,11 @@ public final class RedisLock extends ThreadLock {
         long ttlMs = hold.renewed ? options.ttl().toMillis() : hold.leftMs();
         Claim shared = Claim.one(name, Mode.SHARED);
         long sentNanos = System.nanoTime();
-        Long fence =
-                commands.resend(() -> commands.tryAcquire(shared, hold.token, ttlMs));
+        Long fence = commands.resend(() -> commands.tryAcquire(shared, hold.token, ttlMs));
         if (fence == null || fence != hold.fence) {
             holds.lose(hold, Holds.GONE);
-            if (fence
-                    != null) { // Another hold than the one that was to be converted: nobody asked
-                               // for it.
+            if (fence != null) { // Another hold than the one that was to be converted: nobody asked
+                // for it.
                 commands.resend(() -> commands.release(shared, hold.token));
             }
             throw Holds.notHeld(claim);

@@ -14,15 +14,11 @@ import java.util.stream.Stream;
  */
 public final class RedisLockClient implements AutoCloseable {
     private final Wire wire;
-    private final LockOptions options;
-    private final Commands commands;
     private final Holds holds;
 
     private RedisLockClient(Wire wire, LockOptions options) {
         this.wire = wire;
-        this.options = options;
-        this.commands = new Commands(wire, options);
-        this.holds = new Holds(commands, options);
+        this.holds = new Holds(new Commands(wire, options), options);
     }
 
     static RedisLockClient over(Wire wire, LockOptions options) {
@@ -30,7 +26,7 @@ public final class RedisLockClient implements AutoCloseable {
             wire.close();
             throw new IllegalArgumentException(wire.whyNoLinger());
         }
-        return new RedisLockClient(new FallbackWire(wire, options.fallback()), options);
+        return new RedisLockClient(wire, options);
     }
 
     /**
@@ -85,7 +81,7 @@ public final class RedisLockClient implements AutoCloseable {
      * @return a view; the same lock as the write lock of that name
      */
     public RedisLock lock(String name) {
-        return new RedisLock(commands, options, holds, name, Mode.EXCLUSIVE);
+        return new RedisLock(holds, name, Mode.EXCLUSIVE);
     }
 
     /**
@@ -95,8 +91,7 @@ public final class RedisLockClient implements AutoCloseable {
      * @return a view
      */
     public RedisReadWriteLock readWriteLock(String name) {
-        return new RedisReadWriteLock(
-                lock(name), new RedisLock(commands, options, holds, name, Mode.SHARED));
+        return new RedisReadWriteLock(lock(name), new RedisLock(holds, name, Mode.SHARED));
     }
 
     /**
@@ -107,7 +102,7 @@ public final class RedisLockClient implements AutoCloseable {
      * @return a view
      */
     public RedisSemaphore semaphore(String name, int permits) {
-        return new RedisSemaphore(commands, holds, Claim.permit(name, permits));
+        return new RedisSemaphore(holds, Claim.permit(name, permits));
     }
 
     /**
@@ -124,7 +119,7 @@ public final class RedisLockClient implements AutoCloseable {
             }
         }
         Claim all = Claim.all(Stream.of(locks).map(lock -> lock.claim).toList());
-        return new RedisMultiLock(commands, options, holds, all);
+        return new RedisMultiLock(holds, all);
     }
 
     /**
@@ -142,11 +137,8 @@ public final class RedisLockClient implements AutoCloseable {
      *     the job was not run
      */
     public boolean runOnce(
-            String name,
-            Duration lockAtMostFor,
-            Duration lockAtLeastFor,
-            Consumer<RedisHold> job) {
-        return new OneRun(commands, options, holds, name, lockAtMostFor, lockAtLeastFor).run(job);
+            String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job) {
+        return OneRun.of(holds, name, lockAtMostFor, lockAtLeastFor).run(job);
     }
 
     /**

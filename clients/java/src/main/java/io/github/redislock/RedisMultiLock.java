@@ -1,7 +1,5 @@
 package io.github.redislock;
 
-import java.util.UUID;
-
 /**
  * Several locks as one: the server grants all of them in one step, or none. A waiter holds nothing
  * and has a place in the queue of each, so crossing requests cannot block one another for ever.
@@ -13,18 +11,8 @@ import java.util.UUID;
  * another lock gets an {@link IllegalStateException}, as it would wait for itself.
  */
 public final class RedisMultiLock extends ThreadLock {
-    RedisMultiLock(Commands commands, LockOptions options, Holds holds, Claim claim) {
-        super(commands, options, holds, claim);
-    }
-
-    /**
-     * Gives back one {@code lock()}, and with the last one all the locks.
-     *
-     * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
-     */
-    @Override
-    public void unlock() {
-        unlock(0);
+    RedisMultiLock(Holds holds, Claim claim) {
+        super(holds, claim);
     }
 
     @Override
@@ -54,13 +42,7 @@ public final class RedisMultiLock extends ThreadLock {
         refuseOverlap(interruptible);
         Hold hold = mine();
         if (hold == null || !prolong(hold, leaseMs)) {
-            hold =
-                    holds.acquire(
-                            claim,
-                            UUID.randomUUID().toString(),
-                            ttlMs(null, leaseMs),
-                            waitNanos,
-                            interruptible);
+            hold = holds.acquire(claim, ttlMs(null, leaseMs), waitNanos, interruptible);
             if (hold == null) {
                 return false;
             }

@@ -13,12 +13,10 @@ import java.util.concurrent.TimeUnit;
  * RedisHold#release()} or {@link RedisLockClient#close()}, also when the thread that took it ended.
  */
 public final class RedisSemaphore {
-    private final Commands commands;
     private final Holds holds;
     private final Claim claim;
 
-    RedisSemaphore(Commands commands, Holds holds, Claim claim) {
-        this.commands = commands;
+    RedisSemaphore(Holds holds, Claim claim) {
         this.holds = holds;
         this.claim = claim;
     }
@@ -89,7 +87,7 @@ public final class RedisSemaphore {
      * @return of those that this semaphore allows
      */
     public int availablePermits() {
-        int held = commands.resend(() -> commands.holders(getName()));
+        int held = holds.commands.resend(() -> holds.commands.holders(getName()));
         return Math.max(0, claim.limit() - held);
     }
 

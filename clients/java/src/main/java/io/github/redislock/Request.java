@@ -38,9 +38,7 @@ final class Request {
 
     private static Word word(Object word) {
         byte[] bytes =
-                word instanceof byte[] raw
-                        ? raw
-                        : word.toString().getBytes(StandardCharsets.UTF_8);
+                word instanceof byte[] raw ? raw : word.toString().getBytes(StandardCharsets.UTF_8);
         return new Word(bytes, false);
     }
 

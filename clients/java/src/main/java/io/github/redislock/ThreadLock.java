@@ -19,9 +19,9 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
     final Holds holds;
     final Claim claim;
 
-    ThreadLock(Commands commands, LockOptions options, Holds holds, Claim claim) {
-        this.commands = commands;
-        this.options = options;
+    ThreadLock(Holds holds, Claim claim) {
+        this.commands = holds.commands;
+        this.options = holds.options;
         this.holds = holds;
         this.claim = claim;
     }
@@ -91,7 +91,17 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
     }
 
     /**
-     * As {@code unlock()}, but the last one keeps the lock for a time after its grant, by the
+     * Gives back one {@code lock()}, and with the last one all that is held by it.
+     *
+     * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
+     */
+    @Override
+    public void unlock() {
+        unlock(0);
+    }
+
+    /**
+     * As {@link #unlock()}, but the last one keeps the lock for a time after its grant, by the
      * server's clock: until then nobody else has it. A lease that ends earlier ends it earlier.
      *
      * @param atLeast how long it is held at least, counted from its grant
@@ -288,10 +298,9 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
             if (hold != null
                     && (hold.claim.several() || claim.several())
                     && !hold.claim.equals(claim)) {
-                throw new IllegalStateException(
-                        "this thread holds "
-                                + hold.claim.title()
-                                + " already, and would wait for itself: unlock that first");
+                throw new IllegalStateException("this thread holds "
+                        + hold.claim.title()
+                        + " already, and would wait for itself: unlock that first");
             }
         }
     }

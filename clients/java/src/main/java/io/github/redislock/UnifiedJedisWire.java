@@ -49,8 +49,7 @@ final class UnifiedJedisWire extends JedisWire {
 
     private Object execute(Request request) {
         // The way that all versions have in a cluster, too: the first key tells the node.
-        byte[][] words =
-                request.words().stream().map(Request.Word::bytes).toArray(byte[][]::new);
+        byte[][] words = request.words().stream().map(Request.Word::bytes).toArray(byte[][]::new);
         byte[] key = request.firstKey();
         return plain(
                 request.blockMs > 0

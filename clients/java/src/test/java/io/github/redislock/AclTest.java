@@ -2,19 +2,18 @@ package io.github.redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.lettuce.core.RedisClient;
+import io.github.redislock.testing.Eventually;
 
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 import java.time.Duration;
-import java.util.Optional;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
+import java.util.List;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
@@ -26,7 +25,7 @@ class AclTest extends ServerTest {
                     + " +lock.release +ping";
 
     private String urlOf(String rights) {
-        server.ask("ACL", (Object[]) ("SETUSER worker reset on >secret " + rights).split(" "));
+        server.ask((Object[]) ("ACL SETUSER worker reset on >secret " + rights).split(" "));
         return server.url().replace("//", "//worker:secret@");
     }
 
@@ -45,14 +44,13 @@ class AclTest extends ServerTest {
             lock.unlock();
             lock.unlock();
             assertTrue(Other.result(waiting));
-            Other third = new Other();
-            Future<Void> interrupted = third.starts(() -> lock.lockInterruptibly());
-            awaitWaiters("jobs:1", 1);
-            third.thread.interrupt();
-            assertThrows(ExecutionException.class, () -> interrupted.get(20, TimeUnit.SECONDS));
-            awaitWaiters("jobs:1", 0);
-            third.close();
             other.does(() -> lock.unlock());
+            lock.lock();
+            Future<Void> interrupted = other.starts(() -> lock.lockInterruptibly());
+            awaitWaiters("jobs:1", 1);
+            interrupt(interrupted);
+            awaitWaiters("jobs:1", 0);
+            lock.unlock();
 
             RedisReadWriteLock both = opened.locks.readWriteLock("jobs:2");
             both.readLock().lock();
@@ -64,13 +62,13 @@ class AclTest extends ServerTest {
             }
             Duration most = Duration.ofSeconds(20);
             assertTrue(opened.locks.runOnce("jobs:4", most, Duration.ofSeconds(9), hold -> {}));
-            assertTrue(server.redis.exists("jobs:4"));
+            assertTrue(server.isLocked("jobs:4"));
 
             // A lock of another kind: its ttl is not known.
-            server.redis.psetex("jobs:5", 300, "old");
+            server.ask("SET", "jobs:5", "old", "PX", 300);
             assertTrue(opened.locks.lock("jobs:5").tryLock(20, TimeUnit.SECONDS));
-            RuntimeException refused =
-                    assertThrows(RuntimeException.class, () -> opened.locks.lock("else").lock());
+            RuntimeException refused = assertThrows(
+                    RuntimeException.class, () -> opened.locks.lock("else").lock());
             assertTrue(refused.getMessage().contains("NOPERM"), refused.getMessage());
         }
         assertTrue(lost.isEmpty());
@@ -84,17 +82,16 @@ class AclTest extends ServerTest {
             RedisLock lock = opened.locks.lock("jobs:1");
             lock.lock();
             server.cutConnections();
-            Eventually.isTrue("its end came forward", () -> server.redis.pttl("jobs:1") < 5_001);
-            Eventually.isTrue("it has its ttl", () -> server.redis.pttl("jobs:1") > 20_000);
+            Eventually.isTrue("its end came forward", () -> server.leftMs("jobs:1") < 5_001);
+            Eventually.isTrue("it has its ttl", () -> server.leftMs("jobs:1") > 20_000);
             lock.unlock();
         }
     }
 
     @ParameterizedTest
-    @EnumSource
+    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_FUTURES")
     void everyOtherOperationNeedsOneRightMore(Driver driver) {
-        String more =
-                WORKER + " +lock.macquire +lock.check +lock.exec +incr +lock.info +pttl +del";
+        String more = WORKER + " +lock.macquire +lock.check +lock.exec +incr +lock.info +pttl +del";
         try (Driver.Opened opened = driver.open(urlOf(more), options)) {
             RedisLock lock = opened.locks.lock("jobs:{1}");
             lock.lock();
@@ -112,36 +109,21 @@ class AclTest extends ServerTest {
     @Test
     void waitingWithoutThreadsNeedsTheChannel() {
         String url = urlOf(WORKER + " &redis-lock:* +subscribe");
-        RedisClient lettuce = RedisClient.create(url);
-        try (LettuceLockClient mine =
-                LettuceLockClient.connect(lettuce, LockOptions.defaults())) {
-            AsyncHold hold = Other.result(mine.lock("jobs:1").lock());
-            CompletableFuture<AsyncHold> waiting = mine.lock("jobs:1").lock();
+        Duration most = Duration.ofSeconds(20);
+        try (Driver.Opened mine = Driver.LETTUCE_FUTURES.open(url, LockOptions.defaults())) {
+            Held hold = mine.take("jobs:1");
+            List<String> name = List.of("jobs:1");
+            Future<Held> waiting =
+                    other.starts(() -> mine.take(Driver.Kind.LOCK, name, 20_000, -1));
             awaitWaiters("jobs:1", 1);
-            CompletableFuture<Optional<AsyncHold>> brief =
-                    mine.readLock("jobs:1").tryLock(Duration.ofMillis(100));
-            assertTrue(Other.result(brief).isEmpty());
-            assertTrue(Other.result(hold.renew(Duration.ofSeconds(30))));
-            assertTrue(Other.result(hold.unlock()));
-            assertTrue(Other.result(Other.result(waiting).unlock()));
-            Duration most = Duration.ofSeconds(20);
-            assertTrue(
-                    Other.result(
-                            mine.runOnce(
-                                    "jobs:2",
-                                    most,
-                                    Duration.ofSeconds(9),
-                                    run -> CompletableFuture.completedFuture(run.fence()))));
-            assertFalse(
-                    Other.result(
-                            mine.runOnce(
-                                    "jobs:2",
-                                    most,
-                                    Duration.ofSeconds(9),
-                                    run -> CompletableFuture.completedFuture(run.fence()))));
-            assertTrue(server.redis.pttl("jobs:2") > 5_000);
-        } finally {
-            lettuce.shutdown(Duration.ZERO, Duration.ofSeconds(2));
+            assertNull(mine.take(Driver.Kind.READ, name, 100, -1));
+            assertTrue(hold.renew(Duration.ofSeconds(30)));
+            hold.release();
+            Other.result(waiting).release();
+            for (boolean runs : new boolean[] {true, false}) {
+                assertEquals(runs, mine.runOnce("jobs:2", most, Duration.ofSeconds(9), job -> {}));
+            }
+            assertTrue(server.leftMs("jobs:2") > 5_000);
         }
     }
 }

@@ -1,5 +1,8 @@
 package io.github.redislock;
 
+import io.github.redislock.testing.Eventually;
+import io.github.redislock.testing.TestServer;
+
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.HostAndPort;
 
@@ -9,8 +12,6 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /** Raw clients that block without end, and take turns with the lock {@code a}. */
 final class Crowd implements AutoCloseable {
-    private static final String NAME = "crowd";
-
     private final List<Other> others = new ArrayList<>();
     private final List<Connection> connections = new ArrayList<>();
     private final AtomicInteger holds = new AtomicInteger();
@@ -21,35 +22,30 @@ final class Crowd implements AutoCloseable {
         for (int number = 0; number < clients; number++) {
             Connection connection = new Connection(new HostAndPort("127.0.0.1", server.port()));
             connection.setTimeoutInfinite();
-            connection.executeCommand(
-                    TestServer.command("CLIENT").add("SETNAME").add(NAME));
+            ask(connection, "CLIENT", "SETNAME", "crowd");
             connections.add(connection);
             Other other = new Other();
             others.add(other);
-            String token = "raw " + number;
-            other.starts(() -> takeTurns(connection, token, holdMs));
+            String token = "raw-" + number;
+            other.starts(() -> {
+                while (true) {
+                    ask(connection, "LOCK.ACQUIRE", "a", token, "600000", "BLOCK", "0");
+                    holds.incrementAndGet();
+                    Thread.sleep(holdMs);
+                    ask(connection, "LOCK.RELEASE", "a", token);
+                }
+            });
         }
+    }
+
+    private static void ask(Connection connection, String command, String... words) {
+        connection.sendCommand(() -> command.getBytes(), words);
+        connection.getOne();
     }
 
     /** How many have begun. */
     int holds() {
         return holds.get();
-    }
-
-    private void takeTurns(Connection connection, String token, long holdMs)
-            throws InterruptedException {
-        while (true) {
-            connection.executeCommand(
-                    TestServer.command("LOCK.ACQUIRE")
-                            .key("a")
-                            .add(token)
-                            .add(600_000)
-                            .add("BLOCK")
-                            .add(0));
-            holds.incrementAndGet();
-            Thread.sleep(holdMs);
-            connection.executeCommand(TestServer.command("LOCK.RELEASE").key("a").add(token));
-        }
     }
 
     @Override
@@ -59,10 +55,6 @@ final class Crowd implements AutoCloseable {
         // A request that the server has not read yet could take the lock in the next test.
         Eventually.isTrue(
                 "the crowd is gone",
-                () -> {
-                    Object clients =
-                            server.redis.sendCommand(() -> "CLIENT".getBytes(), "LIST");
-                    return !new String((byte[]) clients).contains("name=" + NAME);
-                });
+                () -> !server.ask("CLIENT", "LIST").toString().contains("name=crowd"));
     }
 }

@@ -2,22 +2,23 @@ package io.github.redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.redislock.testing.Eventually;
 
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
+import redis.clients.jedis.JedisPool;
+
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
 
 /** The same by every driver, with the pool and the settings that it has by default. */
 class DriversTest extends ServerTest {
@@ -26,26 +27,21 @@ class DriversTest extends ServerTest {
     private final LockOptions patient = LockOptions.defaults().withOnLost(lost::add);
 
     @ParameterizedTest
-    @EnumSource
+    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_FUTURES")
     void twentyThreadsThatWaitDoNotStallTheOwner(Driver driver) throws Exception {
         try (Driver.Opened opened = driver.open(server.url(), patient)) {
             RedisLock lock = opened.locks.lock("a");
             lock.lock();
             AtomicInteger inside = new AtomicInteger();
-            List<Other> others = new ArrayList<>();
-            List<Future<Void>> ends = new ArrayList<>();
-            for (int number = 0; number < THREADS; number++) {
-                Other waiter = new Other();
-                others.add(waiter);
-                ends.add(
-                        waiter.starts(
-                                () -> {
-                                    lock.lock();
-                                    assertEquals(1, inside.incrementAndGet());
-                                    inside.decrementAndGet();
-                                    lock.unlock();
-                                }));
-            }
+            List<Other> others = Stream.generate(Other::new).limit(THREADS).toList();
+            List<Future<Void>> ends = others.stream()
+                    .map(waiter -> waiter.starts(() -> {
+                        lock.lock();
+                        assertEquals(1, inside.incrementAndGet());
+                        inside.decrementAndGet();
+                        lock.unlock();
+                    }))
+                    .toList();
             awaitWaiters("a", THREADS);
             long start = System.nanoTime();
             lock.unlock();
@@ -61,70 +57,14 @@ class DriversTest extends ServerTest {
     }
 
     @ParameterizedTest
-    @EnumSource
-    void everyKindOfLock(Driver driver) throws Exception {
-        try (Driver.Opened opened = driver.open(server.url(), patient.withTtl(Duration.ofSeconds(2)))) {
-            RedisLockClient mine = opened.locks;
-            RedisLock lock = mine.lock("a");
-            lock.lock();
-            lock.lock();
-            assertTrue(lock.isLocked() && lock.check());
-            assertEquals("OK", lock.exec("SET", "guarded", 7));
-            assertEquals("7", server.redis.get("guarded"));
-            assertFalse(other.does(() -> lock.tryLock(50, TimeUnit.MILLISECONDS)));
-            Eventually.pause(2_200); // Renewed.
-            assertTrue(lock.check());
-            lock.unlock();
-            lock.unlock();
-            assertFalse(lock.isLocked());
-
-            RedisReadWriteLock both = mine.readWriteLock("b");
-            both.readLock().lock();
-            assertTrue(other.does(() -> both.readLock().tryLock()));
-            other.does(() -> both.readLock().unlock());
-            both.writeLock().lock();
-            both.readLock().unlock();
-            both.writeLock().unlock();
-
-            RedisSemaphore permits = mine.semaphore("c", 2);
-            try (RedisHold one = permits.acquire();
-                    RedisHold two = permits.tryAcquire()) {
-                assertTrue(two.fence() > one.fence());
-                assertEquals(0, permits.availablePermits());
-                assertNull(permits.tryAcquire());
-            }
-            RedisMultiLock several = mine.multiLock(mine.lock("d"), mine.lock("e"));
-            try (RedisHold hold = several.acquire()) {
-                assertTrue(hold.check() && hold.renew(Duration.ofMinutes(1)));
-                assertTrue(server.redis.pttl("e") > 50_000);
-            }
-            assertFalse(server.redis.exists("d"));
-            Duration least = Duration.ofSeconds(20);
-            Duration most = Duration.ofMinutes(1);
-            assertTrue(mine.runOnce("f", most, least, hold -> hold.exec("INCR", "runs")));
-            assertFalse(mine.runOnce("f", most, least, hold -> hold.exec("INCR", "runs")));
-            assertEquals("1", server.redis.get("runs"));
-            assertTrue(server.redis.pttl("f") > 10_000);
-            assertThrows(IllegalMonitorStateException.class, lock::unlock);
-        }
-        assertNull(lost.poll());
-    }
-
-    @ParameterizedTest
-    @EnumSource
+    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_FUTURES")
     void anInterruptedWaiterLeavesNothing(Driver driver) throws Exception {
         // A pool of the application's is read until the end of a slice.
         LockOptions brief = patient.withSlice(Duration.ofMillis(200));
         try (Driver.Opened opened = driver.open(server.url(), brief)) {
             RedisLock lock = opened.locks.lock("a");
             lock.lock();
-            Future<Void> waiting = other.starts(() -> lock.lockInterruptibly());
-            awaitWaiters("a", 1);
-            other.thread.interrupt();
-            ExecutionException cut =
-                    assertThrows(
-                            ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
-            assertInstanceOf(InterruptedException.class, cut.getCause());
+            interrupt(awaitWaiter(lock::lockInterruptibly));
             awaitWaiters("a", 0);
             lock.unlock();
             assertTrue(lock.tryLock());
@@ -134,32 +74,27 @@ class DriversTest extends ServerTest {
 
     @ParameterizedTest
     @EnumSource
-    void aLostConnectionCostsNothing(Driver driver) throws Exception {
+    void aCommandAnswersInTermsOfNoDriver(Driver driver) throws Exception {
         try (Driver.Opened opened = driver.open(server.url(), patient)) {
-            RedisLock lock = opened.locks.lock("a");
-            lock.lock();
-            long fence = lock.fence();
-            Future<Void> waiting =
-                    other.starts(
-                            () -> {
-                                lock.lock();
-                                lock.unlock();
-                            });
-            awaitWaiters("a", 1);
-            server.cutConnections();
-            Eventually.isTrue(
-                    "it waits at its place",
-                    () ->
-                            server.waiting("a") == 1
-                                    // This one never stays.
-                                    && (driver == Driver.LETTUCE_CONNECTION
-                                            || server.absent("a") == 0));
-            assertTrue(lock.check());
-            assertEquals(fence, lock.fence());
-            lock.unlock();
-            Other.result(waiting);
+            Held hold = opened.take("a");
+            assertEquals("OK", hold.exec("SET", "x", 41));
+            assertEquals(42L, hold.exec("INCR", "x"));
+            assertEquals(List.of("42"), hold.exec("MGET", "x".getBytes()));
+            assertNull(hold.exec("GET", "y"));
+            String refused = assertThrows(
+                            RuntimeException.class, () -> hold.exec("LPUSH", "x", "1"))
+                    .toString();
+            assertTrue(refused.contains("WRONGTYPE"), refused);
+            assertTrue(hold.isHeld());
+            server.ask("DEL", "a");
+            assertThrows(IllegalMonitorStateException.class, () -> hold.exec("INCR", "x"));
+            assertFalse(hold.isHeld());
+            assertEquals(hold.fence(), awaitLost().fence());
+            Held next = opened.take("a");
+            server.ask("DEL", "a");
+            assertFalse(next.check() || next.isHeld());
+            assertEquals(next.fence(), awaitLost().fence());
         }
-        assertNull(lost.poll());
     }
 
     @ParameterizedTest
@@ -168,15 +103,14 @@ class DriversTest extends ServerTest {
         try (FaultyProxy proxy = new FaultyProxy(server.port());
                 Driver.Opened opened =
                         driver.open(proxy.url(), patient.withLinger(Duration.ofMillis(100)))) {
-            RedisLock lock = opened.locks.lock("a");
             locks.lock("a").lock();
-            Future<Void> waiting = other.starts(() -> lock.lock()); // Granted while it waits.
-            awaitWaiters("a", 1);
+            Future<Void> waiting = awaitWaiter( // Granted while it waits.
+                    () -> opened.take(Driver.Kind.LOCK, List.of("a"), 20_000, -1));
             locks.lock("a").unlock();
             Other.result(waiting);
-            assertTrue(server.redis.pttl("a") > 20_000);
+            assertTrue(server.leftMs("a") > 20_000);
             proxy.shut();
-            Eventually.isTrue("it is free", () -> !server.redis.exists("a"));
+            Eventually.isTrue("it is free", () -> !server.isLocked("a"));
         }
     }
 
@@ -186,18 +120,16 @@ class DriversTest extends ServerTest {
         try (FaultyProxy proxy = new FaultyProxy(server.port());
                 Driver.Opened opened =
                         driver.open(proxy.url(), patient.withLinger(Duration.ofSeconds(5)))) {
-            RedisLock lock = opened.locks.lock("a");
-            lock.lock();
-            RedisHold read = opened.locks.readWriteLock("b").readLock().acquire();
+            Held write = opened.take("a");
+            Held read = opened.take(Driver.Kind.READ, List.of("b"), 0, -1);
             for (int turn = 0; turn < 2; turn++) {
                 proxy.cut();
-                Eventually.isTrue("its end came forward", () -> server.redis.pttl("a") < 5_001);
+                Eventually.isTrue("its end came forward", () -> server.leftMs("a") < 5_001);
                 for (String name : List.of("a", "b")) {
-                    Eventually.isTrue("it has its ttl", () -> server.redis.pttl(name) > 20_000);
+                    Eventually.isTrue("it has its ttl", () -> server.leftMs(name) > 20_000);
                 }
             }
-            assertTrue(lock.check());
-            assertTrue(read.check());
+            assertTrue(write.check() && read.check());
         }
         assertNull(lost.poll());
     }
@@ -208,5 +140,15 @@ class DriversTest extends ServerTest {
         assertThrows(
                 IllegalArgumentException.class,
                 () -> Driver.JEDIS_UNIFIED.open(server.url(), lingers));
+    }
+
+    @Test
+    void whatTheApplicationGaveStaysOpen() {
+        try (JedisPool pool = new JedisPool(server.url())) {
+            RedisLockClient over = JedisLocks.over(pool, options);
+            assertTrue(over.lock("a").tryLock());
+            over.close();
+            assertEquals("PONG", pool.getResource().ping());
+        }
     }
 }

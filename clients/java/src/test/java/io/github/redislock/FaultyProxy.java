@@ -1,16 +1,24 @@
 package io.github.redislock;
 
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.regex.Pattern;
 
 /**
- * Stands before a server. It can cut the connections, serve new ones late or not at all, keep all
+ * Stands before a server. It can cut the connections, serve new ones late or not at all, keep
  * replies to itself, and answer as a module of 0.1.
  */
-final class FaultyProxy extends TestProxy {
+final class FaultyProxy implements AutoCloseable {
+    /** The only integer of the protocol that is as long. */
+    private static final Pattern FENCE = Pattern.compile("(?m)^:\\d{16}");
+
     /** How many commands said KEEP. */
     final AtomicInteger keeps = new AtomicInteger();
 
@@ -29,16 +37,36 @@ final class FaultyProxy extends TestProxy {
     /** How many renewals are answered here, and do not get to the server. */
     final AtomicInteger renewalsToAnswer = new AtomicInteger();
 
+    private final List<Socket> open = new CopyOnWriteArrayList<>();
+    private final AtomicInteger fencesToSwallow = new AtomicInteger();
+    private final ServerSocket listener;
+    private volatile boolean swallowed;
     private volatile String renewalAnswer;
     private volatile boolean shut;
     private volatile long delayMs;
 
     FaultyProxy(int serverPort) throws IOException {
-        super(serverPort);
-        listen(this::serve);
+        listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        start(() -> {
+            while (true) {
+                Socket client = listener.accept();
+                start(() -> serve(client, serverPort));
+            }
+        });
     }
 
-    /** Closes the connections, as a lost network would; new ones are served late. */
+    String url() {
+        return "redis://127.0.0.1:" + listener.getLocalPort();
+    }
+
+    /** Closes the connections, as a lost network would. */
+    void cut() throws IOException {
+        for (Socket socket : open) {
+            socket.close();
+        }
+    }
+
+    /** The same; new ones are served late. */
     void cut(long delayMs) throws IOException {
         this.delayMs = delayMs;
         cut();
@@ -47,7 +75,16 @@ final class FaultyProxy extends TestProxy {
     /** Closes the connections, and new ones at once. */
     void shut() throws IOException {
         shut = true;
-        cut(0);
+        cut();
+    }
+
+    /** Says nothing more on the connection on which the first fence would have come. */
+    void swallowFirstFence() {
+        fencesToSwallow.set(1);
+    }
+
+    boolean hasSwallowed() {
+        return swallowed;
     }
 
     /** Answers the next renewals, each of which comes alone. */
@@ -56,13 +93,14 @@ final class FaultyProxy extends TestProxy {
         renewalsToAnswer.set(count);
     }
 
-    private void serve(Socket client) throws Exception {
+    private void serve(Socket client, int serverPort) throws Exception {
         try (client) {
             if (shut) {
                 return;
             }
             Thread.sleep(delayMs);
-            try (Socket server = connect(client)) {
+            try (Socket server = new Socket(InetAddress.getLoopbackAddress(), serverPort)) {
+                open.addAll(List.of(client, server));
                 AtomicBoolean subscribed = new AtomicBoolean();
                 start(() -> carryReplies(server, client, subscribed));
                 carryCommands(client, server, subscribed);
@@ -81,8 +119,7 @@ final class FaultyProxy extends TestProxy {
                 keeps.incrementAndGet();
             }
             String refusal = old ? refusal(text) : null;
-            if (text.contains("\r\nLOCK.RENEW\r\n")
-                    && renewalsToAnswer.getAndUpdate(left -> Math.max(0, left - 1)) > 0) {
+            if (text.contains("\r\nLOCK.RENEW\r\n") && takes(renewalsToAnswer)) {
                 refusal = renewalAnswer;
             }
             if (refusal != null) {
@@ -91,6 +128,10 @@ final class FaultyProxy extends TestProxy {
             }
             server.getOutputStream().write(bytes, 0, count);
         }
+    }
+
+    private static boolean takes(AtomicInteger left) {
+        return left.getAndUpdate(count -> Math.max(0, count - 1)) > 0;
     }
 
     /** The answer of a module of 0.1 to what it does not know. */
@@ -108,13 +149,37 @@ final class FaultyProxy extends TestProxy {
     private void carryReplies(Socket server, Socket client, AtomicBoolean subscribed)
             throws IOException, InterruptedException {
         byte[] bytes = new byte[16_384];
+        boolean over = false;
         try (client) {
             for (int count; (count = server.getInputStream().read(bytes)) > 0; ) {
                 Thread.sleep(replyDelayMs);
-                if (!silent && !(deaf && subscribed.get())) {
+                String text = new String(bytes, 0, count, StandardCharsets.ISO_8859_1);
+                if (FENCE.matcher(text).find() && takes(fencesToSwallow)) {
+                    swallowed = true;
+                    over = true;
+                }
+                if (!over && !silent && !(deaf && subscribed.get())) {
                     client.getOutputStream().write(bytes, 0, count);
                 }
             }
         }
+    }
+
+    private static void start(Other.Action action) {
+        Thread thread = new Thread(() -> {
+            try {
+                action.run();
+            } catch (Exception closed) {
+                // That is its end.
+            }
+        });
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    @Override
+    public void close() throws IOException {
+        listener.close();
+        cut();
     }
 }

@@ -2,10 +2,11 @@ package io.github.redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.redislock.testing.Eventually;
 
 import org.junit.jupiter.api.Test;
 
@@ -15,33 +16,23 @@ import java.util.concurrent.TimeUnit;
 /** Holds that belong to no thread, leases set anew, and releases that wait. */
 class HoldTest extends ServerTest {
     private static final Duration MINUTE = Duration.ofMinutes(1);
-
-    @Test
-    void anyThreadGivesAHoldBack() throws Exception {
-        RedisHold hold = locks.lock("a").acquire();
-        assertTrue(hold.fence() > 0);
-        assertNull(locks.lock("a").tryAcquire());
-        assertEquals(0, locks.lock("a").getHoldCount());
-        other.does(() -> hold.release());
-        assertFalse(server.redis.exists("a"));
-        try (RedisHold next = locks.lock("a").tryAcquire()) {
-            assertTrue(next.fence() > hold.fence());
-        }
-    }
+    private static final Duration LEAST = Duration.ofSeconds(30);
 
     @Test
     void aHoldWithoutALeaseOutlivesItsThread() throws Exception {
-        Other brief = new Other();
-        try (RedisLockClient longer =
-                RedisLockClient.connect(
-                        server.url(), LockOptions.defaults().withTtl(Duration.ofSeconds(2)))) {
-            RedisHold hold = brief.does(() -> longer.lock("a").acquire());
-            brief.close();
-            brief.thread.join();
-            Eventually.pause(3_000);
-            assertTrue(hold.check());
-            hold.release();
+        RedisHold hold = other.does(() -> locks.lock("a").acquire());
+        RedisHold permit = other.does(() -> locks.semaphore("b", 1).acquire());
+        assertEquals(0, other.does(() -> locks.lock("a").getHoldCount()));
+        other.close();
+        other.thread.join();
+        Eventually.pause(3 * TTL_MS);
+        for (RedisHold each : new RedisHold[] {hold, permit}) {
+            assertTrue(each.isHeld() && each.check());
+            each.release();
+            each.close(); // Nothing more: it was given back.
+            assertFalse(server.isLocked(each.name()));
         }
+        assertNull(lost.poll());
     }
 
     @Test
@@ -49,7 +40,7 @@ class HoldTest extends ServerTest {
         try (RedisHold hold = locks.lock("a").acquire(TTL_MS, TimeUnit.MILLISECONDS)) {
             assertTrue(hold.renew(MINUTE));
             assertTrue(hold.remaining().toSeconds() >= 50);
-            assertTrue(server.redis.pttl("a") > 50_000);
+            assertTrue(server.leftMs("a") > 50_000);
             assertTrue(hold.check());
         }
         assertTrue(lost.isEmpty());
@@ -60,12 +51,12 @@ class HoldTest extends ServerTest {
         // Renewed by the watchdog until then.
         RedisHold hold = locks.lock("a").acquire();
         assertTrue(hold.renew(Duration.ofMillis(300)));
-        assertTrue(server.redis.pttl("a") <= 300);
+        assertTrue(server.leftMs("a") <= 300);
         assertEquals(hold.fence(), awaitLost().fence());
         assertFalse(hold.isHeld());
         assertEquals(Duration.ZERO, hold.remaining());
         assertFalse(hold.renew(MINUTE));
-        Eventually.isTrue("it is free", () -> !server.redis.exists("a"));
+        Eventually.isTrue("it is free", () -> !server.isLocked("a"));
     }
 
     @Test
@@ -74,24 +65,24 @@ class HoldTest extends ServerTest {
         assertThrows(IllegalMonitorStateException.class, () -> lock.renew(MINUTE));
         lock.lock();
         assertTrue(lock.renew(MINUTE));
-        assertTrue(server.redis.pttl("a") > 50_000);
+        assertTrue(server.leftMs("a") > 50_000);
         assertThrows(
                 IllegalMonitorStateException.class, () -> other.does(() -> lock.renew(MINUTE)));
         assertThrows(IllegalArgumentException.class, () -> lock.renew(Duration.ZERO));
-        server.redis.del("a");
+        server.ask("DEL", "a");
         assertFalse(lock.renew(MINUTE));
         assertFalse(lock.isHeldByCurrentThread());
     }
 
     @Test
     void aReleaseKeepsTheLockForItsLeastTime() throws Exception {
-        RedisHold hold = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
-        hold.release(Duration.ofSeconds(30));
+        RedisMultiLock both = locks.multiLock(locks.lock("a"), locks.lock("b"));
+        RedisHold hold = both.tryAcquire(1, 60, TimeUnit.SECONDS);
+        hold.release(LEAST);
         assertFalse(hold.isHeld());
-        long leftMs = server.redis.pttl("a");
-        assertTrue(leftMs > 20_000 && leftMs <= 30_000, "held for " + leftMs + " ms more");
+        assertItLastsFor(LEAST);
+        assertTrue(server.leftMs("b") > 20_000);
         assertNull(locks.lock("a").tryAcquire());
-        hold.release(); // Nothing more: it was given back.
     }
 
     @Test
@@ -99,9 +90,8 @@ class HoldTest extends ServerTest {
         RedisHold hold = locks.lock("a").acquire();
         Eventually.pause(30);
         hold.release(Duration.ofMillis(20));
-        assertFalse(server.redis.exists("a"));
-        assertThrows(
-                IllegalArgumentException.class, () -> hold.release(Duration.ofMillis(-1)));
+        assertFalse(server.isLocked("a"));
+        assertThrows(IllegalArgumentException.class, () -> hold.release(Duration.ofMillis(-1)));
     }
 
     @Test
@@ -109,21 +99,24 @@ class HoldTest extends ServerTest {
         RedisLock lock = locks.lock("a");
         lock.lock(60, TimeUnit.SECONDS);
         lock.lock(60, TimeUnit.SECONDS);
-        lock.unlock(Duration.ofSeconds(30));
-        assertTrue(server.redis.pttl("a") > 30_000);
-        lock.unlock(Duration.ofSeconds(30));
-        long leftMs = server.redis.pttl("a");
-        assertTrue(leftMs > 20_000 && leftMs <= 30_000, "held for " + leftMs + " ms more");
+        lock.unlock(LEAST);
+        assertTrue(server.leftMs("a") > 30_000);
+        lock.unlock(LEAST);
+        assertItLastsFor(LEAST);
         assertThrows(IllegalMonitorStateException.class, lock::unlock);
     }
 
     @Test
-    void severalLocksAreOneHold() throws Exception {
-        RedisMultiLock both = locks.multiLock(locks.lock("a"), locks.lock("b"));
-        RedisHold hold = both.tryAcquire(1, 60, TimeUnit.SECONDS);
-        assertNotNull(hold);
-        assertTrue(hold.renew(MINUTE));
-        hold.release(Duration.ofSeconds(20));
-        assertTrue(server.redis.pttl("a") > 10_000 && server.redis.pttl("b") > 10_000);
+    void permitsThatNobodyHoldsAreCounted() throws Exception {
+        RedisSemaphore two = locks.semaphore("a", 2);
+        assertEquals(2, two.availablePermits());
+        RedisHold permit = two.acquire(TTL_MS, TimeUnit.MILLISECONDS);
+        assertEquals(1, two.availablePermits());
+        try (RedisHold last = two.tryAcquire(1, TimeUnit.SECONDS)) {
+            assertTrue(last.fence() > permit.fence());
+            assertNull(two.tryAcquire());
+            assertEquals(0, two.availablePermits());
+        }
+        assertThrows(IllegalArgumentException.class, () -> locks.semaphore("a", 0));
     }
 }

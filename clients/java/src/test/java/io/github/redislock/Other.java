@@ -1,5 +1,9 @@
 package io.github.redislock;
 
+import io.github.redislock.testing.Eventually;
+
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
@@ -7,6 +11,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.stream.Stream;
 
 /** Another thread, which does one thing after the other. */
 final class Other implements AutoCloseable {
@@ -14,13 +19,11 @@ final class Other implements AutoCloseable {
         void run() throws Exception;
     }
 
-    private final ExecutorService executor =
-            Executors.newSingleThreadExecutor(
-                    task -> {
-                        Thread thread = new Thread(task, "other");
-                        thread.setDaemon(true);
-                        return thread;
-                    });
+    private final ExecutorService executor = Executors.newSingleThreadExecutor(task -> {
+        Thread thread = new Thread(task, "other");
+        thread.setDaemon(true);
+        return thread;
+    });
     final Thread thread = does(Thread::currentThread);
 
     <T> Future<T> starts(Callable<T> action) {
@@ -28,11 +31,10 @@ final class Other implements AutoCloseable {
     }
 
     Future<Void> starts(Action action) {
-        return executor.submit(
-                () -> {
-                    action.run();
-                    return null;
-                });
+        return executor.submit(() -> {
+            action.run();
+            return null;
+        });
     }
 
     <T> T does(Callable<T> action) {
@@ -45,8 +47,12 @@ final class Other implements AutoCloseable {
 
     /** What came of it; its exception as it was thrown, if it is unchecked. */
     static <T> T result(Future<T> future) {
+        return result(future, Eventually.BOUND.toMillis());
+    }
+
+    static <T> T result(Future<T> future, long boundMs) {
         try {
-            return future.get(Eventually.BOUND.toSeconds(), TimeUnit.SECONDS);
+            return future.get(boundMs, TimeUnit.MILLISECONDS);
         } catch (ExecutionException failed) {
             if (failed.getCause() instanceof RuntimeException cause) {
                 throw cause;
@@ -55,6 +61,26 @@ final class Other implements AutoCloseable {
         } catch (InterruptedException | TimeoutException failed) {
             throw new AssertionError(failed);
         }
+    }
+
+    interface Turn {
+        void take(int thread) throws Exception;
+    }
+
+    /** So many threads, each of which takes so many turns. */
+    static void inThreads(int threads, int turns, Turn turn) {
+        List<Other> others = Stream.generate(Other::new).limit(threads).toList();
+        List<Future<Void>> ends = new ArrayList<>();
+        for (int number = 0; number < threads; number++) {
+            int mine = number;
+            ends.add(others.get(number).starts(() -> {
+                for (int count = 0; count < turns; count++) {
+                    turn.take(mine);
+                }
+            }));
+        }
+        ends.forEach(Other::result);
+        others.forEach(Other::close);
     }
 
     @Override

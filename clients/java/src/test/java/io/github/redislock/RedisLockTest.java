@@ -12,16 +12,6 @@ import java.util.concurrent.TimeUnit;
 /** What every Lock owes. */
 class RedisLockTest extends ServerTest {
     @Test
-    void excludesOtherThreadsUntilUnlocked() {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        assertFalse(other.does(() -> lock.tryLock()));
-        lock.unlock();
-        assertTrue(other.does(() -> lock.tryLock()));
-        assertFalse(lock.tryLock());
-    }
-
-    @Test
     void isReentrantThroughEveryViewOfItsName() {
         RedisLock lock = locks.lock("a");
         lock.lock();
@@ -45,8 +35,9 @@ class RedisLockTest extends ServerTest {
         lock.lock();
         assertThrows(IllegalMonitorStateException.class, () -> other.does(() -> lock.unlock()));
         assertThrows(IllegalMonitorStateException.class, () -> other.does(() -> lock.fence()));
-        assertTrue(lock.isHeldByCurrentThread());
-        assertFalse(other.does(() -> lock.isHeldByCurrentThread()));
+        assertThrows(IllegalMonitorStateException.class, () -> other.does(() -> lock.exec("PING")));
+        assertTrue(lock.isHeldByCurrentThread() && lock.check());
+        assertFalse(other.does(() -> lock.isHeldByCurrentThread() || lock.check()));
         lock.unlock();
         assertThrows(IllegalMonitorStateException.class, lock::unlock, "once too often");
     }

@@ -5,12 +5,13 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.redislock.testing.Eventually;
+
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
@@ -65,8 +66,7 @@ class RedisReadWriteLockTest extends ServerTest {
         long fence = write.fence();
         read.lock();
         assertFalse(other.does(() -> read.tryLock()), "still writing");
-        Future<Void> reading = other.starts(() -> read.lock());
-        awaitWaiters("a", 1);
+        Future<Void> reading = awaitWaiter(() -> read.lock());
         write.unlock();
         Other.result(reading);
         assertEquals(fence, read.fence());
@@ -76,7 +76,7 @@ class RedisReadWriteLockTest extends ServerTest {
         assertEquals(1, read.getHoldCount(), "the watchdog goes on");
         read.unlock();
         other.does(() -> read.unlock());
-        assertFalse(server.redis.exists("a"));
+        assertFalse(server.isLocked("a"));
     }
 
     @Test
@@ -86,17 +86,17 @@ class RedisReadWriteLockTest extends ServerTest {
         read.unlock();
         assertFalse(other.does(() -> read.tryLock()));
         write.unlock();
-        assertFalse(server.redis.exists("a"));
+        assertFalse(server.isLocked("a"));
     }
 
     @Test
     void aLostWriterDoesNotTurnIntoAReader() {
         write.lock();
         read.lock();
-        server.redis.del("a");
+        server.ask("DEL", "a");
         assertThrows(IllegalMonitorStateException.class, write::unlock);
         assertFalse(read.isHeldByCurrentThread());
-        assertFalse(server.redis.exists("a"), "nor is anything left behind");
+        assertFalse(server.isLocked("a"), "nor is anything left behind");
     }
 
     @Test
@@ -118,13 +118,11 @@ class RedisReadWriteLockTest extends ServerTest {
         assertFalse(write.tryLock());
         assertFalse(write.tryLock(50, TimeUnit.MILLISECONDS));
         assertTrue(read.isHeldByCurrentThread());
-        Future<Void> leaving =
-                other.starts(
-                        () -> {
-                            awaitWaiters("a", 1);
-                            Eventually.pause(2 * TTL_MS);
-                            read.unlock();
-                        });
+        Future<Void> leaving = other.starts(() -> {
+            awaitWaiters("a", 1);
+            Eventually.pause(2 * TTL_MS);
+            read.unlock();
+        });
         write.lock();
         Other.result(leaving);
         assertEquals(1, write.getHoldCount());
@@ -135,8 +133,7 @@ class RedisReadWriteLockTest extends ServerTest {
     void twoReadersThatWantToWriteAreToldSo() {
         read.lock();
         other.does(() -> read.lock());
-        Future<Void> writing = other.starts(() -> write.lock());
-        awaitWaiters("a", 1);
+        Future<Void> writing = awaitWaiter(() -> write.lock());
         assertFalse(write.tryLock());
         assertThrows(LockDeadlockException.class, write::lock);
         assertTrue(read.isHeldByCurrentThread());
@@ -146,45 +143,24 @@ class RedisReadWriteLockTest extends ServerTest {
 
     @Test
     void anInterruptedReaderWhoseHoldEndedIsToldSo() throws Exception {
-        server.redis.executeCommand(
-                TestServer.command("RWLOCK.RLOCK").key("a").add("stranger").add(60_000));
+        server.ask("RWLOCK.RLOCK", "a", "stranger", 60_000);
         // With a watchdog that does not see it first.
         try (RedisLockClient slow =
-                RedisLockClient.connect(
-                        server.url(), options.withTtl(Duration.ofMinutes(10)))) {
+                RedisLockClient.connect(server.url(), options.withTtl(Duration.ofMinutes(10)))) {
             RedisReadWriteLock lock = slow.readWriteLock("a");
             other.does(() -> lock.readLock().lock());
             long fence = other.does(() -> lock.readLock().fence());
             List<String> readers = server.holders("a");
-            Future<Void> writing = other.starts(() -> lock.writeLock().lockInterruptibly());
-            awaitWaiters("a", 1);
+            Future<Void> writing = awaitWaiter(() -> lock.writeLock().lockInterruptibly());
             for (String token : readers) {
                 if (!token.equals("stranger")) {
-                    server.redis.executeCommand(
-                            TestServer.command("LOCK.RELEASE").key("a").add(token));
+                    server.ask("LOCK.RELEASE", "a", token);
                 }
             }
-            other.thread.interrupt();
-            assertThrows(ExecutionException.class, () -> writing.get(20, TimeUnit.SECONDS));
+            interrupt(writing);
             assertEquals(List.of("stranger"), server.holders("a"), "nothing is left behind");
             assertFalse(other.does(() -> lock.readLock().isHeldByCurrentThread()));
             assertEquals(fence, awaitLost().fence());
         }
-    }
-
-    @Test
-    void anInterruptedReaderGoesOnReading() throws Exception {
-        read.lock();
-        other.does(() -> read.lock());
-        Future<Void> writing = other.starts(() -> write.lockInterruptibly());
-        awaitWaiters("a", 1);
-        other.thread.interrupt();
-        assertThrows(Exception.class, () -> writing.get(20, TimeUnit.SECONDS));
-        assertTrue(other.does(() -> read.isHeldByCurrentThread()));
-        assertFalse(write.isLocked());
-        read.unlock();
-        assertTrue(read.isLocked());
-        other.does(() -> read.unlock());
-        assertFalse(server.redis.exists("a"));
     }
 }

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.redislock.testing.Eventually;
+
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -44,10 +46,10 @@ class RedissonTest extends ServerTest {
         Future<Void> waiting = other.starts(() -> lock.lock());
         Eventually.pause(150);
         assertFalse(waiting.isDone());
-        assertEquals("hash", server.redis.type("a"));
+        assertEquals("hash", server.ask("TYPE", "a"));
         old.unlock();
         Other.result(waiting);
-        assertEquals("redislock", server.redis.type("a"));
+        assertEquals("redislock", server.ask("TYPE", "a"));
     }
 
     @Test
@@ -56,8 +58,7 @@ class RedissonTest extends ServerTest {
         lock.lock();
         RLock old = redisson.getLock("a");
         for (Other.Action take :
-                new Other.Action[] {
-                    old::lock, old::tryLock, () -> old.tryLock(1, TimeUnit.SECONDS)
+                new Other.Action[] {old::lock, old::tryLock, () -> old.tryLock(1, TimeUnit.SECONDS)
                 }) {
             RedisException refused = assertThrows(RedisException.class, take::run);
             assertTrue(refused.getMessage().contains("WRONGTYPE"), refused.getMessage());
@@ -75,6 +76,7 @@ class RedissonTest extends ServerTest {
         redisson.getReadWriteLock("a").readLock().unlock();
         assertTrue(lock.readLock().tryLock());
         assertThrows(
-                RedisException.class, () -> redisson.getReadWriteLock("a").readLock().tryLock());
+                RedisException.class,
+                () -> redisson.getReadWriteLock("a").readLock().tryLock());
     }
 }

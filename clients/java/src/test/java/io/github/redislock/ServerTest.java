@@ -1,6 +1,11 @@
 package io.github.redislock;
 
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.redislock.testing.Eventually;
+import io.github.redislock.testing.TestServer;
 
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -9,9 +14,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.TestInstance;
 
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -30,12 +33,16 @@ abstract class ServerTest {
 
     @BeforeAll
     void startServer() {
-        server = TestServer.start();
+        server = newServer();
+    }
+
+    TestServer newServer() {
+        return TestServer.start();
     }
 
     @BeforeEach
     void connect() {
-        server.redis.flushAll();
+        server.ask("FLUSHALL");
         lost.clear();
         locks = RedisLockClient.connect(server.url(), options);
         other = new Other();
@@ -64,35 +71,28 @@ abstract class ServerTest {
         Eventually.isTrue(count + " wait for " + name, () -> server.waiting(name) == count);
     }
 
-    /**
-     * The numbers of waiters in the order in which they had the lock {@code a}. They ask by the
-     * client one after the other, wait together for {@code waitMs}, and hold for {@code holdMs}.
-     */
-    List<Integer> orderOf(int waiters, RedisLockClient client, long waitMs, long holdMs) {
-        locks.lock("a").lock();
-        List<Integer> order = new CopyOnWriteArrayList<>();
-        List<Other> others = new ArrayList<>();
-        List<Future<Void>> ends = new ArrayList<>();
-        for (int number = 0; number < waiters; number++) {
-            int mine = number;
-            Other waiter = new Other();
-            others.add(waiter);
-            ends.add(
-                    waiter.starts(
-                            () -> {
-                                RedisLock lock = client.lock("a");
-                                lock.lock();
-                                order.add(mine);
-                                Eventually.pause(holdMs);
-                                lock.unlock();
-                            }));
-            awaitWaiters("a", number + 1);
-        }
-        Eventually.pause(waitMs);
-        locks.lock("a").unlock();
-        ends.forEach(Other::result);
-        others.forEach(Other::close);
-        return order;
+    /** Interrupts the other thread, which then waits no more. */
+    void interrupt(Future<?> waiting) {
+        other.thread.interrupt();
+        ExecutionException cut =
+                assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
+        assertInstanceOf(InterruptedException.class, cut.getCause());
+    }
+
+    /** Has the other thread wait for the lock {@code a}, and returns when it does. */
+    Future<Void> awaitWaiter(Other.Action action) {
+        long before = server.waiting("a");
+        Future<Void> waiting = other.starts(action);
+        awaitWaiters("a", before + 1);
+        return waiting;
+    }
+
+    /** That the lock {@code a} ends then, with ten seconds for a busy machine. */
+    void assertItLastsFor(Duration time) {
+        long leftMs = server.leftMs("a");
+        assertTrue(
+                leftMs > time.toMillis() - 10_000 && leftMs <= time.toMillis(),
+                "it lasts for " + leftMs + " ms more");
     }
 
     /** What a client that died while it waited cost the next one, from {@code startNanos} on. */

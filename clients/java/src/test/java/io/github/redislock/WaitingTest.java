@@ -5,63 +5,35 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.redislock.testing.Eventually;
+import io.github.redislock.testing.TestServer;
+
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.exceptions.JedisConnectionException;
-import redis.clients.jedis.exceptions.JedisException;
 
 import java.time.Duration;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
 /** Waiting: in line, in slices, over cut connections, until an interrupt. */
 class WaitingTest extends ServerTest {
-    @Test
-    void aWaitIsLongerThanASliceAndThanEverySocketTimeOut() {
-        try (RedisLockClient sliced =
-                RedisLockClient.connect(server.url(), options.withSlice(Duration.ofMillis(50)))) {
-            RedisLock lock = locks.lock("a");
-            lock.lock();
-            Future<Void> waiting = other.starts(() -> sliced.lock("a").lock());
+    /** Counted from the asking, the lease would be over before it was granted. */
+    @ParameterizedTest
+    @ValueSource(ints = {50, 10_000})
+    void aGrantAfterAWaitThatIsLongerThanTheTtlHasItsWholeLease(int sliceMs) {
+        LockOptions sliced = options.withSlice(Duration.ofMillis(sliceMs));
+        try (RedisLockClient client = RedisLockClient.connect(server.url(), sliced)) {
+            locks.lock("a").lock();
+            Future<Void> waiting = awaitWaiter(() -> client.lock("a").lock());
             Eventually.pause(2 * TTL_MS);
             assertFalse(waiting.isDone());
-            lock.unlock();
+            locks.lock("a").unlock();
             Other.result(waiting);
-            assertTrue(other.does(() -> sliced.lock("a").isHeldByCurrentThread()));
+            assertTrue(other.does(() -> client.lock("a").isHeldByCurrentThread()));
         }
-    }
-
-    @Test
-    void aGrantAfterALongWaitHasItsWholeLease() throws Exception {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        Future<Boolean> waiting = other.starts(() -> lock.tryLock(1, TimeUnit.MINUTES));
-        awaitWaiters("a", 1);
-        // Longer than the ttl: counted from the asking, the lease would be over before it was
-        // granted.
-        Eventually.pause(2 * TTL_MS);
-        lock.unlock();
-        assertTrue(Other.result(waiting));
-        assertTrue(other.does(() -> lock.isHeldByCurrentThread()));
-    }
-
-    @Test
-    void waitsOnOverCutConnections() {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        Future<Void> waiting = other.starts(() -> lock.lock());
-        awaitWaiters("a", 1);
-        for (int turn = 0; turn < 3; turn++) {
-            server.cutConnections();
-            awaitWaiters("a", 1);
-        }
-        lock.unlock();
-        Other.result(waiting);
-        assertTrue(other.does(() -> lock.isHeldByCurrentThread()));
     }
 
     @Test
@@ -78,9 +50,8 @@ class WaitingTest extends ServerTest {
         RedisLockClient lonely;
         RedisLock lock;
         try (TestServer mortal = TestServer.start()) {
-            lonely =
-                    RedisLockClient.connect(
-                            mortal.url(), options.withReconnect(Duration.ofMillis(200)));
+            lonely = RedisLockClient.connect(
+                    mortal.url(), options.withReconnect(Duration.ofMillis(200)));
             lock = lonely.lock("a");
             lock.lock();
         }
@@ -110,14 +81,15 @@ class WaitingTest extends ServerTest {
 
     @Test
     void aSwallowedGrantIsAskedForAgainInTime() throws Exception {
-        try (SilentProxy proxy = new SilentProxy(server.port());
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
                 RedisLockClient patient = RedisLockClient.connect(proxy.url())) {
+            proxy.swallowFirstFence();
             long start = System.nanoTime();
             assertTrue(patient.lock("a").tryLock(500, TimeUnit.MILLISECONDS));
             assertTrue(proxy.hasSwallowed());
             assertShort(start, Duration.ofMillis(500));
             patient.lock("a").unlock();
-            assertFalse(server.redis.exists("a"));
+            assertFalse(server.isLocked("a"));
         }
     }
 
@@ -129,63 +101,37 @@ class WaitingTest extends ServerTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"lockInterruptibly", "tryLock"})
+    @ValueSource(strings = {"lockInterruptibly", "tryLock", "permit", "several"})
     void anInterruptEndsTheWait(String method) {
         RedisLock lock = locks.lock("a");
-        lock.lock();
-        Future<Void> waiting =
-                other.starts(
-                        () -> {
-                            if (method.equals("tryLock")) {
-                                lock.tryLock(1, TimeUnit.DAYS);
-                            } else {
-                                lock.lockInterruptibly();
-                            }
-                        });
-        awaitWaiters("a", 1);
+        RedisHold hold = lock.tryAcquire();
+        Future<Void> waiting = awaitWaiter(() -> {
+            switch (method) {
+                case "tryLock" -> lock.tryLock(1, TimeUnit.DAYS);
+                case "permit" -> locks.semaphore("a", 1).acquire();
+                case "several" -> locks.multiLock(lock, locks.lock("b")).lockInterruptibly();
+                default -> lock.lockInterruptibly();
+            }
+        });
         long start = System.nanoTime();
-        other.thread.interrupt();
-        ExecutionException failed =
-                assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
-        assertEquals(InterruptedException.class, failed.getCause().getClass());
+        interrupt(waiting);
         assertTrue(
                 System.nanoTime() - start < options.slice().toNanos() / 2,
                 "not only at the end of a slice");
-        assertEquals(0, server.waiting("a"), "it has left the line");
+        assertEquals(0, server.waiting("a") + server.waiting("b"), "it has left the line");
         assertFalse(other.does(() -> Thread.currentThread().isInterrupted()));
-        lock.unlock();
-        assertFalse(lock.isLocked(), "nothing was left to it");
+        hold.release();
+        assertFalse(server.isLocked("a") || server.isLocked("b"), "nothing was left to it");
     }
 
     @Test
     void anInterruptBeforeIsSeenAtOnce() {
-        assertThrows(
-                InterruptedException.class,
-                () -> {
-                    Thread.currentThread().interrupt();
-                    locks.lock("a").lockInterruptibly();
-                });
+        assertThrows(InterruptedException.class, () -> {
+            Thread.currentThread().interrupt();
+            locks.lock("a").lockInterruptibly();
+        });
         assertFalse(Thread.currentThread().isInterrupted());
         assertFalse(locks.lock("a").isLocked());
-    }
-
-    @Test
-    void lockWaitsOnWhenInterruptedAndRemembersIt() {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        Future<Boolean> waiting =
-                other.starts(
-                        () -> {
-                            lock.lock();
-                            boolean flag = Thread.interrupted();
-                            return flag && lock.isHeldByCurrentThread();
-                        });
-        awaitWaiters("a", 1);
-        other.thread.interrupt();
-        Eventually.pause(100);
-        assertFalse(waiting.isDone());
-        lock.unlock();
-        assertTrue(Other.result(waiting));
     }
 
     @Test
@@ -196,33 +142,5 @@ class WaitingTest extends ServerTest {
         lock.unlock();
         assertTrue(Thread.interrupted());
         assertFalse(lock.isLocked());
-    }
-
-    @Test
-    void aClosedClientWaitsNoMore() {
-        server.redis.executeCommand(
-                TestServer.command("LOCK.ACQUIRE").key("a").add("stranger").add(60_000));
-        Future<Void> waiting = other.starts(() -> locks.lock("a").lock());
-        awaitWaiters("a", 1);
-        locks.close();
-        awaitWaiters("a", 0);
-        assertThrows(JedisException.class, () -> Other.result(waiting));
-    }
-
-    @Test
-    void worksWithAJedisOfOnesOwn() {
-        try (UnifiedJedis jedis = TestServer.client(server.port(), 3)) {
-            RedisLockClient mine =
-                    JedisLocks.over(jedis, options.withSlice(Duration.ofMillis(100)));
-            RedisLock lock = mine.lock("a");
-            lock.lock();
-            Future<Void> waiting = other.starts(() -> lock.lockInterruptibly());
-            awaitWaiters("a", 1);
-            other.thread.interrupt();
-            assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
-            lock.unlock();
-            mine.close();
-            assertEquals("PONG", jedis.ping());
-        }
     }
 }

@@ -26,19 +26,19 @@ public final class Beliefs {
         String key = words[2];
         Duration ttl = Duration.ofMillis(Long.parseLong(words[4]));
         long holdUs = 1000 * Long.parseLong(words[5]);
-        RedisLockClient client = RedisLockClient.connect(url, LockOptions.defaults().withTtl(ttl));
-        Runnable live =
-                () -> {
-                    while (true) {
-                        String name = key + ThreadLocalRandom.current().nextInt(keys);
-                        try {
-                            use(client.lock(name).acquire(), holdUs);
-                        } catch (RuntimeException | InterruptedException error) {
-                            System.err.println(error);
-                            pause(50);
-                        }
-                    }
-                };
+        RedisLockClient client =
+                RedisLockClient.connect(url, LockOptions.defaults().withTtl(ttl));
+        Runnable live = () -> {
+            while (true) {
+                String name = key + ThreadLocalRandom.current().nextInt(keys);
+                try {
+                    use(client.lock(name).acquire(), holdUs);
+                } catch (RuntimeException | InterruptedException error) {
+                    System.err.println(error);
+                    Crew.pause(50);
+                }
+            }
+        };
         System.err.println("start");
         for (int n = 0; n < Integer.parseInt(words[3]); n++) {
             new Thread(live).start();
@@ -55,23 +55,14 @@ public final class Beliefs {
                 break;
             }
             until = now;
-            pause(5);
+            Crew.pause(5);
         }
-        System.out.printf(
-                "%s %s %d %d %d%n", hold.name(), hold.id(), hold.fence(), begun, until);
+        System.out.printf("%s %s %d %d %d%n", hold.name(), hold.id(), hold.fence(), begun, until);
         hold.release();
     }
 
     /** On Linux that is CLOCK_MONOTONIC. */
     private static long nowUs() {
         return System.nanoTime() / 1000;
-    }
-
-    private static void pause(long ms) {
-        try {
-            Thread.sleep(ms);
-        } catch (InterruptedException never) {
-            throw new IllegalStateException(never);
-        }
     }
 }

@@ -2,7 +2,7 @@ package io.github.redislock.bench;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
 import picocli.CommandLine;
@@ -51,7 +51,8 @@ public final class Bench {
             return;
         }
         List<Turn> turns;
-        try (Contender contender = Contender.named(settings.library(), settings.url(), settings.lock())) {
+        try (Contender contender =
+                Contender.named(settings.library(), settings.url(), settings.lock())) {
             turns = run(contender, settings);
         }
         StringBuilder lines = new StringBuilder();
@@ -63,35 +64,22 @@ public final class Bench {
         System.out.flush();
     }
 
-    private static List<Turn> run(Contender contender, Settings settings)
-            throws InterruptedException {
-        warmUp(contender, settings);
-        CountDownLatch ready = new CountDownLatch(settings.clients());
-        CountDownLatch start = new CountDownLatch(1);
+    private static List<Turn> run(Contender contender, Settings settings) {
+        int clients = settings.clients();
+        warmUp(contender, clients);
         long[] startNanos = {0};
+        CyclicBarrier ready = new CyclicBarrier(clients, () -> {
+            startNanos[0] = System.nanoTime();
+            System.err.println("start");
+        });
         List<List<Turn>> all = new ArrayList<>();
-        List<Thread> threads = new ArrayList<>();
-        for (int number = 0; number < settings.clients(); number++) {
-            int client = number;
-            List<Turn> mine = new ArrayList<>();
-            all.add(mine);
-            Thread thread =
-                    new Thread(
-                            () -> {
-                                ready.countDown();
-                                awaitQuietly(start);
-                                takeTurns(contender.lock(), settings, client, startNanos[0], mine);
-                            });
-            threads.add(thread);
-            thread.start();
+        for (int client = 0; client < clients; client++) {
+            all.add(new ArrayList<>());
         }
-        ready.await();
-        startNanos[0] = System.nanoTime();
-        System.err.println("start");
-        start.countDown();
-        for (Thread thread : threads) {
-            thread.join();
-        }
+        Crew.work(clients, client -> {
+            Crew.quietly(ready::await);
+            takeTurns(contender.lock(), settings, client, startNanos[0], all.get(client));
+        });
         return all.stream().flatMap(List::stream).toList();
     }
 
@@ -103,19 +91,13 @@ public final class Bench {
             long asked = System.nanoTime();
             lock.lock();
             long granted = System.nanoTime();
-            try {
-                Thread.sleep(holdMs);
-            } catch (InterruptedException never) {
-                throw new IllegalStateException(never);
-            } finally {
-                lock.unlock();
-            }
-            turns.add(
-                    new Turn(
-                            client,
-                            micros(asked - startNanos),
-                            micros(granted - startNanos),
-                            micros(System.nanoTime() - startNanos)));
+            Crew.pause(holdMs);
+            lock.unlock();
+            turns.add(new Turn(
+                    client,
+                    micros(asked - startNanos),
+                    micros(granted - startNanos),
+                    micros(System.nanoTime() - startNanos)));
         }
     }
 
@@ -127,33 +109,14 @@ public final class Bench {
      * Has the library connect, and the JVM compile, before anything is measured: every client once
      * through all.
      */
-    private static void warmUp(Contender contender, Settings settings) throws InterruptedException {
-        List<Thread> threads = new ArrayList<>();
-        CountDownLatch together = new CountDownLatch(settings.clients());
-        for (int client = 0; client < settings.clients(); client++) {
-            Thread thread =
-                    new Thread(
-                            () -> {
-                                together.countDown();
-                                awaitQuietly(together);
-                                for (int turn = 0; turn < 20; turn++) {
-                                    contender.lock().lock();
-                                    contender.lock().unlock();
-                                }
-                            });
-            threads.add(thread);
-            thread.start();
-        }
-        for (Thread thread : threads) {
-            thread.join();
-        }
-    }
-
-    private static void awaitQuietly(CountDownLatch latch) {
-        try {
-            latch.await();
-        } catch (InterruptedException never) {
-            throw new IllegalStateException(never);
-        }
+    private static void warmUp(Contender contender, int clients) {
+        CyclicBarrier together = new CyclicBarrier(clients);
+        Crew.work(clients, client -> {
+            Crew.quietly(together::await);
+            for (int turn = 0; turn < 20; turn++) {
+                contender.lock().lock();
+                contender.lock().unlock();
+            }
+        });
     }
 }

@@ -29,8 +29,8 @@ record Contender(Lock lock, Runnable closing) implements AutoCloseable {
                 yield new Contender(client.getLock(key), client::shutdown);
             }
             default ->
-                    throw new IllegalArgumentException(
-                            "no library of that name: " + name + "; there are " + NAMES);
+                throw new IllegalArgumentException(
+                        "no library of that name: " + name + "; there are " + NAMES);
         };
     }
 

@@ -1,13 +1,10 @@
 package io.github.redislock.bench;
 
-import io.github.redislock.RedisHold;
 import io.github.redislock.RedisLock;
 import io.github.redislock.RedisLockClient;
-import io.github.redislock.RedisSemaphore;
 
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
-import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
@@ -19,23 +16,18 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
+import java.util.function.Function;
 
 /**
- * Semaphores and multi-locks of this client beside those of Redisson: {@code Several URL ROUNDS
- * SECONDS}. 16 threads share 4 permits and hold one for 1 ms; 12 threads take two or three of five
- * locks and hold them for 1 ms. The libraries take turns. For each it prints the median of the
- * acquisitions per second over the rounds, the longest wait, and the most threads that had no turn
- * in a round.
+ * Multi-locks of this client beside those of Redisson: {@code Several URL ROUNDS SECONDS}. 12
+ * threads take two or three of five locks and hold them for 1 ms. The libraries take turns. For
+ * each it prints the median of the acquisitions per second over the rounds, the longest wait, and
+ * the most threads that had no turn in a round.
  */
 public final class Several {
-    private static final int PERMITS = 4;
+    private static final int THREADS = 12;
     private static final int KEYS = 5;
-
-    private interface Turn {
-        void take(Random random) throws InterruptedException;
-    }
 
     private record Round(double perSecond, double longestMs, int starved) {}
 
@@ -43,64 +35,23 @@ public final class Several {
 
     /** Runs it. */
     public static void main(String[] words) throws Exception {
-        String url = words[0];
-        int rounds = Integer.parseInt(words[1]);
-        double seconds = Double.parseDouble(words[2]);
         Config config = new Config();
-        config.useSingleServer().setAddress(url);
+        config.useSingleServer().setAddress(words[0]);
         RedissonClient redisson = Redisson.create(config);
-        try (RedisLockClient ours = RedisLockClient.connect(url)) {
-            RedisSemaphore semaphore = ours.semaphore("several:permits:ours", PERMITS);
-            RPermitExpirableSemaphore theirs =
-                    redisson.getPermitExpirableSemaphore("several:permits:theirs");
-            theirs.delete();
-            theirs.trySetPermits(PERMITS);
-            Map<String, Turn> ways = new TreeMap<>();
-            ways.put("16 semaphore, redis-lock", random -> hold(semaphore));
-            ways.put("16 semaphore, Redisson", random -> hold(theirs));
-            ways.put(
-                    "12 multi-lock, redis-lock",
-                    random -> hold(ours.multiLock(some(random, ours))));
-            ways.put(
-                    "12 multi-lock, Redisson",
-                    random -> hold(redisson.getMultiLock(some(random, redisson))));
+        try (RedisLockClient ours = RedisLockClient.connect(words[0])) {
+            Map<String, Function<Random, Lock>> ways = Map.of(
+                    "multi-lock, redis-lock", random -> ours.multiLock(some(random, ours)),
+                    "multi-lock, Redisson",
+                            random -> redisson.getMultiLock(some(random, redisson)));
             Map<String, List<Round>> all = new TreeMap<>();
-            for (int round = 0; round < rounds; round++) {
-                for (Map.Entry<String, Turn> way : ways.entrySet()) {
-                    int threads = Integer.parseInt(way.getKey().substring(0, 2));
-                    Round result = play(way.getValue(), threads, seconds);
-                    all.computeIfAbsent(way.getKey(), name -> new ArrayList<>()).add(result);
-                }
+            for (int round = 0; round < Integer.parseInt(words[1]); round++) {
+                ways.forEach((name, way) -> all.computeIfAbsent(name, each -> new ArrayList<>())
+                        .add(play(way, Double.parseDouble(words[2]))));
             }
             all.forEach(Several::print);
         } finally {
             redisson.shutdown();
         }
-    }
-
-    private static void hold(RedisSemaphore semaphore) throws InterruptedException {
-        RedisHold permit = semaphore.acquire();
-        work();
-        permit.release();
-    }
-
-    private static void hold(RPermitExpirableSemaphore semaphore) throws InterruptedException {
-        String permit = semaphore.acquire(30, TimeUnit.SECONDS);
-        work();
-        semaphore.release(permit);
-    }
-
-    private static void hold(Lock lock) throws InterruptedException {
-        lock.lockInterruptibly();
-        try {
-            work();
-        } finally {
-            lock.unlock();
-        }
-    }
-
-    private static void work() throws InterruptedException {
-        Thread.sleep(1);
     }
 
     private static RedisLock[] some(Random random, RedisLockClient client) {
@@ -120,35 +71,22 @@ public final class Several {
         return keys.subList(0, 2 + random.nextInt(2));
     }
 
-    private static Round play(Turn turn, int threads, double seconds) throws InterruptedException {
-        int[] turns = new int[threads];
-        long[] longest = new long[threads];
+    private static Round play(Function<Random, Lock> way, double seconds) {
+        int[] turns = new int[THREADS];
+        long[] longest = new long[THREADS];
         long end = System.nanoTime() + (long) (seconds * 1e9);
-        List<Thread> all = new ArrayList<>();
-        for (int n = 0; n < threads; n++) {
-            int own = n;
-            Random random = new Random(n);
-            Thread thread =
-                    new Thread(
-                            () -> {
-                                try {
-                                    while (System.nanoTime() < end) {
-                                        long asked = System.nanoTime();
-                                        turn.take(random);
-                                        long waited = System.nanoTime() - asked;
-                                        longest[own] = Math.max(longest[own], waited);
-                                        turns[own] += System.nanoTime() < end ? 1 : 0;
-                                    }
-                                } catch (InterruptedException ended) {
-                                    Thread.currentThread().interrupt();
-                                }
-                            });
-            thread.start();
-            all.add(thread);
-        }
-        for (Thread thread : all) {
-            thread.join();
-        }
+        Crew.work(THREADS, own -> {
+            Random random = new Random(own);
+            while (System.nanoTime() < end) {
+                long asked = System.nanoTime();
+                Lock lock = way.apply(random);
+                lock.lock();
+                Crew.pause(1);
+                lock.unlock();
+                longest[own] = Math.max(longest[own], System.nanoTime() - asked);
+                turns[own] += System.nanoTime() < end ? 1 : 0;
+            }
+        });
         int starved = (int) Arrays.stream(turns).filter(n -> n == 0).count();
         double longestMs = Arrays.stream(longest).max().orElse(0) / 1e6;
         return new Round(Arrays.stream(turns).sum() / seconds, longestMs, starved);
@@ -161,7 +99,7 @@ public final class Several {
         System.out.printf(
                 Locale.ROOT,
                 "| %s | %.0f (%.0f to %.0f) | %.0f ms | %d |%n",
-                name.substring(3),
+                name,
                 rates[rates.length / 2],
                 rates[0],
                 rates[rates.length - 1],

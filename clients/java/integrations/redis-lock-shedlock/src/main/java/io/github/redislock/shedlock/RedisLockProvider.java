@@ -59,12 +59,11 @@ public final class RedisLockProvider implements ExtensibleLockProvider {
         long askedNanos = System.nanoTime();
         RedisHold hold;
         try {
-            hold =
-                    client.lock(prefix + configuration.getName())
-                            .tryAcquire(
-                                    0,
-                                    RedisSimpleLock.ttl(configuration).toMillis(),
-                                    TimeUnit.MILLISECONDS);
+            hold = client.lock(prefix + configuration.getName())
+                    .tryAcquire(
+                            0,
+                            RedisSimpleLock.ttl(configuration).toMillis(),
+                            TimeUnit.MILLISECONDS);
         } catch (InterruptedException cut) {
             Thread.currentThread().interrupt();
             throw new LockException("interrupted before the lock was asked for", cut);

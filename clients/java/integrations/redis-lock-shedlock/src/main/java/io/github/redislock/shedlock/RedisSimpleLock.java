@@ -86,8 +86,7 @@ public final class RedisSimpleLock extends AbstractSimpleLock {
         }
         Duration least = configuration.getLockAtLeastFor();
         // ShedLock counts it from the extension, the server from the grant.
-        Duration fromGrant =
-                least.isZero() ? least : least.plusNanos(extendedNanos - askedNanos);
+        Duration fromGrant = least.isZero() ? least : least.plusNanos(extendedNanos - askedNanos);
         return Optional.of(new RedisSimpleLock(configuration, hold, askedNanos, fromGrant));
     }
 }

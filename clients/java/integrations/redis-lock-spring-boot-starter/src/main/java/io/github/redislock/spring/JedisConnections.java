@@ -63,10 +63,9 @@ final class JedisConnections {
             // Its waiting threads notice an interrupt at once.
             return new RedisLockConnection(RedisLockClient.connect(url, options), () -> {});
         }
-        Pool<Jedis> pool =
-                sentinel == null
-                        ? like.standalone(like.factory.getStandaloneConfiguration())
-                        : like.sentinel(sentinel);
+        Pool<Jedis> pool = sentinel == null
+                ? like.standalone(like.factory.getStandaloneConfiguration())
+                : like.sentinel(sentinel);
         return new RedisLockConnection(JedisLocks.over(pool, options), pool::close);
     }
 
@@ -98,8 +97,9 @@ final class JedisConnections {
     }
 
     private JedisSentinelPool sentinel(RedisSentinelConfiguration servers) {
-        JedisClientConfig ofSentinel =
-                authenticated(servers.getSentinelUsername(), servers.getSentinelPassword()).build();
+        JedisClientConfig ofSentinel = authenticated(
+                        servers.getSentinelUsername(), servers.getSentinelPassword())
+                .build();
         return new JedisSentinelPool(
                 servers.getMaster().getName(),
                 addresses(servers.getSentinels()),
@@ -109,13 +109,12 @@ final class JedisConnections {
     }
 
     private RedisLockConnection cluster(RedisClusterConfiguration servers) {
-        JedisCluster cluster =
-                new JedisCluster(
-                        addresses(servers.getClusterNodes()),
-                        config(servers, 0),
-                        CLUSTER_ATTEMPTS,
-                        options.reconnect().plus(answer),
-                        unbound(new ConnectionPoolConfig()));
+        JedisCluster cluster = new JedisCluster(
+                addresses(servers.getClusterNodes()),
+                config(servers, 0),
+                CLUSTER_ATTEMPTS,
+                options.reconnect().plus(answer),
+                unbound(new ConnectionPoolConfig()));
         return new RedisLockConnection(JedisLocks.over(cluster, WAITERS, options), cluster::close);
     }
 
@@ -132,13 +131,12 @@ final class JedisConnections {
     private DefaultJedisClientConfig.Builder authenticated(String user, RedisPassword password) {
         JedisClientConfiguration client = factory.getClientConfiguration();
         int answerMs = Math.toIntExact(answer.toMillis());
-        DefaultJedisClientConfig.Builder builder =
-                DefaultJedisClientConfig.builder()
-                        .connectionTimeoutMillis(answerMs)
-                        .socketTimeoutMillis(answerMs)
-                        .user(user)
-                        .password(password.map(String::new).orElse(null))
-                        .ssl(client.isUseSsl());
+        DefaultJedisClientConfig.Builder builder = DefaultJedisClientConfig.builder()
+                .connectionTimeoutMillis(answerMs)
+                .socketTimeoutMillis(answerMs)
+                .user(user)
+                .password(password.map(String::new).orElse(null))
+                .ssl(client.isUseSsl());
         client.getSslSocketFactory().ifPresent(builder::sslSocketFactory);
         client.getSslParameters().ifPresent(builder::sslParameters);
         client.getHostnameVerifier().ifPresent(builder::hostnameVerifier);

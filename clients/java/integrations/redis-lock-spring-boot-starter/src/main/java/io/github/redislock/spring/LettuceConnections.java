@@ -16,6 +16,7 @@ import org.springframework.data.redis.connection.RedisClusterConfiguration;
 import org.springframework.data.redis.connection.RedisConfiguration;
 import org.springframework.data.redis.connection.RedisConfiguration.WithAuthentication;
 import org.springframework.data.redis.connection.RedisConnectionFactory;
+import org.springframework.data.redis.connection.RedisNode;
 import org.springframework.data.redis.connection.RedisPassword;
 import org.springframework.data.redis.connection.RedisSentinelConfiguration;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
@@ -47,11 +48,10 @@ final class LettuceConnections {
             return closing(lettuce, () -> LettuceLocks.over(lettuce, options));
         }
         RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
-        RedisClient lettuce =
-                like.client(
-                        sentinel == null
-                                ? like.standalone(like.factory.getStandaloneConfiguration())
-                                : like.sentinel(sentinel));
+        RedisClient lettuce = like.client(
+                sentinel == null
+                        ? like.standalone(like.factory.getStandaloneConfiguration())
+                        : like.sentinel(sentinel));
         return closing(lettuce, () -> LettuceLocks.over(lettuce, options));
     }
 
@@ -67,8 +67,8 @@ final class LettuceConnections {
     }
 
     private RedisURI standalone(RedisStandaloneConfiguration server) {
-        RedisURI uri = uri(RedisURI.builder().withHost(server.getHostName()), server);
-        uri.setPort(server.getPort());
+        RedisNode node = new RedisNode(server.getHostName(), server.getPort());
+        RedisURI uri = uri(at(node), server);
         uri.setDatabase(server.getDatabase());
         return uri;
     }
@@ -76,40 +76,28 @@ final class LettuceConnections {
     private RedisURI sentinel(RedisSentinelConfiguration servers) {
         RedisURI.Builder builder =
                 RedisURI.builder().withSentinelMasterId(servers.getMaster().getName());
-        servers.getSentinels()
-                .forEach(
-                        node -> {
-                            RedisURI.Builder one =
-                                    RedisURI.builder()
-                                            .withHost(node.getHost())
-                                            .withPort(node.getPort());
-                            authenticate(
-                                    one,
-                                    servers.getSentinelUsername(),
-                                    servers.getSentinelPassword());
-                            builder.withSentinel(secured(one.build()));
-                        });
+        servers.getSentinels().forEach(node -> {
+            RedisURI.Builder one = at(node);
+            authenticate(one, servers.getSentinelUsername(), servers.getSentinelPassword());
+            builder.withSentinel(secured(one.build()));
+        });
         RedisURI uri = uri(builder, servers);
         uri.setDatabase(servers.getDatabase());
         return uri;
     }
 
+    private static RedisURI.Builder at(RedisNode node) {
+        return RedisURI.builder().withHost(node.getHost()).withPort(node.getPort());
+    }
+
     private RedisClusterClient cluster(RedisClusterConfiguration servers) {
-        List<RedisURI> nodes =
-                servers.getClusterNodes().stream()
-                        .map(
-                                node ->
-                                        uri(
-                                                RedisURI.builder()
-                                                        .withHost(node.getHost())
-                                                        .withPort(node.getPort()),
-                                                servers))
-                        .toList();
+        List<RedisURI> nodes = servers.getClusterNodes().stream()
+                .map(node -> uri(at(node), servers))
+                .toList();
         ClientResources resources = client.getClientResources().orElse(null);
-        RedisClusterClient lettuce =
-                resources == null
-                        ? RedisClusterClient.create(nodes)
-                        : RedisClusterClient.create(resources, nodes);
+        RedisClusterClient lettuce = resources == null
+                ? RedisClusterClient.create(nodes)
+                : RedisClusterClient.create(resources, nodes);
         client.getClientOptions()
                 .filter(ClusterClientOptions.class::isInstance)
                 .map(ClusterClientOptions.class::cast)
@@ -120,9 +108,7 @@ final class LettuceConnections {
     private RedisClient client(RedisURI uri) {
         ClientResources resources = client.getClientResources().orElse(null);
         RedisClient lettuce =
-                resources == null
-                        ? RedisClient.create(uri)
-                        : RedisClient.create(resources, uri);
+                resources == null ? RedisClient.create(uri) : RedisClient.create(resources, uri);
         ClientOptions options = client.getClientOptions().orElse(null);
         if (options != null) {
             lettuce.setOptions(options);
@@ -136,14 +122,13 @@ final class LettuceConnections {
         client.getClientName().ifPresent(builder::withClientName);
         RedisURI uri = secured(builder.build());
         client.getRedisCredentialsProviderFactory()
-                .ifPresent(
-                        credentials ->
-                                uri.setCredentialsProvider(
-                                        credentials.createCredentialsProvider(servers)));
+                .ifPresent(credentials ->
+                        uri.setCredentialsProvider(credentials.createCredentialsProvider(servers)));
         return uri;
     }
 
-    private static void authenticate(RedisURI.Builder builder, String user, RedisPassword password) {
+    private static void authenticate(
+            RedisURI.Builder builder, String user, RedisPassword password) {
         if (!password.isPresent()) {
             return;
         }

@@ -28,9 +28,8 @@ record RedisLockConnection(RedisLockClient client, Runnable closing) implements 
         if (isA(factory, CONNECTION + "jedis.JedisConnectionFactory")) {
             return JedisConnections.like(factory, options);
         }
-        throw new IllegalStateException(
-                factory.getClass().getName()
-                        + " is neither of Lettuce nor of Jedis: define a RedisLockClient bean");
+        throw new IllegalStateException(factory.getClass().getName()
+                + " is neither of Lettuce nor of Jedis: define a RedisLockClient bean");
     }
 
     private static boolean isA(Object factory, String name) {

@@ -25,10 +25,9 @@ public final class RedisLockRegistry
     /** The prefix of keys, unless another one is given. */
     public static final String DEFAULT_PREFIX = "lock-registry:";
 
-    private static final boolean DISTRIBUTED =
-            ClassUtils.isPresent(
-                    "org.springframework.integration.support.locks.DistributedLock",
-                    RedisLockRegistry.class.getClassLoader());
+    private static final boolean DISTRIBUTED = ClassUtils.isPresent(
+            "org.springframework.integration.support.locks.DistributedLock",
+            RedisLockRegistry.class.getClassLoader());
 
     private static final Duration LONGEST_GOODBYE = Duration.ofSeconds(1);
 

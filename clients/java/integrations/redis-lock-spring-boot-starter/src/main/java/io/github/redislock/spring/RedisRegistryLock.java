@@ -211,8 +211,7 @@ public class RedisRegistryLock implements Lock {
     private Depth mine() {
         Depth depth = depths.get(getKey());
         if (depth == null) {
-            throw new IllegalMonitorStateException(
-                    "the lock of " + getKey() + " is not held here");
+            throw new IllegalMonitorStateException("the lock of " + getKey() + " is not held here");
         }
         return depth;
     }

@@ -16,8 +16,6 @@ import net.javacrumbs.shedlock.core.ClockProvider;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -33,46 +31,30 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 
-class AutoConfigurationTest {
-    private static TestServer server;
-
-    @BeforeAll
-    static void start() {
-        server = TestServer.start();
-    }
-
-    @AfterAll
-    static void stop() {
-        server.close();
-    }
-
+class AutoConfigurationTest extends ServerTest {
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void thereAreAClientAndARegistryThatLockAtTheServer(String driver) {
-        Contexts.runner(driver, Contexts.port(server.port()))
-                .run(
-                        context -> {
-                            var lock = context.getBean(LockRegistry.class).obtain("a");
-                            lock.lock();
-                            assertThat(server.isLocked("lock-registry:a")).isTrue();
-                            lock.unlock();
-                            assertThat(server.isLocked("lock-registry:a")).isFalse();
-                            assertThat(context).hasSingleBean(RedisLockClient.class);
-                            assertThat(context).hasSingleBean(RedisLockRegistry.class);
-                        });
+        application(driver).run(context -> {
+            var lock = context.getBean(LockRegistry.class).obtain("a");
+            lock.lock();
+            assertThat(server.isLocked("lock-registry:a")).isTrue();
+            lock.unlock();
+            assertThat(server.isLocked("lock-registry:a")).isFalse();
+            assertThat(context).hasSingleBean(RedisLockClient.class);
+            assertThat(context).hasSingleBean(RedisLockRegistry.class);
+        });
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void theConnectionsEndWithTheContext(String driver) {
         int before = server.connections();
-        Contexts.runner(driver, Contexts.port(server.port()))
-                .run(
-                        context -> {
-                            assertThat(context.getBean(RedisLockClient.class).lock("a").tryLock())
-                                    .isTrue();
-                            assertThat(server.connections()).isGreaterThan(before);
-                        });
+        application(driver).run(context -> {
+            assertThat(context.getBean(RedisLockClient.class).lock("a").tryLock())
+                    .isTrue();
+            assertThat(server.connections()).isGreaterThan(before);
+        });
         Eventually.isTrue("they are closed", () -> server.connections() <= before);
         server.ask("DEL", "a");
     }
@@ -81,190 +63,154 @@ class AutoConfigurationTest {
     @ValueSource(strings = {"jedis", "lettuce"})
     void itLogsInWithTheApplicationsUserToItsDatabase(String driver) {
         // No right but those of the role worker in the documents, and those to ask for a database.
-        server.ask(
-                "ACL",
-                "SETUSER",
-                "app",
-                "on",
-                ">pass:w@rd/%",
-                "~lock-registry:*",
-                "resetchannels",
-                "-@all",
-                "+lock.acquire",
-                "+lock.release",
-                "+lock.renew",
-                "+select");
-        Contexts.runner(
+        String rights = "~lock-registry:* resetchannels -@all"
+                + " +lock.acquire +lock.release +lock.renew +select";
+        server.ask((Object[]) ("ACL SETUSER app on >pass:w@rd/% " + rights).split(" "));
+        application(
                         driver,
-                        Contexts.port(server.port()),
                         "spring.data.redis.username=app",
                         "spring.data.redis.password=pass:w@rd/%",
                         "spring.data.redis.database=3")
-                .run(
-                        context -> {
-                            RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
-                            RedisRegistryLock lock = registry.obtain("a");
-                            lock.lock(Duration.ofMinutes(1));
-                            registry.renewLock("a", Duration.ofMinutes(2));
-                            assertThat(server.isLocked("lock-registry:a")).isFalse();
-                            assertThat(server.ask("INFO", "keyspace").toString()).contains("db3:");
-                            lock.unlock();
-                        });
+                .run(context -> {
+                    RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
+                    RedisRegistryLock lock = registry.obtain("a");
+                    lock.lock(Duration.ofMinutes(1));
+                    registry.renewLock("a", Duration.ofMinutes(2));
+                    assertThat(server.isLocked("lock-registry:a")).isFalse();
+                    assertThat(server.ask("INFO", "keyspace").toString()).contains("db3:");
+                    lock.unlock();
+                });
     }
 
     /** With a name Jedis takes a pool. */
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void theConnectionsHaveTheApplicationsName(String driver) {
-        Contexts.runner(
-                        driver,
-                        Contexts.port(server.port()),
-                        "spring.data.redis.client-name=" + driver + "-app")
-                .run(
-                        context -> {
-                            var lock = context.getBean(RedisLockRegistry.class).obtain("named");
-                            // Its connection stays, which that of one that waits need not.
-                            assertThat(lock.tryLock()).isTrue();
-                            assertThat(server.ask("CLIENT", "LIST").toString())
-                                    .contains("name=" + driver + "-app");
-                            lock.unlock();
-                        });
+        application(driver, "spring.data.redis.client-name=" + driver + "-app").run(context -> {
+            var lock = context.getBean(RedisLockRegistry.class).obtain("named");
+            // Its connection stays, which that of one that waits need not.
+            assertThat(lock.tryLock()).isTrue();
+            assertThat(server.ask("CLIENT", "LIST").toString()).contains("name=" + driver + "-app");
+            lock.unlock();
+        });
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void onAServerWithoutTheModuleItWorksOnlyWithTheFallback(String driver) {
         try (TestServer plain = TestServer.withoutModule()) {
-            Contexts.runner(driver, Contexts.port(plain.port()))
-                    .run(
-                            context -> {
-                                var lock = context.getBean(RedisLockRegistry.class).obtain("a");
-                                assertThatThrownBy(lock::tryLock)
-                                        .isInstanceOf(ModuleMissingException.class);
-                            });
-            Contexts.runner(driver, Contexts.port(plain.port()), "redis-lock.fallback=true")
-                    .run(
-                            context -> {
-                                RedisLockRegistry registry =
-                                        context.getBean(RedisLockRegistry.class);
-                                registry.obtain("a").lock();
-                                registry.obtain("a").lock();
-                                assertThat(plain.ask("TYPE", "lock-registry:a"))
-                                        .isEqualTo("string");
-                                registry.renewLock("a", Duration.ofMinutes(5));
-                                assertThat(plain.leftMs("lock-registry:a")).isGreaterThan(60_000);
-                                registry.obtain("a").unlock();
-                                registry.obtain("a").unlock();
-                                assertThat(plain.isLocked("lock-registry:a")).isFalse();
-                            });
+            runner(driver, "spring.data.redis.port=" + plain.port()).run(context -> {
+                var lock = context.getBean(RedisLockRegistry.class).obtain("a");
+                assertThatThrownBy(lock::tryLock).isInstanceOf(ModuleMissingException.class);
+            });
+            runner(driver, "spring.data.redis.port=" + plain.port(), "redis-lock.fallback=true")
+                    .run(context -> {
+                        RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
+                        registry.obtain("a").lock();
+                        registry.obtain("a").lock();
+                        assertThat(plain.ask("TYPE", "lock-registry:a")).isEqualTo("string");
+                        registry.renewLock("a", Duration.ofMinutes(5));
+                        assertThat(plain.leftMs("lock-registry:a")).isGreaterThan(60_000);
+                        registry.obtain("a").unlock();
+                        registry.obtain("a").unlock();
+                        assertThat(plain.isLocked("lock-registry:a")).isFalse();
+                    });
         }
     }
 
     @Test
     void thePropertiesAreBound() {
-        Contexts.runner(
+        application(
                         "jedis",
                         "redis-lock.ttl=12s",
                         "redis-lock.slice=4s",
                         "redis-lock.grace=2s",
                         "redis-lock.reconnect=1s",
                         "redis-lock.registry.key-prefix=mine:",
-                        "redis-lock.shedlock.key-prefix=jobs:",
-                        Contexts.port(server.port()))
-                .run(
-                        context -> {
-                            LockOptions options = context.getBean(LockOptions.class);
-                            assertThat(options.ttl()).isEqualTo(Duration.ofSeconds(12));
-                            assertThat(options.slice()).isEqualTo(Duration.ofSeconds(4));
-                            assertThat(options.grace()).isEqualTo(Duration.ofSeconds(2));
-                            assertThat(options.reconnect()).isEqualTo(Duration.ofSeconds(1));
-                            RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
-                            assertThat(registry.obtain("a").getKey()).isEqualTo("mine:a");
-                            context.getBean(LockProvider.class).lock(oneMinute("a"));
-                            assertThat(server.isLocked("jobs:a")).isTrue();
-                            registry.obtain("a").lock();
-                            assertThat(server.leftMs("mine:a")).isBetween(5_000L, 12_000L);
-                            registry.obtain("a").unlock();
-                        });
+                        "redis-lock.shedlock.key-prefix=jobs:")
+                .run(context -> {
+                    LockOptions options = context.getBean(LockOptions.class);
+                    assertThat(options.ttl()).isEqualTo(Duration.ofSeconds(12));
+                    assertThat(options.slice()).isEqualTo(Duration.ofSeconds(4));
+                    assertThat(options.grace()).isEqualTo(Duration.ofSeconds(2));
+                    assertThat(options.reconnect()).isEqualTo(Duration.ofSeconds(1));
+                    RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
+                    assertThat(registry.obtain("a").getKey()).isEqualTo("mine:a");
+                    context.getBean(LockProvider.class).lock(oneMinute("a"));
+                    assertThat(server.isLocked("jobs:a")).isTrue();
+                    registry.obtain("a").lock();
+                    assertThat(server.leftMs("mine:a")).isBetween(5_000L, 12_000L);
+                    registry.obtain("a").unlock();
+                });
     }
 
     @Test
     void theRegistryIsOneOfDistributedLocksForSpringIntegration7() {
-        assumeTrue(
-                ClassUtils.isPresent(
-                        "org.springframework.integration.support.locks.DistributedLock", null));
-        Contexts.runner("jedis", Contexts.port(server.port()))
-                .withBean("seven", WithSpringIntegration7.class)
-                .run(
-                        context -> {
-                            WithSpringIntegration7 bean =
-                                    context.getBean(WithSpringIntegration7.class);
-                            bean.lockForAMinute("seven");
-                            assertThat(server.leftMs("lock-registry:seven")).isGreaterThan(30_000);
-                            bean.locks.obtain("seven").unlock();
-                        });
+        assumeTrue(ClassUtils.isPresent(
+                "org.springframework.integration.support.locks.DistributedLock", null));
+        application("jedis").withBean("seven", WithSpringIntegration7.class).run(context -> {
+            WithSpringIntegration7 bean = context.getBean(WithSpringIntegration7.class);
+            bean.lockForAMinute("seven");
+            assertThat(server.leftMs("lock-registry:seven")).isGreaterThan(30_000);
+            bean.locks.obtain("seven").unlock();
+        });
     }
 
     @Test
     void itCanBeSwitchedOff() {
-        Contexts.runner("jedis", "redis-lock.enabled=false")
+        runner("jedis", "redis-lock.enabled=false")
                 .run(context -> assertThat(context).doesNotHaveBean(RedisLockClient.class));
-        Contexts.runner(
+        application(
                         "jedis",
                         "redis-lock.registry.enabled=false",
-                        "redis-lock.shedlock.enabled=false",
-                        Contexts.port(server.port()))
-                .run(
-                        context -> {
-                            assertThat(context).hasSingleBean(RedisLockClient.class);
-                            assertThat(context).doesNotHaveBean(LockRegistry.class);
-                            assertThat(context).doesNotHaveBean(LockProvider.class);
-                        });
+                        "redis-lock.shedlock.enabled=false")
+                .run(context -> {
+                    assertThat(context).hasSingleBean(RedisLockClient.class);
+                    assertThat(context).doesNotHaveBean(LockRegistry.class);
+                    assertThat(context).doesNotHaveBean(LockProvider.class);
+                });
     }
 
     @Test
     void beansOfTheApplicationComeFirst() {
         try (RedisLockClient own = RedisLockClient.connect(server.url())) {
-            Contexts.runner("jedis", Contexts.port(server.port()))
+            application("jedis")
                     .withBean(RedisLockClient.class, () -> own)
                     .withBean(LockRegistry.class, DefaultLockRegistry::new)
                     .withBean(LockOptions.class, LockOptions::defaults)
-                    .run(
-                            context -> {
-                                assertThat(context.getBean(RedisLockClient.class)).isSameAs(own);
-                                assertThat(context).doesNotHaveBean(RedisLockConnection.class);
-                                assertThat(context).doesNotHaveBean(RedisLockRegistry.class);
-                                assertThat(context).hasSingleBean(RedisLockProvider.class);
-                            });
+                    .run(context -> {
+                        assertThat(context.getBean(RedisLockClient.class)).isSameAs(own);
+                        assertThat(context).doesNotHaveBean(RedisLockConnection.class);
+                        assertThat(context).doesNotHaveBean(RedisLockRegistry.class);
+                        assertThat(context).hasSingleBean(RedisLockProvider.class);
+                    });
         }
     }
 
     @Test
     void withoutSpringIntegrationAndShedLockThereIsTheClientOnly() {
-        Contexts.runner("jedis", Contexts.port(server.port()))
+        application("jedis")
                 .withClassLoader(
                         new FilteredClassLoader(LockRegistry.class, RedisLockProvider.class))
-                .run(
-                        context -> {
-                            assertThat(context).hasNotFailed();
-                            assertThat(context).hasSingleBean(RedisLockClient.class);
-                            assertThat(context).doesNotHaveBean("redisLockRegistry");
-                            assertThat(context).doesNotHaveBean("redisLockProvider");
-                        });
+                .run(context -> {
+                    assertThat(context).hasNotFailed();
+                    assertThat(context).hasSingleBean(RedisLockClient.class);
+                    assertThat(context).doesNotHaveBean("redisLockRegistry");
+                    assertThat(context).doesNotHaveBean("redisLockProvider");
+                });
     }
 
     @Test
     void aLostLockIsAnEvent() {
-        Contexts.runner("jedis", Contexts.port(server.port()), "redis-lock.ttl=300ms")
+        application("jedis", "redis-lock.ttl=300ms")
                 .withUserConfiguration(Listening.class)
-                .run(
-                        context -> {
-                            context.getBean(RedisLockRegistry.class).obtain("lost").lock();
-                            server.ask("DEL", "lock-registry:lost");
-                            List<LostLock> news = context.getBean(Listener.class).news;
-                            Eventually.isTrue("it is told", () -> !news.isEmpty());
-                            assertThat(news.get(0).name()).isEqualTo("lock-registry:lost");
-                        });
+                .run(context -> {
+                    context.getBean(RedisLockRegistry.class).obtain("lost").lock();
+                    server.ask("DEL", "lock-registry:lost");
+                    List<LostLock> news = context.getBean(Listener.class).news;
+                    Eventually.isTrue("it is told", () -> !news.isEmpty());
+                    assertThat(news.get(0).name()).isEqualTo("lock-registry:lost");
+                });
     }
 
     static class Listening {

@@ -3,10 +3,7 @@ package io.github.redislock.spring;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import io.github.redislock.testing.Eventually;
-import io.github.redislock.testing.TestServer;
 
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -21,20 +18,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** Spring Integration's leader initiator in two applications. */
-class LeaderTest {
+class LeaderTest extends ServerTest {
     private static final String KEY = RedisLockRegistry.DEFAULT_PREFIX + "leader";
-
-    private static TestServer server;
-
-    @BeforeAll
-    static void start() {
-        server = TestServer.start();
-    }
-
-    @AfterAll
-    static void stop() {
-        server.close();
-    }
 
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
@@ -43,33 +28,25 @@ class LeaderTest {
         CompletableFuture<Void> end = new CompletableFuture<>();
         // Each context closes at the end of its run.
         CompletableFuture<Void> first =
-                CompletableFuture.runAsync(
-                        () ->
-                                application(driver)
-                                        .run(
-                                                context -> {
-                                                    Candidate mine =
-                                                            context.getBean(Candidate.class);
-                                                    Eventually.isTrue(
-                                                            "the first leads", mine::leads);
-                                                    leads.complete(null);
-                                                    end.join();
-                                                }));
+                CompletableFuture.runAsync(() -> leading(driver).run(context -> {
+                    Candidate mine = context.getBean(Candidate.class);
+                    Eventually.isTrue("the first leads", mine::leads);
+                    leads.complete(null);
+                    end.join();
+                }));
         leads.join();
-        application(driver)
-                .run(
-                        context -> {
-                            Candidate mine = context.getBean(Candidate.class);
-                            Eventually.isTrue("it waits", () -> server.waiting(KEY) == 1);
-                            assertThat(mine.leads()).isFalse();
-                            long begin = System.nanoTime();
-                            end.complete(null);
-                            Eventually.isTrue("the second leads", mine::leads);
-                            // The ttl is 30 s, so the lock was unlocked.
-                            assertThat(Duration.ofNanos(System.nanoTime() - begin))
-                                    .isLessThan(Duration.ofSeconds(10));
-                            first.join();
-                        });
+        leading(driver).run(context -> {
+            Candidate mine = context.getBean(Candidate.class);
+            Eventually.isTrue("it waits", () -> server.waiting(KEY) == 1);
+            assertThat(mine.leads()).isFalse();
+            long begin = System.nanoTime();
+            end.complete(null);
+            Eventually.isTrue("the second leads", mine::leads);
+            // The ttl is 30 s, so the lock was unlocked.
+            assertThat(Duration.ofNanos(System.nanoTime() - begin))
+                    .isLessThan(Duration.ofSeconds(10));
+            first.join();
+        });
         assertThat(server.isLocked(KEY)).isFalse();
     }
 
@@ -77,21 +54,18 @@ class LeaderTest {
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void aLeaderThatLosesItsLockIsRevoked(String driver) {
-        application(driver)
-                .run(
-                        context -> {
-                            Candidate mine = context.getBean(Candidate.class);
-                            Eventually.isTrue("it leads", mine::leads);
-                            server.ask("DEL", KEY);
-                            Eventually.isTrue("it is revoked", () -> mine.revoked.get() == 1);
-                            Eventually.isTrue("it leads again", mine::leads);
-                            assertThat(mine.granted.get()).isEqualTo(2);
-                        });
+        leading(driver).run(context -> {
+            Candidate mine = context.getBean(Candidate.class);
+            Eventually.isTrue("it leads", mine::leads);
+            server.ask("DEL", KEY);
+            Eventually.isTrue("it is revoked", () -> mine.revoked.get() == 1);
+            Eventually.isTrue("it leads again", mine::leads);
+            assertThat(mine.granted.get()).isEqualTo(2);
+        });
     }
 
-    private static ApplicationContextRunner application(String driver) {
-        return Contexts.runner(driver, Contexts.port(server.port()))
-                .withUserConfiguration(Application.class);
+    private static ApplicationContextRunner leading(String driver) {
+        return application(driver).withUserConfiguration(Application.class);
     }
 
     static class Application {

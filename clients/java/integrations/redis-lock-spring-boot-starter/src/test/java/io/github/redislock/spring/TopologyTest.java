@@ -16,20 +16,20 @@ class TopologyTest {
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void in_a_cluster_locks_are_spread_by_their_keys(String driver) {
-        try (TestCluster cluster = TestCluster.start()) {
-            Contexts.runner(driver, "spring.data.redis.cluster.nodes=" + cluster.addresses())
-                    .run(
-                            context -> {
-                                var registry = context.getBean(RedisLockRegistry.class);
-                                // Of three slots, one on each node.
-                                for (String key : new String[] {"a", "b", "c", "d", "e", "f"}) {
-                                    registry.obtain(key).lock();
-                                    String name = RedisLockRegistry.DEFAULT_PREFIX + key;
-                                    assertThat(cluster.isLocked(name)).isTrue();
-                                    registry.obtain(key).unlock();
-                                    assertThat(cluster.isLocked(name)).isFalse();
-                                }
-                            });
+        try (TestCluster cluster = new TestCluster()) {
+            ServerTest.runner(driver, "spring.data.redis.cluster.nodes=" + cluster.addresses())
+                    .run(context -> {
+                        String prefix = RedisLockRegistry.DEFAULT_PREFIX;
+                        var registry = context.getBean(RedisLockRegistry.class);
+                        for (int node = 0; node < 3; node++) {
+                            String key = cluster.key(prefix, node);
+                            var lock = registry.obtain(key.substring(prefix.length()));
+                            lock.lock();
+                            assertThat(cluster.nodes.get(node).isLocked(key)).isTrue();
+                            lock.unlock();
+                            assertThat(cluster.nodes.get(node).isLocked(key)).isFalse();
+                        }
+                    });
         }
     }
 
@@ -37,40 +37,37 @@ class TopologyTest {
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void a_waiter_and_its_holder_outlive_a_sentinel_failover(String driver) {
-        try (TestSentinel sentinel = TestSentinel.start()) {
-            Contexts.runner(
+        try (TestSentinel sentinel = new TestSentinel()) {
+            ServerTest.runner(
                             driver,
                             "spring.data.redis.sentinel.master=" + TestSentinel.MASTER,
-                            "spring.data.redis.sentinel.nodes=" + sentinel.address(),
+                            "spring.data.redis.sentinel.nodes=127.0.0.1:"
+                                    + sentinel.sentinel.port(),
                             "redis-lock.reconnect=30s")
-                    .run(
-                            context -> {
-                                var registry = context.getBean(RedisLockRegistry.class);
-                                RedisRegistryLock lock = registry.obtain("a");
-                                lock.lock();
-                                long fence = lock.fence();
-                                Eventually.isTrue(
-                                        "the replica has it",
-                                        () -> sentinel.replica().isLocked(lock.getKey()));
-                                CompletableFuture<Long> waiting =
-                                        CompletableFuture.supplyAsync(
-                                                () -> {
-                                                    lock.lock();
-                                                    long mine = lock.fence();
-                                                    lock.unlock();
-                                                    return mine;
-                                                });
-                                sentinel.failOver();
-                                Eventually.isTrue(
-                                        "it waits at the new primary",
-                                        () -> sentinel.replica().waiting(lock.getKey()) == 1);
-                                assertThat(lock.isHeldByCurrentThread()).isTrue();
-                                registry.renewLock("a");
-                                assertThat(lock.fence()).isEqualTo(fence);
-                                lock.unlock();
-                                assertThat(waiting.get(30, TimeUnit.SECONDS))
-                                        .isGreaterThan(fence);
-                            });
+                    .run(context -> {
+                        var registry = context.getBean(RedisLockRegistry.class);
+                        RedisRegistryLock lock = registry.obtain("a");
+                        lock.lock();
+                        long fence = lock.fence();
+                        Eventually.isTrue(
+                                "the replica has it",
+                                () -> sentinel.replica.isLocked(lock.getKey()));
+                        CompletableFuture<Long> waiting = CompletableFuture.supplyAsync(() -> {
+                            lock.lock();
+                            long mine = lock.fence();
+                            lock.unlock();
+                            return mine;
+                        });
+                        sentinel.primary.kill();
+                        Eventually.isTrue(
+                                "it waits at the new primary",
+                                () -> sentinel.replica.waiting(lock.getKey()) == 1);
+                        assertThat(lock.isHeldByCurrentThread()).isTrue();
+                        registry.renewLock("a");
+                        assertThat(lock.fence()).isEqualTo(fence);
+                        lock.unlock();
+                        assertThat(waiting.get(30, TimeUnit.SECONDS)).isGreaterThan(fence);
+                    });
         }
     }
 }

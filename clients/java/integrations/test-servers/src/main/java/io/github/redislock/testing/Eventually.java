@@ -3,29 +3,39 @@ package io.github.redislock.testing;
 import java.time.Duration;
 import java.util.concurrent.Callable;
 
-/** Waits for a condition, with a bound. */
+/** Waits for what is not there at once, and not for ever. */
 public final class Eventually {
-    private static final Duration BOUND = Duration.ofSeconds(30);
+    /** For what takes a busy machine a while. */
+    public static final Duration BOUND = Duration.ofSeconds(20);
 
     private Eventually() {}
 
-    /**
-     * Fails when the condition is not met in time.
-     *
-     * @param what for the message
-     * @param condition is asked again and again
-     */
+    /** Fails when the condition, which is asked again and again, is not met in time. */
     public static void isTrue(String what, Callable<Boolean> condition) {
-        long end = System.nanoTime() + BOUND.toNanos();
+        isTrue(what, BOUND, condition);
+    }
+
+    /** The same with another bound. */
+    public static void isTrue(String what, Duration bound, Callable<Boolean> condition) {
+        long end = System.nanoTime() + bound.toNanos();
         try {
             while (!condition.call()) {
                 if (System.nanoTime() - end > 0) {
-                    throw new AssertionError("not within " + BOUND + ": " + what);
+                    throw new AssertionError("not within " + bound + ": " + what);
                 }
-                Thread.sleep(5);
+                pause(5);
             }
         } catch (Exception failed) {
             throw new IllegalStateException("while waiting for: " + what, failed);
+        }
+    }
+
+    /** For what must not happen meanwhile, or has to last so long. */
+    public static void pause(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException cut) {
+            throw new IllegalStateException(cut);
         }
     }
 }

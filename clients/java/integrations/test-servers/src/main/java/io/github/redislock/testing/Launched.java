@@ -25,10 +25,9 @@ public final class Launched implements AutoCloseable {
         try {
             List<String> command = new ArrayList<>(List.of("python3", script().toString()));
             command.addAll(words);
-            launcher =
-                    new ProcessBuilder(command)
-                            .redirectError(ProcessBuilder.Redirect.INHERIT)
-                            .start();
+            launcher = new ProcessBuilder(command)
+                    .redirectError(ProcessBuilder.Redirect.INHERIT)
+                    .start();
             BufferedReader said = launcher.inputReader(StandardCharsets.US_ASCII);
             String line = said.readLine();
             if (line == null) {

@@ -1,54 +1,60 @@
 package io.github.redislock.testing;
 
-import java.io.UncheckedIOException;
 import java.util.List;
 import java.util.stream.Collectors;
 
-/** A cluster of three primaries. */
+/** A cluster of three primaries, of which the first has a replica: it is the fourth node. */
 public final class TestCluster implements AutoCloseable {
-    private final List<TestServer> nodes = TestServer.group("cluster");
+    /** The first slot of each primary, and the number of slots. */
+    private static final int[] FIRSTS = {0, 5_461, 10_922, 16_384};
 
-    private TestCluster() {}
+    /** All of them have seen all slots. */
+    public final List<TestServer> nodes = TestServer.group("cluster", TestServer.VERSION);
 
-    /**
-     * Starts it.
-     *
-     * @return when every node has seen all slots
-     */
-    public static TestCluster start() {
-        return new TestCluster();
+    /** The primary of the first third of the slots. */
+    public TestServer first() {
+        return nodes.get(0);
     }
 
-    /**
-     * The addresses of the nodes.
-     *
-     * @return hosts and ports, with commas between
-     */
+    /** The replica of that. */
+    public TestServer replica() {
+        return nodes.get(3);
+    }
+
+    /** Hosts and ports of the primaries, with commas between. */
     public String addresses() {
         return nodes.stream()
+                .limit(3)
                 .map(node -> "127.0.0.1:" + node.port())
                 .collect(Collectors.joining(","));
     }
 
-    /**
-     * Whether somebody holds a lock.
-     *
-     * @param key of the lock
-     * @return as the node of its slot sees it
-     */
-    public boolean isLocked(String key) {
-        for (TestServer node : nodes) {
-            try {
-                return node.isLocked(key);
-            } catch (UncheckedIOException moved) {
-                // On another node.
+    /** A key that one of the primaries has at first. */
+    public String key(String prefix, int node) {
+        for (int number = 0; ; number++) {
+            long slot = (Long) first().ask("CLUSTER", "KEYSLOT", prefix + number);
+            if (slot >= FIRSTS[node] && slot < FIRSTS[node + 1]) {
+                return prefix + number;
             }
         }
-        throw new IllegalStateException("no node has the slot of " + key);
+    }
+
+    /** Hands a slot of the first node, with the keys in it, to the second. */
+    public void moveSlot(String key) {
+        TestServer from = nodes.get(0);
+        TestServer to = nodes.get(1);
+        Object slot = from.ask("CLUSTER", "KEYSLOT", key);
+        Object[] ids = nodes.stream().map(node -> node.ask("CLUSTER", "MYID")).toArray();
+        to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0]);
+        from.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1]);
+        from.ask("MIGRATE", "127.0.0.1", to.port(), key, 0, 2_000);
+        for (TestServer node : List.of(to, from, nodes.get(2))) {
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", ids[1]);
+        }
     }
 
     @Override
     public void close() {
-        nodes.get(0).close();
+        first().close();
     }
 }

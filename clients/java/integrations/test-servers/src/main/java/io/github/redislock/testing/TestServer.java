@@ -4,11 +4,16 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 
 /** A real server with the module, on a free port of this machine, in a folder of its own. */
 public final class TestServer implements AutoCloseable {
-    private static final String VERSION =
+    /** Of all servers that are not said to be of another one. */
+    public static final String VERSION =
             System.getenv().getOrDefault("CLIENT_SERVER", "redis-7.0.15");
 
     private final Launched launched;
@@ -22,108 +27,143 @@ public final class TestServer implements AutoCloseable {
     }
 
     /** All that one call of the launcher starts. Closing any of them closes all. */
-    static List<TestServer> group(String... words) {
-        List<String> all = new ArrayList<>(List.of(words));
-        all.addAll(List.of("--version", VERSION));
+    static List<TestServer> group(String kind, String version, String... words) {
+        List<String> all = new ArrayList<>(List.of(kind, "--version", version));
+        all.addAll(List.of(words));
         Launched launched = new Launched(all);
         return IntStream.range(0, launched.servers.size())
                 .mapToObj(number -> new TestServer(launched, number))
                 .toList();
     }
 
-    /**
-     * Starts one with the module, of the version in {@code CLIENT_SERVER}.
-     *
-     * @return the server, which answers
-     */
+    /** One with the module, which answers. */
     public static TestServer start() {
-        return group("server").get(0);
+        return start(VERSION);
     }
 
-    /**
-     * Starts one without the module.
-     *
-     * @return the server, which answers
-     */
+    /** With more words of the module, and settings of the server behind them. */
+    public static TestServer start(String version, String... words) {
+        return group("server", version, words).get(0);
+    }
+
+    /** One without the module. */
     public static TestServer withoutModule() {
-        return group("server", "--without-module").get(0);
+        return start(VERSION, "--without-module");
     }
 
-    /**
-     * The port.
-     *
-     * @return on 127.0.0.1
-     */
     public int port() {
         return port;
     }
 
-    /**
-     * The address.
-     *
-     * @return for a client
-     */
     public String url() {
         return "redis://127.0.0.1:" + port;
     }
 
-    /**
-     * Asks the server.
-     *
-     * @param words of a command
-     * @return strings, numbers, null, or lists of them
-     */
-    public Object ask(String... words) {
+    /** The reply to a command: strings, numbers, null, or lists of them. */
+    public Object ask(Object... words) {
+        String[] texts = Stream.of(words).map(Object::toString).toArray(String[]::new);
         try {
-            return Resp.ask(port, words);
+            return Resp.ask(port, texts);
         } catch (IOException failed) {
-            throw new UncheckedIOException(String.join(" ", words), failed);
+            throw new UncheckedIOException(String.join(" ", texts), failed);
         }
     }
 
-    /**
-     * Whether somebody holds a lock.
-     *
-     * @param key of the lock
-     * @return as the server sees it
-     */
-    public boolean isLocked(String key) {
-        return Long.valueOf(1).equals(ask("EXISTS", key));
+    /** A section of what the server tells of itself. */
+    public String info(String section) {
+        return ask("INFO", section).toString();
     }
 
-    /**
-     * How long a lock is held still, if nobody renews it.
-     *
-     * @param key of the lock
-     * @return milliseconds, or -2 when it is free
-     */
+    /** How often clients have called a command, of which the name is given in lower case. */
+    public long calls(String command) {
+        Matcher calls = Pattern.compile("cmdstat_" + command + ":calls=(\\d+)")
+                .matcher(info("commandstats").toLowerCase(Locale.ROOT));
+        return calls.find() ? Long.parseLong(calls.group(1)) : 0;
+    }
+
+    /** Whether the key exists, which somebody holds then. */
+    public boolean isLocked(String key) {
+        return ask("EXISTS", key).equals(1L);
+    }
+
+    /** How long a lock is held still, if nobody renews it; -2 when it is free. */
     public long leftMs(String key) {
         return (Long) ask("PTTL", key);
     }
 
-    /**
-     * How many wait for a lock.
-     *
-     * @param key of the lock
-     * @return places in its queue
-     */
-    public int waiting(String key) {
-        List<?> info = (List<?>) ask("LOCK.INFO", key);
-        return info == null ? 0 : ((List<?>) info.get(info.indexOf("waiters") + 1)).size();
+    /** The tokens of those who hold a lock. */
+    public List<String> holders(String key) {
+        return ofHolders(key, "token");
     }
 
-    /**
-     * How many connections there are.
-     *
-     * @return with the one that asks
-     */
+    /** The fences of those who hold a lock. */
+    public List<Long> fences(String key) {
+        return ofHolders(key, "fence").stream().map(Long::valueOf).toList();
+    }
+
+    private List<String> ofHolders(String key, String field) {
+        return Pattern.compile(field + ", ([^,\\]]+)")
+                .matcher(parties(key, "holders").toString())
+                .results()
+                .map(found -> found.group(1))
+                .toList();
+    }
+
+    /** How many places there are in the queue for a lock. */
+    public int waiting(String key) {
+        return parties(key, "waiters").size();
+    }
+
+    /** How many of them nobody listens for. */
+    public long absent(String key) {
+        return parties(key, "waiters").stream()
+                .filter(waiter -> !waiter.toString().matches(".*(client|channel),.*"))
+                .count();
+    }
+
+    /** Whether somebody waits for a lock by a message. */
+    public boolean tells(String key) {
+        return parties(key, "waiters").toString().contains("channel");
+    }
+
+    private List<?> parties(String key, String which) {
+        List<?> info = (List<?>) ask("LOCK.INFO", key);
+        return info == null ? List.of() : (List<?>) info.get(info.indexOf(which) + 1);
+    }
+
+    /** How many connections there are, with the one that asks. */
     public int connections() {
         return ask("CLIENT", "LIST").toString().split("\n").length;
     }
 
-    /** Kills it, as a crash would. */
+    /** Closes every connection, as a lost network would. */
+    public void cutConnections() {
+        ask("CLIENT", "KILL", "SKIPME", "yes");
+    }
+
+    /** Has the server answer nothing until {@link #resume()}. */
+    public void pause() {
+        signal("STOP");
+    }
+
+    /** Ends a pause. */
+    public void resume() {
+        signal("CONT");
+    }
+
+    /** Ends it at once, as by a loss of power. */
     public void kill() {
-        ProcessHandle.of(pid).ifPresent(ProcessHandle::destroyForcibly);
+        signal("KILL");
+    }
+
+    private void signal(String name) {
+        try {
+            new ProcessBuilder("kill", "-" + name, Integer.toString(pid))
+                    .start()
+                    .waitFor();
+        } catch (IOException | InterruptedException failed) {
+            throw new IllegalStateException(failed);
+        }
     }
 
     @Override

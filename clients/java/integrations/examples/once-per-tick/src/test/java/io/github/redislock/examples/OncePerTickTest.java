@@ -24,14 +24,12 @@ class OncePerTickTest {
             // Those before were of one instance only.
             server.ask("DEL", "reports");
             Eventually.isTrue("it has run", () -> reports(server).size() >= TICKS);
-            List<String> ticks =
-                    reports(server).stream()
-                            .map(report -> report.toString().split(" ")[0])
-                            .toList();
+            List<String> ticks = reports(server).stream()
+                    .map(report -> report.toString().split(" ")[0])
+                    .toList();
             assertThat(ticks).doesNotHaveDuplicates();
             // The lock is the module's, and is kept after the job.
-            Eventually.isTrue(
-                    "it is locked", () -> server.isLocked("job-lock:default:report"));
+            Eventually.isTrue("it is locked", () -> server.isLocked("job-lock:default:report"));
         }
     }
 

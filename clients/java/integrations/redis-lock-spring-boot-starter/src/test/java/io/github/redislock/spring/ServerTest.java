@@ -1,5 +1,10 @@
 package io.github.redislock.spring;
 
+import io.github.redislock.testing.TestServer;
+
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+
 import org.springframework.boot.autoconfigure.AutoConfigurations;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
 import org.springframework.util.ClassUtils;
@@ -8,18 +13,32 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Application contexts with the auto-configurations that an application would have. */
-final class Contexts {
-    private Contexts() {}
+/** Tests with a server of their class. */
+abstract class ServerTest {
+    static TestServer server;
 
-    /** {@code driver} is jedis or lettuce. */
+    @BeforeAll
+    static void start() {
+        server = TestServer.start();
+    }
+
+    @AfterAll
+    static void stop() {
+        server.close();
+    }
+
+    /** A context that connects to the server. */
+    static ApplicationContextRunner application(String driver, String... properties) {
+        return runner(driver, properties)
+                .withPropertyValues("spring.data.redis.port=" + server.port());
+    }
+
+    /** With the auto-configurations that an application would have; by jedis or lettuce. */
     static ApplicationContextRunner runner(String driver, String... properties) {
-        List<Class<?>> configurations =
-                new ArrayList<>(
-                        List.of(
-                                RedisLockAutoConfiguration.class,
-                                RedisLockRegistryAutoConfiguration.class,
-                                RedisLockShedlockAutoConfiguration.class));
+        List<Class<?>> configurations = new ArrayList<>(List.of(
+                RedisLockAutoConfiguration.class,
+                RedisLockRegistryAutoConfiguration.class,
+                RedisLockShedlockAutoConfiguration.class));
         // Their names in Spring Boot 3, and in 4.
         Stream.of(
                         "org.springframework.boot.autoconfigure.data.redis.RedisAutoConfiguration",
@@ -30,9 +49,5 @@ final class Contexts {
                 .withConfiguration(AutoConfigurations.of(configurations.toArray(new Class<?>[0])))
                 .withPropertyValues("spring.data.redis.client-type=" + driver)
                 .withPropertyValues(properties);
-    }
-
-    static String port(int port) {
-        return "spring.data.redis.port=" + port;
     }
 }

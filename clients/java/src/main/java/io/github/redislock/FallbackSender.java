@@ -1,22 +1,20 @@
 package io.github.redislock;
 
 import java.nio.charset.StandardCharsets;
-import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 
 /** Says when the server has no module, and does without it where that is wanted. */
-final class FallbackWire implements Wire {
+final class FallbackSender {
     private final Wire wire;
     private final Fallback fallback;
 
-    FallbackWire(Wire wire, boolean allowed) {
+    FallbackSender(Wire wire, boolean allowed) {
         this.wire = wire;
         this.fallback = new Fallback(allowed);
     }
 
-    @Override
-    public Object send(Request request) {
+    Object send(Request request) {
         if (!Fallback.isOurs(request)) {
             return wire.send(request);
         }
@@ -72,45 +70,5 @@ final class FallbackWire implements Wire {
                 return null;
             }
         }
-    }
-
-    @Override
-    public List<Object> sendAll(List<Request> requests) {
-        return fallback.isUsed() ? Wire.super.sendAll(requests) : wire.sendAll(requests);
-    }
-
-    @Override
-    public String refusal(Throwable failed) {
-        return wire.refusal(failed);
-    }
-
-    @Override
-    public boolean isOutOfReach(Throwable failed) {
-        return wire.isOutOfReach(failed);
-    }
-
-    @Override
-    public RuntimeException failure(String text) {
-        return wire.failure(text);
-    }
-
-    @Override
-    public boolean failsOver() {
-        return wire.failsOver();
-    }
-
-    @Override
-    public String whyNoLinger() {
-        return wire.whyNoLinger();
-    }
-
-    @Override
-    public void onReconnect(Runnable news) {
-        wire.onReconnect(news);
-    }
-
-    @Override
-    public void close() {
-        wire.close();
     }
 }
