@@ -274,6 +274,8 @@ pub enum TurnPart {
     Wakes,
     /// Slots that may have gone.
     Slots,
+    /// Many places that end for one reason.
+    Endings,
     /// Places of a server that is a replica.
     Dismissals,
     /// Keys of which nobody tells.

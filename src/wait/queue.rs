@@ -196,8 +196,15 @@ impl WaitQueue {
                 id, is_owner: is, ..
             } => *is = places.get(*id).filter(is_owner).is_some(),
             Self::Line(line) => {
-                let all = line.order.iter().filter_map(|entry| places.get(entry.id));
-                let mut owners: Vec<&Place<L>> = all.filter(is_owner).collect();
+                // There may be a million places, or as many holds.
+                let mut owners: Vec<&Place<L>> = if lock.len() < line.order.len() {
+                    let tokens = lock.live_holders(now).map(|(token, _)| token);
+                    let ids = tokens.filter_map(|token| line.by_token.get(&*token).copied());
+                    ids.filter_map(|id| places.get(id)).collect()
+                } else {
+                    let all = line.order.iter().filter_map(|entry| places.get(entry.id));
+                    all.filter(is_owner).collect()
+                };
                 owners.sort_unstable_by_key(|place| {
                     Reverse((!place.wants_exclusive(), place.ticket))
                 });

@@ -25,6 +25,13 @@ pub(super) struct Slab<T> {
     len: usize,
 }
 
+impl Id {
+    /// The slot, counted from 0.
+    pub(super) fn index(self) -> usize {
+        usize::try_from(self.0.get().saturating_sub(1)).unwrap_or(usize::MAX)
+    }
+}
+
 /// How many values a chunk has.
 const CHUNK: usize = 512;
 /// How many values an empty table has room for.
@@ -130,8 +137,7 @@ impl<T> Slab<T> {
 }
 
 fn position(id: Id) -> (usize, usize) {
-    let n = id.0.get().saturating_sub(1);
-    let n = usize::try_from(n).unwrap_or(usize::MAX);
+    let n = id.index();
     (n / CHUNK, n % CHUNK)
 }
 

@@ -71,20 +71,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         removed.collect()
     }
 
-    /// Takes out all requests that listen by a channel, because nobody has received its message.
-    /// With KEEP their places stay. Nobody is to be told. The waiters behind them may be next, so
-    /// their keys are to be served before the step ends: see [`Registry::take_unserved`].
-    pub fn unheard(&mut self, channel: &[u8], leaving: Leaving) -> Vec<Removed<L>> {
-        let ids: Vec<PlaceId> = self.listeners.channels.places(channel).collect();
-        let removed = ids.into_iter().filter_map(|id| {
-            let place = self.places.get(id)?;
-            let seq = place.channel()?;
-            self.step.serve(place.keys().cloned());
-            self.leave(id, seq, Why::Ungranted(leaving))
-        });
-        removed.collect()
-    }
-
     /// Takes out what is over first: the next request that times out, or place whose grace has
     /// ended, which has no listener. The caller marks the key.
     pub fn take_timed_out(&mut self, leaving: Leaving) -> Option<Removed<L>> {
@@ -252,6 +238,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         self.places.remove(id);
         if self.is_empty() {
             self.queues.may_upgrade = false;
+            self.oldest.clear();
             // One that goes on would pass those who come next.
             self.patrol = Patrol::default();
         }
