@@ -11,7 +11,6 @@ use crate::harness::{Kind, Setup};
 use crate::load::{key, run, token, Connection, Requests};
 use crate::memory::settled;
 use crate::report::{Bound, Report};
-use crate::scale_waiters;
 use crate::stats::{shown_us, Spread};
 use crate::turns::{Longest, Turns};
 use crate::Run;
@@ -139,25 +138,22 @@ pub const COLUMNS: [&str; 7] = [
 ];
 
 pub fn measure(with: &Run) {
-    let mut report = Report::new("scale", "The module at scale", with.quick);
-    report.say(
-        "A turn is what the server's main thread does between two waits for events, in its processor time: on a shared machine the clock also shows what others do. \
-         A few lines of C, preloaded into the server, measure it. One connection sends 50 requests at a time. Keys have 16 bytes, tokens 36.",
-    );
-    // The newest server of each family, and the oldest that is still in use.
+    let mut report = Report::new("scale", "10,000,000 locks", with.quick);
+    report.say(MEASURE);
+    locks(with, &kinds(with), &mut report);
+    report.write();
+}
+
+pub const MEASURE: &str = "A turn is what the server's main thread does between two waits for events, in its processor time: on a shared machine the clock also shows what others do. \
+    A few lines of C, preloaded into the server, measure it. One connection sends 50 requests at a time. Keys have 16 bytes, tokens 36.";
+
+/// The newest server of each family, and the oldest that is still in use.
+pub fn kinds(with: &Run) -> Vec<Kind> {
     let kinds = with.kinds.iter().map(|kind| match kind {
         Kind::Valkey8_0 => Kind::Valkey9,
         kind => *kind,
     });
-    let kinds: Vec<Kind> = kinds.collect();
-    let part = std::env::var("BENCH_SCALE").unwrap_or_default();
-    if part != "waiters" {
-        locks(with, &kinds, &mut report);
-    }
-    if part != "locks" {
-        scale_waiters::measure(with, &kinds, &mut report);
-    }
-    report.write();
+    kinds.collect()
 }
 
 /// Fewer than `full` in a quick run, which only shows that all works.

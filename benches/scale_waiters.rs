@@ -8,7 +8,7 @@ use crate::harness::Kind;
 use crate::load::{key, token, Connection, Requests};
 use crate::places::Keys;
 use crate::report::Report;
-use crate::scale::{sized, Cost, Scene, COLUMNS};
+use crate::scale::{kinds, sized, Cost, Scene, COLUMNS, MEASURE};
 use crate::Run;
 
 const WAITERS: usize = 1_000_000;
@@ -118,23 +118,27 @@ fn wait_until(scene: &mut Scene, condition: impl Fn(&mut Scene) -> bool) {
     }
 }
 
-pub fn measure(with: &Run, kinds: &[Kind], report: &mut Report) {
+pub fn measure(with: &Run) {
+    let title = "1,000,000 waiters without a connection";
+    let mut report = Report::new("scale-waiters", title, with.quick);
+    report.say(MEASURE);
     let count = sized(with, WAITERS);
     let mut rows = Vec::new();
-    for &kind in kinds {
+    for kind in kinds(with) {
         for keys in [Keys::One, Keys::Own] {
             let mut crowd = Crowd::form(kind, count, keys);
             come_and_go(&mut crowd, keys);
             for (cost, is_ours) in &crowd.costs {
-                cost.figures(report, kind, keys.name(), *is_ours);
+                cost.figures(&mut report, kind, keys.name(), *is_ours);
                 rows.push(cost.row(kind, keys.name()));
             }
         }
     }
     report.say(&format!(
-        "### {count} waiters without a connection\n\nAll have the same channel, and are on one key, or each on a key of its own. FLUSHALL of as many strings shows what is the server's own."
+        "{count} waiters have one channel, and are on one key, or each on a key of its own. FLUSHALL of as many strings shows what is the server's own."
     ));
     report.table(&COLUMNS, &rows);
+    report.write();
 }
 
 fn come_and_go(crowd: &mut Crowd, keys: Keys) {
