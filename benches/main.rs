@@ -52,7 +52,7 @@ use harness::Kind;
 
 type Part = fn(&Run);
 
-pub const PARTS: [(&str, Part); 13] = [
+pub const PARTS: [(&str, Part); 14] = [
     ("owner", owner::measure),
     ("others", other_commands::measure),
     ("contention", contention::measure),
@@ -66,6 +66,7 @@ pub const PARTS: [(&str, Part); 13] = [
     ("place-waits", place_waits::measure),
     ("several", several::measure),
     ("scale", scale::measure),
+    ("scale-waiters", scale_waiters::measure),
 ];
 
 #[derive(Parser)]

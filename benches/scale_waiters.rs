@@ -88,13 +88,15 @@ impl Crowd {
     fn empty(&mut self) {
         let queues = self.queues;
         let waiting = self.waiters();
-        thread::scope(|scope| {
-            let subscriber = &mut self.subscriber;
-            scope.spawn(move || subscriber.receive(waiting));
-            self.scene
-                .send(queues, |n| format!("LOCK.CANCEL {}", key(n)));
-            wait_until(&mut self.scene, |scene| waiters(scene) == 0);
-        });
+        if waiting > 0 {
+            thread::scope(|scope| {
+                let subscriber = &mut self.subscriber;
+                scope.spawn(move || subscriber.receive(waiting));
+                self.scene
+                    .send(queues, |n| format!("LOCK.CANCEL {}", key(n)));
+                wait_until(&mut self.scene, |scene| waiters(scene) == 0);
+            });
+        }
         self.scene.send(1, |_| "FLUSHALL SYNC".into());
     }
 }

@@ -36,7 +36,7 @@ pub const SPEC: Spec = Spec {
 const DEFAULT: usize = 10;
 
 /// How many are told in one reply, whatever the request says.
-const MOST: usize = 5_000;
+const MOST: usize = 3_000;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -276,6 +276,8 @@ pub enum TurnPart {
     Slots,
     /// Many places that end for one reason.
     Endings,
+    /// Memory that is given back.
+    Memory,
     /// Places of a server that is a replica.
     Dismissals,
     /// Keys of which nobody tells.

@@ -3,7 +3,7 @@
 
 use super::host::{Server, TurnPart};
 
-/// How long each part of a turn takes at most, but for its last step. A turn has eight parts
+/// How long each part of a turn takes at most, but for its last step. A turn has nine parts
 /// and a step of the sweep.
 const SHARE_US: u64 = 250;
 

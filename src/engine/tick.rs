@@ -54,6 +54,8 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     guarding::look_if_on(host);
     end_timed_out(host);
     let server = host.server();
+    let mut share = Share::begin(server, TurnPart::Memory);
+    while host.machine().registry.free_spare() && !share.is_over(server) {}
     let (mut share, now) = (Share::begin(server, TurnPart::Wakes), server.now());
     while host.machine().registry.mark_woken(now) && !share.is_over(server) {}
     for key_ref in host.shared().bindings.next_untold(MOST_LOST) {

@@ -126,6 +126,12 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         Some(self.end(id))
     }
 
+    /// Gives a little of the memory back that those who have left took. False if there is none.
+    pub fn free_spare(&mut self) -> bool {
+        self.places.free_spare();
+        self.places.has_spare()
+    }
+
     /// Ends the place at which nobody listens that a token has for these keys, as it was just
     /// granted them, or asked again without KEEP. Whether there was one, and since when on the
     /// monotonic clock. The caller serves the keys.

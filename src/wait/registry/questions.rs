@@ -241,7 +241,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// When there is something to do.
     pub fn due(&self) -> Due {
-        self.schedule.due(self.has_work())
+        self.schedule
+            .due(self.has_work() || self.places.has_spare())
     }
 
     /// Whether every table has as many entries as there are places, and none is left of those

@@ -205,7 +205,7 @@ impl Server for Ctx<'_> {
             TurnPart::Marks | TurnPart::Patrol => false,
             TurnPart::Changes => !has_subscribers,
             TurnPart::Timeouts | TurnPart::Wakes | TurnPart::Slots => true,
-            TurnPart::Endings | TurnPart::Dismissals => true,
+            TurnPart::Endings | TurnPart::Dismissals | TurnPart::Memory => true,
         }
     }
 
