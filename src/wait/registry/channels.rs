@@ -72,6 +72,12 @@ impl<S: BuildHasher> Channels<S> {
         listening.flat_map(|all| std::iter::once(all.first).chain(all.rest.iter().copied()))
     }
 
+    /// At how many places a channel listens.
+    pub(super) fn len_of(&self, name: &[u8]) -> usize {
+        let listening = self.by_name.get(name);
+        listening.map_or(0, |all| all.rest.len().saturating_add(1))
+    }
+
     /// The place with the next number at which a channel listens, in the order of the numbers.
     pub(super) fn place_after(&self, name: &[u8], seen: Option<PlaceId>) -> Option<PlaceId> {
         let listening = self.by_name.get(name)?;

@@ -85,10 +85,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// their keys are to be served before the step ends: see [`Registry::take_unserved`]. If there
     /// are too many, they end by [`Registry::next_ending`].
     pub fn unheard(&mut self, channel: &[u8], leaving: Leaving) -> Vec<Removed<L>> {
-        let channels = &self.listeners.channels;
-        let ids = channels.places(channel).take(MOST.saturating_add(1));
-        let ids: Vec<PlaceId> = ids.collect();
-        if ids.len() > MOST {
+        if self.listeners.channels.len_of(channel) > MOST {
             let last = Seq(self.listeners.last_seq);
             let unheard = &mut self.endings.unheard;
             match unheard.get_mut(channel) {
@@ -97,6 +94,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
             return Vec::new();
         }
+        let ids: Vec<PlaceId> = self.listeners.channels.places(channel).collect();
         let removed = ids.into_iter().filter_map(|id| {
             let place = self.places.get(id)?;
             let seq = place.channel()?;
