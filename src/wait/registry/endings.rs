@@ -12,7 +12,7 @@ use crate::wait::place::{Place, PlaceId, Ticket};
 use crate::wait::request::Seq;
 
 /// How many places end at once.
-const MOST: usize = 1_000;
+pub(super) const MOST: usize = 1_000;
 
 /// What ends.
 #[derive(Debug, Default)]
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::lock::{FenceClock, Mode, Now, Refusal, Token, Ttl};
     use crate::wait::keys::Keys;
-    use crate::wait::{Listener, NewRequest, Step};
+    use crate::wait::{Listener, NewRequest, Rest, Step};
 
     type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
 
@@ -185,7 +185,7 @@ mod tests {
             ttl: Ttl::from_millis(1_000).unwrap(),
             listener: Some(Listener::channel(channel)),
             times_out_at_us: None,
-            keep_ms: None,
+            keep_ms: (channel == b"k").then_some(60_000),
             is_server_generated: false,
             linger: None,
             user: None,
@@ -226,6 +226,26 @@ mod tests {
         assert!(matches!(grant_next(&mut world, &k), Some(Step::Offered(_))));
         assert_eq!(world.cancel(&k).1.len(), 1);
         assert!(world.is_empty());
+    }
+
+    #[test]
+    fn of_many_absent_places_of_an_emptied_database_none_is_left() {
+        let (mut world, k) = (World::default(), key(b"k"));
+        for n in 0..MOST + 500 {
+            enter(&mut world, &k, n, b"k");
+            let removed = world.unheard(b"k", LEAVING);
+            assert!(removed.iter().all(|one| one.rest == Rest::Absent));
+        }
+        enter(&mut world, &k, 0, b"heard");
+        while world.take_unserved().is_some() {}
+        world.db_emptied(None);
+        world.follow_changes(&k);
+        assert_eq!(world.len_of(&k), 500);
+        while world.is_behind() {
+            world.follow_next();
+        }
+        assert!(world.is_tight() && world.is_marked(&k));
+        assert_eq!(world.len_of(&k), 1);
     }
 
     #[test]
