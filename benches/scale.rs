@@ -57,6 +57,8 @@ impl Scene {
         }
         let fixture = Fixture::start_as(kind, setup, &options);
         let connection = Connection::to(fixture.server.port);
+        // 10,000,000 are saved and loaded in one request.
+        connection.be_patient(5 * PATIENCE);
         Self {
             fixture,
             turns,
@@ -289,6 +291,7 @@ fn side(with: &Run, kind: Kind, of: Of, count: usize) -> (Found, Vec<Cost>) {
     let bytes = (settled(&mut scene.fixture) - empty) / count as f64;
     let many_us = pair_us(with, &mut scene, of, count);
     let before = scene.fixture.cpu_us();
+    println!("{}: {count} {} are saved", name(kind), of.name());
     scene.send(1, |_| "SAVE".into());
     let save_us = (scene.fixture.cpu_us() - before) / count as f64;
 
@@ -298,6 +301,7 @@ fn side(with: &Run, kind: Kind, of: Of, count: usize) -> (Found, Vec<Cost>) {
     fs::rename(from, to).expect("a file of the data");
     drop(scene);
     let before = other.fixture.cpu_us();
+    println!("They are loaded");
     other.send(1, |_| "DEBUG RELOAD NOSAVE".into());
     let load_us = (other.fixture.cpu_us() - before) / count as f64;
     assert_eq!(other.fixture.control.int("DBSIZE"), count as i64);
