@@ -54,8 +54,10 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     guarding::look_if_on(host);
     end_timed_out(host);
     let server = host.server();
-    let mut share = Share::begin(server, TurnPart::Memory);
-    while host.machine().registry.free_spare() && !share.is_over(server) {}
+    if host.machine().registry.has_spare() {
+        let mut share = Share::begin(server, TurnPart::Memory);
+        while host.machine().registry.free_spare() && !share.is_over(server) {}
+    }
     let (mut share, now) = (Share::begin(server, TurnPart::Wakes), server.now());
     while host.machine().registry.mark_woken(now) && !share.is_over(server) {}
     for key_ref in host.shared().bindings.next_untold(MOST_LOST) {
@@ -67,8 +69,10 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
         stand_down(host);
         return None;
     }
-    let mut share = Share::begin(server, TurnPart::Endings);
-    while end_next(server, host.machine()) && !share.is_over(server) {}
+    if host.machine().registry.has_endings() {
+        let mut share = Share::begin(server, TurnPart::Endings);
+        while end_next(server, host.machine()) && !share.is_over(server) {}
+    }
     if std::mem::take(&mut host.machine().was_demoted) {
         // A primary grants those who are left, so all go at once.
         while dismiss_somebody(host) {}

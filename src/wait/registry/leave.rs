@@ -126,6 +126,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         Some(self.end(id))
     }
 
+    /// Whether those who have left took memory that is not given back yet.
+    pub fn has_spare(&self) -> bool {
+        self.places.has_spare()
+    }
+
     /// Gives a little of the memory back that those who have left took. False if there is none.
     pub fn free_spare(&mut self) -> bool {
         self.places.free_spare();
