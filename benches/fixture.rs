@@ -61,7 +61,7 @@ impl Fixture {
         Self::start_as(kind, Setup::default(), &[])
     }
 
-    fn start_as(kind: Kind, mut setup: Setup, options: &[&str]) -> Self {
+    pub fn start_as(kind: Kind, mut setup: Setup, options: &[&str]) -> Self {
         setup
             .options
             .extend(options.iter().map(ToString::to_string));

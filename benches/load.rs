@@ -112,6 +112,11 @@ impl Connection {
         }
     }
 
+    /// Waits longer for replies than usual.
+    pub fn be_patient(&self, patience: Duration) {
+        self.stream.set_read_timeout(Some(patience)).unwrap();
+    }
+
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("to send");
     }

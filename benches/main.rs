@@ -28,6 +28,8 @@ mod place_bytes;
 mod place_waits;
 mod places;
 mod profile;
+mod scale;
+mod scale_waiters;
 mod several;
 
 // The tools that they share.
@@ -40,6 +42,7 @@ mod load_clients;
 mod peers;
 mod report;
 mod stats;
+mod turns;
 
 use std::time::Instant;
 
@@ -49,7 +52,7 @@ use harness::Kind;
 
 type Part = fn(&Run);
 
-pub const PARTS: [(&str, Part); 12] = [
+pub const PARTS: [(&str, Part); 14] = [
     ("owner", owner::measure),
     ("others", other_commands::measure),
     ("contention", contention::measure),
@@ -62,6 +65,8 @@ pub const PARTS: [(&str, Part); 12] = [
     ("places", places::measure),
     ("place-waits", place_waits::measure),
     ("several", several::measure),
+    ("scale", scale::measure),
+    ("scale-waiters", scale_waiters::measure),
 ];
 
 #[derive(Parser)]

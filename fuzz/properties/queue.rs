@@ -249,7 +249,7 @@ impl World {
                     assert!(self.hold_of(removed.token.text().as_token()), "{removed:?}");
                     self.gone(&removed);
                 }
-                Some(Step::Offered(offer)) => panic!("{offer:?}"),
+                Some(step) => panic!("{step:?}"),
             }
         }
     }

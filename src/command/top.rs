@@ -18,7 +18,7 @@ use super::{Args, Error};
 pub const SPEC: Spec = Spec {
     name: c"lock.top",
     summary: c"Returns the most waited-for locks of the selected database.",
-    complexity: c"O(K*log(K)+N*log(H)) for K keys that are waited for, N locks in the reply and H holds of each.",
+    complexity: c"O(N*log(K)+N*log(H)) for N locks in the reply, K keys that are waited for and H holds of each.",
     since: c"0.2.0",
     flags: &[Flag::ReadOnly, Flag::Admin],
     // It shows the names of all keys.
@@ -34,6 +34,9 @@ pub const SPEC: Spec = Spec {
 
 /// How many locks are told where the request says no number.
 const DEFAULT: usize = 10;
+
+/// How many are told in one reply, whatever the request says.
+const MOST: usize = 3_000;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +65,7 @@ pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Top, 
     }
     let is_contended = option.is_some();
     Ok(Top {
-        count,
+        count: count.min(MOST),
         is_contended,
     })
 }

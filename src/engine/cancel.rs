@@ -21,10 +21,18 @@ pub fn run<H: Host>(host: &mut H, token: Option<Token<'_>>) -> Result<(), Error>
     if let Some(key_ref) = key_ref {
         let registry = &mut key.parts().machine.registry;
         let removed = match token {
-            Some(token) => registry.give_up(&key_ref, token),
-            None => registry.dismiss(&key_ref, usize::MAX),
+            Some(token) => {
+                let removed = registry.give_up(&key_ref, token);
+                count = removed.len();
+                removed
+            }
+            None => {
+                let (all, removed) = registry.cancel(&key_ref);
+                count = all;
+                removed
+            }
         };
-        count = removed.len();
+        key.parts().machine.is_due_changed = true;
         end_waits(&mut key, &key_ref, removed, now, |machine, removed| {
             ending::dismiss(server, machine, removed, Error::Cancelled);
         });

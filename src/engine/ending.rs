@@ -5,17 +5,36 @@ use super::host::Server;
 use super::machine::{Machine, Removed};
 use super::message::{Message, Outcome};
 use crate::command::Error;
-use crate::wait::{KeyRef, Listener, Rest};
+use crate::wait::{Ending, KeyRef, Listener, Rest};
 
 /// Ends all requests of a channel that nobody listens to.
 pub(super) fn unheard<S: Server>(server: S, machine: &mut Machine<S::Types>, channel: &[u8]) {
     for removed in machine.registry.unheard(channel, server.leaving()) {
-        server.count(Count::Unheard);
-        if removed.rest == Rest::Ended {
-            server.count(Count::PassedOver);
-        }
+        note_unheard(server, &removed);
     }
     machine.is_due_changed = true;
+}
+
+/// Counts a request that has ended, because nobody listens to its channel.
+pub(super) fn note_unheard<S: Server>(server: S, removed: &Removed<S::Types>) {
+    server.count(Count::Unheard);
+    if removed.rest == Rest::Ended {
+        server.count(Count::PassedOver);
+    }
+}
+
+/// Ends the next of many places that end for one reason. False if there is none.
+pub(super) fn end_next<S: Server>(server: S, machine: &mut Machine<S::Types>) -> bool {
+    match machine.registry.next_ending(server.leaving()) {
+        None => return false,
+        Some(Ending::Cancelled(all)) => all
+            .into_iter()
+            .for_each(|removed| dismiss(server, machine, removed, Error::Cancelled)),
+        Some(Ending::Unheard(removed)) => {
+            removed.iter().for_each(|one| note_unheard(server, one));
+        }
+    }
+    true
 }
 
 /// How many places of a key are dismissed in one go.

@@ -274,6 +274,10 @@ pub enum TurnPart {
     Wakes,
     /// Slots that may have gone.
     Slots,
+    /// Many places that end for one reason.
+    Endings,
+    /// Memory that is given back.
+    Memory,
     /// Places of a server that is a replica.
     Dismissals,
     /// Keys of which nobody tells.

@@ -34,7 +34,7 @@ use std::rc::Rc;
 
 use super::commit::{Cause, Commit};
 use super::count::Count;
-use super::ending::{dismiss, unheard};
+use super::ending::{dismiss, note_unheard, unheard};
 use super::host::{ClientOf, ClientOfServer, Key, Name, Parts, Server, WrongType};
 use super::linger;
 use super::machine::{Machine, Registry};
@@ -211,14 +211,19 @@ pub(super) fn serve_changed<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) -> 
     now
 }
 
+/// How many waiters of a key are granted or refused in one go.
+const MOST_STEPS: u32 = 1_000;
+
 /// The time by then, and whether the key has changed by it, or was marked as changed.
 fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool) {
     let mut has_changed = false;
     // The server cannot be asked while the key is open.
     let must_ask = key.server().is_cluster();
     let mut asked: Option<Rc<[u8]>> = None;
+    let mut steps_left = MOST_STEPS;
     while let Some(step) = next_step(key, key_ref, now, has_changed) {
         has_changed = true;
+        steps_left = steps_left.saturating_sub(1);
         match step {
             Step::Granted(granted) => {
                 now = granted.grant.at;
@@ -236,6 +241,11 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
                 }
             }
             Step::Offered(offer) => now = offer_to_channel(key, offer),
+            Step::Unheard(one) => {
+                let (server, machine) = (key.server(), key.parts().machine);
+                let removed = machine.registry.end_unheard(&one, server.leaving());
+                removed.iter().for_each(|one| note_unheard(server, one));
+            }
             Step::Refused(removed, refusal) => {
                 let server = key.server();
                 dismiss(
@@ -245,6 +255,11 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
                     Error::of_refusal(refusal),
                 );
             }
+        }
+        if steps_left == 0 {
+            // A million readers may be next. The timer goes on with them at once.
+            key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+            return (now, true);
         }
     }
     // A mark may say that the key has lost its ttl, and the timer will not look at it now.

@@ -3,8 +3,8 @@
 
 use super::host::{Server, TurnPart};
 
-/// How long each part of a turn takes at most, but for its last step. A turn has six parts and a
-/// step of the sweep.
+/// How long each part of a turn takes at most, but for its last step. A turn has nine parts
+/// and a step of the sweep.
 const SHARE_US: u64 = 250;
 
 /// Steps between two looks at the clock.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::commit::{Cause, Commit};
 use super::count::Count;
-use super::ending::{dismiss, dismiss_all, end_wait};
+use super::ending::{dismiss, dismiss_all, end_next, end_wait};
 use super::guarding;
 use super::host::{Host, Key, Purpose, Server, TurnPart};
 use super::linger;
@@ -54,6 +54,10 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     guarding::look_if_on(host);
     end_timed_out(host);
     let server = host.server();
+    if host.machine().registry.has_spare() {
+        let mut share = Share::begin(server, TurnPart::Memory);
+        while host.machine().registry.free_spare() && !share.is_over(server) {}
+    }
     let (mut share, now) = (Share::begin(server, TurnPart::Wakes), server.now());
     while host.machine().registry.mark_woken(now) && !share.is_over(server) {}
     for key_ref in host.shared().bindings.next_untold(MOST_LOST) {
@@ -64,6 +68,10 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     if !server.is_primary() {
         stand_down(host);
         return None;
+    }
+    if host.machine().registry.has_endings() {
+        let mut share = Share::begin(server, TurnPart::Endings);
+        while end_next(server, host.machine()) && !share.is_over(server) {}
     }
     if std::mem::take(&mut host.machine().was_demoted) {
         // A primary grants those who are left, so all go at once.
@@ -117,7 +125,7 @@ fn work<H: Host>(host: &mut H) {
             touched.insert(key_ref);
         }
     }
-    let mut share = Share::begin(server, TurnPart::Marks);
+    let (mut share, mut is_cut) = (Share::begin(server, TurnPart::Marks), false);
     while let Some(key_ref) = host.machine().registry.next_marked() {
         if key_ref.db == ANY_DB {
             let dbs = key_refs_of(host, &key_ref.name);
@@ -129,10 +137,12 @@ fn work<H: Host>(host: &mut H) {
                 .registry
                 .mark_anyway(Some(key_ref.db), &key_ref.name);
         } else if look_at(host, &key_ref, Vec::new()) {
+            // If there are many to serve, it is marked again, and they take a turn of their own.
+            is_cut = host.machine().registry.is_marked(&key_ref);
             touched.insert(key_ref);
         }
         several::finish_in_timer(host, &mut touched);
-        if share.is_over(server) {
+        if share.is_over(server) || is_cut {
             break;
         }
     }
@@ -223,6 +233,7 @@ fn stand_down<H: Host>(host: &mut H) {
     machine.was_demoted = !machine.registry.is_empty();
     machine.registry.mark_unserved();
     machine.registry.clear_marks();
+    machine.registry.clear_endings();
     machine.registry.deliveries.clear_revoked();
     machine.sweep.cancel();
     host.shared().bindings.clear();

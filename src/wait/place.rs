@@ -11,6 +11,11 @@ use crate::lock::{Ask, CompactToken, FenceClock, Grant, Hold, Lock, Mode, Now, R
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ticket(pub(super) u64);
 
+impl Ticket {
+    /// No place has it.
+    pub(super) const LAST: Self = Self(u64::MAX);
+}
+
 /// A place in the queue of a key, or of several keys. A token has one at most in each queue.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]

@@ -32,8 +32,8 @@
 //!   others are refused.
 //!
 //! Every operation is `O(log n)`, wherever in the queue it happens, with three exceptions. The
-//! first [`WaitQueue::next`] after [`WaitQueue::lock_replaced`] looks at every place. So does one
-//! after the key has got an earlier end from outside, at every place that upgrades. And absent
+//! first [`WaitQueue::next`] after [`WaitQueue::lock_replaced`] looks at every place, or at every
+//! hold if those are fewer. One looks at every place after the key has got an earlier end from outside, at every place that upgrades. And absent
 //! permits whose tokens have a hold by a lock from elsewhere are looked at one by one.
 
 pub(super) mod in_the_way;
@@ -196,8 +196,15 @@ impl WaitQueue {
                 id, is_owner: is, ..
             } => *is = places.get(*id).filter(is_owner).is_some(),
             Self::Line(line) => {
-                let all = line.order.iter().filter_map(|entry| places.get(entry.id));
-                let mut owners: Vec<&Place<L>> = all.filter(is_owner).collect();
+                // There may be a million places, or as many holds.
+                let mut owners: Vec<&Place<L>> = if lock.len() < line.order.len() {
+                    let tokens = lock.live_holders(now).map(|(token, _)| token);
+                    let ids = tokens.filter_map(|token| line.by_token.get(&*token).copied());
+                    ids.filter_map(|id| places.get(id)).collect()
+                } else {
+                    let all = line.order.iter().filter_map(|entry| places.get(entry.id));
+                    all.filter(is_owner).collect()
+                };
                 owners.sort_unstable_by_key(|place| {
                     Reverse((!place.wants_exclusive(), place.ticket))
                 });

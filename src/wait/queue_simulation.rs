@@ -181,7 +181,7 @@ impl Real {
                     assert_eq!(refusal, Refusal::Deadlock);
                     events.push(Event::Refused(client(&removed)));
                 }
-                Some(Step::Offered(offer)) => panic!("{offer:?}"),
+                Some(step) => panic!("{step:?}"),
             }
         }
     }

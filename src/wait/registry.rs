@@ -3,6 +3,7 @@
 
 mod changes;
 mod channels;
+mod endings;
 mod enter;
 mod grant;
 mod leave;
@@ -11,6 +12,7 @@ mod listeners;
 mod load;
 mod marking;
 mod marks;
+mod oldest;
 mod patrol;
 mod questions;
 mod queues;
@@ -25,14 +27,17 @@ use super::place::Places;
 use super::schedule::Schedule;
 
 use changes::Changes;
+use endings::Endings;
 use listeners::Listeners;
 use load::Load;
 use marks::Marks;
+use oldest::Oldest;
 use patrol::Patrol;
 use queues::Queues;
 use step::StepWork;
 use tokens::Tokens;
 
+pub use endings::Ending;
 pub use enter::{At, Entered, NewRequest};
 pub use grant::{Candidate, Granted, Offer, Step, TurnAt};
 pub use leave::{Removed, Rest};
@@ -48,6 +53,7 @@ pub struct Registry<L, S> {
     places: Places<L>,
     queues: Queues<S>,
     tokens: Tokens<S>,
+    oldest: Oldest,
     /// Exactly what listens at `places`.
     listeners: Listeners<L, S>,
     /// The sums over `places`.
@@ -59,6 +65,7 @@ pub struct Registry<L, S> {
     changes: Changes<S>,
     patrol: Patrol,
     step: StepWork,
+    endings: Endings,
     /// Grants that their listeners have not heard of yet.
     pub deliveries: Deliveries,
     last_ticket: u64,
@@ -70,6 +77,7 @@ impl<L, S: Default> Default for Registry<L, S> {
             places: Places::default(),
             queues: Queues::default(),
             tokens: Tokens::default(),
+            oldest: Oldest::default(),
             listeners: Listeners::default(),
             load: Load::default(),
             schedule: Schedule::default(),
@@ -77,6 +85,7 @@ impl<L, S: Default> Default for Registry<L, S> {
             changes: Changes::default(),
             patrol: Patrol::default(),
             step: StepWork::default(),
+            endings: Endings::default(),
             deliveries: Deliveries::default(),
             last_ticket: 0,
         }

@@ -21,8 +21,17 @@ enum Slot<T> {
 pub(super) struct Slab<T> {
     /// All are full but the last one.
     chunks: Vec<Vec<Slot<T>>>,
+    /// Those without a value that are to be freed, or filled again.
+    spare: Vec<Vec<Slot<T>>>,
     free: Option<Id>,
     len: usize,
+}
+
+impl Id {
+    /// The slot, counted from 0.
+    pub(super) fn index(self) -> usize {
+        usize::try_from(self.0.get().saturating_sub(1)).unwrap_or(usize::MAX)
+    }
 }
 
 /// How many values a chunk has.
@@ -34,6 +43,7 @@ impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self {
             chunks: Vec::new(),
+            spare: Vec::new(),
             free: None,
             len: 0,
         }
@@ -74,7 +84,9 @@ impl<T> Slab<T> {
         let number = self.len.saturating_add(1);
         let id = Id(NonZeroU32::new(u32::try_from(number).ok()?)?);
         if self.chunks.last().is_none_or(|last| last.len() >= CHUNK) {
-            self.chunks.push(Vec::new());
+            let mut spare = self.spare.pop().unwrap_or_default();
+            spare.clear();
+            self.chunks.push(spare);
         }
         self.chunks.last_mut()?.push(Slot::Used(value));
         self.len = self.len.saturating_add(1);
@@ -99,15 +111,30 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Gives the memory of a table without values back, but for a few: one waiter after the other
-    /// allocates nothing.
+    /// Empties a table without values. It keeps the memory for a few: one waiter after the other
+    /// allocates nothing. The memory of a million is given back by [`Slab::free_spare`].
     fn clear(&mut self) {
-        self.chunks.truncate(1);
+        while self.chunks.len() > 1 {
+            self.spare.extend(self.chunks.pop());
+        }
         if let Some(first) = self.chunks.first_mut() {
             first.clear();
             first.shrink_to(SPARE);
         }
         self.free = None;
+    }
+
+    /// Whether there is memory to give back.
+    pub(super) fn has_spare(&self) -> bool {
+        !self.spare.is_empty()
+    }
+
+    /// Gives a little memory back.
+    pub(super) fn free_spare(&mut self) {
+        drop(self.spare.pop());
+        if self.spare.is_empty() {
+            self.spare = Vec::new();
+        }
     }
 
     /// How many values it has room for, as far as it has grown.
@@ -130,8 +157,7 @@ impl<T> Slab<T> {
 }
 
 fn position(id: Id) -> (usize, usize) {
-    let n = id.0.get().saturating_sub(1);
-    let n = usize::try_from(n).unwrap_or(usize::MAX);
+    let n = id.index();
     (n / CHUNK, n % CHUNK)
 }
 
@@ -163,5 +189,12 @@ mod tests {
             .for_each(|id| assert!(slab.remove(*id).is_some()));
         assert_eq!((slab.len(), slab.slots()), (0, 0));
         assert_eq!(slab.get(ids[3]), None);
+        // The memory goes a little at a time, or is used again.
+        assert_eq!(slab.spare.len(), 3);
+        let again = (0..600).map(|n| slab.insert(n).unwrap());
+        assert_eq!(again.collect::<Vec<_>>(), ids[..600]);
+        assert_eq!((slab.spare.len(), slab.get(ids[599])), (2, Some(&599)));
+        (0..2).for_each(|_| slab.free_spare());
+        assert!(!slab.has_spare() && slab.spare.capacity() == 0);
     }
 }

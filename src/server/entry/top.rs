@@ -32,7 +32,7 @@ pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
         return Ok(());
     }
     let (now, now_us) = (clock::of_command(), clock::monotonic_us());
-    let registry = &task.machine().registry;
+    let registry = &mut task.machine().registry;
     let waited = registry.longest_waits(ctx.selected_db(), top.count);
     let mut lines = Vec::with_capacity(waited.len());
     for (key_ref, waiters, since_us) in waited {

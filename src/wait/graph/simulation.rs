@@ -179,7 +179,7 @@ impl World {
             match step {
                 None => return,
                 Some(Step::Granted(granted)) => self.hand_over(key, granted),
-                Some(Step::Refused(..)) => {}
+                Some(Step::Refused(..) | Step::Unheard(_)) => {}
                 Some(Step::Offered(offer)) => {
                     let granted = self.registry.heard(offer).unwrap();
                     self.hand_over(key, granted);

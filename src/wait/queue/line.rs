@@ -322,12 +322,14 @@ impl WaitQueue {
 
     /// Whether no other place has an earlier ticket.
     pub(in crate::wait) fn is_first(&self, place: PlaceId) -> bool {
+        self.first() == Some(place)
+    }
+
+    /// The place with the earliest ticket.
+    pub(in crate::wait) fn first(&self) -> Option<PlaceId> {
         match self {
-            Self::Sole { id, .. } => *id == place,
-            Self::Line(line) => {
-                let first = line.order.iter().next();
-                first.is_some_and(|entry| entry.id == place)
-            }
+            Self::Sole { id, .. } => Some(*id),
+            Self::Line(line) => line.order.first().map(|entry| entry.id),
         }
     }
 

@@ -166,6 +166,17 @@ impl Order {
         self.root.iter()
     }
 
+    /// The first place.
+    pub(super) fn first(&self) -> Option<&Entry> {
+        let mut node = &self.root;
+        loop {
+            node = match node {
+                Node::Inner(children) => &children.first()?.node,
+                Node::Leaf(entries) => return entries.first(),
+            };
+        }
+    }
+
     /// The first place that is no absent share.
     pub(super) fn first_but_shares(&self) -> Option<PlaceId> {
         let mut node = &self.root;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
+use std::ops::Bound;
 use std::rc::Rc;
 
 use crate::wait::place::PlaceId;
@@ -69,6 +70,26 @@ impl<S: BuildHasher> Channels<S> {
     pub(super) fn places(&self, name: &[u8]) -> impl Iterator<Item = PlaceId> + '_ {
         let listening = self.by_name.get(name).into_iter();
         listening.flat_map(|all| std::iter::once(all.first).chain(all.rest.iter().copied()))
+    }
+
+    /// At how many places a channel listens.
+    pub(super) fn len_of(&self, name: &[u8]) -> usize {
+        let listening = self.by_name.get(name);
+        listening.map_or(0, |all| all.rest.len().saturating_add(1))
+    }
+
+    /// The place with the next number at which a channel listens, in the order of the numbers.
+    pub(super) fn place_after(&self, name: &[u8], seen: Option<PlaceId>) -> Option<PlaceId> {
+        let listening = self.by_name.get(name)?;
+        let first = Some(listening.first).filter(|first| Some(*first) > seen);
+        let next = match seen {
+            None => listening.rest.first().copied(),
+            Some(seen) => {
+                let rest = (Bound::Excluded(seen), Bound::Unbounded);
+                listening.rest.range(rest).next().copied()
+            }
+        };
+        first.into_iter().chain(next).min()
     }
 
     /// The names.

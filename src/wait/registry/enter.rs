@@ -220,6 +220,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             let change = self.changes.last;
             self.queues.enter(key.clone(), id, &self.places, change);
         }
+        self.oldest.note(id, kept.ticket);
         self.link(id);
         Some(id)
     }
@@ -262,6 +263,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
         }
         let change = self.changes.last;
+        self.oldest.note(id, ticket);
         self.change(id, |place| {
             place.ticket = place.ticket.min(ticket);
             place.since_us = place.since_us.min(since_us);

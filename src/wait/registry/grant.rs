@@ -11,6 +11,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
+use super::endings::UnheardRequest;
 use super::leave::{Removed, Why};
 use super::Registry;
 use crate::lock::{Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf};
@@ -29,6 +30,8 @@ pub enum Step<L> {
     /// A channel is to be told of a hold. The caller publishes it, and then calls
     /// [`Registry::heard`] or [`Registry::unheard`].
     Offered(Offer),
+    /// Nobody has listened to its channel, so it is to end: see [`Registry::end_unheard`].
+    Unheard(UnheardRequest),
     /// It can never be granted here.
     Refused(Removed<L>, Refusal),
 }
@@ -148,6 +151,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         fences: &mut FenceClock,
     ) -> Option<Step<L>> {
         self.follow_changes(key);
+        if self.endings.hold_back(key) {
+            return None;
+        }
         let (id, seq) = loop {
             match self.queues.next(key, &self.places, lock, now)? {
                 Next::Grant(id, seq) => break (id, seq),
@@ -178,6 +184,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             Err(_) => return None,
         };
         if let Some(offer) = Offer::new(id, place, (seq, request), grant) {
+            if self.endings.has(&offer.channel, seq) {
+                return Some(Step::Unheard(UnheardRequest { place: id, seq }));
+            }
             return Some(Step::Offered(offer));
         }
         let kept = self.kept(place, request);
@@ -262,6 +271,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         now: Now,
     ) -> TurnAt {
         self.follow_changes(key);
+        if self.endings.hold_back(key) {
+            return TurnAt::Nobody;
+        }
         match self.queues.next(key, &self.places, lock, now) {
             Some(Next::Several(id)) if id == candidate.place => match self.place_at(candidate) {
                 Some(place) if self.is_admitted(id, place, key, lock, now) => TurnAt::Its,

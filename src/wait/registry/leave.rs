@@ -71,20 +71,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         removed.collect()
     }
 
-    /// Takes out all requests that listen by a channel, because nobody has received its message.
-    /// With KEEP their places stay. Nobody is to be told. The waiters behind them may be next, so
-    /// their keys are to be served before the step ends: see [`Registry::take_unserved`].
-    pub fn unheard(&mut self, channel: &[u8], leaving: Leaving) -> Vec<Removed<L>> {
-        let ids: Vec<PlaceId> = self.listeners.channels.places(channel).collect();
-        let removed = ids.into_iter().filter_map(|id| {
-            let place = self.places.get(id)?;
-            let seq = place.channel()?;
-            self.step.serve(place.keys().cloned());
-            self.leave(id, seq, Why::Ungranted(leaving))
-        });
-        removed.collect()
-    }
-
     /// Takes out what is over first: the next request that times out, or place whose grace has
     /// ended, which has no listener. The caller marks the key.
     pub fn take_timed_out(&mut self, leaving: Leaving) -> Option<Removed<L>> {
@@ -138,6 +124,17 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     pub fn dismiss_any(&mut self) -> Option<Vec<Removed<L>>> {
         let id = self.any_place()?;
         Some(self.end(id))
+    }
+
+    /// Whether those who have left took memory that is not given back yet.
+    pub fn has_spare(&self) -> bool {
+        self.places.has_spare()
+    }
+
+    /// Gives a little of the memory back that those who have left took. False if there is none.
+    pub fn free_spare(&mut self) -> bool {
+        self.places.free_spare();
+        self.places.has_spare()
     }
 
     /// Ends the place at which nobody listens that a token has for these keys, as it was just
@@ -252,6 +249,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         self.places.remove(id);
         if self.is_empty() {
             self.queues.may_upgrade = false;
+            self.oldest.clear();
             // One that goes on would pass those who come next.
             self.patrol = Patrol::default();
         }

@@ -64,6 +64,11 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.marks.remove(key)
     }
 
+    /// Whether a key is marked.
+    pub fn is_marked(&self, key: &KeyRef) -> bool {
+        self.marks.has(key)
+    }
+
     /// Begins a turn of the timer. Keys that are marked from now on come in a later turn.
     pub fn begin_turn(&mut self) {
         self.marks.begin_turn();

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
+#[cfg(test)]
 use std::rc::Rc;
 
 use super::Registry;
@@ -204,24 +205,6 @@ impl<L, S: BuildHasher> Registry<L, S> {
         })
     }
 
-    /// The keys of a database with the longest waits, the longest first, `most` at most: each with
-    /// the number of its places, and since when the first one is there, on the monotonic clock.
-    pub fn longest_waits(&self, db: i32, most: usize) -> Vec<(KeyRef, usize, u64)> {
-        let waits = self.queues.of_db(db).filter_map(|(name, queue)| {
-            let places = queue.iter().filter_map(|id| self.places.get(id));
-            let since_us = places.map(|place| place.since_us).min()?;
-            Some((since_us, name, queue.len()))
-        });
-        let mut waits: Vec<_> = waits.collect();
-        waits.sort_unstable();
-        waits.truncate(most);
-        let all = waits.into_iter().map(|(since_us, name, len)| {
-            let name = Rc::clone(name);
-            (KeyRef { db, name }, len, since_us)
-        });
-        all.collect()
-    }
-
     /// A reference to a key that nobody waits for.
     pub fn new_key_ref(&self, db: i32, name: &[u8]) -> KeyRef {
         self.queues.new_key_ref(db, name)
@@ -245,7 +228,10 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Whether there is something to do now: marked keys, databases that have changed, or holds to
     /// take back.
     pub fn has_work(&self) -> bool {
-        self.has_marks() || self.is_behind() || self.deliveries.has_revoked()
+        self.has_marks()
+            || self.is_behind()
+            || self.deliveries.has_revoked()
+            || !self.endings.is_empty()
     }
 
     /// Whether any keys are marked.
@@ -255,7 +241,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// When there is something to do.
     pub fn due(&self) -> Due {
-        self.schedule.due(self.has_work())
+        self.schedule
+            .due(self.has_work() || self.places.has_spare())
     }
 
     /// Whether every table has as many entries as there are places, and none is left of those
@@ -265,6 +252,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         use crate::wait::request::NEVER;
         assert!(!self.is_unfinished());
         self.assert_tokens_tight();
+        self.assert_oldest_tight();
         for (db, _, key) in self.queues.iter() {
             let is_behind = self.changes.is_behind(db, key.queue.seen_change());
             assert!(!is_behind || self.is_behind(), "a queue that never follows");

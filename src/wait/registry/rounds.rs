@@ -4,6 +4,7 @@
 use std::hash::{BuildHasher, Hash};
 
 use super::changes::DbChange;
+use super::endings::MOST;
 use super::slots::{SlotQuestion, WaitedSlots};
 use super::Registry;
 use crate::wait::key_ref::KeyRef;
@@ -50,11 +51,19 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Has the queues of the next place follow the changes. The caller calls it until
     /// [`Registry::is_behind`] is false.
     pub fn follow_next(&mut self) {
-        let here = self.changes.lap.here(&self.places);
-        let keys = here.into_iter().flat_map(|(_, place)| place.keys());
-        let keys: Vec<KeyRef> = keys.cloned().collect();
-        for key in keys {
-            self.follow_now(&key);
+        if let Some((id, place)) = self.changes.lap.here(&self.places) {
+            let keys = place.keys.clone();
+            for key in keys.iter() {
+                self.follow_now(key);
+            }
+            // Of many places of a key each ends by itself.
+            let place = self.places.get(id);
+            if place.is_some_and(|place| self.changes.end(place)) {
+                drop(self.end(id));
+                for key in keys.iter() {
+                    self.mark(key.db, &key.name);
+                }
+            }
         }
         self.changes.lap.go_on(&self.places);
     }
@@ -85,7 +94,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             let place = self.places.get(*id);
             place.is_some_and(|place| self.changes.end(place))
         };
-        let over: Vec<PlaceId> = ids.filter(is_over).collect();
+        let over: Vec<PlaceId> = ids.filter(is_over).take(MOST).collect();
         for id in over {
             // Nobody is to be told.
             drop(self.end(id));

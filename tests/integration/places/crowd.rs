@@ -13,6 +13,10 @@ on_every_server![
     a_swap_of_many_waited_keys_lets_others_in,
     a_node_asks_for_many_waited_keys_of_a_slot_once,
     places_end_with_their_slot_and_no_others,
+    many_readers_are_granted_in_several_turns,
+    of_many_cancelled_waiters_none_is_granted,
+    many_unheard_waiters_end_and_the_one_who_hears_is_granted,
+    the_longest_waits_of_many_keys_come_first,
 ];
 
 /// How much time a server spends on its processor until it answers a PING, at most. On a healthy
@@ -219,4 +223,86 @@ fn places_end_with_their_slot_and_no_others(kind: Kind) {
     c.int("LOCK.ACQUIRE {b}1 b 60000");
     assert_eq!(c.int("LOCK.RELEASE {b}1 b"), 1);
     stays.fence();
+}
+
+/// So many that they do not end, and are not granted, in one step.
+const SEVERAL_TURNS: usize = 2_500;
+
+/// They wait behind the hold of `a`.
+fn many_waiters(c: &mut Client, command: &str, channel: &str) {
+    c.int("LOCK.ACQUIRE k a 600000");
+    let line = |n| format!("{command} k t{n} 600000 NOTIFY 0 {channel}");
+    send_all(c, (0..SEVERAL_TURNS).map(line));
+}
+
+fn numbers(reply: &Reply) -> [i64; 2] {
+    ["holder-count", "waiter-count"].map(|name| reply.field(name).as_int())
+}
+
+fn many_readers_are_granted_in_several_turns(kind: Kind) {
+    let server = Server::start_with(kind, &LIMITS);
+    let mut c = server.client();
+    let _sub = Subscriber::new(&server, "SUBSCRIBE c");
+    many_waiters(&mut c, "RWLOCK.RLOCK", "c");
+    let info = "LOCK.INFO k HOLDERS 0 WAITERS 0";
+    let replies = c.multi(&["LOCK.RELEASE k a", info]);
+    assert_eq!(numbers(&replies[1]), [1_000, 1_500]);
+    until_waiters(&mut c, 0);
+    assert_eq!(numbers(&c.call(info)), [SEVERAL_TURNS as i64, 0]);
+}
+
+fn of_many_cancelled_waiters_none_is_granted(kind: Kind) {
+    let server = Server::start_with(kind, &LIMITS);
+    let mut c = server.client();
+    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
+    many_waiters(&mut c, "LOCK.ACQUIRE", "c");
+    let replies = c.multi(&[
+        "LOCK.CANCEL k",
+        "LOCK.RELEASE k a",
+        "LOCK.ACQUIRE k later 600000 NOTIFY 0 c",
+        "LOCK.ACQUIRE k t0 600000",
+    ]);
+    let [cancelled, released] = [&replies[0], &replies[1]].map(Reply::as_int);
+    assert_eq!((cancelled, released), (SEVERAL_TURNS as i64, 1));
+    assert_eq!(replies[3], Reply::Nil);
+    for n in 0..SEVERAL_TURNS {
+        assert_eq!(sub.text(), format!("cancelled 0 1 k t{n}"));
+    }
+    sub.fence("k", "later");
+    until_waiters(&mut c, 0);
+    assert_eq!(figure(&mut c, "handed_over"), 1);
+}
+
+fn many_unheard_waiters_end_and_the_one_who_hears_is_granted(kind: Kind) {
+    let server = Server::start_with(kind, &LIMITS);
+    let mut c = server.client();
+    let mut sub = Subscriber::new(&server, "SUBSCRIBE heard");
+    many_waiters(&mut c, "LOCK.ACQUIRE", "unheard");
+    c.call("LOCK.ACQUIRE k later 600000 NOTIFY 0 heard");
+    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
+    sub.fence("k", "later");
+    until_waiters(&mut c, 0);
+    assert_eq!(figure(&mut c, "unheard"), SEVERAL_TURNS as i64);
+}
+
+fn the_longest_waits_of_many_keys_come_first(kind: Kind) {
+    let server = Server::start_with(kind, &LIMITS);
+    let mut c = server.client();
+    let _sub = Subscriber::new(&server, "SUBSCRIBE c");
+    // Above 20,000 keys the server does not look at all of them.
+    const KEYS: usize = 20_100;
+    let lines = (0..KEYS).flat_map(|n| {
+        let hold = format!("LOCK.ACQUIRE k{n} a 600000");
+        [hold, format!("LOCK.ACQUIRE k{n} b 600000 NOTIFY 0 c")]
+    });
+    send_all(&mut c, lines);
+    // The longest wait ends, and its key is waited for again.
+    for line in ["CANCEL k0", "ACQUIRE k0 b 600000 NOTIFY 0 c"] {
+        c.call(&format!("LOCK.{line}"));
+    }
+    let all = c.call("LOCK.TOP 18446744073709551615");
+    let names = all.items().iter().map(|one| one.field("key"));
+    let names: Vec<_> = names.map(|name| name.as_bytes().to_vec()).collect();
+    let expected = (1..=3_000).map(|n| format!("k{n}").into_bytes());
+    assert!(names.into_iter().eq(expected));
 }

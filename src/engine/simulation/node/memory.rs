@@ -204,7 +204,8 @@ impl Server for Ctx<'_> {
         match part {
             TurnPart::Marks | TurnPart::Patrol => false,
             TurnPart::Changes => !has_subscribers,
-            TurnPart::Timeouts | TurnPart::Wakes | TurnPart::Slots | TurnPart::Dismissals => true,
+            TurnPart::Timeouts | TurnPart::Wakes | TurnPart::Slots => true,
+            TurnPart::Endings | TurnPart::Dismissals | TurnPart::Memory => true,
         }
     }
 
