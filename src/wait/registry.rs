@@ -22,7 +22,7 @@ mod tokens;
 
 use super::delivery::Deliveries;
 use super::place::Places;
-use super::schedule::Schedule;
+use super::schedule::Timeouts;
 
 use changes::Changes;
 use listeners::Listeners;
@@ -52,8 +52,8 @@ pub struct Registry<L, S> {
     listeners: Listeners<L, S>,
     /// The sums over `places`.
     load: Load<S>,
-    /// When the keys of `queues` and the `places` are to be looked at.
-    schedule: Schedule,
+    /// When the `places` are to be looked at.
+    timeouts: Timeouts,
     marks: Marks,
     /// Whole databases that have changed. Their keys are not in `marks`.
     changes: Changes<S>,
@@ -72,7 +72,7 @@ impl<L, S: Default> Default for Registry<L, S> {
             tokens: Tokens::default(),
             listeners: Listeners::default(),
             load: Load::default(),
-            schedule: Schedule::default(),
+            timeouts: Timeouts::default(),
             marks: Marks::default(),
             changes: Changes::default(),
             patrol: Patrol::default(),
