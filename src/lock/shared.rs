@@ -1,6 +1,8 @@
 //! The many holds of one lock, indexed by token and by deadline, so that no command that changes
 //! the lock iterates over all of them.
 
+use std::cell::Cell;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::size_of;
 
@@ -21,14 +23,41 @@ const BTREE_LEAF_CAPACITY: usize = 11;
 /// `O(d log n)`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedHolds {
-    by_token: HashMap<TokenBuf, Hold>,
-    /// Exactly one entry for each entry of `by_token`, with the deadline of that hold.
-    by_deadline: BTreeSet<(Deadline, TokenBuf)>,
+    /// A cell can be set where it was found, so that a renewal hashes the token once.
+    by_token: HashMap<TokenBuf, Cell<Hold>>,
+    /// Exactly one entry for each entry of `by_token`, with the deadline of that hold. Both share
+    /// the token.
+    by_deadline: BTreeSet<(Deadline, Shared)>,
     /// The limits of the counted holds. The others are shared. Most locks have none.
     limits: Option<Box<Limits>>,
     /// The sum of the lengths of all tokens.
     token_bytes: usize,
 }
+
+/// A token with an order that does not look at its bytes, which are far away. Many holds may have
+/// the same deadline. It is equal to itself and its clones only.
+#[derive(Clone, Debug)]
+struct Shared(TokenBuf);
+
+impl Ord for Shared {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.address().cmp(&other.0.address())
+    }
+}
+
+impl PartialOrd for Shared {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Shared {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Shared {}
 
 /// The limits of the counted holds of a lock.
 #[derive(Clone, Debug, Default)]
@@ -75,9 +104,9 @@ impl SharedHolds {
     }
 
     #[inline]
-    pub(super) fn get(&self, token: Token<'_>) -> Option<(Mode, &Hold)> {
+    pub(super) fn get(&self, token: Token<'_>) -> Option<(Mode, Hold)> {
         let hold = self.by_token.get(token.as_bytes())?;
-        Some((self.mode_of(token), hold))
+        Some((self.mode_of(token), hold.get()))
     }
 
     fn mode_of(&self, token: Token<'_>) -> Mode {
@@ -100,7 +129,7 @@ impl SharedHolds {
             first.take_while(|(deadline, _)| deadline.is_over(now_ms))
         };
         let limits = self.limits.as_ref();
-        let smallest = limits.and_then(|l| l.smallest(over().map(|(_, token)| token)));
+        let smallest = limits.and_then(|l| l.smallest(over().map(|(_, token)| &token.0)));
         Occupancy {
             holders: self.len().saturating_sub(over().count()),
             tolerated: smallest.map_or(Mode::ANY, Limit::get),
@@ -111,44 +140,44 @@ impl SharedHolds {
     pub(super) fn put(&mut self, mode: Mode, token: Token<'_>, hold: Hold) {
         let key = TokenBuf::from(token);
         self.token_bytes = self.token_bytes.saturating_add(token.as_bytes().len());
-        self.by_deadline.insert((hold.deadline, key.clone()));
+        self.by_deadline
+            .insert((hold.deadline, Shared(key.clone())));
         if let Mode::Counted(limit) = mode {
             let limits = self.limits.get_or_insert_default();
             limits.put(key.clone(), limit);
         }
-        self.by_token.insert(key, hold);
+        self.by_token.insert(key, Cell::new(hold));
     }
 
     /// Sets the hold of `token` anew if it has one in this mode. Returns whether it has.
     pub(super) fn set(&mut self, mode: Mode, token: Token<'_>, hold: Hold) -> bool {
-        let Some((key, before)) = self.by_token.get_key_value(token.as_bytes()) else {
+        let Some((key, stored)) = self.by_token.get_key_value(token.as_bytes()) else {
             return false;
         };
         if self.mode_of(token) != mode {
             return false;
         }
-        let mut entry = (before.deadline, key.clone());
+        let before = stored.replace(hold);
         if before.deadline != hold.deadline {
+            let mut entry = (before.deadline, Shared(key.clone()));
             self.by_deadline.remove(&entry);
             entry.0 = hold.deadline;
             self.by_deadline.insert(entry);
-        }
-        if let Some(stored) = self.by_token.get_mut(token.as_bytes()) {
-            *stored = hold;
         }
         true
     }
 
     /// Removes the hold with the earliest deadline and returns it.
     pub(super) fn take_first(&mut self) -> Option<(TokenBuf, Mode, Hold)> {
-        let (_, token) = self.by_deadline.first()?.clone();
+        let (_, Shared(token)) = self.by_deadline.first()?.clone();
         let (mode, hold) = self.remove(token.as_token())?;
         Some((token, mode, hold))
     }
 
     pub(super) fn remove(&mut self, token: Token<'_>) -> Option<(Mode, Hold)> {
         let (key, hold) = self.by_token.remove_entry(token.as_bytes())?;
-        self.by_deadline.remove(&(hold.deadline, key.clone()));
+        let hold = hold.get();
+        self.by_deadline.remove(&(hold.deadline, Shared(key)));
         Some((self.forget(token), hold))
     }
 
@@ -171,7 +200,7 @@ impl SharedHolds {
             if !deadline.is_over(now_ms) {
                 return;
             }
-            let Some((_, token)) = self.by_deadline.pop_first() else {
+            let Some((_, Shared(token))) = self.by_deadline.pop_first() else {
                 return;
             };
             self.by_token.remove(&token);
@@ -183,7 +212,8 @@ impl SharedHolds {
     pub(super) fn ended(&self, now_ms: u64) -> impl Iterator<Item = Fence> + '_ {
         let all = self.by_deadline.iter();
         let ended = all.take_while(move |(deadline, _)| deadline.is_over(now_ms));
-        ended.filter_map(|(_, token)| self.by_token.get(token).map(|hold| hold.fence))
+        let holds = ended.filter_map(|(_, token)| self.by_token.get(&token.0));
+        holds.map(|hold| hold.get().fence)
     }
 
     /// Brings every later deadline down to `cap`.
@@ -195,8 +225,8 @@ impl SharedHolds {
             let Some((_, token)) = self.by_deadline.pop_last() else {
                 return;
             };
-            if let Some(hold) = self.by_token.get_mut(&token) {
-                hold.deadline = cap;
+            if let Some(hold) = self.by_token.get_mut(&token.0) {
+                hold.get_mut().deadline = cap;
             }
             self.by_deadline.insert((cap, token));
         }
@@ -210,7 +240,7 @@ impl SharedHolds {
     pub(super) fn latest_deadline_of_others(&self, token: Token<'_>) -> Option<Deadline> {
         let mut latest_two = self.by_deadline.iter().rev().take(2);
         latest_two
-            .find(|(_, other)| other.as_token() != token)
+            .find(|(_, other)| other.0.as_token() != token)
             .map(|(deadline, _)| *deadline)
     }
 
@@ -227,7 +257,7 @@ impl SharedHolds {
         let all = self.by_token.iter();
         all.map(|(token, hold)| {
             let token = token.as_token();
-            (token, self.mode_of(token), *hold)
+            (token, self.mode_of(token), hold.get())
         })
     }
 
@@ -239,9 +269,9 @@ impl SharedHolds {
         is_wanted: impl Fn(Deadline) -> bool,
     ) -> Vec<(Token<'_>, Mode, Hold)> {
         let all = self.by_token.iter();
-        let wanted = all.filter(|(_, hold)| is_wanted(hold.deadline));
+        let wanted = all.filter(|(_, hold)| is_wanted(hold.get().deadline));
         let mut first: Vec<_> = wanted
-            .map(|(token, hold)| (hold.fence, token.as_token()))
+            .map(|(token, hold)| (hold.get().fence, token.as_token()))
             .collect();
         if most < first.len() {
             first.select_nth_unstable(most);
@@ -250,7 +280,7 @@ impl SharedHolds {
         first.sort_unstable();
         let first = first.into_iter().filter_map(|(_, token)| {
             let (mode, hold) = self.get(token)?;
-            Some((token, mode, *hold))
+            Some((token, mode, hold))
         });
         first.collect()
     }

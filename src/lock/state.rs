@@ -120,7 +120,7 @@ impl Lock {
                 .token
                 .is(token)
                 .then_some((Mode::Counted(one.limit), one.hold)),
-            Holds::Many(many) => many.get(token).map(|(mode, hold)| (mode, *hold)),
+            Holds::Many(many) => many.get(token),
         }
     }
 

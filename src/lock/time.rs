@@ -45,6 +45,8 @@ pub struct Ttl {
 impl Ttl {
     /// The longest ttl in milliseconds.
     pub const MAX_MS: u64 = 1 << 48;
+    /// The longest ttl.
+    pub const MAX: Self = Self { ms: Self::MAX_MS };
 
     /// A ttl of `ms` milliseconds. `None` if it is 0 or longer than [`Ttl::MAX_MS`].
     pub const fn from_millis(ms: u64) -> Option<Self> {

@@ -64,6 +64,11 @@ impl TokenBuf {
     pub fn as_token(&self) -> Token<'_> {
         Token(&self.0)
     }
+
+    /// Where the bytes are, which its clones share.
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
 }
 
 impl From<Token<'_>> for TokenBuf {

@@ -1,14 +1,14 @@
 //! How many bytes everything that waits takes, nearly: what the module allocates, with the tables
-//! that have an entry for it. Tables grow in steps, so the parts are averages. A test in
-//! `server/api/allocator.rs` compares them with what is allocated.
+//! that have an entry for it. A queue of one place has no table, so the parts are averages. A test
+//! in `server/api/allocator.rs` compares them with what is allocated.
 
 use super::keys::{Keys, Several, Wanted};
 use crate::lock::Token;
 
 /// A place: its slot, and its entries in the tables of tokens and of instants.
-const PLACE: usize = 150;
+const PLACE: usize = 124;
 /// The entries of a place in the queue of a key.
-const SPOT: usize = 96;
+const SPOT: usize = 40;
 /// A request, and the entry of its listener.
 pub(super) const REQUEST: usize = 64;
 /// A key with its queue, without its name.

@@ -314,7 +314,7 @@ impl<L> Place<L> {
         at: Now,
         fences: &mut FenceClock,
     ) -> Result<(Grant, Option<(Mode, Hold)>), Refusal> {
-        let (mode, ttl) = (request.mode(), request.ttl);
+        let (mode, ttl) = (request.mode(), request.ttl());
         let Some(held) = lock else {
             // The usual case. The token's text is not needed, which takes a while to build.
             let fence = fences.next(at).map_err(|_| Refusal::FencesExhausted)?;
@@ -331,13 +331,13 @@ impl<L> Place<L> {
 /// Changes.
 impl<L> Place<L> {
     /// Adds a request. One of a channel takes the place of the one that was there.
-    pub(super) fn add(&mut self, seq: Seq, request: Request<L>) -> Option<Request<L>> {
+    pub(super) fn add(&mut self, request: Request<L>) -> Option<Request<L>> {
         let (was_absent, keep_ms) = (self.is_absent(), self.keep_ms);
         let replaced = match request.listener {
             Listener::Channel(_) => self.channel().and_then(|before| self.take(before)),
             Listener::Client(_) => None,
         };
-        self.requests.add(seq, request);
+        self.requests.add(request);
         // An absent place goes on by the words of this request.
         self.keep_ms = if was_absent { 0 } else { keep_ms };
         replaced

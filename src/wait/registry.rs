@@ -24,7 +24,7 @@ mod tokens;
 
 use super::delivery::Deliveries;
 use super::place::Places;
-use super::schedule::Schedule;
+use super::schedule::Timeouts;
 
 use changes::Changes;
 use endings::Endings;
@@ -58,8 +58,8 @@ pub struct Registry<L, S> {
     listeners: Listeners<L, S>,
     /// The sums over `places`.
     load: Load<S>,
-    /// When the keys of `queues` and the `places` are to be looked at.
-    schedule: Schedule,
+    /// When the `places` are to be looked at.
+    timeouts: Timeouts,
     marks: Marks,
     /// Whole databases that have changed. Their keys are not in `marks`.
     changes: Changes<S>,
@@ -80,7 +80,7 @@ impl<L, S: Default> Default for Registry<L, S> {
             oldest: Oldest::default(),
             listeners: Listeners::default(),
             load: Load::default(),
-            schedule: Schedule::default(),
+            timeouts: Timeouts::default(),
             marks: Marks::default(),
             changes: Changes::default(),
             patrol: Patrol::default(),

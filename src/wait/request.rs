@@ -26,14 +26,16 @@ impl<L> Listener<L> {
     }
 }
 
-/// A request that waits.
+/// A request that waits. It takes 48 bytes: the server's allocator would round up to 64.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Request<L> {
     pub(super) listener: Listener<L>,
-    pub(super) ttl: Ttl,
     /// On the monotonic clock; [`NEVER`] is for ever.
     pub(super) times_out_at_us: u64,
+    seq: SixBytes,
+    /// One millisecond less than the ttl.
+    ttl: SixBytes,
     /// For how long the place outlives the request; 0 is not at all.
     pub(super) keep_ms: u32,
     /// Whose share it counts against; `None` is nobody's.
@@ -43,12 +45,59 @@ pub(super) struct Request<L> {
 }
 
 impl<L> Request<L> {
+    /// One that waits for ever, and says nothing else.
+    pub(super) fn new(listener: Listener<L>, seq: Seq, ttl: Ttl, words: Words) -> Self {
+        Self {
+            listener,
+            times_out_at_us: NEVER,
+            seq: SixBytes::of(seq.0),
+            ttl: SixBytes::of(ttl.ms().saturating_sub(1)),
+            keep_ms: 0,
+            user: None,
+            words,
+        }
+    }
+
+    pub(super) const fn seq(&self) -> Seq {
+        Seq(self.seq.get())
+    }
+
+    pub(super) fn ttl(&self) -> Ttl {
+        let ms = self.ttl.get().saturating_add(1);
+        Ttl::from_millis(ms).unwrap_or(Ttl::MAX)
+    }
+
     pub(super) fn mode(&self) -> Mode {
         self.words.mode()
     }
 
     pub(super) const fn is_server_generated(&self) -> bool {
         self.words.is_marked()
+    }
+}
+
+/// A number up to 2^48 - 1. A server that takes a million requests in a second gives so many
+/// numbers in nine years.
+#[derive(Clone, Copy, Debug)]
+struct SixBytes([u8; 6]);
+
+impl SixBytes {
+    const MAX: u64 = (1 << 48) - 1;
+
+    /// The number, or the largest one.
+    const fn of(number: u64) -> Self {
+        let number = if number > Self::MAX {
+            Self::MAX
+        } else {
+            number
+        };
+        let [a, b, c, d, e, f, ..] = number.to_le_bytes();
+        Self([a, b, c, d, e, f])
+    }
+
+    const fn get(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
 }
 
@@ -91,7 +140,7 @@ pub(super) enum Requests<L> {
         since_change: u32,
         user: Option<UserId>,
     },
-    One(Box<(Seq, Request<L>)>),
+    One(Box<Request<L>>),
     Many(Box<Many<L>>),
 }
 
@@ -120,7 +169,8 @@ impl<L> Default for Many<L> {
 }
 
 impl<L> Many<L> {
-    fn add(&mut self, seq: Seq, request: Request<L>) {
+    fn add(&mut self, request: Request<L>) {
+        let seq = request.seq();
         if request.times_out_at_us < NEVER {
             self.timeouts.insert((request.times_out_at_us, seq));
         }
@@ -160,7 +210,7 @@ impl<L> Requests<L> {
     pub(super) fn widest(&self) -> Option<u32> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => Some(one.1.mode().tolerates()),
+            Self::One(one) => Some(one.mode().tolerates()),
             Self::Many(many) => many.by_mode.last_key_value().map(|(n, _)| *n),
         }
     }
@@ -169,7 +219,7 @@ impl<L> Requests<L> {
     pub(super) fn narrowest(&self) -> Option<u32> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => Some(one.1.mode().tolerates()),
+            Self::One(one) => Some(one.mode().tolerates()),
             Self::Many(many) => many.by_mode.first_key_value().map(|(n, _)| *n),
         }
     }
@@ -178,7 +228,7 @@ impl<L> Requests<L> {
     pub(super) fn has_counted(&self) -> bool {
         match self {
             Self::Nobody { .. } => false,
-            Self::One(one) => one.1.mode().limit().is_some(),
+            Self::One(one) => one.mode().limit().is_some(),
             Self::Many(many) => many.by_mode.range(2..Mode::ANY).next().is_some(),
         }
     }
@@ -188,7 +238,7 @@ impl<L> Requests<L> {
     pub(super) fn first_tolerating(&self, n: u32) -> Option<Seq> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => (one.1.mode().tolerates() >= n).then_some(one.0),
+            Self::One(one) => (one.mode().tolerates() >= n).then_some(one.seq()),
             Self::Many(many) => {
                 let modes = many.by_mode.range(n..);
                 modes.filter_map(|(_, same)| same.first()).min().copied()
@@ -200,7 +250,7 @@ impl<L> Requests<L> {
     pub(super) fn of(&self, n: u32) -> impl Iterator<Item = Seq> + '_ {
         let (one, many) = match self {
             Self::Nobody { .. } => (None, None),
-            Self::One(one) => ((one.1.mode().tolerates() == n).then_some(one.0), None),
+            Self::One(one) => ((one.mode().tolerates() == n).then_some(one.seq()), None),
             Self::Many(many) => (None, many.by_mode.get(&n)),
         };
         one.into_iter().chain(many.into_iter().flatten().copied())
@@ -209,7 +259,7 @@ impl<L> Requests<L> {
     pub(super) fn get(&self, seq: Seq) -> Option<&Request<L>> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => (one.0 == seq).then_some(&one.1),
+            Self::One(one) => (one.seq() == seq).then_some(&**one),
             Self::Many(many) => many.requests.get(&seq),
         }
     }
@@ -226,7 +276,7 @@ impl<L> Requests<L> {
     pub(super) fn iter(&self) -> impl Iterator<Item = (Seq, &Request<L>)> {
         let (one, many) = match self {
             Self::Nobody { .. } => (None, None),
-            Self::One(one) => (Some((one.0, &one.1)), None),
+            Self::One(one) => (Some((one.seq(), &**one)), None),
             Self::Many(many) => (None, Some(&many.requests)),
         };
         let many = many.into_iter().flatten();
@@ -238,7 +288,7 @@ impl<L> Requests<L> {
     pub(super) fn channel(&self) -> Option<Seq> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => matches!(one.1.listener, Listener::Channel(_)).then_some(one.0),
+            Self::One(one) => matches!(one.listener, Listener::Channel(_)).then_some(one.seq()),
             Self::Many(many) => many.channel,
         }
     }
@@ -256,7 +306,7 @@ impl<L> Requests<L> {
     pub(super) fn first_timeout(&self) -> Option<(u64, Seq)> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => Some((one.1.times_out_at_us, one.0)),
+            Self::One(one) => Some((one.times_out_at_us, one.seq())),
             Self::Many(many) => many.timeouts.first().copied(),
         }
     }
@@ -264,18 +314,17 @@ impl<L> Requests<L> {
 
 /// Changes.
 impl<L> Requests<L> {
-    pub(super) fn add(&mut self, seq: Seq, request: Request<L>) {
+    pub(super) fn add(&mut self, request: Request<L>) {
         *self = match std::mem::replace(self, Self::NOBODY) {
-            Self::Nobody { .. } => Self::One(Box::new((seq, request))),
+            Self::Nobody { .. } => Self::One(Box::new(request)),
             Self::One(one) => {
-                let (other_seq, other) = *one;
                 let mut many = Box::<Many<L>>::default();
-                many.add(other_seq, other);
-                many.add(seq, request);
+                many.add(*one);
+                many.add(request);
                 Self::Many(many)
             }
             Self::Many(mut many) => {
-                many.add(seq, request);
+                many.add(request);
                 Self::Many(many)
             }
         };
@@ -286,17 +335,34 @@ impl<L> Requests<L> {
             Self::Many(many) => {
                 let request = many.take(seq)?;
                 if many.requests.len() == 1 {
-                    if let Some(last) = std::mem::take(&mut many.requests).pop_first() {
+                    if let Some((_, last)) = std::mem::take(&mut many.requests).pop_first() {
                         *self = Self::One(Box::new(last));
                     }
                 }
                 Some(request)
             }
-            Self::One(one) if one.0 == seq => match std::mem::replace(self, Self::NOBODY) {
-                Self::One(one) => Some(one.1),
+            Self::One(one) if one.seq() == seq => match std::mem::replace(self, Self::NOBODY) {
+                Self::One(one) => Some(*one),
                 _ => None,
             },
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_small_and_keeps_its_number_and_its_ttl() {
+        assert_eq!(size_of::<Request<u64>>(), 48);
+        for (seq, ttl_ms) in [(1, 1), (1 << 32, 60_000), ((1 << 48) - 1, Ttl::MAX_MS)] {
+            let ttl = Ttl::from_millis(ttl_ms).unwrap();
+            let words = Words::new(Mode::Exclusive, false);
+            let request = Request::new(Listener::Client(7), Seq(seq), ttl, words);
+            assert_eq!((request.seq(), request.ttl()), (Seq(seq), ttl));
+        }
+        assert_eq!(SixBytes::of(u64::MAX).get(), SixBytes::MAX);
     }
 }

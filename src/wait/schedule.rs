@@ -1,10 +1,8 @@
 //! What is due when: keys to look at by the wall clock, waiters that time out by the monotonic
 //! clock.
 
-use std::collections::BTreeSet;
-
-use super::key_ref::KeyRef;
 use super::place::PlaceId;
+use super::sorted::SortedSet;
 use crate::lock::Now;
 use crate::planted::planted;
 
@@ -47,69 +45,39 @@ impl Due {
     }
 }
 
-/// The two lists of what is to come.
+/// When the places are to be looked at: one entry for each, when its first request times out or its
+/// grace is over, unless that is never. In microseconds of the monotonic clock.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Schedule {
-    /// When the passing of time alone may make somebody next: at most one entry for a key, in
-    /// wall-clock milliseconds.
-    wakes: BTreeSet<(u64, KeyRef)>,
-    /// One entry for each place, when its first request times out or its grace is over, unless that
-    /// is never. In microseconds of the monotonic clock.
-    timeouts: BTreeSet<(u64, PlaceId)>,
-}
+pub(super) struct Timeouts(SortedSet<(u64, PlaceId)>);
 
-impl Schedule {
-    /// Has a key looked at by another time than `before`.
-    pub(super) fn set_wake(&mut self, key: &KeyRef, before: Option<u64>, at_ms: Option<u64>) {
-        if before == at_ms {
-            return;
-        }
-        if let Some(before) = before {
-            self.wakes.remove(&(before, key.clone()));
-        }
-        if let Some(at_ms) = at_ms {
-            self.wakes.insert((at_ms, key.clone()));
-        }
-    }
-
+impl Timeouts {
     /// Has a place looked at by another time than `before`.
-    pub(super) fn set_timeout(&mut self, id: PlaceId, before: Option<u64>, at_us: Option<u64>) {
+    pub(super) fn set(&mut self, id: PlaceId, before: Option<u64>, at_us: Option<u64>) {
         if before == at_us || planted("timeouts-are-forgotten") {
             return;
         }
         if let Some(before) = before {
-            self.timeouts.remove(&(before, id));
+            self.0.remove((before, id));
         }
         if let Some(at_us) = at_us {
-            self.timeouts.insert((at_us, id));
+            self.0.insert((at_us, id));
         }
     }
 
     /// The first place at which a time is over.
-    pub(super) fn timed_out(&self, now_us: u64) -> Option<PlaceId> {
-        let first = self.timeouts.first();
-        let due = first.filter(|(at_us, _)| *at_us <= now_us);
-        due.map(|(_, id)| *id)
+    pub(super) fn over(&self, now_us: u64) -> Option<PlaceId> {
+        let due = self.0.first().filter(|(at_us, _)| *at_us <= now_us);
+        due.map(|(_, id)| id)
     }
 
-    /// The first key that is to be looked at by now.
-    pub(super) fn woken(&self, now: Now) -> Option<KeyRef> {
-        let first = self.wakes.first();
-        let due = first.filter(|(at_ms, _)| *at_ms <= now.ms());
-        due.map(|(_, key)| key.clone())
+    /// The first time.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.0.first().map(|(at_us, _)| at_us)
     }
 
     #[cfg(test)]
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.wakes.len(), self.timeouts.len())
-    }
-
-    pub(super) fn due(&self, at_once: bool) -> Due {
-        Due {
-            at_once,
-            wakes_at_ms: self.wakes.first().map(|(at_ms, _)| *at_ms),
-            times_out_at_us: self.timeouts.first().map(|(at_us, _)| *at_us),
-        }
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 }

@@ -7,6 +7,11 @@ use std::num::NonZeroU32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id(NonZeroU32);
 
+impl Id {
+    /// The smallest one.
+    pub(super) const MIN: Self = Self(NonZeroU32::MIN);
+}
+
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 enum Slot<T> {

@@ -216,6 +216,7 @@ unsafe extern "C" fn on_config(
     };
     let module = Module::get();
     module.has_config_changed.set(true);
+    replication::subscribe_to_links(ctx);
     module.leave(Note::Guard(GuardEvent::SettingsChanged));
     if changes.config_names.is_null() {
         return;

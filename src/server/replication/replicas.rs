@@ -96,6 +96,8 @@ pub(in crate::server) fn ask() {
 /// The primary that this server has followed.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Links {
+    /// Whether the server tells of links.
+    are_watched: Cell<bool>,
     /// Its address while the link was up.
     primary: RefCell<Option<Box<[u8]>>>,
     /// When the link to it has ended.
@@ -109,6 +111,21 @@ pub(in crate::server) struct Links {
 type Copies = [Option<u64>; 2];
 
 impl Links {
+    /// Whether the server did not tell of links before. It does from now on.
+    pub(in crate::server) fn watch(&self) -> bool {
+        !self.are_watched.replace(true)
+    }
+
+    /// Looks whether this server has a link to a primary, which nobody has told of.
+    pub(in crate::server) fn find(&self, ctx: Context<'_>) -> bool {
+        let info = ServerInfo::of(ctx, c"replication");
+        let is_up = info.is_some_and(|info| info.field(c"master_link_status") == Some(b"up"));
+        if is_up {
+            self.is_up(ctx);
+        }
+        is_up
+    }
+
     /// The link to a primary is up.
     pub(in crate::server) fn is_up(&self, ctx: Context<'_>) {
         let primary = ServerInfo::of(ctx, c"replication").and_then(|info| {

@@ -1,11 +1,11 @@
 //! The places at which channels listen.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::ops::Bound;
 use std::rc::Rc;
 
 use crate::wait::place::PlaceId;
+use crate::wait::sorted::SortedSet;
 
 /// Channels by their names, which their requests share.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct Channels<S> {
 #[cfg_attr(test, derive(Clone))]
 struct Listening {
     first: PlaceId,
-    rest: BTreeSet<PlaceId>,
+    rest: Option<Box<SortedSet<PlaceId>>>,
 }
 
 impl<S: BuildHasher> Channels<S> {
@@ -33,12 +33,12 @@ impl<S: BuildHasher> Channels<S> {
     /// the channel's first.
     pub(super) fn insert(&mut self, name: &Rc<[u8]>, id: PlaceId) -> bool {
         if let Some(listening) = self.by_name.get_mut(name) {
-            listening.rest.insert(id);
+            listening.rest.get_or_insert_default().insert(id);
             return false;
         }
         let listening = Listening {
             first: id,
-            rest: BTreeSet::new(),
+            rest: None,
         };
         self.by_name.insert(Rc::clone(name), listening);
         true
@@ -55,13 +55,14 @@ impl<S: BuildHasher> Channels<S> {
         let Some(listening) = self.by_name.get_mut(name) else {
             return false;
         };
-        if listening.first != id {
-            listening.rest.remove(&id);
-        } else if let Some(next) = listening.rest.pop_first() {
-            listening.first = next;
-        } else {
-            self.by_name.remove(name);
-            return true;
+        match &mut listening.rest {
+            Some(rest) if listening.first != id => drop(rest.remove(id)),
+            Some(rest) => match rest.pop_first() {
+                Some(next) => listening.first = next,
+                None => return self.by_name.remove(name).is_some(),
+            },
+            None if listening.first == id => return self.by_name.remove(name).is_some(),
+            None => {}
         }
         false
     }
@@ -69,26 +70,30 @@ impl<S: BuildHasher> Channels<S> {
     /// The places at which a channel listens.
     pub(super) fn places(&self, name: &[u8]) -> impl Iterator<Item = PlaceId> + '_ {
         let listening = self.by_name.get(name).into_iter();
-        listening.flat_map(|all| std::iter::once(all.first).chain(all.rest.iter().copied()))
+        listening.flat_map(|all| {
+            let rest = all.rest.iter().flat_map(|rest| rest.iter());
+            std::iter::once(all.first).chain(rest)
+        })
     }
 
     /// At how many places a channel listens.
     pub(super) fn len_of(&self, name: &[u8]) -> usize {
         let listening = self.by_name.get(name);
-        listening.map_or(0, |all| all.rest.len().saturating_add(1))
+        listening.map_or(0, |all| {
+            let rest = all.rest.as_ref().map_or(0, |rest| rest.len());
+            rest.saturating_add(1)
+        })
     }
 
     /// The place with the next number at which a channel listens, in the order of the numbers.
     pub(super) fn place_after(&self, name: &[u8], seen: Option<PlaceId>) -> Option<PlaceId> {
         let listening = self.by_name.get(name)?;
         let first = Some(listening.first).filter(|first| Some(*first) > seen);
-        let next = match seen {
-            None => listening.rest.first().copied(),
-            Some(seen) => {
-                let rest = (Bound::Excluded(seen), Bound::Unbounded);
-                listening.rest.range(rest).next().copied()
-            }
-        };
+        let rest = listening.rest.as_ref();
+        let next = rest.and_then(|rest| match seen {
+            None => rest.first(),
+            Some(seen) => rest.from(seen).find(|id| *id != seen),
+        });
         first.into_iter().chain(next).min()
     }
 
@@ -100,7 +105,7 @@ impl<S: BuildHasher> Channels<S> {
 
     /// All pairs of a channel and a place.
     #[cfg(test)]
-    pub(super) fn pairs(&self) -> BTreeSet<(Rc<[u8]>, PlaceId)> {
+    pub(super) fn pairs(&self) -> std::collections::BTreeSet<(Rc<[u8]>, PlaceId)> {
         let names = self.names();
         let pairs = names.flat_map(|name| self.places(name).map(|id| (Rc::clone(name), id)));
         pairs.collect()

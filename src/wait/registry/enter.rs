@@ -166,23 +166,20 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             });
             return;
         };
-        let request = Request {
-            listener: match listener {
-                Listener::Channel(name) => Listener::Channel(self.listeners.channels.shared(name)),
-                client => client,
-            },
-            ttl: new.ttl,
-            times_out_at_us: new.times_out_at_us.unwrap_or(NEVER),
-            keep_ms,
-            user,
-            words: Words::new(new.mode, new.is_server_generated),
+        let listener = match listener {
+            Listener::Channel(name) => Listener::Channel(self.listeners.channels.shared(name)),
+            client => client,
         };
+        let seq = self.listeners.next_seq();
+        let words = Words::new(new.mode, new.is_server_generated);
+        let mut request = Request::new(listener.clone(), seq, new.ttl, words);
+        request.times_out_at_us = new.times_out_at_us.unwrap_or(NEVER);
+        (request.keep_ms, request.user) = (keep_ms, user);
         if let Some(user) = user {
             self.load.users.add(user);
         }
-        let (seq, listener) = (self.listeners.next_seq(), request.listener.clone());
         let channel = self.places.get(id).and_then(Place::channel);
-        let replaced = self.change(id, |place| place.add(seq, request)).flatten();
+        let replaced = self.change(id, |place| place.add(request)).flatten();
         // The channel that was named last is the one that hears.
         if let (Some(seq), Some(before)) = (channel, replaced) {
             self.forget(id, seq, &before);

@@ -291,7 +291,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let place = self.place_at(candidate)?;
         let seq = place.channel()?;
         let request = place.request(seq)?;
-        let grant = Grant::new(None, request.mode(), request.ttl, fence, at);
+        let grant = Grant::new(None, request.mode(), request.ttl(), fence, at);
         Offer::new(candidate.place, place, (seq, request), grant)
     }
 
@@ -310,7 +310,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         else {
             return Vec::new();
         };
-        let grant = Grant::new(None, last.mode(), last.ttl, fence, at);
+        let grant = Grant::new(None, last.mode(), last.ttl(), fence, at);
         let is_client = |request: &Request<L>| matches!(request.listener, Listener::Client(_));
         let requests: Vec<_> = place
             .iter()

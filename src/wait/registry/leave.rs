@@ -10,7 +10,7 @@ use crate::wait::bindings::Linger;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::Keys;
 use crate::wait::place::{Place, PlaceId};
-use crate::wait::request::{Listener, Request, Seq, NEVER};
+use crate::wait::request::{Listener, Request, Seq};
 
 /// A request, or a place of nobody's, that waits no more. Whoever took it out ends its wait.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Takes out what is over first: the next request that times out, or place whose grace has
     /// ended, which has no listener. The caller marks the key.
     pub fn take_timed_out(&mut self, leaving: Leaving) -> Option<Removed<L>> {
-        let id = self.schedule.timed_out(leaving.now_us)?;
+        let id = self.timeouts.over(leaving.now_us)?;
         match self.places.get(id)?.timed_out(leaving.now_us) {
             Some(seq) => self.leave(id, seq, Why::Ungranted(leaving)),
             None => self.end(id).pop(),
@@ -84,7 +84,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// The keys of an absent place whose grace is over, if it is due first and nobody is ahead of
     /// it.
     pub fn over_at_the_head(&self, now_us: u64) -> Option<&Keys> {
-        let id = self.schedule.timed_out(now_us)?;
+        let id = self.timeouts.over(now_us)?;
         let place = self.places.get(id).filter(|place| place.is_absent())?;
         let is_first = |key: &KeyRef| {
             let queue = self.queues.of(key);
@@ -95,7 +95,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// Has that place stay for its grace from this instant of the monotonic clock on.
     pub fn stay_from(&mut self, from_us: u64, now_us: u64) {
-        if let Some(id) = self.schedule.timed_out(now_us) {
+        if let Some(id) = self.timeouts.over(now_us) {
             self.change(id, |place| {
                 let until_us = grace_end(from_us, place.keep_ms);
                 place.stay_longer(until_us);
@@ -126,15 +126,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         Some(self.end(id))
     }
 
-    /// Whether those who have left took memory that is not given back yet.
-    pub fn has_spare(&self) -> bool {
-        self.places.has_spare()
-    }
-
     /// Gives a little of the memory back that those who have left took. False if there is none.
     pub fn free_spare(&mut self) -> bool {
         self.places.free_spare();
-        self.places.has_spare()
+        self.queues.others.free_spare();
+        self.has_spare()
     }
 
     /// Ends the place at which nobody listens that a token has for these keys, as it was just
@@ -216,7 +212,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let before = place.outline();
         let result = act(place);
         let after = place.outline();
-        self.schedule.set_timeout(id, before.due_us, after.due_us);
+        self.timeouts.set(id, before.due_us, after.due_us);
         self.load.change(&before, &after);
         for key in place.keys() {
             if let Some(queue) = self.queues.of_mut(key) {
@@ -233,10 +229,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let (keys, ticket) = (place.keys.clone(), place.ticket);
         self.load.remove(place);
         for key in keys.iter() {
-            if let Some(ended) = self.queues.leave(key, place) {
-                let before = (ended.wakes_at_ms != NEVER).then_some(ended.wakes_at_ms);
-                self.schedule.set_wake(key, before, None);
-            }
+            self.queues.leave(key, place);
         }
         if keys.several().is_some() {
             // The waiters behind it may be next.

@@ -10,11 +10,7 @@ use crate::wait::request::NEVER;
 impl<L, S: BuildHasher> Registry<L, S> {
     /// Has a key that is waited for looked at by this time of the wall clock.
     pub fn set_wake(&mut self, key: &KeyRef, at_ms: Option<u64>) {
-        if let Some(here) = self.queues.get_mut(key.db, &key.name) {
-            let before = std::mem::replace(&mut here.wakes_at_ms, at_ms.unwrap_or(NEVER));
-            let before = (before != NEVER).then_some(before);
-            self.schedule.set_wake(key, before, at_ms);
-        }
+        self.queues.set_wake(key, at_ms.unwrap_or(NEVER));
     }
 
     /// Marks a key as changed, if anybody waits for it. Answers whether somebody does.
@@ -25,8 +21,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// The same where the key has lost its lock, and may get another one in its place.
     pub fn mark_replaced(&mut self, db: i32, name: &[u8]) -> bool {
-        if let Some(here) = self.queues.get_mut(db, name) {
-            here.queue.lock_replaced();
+        if let Some(queue) = self.queues.get_mut(db, name) {
+            queue.lock_replaced();
         }
         self.mark(db, name)
     }
@@ -86,12 +82,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// Marks the next key that is to be looked at by now. False if there is none.
     pub fn mark_woken(&mut self, now: Now) -> bool {
-        let Some(key) = self.schedule.woken(now) else {
-            return false;
-        };
-        self.set_wake(&key, None);
-        self.marks.add(key);
-        true
+        let woken = self.queues.take_woken(now);
+        woken.map(|key| self.marks.add(key)).is_some()
     }
 
     /// Notes that the lock of a key that was just served has changed by a grant only, to a token
@@ -110,8 +102,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Follows an effect that is carried out on a lock: a token that waits to convert its hold may
     /// have lost it, or have it for less long.
     pub fn lock_changed(&mut self, db: i32, name: &[u8], effect: &Effect<'_>) {
-        if let Some(here) = self.queues.get_mut(db, name) {
-            here.queue.lock_changed(effect, &self.places);
+        if let Some(queue) = self.queues.get_mut(db, name) {
+            queue.lock_changed(effect, &self.places);
         }
     }
 }

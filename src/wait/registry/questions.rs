@@ -239,17 +239,24 @@ impl<L, S: BuildHasher> Registry<L, S> {
         !self.marks.is_empty()
     }
 
+    /// Whether there is memory to give back.
+    pub fn has_spare(&self) -> bool {
+        self.places.has_spare() || self.queues.others.has_spare()
+    }
+
     /// When there is something to do.
     pub fn due(&self) -> Due {
-        self.schedule
-            .due(self.has_work() || self.places.has_spare())
+        Due {
+            at_once: self.has_work() || self.has_spare(),
+            wakes_at_ms: self.queues.wakes_at_ms(),
+            times_out_at_us: self.timeouts.first(),
+        }
     }
 
     /// Whether every table has as many entries as there are places, and none is left of those
     /// before.
     #[cfg(test)]
     pub(crate) fn is_tight(&self) -> bool {
-        use crate::wait::request::NEVER;
         assert!(!self.is_unfinished());
         self.assert_tokens_tight();
         self.assert_oldest_tight();
@@ -293,18 +300,13 @@ impl<L, S: BuildHasher> Registry<L, S> {
                 }
             }
         }
-        let wakes = queues.clone().filter(|key| key.wakes_at_ms != NEVER);
+        self.queues.assert_tight();
         queued == self.len()
             && for_several == self.load.for_several
             && self.listeners.counts() == (clients, lingering)
             && self.listeners.channels.pairs() == channels
             && self.load.counts == counts
-            && self.schedule.counts() == (wakes.count(), due)
-            && self
-                .queues
-                .slots
-                .iter()
-                .all(|slots| slots.len() == queues.clone().count())
+            && self.timeouts.len() == due
             && queues.clone().all(|key| key.queue.is_tight(&self.places))
     }
 }

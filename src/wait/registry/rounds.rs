@@ -112,7 +112,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 }
 
 /// Hash slots.
-impl<L, S> Registry<L, S> {
+impl<L, S: BuildHasher> Registry<L, S> {
     /// Has the registry know the hash slots of its keys, before anybody waits: the server is a node
     /// of a cluster.
     pub fn keep_slots(&mut self) {
@@ -141,7 +141,7 @@ impl<L, S> Registry<L, S> {
         if let Some(key) = slots.next_put_off() {
             self.marks.add(key);
         }
-        slots.next()
+        self.queues.next_slot_question()
     }
 
     /// This node does not serve all keys of the slot that was asked for, so each of them is asked

@@ -2,16 +2,17 @@
 //! it still serves it, and only where it does not for each key.
 
 use std::collections::BTreeSet;
-use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use crate::lock::slot::slot_of;
-use crate::wait::key_ref::KeyRef;
+use crate::wait::key_ref::{KeyId, KeyRef};
+use crate::wait::sorted::SortedSet;
 
 /// The waited keys by hash slot, and how far they are looked at.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct WaitedSlots {
-    keys: BTreeSet<(u16, KeyRef)>,
+    /// All but the newest one.
+    keys: SortedSet<(u16, KeyId)>,
     round: Round,
     /// Keys with a lock that must be looked at once this node serves them.
     put_off: BTreeSet<KeyRef>,
@@ -26,8 +27,10 @@ enum Round {
     Nothing,
     /// About the first slot that is not before this one.
     SlotFrom(u16),
-    /// About the keys of this slot after this one.
-    KeysOf(u16, Option<KeyRef>),
+    /// About the keys of this slot.
+    KeysOf(u16),
+    /// About those of them that are not the newest, after this one.
+    OthersOf(u16, Option<KeyId>),
 }
 
 /// A question to the server: does this node serve it?
@@ -41,12 +44,12 @@ pub enum SlotQuestion {
 }
 
 impl WaitedSlots {
-    pub(super) fn add(&mut self, key: &KeyRef) {
-        self.keys.insert((slot_of(&key.name), key.clone()));
+    pub(super) fn add(&mut self, name: &[u8], id: KeyId) {
+        self.keys.insert((slot_of(name), id));
     }
 
-    pub(super) fn remove(&mut self, key: &KeyRef) {
-        self.keys.remove(&(slot_of(&key.name), key.clone()));
+    pub(super) fn remove(&mut self, name: &[u8], id: KeyId) {
+        self.keys.remove((slot_of(name), id));
     }
 
     #[cfg(test)]
@@ -80,37 +83,47 @@ impl WaitedSlots {
 
     /// Has each key of a slot asked for.
     pub(super) fn refuse(&mut self, slot: u16) {
-        self.round = Round::KeysOf(slot, None);
+        self.round = Round::KeysOf(slot);
     }
 
     /// The next question of the round.
-    pub(super) fn next(&mut self) -> Option<SlotQuestion> {
+    pub(super) fn next(
+        &mut self,
+        newest: Option<&KeyRef>,
+        key_of: impl Fn(KeyId) -> Option<KeyRef>,
+    ) -> Option<SlotQuestion> {
+        let newest = newest.map(|key| (slot_of(&key.name), key));
         loop {
             match std::mem::take(&mut self.round) {
                 Round::Nothing => return None,
-                Round::SlotFrom(slot) => {
-                    let (slot, _) = self.keys.range((slot, first_key())..).next()?;
+                Round::SlotFrom(from) => {
+                    let newest = newest.map(|(slot, _)| slot).filter(|slot| *slot >= from);
+                    let mut others = self.keys.from((from, KeyId::MIN));
+                    let other = others.next().map(|(slot, _)| slot);
+                    let slot = newest.into_iter().chain(other).min()?;
                     self.round = Round::SlotFrom(slot.saturating_add(1));
-                    return Some(SlotQuestion::Slot(*slot));
+                    return Some(SlotQuestion::Slot(slot));
                 }
-                Round::KeysOf(slot, after) => {
-                    let from = match after {
-                        Some(key) => Excluded((slot, key)),
-                        None => Included((slot, first_key())),
-                    };
-                    let next = self.keys.range((from, Unbounded)).next();
-                    if let Some((_, key)) = next.filter(|(of, _)| *of == slot) {
-                        let key = key.clone();
-                        self.round = Round::KeysOf(slot, Some(key.clone()));
-                        return Some(SlotQuestion::Key(key));
+                Round::KeysOf(slot) => {
+                    self.round = Round::OthersOf(slot, None);
+                    if let Some((_, key)) = newest.filter(|(of, _)| *of == slot) {
+                        return Some(SlotQuestion::Key(key.clone()));
                     }
-                    self.round = Round::SlotFrom(slot.saturating_add(1));
+                }
+                Round::OthersOf(slot, after) => {
+                    let from = (slot, after.unwrap_or(KeyId::MIN));
+                    let mut rest = self.keys.from(from).filter(|(_, id)| Some(*id) != after);
+                    match rest.next().filter(|(of, _)| *of == slot) {
+                        Some((_, id)) => {
+                            self.round = Round::OthersOf(slot, Some(id));
+                            if let Some(key) = key_of(id) {
+                                return Some(SlotQuestion::Key(key));
+                            }
+                        }
+                        None => self.round = Round::SlotFrom(slot.saturating_add(1)),
+                    }
                 }
             }
         }
     }
-}
-
-fn first_key() -> KeyRef {
-    KeyRef::new(i32::MIN, b"")
 }

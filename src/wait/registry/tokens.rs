@@ -1,24 +1,19 @@
 //! The places of each token, in all queues.
-//!
-//! A token rarely has more than one, and there may be a million places. So a table has one small
-//! entry for each hash of a token. Tokens with several places, and tokens with the same hash, are
-//! in a table of their own.
 
-use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 
 use crate::lock::CompactToken;
 use crate::wait::place::{Place, PlaceId, Places};
-use crate::wait::table::Table;
+use crate::wait::sorted::SortedSet;
 
-/// All places by the hashes of their tokens.
+/// All places by the hashes of their tokens. Different tokens may have the same hash.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Tokens<S> {
-    /// Those whose hash no other place has.
-    pub(super) alone: Table<u32, PlaceId, S>,
-    /// The other ones: two or more for each hash.
-    pub(super) together: HashMap<u32, BTreeSet<PlaceId>, S>,
+    /// The newest one stands apart from the others. Often it is the only one.
+    newest: Option<(u32, PlaceId)>,
+    others: SortedSet<(u32, PlaceId)>,
+    hasher: S,
 }
 
 impl<S: BuildHasher> Tokens<S> {
@@ -28,45 +23,45 @@ impl<S: BuildHasher> Tokens<S> {
         token: &'a CompactToken,
         places: &'a Places<L>,
     ) -> impl Iterator<Item = (PlaceId, &'a Place<L>)> {
-        let hash = self.hash_of(token);
-        let one = self.alone.get(&hash);
-        let more = one.is_none().then(|| self.together.get(&hash)).flatten();
-        let ids = one.into_iter().chain(more.into_iter().flatten());
-        let places = ids.filter_map(|id| Some((*id, places.get(*id)?)));
+        let ids = self.with_hash(self.hash_of(token));
+        let places = ids.filter_map(|id| Some((id, places.get(id)?)));
         places.filter(move |(_, place)| place.token == *token)
     }
 
     /// Adds a place. Whether no other place has its hash.
     pub(super) fn insert(&mut self, token: &CompactToken, id: PlaceId) -> bool {
         let hash = self.hash_of(token);
-        if let Some(together) = self.together.get_mut(&hash) {
-            together.insert(id);
-        } else if let Some(first) = self.alone.remove(&hash) {
-            self.together.insert(hash, BTreeSet::from([first, id]));
-        } else {
-            self.alone.insert(hash, id);
-            return true;
+        let is_alone = self.with_hash(hash).next().is_none();
+        if let Some(other) = self.newest.replace((hash, id)) {
+            self.others.insert(other);
         }
-        false
+        is_alone
     }
 
     pub(super) fn remove(&mut self, token: &CompactToken, id: PlaceId) {
-        let hash = self.hash_of(token);
-        if self.alone.remove(&hash).is_some() {
-            return;
-        }
-        if let Some(together) = self.together.get_mut(&hash) {
-            together.remove(&id);
-            if let (1, Some(last)) = (together.len(), together.first()) {
-                self.alone.insert(hash, *last);
-                self.together.remove(&hash);
-            }
+        let place = (self.hash_of(token), id);
+        if self.newest.take_if(|newest| *newest == place).is_none() {
+            self.others.remove(place);
         }
     }
 
+    fn with_hash(&self, hash: u32) -> impl Iterator<Item = PlaceId> + '_ {
+        let has_it = move |(other, _): &(u32, PlaceId)| *other == hash;
+        let newest = self.newest.iter().copied().filter(has_it);
+        let others = self.others.from((hash, PlaceId::MIN));
+        newest.chain(others.take_while(has_it)).map(|(_, id)| id)
+    }
+
     fn hash_of(&self, token: &CompactToken) -> u32 {
-        let hash = self.together.hasher().hash_one(token);
         // The low bits are as good as the others.
-        (hash & u64::from(u32::MAX)) as u32
+        (self.hasher.hash_one(token) & u64::from(u32::MAX)) as u32
+    }
+}
+
+#[cfg(test)]
+impl<S> Tokens<S> {
+    pub(super) fn all(&self) -> impl Iterator<Item = PlaceId> + '_ {
+        let newest = self.newest.iter().copied();
+        newest.chain(self.others.iter()).map(|(_, id)| id)
     }
 }

@@ -11,6 +11,7 @@ on_every_server![
     beats_go_to_no_file,
     without_a_majority_to_ask_no_beat_is_sent,
     a_planned_hand_over_ends_the_guard_early,
+    a_hand_over_ends_a_guard_early_that_is_set_while_servers_run,
     a_planned_hand_over_among_five_ends_it_early,
     a_hand_over_that_loses_a_grant_does_not,
 ];
@@ -177,20 +178,40 @@ fn a_planned_hand_over_ends_the_guard_early(kind: Kind) {
     for options in MODES {
         let group = Group::start(kind, &options);
         group.follow(group.primary.port);
-        let new = &group.replicas[0];
-        let (mut old, mut c) = (group.primary.client(), new.client());
-        wait_until_open(&mut old);
-        let fence = old.int("LOCK.ACQUIRE k me 4000");
-        new.wait_until_it_follows(&group.primary);
-        let begun = Instant::now();
-        old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
-        wait_for("the promotion", || {
-            (c.info("role") == "master").then_some(())
-        });
-        assert!(c.int("LOCK.ACQUIRE other me 4000 BLOCK 20000") > fence);
-        assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
-        assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);
+        hand_over(&group);
     }
+}
+
+/// No event has told of the links that were there before.
+fn a_hand_over_ends_a_guard_early_that_is_set_while_servers_run(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // There are no settings of modules.
+    }
+    let group = Group::start(kind, &[]);
+    group.follow(group.primary.port);
+    let [one, other] = &group.replicas;
+    for server in [one, other, &group.primary] {
+        let set = "CONFIG SET lock.guard failover lock.max-ttl 4000";
+        server.client().text(set);
+    }
+    hand_over(&group);
+}
+
+/// Has the first replica become the primary, which grants before the longest lease is over.
+fn hand_over(group: &Group) {
+    let new = &group.replicas[0];
+    let (mut old, mut c) = (group.primary.client(), new.client());
+    wait_until_open(&mut old);
+    let fence = old.int("LOCK.ACQUIRE k me 4000");
+    new.wait_until_it_follows(&group.primary);
+    let begun = Instant::now();
+    old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
+    wait_for("the promotion", || {
+        (c.info("role") == "master").then_some(())
+    });
+    assert!(c.int("LOCK.ACQUIRE other me 4000 BLOCK 20000") > fence);
+    assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
+    assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);
 }
 
 /// The old and the new primary are no majority. The new one must have heard who else is a member.

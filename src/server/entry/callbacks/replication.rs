@@ -11,8 +11,22 @@ use crate::server::clients::blocked_client::Note;
 use crate::server::host::module::Module;
 use crate::server::settings::limits;
 
-/// Subscribes to these events. False when the server refuses one that the module needs.
+/// Subscribes to changes of the role. False when the server refuses.
 pub(super) fn subscribe(ctx: Context<'_>) -> bool {
+    subscribe_to_links(ctx);
+    ctx.on_server_event(
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+        Some(on_role_change),
+    )
+}
+
+/// Subscribes to links that begin and end, once a guard is set. The server looks at each
+/// subscription whenever it has an event to tell, which it has in each turn after a grant.
+pub(super) fn subscribe_to_links(ctx: Context<'_>) {
+    let module = Module::get();
+    if limits::guard().scope == Scope::Off || !module.links.watch() {
+        return;
+    }
     let links = [
         (
             raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE,
@@ -26,10 +40,9 @@ pub(super) fn subscribe(ctx: Context<'_>) -> bool {
     for (event, callback) in links {
         ctx.on_server_event(event, Some(callback));
     }
-    ctx.on_server_event(
-        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
-        Some(on_role_change),
-    )
+    if module.links.find(ctx) {
+        module.leave(Note::Guard(GuardEvent::Linked));
+    }
 }
 
 /// A promotion, or a demotion.
