@@ -53,8 +53,8 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
     @Override
     protected HazelcastInstance[] createInstances() {
         locks = RedisLockClient.connect(server.url());
-        CPSubsystem subsystem = proxy(
-                CPSubsystem.class, "getLock", name -> ShimLock.of(locks.lock((String) name)));
+        CPSubsystem subsystem =
+                proxy(CPSubsystem.class, "getLock", name -> ShimLock.of(locks.lock((String) name)));
         return new HazelcastInstance[] {
             proxy(HazelcastInstance.class, "getCPSubsystem", none -> subsystem)
         };

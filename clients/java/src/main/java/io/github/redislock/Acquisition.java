@@ -12,9 +12,6 @@ final class Acquisition {
     /** A grant, and the moment from which its lease is surely not over-estimated. */
     record Grant(long fence, long sentNanos) {}
 
-    /** The pace of asking again where the server cannot do the waiting. */
-    private static final long PACE_MS = 50;
-
     /** What a failover may take, for a waiter whose wait has no end. */
     private static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
 
@@ -71,11 +68,11 @@ final class Acquisition {
      * Waits for up to {@code waitNanos}, not at all with 0; null when the lock was not to be had.
      */
     Grant await(long waitNanos) throws InterruptedException {
-        holds.waits(this);
+        holds.waiting.add(this);
         try {
             return ask(waitNanos);
         } finally {
-            holds.waitsNoMore(this);
+            holds.waiting.remove(this);
             if (uncertain || placed) {
                 abandon();
             }
@@ -173,7 +170,7 @@ final class Acquisition {
             uncertain = false;
             placed = false; // It ended when the other one's value was written.
             long heldMs = commands.foreignMs(claim.name());
-            pause(heldMs < 0 ? PACE_MS : Math.min(PACE_MS, heldMs + 1));
+            pause(heldMs < 0 ? Wire.PACE_MS : Math.min(Wire.PACE_MS, heldMs + 1));
             return true;
         }
         if (claim.several() && commands.isError(failed, "PARTIAL")) {
@@ -199,7 +196,7 @@ final class Acquisition {
         }
         // A connection from the pool may have been dead for long: the first new try needs no pause.
         if (!first) {
-            pause(PACE_MS);
+            pause(Wire.PACE_MS);
         }
         return false;
     }
@@ -214,11 +211,7 @@ final class Acquisition {
     }
 
     private void pause(long pauseMs) throws InterruptedException {
-        try {
-            Thread.sleep(pauseMs);
-        } catch (InterruptedException flag) {
-            Thread.currentThread().interrupt();
-        }
+        Wire.pause(pauseMs);
         noteInterrupt();
     }
 
@@ -245,7 +238,7 @@ final class Acquisition {
                 again = commands.isWaiting(claim.name(), token);
                 giveUp();
                 if (again) {
-                    Thread.sleep(Math.min(PACE_MS, 1 + tries));
+                    Thread.sleep(Math.min(Wire.PACE_MS, 1 + tries));
                 }
             }
             if (!uncertain) {
@@ -281,7 +274,7 @@ final class Acquisition {
      * ends a place that nobody listens for.
      */
     private void restoreReader() {
-        long restoredMs = Math.max(ttlMs, reader.leftMs());
+        long restoredMs = Math.max(ttlMs, reader.lease.leftMs());
         Claim shared = Claim.one(claim.name(), Mode.SHARED);
         Long fence = commands.resend(() -> commands.tryAcquire(shared, token, restoredMs));
         if (fence != null && fence == reader.fence && !reader.isOver()) {

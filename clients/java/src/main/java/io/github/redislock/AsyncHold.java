@@ -60,7 +60,7 @@ public final class AsyncHold {
      * @return whether it is
      */
     public boolean isHeld() {
-        return !hold.isOver() && hold.leftNanos() > 0;
+        return !hold.isEnded();
     }
 
     /**
@@ -133,7 +133,7 @@ public final class AsyncHold {
 
     /** What a resend asks for: the ttl where it is renewed, otherwise what is left. */
     private long leftMs() {
-        return hold.renewed ? client.ttlMs() : hold.leftMs();
+        return hold.renewed ? client.ttlMs() : hold.lease.leftMs();
     }
 
     /**
@@ -227,7 +227,7 @@ public final class AsyncHold {
         if (hold.isOver()) {
             return;
         }
-        hold.planEnding(client.later(hold.leftNanos() + 1, this::seeEnd));
+        hold.planEnding(client.later(hold.lease.leftNanos() + 1, this::seeEnd));
         hold.planRenewal(null);
         if (hold.renewed) {
             planRenewal(TimeUnit.MILLISECONDS.toNanos(client.ttlMs()) / 3, this::renew);

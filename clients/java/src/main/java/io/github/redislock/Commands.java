@@ -80,14 +80,10 @@ record Commands(
         }
     }
 
-    /** An interrupt waits for its end. */
+    /** With a set flag, too. */
     private static void pause() {
         boolean interrupted = Thread.interrupted();
-        try {
-            Thread.sleep(RESEND_PAUSE_MS);
-        } catch (InterruptedException flag) {
-            interrupted = true;
-        }
+        Wire.pause(RESEND_PAUSE_MS);
         if (interrupted) {
             Thread.currentThread().interrupt();
         }

@@ -105,8 +105,8 @@ final class Fallback {
                 cause);
     }
 
-    private static ModuleMissingException unavailable(String feature) {
-        return new ModuleMissingException(
+    private static Request unavailable(String feature) {
+        throw new ModuleMissingException(
                 feature
                         + " is not available in the fallback, as the server has no redis-lock"
                         + " module: "
@@ -117,30 +117,18 @@ final class Fallback {
     /** What is sent in the place of a command of the module. */
     static Request instead(Request request) {
         List<Request.Word> words = request.words();
-        switch (request.command) {
-            case "LOCK.ACQUIRE":
-                if (has(words, 3, "LIMIT")) {
-                    throw unavailable("a semaphore");
-                }
-                return script(ACQUIRE, words, 3);
-            case "LOCK.RELEASE":
-                if (has(words, 2, "ATLEAST")) {
-                    throw unavailable("a least time");
-                }
-                return script(RELEASE, words, 2);
-            case "LOCK.RENEW":
-                return script(RENEW, words, 3);
-            case "LOCK.CHECK":
-                return script(CHECK, words, 2);
-            case "LOCK.INFO":
-                return new Request("PTTL").key(text(words.get(0)));
-            case "RWLOCK.RLOCK":
-                throw unavailable("a read lock");
-            case "LOCK.MACQUIRE":
-                throw unavailable("a multi-lock");
-            default:
-                throw unavailable("a guarded command");
-        }
+        return switch (request.command) {
+            case "LOCK.ACQUIRE" ->
+                has(words, 3, "LIMIT") ? unavailable("a semaphore") : script(ACQUIRE, words, 3);
+            case "LOCK.RELEASE" ->
+                has(words, 2, "ATLEAST") ? unavailable("a least time") : script(RELEASE, words, 2);
+            case "LOCK.RENEW" -> script(RENEW, words, 3);
+            case "LOCK.CHECK" -> script(CHECK, words, 2);
+            case "LOCK.INFO" -> new Request("PTTL").key(text(words.get(0)));
+            case "RWLOCK.RLOCK" -> unavailable("a read lock");
+            case "LOCK.MACQUIRE" -> unavailable("a multi-lock");
+            default -> unavailable("a guarded command");
+        };
     }
 
     /** The module's answer that goes with it. */

@@ -63,10 +63,8 @@ final class FallbackSender {
             if (reply != null || leftMs <= 0) {
                 return reply;
             }
-            try {
-                Thread.sleep(Math.min(leftMs, Fallback.pauseMs()));
-            } catch (InterruptedException flag) {
-                Thread.currentThread().interrupt(); // The caller looks at it before it asks again.
+            Wire.pause(Math.min(leftMs, Fallback.pauseMs()));
+            if (Thread.currentThread().isInterrupted()) {
                 return null;
             }
         }

@@ -71,12 +71,9 @@ final class Hold {
         }
     }
 
-    long leftNanos() {
-        return lease.leftNanos();
-    }
-
-    long leftMs() {
-        return lease.leftMs();
+    /** By the client's clock, whether or not somebody has seen it. */
+    boolean isEnded() {
+        return isOver() || lease.leftNanos() <= 0;
     }
 
     /** In place of the last plan. */

@@ -22,7 +22,10 @@ final class Holds implements AutoCloseable {
 
     private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
     private final Set<Hold> bound = ConcurrentHashMap.newKeySet();
-    private final Set<Acquisition> waiting = ConcurrentHashMap.newKeySet();
+
+    /** Each until it waits no more, so that {@link #close()} gives up its place. */
+    final Set<Acquisition> waiting = ConcurrentHashMap.newKeySet();
+
     final Commands commands;
     final LockOptions options;
     private final long ttlMs;
@@ -65,7 +68,7 @@ final class Holds implements AutoCloseable {
         if (!anew && !(hold.renewed && (hold.handedOn || hold.owner.isAlive()))) {
             return true;
         }
-        long leaseMs = hold.renewed ? ttlMs : hold.leftMs();
+        long leaseMs = hold.renewed ? ttlMs : hold.lease.leftMs();
         Lease.Sent sent = hold.lease.sends(leaseMs);
         try {
             if (!(anew
@@ -112,7 +115,7 @@ final class Holds implements AutoCloseable {
             throw new IllegalStateException("the client is closed");
         }
         Hold hold = holds.get(new Key(name, Thread.currentThread()));
-        if (hold != null && hold.leftNanos() <= 0) {
+        if (hold != null && hold.lease.leftNanos() <= 0) {
             lose(hold, ENDED);
             return null;
         }
@@ -173,7 +176,7 @@ final class Holds implements AutoCloseable {
      */
     boolean renew(Hold hold, long leaseMs) {
         hold.renewed = false;
-        if (hold.isOver() || hold.leftNanos() <= 0) {
+        if (hold.isEnded()) {
             lose(hold, ENDED); // Unless the clock was quicker.
             return false;
         }
@@ -192,7 +195,7 @@ final class Holds implements AutoCloseable {
     /** False when it is over, by the server's word or by the client's clock. */
     boolean renewed(Hold hold, long leaseMs) {
         Lease.Sent[] sent = new Lease.Sent[1];
-        boolean held = commands.renewWhile(() -> hold.leftNanos() > 0, () -> {
+        boolean held = commands.renewWhile(() -> hold.lease.leftNanos() > 0, () -> {
             sent[0] = hold.lease.sends(leaseMs);
             return commands.renew(hold.claim, hold.token, leaseMs);
         });
@@ -207,13 +210,9 @@ final class Holds implements AutoCloseable {
         return false;
     }
 
-    /** Gives a hold back; an error when it was lost. */
-    void release(Hold hold) {
-        release(hold, 0);
-    }
-
     /**
-     * The same. On the server it ends {@code leastMs} after its grant, or at once if that is past.
+     * Gives a hold back; an error when it was lost. On the server it ends {@code leastMs} after its
+     * grant, or at once if that is past.
      */
     void release(Hold hold, long leastMs) {
         drop(hold);
@@ -261,7 +260,7 @@ final class Holds implements AutoCloseable {
     }
 
     Object exec(Hold hold, String command, Object... arguments) {
-        if (hold.isOver() || hold.leftNanos() <= 0) {
+        if (hold.isEnded()) {
             throw notHeld(hold.claim);
         }
         boolean interrupted = Thread.interrupted(); // A set flag would close the socket.
@@ -278,15 +277,6 @@ final class Holds implements AutoCloseable {
                 Thread.currentThread().interrupt();
             }
         }
-    }
-
-    /** Remembers a request until it waits no more, so that {@link #close()} gives up its place. */
-    void waits(Acquisition request) {
-        waiting.add(request);
-    }
-
-    void waitsNoMore(Acquisition request) {
-        waiting.remove(request);
     }
 
     boolean isClosed() {
@@ -342,7 +332,7 @@ final class Holds implements AutoCloseable {
             bound.add(hold);
         }
         // Not before the end has passed.
-        long endNanos = Math.max(0, hold.leftNanos()) + 1;
+        long endNanos = Math.max(0, hold.lease.leftNanos()) + 1;
         hold.planEnding(clock.schedule(() -> seeEnd(hold), endNanos, TimeUnit.NANOSECONDS));
         if (hold.renewed) {
             planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3, false);
@@ -359,7 +349,7 @@ final class Holds implements AutoCloseable {
     }
 
     private void seeEnd(Hold hold) {
-        if (hold.leftNanos() > 0) {
+        if (hold.lease.leftNanos() > 0) {
             watch(hold); // Begun anew this moment.
             return;
         }

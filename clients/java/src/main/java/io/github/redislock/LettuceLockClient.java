@@ -178,12 +178,9 @@ public final class LettuceLockClient implements AutoCloseable {
         if (leastMs > ThreadLock.leaseMs(lockAtMostFor)) {
             throw new IllegalArgumentException("lockAtMostFor is not less than lockAtLeastFor");
         }
-        return (leastMs > 0 ? needAtLeast(name) : CompletableFuture.<Object>completedFuture(null))
-                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
-                        isMissing(cause(failed))
-                                ? Commands.missing("LOCK.RELEASE ... ATLEAST", cause(failed))
-                                : cause(failed)))
-                .thenCompose(known -> lock(name).tryLock(Duration.ZERO, lockAtMostFor))
+        CompletableFuture<?> known =
+                leastMs > 0 ? needAtLeast(name) : CompletableFuture.completedFuture(null);
+        return known.thenCompose(yes -> lock(name).tryLock(Duration.ZERO, lockAtMostFor))
                 .thenCompose(held -> held.isEmpty()
                         ? CompletableFuture.completedFuture(false)
                         : run(held.get(), leastMs, job));
@@ -315,7 +312,11 @@ public final class LettuceLockClient implements AutoCloseable {
             return CompletableFuture.completedFuture(null);
         }
         return send(Commands.probing(name, UUID.randomUUID().toString()))
-                .whenComplete((none, failed) -> atLeast.compareAndSet(false, failed == null));
+                .whenComplete((none, failed) -> atLeast.compareAndSet(false, failed == null))
+                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
+                        isMissing(cause(failed))
+                                ? Commands.missing("LOCK.RELEASE ... ATLEAST", cause(failed))
+                                : cause(failed)));
     }
 
     /** One command per key, sent together; whether each reply was a number above 0. */

@@ -6,7 +6,6 @@ import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.async.BaseRedisAsyncCommands;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
 import io.lettuce.core.codec.StringCodec;
-import io.lettuce.core.output.CommandOutput;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 
@@ -51,13 +50,6 @@ final class LettuceSender {
         return new LettuceSender(connection, connection.async());
     }
 
-    <T> CompletableFuture<T> dispatch(
-            ProtocolKeyword name,
-            CommandOutput<String, String, T> output,
-            CommandArgs<String, String> arguments) {
-        return commands.dispatch(name, output, arguments).toCompletableFuture();
-    }
-
     /** Any command; what it gives is not cancelled by what is made of it. */
     CompletableFuture<Object> dispatch(Request request) {
         CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
@@ -69,8 +61,9 @@ final class LettuceSender {
             }
         }
         LettuceReply reply = new LettuceReply();
-        CompletableFuture<List<Object>> sent =
-                dispatch(new Name(request.command), reply, arguments);
+        CompletableFuture<List<Object>> sent = commands.dispatch(
+                        new Name(request.command), reply, arguments)
+                .toCompletableFuture();
         CompletableFuture<Object> plain = sent.thenApply(reply::value);
         plain.whenComplete((value, failed) -> {
             if (plain.isCancelled()) {

@@ -26,7 +26,6 @@ final class LettuceWire implements Wire {
             "linger binds a hold to one connection, and in a cluster there is one per node";
 
     static final long CLUSTER_SLICE_MS = 2_000;
-    private static final long PACE_MS = 50;
 
     private final LettuceServers servers;
     private final int answerMs;
@@ -45,10 +44,10 @@ final class LettuceWire implements Wire {
     @Override
     public Object send(Request request) {
         if (request.blockMs == 0) {
-            return answer(servers.shared().dispatch(request), answerMs);
+            return ask(request);
         }
         if (!servers.canBlock()) {
-            return poll(request);
+            return poll(request, this::ask);
         }
         // A connection to several nodes does not say that one of them is gone: it is asked again
         // after a while, at the same place.
@@ -73,21 +72,11 @@ final class LettuceWire implements Wire {
             }
         }
         // Its end is to be bound to the connection that stays.
-        return reply instanceof Long && request.lingers()
-                ? answer(servers.shared().dispatch(request.atOnce(false)), answerMs)
-                : reply;
+        return reply instanceof Long && request.lingers() ? ask(request.atOnce(false)) : reply;
     }
 
-    private Object poll(Request request) {
-        Object reply = answer(servers.shared().dispatch(request.atOnce(true)), answerMs);
-        if (reply == null) {
-            try {
-                Thread.sleep(Math.min(PACE_MS, request.blockMs));
-            } catch (InterruptedException flag) {
-                Thread.currentThread().interrupt(); // The caller looks at it before it asks again.
-            }
-        }
-        return reply;
+    private Object ask(Request request) {
+        return answer(servers.shared().dispatch(request), answerMs);
     }
 
     @Override

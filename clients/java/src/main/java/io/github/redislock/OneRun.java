@@ -54,7 +54,7 @@ record OneRun(Holds holds, Claim claim, long mostMs, long leastMs) {
 
     /** Says nothing of a hold that was lost: that is told to {@link LockOptions#onLost()}. */
     private void release(Hold hold) {
-        if (hold.leftNanos() <= 0) {
+        if (hold.lease.leftNanos() <= 0) {
             holds.lose(hold, Holds.ENDED); // Unless the clock was quicker.
         }
         if (hold.giveBack()) {

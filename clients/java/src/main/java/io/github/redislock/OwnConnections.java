@@ -71,34 +71,32 @@ final class OwnConnections implements JedisConnections {
         if (closed) {
             throw new JedisConnectionException("the client was closed");
         }
-        return new Lent(found == null ? new Connection(socketFactory, config) : found.connection());
+        Connection connection =
+                found == null ? new Connection(socketFactory, config) : found.connection();
+        return new Loan() {
+            @Override
+            public Connection connection() {
+                return connection;
+            }
+
+            @Override
+            public void end(boolean broken) {
+                giveBack(connection, broken);
+            }
+        };
     }
 
-    private final class Lent implements Loan {
-        private final Connection connection;
-
-        Lent(Connection connection) {
-            this.connection = connection;
+    private void giveBack(Connection connection, boolean broken) {
+        if (broken) {
+            // The others have most probably been lost with it.
+            disconnectIdle();
         }
-
-        @Override
-        public Connection connection() {
-            return connection;
-        }
-
-        @Override
-        public void end(boolean broken) {
-            if (broken) {
-                // The others have most probably been lost with it.
+        if (broken || closed || idle.size() >= MOST_IDLE) {
+            disconnect(connection);
+        } else {
+            idle.addFirst(new Idle(connection, System.nanoTime()));
+            if (closed) {
                 disconnectIdle();
-            }
-            if (broken || closed || idle.size() >= MOST_IDLE) {
-                disconnect(connection);
-            } else {
-                idle.addFirst(new Idle(connection, System.nanoTime()));
-                if (closed) {
-                    disconnectIdle();
-                }
             }
         }
     }

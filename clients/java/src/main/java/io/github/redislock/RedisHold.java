@@ -53,7 +53,7 @@ public final class RedisHold implements AutoCloseable {
      * @return whether it is
      */
     public boolean isHeld() {
-        return !hold.isOver() && hold.leftNanos() > 0;
+        return !hold.isEnded();
     }
 
     /**
@@ -82,7 +82,7 @@ public final class RedisHold implements AutoCloseable {
      * @return zero when it is over
      */
     public Duration remaining() {
-        return isHeld() ? Duration.ofNanos(Math.max(0, hold.leftNanos())) : Duration.ZERO;
+        return isHeld() ? Duration.ofNanos(Math.max(0, hold.lease.leftNanos())) : Duration.ZERO;
     }
 
     /**

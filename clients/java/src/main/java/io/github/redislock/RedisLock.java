@@ -170,7 +170,7 @@ public final class RedisLock extends ThreadLock {
 
     /** The last write lock goes and read locks stay: one step on the server. */
     private void downgrade(Hold hold) {
-        long ttlMs = hold.renewed ? options.ttl().toMillis() : hold.leftMs();
+        long ttlMs = hold.renewed ? options.ttl().toMillis() : hold.lease.leftMs();
         Claim shared = Claim.one(name, Mode.SHARED);
         long sentNanos = System.nanoTime();
         Long fence = commands.resend(() -> commands.tryAcquire(shared, hold.token, ttlMs));

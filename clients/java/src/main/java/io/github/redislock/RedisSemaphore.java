@@ -28,7 +28,7 @@ public final class RedisSemaphore {
      * @throws InterruptedException when the thread is interrupted; nothing is left of the request
      */
     public RedisHold acquire() throws InterruptedException {
-        return take(Long.MAX_VALUE, ThreadLock.RENEWED, true);
+        return holds.handOut(claim, Long.MAX_VALUE, ThreadLock.RENEWED, true);
     }
 
     /**
@@ -40,7 +40,7 @@ public final class RedisSemaphore {
      * @throws InterruptedException when the thread is interrupted; nothing is left of the request
      */
     public RedisHold acquire(long lease, TimeUnit unit) throws InterruptedException {
-        return take(Long.MAX_VALUE, ThreadLock.leaseMs(lease, unit), true);
+        return holds.handOut(claim, Long.MAX_VALUE, ThreadLock.leaseMs(lease, unit), true);
     }
 
     /**
@@ -50,7 +50,7 @@ public final class RedisSemaphore {
      */
     public RedisHold tryAcquire() {
         try {
-            return take(0, ThreadLock.RENEWED, false);
+            return holds.handOut(claim, 0, ThreadLock.RENEWED, false);
         } catch (InterruptedException never) {
             throw new AssertionError(never);
         }
@@ -65,7 +65,7 @@ public final class RedisSemaphore {
      * @throws InterruptedException when the thread is interrupted; nothing is left of the request
      */
     public RedisHold tryAcquire(long time, TimeUnit unit) throws InterruptedException {
-        return take(Math.max(0, unit.toNanos(time)), ThreadLock.RENEWED, true);
+        return holds.handOut(claim, Math.max(0, unit.toNanos(time)), ThreadLock.RENEWED, true);
     }
 
     /**
@@ -78,7 +78,8 @@ public final class RedisSemaphore {
      * @throws InterruptedException when the thread is interrupted; nothing is left of the request
      */
     public RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException {
-        return take(Math.max(0, unit.toNanos(time)), ThreadLock.leaseMs(lease, unit), true);
+        return holds.handOut(
+                claim, Math.max(0, unit.toNanos(time)), ThreadLock.leaseMs(lease, unit), true);
     }
 
     /**
@@ -98,10 +99,5 @@ public final class RedisSemaphore {
      */
     public String getName() {
         return claim.name();
-    }
-
-    private RedisHold take(long waitNanos, long leaseMs, boolean interruptible)
-            throws InterruptedException {
-        return holds.handOut(claim, waitNanos, leaseMs, interruptible);
     }
 }

@@ -325,6 +325,6 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
         if (leaseMs == RENEWED || (hold != null && hold.renewed)) {
             return options.ttl().toMillis();
         }
-        return hold == null ? leaseMs : Math.max(leaseMs, hold.leftMs());
+        return hold == null ? leaseMs : Math.max(leaseMs, hold.lease.leftMs());
     }
 }

@@ -11,7 +11,6 @@ import java.util.concurrent.TimeUnit;
  * a connection in hand. The others ask again and again, at their places in the queue.
  */
 final class UnifiedJedisWire extends JedisWire {
-    private static final long PACE_MS = 50;
 
     private final UnifiedJedis jedis;
     private final Semaphore waiters;
@@ -36,11 +35,7 @@ final class UnifiedJedisWire extends JedisWire {
                     waiters.release();
                 }
             }
-            Object reply = execute(request.atOnce(true));
-            if (reply == null) {
-                Thread.sleep(Math.min(PACE_MS, request.blockMs));
-            }
-            return reply;
+            return poll(request, this::execute);
         } catch (InterruptedException flag) {
             Thread.currentThread().interrupt();
             return null; // The caller looks at the flag before it asks again.

@@ -2,12 +2,16 @@ package io.github.redislock;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 
 /**
  * What a driver does here: it sends a command and reads the answer. Nothing outside its
  * implementations names a class of a driver, so that a program needs one driver only.
  */
 interface Wire extends AutoCloseable {
+    /** The pace of asking again where the server cannot do the waiting. */
+    long PACE_MS = 50;
+
     /**
      * Sends a command once. It waits for the answer no longer than {@link AnswerTime} says. A
      * request that blocks may be answered with null before its time.
@@ -21,6 +25,24 @@ interface Wire extends AutoCloseable {
         List<Object> replies = new ArrayList<>();
         requests.forEach(request -> replies.add(send(request)));
         return replies;
+    }
+
+    /** Asks at once for what cannot wait at the server, and pauses before the caller asks again. */
+    default Object poll(Request request, Function<Request, Object> send) {
+        Object reply = send.apply(request.atOnce(true));
+        if (reply == null) {
+            pause(Math.min(PACE_MS, request.blockMs));
+        }
+        return reply;
+    }
+
+    /** Ends by an interrupt, whose flag stays: the caller looks at it before it asks again. */
+    static void pause(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException flag) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     /** The text of an error that the server gave as its answer; null for any other failure. */

@@ -29,7 +29,7 @@ class ClockTest extends ServerTest {
     private static final String TRY_AGAIN = "-TRYAGAIN not enough servers have confirmed it\r\n";
 
     /** Short ones would be late on a busy machine. */
-    private final LockOptions longer = options.withTtl(Duration.ofSeconds(2));
+    private final LockOptions longer = options.withTtl(Duration.ofSeconds(3));
 
     @Parameter
     Driver driver;
@@ -93,7 +93,7 @@ class ClockTest extends ServerTest {
             Future<Held> late =
                     other.starts(() -> behind.take(Driver.Kind.LOCK, List.of("a"), 20_000, -1));
             awaitWaiters("a", 1);
-            Eventually.pause(300);
+            Eventually.pause(400);
             proxy.answerRenewals(answer, 1);
             long asked = server.calls("lock.acquire");
             before.release();
@@ -131,11 +131,11 @@ class ClockTest extends ServerTest {
 
     @Test
     void aRenewalAboveMaxTtlSaysSo() {
-        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "2000");
+        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "3000");
                 Driver.Opened client = driver.open(bounded.url(), longer)) {
             Held hold = client.take("a");
             IllegalArgumentException refused = assertThrows(
-                    IllegalArgumentException.class, () -> hold.renew(Duration.ofMillis(2_001)));
+                    IllegalArgumentException.class, () -> hold.renew(Duration.ofMillis(3_001)));
             assertTrue(refused.getMessage().contains("lock.max-ttl"), refused.getMessage());
         }
     }

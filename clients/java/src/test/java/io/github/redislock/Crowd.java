@@ -28,7 +28,7 @@ final class Crowd implements AutoCloseable {
             others.add(other);
             String token = "raw-" + number;
             other.starts(() -> {
-                while (true) {
+                while (!Thread.currentThread().isInterrupted()) {
                     ask(connection, "LOCK.ACQUIRE", "a", token, "600000", "BLOCK", "0");
                     holds.incrementAndGet();
                     Thread.sleep(holdMs);
@@ -51,7 +51,11 @@ final class Crowd implements AutoCloseable {
     @Override
     public void close() {
         others.forEach(Other::close);
-        connections.forEach(Connection::close);
+        // One that was between two requests connects again.
+        Eventually.isTrue("they have ended", () -> {
+            connections.forEach(Connection::close);
+            return others.stream().noneMatch(other -> other.thread.isAlive());
+        });
         // A request that the server has not read yet could take the lock in the next test.
         Eventually.isTrue(
                 "the crowd is gone",

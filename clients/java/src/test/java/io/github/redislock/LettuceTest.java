@@ -19,9 +19,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.Future;
 
 /** Waiting without a thread and without a connection of its own: by messages, over Lettuce. */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
@@ -78,81 +76,17 @@ class LettuceTest extends ServerTest {
     }
 
     @Test
-    void aClientAtItsDefaultsAmongEightIsGrantedInItsTurn() throws Exception {
-        long holdMs = 100;
-        try (LettuceLockClient client = LettuceLockClient.connect(lettuce, LockOptions.defaults());
-                Crowd crowd = new Crowd(server, 8, holdMs)) {
-            awaitWaiters("a", 7);
-            int before = crowd.holds();
-            Optional<AsyncHold> hold =
-                    result(client.lock("a").tryLock(Duration.ofMillis(30 * holdMs)));
-            int after = crowd.holds() - before;
-            assertTrue(hold.isPresent());
-            assertTrue(after <= 10, after + " holds of others came first");
-            result(hold.get().unlock());
-        }
-    }
-
-    private interface WhileItWaits {
-        void plays(RedisLock lock, FaultyProxy proxy, CompletableFuture<AsyncHold> waiting)
-                throws Exception;
-    }
-
-    /** With a client behind a proxy that waits for the lock {@code a}, which is held. */
-    private void behindAProxy(LockOptions chosen, WhileItWaits test) throws Exception {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
+    void aMessageThatIsLostIsMadeUpForAtTheEndOfTheSlice() throws Exception {
+        RedisHold held = locks.lock("a").tryAcquire();
+        LockOptions sliced = LockOptions.defaults().withSlice(Duration.ofMillis(300));
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened far = Driver.LETTUCE_FUTURES.open(proxy.url(), chosen)) {
+                Driver.Opened far = Driver.LETTUCE_FUTURES.open(proxy.url(), sliced)) {
             CompletableFuture<AsyncHold> waiting = far.futures.lock("a").lock();
             awaitWaiters("a", 1);
-            test.plays(lock, proxy, waiting);
-        }
-    }
-
-    @Test
-    void aMessageThatIsLostIsMadeUpForAtTheEndOfTheSlice() throws Exception {
-        LockOptions sliced = LockOptions.defaults().withSlice(Duration.ofMillis(300));
-        behindAProxy(sliced, (lock, proxy, waiting) -> {
             proxy.deaf = true;
-            lock.unlock();
+            held.release();
             assertTrue(result(result(waiting).unlock()));
-        });
-    }
-
-    @Test
-    void aPlaceOutlivesBothConnections() throws Exception {
-        LockOptions endless = LockOptions.defaults().withSlice(Duration.ofHours(1));
-        behindAProxy(endless, (lock, proxy, waiting) -> {
-            Future<Void> later = awaitWaiter(lock::lock);
-            proxy.cut(400);
-            lock.unlock(); // Its turn comes while nobody listens.
-            AsyncHold hold = result(waiting);
-            assertFalse(later.isDone(), "the later one did not pass it");
-            result(hold.unlock());
-            Other.result(later);
-        });
-    }
-
-    @Test
-    void aDeadClientCostsItsGraceAtMost() throws Exception {
-        long graceMs = 600;
-        LockOptions brief = options.withGrace(Duration.ofMillis(graceMs));
-        behindAProxy(brief, (lock, proxy, dead) -> {
-            Future<Void> waiting = awaitWaiter(lock::lock);
-            int subscribed = subscribers();
-            proxy.shut();
-            Eventually.isTrue("it does not listen", () -> subscribers() < subscribed);
-            long start = System.nanoTime();
-            lock.unlock();
-            Other.result(waiting);
-            assertItCostItsGraceAtMost("a dead listener", graceMs, start);
-            dead.cancel(false);
-        });
-    }
-
-    private int subscribers() {
-        return ((List<?>) server.ask("PUBSUB", "CHANNELS")).size();
+        }
     }
 
     @ParameterizedTest

@@ -94,11 +94,4 @@ abstract class ServerTest {
                 leftMs > time.toMillis() - 10_000 && leftMs <= time.toMillis(),
                 "it lasts for " + leftMs + " ms more");
     }
-
-    /** What a client that died while it waited cost the next one, from {@code startNanos} on. */
-    static void assertItCostItsGraceAtMost(String who, long graceMs, long startNanos) {
-        long tookMs = (System.nanoTime() - startNanos) / 1_000_000;
-        System.out.printf("%s cost %d ms of its grace of %d%n", who, tookMs, graceMs);
-        assertTrue(tookMs >= graceMs / 2 && tookMs < graceMs + 1_000, "it cost " + tookMs);
-    }
 }

@@ -85,7 +85,7 @@ class VectorsTest {
         String place = name.contains(" on ") ? name.substring(name.indexOf(" on ") + 4) : "";
         return DynamicTest.dynamicTest(name, () -> {
             TestServer server = servers.getOrDefault(place, servers.get(""));
-            try (Play play = new Play(server, place.equals("plain"), driver)) {
+            try (Play play = new Play(server, place.equals("plain"))) {
                 lines.stream().skip(1).forEach(play::line);
             }
         });
@@ -107,16 +107,14 @@ class VectorsTest {
         }
     }
 
-    private static final class Play implements AutoCloseable {
+    private final class Play implements AutoCloseable {
         private final TestServer server;
         private final boolean fallback;
-        private final Driver driver;
         private final Map<String, Actor> actors = new HashMap<>();
 
-        Play(TestServer server, boolean fallback, Driver driver) {
+        Play(TestServer server, boolean fallback) {
             this.server = server;
             this.fallback = fallback;
-            this.driver = driver;
             server.ask("FLUSHALL");
             server.ask("CONFIG", "RESETSTAT");
         }
@@ -156,8 +154,8 @@ class VectorsTest {
                 }
                 case "pause" -> Eventually.pause(Long.parseLong(words.get(0)));
                 default -> {
-                    Actor actor = actors.computeIfAbsent(
-                            subject, one -> new Actor(server, fallback, driver));
+                    Actor actor =
+                            actors.computeIfAbsent(subject, one -> new Actor(server, fallback));
                     List<String> more = words.subList(1, words.size());
                     switch (words.get(0)) {
                         case "begin" ->
@@ -186,9 +184,8 @@ class VectorsTest {
     }
 
     /** A program with a client of its own, and what it holds. */
-    private static final class Actor {
+    private final class Actor {
         private final TestServer server;
-        private final Driver driver;
         private final BlockingQueue<LostLock> told = new LinkedBlockingQueue<>();
         private LockOptions options;
         Driver.Opened opened;
@@ -198,9 +195,8 @@ class VectorsTest {
         private List<String> names;
         private long ttlMs;
 
-        Actor(TestServer server, boolean fallback, Driver driver) {
+        Actor(TestServer server, boolean fallback) {
             this.server = server;
-            this.driver = driver;
             options = LockOptions.defaults().withFallback(fallback).withOnLost(told::add);
             opened = driver.open(server.url(), options);
         }

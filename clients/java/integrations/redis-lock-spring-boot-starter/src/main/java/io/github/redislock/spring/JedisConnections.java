@@ -5,7 +5,6 @@ import io.github.redislock.LockOptions;
 import io.github.redislock.RedisLockClient;
 
 import org.springframework.data.redis.connection.RedisClusterConfiguration;
-import org.springframework.data.redis.connection.RedisConfiguration.WithAuthentication;
 import org.springframework.data.redis.connection.RedisConnectionFactory;
 import org.springframework.data.redis.connection.RedisNode;
 import org.springframework.data.redis.connection.RedisPassword;
@@ -89,58 +88,49 @@ final class JedisConnections {
     }
 
     private JedisPool standalone(RedisStandaloneConfiguration server) {
-        JedisClientConfig config = config(server, server.getDatabase());
         return new JedisPool(
                 unbound(new JedisPoolConfig()),
                 new HostAndPort(server.getHostName(), server.getPort()),
-                config);
+                config(server.getUsername(), server.getPassword(), server.getDatabase()));
     }
 
     private JedisSentinelPool sentinel(RedisSentinelConfiguration servers) {
-        JedisClientConfig ofSentinel = authenticated(
-                        servers.getSentinelUsername(), servers.getSentinelPassword())
-                .build();
         return new JedisSentinelPool(
                 servers.getMaster().getName(),
                 addresses(servers.getSentinels()),
                 unbound(new JedisPoolConfig()),
-                config(servers, servers.getDatabase()),
-                ofSentinel);
+                config(servers.getUsername(), servers.getPassword(), servers.getDatabase()),
+                config(servers.getSentinelUsername(), servers.getSentinelPassword(), 0));
     }
 
     private RedisLockConnection cluster(RedisClusterConfiguration servers) {
         JedisCluster cluster = new JedisCluster(
                 addresses(servers.getClusterNodes()),
-                config(servers, 0),
+                config(servers.getUsername(), servers.getPassword(), 0),
                 CLUSTER_ATTEMPTS,
                 options.reconnect().plus(answer),
                 unbound(new ConnectionPoolConfig()));
         return new RedisLockConnection(JedisLocks.over(cluster, WAITERS, options), cluster::close);
     }
 
-    private JedisClientConfig config(WithAuthentication servers, int database) {
-        return authenticated(servers.getUsername(), servers.getPassword())
-                .database(database)
-                .clientName(factory.getClientConfiguration().getClientName().orElse(null))
-                // Above every BLOCK that is sent.
-                .blockingSocketTimeoutMillis(
-                        Math.toIntExact(options.slice().plus(answer).toMillis()))
-                .build();
-    }
-
-    private DefaultJedisClientConfig.Builder authenticated(String user, RedisPassword password) {
+    private JedisClientConfig config(String user, RedisPassword password, int database) {
         JedisClientConfiguration client = factory.getClientConfiguration();
         int answerMs = Math.toIntExact(answer.toMillis());
         DefaultJedisClientConfig.Builder builder = DefaultJedisClientConfig.builder()
                 .connectionTimeoutMillis(answerMs)
                 .socketTimeoutMillis(answerMs)
+                // Above every BLOCK that is sent.
+                .blockingSocketTimeoutMillis(
+                        Math.toIntExact(options.slice().plus(answer).toMillis()))
                 .user(user)
                 .password(password.map(String::new).orElse(null))
+                .database(database)
+                .clientName(client.getClientName().orElse(null))
                 .ssl(client.isUseSsl());
         client.getSslSocketFactory().ifPresent(builder::sslSocketFactory);
         client.getSslParameters().ifPresent(builder::sslParameters);
         client.getHostnameVerifier().ifPresent(builder::hostnameVerifier);
-        return builder;
+        return builder.build();
     }
 
     private static Set<HostAndPort> addresses(Collection<RedisNode> nodes) {

@@ -64,6 +64,7 @@ public class RedisRegistryLock implements Lock {
         }
     }
 
+    /** In place of a ttl, here and in {@link RedisLock}. */
     private static final long RENEWED = -1;
 
     private final RedisLock lock;
@@ -76,10 +77,7 @@ public class RedisRegistryLock implements Lock {
 
     @Override
     public void lock() {
-        if (!nest(RENEWED)) {
-            lock.lock();
-            begin(RENEWED);
-        }
+        lock(RENEWED);
     }
 
     /**
@@ -88,9 +86,13 @@ public class RedisRegistryLock implements Lock {
      * @param ttl after which it ends, at least a millisecond
      */
     public void lock(Duration ttl) {
-        if (!nest(ttl.toMillis())) {
-            lock.lock(ttl.toMillis(), TimeUnit.MILLISECONDS);
-            begin(ttl.toMillis());
+        lock(ttl.toMillis());
+    }
+
+    private void lock(long ttlMs) {
+        if (!nest(ttlMs)) {
+            lock.lock(ttlMs, TimeUnit.MILLISECONDS);
+            begin(ttlMs);
         }
     }
 

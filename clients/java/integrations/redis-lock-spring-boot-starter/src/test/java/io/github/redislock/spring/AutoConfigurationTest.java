@@ -34,7 +34,8 @@ import java.util.concurrent.CopyOnWriteArrayList;
 class AutoConfigurationTest extends ServerTest {
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
-    void thereAreAClientAndARegistryThatLockAtTheServer(String driver) {
+    void thereAreAClientAndARegistryWhoseConnectionsEndWithTheContext(String driver) {
+        int before = server.connections();
         application(driver).run(context -> {
             var lock = context.getBean(LockRegistry.class).obtain("a");
             lock.lock();
@@ -43,20 +44,9 @@ class AutoConfigurationTest extends ServerTest {
             assertThat(server.isLocked("lock-registry:a")).isFalse();
             assertThat(context).hasSingleBean(RedisLockClient.class);
             assertThat(context).hasSingleBean(RedisLockRegistry.class);
-        });
-    }
-
-    @ParameterizedTest
-    @ValueSource(strings = {"jedis", "lettuce"})
-    void theConnectionsEndWithTheContext(String driver) {
-        int before = server.connections();
-        application(driver).run(context -> {
-            assertThat(context.getBean(RedisLockClient.class).lock("a").tryLock())
-                    .isTrue();
             assertThat(server.connections()).isGreaterThan(before);
         });
         Eventually.isTrue("they are closed", () -> server.connections() <= before);
-        server.ask("DEL", "a");
     }
 
     @ParameterizedTest

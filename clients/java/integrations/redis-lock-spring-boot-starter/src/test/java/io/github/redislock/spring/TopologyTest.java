@@ -60,6 +60,12 @@ class TopologyTest {
                         });
                         sentinel.primary.kill();
                         Eventually.isTrue(
+                                "the replica is the primary",
+                                () -> sentinel.replica
+                                        .ask("ROLE")
+                                        .toString()
+                                        .startsWith("[master"));
+                        Eventually.isTrue(
                                 "it waits at the new primary",
                                 () -> sentinel.replica.waiting(lock.getKey()) == 1);
                         assertThat(lock.isHeldByCurrentThread()).isTrue();
