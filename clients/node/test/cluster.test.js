@@ -6,7 +6,7 @@ import { Redlock } from "redis-lock-client";
 import { allLibraries, gatherWarnings, hasShardChannels, until } from "./harness.js";
 import { slotOf, tagOfSlot } from "../dist/esm/slot.js";
 import { within } from "../dist/esm/timer.js";
-import { TestCluster } from "./topology.js";
+import { begin, end, TestCluster } from "./topology.js";
 
 let cluster;
 before(async () => (cluster = await TestCluster.start()), { timeout: 60_000 });
@@ -216,48 +216,10 @@ it(
   async () => {
     const some = await cluster.key("failover");
     const primary = await cluster.ownerOf(some);
-    const stories = await Promise.all(
-      ways.map(async ({ title, library, waitBy }) => {
-        const story = { title, key: `{${tagOfSlot(slotOf(some))}} ${title}`, isAborted: false };
-        const holder = new Redlock([await connect(library)], { waitBy });
-        const waiter = new Redlock([await connect(library)], { retryCount: -1, waitBy });
-        const done = new Promise((resolve) => (story.finish = resolve));
-        await new Promise((resolve, reject) => {
-          const routine = async (signal, lock) => {
-            story.holder = lock;
-            resolve();
-            await done;
-            story.isAborted = signal.aborted;
-          };
-          const settings = { automaticExtensionThreshold: 19_500 };
-          story.holding = holder.using([story.key], 20_000, settings, routine);
-          story.holding.catch(reject);
-        });
-        story.waiting = waiter.acquire([story.key], 30_000);
-        story.waiting.then(() => (story.isGranted = true));
-        await until(async () => (await primary.listening(story.key)).length === 1, `${title} waits`);
-        [story.token] = await primary.waiters(story.key);
-        return story;
-      }),
-    );
-    assert.equal(await primary.admin.call("WAIT", 1, 5000), 1);
+    const slot = slotOf(some);
+    const stories = await begin(ways, connect, (title) => `{${tagOfSlot(slot)}} ${title}`, primary);
     const { old, now } = await cluster.failOver();
-    for (const { title, key, holder, token } of stories) {
-      assert.deepEqual(await now.holders(key), [holder.value], title);
-      await until(async () => (await now.waiters(key)).includes(token), `${title} waits again`, 30_000);
-      const since = holder.remaining;
-      await until(() => holder.remaining > since, `${title} is extended`, 30_000);
-    }
-    for (const { title, key, token, finish, holding, waiting, isGranted, ...story } of stories) {
-      assert.ok(!isGranted, title);
-      finish();
-      await holding;
-      assert.equal(story.isAborted, false, title);
-      const lock = await waiting;
-      assert.equal(lock.value, token, `${title} has kept its token`);
-      assert.deepEqual(await now.holders(key), [token], title);
-      await lock.release();
-    }
+    await end(stories, now);
     await old.run();
     await cluster.isWhole();
   },

@@ -1,10 +1,7 @@
 // Locks of a server without the module: only where they are wanted, and then as strings.
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { ExecutionError, ModuleMissingError, Redlock, ResourceLockedError } from "redis-lock-client";
 import {
   asWithOldModule,
@@ -27,18 +24,6 @@ const isMissing = (error) =>
   error instanceof ExecutionError &&
   error.cause instanceof ModuleMissingError &&
   /no redis-lock module/.test(error.message);
-
-it("fallback: never has two owners in several processes", { timeout: 60_000 }, async () => {
-  const worker = fileURLToPath(new URL("fallback-worker.js", import.meta.url));
-  const run = ({ name, waitBy }) =>
-    promisify(execFile)(process.execPath, [worker, bare.port, name, waitBy, "processes"].map(String));
-  const runs = await Promise.all([...ways, ...ways].slice(0, 4).map(run));
-  const counts = runs.flatMap(({ stdout }) => stdout.trim().split("\n").map(Number));
-  assert.equal(counts.length, 40);
-  assert.equal(Math.max(...counts), 1, String(counts));
-  assert.equal(await bare.admin.exists("processes"), 0);
-  for (const { stderr } of runs) assert.equal(stderr.match(/REDIS_LOCK_FALLBACK/g)?.length, 1, stderr);
-});
 
 for (const { title, library, waitBy } of ways) {
   describe(title, () => {
@@ -86,41 +71,19 @@ for (const { title, library, waitBy } of ways) {
       assert.deepEqual(codes, []);
     });
 
-    it("fallback: acquires, waits, extends and releases, and warns once", async () => {
-      const first = await redlock.acquire(["a"], 5000);
-      assert.equal(await bare.admin.get("a"), first.value);
-      assert.equal(first.fence, 0);
+    it("fallback: is a string that is extended, keeps its ttl, and is warned of once", async () => {
+      const lock = await redlock.acquire(["a"], 5000);
+      assert.equal(await bare.admin.get("a"), lock.value);
       assert.ok((await bare.admin.pttl("a")) > 4000);
-      await first.extend(60_000);
+      await lock.extend(60_000);
       assert.ok((await bare.admin.pttl("a")) > 50_000);
-      assert.equal(await first.check(), true);
-
       const other = new Redlock([client], { waitBy, fallback: true, retryDelay: 50, retryJitter: 20 });
-      const waiting = other.acquire(["a"], 5000, { retryCount: -1 });
       const start = performance.now();
       const refused = await other.acquire(["a"], 5000, { retryCount: 4 }).catch((error) => error);
       const took = performance.now() - start;
       assert.ok(refused.cause instanceof ResourceLockedError);
       assert.ok(took > 100 && took < 2000, `${took} ms`);
-      await first.release();
-      const second = await waiting;
-      assert.equal(await bare.admin.get("a"), second.value);
-      await assert.rejects(first.release(), (error) => error.cause instanceof ResourceLockedError);
-      assert.equal(await bare.admin.get("a"), second.value, "a late owner changes nothing");
-      assert.equal(await first.check(), false);
-      await second.release();
-
-      const kept = await redlock.using(
-        ["a"],
-        400,
-        { automaticExtensionThreshold: 250 },
-        async (signal, lock) => {
-          await sleep(1000);
-          assert.ok(!signal.aborted && lock.isValid);
-          return bare.admin.get("a");
-        },
-      );
-      assert.ok(kept);
+      await lock.release();
       assert.deepEqual(await redlock.runOnce("job", { atMost: 5000 }, async () => 7), {
         hasRun: true,
         value: 7,
@@ -128,19 +91,6 @@ for (const { title, library, waitBy } of ways) {
       assert.deepEqual(await bare.admin.keys("*"), []);
       await sleep(0);
       assert.deepEqual(codes, ["REDIS_LOCK_FALLBACK"]);
-    });
-
-    it("fallback: a lost lock is not extended, and ends what runs under it", async () => {
-      const lock = await redlock.acquire(["a"], 5000);
-      await bare.admin.set("a", "another");
-      await assert.rejects(lock.extend(5000), (error) => error.cause instanceof ResourceLockedError);
-      await assert.rejects(lock.release(), (error) => error.cause instanceof ResourceLockedError);
-      assert.equal(await bare.admin.get("a"), "another");
-      const using = redlock.using(["b"], 400, { automaticExtensionThreshold: 250 }, async (signal) => {
-        await bare.admin.del("b");
-        await new Promise((resolve) => signal.addEventListener("abort", resolve));
-      });
-      await assert.rejects(using, ExecutionError);
     });
 
     it("fallback: finds what was set when the reply was lost", async () => {

@@ -7,7 +7,6 @@ import {
   asWithOldModule,
   Clients,
   gatherWarnings,
-  libraries,
   library,
   Proxy,
   Server,
@@ -60,34 +59,6 @@ it("is granted in its turn among eight that block without an end", { timeout: 60
   await Promise.all(turns);
 });
 
-it("grants workers of all libraries and ways in the order of arrival", async () => {
-  const workers = [...ways, ...ways].map(({ library, waitBy }) => ({ library, waitBy }));
-  for (const worker of workers) {
-    worker.client = await worker.library.connect(server.port);
-    // Many slices end while the others are served.
-    const settings = { retryCount: -1, waitBy: worker.waitBy, blockSlice: 60 };
-    worker.redlock = new Redlock([worker.client], settings);
-  }
-  for (let round = 0; round < 3; round++) {
-    const first = await workers[0].redlock.acquire(["order"], 30_000);
-    const order = [];
-    const all = [];
-    for (const [i, { redlock }] of workers.entries()) {
-      all.push(
-        redlock.using(["order"], 30_000, async () => {
-          order.push(i);
-          await sleep(100);
-        }),
-      );
-      await until(async () => (await server.waiters("order")).length === i + 1);
-    }
-    await first.release();
-    await Promise.all(all);
-    assert.deepEqual(order, [...workers.keys()]);
-  }
-  for (const { library, client } of workers) library.end(client);
-});
-
 it("grants in the order of arrival also those that have no connection to wait with", async () => {
   const client = await library.connect(server.port);
   const redlock = new Redlock([client], { retryCount: -1, retryDelay: 50, maxWaitingConnections: 2 });
@@ -122,9 +93,9 @@ for (const { title, library, waitBy } of ways) {
     const isListening = (token) =>
       until(async () => (await server.listening(key)).includes(token), "the waiter listens");
     /** Begins to wait, and resolves when the server has its place and its listener. */
-    const beginToWait = async (client, settings) => {
+    const beginToWait = async (client, settings, acquire = (redlock) => redlock.acquire([key], 30_000)) => {
       const redlock = new Redlock([client], { retryCount: -1, retryDelay: 50, waitBy, ...settings });
-      const waiting = redlock.acquire([key], 30_000);
+      const waiting = acquire(redlock);
       waiting.catch(() => {});
       await until(async () => (await server.listening(key)).length === 1);
       return { redlock, waiting, token: (await server.waiters(key))[0] };
@@ -155,20 +126,14 @@ for (const { title, library, waitBy } of ways) {
       await waiting;
     });
 
-    it("takes no place when it does not wait", async () => {
-      const refused = [];
-      const hasty = new Redlock([asWithOldModule(await connect(), refused)], { retryCount: 0, waitBy });
-      await assert.rejects(hasty.acquire([key], 30_000));
-      assert.deepEqual(refused, [], "it says neither KEEP nor NOTIFY");
-      assert.deepEqual(await server.places(key), []);
-    });
-
     it("leaves no place behind when it quits", async () => {
-      const { redlock, waiting } = await beginToWait(await connect());
-      await redlock.quit();
-      await assert.rejects(waiting);
-      assert.deepEqual(await server.places(key), [], "at once");
-      assert.deepEqual(await server.holders(key), [holder.value]);
+      for (const acquire of [undefined, (redlock) => redlock.semaphore(key, 2).acquire(30_000)]) {
+        const { redlock, waiting } = await beginToWait(await connect(), {}, acquire);
+        await redlock.quit();
+        await assert.rejects(waiting);
+        assert.deepEqual(await server.places(key), [], "at once");
+        assert.deepEqual(await server.holders(key), [holder.value]);
+      }
     });
 
     it("gives up when its client is ended", async () => {

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
-import { Redlock, UnsupportedError } from "redis-lock-client";
-import { asWithOldModule, Clients, Server, until, ways } from "./harness.js";
+import { Redlock } from "redis-lock-client";
+import { Clients, Server, ways } from "./harness.js";
 
 let server;
 before(async () => (server = await Server.start()));
@@ -50,36 +49,6 @@ for (const { title, library, waitBy } of ways) {
       await isFree();
     });
 
-    it(
-      "does not wait in a circle with one that takes them in the other order",
-      { timeout: 30_000 },
-      async () => {
-        let inside = 0;
-        let turns = 0;
-        const worker = async (resources) => {
-          const mine = new Redlock([await clients.connect(server.port)], { retryCount: -1, waitBy });
-          for (let i = 0; i < 8; i++) {
-            await mine.multiLock(resources).using(10_000, async () => {
-              assert.equal(++inside, 1);
-              await sleep(20);
-              inside--;
-              turns++;
-            });
-          }
-        };
-        await Promise.all(
-          [
-            [a, b],
-            [b, a],
-            [a, b],
-            [b, a],
-          ].map(worker),
-        );
-        assert.equal(turns, 32);
-        await isFree();
-      },
-    );
-
     it("begins anew when a part of what it was granted, unheard, has ended", async () => {
       const name = "call" in client ? "call" : "sendCommand";
       const send = client[name];
@@ -97,14 +66,6 @@ for (const { title, library, waitBy } of ways) {
       assert.ok(lock.fence > answers[0]);
       await lock.release();
       await isFree();
-    });
-
-    it("says what a module of 0.1 lacks", async () => {
-      const old = new Redlock([asWithOldModule(await clients.connect(server.port))], { waitBy });
-      await assert.rejects(
-        old.multiLock([a, b]).acquire(1000),
-        (error) => error.cause instanceof UnsupportedError && /LOCK\.MACQUIRE.* 0\.2/.test(error.message),
-      );
     });
   });
 }

@@ -45,18 +45,6 @@ for (const [name, create] of Object.entries(old)) {
       for (const one of waiting) await one;
     });
 
-    it("is waited for until its ttl is over, and no longer than the patience lasts", async () => {
-      await create().acquire(resources[name], 300);
-      const start = performance.now();
-      await assert.rejects(
-        fresh.acquire(["a"], 5000, { retryCount: 1, retryDelay: 100 }),
-        (error) => error instanceof ExecutionError && error.cause instanceof ResourceLockedError,
-      );
-      assert.ok(performance.now() - start >= 95);
-      await (await fresh.acquire(["a"], 5000)).release();
-      assert.ok(performance.now() - start >= 290);
-    });
-
     it("is refused while a new client has the lock, and waits its turn", async () => {
       const held = await fresh.acquire(["a"], 30_000);
       await assert.rejects(create({ retryCount: 1, retryDelay: 20 }).acquire(resources[name], 5000));
@@ -74,28 +62,6 @@ for (const [name, create] of Object.entries(old)) {
       const ours = await fresh.acquire(["a"], 30_000);
       await assert.rejects((theirs.unlock ?? theirs.release).call(theirs));
       assert.deepEqual(await server.holders("a"), [ours.value]);
-    });
-
-    it("never has it together with a new client", async () => {
-      const theirs = create({ retryCount: 1000, retryDelay: 5, retryJitter: 5 });
-      let inside = 0;
-      const turn = async (enter, leave) => {
-        for (let i = 0; i < 25; i++) {
-          const lock = await enter();
-          assert.equal(++inside, 1);
-          await sleep(1);
-          inside--;
-          await leave(lock);
-          await sleep(3);
-        }
-      };
-      const release = (lock) => (lock.unlock ?? lock.release).call(lock);
-      await Promise.all([
-        turn(() => theirs.acquire(resources[name], 5000), release),
-        turn(() => theirs.acquire(resources[name], 5000), release),
-        turn(() => fresh.acquire(["a"], 5000), release),
-        turn(() => fresh.acquire(["a"], 5000), release),
-      ]);
     });
   });
 }

@@ -4,7 +4,7 @@ import { after, afterEach, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redis-lock-client";
 import { allLibraries, until } from "./harness.js";
-import { Sentinels } from "./topology.js";
+import { begin, end, Sentinels } from "./topology.js";
 
 let sentinels;
 before(async () => (sentinels = await Sentinels.start()), { timeout: 60_000 });
@@ -70,52 +70,10 @@ it(
   { timeout: 90_000 },
   async () => {
     const primary = await sentinels.primary();
-    const stories = await Promise.all(
-      ways.map(async ({ title, library, waitBy }) => {
-        const key = `failover ${title}`;
-        const story = { title, key, isAborted: false };
-        const holder = new Redlock([await connect(library)], { waitBy });
-        const waiter = new Redlock([await connect(library)], { retryCount: -1, waitBy });
-        const done = new Promise((resolve) => (story.finish = resolve));
-        await new Promise((resolve, reject) => {
-          const routine = async (signal, lock) => {
-            story.holder = lock;
-            resolve();
-            await done;
-            story.isAborted = signal.aborted;
-          };
-          // Long enough for the Sentinels to decide, and extended many times meanwhile.
-          story.holding = holder.using([key], 20_000, { automaticExtensionThreshold: 19_500 }, routine);
-          story.holding.catch(reject);
-        });
-        story.waiting = waiter.acquire([key], 30_000);
-        story.waiting.then(() => (story.isGranted = true));
-        await until(async () => (await primary.listening(key)).length === 1);
-        [story.token] = await primary.waiters(key);
-        return story;
-      }),
-    );
-    // The holds are to have reached the replica, or they would be gone.
-    assert.equal(await primary.admin.call("WAIT", 1, 5000), 1);
+    const stories = await begin(ways, connect, (title) => `failover ${title}`, primary);
     await sentinels.failOver();
     const now = await sentinels.primary();
-    for (const { title, key, holder, token } of stories) {
-      assert.deepEqual(await now.holders(key), [holder.value], title);
-      await until(async () => (await now.waiters(key)).includes(token), `${title} waits again`, 30_000);
-      const since = holder.remaining;
-      await until(() => holder.remaining > since, `${title} is extended`, 30_000);
-    }
-    for (const { title, key, token, finish, holding, waiting, isGranted, ...story } of stories) {
-      assert.ok(!isGranted, title);
-      finish();
-      await holding;
-      assert.equal(story.isAborted, false, title);
-      const lock = await waiting;
-      assert.equal(lock.value, token, `${title} has kept its token`);
-      assert.deepEqual(await now.holders(key), [token], title);
-      assert.ok(lock.fence > story.holder.fence, `${title}: fences grow over the failover`);
-      await lock.release();
-    }
+    await end(stories, now);
     // The one that has died comes back.
     await sentinels.servers.find((server) => server !== now).run();
     await sentinels.isWhole();

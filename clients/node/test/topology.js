@@ -1,4 +1,6 @@
 // Real Sentinels and real Clusters for the tests.
+import assert from "node:assert/strict";
+import { Redlock } from "redis-lock-client";
 import { Launched, until } from "./harness.js";
 import { slotOf } from "../dist/esm/slot.js";
 
@@ -171,4 +173,55 @@ export class TestCluster {
 /** Of a reply in RESP2: names and values in turns. */
 function fieldsOf(reply) {
   return Object.fromEntries(reply.flatMap((name, i) => (i % 2 ? [] : [[name, reply[i + 1]]])));
+}
+
+/** Holds a lock and waits for it in each way, until the primary dies. The replica has all of it. */
+export async function begin(ways, connect, keyOf, primary) {
+  const stories = ways.map(async ({ title, library, waitBy }) => {
+    const story = { title, key: keyOf(title), isAborted: false };
+    const holder = new Redlock([await connect(library)], { waitBy });
+    const waiter = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+    const done = new Promise((resolve) => (story.finish = resolve));
+    await new Promise((resolve, reject) => {
+      const routine = async (signal, lock) => {
+        story.holder = lock;
+        resolve();
+        await done;
+        story.isAborted = signal.aborted;
+      };
+      // Long enough for a failover, and extended many times meanwhile.
+      const settings = { automaticExtensionThreshold: 19_500 };
+      story.holding = holder.using([story.key], 20_000, settings, routine);
+      story.holding.catch(reject);
+    });
+    story.waiting = waiter.acquire([story.key], 30_000);
+    story.waiting.then(() => (story.isGranted = true));
+    await until(async () => (await primary.listening(story.key)).length === 1, `${title} waits`);
+    [story.token] = await primary.waiters(story.key);
+    return story;
+  });
+  const begun = await Promise.all(stories);
+  assert.equal(await primary.admin.call("WAIT", 1, 5000), 1);
+  return begun;
+}
+
+/** At the new primary the holds go on, and then the waits end with their tokens. */
+export async function end(stories, now) {
+  for (const { title, key, holder, token } of stories) {
+    assert.deepEqual(await now.holders(key), [holder.value], title);
+    await until(async () => (await now.waiters(key)).includes(token), `${title} waits again`, 30_000);
+    const since = holder.remaining;
+    await until(() => holder.remaining > since, `${title} is extended`, 30_000);
+  }
+  for (const { title, key, token, finish, holding, waiting, isGranted, ...story } of stories) {
+    assert.ok(!isGranted, title);
+    finish();
+    await holding;
+    assert.equal(story.isAborted, false, title);
+    const lock = await waiting;
+    assert.equal(lock.value, token, `${title} has kept its token`);
+    assert.deepEqual(await now.holders(key), [token], title);
+    assert.ok(lock.fence > story.holder.fence, `${title}: fences grow over the failover`);
+    await lock.release();
+  }
 }

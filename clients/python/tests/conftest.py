@@ -8,6 +8,7 @@ import redis
 import redis.asyncio
 
 from .server import Server, running, versions
+from .worker import Package
 
 # Who is started in the background by a script ignores it, and some tests interrupt themselves.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -42,3 +43,10 @@ def client(server: Server) -> Iterator[redis.Redis]:
 async def async_client(server: Server) -> AsyncIterator["redis.asyncio.Redis"]:
     async with redis.asyncio.Redis.from_url(server.url) as client:
         yield client
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def package(request: pytest.FixtureRequest) -> Iterator[Package]:
+    package = Package(request.param)
+    yield package
+    package.end()

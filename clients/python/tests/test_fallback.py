@@ -2,13 +2,9 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,35 +85,6 @@ def test_it_has_the_interface_of_the_lock_and_no_fence(plain: Server, client: re
     assert not lock.locked()
     with lock:
         pass
-
-
-def test_threads_and_processes_exclude_each_other(plain: Server, client: redis.Redis) -> None:
-    code = """if True:
-        import sys, time, tests, redis
-        from redis_lock_client import Lock
-        client = redis.Redis(port=int(sys.argv[1]))
-        for _ in range(8):
-            with Lock(client, "stock", timeout=30, sleep=0.01, fallback=True):
-                left = int(client.get("left"))
-                time.sleep(0.003)
-                client.set("left", left - 1)
-    """
-    plain.admin.set("left", 40)
-    command = [sys.executable, "-c", code, str(plain.port)]
-    processes = [subprocess.Popen(command, cwd=Path(__file__).parent.parent) for _ in range(3)]
-
-    def work() -> None:
-        for _ in range(8):
-            with Lock(client, "stock", timeout=30, sleep=0.01, fallback=True):
-                left = int(plain.admin.get("left") or 0)
-                time.sleep(0.003)
-                plain.admin.set("left", left - 1)
-
-    with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(work) for _ in range(2)]:
-            done.result()
-    assert [process.wait(40) for process in processes] == [0, 0, 0]
-    assert plain.admin.get("left") == "0"
 
 
 async def test_tasks_exclude_each_other(plain: Server) -> None:
@@ -258,11 +225,3 @@ def test_with_the_module_the_option_changes_nothing(server: Server, caplog: pyte
         with RWLock(client, "stock", timeout=30, fallback=True).read():
             assert server.mode("stock") == "shared"
         assert not caplog.records
-
-
-async def test_with_the_module_the_option_changes_nothing_with_asyncio(server: Server) -> None:
-    async with (
-        redis.asyncio.Redis.from_url(server.url) as client,
-        ours.Lock(client, "stock", timeout=30, fallback=True, wait="notify") as lock,
-    ):
-        assert lock.fence == await lock.check()

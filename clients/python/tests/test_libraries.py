@@ -85,7 +85,12 @@ def test_the_errors_are_those_of_the_package_and_of_the_library(client: redis.Re
 def test_the_errors_go_through_pickle() -> None:
     """As those of a task in another process do."""
     its = library(redis.__name__)
-    for error in (its.lock_error("no", "stock"), its.not_owned("release", "stock"), its.not_supported("no")):
+    for error in (
+        its.lock_error("no", "stock"),
+        its.not_owned("release", "stock"),
+        its.cancelled("stock"),
+        its.not_supported("no"),
+    ):
         again = pickle.loads(pickle.dumps(error))
         assert repr(again) == repr(error)
         assert (type(again), again.args, vars(again)) == (type(error), error.args, vars(error))

@@ -6,8 +6,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from redis_lock_client import Lock, MultiLock, NotSupportedError, Semaphore
-from redis_lock_client import asyncio as ours
+from redis_lock_client import Lock, MultiLock, Semaphore
 
 from .proxy import Proxy
 from .server import Server, until
@@ -19,17 +18,6 @@ MAKERS: dict[str, Any] = {
     "semaphore": lambda client, **options: Semaphore(client, "stock", 1, **options),
     "multi-lock": lambda client, **options: MultiLock(client, ["stock", "prices"], **options),
 }
-
-
-async def test_with_asyncio(server: Server) -> None:
-    for wait in ("block", "notify"):
-        with Proxy(server.port) as proxy:
-            async with Client(port=proxy.port, client_name="doomed") as client:
-                lock = ours.Lock(client, "stock", timeout=30, linger=0, wait=wait)
-                assert await lock.acquire()
-                assert server.admin.pttl("stock") > 20_000
-                proxy.close()
-                until(lambda: not server.admin.exists("stock"), "the end of the hold")
 
 
 def test_a_renewal_brings_the_ttl_back(server: Server) -> None:
@@ -51,11 +39,3 @@ def test_a_renewal_brings_the_ttl_back(server: Server) -> None:
 def test_it_must_not_be_negative(client: redis.Redis) -> None:
     with pytest.raises(ValueError, match="linger"):
         Lock(client, "stock", linger=-1)
-
-
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_a_module_without_it_is_told(server: Server, make: Any) -> None:
-    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
-        proxy.refuse_options(b"LINGER")
-        with pytest.raises(NotSupportedError, match=r"does not know (LIMIT and )?LINGER: .*0\.2"):
-            make(client, timeout=30, linger=1).acquire(blocking_timeout=1)

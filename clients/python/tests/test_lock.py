@@ -9,17 +9,7 @@ import redis.lock
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError
 
-from .server import Server, running, until
-
 LONGEST_MS = 2**48
-
-
-def test_it_is_a_lock_of_redis_py_and_the_client_makes_it(client: redis.Redis) -> None:
-    lock = client.lock("stock", timeout=10, lock_class=Lock)
-    assert isinstance(lock, Lock)
-    assert isinstance(lock, redis.lock.Lock)
-    with lock:
-        assert client.type("stock") == b"redislock"
 
 
 def test_nothing_of_the_interface_is_left_on_scripts() -> None:
@@ -37,18 +27,6 @@ def test_nothing_of_the_interface_is_left_on_scripts() -> None:
     assert ours == theirs
 
 
-def test_fences_rise_and_go_with_the_hold(client: redis.Redis) -> None:
-    lock = Lock(client, "stock", timeout=10)
-    assert lock.fence is None
-    fences: list[int] = []
-    for _ in range(3):
-        with lock:
-            assert lock.fence is not None
-            fences.append(lock.fence)
-        assert lock.fence is None
-    assert fences == sorted(set(fences))
-
-
 def test_a_lock_without_timeout_has_the_longest_ttl(client: redis.Redis) -> None:
     with Lock(client, "stock"):
         assert LONGEST_MS - 60_000 < client.pttl("stock") <= LONGEST_MS
@@ -58,23 +36,6 @@ def test_a_lock_without_timeout_has_the_longest_ttl(client: redis.Redis) -> None
 def test_no_time_to_wait_is_not_for_ever(client: redis.Redis, blocking_timeout: float) -> None:
     with Lock(client, "stock", timeout=60):
         assert not Lock(client, "stock").acquire(blocking_timeout=blocking_timeout)
-
-
-def test_a_client_can_do_all_in_either_protocol_and_decoding(server: Server, protocol: int) -> None:
-    for decode in (False, True):
-        with redis.Redis.from_url(server.url, protocol=protocol, decode_responses=decode) as client:
-            lock = Lock(client, "stock", timeout=10)
-            assert not lock.locked()
-            # No UTF-8, so it could not be decoded.
-            assert lock.acquire(token=b"\xff\x00")
-            assert lock.owned()
-            assert lock.locked()
-            assert lock.extend(10)
-            assert 19_000 < client.pttl("stock") <= 20_000
-            assert lock.reacquire()
-            assert client.pttl("stock") <= 10_000
-            lock.release()
-            assert not lock.owned()
 
 
 def test_extending_adds_to_what_is_left_of_this_hold(client: redis.Redis) -> None:
@@ -132,16 +93,3 @@ def test_the_same_token_is_the_same_owner(client: redis.Redis) -> None:
     assert first.acquire(token="me")
     assert resent.acquire(blocking=False, token=b"me")
     assert first.fence == resent.fence
-
-
-def test_a_cluster_finds_the_node_of_the_lock(server: Server) -> None:
-    with running(server.version, "--cluster-enabled", "yes") as node:
-        node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-        until(lambda: node.admin.cluster("info")["cluster_state"] == "ok", "a cluster")
-        with redis.RedisCluster.from_url(node.url) as cluster:
-            lock = cluster.lock("stock", timeout=10, lock_class=Lock)
-            with lock:
-                assert lock.owned()
-                assert not cluster.lock("stock", blocking_timeout=0.1, lock_class=Lock).acquire()
-                lock.extend(5)
-            assert not lock.locked()

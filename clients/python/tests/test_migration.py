@@ -1,32 +1,12 @@
 """Old clients with redis-py's own lock and new ones with ours on the same name, while a fleet is being changed."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import redis
 import redis.lock
 
 from redis_lock_client import Lock
 
-from .server import Server, until
-
-
-def test_a_new_client_waits_for_an_old_one(server: Server, client: redis.Redis) -> None:
-    old, new = redis.lock.Lock(client, "stock", timeout=30), Lock(client, "stock", timeout=30)
-    assert old.acquire()
-    assert new.locked()
-    assert not new.owned()
-    assert not new.acquire(blocking=False)
-    assert not new.acquire(blocking_timeout=0.2)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(new.acquire)
-        asked = server.calls("lock.acquire")
-        until(lambda: server.calls("lock.acquire") > asked + 2, "some asking")
-        assert not waiting.done()
-        assert old.owned()
-        old.release()
-        assert waiting.result()
-    assert client.type("stock") == b"redislock"
+from .server import Server
 
 
 def test_a_new_client_asks_an_old_lock_at_a_pace(server: Server, client: redis.Redis) -> None:

@@ -15,7 +15,7 @@ from redis.crc import key_slot
 from redis_lock_client import Lock as SyncLock
 from redis_lock_client._listening import tag_of
 from redis_lock_client._protocol import SLOTS
-from redis_lock_client.asyncio import Lock, RWLock
+from redis_lock_client.asyncio import Lock
 
 from .proxy import Proxy
 from .server import PATIENCE, Server, as_map, running, until
@@ -83,45 +83,6 @@ async def test_ten_thousand_tasks_wait_over_two_connections(
     # Nobody had to ask twice.
     assert server.calls("lock.acquire") == 10_020
     assert server.connections() <= 3
-
-
-async def test_tasks_are_granted_in_the_order_in_which_they_came(server: Server, client: Client) -> None:
-    order = []
-
-    async def work(number: int) -> None:
-        async with notified(client):
-            order.append(number)
-
-    held = SyncLock(server.admin, "stock", timeout=30)
-    held.acquire()
-    tasks = [asyncio.create_task(work(number)) for number in range(100)]
-    await queued(server, 100)
-    waiters = [as_map(waiter) for waiter in server.info("stock")["waiters"]]
-    assert len({waiter["channel"] for waiter in waiters}) == 1
-    held.release()
-    await asyncio.gather(*tasks)
-    assert order == list(range(100))
-
-
-async def test_a_lost_subscription_costs_no_place(server: Server, client: Client) -> None:
-    held = SyncLock(server.admin, "stock", timeout=30)
-    held.acquire()
-    order = []
-
-    async def work(number: int) -> None:
-        async with notified(client):
-            order.append(number)
-
-    tasks = [asyncio.create_task(work(number)) for number in range(10)]
-    await queued(server, 10)
-    behind = asyncio.create_task(asyncio.to_thread(SyncLock(server.admin, "stock", timeout=30).acquire))
-    await queued(server, 11)
-    # Nobody hears of this grant: the first one asks again.
-    server.admin.client_kill_filter(_type="pubsub")
-    held.release()
-    await asyncio.gather(*tasks)
-    assert order == list(range(10))
-    assert await behind
 
 
 async def test_a_connection_that_went_silent_is_found_out(server: Server) -> None:
@@ -211,40 +172,6 @@ async def test_a_thousand_that_give_up_leave_nothing_behind(server: Server, clie
         assert not any(done[500:])
         assert server.waiters("stock") == 0
     assert not server.admin.exists("stock")
-
-
-async def test_readers_and_writers(server: Server, client: Client) -> None:
-    page = RWLock(client, "stock", timeout=30, wait="notify")
-    async with page.read() as one:
-        async with page.read():
-            writing = asyncio.create_task(page.write().acquire())
-            await queued(server, 1)
-            assert not await page.read(blocking=False).acquire()
-        assert not writing.done()
-        assert await one.extend(1)
-    assert await writing
-
-
-async def test_an_old_client_keeps_it_out(server: Server, client: Client) -> None:
-    held = SyncLock(server.admin, "stock", timeout=30)
-    held.acquire()
-    task = asyncio.create_task(notified(client).acquire())
-    await queued(server, 1)
-    # Written over while it waits: it hears of it, and asks from then on.
-    server.admin.set("stock", "old", px=300)
-    assert await task
-    assert not await notified(client, blocking=False).acquire()
-
-
-async def test_a_server_that_became_a_replica_is_asked_again(server: Server) -> None:
-    with running(server.version) as old:
-        async with Client.from_url(old.url) as client:
-            assert await notified(client).acquire()
-            task = asyncio.create_task(notified(client).acquire())
-            await asyncio.to_thread(old.wait_for_waiters, "stock", 1)
-            old.admin.replicaof("127.0.0.1", str(server.port))
-            with pytest.raises(redis.exceptions.ReadOnlyError):
-                await task
 
 
 async def test_the_rights_that_it_needs(server: Server) -> None:

@@ -8,18 +8,19 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import redis
 import redis.asyncio
 
-from redis_lock_client import Lock, RWLock
+import redis_lock_client
+from redis_lock_client import Lock, NotSupportedError, RWLock
 from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
 from .server import Server, until
-from .worker import KINDS, Worker
+from .worker import BOTH, KINDS, LOCKS, Worker, made
 
 # Eight of them outlast the slice of a client at its defaults, which is 3.75 s.
 HOLD = 0.6
@@ -58,7 +59,8 @@ def test_at_its_defaults_it_gets_its_turn_among_clients_that_wait_without_end(se
             thread.join()
 
 
-def test_workers_are_granted_in_the_order_in_which_they_came(server: Server) -> None:
+@pytest.mark.parametrize("what", LOCKS)
+def test_workers_are_granted_in_the_order_in_which_they_came(server: Server, what: str) -> None:
     order: list[int] = []
     with Lock(server.admin, "stock", timeout=30) as held:
         workers = []
@@ -66,10 +68,10 @@ def test_workers_are_granted_in_the_order_in_which_they_came(server: Server) -> 
         for number in range(9):
             timeout = (0.4, 0.7, None)[number // 3]
             inside = partial(hold_for, 0.1, order, number)
-            workers.append(Worker(KINDS[number % 3], server.port, inside, client={"socket_timeout": timeout}))
+            workers.append(Worker(KINDS[number % 3], server.port, inside, {"socket_timeout": timeout}, what))
             server.wait_for_waiters("stock", number + 1)
-        calls = server.calls("lock.acquire")
-        until(lambda: server.calls("lock.acquire") >= calls + 10, "several slices")
+        calls = server.calls(LOCKS[what])
+        until(lambda: server.calls(LOCKS[what]) >= calls + 10, "several slices")
         held.release()
         assert all(worker.result() for worker in workers)
         held.acquire()
@@ -97,28 +99,32 @@ def test_a_client_that_dies_while_it_waits_costs_its_grace_at_most(server: Serve
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("fault", ["cut", "silence", "delay"])
-def test_a_fault_during_a_slice_does_not_cost_the_place(server: Server, kind: str, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "fault"), [(what, fault) for what in ("Lock", "MultiLock") for fault in ("cut", "silence", "delay")]
+)
+def test_a_fault_during_a_slice_does_not_cost_the_place(server: Server, kind: str, what: str, fault: str) -> None:
     order: list[str] = []
     held = Lock(server.admin, "stock", timeout=30)
     held.acquire()
     with Proxy(server.port) as proxy:
-        first = Worker(kind, proxy.port, lambda: order.append("first"), client={"socket_timeout": 1.0})
+        first = Worker(kind, proxy.port, lambda: order.append("first"), {"socket_timeout": 1.0}, what)
         server.wait_for_waiters("stock", 1)
-        later = Worker("threads", server.port, lambda: order.append("later"))
-        server.wait_for_waiters("stock", 2)
+        # Of several, the one for the other key, which is free but for the place.
+        other = "prices" if what == "MultiLock" else "stock"
+        later = Worker("threads", server.port, lambda: order.append("later"), name=other)
+        server.wait_for_waiters(other, 2)
         if fault == "delay":
             # A slice and the way there and back are more than the socket timeout: the reply comes too late.
-            calls, proxy.delay = server.calls("lock.acquire"), 0.2
+            calls, proxy.delay = server.calls(LOCKS[what]), 0.2
             if kind != "notify":
-                until(lambda: server.calls("lock.acquire") >= calls + 3, "slices whose replies came too late")
+                until(lambda: server.calls(LOCKS[what]) >= calls + 3, "slices whose replies came too late")
         else:
             getattr(proxy, fault)()
         held.release()
         assert first.result()
         assert later.result()
     assert order == ["first", "later"]
-    assert not server.admin.exists("stock")
+    assert not server.admin.exists(*BOTH)
 
 
 def test_who_does_not_wait_takes_no_place(server: Server, client: redis.Redis) -> None:
@@ -129,28 +135,29 @@ def test_who_does_not_wait_takes_no_place(server: Server, client: redis.Redis) -
         assert server.calls("lock.release") == 0
 
 
-def test_an_interrupted_wait_leaves_no_place(server: Server, client: redis.Redis) -> None:
+@pytest.mark.parametrize("what", LOCKS)
+def test_an_interrupted_wait_leaves_no_place(server: Server, client: redis.Redis, what: str) -> None:
     with Lock(server.admin, "stock", timeout=30):
         interrupt_when(lambda: server.waiters("stock") == 1)
         with pytest.raises(KeyboardInterrupt):
-            Lock(client, "stock", timeout=30, grace=LONG_GRACE).acquire()
-        assert server.waiters("stock") == 0
-    assert not server.admin.exists("stock")
+            made(redis_lock_client, what, client, grace=LONG_GRACE).acquire()
+        assert [server.waiters(name) for name in BOTH] == [0, 0]
+    assert not server.admin.exists(*BOTH)
 
 
+@pytest.mark.parametrize("what", LOCKS)
 @pytest.mark.parametrize("wait", ["block", "notify"])
 async def test_a_cancelled_wait_leaves_no_place(
-    server: Server, async_client: "redis.asyncio.Redis", wait: Literal["block", "notify"]
+    server: Server, async_client: "redis.asyncio.Redis", what: str, wait: Literal["block", "notify"]
 ) -> None:
     with Lock(server.admin, "stock", timeout=30):
-        lock = ours.Lock(async_client, "stock", timeout=30, grace=LONG_GRACE, wait=wait)
-        task = asyncio.create_task(lock.acquire())
+        task = asyncio.create_task(made(ours, what, async_client, grace=LONG_GRACE, wait=wait).acquire())
         await asyncio.to_thread(server.wait_for_waiters, "stock", 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert server.waiters("stock") == 0
-    assert not server.admin.exists("stock")
+        assert [server.waiters(name) for name in BOTH] == [0, 0]
+    assert not server.admin.exists(*BOTH)
 
 
 def test_a_wait_that_ends_with_an_error_leaves_no_place(server: Server, client: redis.Redis) -> None:
@@ -217,6 +224,26 @@ def test_a_module_that_does_not_know_keep_is_told_once(
     (record,) = caplog.records
     assert "KEEP" in record.getMessage()
     assert ("NOTIFY" in record.getMessage()) == (kind == "notify")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("what", "options", "refused", "told"),
+    [
+        ("Semaphore", {}, b"LIMIT|KEEP|NOTIFY", "LIMIT"),
+        ("Lock", {"linger": 1}, b"LINGER", "LINGER"),
+        ("Semaphore", {"linger": 1}, b"LINGER", "LIMIT and LINGER"),
+        ("MultiLock", {"linger": 1}, b"LINGER", "LINGER"),
+        ("MultiLock", {}, None, "LOCK.MACQUIRE"),
+    ],
+)
+def test_a_module_without_it_is_told(
+    server: Server, kind: str, what: str, options: dict[str, Any], refused: bytes | None, told: str
+) -> None:
+    with Proxy(server.port) as proxy:
+        proxy.refuse_options(refused) if refused else proxy.refuse_command(b"LOCK.MACQUIRE")
+        with pytest.raises(NotSupportedError, match=rf"does not know {told}: .*0\.2"):
+            Worker(kind, proxy.port, what=what, **options).result()
 
 
 def test_the_grace_is_an_option(server: Server, client: redis.Redis) -> None:

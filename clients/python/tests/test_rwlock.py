@@ -64,19 +64,6 @@ def test_the_second_reader_that_wants_to_write_is_told(server: Server, page: RWL
         assert waiting.result()
 
 
-def test_an_interrupted_upgrade_leaves_the_reader_its_share(server: Server, page: RWLock) -> None:
-    with page.read() as one, page.read():
-        with interrupted(lambda: server.waiters("page") == 1), pytest.raises(KeyboardInterrupt):
-            page.write().acquire(token=one.local.token)
-        server.wait_for_waiters("page", 0)
-        assert one.owned()
-        # A token is a token, whoever made it.
-        assert page.read(blocking=False).acquire(token="me")
-        with interrupted(lambda: server.waiters("page") == 1), pytest.raises(KeyboardInterrupt):
-            page.write().acquire(token="me")
-        assert "me" in server.tokens("page")
-
-
 def test_an_interrupted_upgrade_that_was_granted_is_converted_back(server: Server, page: RWLock) -> None:
     with page.read() as one, Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
         client.ping()
@@ -97,21 +84,6 @@ async def cancelled(acquire: Awaitable[bool], when: Callable[[], bool]) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def test_asyncio_a_cancelled_upgrade_leaves_the_reader_its_share(
-    server: Server, async_client: "redis.asyncio.Redis"
-) -> None:
-    page = ours.RWLock(async_client, "page", timeout=30)
-    async with page.read() as one, page.read():
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await page.write().acquire(token=one.local.token)
-        await asyncio.to_thread(server.wait_for_waiters, "page", 0)
-        assert await one.owned()
-        assert await page.read(blocking=False).acquire(token="me")
-        await cancelled(page.write().acquire(token="me"), lambda: server.waiters("page") == 1)
-        assert "me" in server.tokens("page")
 
 
 async def test_asyncio_a_cancelled_upgrade_that_was_granted_is_converted_back(

@@ -10,12 +10,11 @@ import pytest
 import redis
 import redis.asyncio
 
-from redis_lock_client import Lock, NotSupportedError, Semaphore, WriteLock
+from redis_lock_client import Lock, Semaphore
 from redis_lock_client import asyncio as ours
 
-from .crowd import crowd
 from .proxy import Proxy
-from .server import PATIENCE, Server, until
+from .server import PATIENCE, Server
 from .test_places import LONG_GRACE, interrupt_when
 from .worker import KINDS, Worker
 
@@ -53,88 +52,29 @@ def test_a_permit_for_each_thread(server: Server, client: redis.Redis) -> None:
     assert not server.admin.exists("stock")
 
 
-def test_how_many_are_free(server: Server, protocol: int) -> None:
-    for decode in (False, True):
-        with redis.Redis(port=server.port, protocol=protocol, decode_responses=decode) as client:
-            semaphore = Semaphore(client, "stock", 3, timeout=30)
-            assert (semaphore.available(), semaphore.locked()) == (3, False)
-            (one,) = permits(server, 1, of=2)
-            # The smallest number counts while its owner holds.
-            assert semaphore.available() == 1
-            with semaphore:
-                assert (semaphore.available(), semaphore.locked()) == (0, True)
-            one.release()
-            with WriteLock(client, "stock", timeout=30):
-                assert semaphore.available() == 0
-            client.set("stock", "of an old client", px=50)
-            assert semaphore.available() == 0
-            assert semaphore.acquire()
-            semaphore.release()
+def test_there_are_never_more_holders_than_permits(server: Server) -> None:
+    inside, most, counts = 0, 0, threading.Lock()
 
+    def come(difference: int) -> None:
+        nonlocal inside, most
+        with counts:
+            inside += difference
+            most = max(most, inside)
 
-async def test_the_asyncio_semaphore(server: Server, async_client: Client) -> None:
-    one = ours.Semaphore(async_client, "stock", 2, timeout=30)
-    assert await one.available() == 2
-    async with one, ours.Semaphore(async_client, "stock", 2, timeout=30) as two:
-        assert await one.check() == one.fence != two.fence
-        assert (await one.available(), await one.locked()) == (0, True)
-        assert not await ours.Semaphore(async_client, "stock", 2).acquire(blocking=False)
-    assert not await one.locked()
-    await async_client.set("stock", "of an old client", px=50)
-    assert await one.available() == 0
+    def work() -> None:
+        come(1)
+        time.sleep(0.05)
+        come(-1)
+
+    workers = [waiter(KINDS[number % 3], server, work, permits=4) for number in range(18)]
+    assert all(worker.result() for worker in workers)
+    assert most == 4
 
 
 def test_the_number_must_be_one(client: redis.Redis) -> None:
     for wrong in (0, -1, 2**31):
         with pytest.raises(ValueError, match="permits"):
             Semaphore(client, "stock", wrong)
-
-
-def test_permits_are_granted_in_the_order_of_arrival(server: Server) -> None:
-    order: list[int] = []
-    held = permits(server, 2)
-    workers = []
-    for number in range(9):
-        timeout = (0.4, 0.7, None)[number // 3]
-        work = hold_and_note(order, number)
-        workers.append(waiter(KINDS[number % 3], server, work, client={"socket_timeout": timeout}))
-        server.wait_for_waiters("stock", number + 1)
-    calls = server.calls("lock.acquire")
-    until(lambda: server.calls("lock.acquire") >= calls + 10, "several slices")
-    # One permit goes round, so that the order can be seen.
-    held[0].release()
-    assert all(worker.result() for worker in workers)
-    assert order == list(range(9))
-
-
-def hold_and_note(order: list[int], number: int) -> Callable[[], None]:
-    def inside() -> None:
-        order.append(number)
-        time.sleep(0.05)
-
-    return inside
-
-
-def test_an_interrupted_wait_leaves_nothing_behind(server: Server, client: redis.Redis) -> None:
-    permits(server, 2)
-    interrupt_when(lambda: server.waiters("stock") == 1)
-    with pytest.raises(KeyboardInterrupt):
-        Semaphore(client, "stock", 2, timeout=30, grace=LONG_GRACE).acquire()
-    assert (server.waiters("stock"), len(server.tokens("stock"))) == (0, 2)
-
-
-@pytest.mark.parametrize("wait", ["block", "notify"])
-async def test_a_cancelled_wait_leaves_nothing_behind(
-    server: Server, async_client: Client, wait: Literal["block", "notify"]
-) -> None:
-    permits(server, 2)
-    lock = ours.Semaphore(async_client, "stock", 2, timeout=30, grace=LONG_GRACE, wait=wait)
-    task = asyncio.create_task(lock.acquire())
-    await asyncio.to_thread(server.wait_for_waiters, "stock", 1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert (server.waiters("stock"), len(server.tokens("stock"))) == (0, 2)
 
 
 @pytest.mark.parametrize("of_other", [1, 2], ids=["exclusive", "narrower"])
@@ -166,14 +106,6 @@ async def test_a_cancelled_conversion_leaves_the_permit_and_no_place(
     assert held[0].check() == held[0].fence
 
 
-def test_processes_never_hold_more_than_there_are(server: Server) -> None:
-    seen = crowd(server.port, "Semaphore", ["stock"], permits=4)["stock"]
-    print(f"{len(seen)} holds of 3 processes with 18 workers, at most {max(seen)} at a time")
-    assert max(seen) == 4
-    assert len(seen) > 50
-    assert not server.admin.exists("stock")
-
-
 def test_at_least_makes_it_a_limit_of_rate(server: Server, client: redis.Redis) -> None:
     # Three in each 0.5 s, also when each takes less.
     start = time.monotonic()
@@ -181,14 +113,6 @@ def test_at_least_makes_it_a_limit_of_rate(server: Server, client: redis.Redis) 
         with Semaphore(client, "stock", 3, timeout=5, at_least=0.5):
             pass
     assert 1.0 <= time.monotonic() - start < 3
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_module_without_limit_is_told(server: Server, kind: str) -> None:
-    with Proxy(server.port) as proxy:
-        proxy.refuse_options(b"LIMIT|KEEP|NOTIFY")
-        with pytest.raises(NotSupportedError, match=r"does not know LIMIT: .*0\.2"):
-            waiter(kind, server, port=proxy.port).result()
 
 
 def test_a_key_with_the_name_of_an_option_is_none(server: Server) -> None:

@@ -1,7 +1,6 @@
 """Plays the scenarios of clients/vectors, which all the adapters have in common."""
 
 import asyncio
-import inspect
 import threading
 import time
 from collections.abc import Iterator
@@ -11,14 +10,11 @@ from typing import Any
 
 import pytest
 import redis
-import redis.asyncio
 
-import redis_lock_client
-import redis_lock_client.asyncio
 from redis_lock_client import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError
 
 from .server import Server, running, until, versions
-from .worker import KINDS
+from .worker import KINDS, Package
 
 FILE = Path(__file__).parents[2] / "vectors" / "scenarios.txt"
 CLASSES = {"lock": "Lock", "read": "ReadLock", "write": "WriteLock", "permit": "Semaphore", "multi": "MultiLock"}
@@ -49,11 +45,9 @@ class Actor:
     """A program with a client of its own, and what it holds."""
 
     def __init__(self, server: Server, kind: str, fallback: bool) -> None:
-        self.is_sync = kind == "threads"
-        self.package: Any = redis_lock_client if self.is_sync else redis_lock_client.asyncio
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        self.client: Any = (redis if self.is_sync else redis.asyncio).Redis(port=server.port)
+        self.package = Package(kind)
+        self.now = self.package.now
+        self.client: Any = self.package.redis.Redis(port=server.port)
         self.options: dict[str, Any] = {"fallback": fallback}
         if kind == "notify":
             self.options["wait"] = "notify"
@@ -61,16 +55,11 @@ class Actor:
         self.kept: Any = None
         self.pending: Future[str]
 
-    def now(self, value: Any) -> Any:
-        """Return what a call of either package returns in the end."""
-        return asyncio.run_coroutine_threadsafe(value, self.loop).result(30) if inspect.iscoroutine(value) else value
-
     def end(self) -> None:
         if self.kept:
             self.stop_keeping()
-        self.now(self.client.close() if self.is_sync else self.client.aclose())
-        self.now(cancel_others())
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.package.close(self.client)
+        self.package.end()
 
     def do(self, verb: str, *words: str) -> str:
         try:
@@ -105,7 +94,7 @@ class Actor:
         elif kind == "multi":
             exclusive, more["shared"] = (part.split() for part in " ".join(names).partition("/")[::2])
             what = (exclusive,)
-        self.lock = getattr(self.package, CLASSES[kind])(self.client, *what, **more)
+        self.lock = getattr(self.package.locks, CLASSES[kind])(self.client, *what, **more)
         return "held" if self.now(self.lock.acquire()) else "busy"
 
     def release(self) -> str:
@@ -130,7 +119,7 @@ class Actor:
         return text(self.now(self.lock.exec(*words)))
 
     def keep(self) -> str:
-        self.kept = self.lock.keep_alive().__enter__() if self.is_sync else Keeping(self)
+        self.kept = self.lock.keep_alive().__enter__() if self.package.is_sync else Keeping(self)
         return ""
 
     def told(self) -> str:
@@ -146,8 +135,8 @@ class Actor:
             pass
 
         times = {"at_most": int(most) / 1000, "at_least": int(least) / 1000, "fallback": self.options["fallback"]}
-        work = (lambda: None) if self.is_sync else job
-        return "ran" if self.now(self.package.run_once(self.client, name, work, **times)) else "skipped"
+        work = (lambda: None) if self.package.is_sync else job
+        return "ran" if self.now(self.package.locks.run_once(self.client, name, work, **times)) else "skipped"
 
 
 class Keeping:
@@ -167,19 +156,12 @@ class Keeping:
             except LockNotOwnedError:
                 self.lost.set()
 
-        self.task = asyncio.run_coroutine_threadsafe(keep(), actor.loop)
+        self.task = asyncio.run_coroutine_threadsafe(keep(), actor.package.loop)
         assert begun.wait(10)
 
     def __exit__(self) -> None:
-        self.actor.loop.call_soon_threadsafe(self.stopped.set)
+        self.actor.package.loop.call_soon_threadsafe(self.stopped.set)
         self.task.result(10)
-
-
-async def cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 def text(reply: Any) -> str:

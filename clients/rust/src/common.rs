@@ -84,7 +84,7 @@ impl Parts {
     }
 }
 
-/// The settings of `Lock` and `RwLock`. The argument says how an acquire may end without a guard.
+/// The settings of all the locks. The argument says how an acquire may end without a guard.
 macro_rules! settings {
     ($ends:literal) => {
         /// The same lock with another ttl than [`Options::ttl`](crate::Options::ttl).
@@ -113,60 +113,298 @@ macro_rules! settings {
 }
 pub(crate) use settings;
 
-/// The accessors of a `Guard`, which ask nobody.
-macro_rules! accessors {
-    () => {
-        /// The key of the lock, the first one of several.
-        pub fn key(&self) -> &[u8] {
-            &self.place.key
-        }
+/// The locks of both clients. `$done` waits for a future, as the client's functions do. `$ends`
+/// says how an acquire may end without a guard.
+macro_rules! locks {
+    ([$($async:tt)*], $done:ident, $ends:literal) => {
+        use crate::Mode;
 
-        /// The token by which the server knows the owner.
-        pub fn token(&self) -> &[u8] {
-            &self.place.token
-        }
+        impl LockClient {
+            /// An exclusive lock. `key` is its name in the server.
+            pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
+                Lock(self.named(key.as_ref()))
+            }
 
-        /// A number larger than that of every hold before. Send it with every write.
-        pub fn fence(&self) -> u64 {
-            self.lease.fence()
-        }
+            /// A reader-writer lock. Readers and writers wait in one queue.
+            pub fn rwlock(&self, key: impl AsRef<[u8]>) -> RwLock {
+                RwLock(self.named(key.as_ref()))
+            }
 
-        /// How the lock is held. Of several locks: exclusively, if one of them is.
-        pub fn mode(&self) -> crate::Mode {
-            self.claim.mode()
-        }
+            /// A lock that `permits` guards hold at a time. `key` is its name in the server.
+            ///
+            /// The number belongs to each acquire. If callers disagree, the smallest counts while
+            /// its owner holds a permit.
+            pub fn semaphore(&self, key: impl AsRef<[u8]>, permits: u32) -> Semaphore {
+                Semaphore(self.named(key.as_ref()), permits)
+            }
 
-        /// Until when the lock is surely held if nothing renews it. It is never too late.
-        pub fn valid_until(&self) -> std::time::Instant {
-            self.lease.until()
-        }
+            /// Several locks as one, taken exclusively. See [`MultiLock::and_shared`] for shares.
+            ///
+            /// The server refuses a key that is named twice, and in a cluster keys of several
+            /// slots.
+            pub fn multi_lock<K: AsRef<[u8]>>(
+                &self,
+                keys: impl IntoIterator<Item = K>,
+            ) -> MultiLock {
+                MultiLock::new(self, Parts::default().add(keys, Mode::Exclusive))
+            }
 
-        /// Whether the hold is over: a command or the watchdog has seen it, or its time has passed.
-        pub fn is_lost(&self) -> bool {
-            self.lease.is_lost()
-        }
-
-        fn still_held(&self) -> crate::Result<()> {
-            match self.lease.is_held() {
-                true => Ok(()),
-                false => Err(crate::Error::NotHeld),
+            fn named(&self, key: &[u8]) -> Named<Self> {
+                Named::new(self, key, self.inner.options.ttl)
             }
         }
 
-        fn convertible(&self) -> crate::Result<()> {
-            match self.claim.converts() {
-                true => Ok(()),
-                false => Err(crate::Error::NoConversion),
+        impl std::fmt::Debug for LockClient {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct("LockClient")
+                    .field("options", &self.inner.options)
+                    .finish_non_exhaustive()
+            }
+        }
+
+        impl Named<LockClient> {
+            async fn acquire(&self, claim: Claim, patience: Patience) -> Result<Option<Guard>> {
+                let place = std::sync::Arc::new(self.place());
+                let inner = &self.client.inner;
+                let granted = acquire(inner, &place, &claim, self.ttl, patience).await?;
+                let guard = |grant| Guard::new(Hold::new(inner, place, claim, grant, self.ttl));
+                Ok(granted.map(guard))
+            }
+
+            /// Waits as long as it takes.
+            async fn acquire_forever(&self, claim: Claim) -> Result<Guard> {
+                loop {
+                    if let Some(guard) = self.acquire(claim.clone(), Patience::Forever).await? {
+                        return Ok(guard);
+                    }
+                }
+            }
+        }
+
+        /// An exclusive lock. It holds nothing itself: what is held is the [`Guard`].
+        #[derive(Clone, Debug)]
+        pub struct Lock(Named<LockClient>);
+
+        impl Lock {
+            crate::common::settings!($ends);
+
+            /// Takes the lock. Waits as long as it takes.
+            pub $($async)* fn lock(&self) -> Result<Guard> {
+                $done!(self.0.acquire_forever(Claim::Lock))
+            }
+
+            /// Takes the lock if nobody holds it and nobody waits for it.
+            pub $($async)* fn try_lock(&self) -> Result<Option<Guard>> {
+                $done!(self.0.acquire(Claim::Lock, Patience::None))
+            }
+
+            /// Takes the lock. `None` if it is unavailable for all of `timeout`.
+            pub $($async)* fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+                $done!(self.0.acquire(Claim::Lock, Patience::of(timeout)))
+            }
+        }
+
+        /// A reader-writer lock. It holds nothing itself: what is held is the [`Guard`].
+        #[derive(Clone, Debug)]
+        pub struct RwLock(Named<LockClient>);
+
+        impl RwLock {
+            crate::common::settings!($ends);
+
+            /// Takes a share. Waits as long as it takes. A writer that came first goes first.
+            pub $($async)* fn read(&self) -> Result<Guard> {
+                $done!(self.0.acquire_forever(Claim::RwLock(Mode::Shared)))
+            }
+
+            /// Takes a share if no writer holds the lock and nobody waits for it.
+            pub $($async)* fn try_read(&self) -> Result<Option<Guard>> {
+                $done!(self.0.acquire(Claim::RwLock(Mode::Shared), Patience::None))
+            }
+
+            /// Takes a share. `None` if there is none to be had for all of `timeout`.
+            pub $($async)* fn read_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+                $done!(self.0.acquire(Claim::RwLock(Mode::Shared), Patience::of(timeout)))
+            }
+
+            /// Takes the lock alone. Waits as long as it takes.
+            pub $($async)* fn write(&self) -> Result<Guard> {
+                $done!(self.0.acquire_forever(Claim::RwLock(Mode::Exclusive)))
+            }
+
+            /// Takes the lock alone if nobody holds it and nobody waits for it.
+            pub $($async)* fn try_write(&self) -> Result<Option<Guard>> {
+                $done!(self.0.acquire(Claim::RwLock(Mode::Exclusive), Patience::None))
+            }
+
+            /// Takes the lock alone. `None` if it is unavailable for all of `timeout`.
+            pub $($async)* fn write_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+                $done!(self.0.acquire(Claim::RwLock(Mode::Exclusive), Patience::of(timeout)))
+            }
+        }
+
+        /// A lock that a number of guards hold at a time. What is held is the [`Guard`], with a
+        /// token, a ttl and a fence of its own.
+        #[derive(Clone, Debug)]
+        pub struct Semaphore(Named<LockClient>, u32);
+
+        impl Semaphore {
+            crate::common::settings!($ends);
+
+            /// Takes a permit. Waits as long as it takes.
+            pub $($async)* fn acquire(&self) -> Result<Guard> {
+                $done!(self.0.acquire_forever(Claim::Permit(self.1)))
+            }
+
+            /// Takes a permit if there is one and nobody waits for it.
+            pub $($async)* fn try_acquire(&self) -> Result<Option<Guard>> {
+                $done!(self.0.acquire(Claim::Permit(self.1), Patience::None))
+            }
+
+            /// Takes a permit. `None` if there is none to be had for all of `timeout`.
+            pub $($async)* fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+                $done!(self.0.acquire(Claim::Permit(self.1), Patience::of(timeout)))
+            }
+        }
+
+        /// Several locks as one: the server grants all of them in one step, or none. What is held
+        /// is one [`Guard`], with one fence. If one of the locks is lost, all are.
+        ///
+        /// A waiter holds nothing, and has a place in the queue of each key. So requests that cross
+        /// cannot block one another for ever.
+        #[derive(Clone, Debug)]
+        pub struct MultiLock(Named<LockClient>, Parts);
+
+        impl MultiLock {
+            fn new(client: &LockClient, parts: Parts) -> Self {
+                let named = Named::all(client, &parts.keys, client.inner.options.ttl);
+                Self(named, parts)
+            }
+
+            crate::common::settings!($ends);
+
+            /// The same locks, and shares of these.
+            pub fn and_shared<K: AsRef<[u8]>>(self, keys: impl IntoIterator<Item = K>) -> Self {
+                let parts = self.1.add(keys, Mode::Shared);
+                let named = Named::all(&self.0.client, &parts.keys, self.0.ttl);
+                Self(
+                    Named {
+                        token: self.0.token,
+                        ..named
+                    },
+                    parts,
+                )
+            }
+
+            /// Takes all. Waits as long as it takes.
+            pub $($async)* fn lock(&self) -> Result<Guard> {
+                $done!(self.0.acquire_forever(self.1.claim()))
+            }
+
+            /// Takes all if none is held and nobody waits for any.
+            pub $($async)* fn try_lock(&self) -> Result<Option<Guard>> {
+                $done!(self.0.acquire(self.1.claim(), Patience::None))
+            }
+
+            /// Takes all. `None` if they are not available together for all of `timeout`.
+            pub $($async)* fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+                $done!(self.0.acquire(self.1.claim(), Patience::of(timeout)))
             }
         }
     };
 }
-pub(crate) use accessors;
+pub(crate) use locks;
 
-/// How a `Guard` is printed. The token is left out.
-macro_rules! debug_guard {
-    ($guard:ty) => {
-        impl std::fmt::Debug for $guard {
+/// What the guards of both clients have. `$done` waits for a future, as the client's functions do.
+macro_rules! guard {
+    ([$($async:tt)*], $done:ident, $example:literal) => {
+        impl Guard {
+            /// The key of the lock, the first one of several.
+            pub fn key(&self) -> &[u8] {
+                &self.hold.place.key
+            }
+
+            /// The token by which the server knows the owner.
+            pub fn token(&self) -> &[u8] {
+                &self.hold.place.token
+            }
+
+            /// A number larger than that of every hold before. Send it with every write.
+            pub fn fence(&self) -> u64 {
+                self.hold.lease.fence()
+            }
+
+            /// How the lock is held. Of several locks: exclusively, if one of them is.
+            pub fn mode(&self) -> crate::Mode {
+                self.hold.claim.mode()
+            }
+
+            /// Until when the lock is surely held if nothing renews it. It is never too late.
+            pub fn valid_until(&self) -> std::time::Instant {
+                self.hold.lease.until()
+            }
+
+            /// Whether the hold is over: a command or the watchdog has seen it, or its time has
+            /// passed.
+            pub fn is_lost(&self) -> bool {
+                self.hold.lease.is_lost()
+            }
+
+            /// Sets the deadline to the lock's ttl from now on.
+            /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+            pub $($async)* fn renew(&self) -> Result<()> {
+                $done!(self.hold.extend(self.hold.ttl))
+            }
+
+            /// Sets the deadline to `ttl` from now on, which may also be earlier.
+            /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+            pub $($async)* fn extend(&self, ttl: std::time::Duration) -> Result<()> {
+                $done!(self.hold.extend(ttl))
+            }
+
+            /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody.
+            pub $($async)* fn check(&self) -> Result<bool> {
+                $done!(self.hold.check())
+            }
+
+            /// Has the server run a command only if this is held now, in one step.
+            /// [`Error::NotHeld`](crate::Error::NotHeld) if it is not; then nothing was done.
+            ///
+            #[doc = $example]
+            ///
+            /// It is sent once: after an error of the connection the command may have run or not.
+            /// Of several locks the first one is looked at. The server must be Redis 7.0 or newer,
+            /// or Valkey.
+            pub $($async)* fn exec<T: redis::FromRedisValue>(
+                &self,
+                command: &redis::Cmd,
+            ) -> Result<T> {
+                $done!(self.hold.exec(command))
+            }
+
+            /// Makes a writer a reader in one step, with the same fence. Readers that wait at the
+            /// head enter at once.
+            pub $($async)* fn downgrade(&mut self) -> Result<()> {
+                $done!(self.become_reader())
+            }
+
+            /// Makes the only reader the writer. False if there are others; then it is a reader
+            /// still.
+            pub $($async)* fn try_upgrade(&mut self) -> Result<bool> {
+                $done!(self.upgrade_with(Patience::None))
+            }
+
+            /// Makes the only reader the writer. False if there are others for all of `timeout`;
+            /// then it is a reader still.
+            pub $($async)* fn upgrade_timeout(
+                &mut self,
+                timeout: std::time::Duration,
+            ) -> Result<bool> {
+                $done!(self.upgrade_with(Patience::of(timeout)))
+            }
+        }
+
+        /// The token is left out.
+        impl std::fmt::Debug for Guard {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct("Guard")
                     .field("key", &String::from_utf8_lossy(self.key()))
@@ -177,4 +415,4 @@ macro_rules! debug_guard {
         }
     };
 }
-pub(crate) use debug_guard;
+pub(crate) use guard;

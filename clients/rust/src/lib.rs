@@ -66,7 +66,11 @@ mod cluster;
 mod command;
 #[cfg(any(feature = "sync", feature = "tokio"))]
 mod common;
+#[cfg(any(feature = "sync", feature = "tokio"))]
+mod engine;
 mod error;
+#[cfg(any(feature = "sync", feature = "tokio"))]
+mod hold;
 mod lease;
 #[cfg(any(feature = "tokio", test))]
 mod message;

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,15 +7,16 @@ use tokio::runtime::Handle;
 use super::ear::Ear;
 use super::guard::Guard;
 use super::hub::Hub;
-use super::inner::Inner;
+use super::inner::{Inner, Tasks};
+use super::settle::acquire;
 use super::transport::{Borrowed, Own, SharedConnection, Source, Transport};
+use crate::Error;
 use crate::attempt::Patience;
 use crate::command::Claim;
-use crate::common::{Named, Parts, settings};
+use crate::common::{Named, Parts, locks};
 use crate::error::Result;
+use crate::hold::Hold;
 use crate::options::Options;
-use crate::support::Support;
-use crate::{Error, Mode};
 
 /// Makes locks. One client serves all tasks of a program, and a clone is the same client.
 #[derive(Clone)]
@@ -124,7 +124,7 @@ impl LockClient {
         let transport = Box::new(nodes.clone());
         let mut locks = Self::build(transport, None, options.with_failover(), hub)?;
         if let Some(inner) = Arc::get_mut(&mut locks.inner) {
-            inner.ear = Ear::Shards(nodes);
+            inner.wire.ear = Ear::Shards(nodes);
         }
         Ok(locks)
     }
@@ -136,48 +136,21 @@ impl LockClient {
         hub: Arc<Hub>,
     ) -> Result<Self> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let permits = options
+            .max_waiting_connections
+            .min(tokio::sync::Semaphore::MAX_PERMITS);
+        let tasks = Tasks {
+            transport,
+            ear: source.clone().map_or(Ear::Deaf, Ear::Channel),
+            source,
+            hub,
+            waiting: tokio::sync::Semaphore::new(permits),
+            idle: Mutex::default(),
+            runtime,
+        };
         Ok(Self {
-            inner: Arc::new(Inner {
-                transport,
-                ear: source.clone().map_or(Ear::Deaf, Ear::Channel),
-                source,
-                support: Support::default(),
-                hub,
-                waiting: tokio::sync::Semaphore::new(
-                    options
-                        .max_waiting_connections
-                        .min(tokio::sync::Semaphore::MAX_PERMITS),
-                ),
-                options,
-                idle: Mutex::default(),
-                runtime,
-            }),
+            inner: Inner::new(tasks, options),
         })
-    }
-
-    /// An exclusive lock. `key` is its name in the server.
-    pub fn lock(&self, key: impl AsRef<[u8]>) -> Lock {
-        Lock(self.named(key.as_ref()))
-    }
-
-    /// A reader-writer lock. Readers and writers wait in one queue.
-    pub fn rwlock(&self, key: impl AsRef<[u8]>) -> RwLock {
-        RwLock(self.named(key.as_ref()))
-    }
-
-    /// A lock that `permits` guards hold at a time. `key` is its name in the server.
-    ///
-    /// The number belongs to each acquire. If callers disagree, the smallest counts while its owner
-    /// holds a permit.
-    pub fn semaphore(&self, key: impl AsRef<[u8]>, permits: u32) -> Semaphore {
-        Semaphore(self.named(key.as_ref()), permits)
-    }
-
-    /// Several locks as one, taken exclusively. See [`MultiLock::and_shared`] for shares.
-    ///
-    /// The server refuses a key that is named twice, and in a cluster keys of several slots.
-    pub fn multi_lock<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
-        MultiLock::new(self, Parts::default().add(keys, Mode::Exclusive))
     }
 
     /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did
@@ -206,175 +179,12 @@ impl LockClient {
         }
         Ok(Some(result))
     }
-
-    fn named(&self, key: &[u8]) -> Named<Self> {
-        Named::new(self, key, self.inner.options.ttl)
-    }
 }
 
-impl fmt::Debug for LockClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockClient")
-            .field("options", &self.inner.options)
-            .finish_non_exhaustive()
-    }
+macro_rules! done {
+    ($future:expr) => {
+        $future.await
+    };
 }
 
-impl Named<LockClient> {
-    async fn acquire(&self, claim: Claim, patience: Patience) -> Result<Option<Guard>> {
-        let place = Arc::new(self.place());
-        let inner = &self.client.inner;
-        let Some(grant) = inner.acquire(&place, &claim, self.ttl, patience).await? else {
-            return Ok(None);
-        };
-        Ok(Some(Guard::new(inner, place, claim, grant, self.ttl)))
-    }
-
-    /// Waits as long as it takes.
-    async fn acquire_forever(&self, claim: Claim) -> Result<Guard> {
-        loop {
-            if let Some(guard) = self.acquire(claim.clone(), Patience::Forever).await? {
-                return Ok(guard);
-            }
-        }
-    }
-}
-
-/// An exclusive lock. It holds nothing itself: what is held is the [`Guard`].
-#[derive(Clone, Debug)]
-pub struct Lock(Named<LockClient>);
-
-impl Lock {
-    settings!("gives up or is dropped");
-
-    /// Takes the lock. Waits as long as it takes.
-    pub async fn lock(&self) -> Result<Guard> {
-        self.0.acquire_forever(Claim::Lock).await
-    }
-
-    /// Takes the lock if nobody holds it and nobody waits for it.
-    pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        let how = Claim::Lock;
-        self.0.acquire(how, Patience::None).await
-    }
-
-    /// Takes the lock. `None` if it is unavailable for all of `timeout`.
-    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        let how = Claim::Lock;
-        self.0.acquire(how, Patience::of(timeout)).await
-    }
-}
-
-/// A reader-writer lock. It holds nothing itself: what is held is the [`Guard`].
-#[derive(Clone, Debug)]
-pub struct RwLock(Named<LockClient>);
-
-impl RwLock {
-    settings!("gives up or is dropped");
-
-    /// Takes a share. Waits as long as it takes. A writer that came first goes first.
-    pub async fn read(&self) -> Result<Guard> {
-        self.0.acquire_forever(Claim::RwLock(Mode::Shared)).await
-    }
-
-    /// Takes a share if no writer holds the lock and nobody waits for it.
-    pub async fn try_read(&self) -> Result<Option<Guard>> {
-        self.0
-            .acquire(Claim::RwLock(Mode::Shared), Patience::None)
-            .await
-    }
-
-    /// Takes a share. `None` if there is none to be had for all of `timeout`.
-    pub async fn read_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        let how = Claim::RwLock(Mode::Shared);
-        self.0.acquire(how, Patience::of(timeout)).await
-    }
-
-    /// Takes the lock alone. Waits as long as it takes.
-    pub async fn write(&self) -> Result<Guard> {
-        self.0.acquire_forever(Claim::RwLock(Mode::Exclusive)).await
-    }
-
-    /// Takes the lock alone if nobody holds it and nobody waits for it.
-    pub async fn try_write(&self) -> Result<Option<Guard>> {
-        let how = Claim::RwLock(Mode::Exclusive);
-        self.0.acquire(how, Patience::None).await
-    }
-
-    /// Takes the lock alone. `None` if it is unavailable for all of `timeout`.
-    pub async fn write_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        let how = Claim::RwLock(Mode::Exclusive);
-        self.0.acquire(how, Patience::of(timeout)).await
-    }
-}
-
-/// A lock that a number of guards hold at a time. What is held is the [`Guard`], with a token, a ttl
-/// and a fence of its own.
-#[derive(Clone, Debug)]
-pub struct Semaphore(Named<LockClient>, u32);
-
-impl Semaphore {
-    settings!("gives up or is dropped");
-
-    /// Takes a permit. Waits as long as it takes.
-    pub async fn acquire(&self) -> Result<Guard> {
-        self.0.acquire_forever(Claim::Permit(self.1)).await
-    }
-
-    /// Takes a permit if there is one and nobody waits for it.
-    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        self.0.acquire(Claim::Permit(self.1), Patience::None).await
-    }
-
-    /// Takes a permit. `None` if there is none to be had for all of `timeout`.
-    pub async fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        let claim = Claim::Permit(self.1);
-        self.0.acquire(claim, Patience::of(timeout)).await
-    }
-}
-
-/// Several locks as one: the server grants all of them in one step, or none. What is held is one
-/// [`Guard`], with one fence. If one of the locks is lost, all are.
-///
-/// A waiter holds nothing, and has a place in the queue of each key. So requests that cross cannot
-/// block one another for ever.
-#[derive(Clone, Debug)]
-pub struct MultiLock(Named<LockClient>, Parts);
-
-impl MultiLock {
-    fn new(client: &LockClient, parts: Parts) -> Self {
-        let named = Named::all(client, &parts.keys, client.inner.options.ttl);
-        Self(named, parts)
-    }
-
-    settings!("gives up or is dropped");
-
-    /// The same locks, and shares of these.
-    pub fn and_shared<K: AsRef<[u8]>>(self, keys: impl IntoIterator<Item = K>) -> Self {
-        let parts = self.1.add(keys, Mode::Shared);
-        let named = Named::all(&self.0.client, &parts.keys, self.0.ttl);
-        Self(
-            Named {
-                token: self.0.token,
-                ..named
-            },
-            parts,
-        )
-    }
-
-    /// Takes all. Waits as long as it takes.
-    pub async fn lock(&self) -> Result<Guard> {
-        self.0.acquire_forever(self.1.claim()).await
-    }
-
-    /// Takes all if none is held and nobody waits for any.
-    pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        self.0.acquire(self.1.claim(), Patience::None).await
-    }
-
-    /// Takes all. `None` if they are not available together for all of `timeout`.
-    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        let claim = self.1.claim();
-        self.0.acquire(claim, Patience::of(timeout)).await
-    }
-}
+locks!([async], done, "gives up or is dropped");

@@ -52,6 +52,7 @@ mod keep_alive;
 mod link;
 #[cfg(feature = "sentinel")]
 mod sentinel;
+mod settle;
 #[cfg(feature = "cluster-async")]
 mod shards;
 mod transport;

@@ -1,34 +1,43 @@
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use redis::{Cmd, RedisResult, Value};
 
 use super::connect::{CONNECT_TIME, Connect, Connection};
-use crate::Error;
-use crate::answer::{OwnerAnswer, owner_answer};
-use crate::attempt::PACE;
-use crate::error::{Result, is_demoted, is_unanswered, may_pass};
-use crate::options::Options;
-use crate::support::Support;
+use crate::attempt::{Attempt, Verdict, Wait};
+use crate::engine::{Engine, Turn, Wire};
+use crate::error::{is_demoted, is_unanswered, may_pass};
 
 /// The number of connections that are kept for the next command.
 const MAX_IDLE: usize = 64;
 
 /// What all clones of a client share.
-pub(super) struct Inner {
-    pub(super) connect: Box<dyn Connect>,
-    pub(super) options: Options,
-    pub(super) support: Support,
-    pub(super) idle: Mutex<Vec<Box<dyn Connection>>>,
+pub(super) type Inner = Engine<Blocking>;
+
+/// Connections that block.
+pub(crate) struct Blocking {
+    connect: Box<dyn Connect>,
+    idle: Mutex<Vec<Box<dyn Connection>>>,
 }
 
-impl Inner {
-    /// Sends a command once, on an idle connection or a new one.
-    pub(super) fn ask(&self, command: &Cmd, timeout: Duration) -> RedisResult<Value> {
-        let answer = self.connection(timeout).and_then(|mut connection| {
-            let answer = connection
-                .ask(command, timeout)
-                .and_then(Value::extract_error);
+/// The result of a future over `Blocking`, which is never pending.
+pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+        std::thread::yield_now();
+    }
+}
+
+impl Wire for Blocking {
+    async fn ask(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
+        let answer = self.connection(time).and_then(|mut connection| {
+            let answer = connection.ask(command, time).and_then(Value::extract_error);
             // A server that is no longer primary is not asked again: a new connection asks who is.
             if answer.as_ref().err().is_none_or(|error| !may_pass(error)) {
                 self.put_back(connection);
@@ -43,60 +52,33 @@ impl Inner {
         answer
     }
 
-    /// Whether holds end with their connections.
-    pub(super) fn lingers(&self) -> bool {
-        self.options.linger.is_some() && !self.support.is_fallback()
+    async fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
     }
 
-    /// Sends commands of an owner until they are answered, each for as long as `patience`. A
-    /// repetition does no harm.
-    ///
-    /// Returns whether all did what they say, and whether an answer was lost before.
-    pub(super) fn insist(
-        &self,
-        commands: &[Cmd],
-        timeout: Duration,
-        patience: Duration,
-    ) -> Result<(bool, bool)> {
-        let (mut done, mut was_lost) = (true, false);
-        for command in commands {
-            let (is_done, is_lost) = self.insist_on(command, timeout, patience)?;
-            done &= is_done;
-            was_lost |= is_lost;
+    async fn ask_next(engine: &Inner, attempt: &mut Attempt<'_>, _: Turn) -> Verdict {
+        match engine.ask_once(attempt, Wait::Block).await {
+            // Nothing listens.
+            Verdict::Queued => Verdict::Unavailable,
+            verdict => verdict,
         }
-        Ok((done, was_lost))
     }
+}
 
-    fn insist_on(
-        &self,
-        command: &Cmd,
-        timeout: Duration,
-        patience: Duration,
-    ) -> Result<(bool, bool)> {
-        let start = Instant::now();
-        let mut was_lost = false;
-        loop {
-            match owner_answer(self.ask(command, timeout)) {
-                OwnerAnswer::Done => return Ok((true, was_lost)),
-                OwnerAnswer::NotHeld => return Ok((false, was_lost)),
-                OwnerAnswer::Failed(error) => return Err(error),
-                OwnerAnswer::MayPass(error) => {
-                    was_lost |= is_unanswered(&error);
-                    if start.elapsed() >= patience {
-                        return Err(Error::from(error));
-                    }
-                }
-            }
-            std::thread::sleep(PACE);
+impl Blocking {
+    pub(super) fn new(connect: impl Connect + 'static) -> Self {
+        Self {
+            connect: Box::new(connect),
+            idle: Mutex::default(),
         }
     }
 
-    fn connection(&self, timeout: Duration) -> RedisResult<Box<dyn Connection>> {
+    fn connection(&self, time: Duration) -> RedisResult<Box<dyn Connection>> {
         let idle = self.idle().pop();
         match idle {
             Some(connection) => Ok(connection),
             // A server that is there accepts at once, however long the command itself may take.
-            None => self.connect.connect(timeout.min(CONNECT_TIME)),
+            None => self.connect.connect(time.min(CONNECT_TIME)),
         }
     }
 
@@ -107,7 +89,7 @@ impl Inner {
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Box<dyn Connection>>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Box<dyn Connection>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

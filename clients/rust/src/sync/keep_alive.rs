@@ -2,10 +2,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use super::inner::Inner;
-use crate::answer::{OwnerAnswer, owner_answer};
-use crate::command::Claim;
-use crate::lease::{Lease, pause_before_renewal};
+use super::inner::{Blocking, now};
+use crate::hold::Hold;
+use crate::lease::Lease;
 
 /// Renews a hold in a thread of its own until it is dropped. It releases nothing.
 #[must_use = "the renewals end when this is dropped"]
@@ -22,13 +21,13 @@ struct Stop {
 }
 
 impl KeepAlive {
-    pub(super) fn start(watch: Watch) -> Self {
+    pub(super) fn start(hold: Hold<Blocking>) -> Self {
         let stop = Arc::new(Stop::default());
-        let lease = watch.lease.clone();
+        let lease = hold.lease.clone();
         let watched = stop.clone();
         let started = thread::Builder::new()
             .name("redis-lock keep-alive".to_owned())
-            .spawn(move || watch.run(&watched));
+            .spawn(move || watch(&hold, &watched));
         if let Err(error) = started {
             // The lease ends by itself then, and `is_lost` says so.
             log::error!("nothing renews a lock: {error}");
@@ -58,67 +57,28 @@ impl Drop for KeepAlive {
     }
 }
 
-/// The hold that is watched.
-pub(super) struct Watch {
-    pub(super) inner: Arc<Inner>,
-    pub(super) place: Arc<crate::command::Place>,
-    pub(super) lease: Arc<Lease>,
-    pub(super) claim: Claim,
-    pub(super) ttl: std::time::Duration,
-}
-
-impl Watch {
-    fn run(&self, stop: &Stop) {
-        let inner = &self.inner;
-        let span = inner
-            .options
-            .renewal_span(self.ttl, inner.support.is_fallback());
-        let mut pause = pause_before_renewal(span, false);
-        loop {
-            let left = self.lease.until().saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return self.lease.lose_and_tell(&self.place, &inner.options);
-            }
-            if stop.wait(pause.min(left)) || self.lease.is_ended() {
-                return;
-            }
-            let left = self.lease.until().saturating_duration_since(Instant::now());
-            // Of no use after the end of the lease. A timeout of 0 would be an error.
-            let timeout = inner.options.answer_time(self.ttl).min(left);
-            if timeout.is_zero() {
-                continue;
-            }
-            let sent = self.lease.sends(self.ttl);
-            let answer = self.renew(timeout);
-            match self.lease.after_renewal(answer, sent, span) {
-                Some(next) => pause = next,
-                None => {
-                    let was_held = !self.lease.is_ended();
-                    self.lease.lose_and_tell(&self.place, &inner.options);
-                    if was_held {
-                        inner.give_up(&self.place, self.ttl);
-                    }
-                    return;
-                }
-            }
+fn watch(hold: &Hold<Blocking>, stop: &Stop) {
+    let lease = &hold.lease;
+    let mut pause = hold.first_pause();
+    loop {
+        let left = lease.until().saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return hold.tell_lost();
         }
-    }
-
-    /// Renews each key once.
-    fn renew(&self, timeout: std::time::Duration) -> OwnerAnswer {
-        let inner = &self.inner;
-        for command in self.place.renew(self.ttl, inner.support.is_fallback()) {
-            let answer = owner_answer(inner.ask(&command, timeout));
-            if !matches!(answer, OwnerAnswer::Done) {
-                return answer;
-            }
+        if stop.wait(pause.min(left)) || lease.is_ended() {
+            return;
         }
-        if !inner.lingers() || self.lease.is_ended() {
-            return OwnerAnswer::Done;
+        let left = lease.until().saturating_duration_since(Instant::now());
+        // Of no use after the end of the lease. A timeout of 0 would be an error.
+        let timeout = hold.engine.options.answer_time(hold.ttl).min(left);
+        if timeout.is_zero() {
+            continue;
         }
-        match inner.rebind(&self.place, &self.claim, self.lease.fence(), self.ttl) {
-            true => OwnerAnswer::Done,
-            false => OwnerAnswer::NotHeld,
+        let sent = lease.sends(hold.ttl);
+        let answer = now(hold.renew_once(timeout));
+        match now(hold.after_renewal(answer, sent)) {
+            Some(next) => pause = next,
+            None => return,
         }
     }
 }

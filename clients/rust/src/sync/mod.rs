@@ -33,7 +33,6 @@
 //! connections. A client that gives up releases its place. Servers with a module older than 0.2
 //! keep no places: see [`Options::on_fallback`].
 
-mod acquire;
 mod client;
 #[cfg(feature = "cluster")]
 mod cluster;

@@ -169,11 +169,14 @@ fn a_short_linger_renews_often_and_tells_of_losses_early() {
     let keep_alive = guard.keep_alive();
     // The renewal after a cut binds it to the connection that is cut next.
     for _ in 0..2 {
+        let bound = admin.calls("lock.acquire");
         proxy.cut();
         eventually("its end comes forward", || {
             admin.int(&["PTTL", "k"]) <= 3_000
         });
-        eventually("it is renewed", || admin.int(&["PTTL", "k"]) > 20_000);
+        eventually("it is renewed, and then bound", || {
+            admin.int(&["PTTL", "k"]) > 20_000 && admin.calls("lock.acquire") > bound
+        });
     }
     assert!(!keep_alive.is_lost());
     let lost = Instant::now();

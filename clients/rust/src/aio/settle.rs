@@ -1,0 +1,91 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedMutexGuard;
+
+use super::inner::{Inner, Tasks};
+use crate::attempt::Patience;
+use crate::command::{Claim, Place};
+use crate::error::Result;
+use crate::hold::Hold;
+use crate::lease::Grant;
+
+/// Asks until the lock is granted or the patience is over. Leaves nothing behind without a grant,
+/// also if the future is dropped.
+pub(super) async fn acquire(
+    inner: &Arc<Inner>,
+    place: &Arc<Place>,
+    claim: &Claim,
+    ttl: Duration,
+    patience: Patience,
+) -> Result<Option<Grant>> {
+    let mut settle = Settle::new(inner, place, ttl, Leftover::Release);
+    let granted = inner.acquire(place, claim, ttl, patience).await;
+    settle.disarm();
+    granted
+}
+
+/// The work that is left if a future is dropped before its end.
+pub(super) enum Leftover {
+    /// The place is given up, and a hold released.
+    Release,
+    /// The place of an upgrade is given up. The share with this fence stays.
+    ///
+    /// No other conversion of the hold begins before that: a late downgrade would undo it unseen.
+    Reader(u64, OwnedMutexGuard<()>),
+    Nothing,
+}
+
+/// Does in a task what a future that was dropped has left to do.
+pub(super) struct Settle {
+    inner: Arc<Inner>,
+    place: Arc<Place>,
+    ttl: Duration,
+    leftover: Leftover,
+}
+
+impl Settle {
+    pub(super) fn new(
+        inner: &Arc<Inner>,
+        place: &Arc<Place>,
+        ttl: Duration,
+        leftover: Leftover,
+    ) -> Self {
+        Self {
+            inner: inner.clone(),
+            place: place.clone(),
+            ttl,
+            leftover,
+        }
+    }
+
+    pub(super) fn of(hold: &Hold<Tasks>, leftover: Leftover) -> Self {
+        Self::new(&hold.engine, &hold.place, hold.ttl, leftover)
+    }
+
+    pub(super) fn disarm(&mut self) {
+        self.leftover = Leftover::Nothing;
+    }
+}
+
+impl Drop for Settle {
+    fn drop(&mut self) {
+        let leftover = std::mem::replace(&mut self.leftover, Leftover::Nothing);
+        if matches!(leftover, Leftover::Nothing) {
+            return;
+        }
+        let (inner, place, ttl) = (self.inner.clone(), self.place.clone(), self.ttl);
+        self.inner.wire.runtime.spawn(async move {
+            match leftover {
+                Leftover::Release => inner.abandon(&place, ttl, true).await,
+                Leftover::Reader(fence, _converting) => {
+                    inner.await_departure(&place, ttl).await;
+                    if let Err(error) = inner.restore_reader(&place, fence, ttl).await {
+                        log::warn!("an upgrade could not be given up: {error}");
+                    }
+                }
+                Leftover::Nothing => {}
+            }
+        });
+    }
+}

@@ -1,0 +1,348 @@
+//! What both clients do on the way to a lock and back, written once.
+//!
+//! It awaits a `Wire`. That of the blocking client is never pending, so a future over it ends when
+//! it is polled.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, RedisError, RedisResult, Value};
+
+use crate::answer::{OwnerAnswer, owner_answer};
+use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
+use crate::command::{Claim, Place, new_token};
+use crate::error::{Result, is_unanswered, is_unknown_command, is_wrong_arity};
+use crate::lease::Grant;
+use crate::options::Options;
+use crate::support::Support;
+use crate::{Error, Mode};
+
+/// How often a server is asked whether it has noticed that a connection was closed.
+const ABANDON_TRIES: u64 = 100;
+
+/// How commands get to the server, and how time passes.
+pub(crate) trait Wire: Send + Sync + Sized + 'static {
+    /// Sends a command once that is answered at once, in `time` at most.
+    fn ask(&self, command: &Cmd, time: Duration)
+    -> impl Future<Output = RedisResult<Value>> + Send;
+
+    fn pause(&self, time: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Makes the next request of an attempt, in the best way to wait that there is.
+    fn ask_next(
+        engine: &Engine<Self>,
+        attempt: &mut Attempt<'_>,
+        turn: Turn,
+    ) -> impl Future<Output = Verdict> + Send;
+}
+
+/// Which request of an attempt it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    pub(crate) is_conversion: bool,
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    pub(crate) is_first: bool,
+}
+
+/// What all clones of a client share.
+pub(crate) struct Engine<W> {
+    pub(crate) wire: W,
+    pub(crate) options: Options,
+    pub(crate) support: Support,
+}
+
+impl<W: Wire> Engine<W> {
+    pub(crate) fn new(wire: W, options: Options) -> Arc<Self> {
+        let support = Support::default();
+        Arc::new(Self {
+            wire,
+            options,
+            support,
+        })
+    }
+
+    /// Asks until the lock is granted or the patience is over. Leaves nothing behind without a
+    /// grant.
+    pub(crate) async fn acquire(
+        &self,
+        place: &Place,
+        claim: &Claim,
+        ttl: Duration,
+        patience: Patience,
+    ) -> Result<Option<Grant>> {
+        let mut attempt = self.attempt(place, claim, ttl, patience);
+        let granted = match self.run(&mut attempt, false).await {
+            Err(Error::Unsupported(_, error)) if is_unknown_command(&error) => {
+                Err(self.explain(place, ttl, error).await)
+            }
+            granted => granted,
+        };
+        if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
+            self.abandon(place, ttl, attempt.is_uncertain).await;
+        }
+        granted
+    }
+
+    /// Converts the hold of a token. The caller sees to what is left behind.
+    pub(crate) async fn convert(
+        &self,
+        place: &Place,
+        mode: Mode,
+        ttl: Duration,
+        patience: Patience,
+    ) -> (Result<Option<Grant>>, bool) {
+        let claim = Claim::RwLock(mode);
+        let mut attempt = self.attempt(place, &claim, ttl, patience);
+        let granted = self.run(&mut attempt, true).await;
+        if attempt.is_uncertain && !matches!(granted, Ok(Some(_))) {
+            self.await_departure(place, ttl).await;
+        }
+        (granted, attempt.leaves_something())
+    }
+
+    fn attempt<'a>(
+        &'a self,
+        place: &'a Place,
+        claim: &'a Claim,
+        ttl: Duration,
+        patience: Patience,
+    ) -> Attempt<'a> {
+        Attempt::new(place, claim, ttl, patience, (&self.options, &self.support))
+    }
+
+    async fn run(&self, attempt: &mut Attempt<'_>, is_conversion: bool) -> Result<Option<Grant>> {
+        let mut is_first = true;
+        loop {
+            if let Some(refusal) = attempt.refused() {
+                return Err(refusal);
+            }
+            let turn = Turn {
+                is_conversion,
+                is_first,
+            };
+            let verdict = W::ask_next(self, attempt, turn).await;
+            is_first = false;
+            match verdict {
+                Verdict::Granted(grant) if attempt.is_old(grant) => {
+                    if let Some(grant) = self.rejuvenate(attempt, grant).await? {
+                        return Ok(Some(grant));
+                    }
+                }
+                Verdict::Granted(grant) => return Ok(Some(grant)),
+                Verdict::AskAgain(pause) => self.wire.pause(pause).await,
+                Verdict::Partial => {
+                    let reach = self.options.reach();
+                    self.release(attempt.place, attempt.ttl, reach).await?;
+                    (attempt.is_uncertain, attempt.has_place) = (false, false);
+                }
+                Verdict::Queued => {}
+                Verdict::Unavailable => return Ok(None),
+                Verdict::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Asks once, without waiting for longer than an answer takes.
+    pub(crate) async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
+        let question = attempt.question(wait);
+        let time = self.options.answer_time(attempt.ttl);
+        let time = question.wait.saturating_add(time);
+        let answer = self.wire.ask(&question.command, time).await;
+        attempt.verdict(question.sent, answer)
+    }
+
+    /// Begins the lease of a late grant anew. `None` if it was over before anybody heard of it.
+    async fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Result<Option<Grant>> {
+        attempt.is_uncertain = true;
+        let sent = Instant::now();
+        let renewed = self.renew(attempt.place, attempt.ttl).await?;
+        if !renewed {
+            self.release_rest(attempt.place, attempt.ttl).await;
+        }
+        attempt.is_uncertain = false;
+        Ok(renewed.then_some(Grant { sent, ..grant }))
+    }
+
+    /// Renews. False if nothing is held.
+    pub(crate) async fn renew(&self, place: &Place, ttl: Duration) -> Result<bool> {
+        let time = self.options.answer_time(ttl);
+        let patience = self.options.reach().min(ttl);
+        let renew = place.renew(ttl, self.support.is_fallback());
+        let (renewed, _) = self.insist(&renew, time, patience).await?;
+        Ok(renewed)
+    }
+
+    /// Releases. Whether all of it was held, and whether an answer was lost before.
+    pub(crate) async fn release(
+        &self,
+        place: &Place,
+        ttl: Duration,
+        patience: Duration,
+    ) -> Result<(bool, bool)> {
+        let release = place.release(self.support.is_fallback());
+        let time = self.options.answer_time(ttl);
+        self.insist(&release, time, patience).await
+    }
+
+    /// Where one of several locks is lost, the others are of no use.
+    pub(crate) async fn release_rest(&self, place: &Place, ttl: Duration) {
+        if !place.more.is_empty() {
+            self.give_up(place, ttl).await;
+        }
+    }
+
+    /// Whether holds end with their connections.
+    pub(crate) fn lingers(&self) -> bool {
+        self.options.linger.is_some() && !self.support.is_fallback()
+    }
+
+    /// Binds a hold that was just renewed to the connection that answers. False if it is over.
+    pub(crate) async fn rebind(
+        &self,
+        place: &Place,
+        claim: &Claim,
+        fence: u64,
+        ttl: Duration,
+    ) -> bool {
+        let mut attempt = self.attempt(place, claim, ttl, Patience::None);
+        let question = attempt.question(Wait::No);
+        let time = self.options.answer_time(ttl);
+        let answer = self.wire.ask(&question.command, time).await;
+        let goes_on = attempt.goes_on(fence, question.sent, answer);
+        if !goes_on {
+            // What was granted anew nobody knows of.
+            self.give_up(place, ttl).await;
+        }
+        goes_on
+    }
+
+    /// Whether the server that does not know a command is too old, or has no module.
+    async fn explain(&self, place: &Place, ttl: Duration, error: RedisError) -> Error {
+        // A token that nobody has: nothing is released.
+        let probe = Place::new(&place.key, new_token());
+        match self.release(&probe, ttl, self.options.short_reach()).await {
+            Err(Error::ModuleMissing(_)) if self.support.falls_back(&self.options) => {
+                Error::not_in_fallback("a lock of several keys")
+            }
+            Err(Error::ModuleMissing(missing)) => Error::ModuleMissing(missing),
+            _ => Error::Unsupported("LOCK.MACQUIRE", error),
+        }
+    }
+
+    /// An error, before anything is held, if the server has no release that waits for a time.
+    pub(crate) async fn need_at_least(&self, place: &Place, ttl: Duration) -> Result<()> {
+        const WHAT: &str = "a least time";
+        if place.at_least.is_none() || self.support.at_least() {
+            return Ok(());
+        }
+        if self.support.is_fallback() {
+            return Err(Error::not_in_fallback(WHAT));
+        }
+        // The token holds nothing yet.
+        match self.release(place, ttl, self.options.reach()).await {
+            Err(Error::Redis(error)) if is_wrong_arity(&error) => {
+                Err(Error::Unsupported("LOCK.RELEASE … ATLEAST", error))
+            }
+            Err(Error::ModuleMissing(_)) if self.support.falls_back(&self.options) => {
+                Err(Error::not_in_fallback(WHAT))
+            }
+            Err(error) => Err(error),
+            Ok(_) => {
+                self.support.has_module();
+                self.support.has_at_least();
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
+    /// it.
+    pub(crate) async fn abandon(&self, place: &Place, ttl: Duration, is_uncertain: bool) {
+        if is_uncertain {
+            self.await_departure(place, ttl).await;
+        }
+        self.give_up(place, ttl).await;
+    }
+
+    pub(crate) async fn give_up(&self, place: &Place, ttl: Duration) {
+        if let Err(error) = self.release(place, ttl, self.options.short_reach()).await {
+            log::warn!("what was asked for could not be given up: {error}");
+        }
+    }
+
+    /// Waits until the server has noticed that a connection that waited was closed.
+    ///
+    /// A release before that would find nothing, and the grant would come after it. A server that
+    /// keeps places gives up the place with the release, so there is nothing to wait for.
+    pub(crate) async fn await_departure(&self, place: &Place, ttl: Duration) {
+        if self.support.keep() {
+            return;
+        }
+        let time = self.options.answer_time(ttl);
+        for tries in 1..=ABANDON_TRIES {
+            match self.wire.ask(&place.info(), time).await {
+                Ok(info) if place.is_waiting(&info) => {}
+                _ => return,
+            }
+            self.wire
+                .pause(PACE.min(Duration::from_millis(tries)))
+                .await;
+        }
+    }
+
+    /// Makes a reader of one that gave up becoming the writer. An error if its share is over.
+    pub(crate) async fn restore_reader(
+        &self,
+        place: &Place,
+        fence: u64,
+        ttl: Duration,
+    ) -> Result<Grant> {
+        // Without KEEP, so that the place of the writer ends.
+        let (granted, _) = self.convert(place, Mode::Shared, ttl, Patience::None).await;
+        match granted? {
+            Some(grant) if grant.fence == fence => Ok(grant),
+            Some(_) => {
+                // A new hold, which nobody knows of.
+                self.release(place, ttl, self.options.reach()).await?;
+                Err(Error::NotHeld)
+            }
+            None => Err(Error::NotHeld),
+        }
+    }
+
+    /// Sends commands of an owner until they are answered, each for as long as `patience`. A
+    /// repetition does no harm.
+    ///
+    /// Returns whether all did what they say, and whether an answer was lost before.
+    pub(crate) async fn insist(
+        &self,
+        commands: &[Cmd],
+        time: Duration,
+        patience: Duration,
+    ) -> Result<(bool, bool)> {
+        let (mut done, mut was_lost) = (true, false);
+        for command in commands {
+            let start = Instant::now();
+            loop {
+                match owner_answer(self.wire.ask(command, time).await) {
+                    OwnerAnswer::Done => break,
+                    OwnerAnswer::NotHeld => {
+                        done = false;
+                        break;
+                    }
+                    OwnerAnswer::Failed(error) => return Err(error),
+                    OwnerAnswer::MayPass(error) => {
+                        was_lost |= is_unanswered(&error);
+                        if start.elapsed() >= patience {
+                            return Err(Error::from(error));
+                        }
+                    }
+                }
+                self.wire.pause(PACE).await;
+            }
+        }
+        Ok((done, was_lost))
+    }
+}

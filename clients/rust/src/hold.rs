@@ -1,0 +1,275 @@
+//! What both clients do with a hold, written once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, FromRedisValue};
+
+use crate::answer::{OwnerAnswer, owner_answer};
+use crate::attempt::Patience;
+use crate::command::{Claim, Place};
+use crate::engine::{Engine, Wire};
+use crate::error::Result;
+use crate::lease::{Grant, Lease, Sent, pause_before_renewal};
+use crate::options::bounded_ttl;
+use crate::{Error, Mode};
+
+/// A hold on a lock, as a guard has it and its watchdog sees it.
+pub(crate) struct Hold<W> {
+    pub(crate) engine: Arc<Engine<W>>,
+    pub(crate) place: Arc<Place>,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) ttl: Duration,
+    pub(crate) claim: Claim,
+}
+
+impl<W> Clone for Hold<W> {
+    fn clone(&self) -> Self {
+        Self {
+            engine: self.engine.clone(),
+            place: self.place.clone(),
+            lease: self.lease.clone(),
+            ttl: self.ttl,
+            claim: self.claim.clone(),
+        }
+    }
+}
+
+impl<W: Wire> Hold<W> {
+    pub(crate) fn new(
+        engine: &Arc<Engine<W>>,
+        place: Arc<Place>,
+        claim: Claim,
+        grant: Grant,
+        ttl: Duration,
+    ) -> Self {
+        Self {
+            engine: engine.clone(),
+            place,
+            lease: Arc::new(Lease::new(grant, ttl)),
+            ttl,
+            claim,
+        }
+    }
+
+    /// Sets the deadline to `ttl` from now on.
+    pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
+        let ttl = bounded_ttl(ttl);
+        let engine = &self.engine;
+        if !self.lease.is_held() {
+            return Err(self.not_held().await);
+        }
+        let sent = loop {
+            let sent = self.lease.sends(ttl);
+            match engine.renew(&self.place, ttl).await {
+                Ok(true) => break sent,
+                Ok(false) => return Err(self.not_held().await),
+                // It is no loss until the lease is over.
+                Err(error) if error.is_try_again() => match self.lease.pause_to_try_again() {
+                    Some(pause) => engine.wire.pause(pause).await,
+                    None => return Err(self.not_held().await),
+                },
+                Err(error) => return Err(error),
+            }
+        };
+        if !self.rebound(ttl).await {
+            return Err(self.not_held().await);
+        }
+        if !self.lease.renewed(sent) {
+            // Nobody else would release it.
+            engine.give_up(&self.place, ttl).await;
+            return Err(self.not_held().await);
+        }
+        Ok(())
+    }
+
+    /// Binds it to the connection that has renewed it, if it ends with that. False if it is over.
+    async fn rebound(&self, ttl: Duration) -> bool {
+        let (engine, fence) = (&self.engine, self.lease.fence());
+        !engine.lingers() || engine.rebind(&self.place, &self.claim, fence, ttl).await
+    }
+
+    /// Asks the server whether it is held now.
+    pub(crate) async fn check(&self) -> Result<bool> {
+        if self.lease.is_ended() {
+            return Ok(false);
+        }
+        let engine = &self.engine;
+        let time = engine.options.answer_time(self.ttl);
+        let check = self.place.check(engine.support.is_fallback());
+        let (is_held, _) = engine.insist(&check, time, engine.options.reach()).await?;
+        if !is_held {
+            self.not_held().await;
+        }
+        Ok(is_held)
+    }
+
+    /// Has the server run a command only if it is held now.
+    pub(crate) async fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        self.still_held()?;
+        let engine = &self.engine;
+        if engine.support.is_fallback() {
+            return Err(Error::not_in_fallback("a command under the lock"));
+        }
+        let time = engine.options.answer_time(self.ttl);
+        match engine.wire.ask(&self.place.exec(command), time).await {
+            Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
+            Err(error) => Err(match Error::from(error) {
+                Error::NotHeld => self.not_held().await,
+                error => error,
+            }),
+        }
+    }
+
+    async fn not_held(&self) -> Error {
+        if self.lease.lose() {
+            self.engine.release_rest(&self.place, self.ttl).await;
+        }
+        Error::NotHeld
+    }
+
+    fn still_held(&self) -> Result<()> {
+        match self.lease.is_held() {
+            true => Ok(()),
+            false => Err(Error::NotHeld),
+        }
+    }
+
+    /// Whether it is a share that may become exclusive, and not exclusive already.
+    pub(crate) fn is_to_upgrade(&self) -> Result<bool> {
+        if !self.claim.converts() {
+            return Err(Error::NoConversion);
+        }
+        if self.claim.mode() == Mode::Exclusive {
+            return Ok(false);
+        }
+        self.still_held().map(|()| true)
+    }
+
+    pub(crate) async fn downgrade(&mut self) -> Result<()> {
+        if !self.claim.converts() {
+            return Err(Error::NoConversion);
+        }
+        match self.claim.mode() {
+            Mode::Exclusive => self.become_reader().await,
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) async fn upgrade(&mut self, patience: Patience) -> Result<bool> {
+        if !self.is_to_upgrade()? {
+            return Ok(true);
+        }
+        let engine = self.engine.clone();
+        let ttl = self.lease.ttl_to_keep(self.ttl);
+        let (granted, leaves_something) = engine
+            .convert(&self.place, Mode::Exclusive, ttl, patience)
+            .await;
+        match granted {
+            Ok(Some(grant)) if grant.fence == self.lease.fence() => {
+                self.lease.converted(grant, ttl);
+                self.claim = Claim::RwLock(Mode::Exclusive);
+                Ok(true)
+            }
+            // The share was over, and this is a new hold.
+            Ok(Some(_)) => {
+                self.lease.lose();
+                let reach = engine.options.reach();
+                engine.release(&self.place, self.ttl, reach).await?;
+                Err(Error::NotHeld)
+            }
+            Ok(None) if leaves_something => self.become_reader().await.map(|()| false),
+            Ok(None) => Ok(false),
+            Err(error) => {
+                if leaves_something {
+                    let _ = self.become_reader().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn become_reader(&mut self) -> Result<()> {
+        self.still_held()?;
+        let (ttl, fence) = (self.lease.ttl_to_keep(self.ttl), self.lease.fence());
+        match self.engine.restore_reader(&self.place, fence, ttl).await {
+            Ok(grant) => {
+                self.lease.converted(grant, ttl);
+                self.claim = Claim::RwLock(Mode::Shared);
+                Ok(())
+            }
+            Err(error) => {
+                if matches!(error, Error::NotHeld) {
+                    self.lease.lose();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// How long a release by hand is sent again.
+    pub(crate) fn reach_of_release(&self) -> Duration {
+        let left = self.lease.until().saturating_duration_since(Instant::now());
+        self.engine.options.reach_of_release(left)
+    }
+
+    pub(crate) async fn release(&self, patience: Duration) -> Result<()> {
+        let was_held = self.lease.is_held();
+        let is_first = self.lease.end();
+        let released = self.engine.release(&self.place, self.ttl, patience).await;
+        let (released, was_lost) = released?;
+        // The reply to the first was lost, and nothing else has ended the lease by then.
+        let was_released = was_lost && was_held && Instant::now() < self.lease.until();
+        match is_first && (released || was_released) {
+            true => Ok(()),
+            false => Err(Error::NotHeld),
+        }
+    }
+
+    /// The time within which a watchdog is to renew it.
+    pub(crate) fn renewal_span(&self) -> Duration {
+        let engine = &self.engine;
+        engine
+            .options
+            .renewal_span(self.ttl, engine.support.is_fallback())
+    }
+
+    pub(crate) fn first_pause(&self) -> Duration {
+        pause_before_renewal(self.renewal_span(), false)
+    }
+
+    /// Renews each key once, as a watchdog does.
+    pub(crate) async fn renew_once(&self, time: Duration) -> OwnerAnswer {
+        let engine = &self.engine;
+        for command in self.place.renew(self.ttl, engine.support.is_fallback()) {
+            let answer = owner_answer(engine.wire.ask(&command, time).await);
+            if !matches!(answer, OwnerAnswer::Done) {
+                return answer;
+            }
+        }
+        match self.lease.is_ended() || self.rebound(self.ttl).await {
+            true => OwnerAnswer::Done,
+            false => OwnerAnswer::NotHeld,
+        }
+    }
+
+    /// The pause before the next renewal of a watchdog. `None` if there is none, because it is
+    /// lost.
+    pub(crate) async fn after_renewal(&self, answer: OwnerAnswer, sent: Sent) -> Option<Duration> {
+        let span = self.renewal_span();
+        let pause = self.lease.after_renewal(answer, sent, span);
+        if pause.is_none() {
+            let was_held = !self.lease.is_ended();
+            self.tell_lost();
+            if was_held {
+                self.engine.give_up(&self.place, self.ttl).await;
+            }
+        }
+        pause
+    }
+
+    /// Ends it against the will of its owner, and tells that.
+    pub(crate) fn tell_lost(&self) {
+        self.lease.lose_and_tell(&self.place, &self.engine.options);
+    }
+}
