@@ -33,8 +33,9 @@
 //!
 //! Every operation is `O(log n)`, wherever in the queue it happens, with three exceptions. The
 //! first [`WaitQueue::next`] after [`WaitQueue::lock_replaced`] looks at every place, or at every
-//! hold if those are fewer. One looks at every place after the key has got an earlier end from outside, at every place that upgrades. And absent
-//! permits whose tokens have a hold by a lock from elsewhere are looked at one by one.
+//! hold if those are fewer. One after the key has got an earlier end from outside looks at every
+//! place that upgrades. And absent permits whose tokens have a hold by a lock from elsewhere are
+//! looked at one by one.
 
 pub(super) mod in_the_way;
 mod line;

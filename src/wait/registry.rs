@@ -3,6 +3,7 @@
 
 mod changes;
 mod channels;
+mod ending;
 mod endings;
 mod enter;
 mod grant;
@@ -19,6 +20,7 @@ mod queues;
 mod room;
 mod rounds;
 mod slots;
+mod spans;
 mod step;
 mod tokens;
 
@@ -31,13 +33,13 @@ use endings::Endings;
 use listeners::Listeners;
 use load::Load;
 use marks::Marks;
-use oldest::Oldest;
 use patrol::Patrol;
 use queues::Queues;
+use spans::Oldest;
 use step::StepWork;
 use tokens::Tokens;
 
-pub use endings::Ending;
+pub use ending::Ending;
 pub use enter::{At, Entered, NewRequest};
 pub use grant::{Candidate, Granted, Offer, Step, TurnAt};
 pub use leave::{Removed, Rest};

@@ -11,7 +11,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
-use super::endings::UnheardRequest;
+use super::ending::UnheardRequest;
 use super::leave::{Removed, Why};
 use super::Registry;
 use crate::lock::{Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf};

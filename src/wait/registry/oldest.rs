@@ -5,41 +5,13 @@ use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
+use super::spans::SPAN;
 use super::Registry;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::place::{PlaceId, Ticket};
 
 /// Up to how many waited keys all are looked at.
 const FEW: usize = if cfg!(test) { 1 } else { 20_000 };
-
-/// How many places with successive numbers have a bound together.
-const SPAN: usize = if cfg!(test) { 2 } else { 512 };
-
-/// No place of a span has an earlier ticket. One that had it may have left.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
-pub(super) struct Oldest {
-    bounds: Vec<Ticket>,
-}
-
-impl Oldest {
-    /// Notes the ticket of a place.
-    #[inline]
-    pub(super) fn note(&mut self, id: PlaceId, ticket: Ticket) {
-        let span = id.index() / SPAN;
-        if span >= self.bounds.len() {
-            self.bounds.resize(span.saturating_add(1), Ticket::LAST);
-        }
-        if let Some(bound) = self.bounds.get_mut(span) {
-            *bound = ticket.min(*bound);
-        }
-    }
-
-    /// Notes that there is no place left.
-    pub(super) fn clear(&mut self) {
-        self.bounds.truncate(1);
-    }
-}
 
 /// What waits for a key: since when, the key, how many places.
 type Wait = (Ticket, KeyRef, usize, u64);

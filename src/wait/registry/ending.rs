@@ -1,0 +1,229 @@
+//! Many places end for one reason, a few at a time.
+
+use std::hash::{BuildHasher, Hash};
+use std::rc::Rc;
+
+use super::endings::{Endings, Unheard, MOST};
+use super::leave::{Removed, Why};
+use super::{Leaving, Registry};
+use crate::wait::key_ref::KeyRef;
+use crate::wait::place::{Place, PlaceId, Ticket};
+use crate::wait::request::Seq;
+
+/// A request that nobody has listened to.
+#[derive(Debug)]
+pub struct UnheardRequest {
+    pub(super) place: PlaceId,
+    pub(super) seq: Seq,
+}
+
+/// A step of it.
+#[derive(Debug)]
+pub enum Ending<L> {
+    /// A place was cancelled. Those who have listened are to be told.
+    Cancelled(Vec<Removed<L>>),
+    /// A request has ended, because nobody listens to its channel.
+    Unheard(Option<Removed<L>>),
+}
+
+impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
+    /// Ends all places for a key. Answers how many requests and absent places those are, and those
+    /// that have ended now. The others end by [`Registry::next_ending`].
+    pub fn cancel(&mut self, key: &KeyRef) -> (usize, Vec<Removed<L>>) {
+        if self.len_of(key) <= MOST {
+            let removed = self.dismiss(key, MOST);
+            return (removed.len(), removed);
+        }
+        let count = self.counts_of(key.db, &key.name).waiting();
+        let last = Ticket(self.last_ticket);
+        self.endings.cancelled.insert(key.clone(), last);
+        (count, Vec::new())
+    }
+
+    /// Takes out all requests that listen by a channel, because nobody has received its message.
+    /// With KEEP their places stay. Nobody is to be told. The waiters behind them may be next, so
+    /// their keys are to be served before the step ends: see [`Registry::take_unserved`]. If there
+    /// are too many, they end by [`Registry::next_ending`].
+    pub fn unheard(&mut self, channel: &[u8], leaving: Leaving) -> Vec<Removed<L>> {
+        if self.listeners.channels.len_of(channel) > MOST {
+            let last = Seq(self.listeners.last_seq);
+            let unheard = &mut self.endings.unheard;
+            match unheard.get_mut(channel) {
+                Some(all) if all.last == last => {}
+                _ => drop(unheard.insert(channel.into(), Unheard { last, seen: None })),
+            }
+            return Vec::new();
+        }
+        let ids: Vec<PlaceId> = self.listeners.channels.places(channel).collect();
+        let removed = ids.into_iter().filter_map(|id| {
+            let place = self.places.get(id)?;
+            let seq = place.channel()?;
+            self.step.serve(place.keys().cloned());
+            self.leave(id, seq, Why::Ungranted(leaving))
+        });
+        removed.collect()
+    }
+
+    /// Whether [`Registry::next_ending`] has something to do.
+    pub fn has_endings(&self) -> bool {
+        !self.endings.is_empty()
+    }
+
+    /// Forgets what is to end: all places end for another reason.
+    pub fn clear_endings(&mut self) {
+        self.endings = Endings::default();
+    }
+
+    /// Ends the next place or request. Its keys are marked. `None` if there is none.
+    pub fn next_ending(&mut self, leaving: Leaving) -> Option<Ending<L>> {
+        if let Some((key, last)) = self.endings.cancelled.first_key_value() {
+            let (key, last) = (key.clone(), *last);
+            let first = self.queues.of(&key).and_then(|queue| queue.first());
+            let is_one = |id: &PlaceId| {
+                let place = self.places.get(*id);
+                place.is_some_and(|place| place.ticket <= last)
+            };
+            let removed = match first.filter(is_one) {
+                Some(id) => self.end(id),
+                None => {
+                    self.endings.cancelled.remove(&key);
+                    Vec::new()
+                }
+            };
+            self.mark(key.db, &key.name);
+            return Some(Ending::Cancelled(removed));
+        }
+        let (channel, all) = self.endings.unheard.first_key_value()?;
+        let (channel, last, seen) = (Rc::clone(channel), all.last, all.seen);
+        let Some(id) = self.listeners.channels.place_after(&channel, seen) else {
+            self.endings.unheard.remove(&channel);
+            return Some(Ending::Unheard(None));
+        };
+        if let Some(all) = self.endings.unheard.get_mut(&channel) {
+            all.seen = Some(id);
+        }
+        let seq = self.places.get(id).and_then(Place::channel);
+        let removed = seq.filter(|seq| *seq <= last).and_then(|seq| {
+            let one = UnheardRequest { place: id, seq };
+            self.end_unheard(&one, leaving)
+        });
+        Some(Ending::Unheard(removed))
+    }
+
+    /// Ends a request that nobody has listened to. The keys of its place are marked.
+    pub fn end_unheard(&mut self, one: &UnheardRequest, leaving: Leaving) -> Option<Removed<L>> {
+        let removed = self.leave(one.place, one.seq, Why::Ungranted(leaving))?;
+        for key in removed.keys.iter() {
+            self.mark(key.db, &key.name);
+        }
+        Some(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasherDefault, DefaultHasher};
+
+    use super::*;
+    use crate::lock::{FenceClock, Mode, Now, Refusal, Token, Ttl};
+    use crate::wait::keys::Keys;
+    use crate::wait::{Listener, NewRequest, Rest, Step};
+
+    type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
+
+    const LEAVING: Leaving = Leaving::at(0);
+
+    fn key(name: &[u8]) -> KeyRef {
+        KeyRef::new(0, name)
+    }
+
+    fn enter(world: &mut World, key: &KeyRef, number: usize, channel: &[u8]) {
+        let token = format!("t{number}");
+        let new = NewRequest {
+            token: Token::new(token.as_bytes()).unwrap(),
+            mode: Mode::Exclusive,
+            ttl: Ttl::from_millis(1_000).unwrap(),
+            listener: Some(Listener::channel(channel)),
+            times_out_at_us: None,
+            keep_ms: (channel == b"k").then_some(60_000),
+            is_server_generated: false,
+            linger: None,
+            user: None,
+            refusal: Refusal::Busy,
+            now_us: 0,
+        };
+        world.enter(&Keys::One(key.clone()), new);
+    }
+
+    fn grant_next(world: &mut World, key: &KeyRef) -> Option<Step<u64>> {
+        let (now, mut fences) = (Now::from_millis(1_000), FenceClock::default());
+        world.grant_next(key, None, now, |now| now, &mut fences)
+    }
+
+    /// How many places and requests end. The way is over.
+    fn end_all(world: &mut World) -> usize {
+        let mut count = 0;
+        while let Some(ending) = world.next_ending(LEAVING) {
+            count += match ending {
+                Ending::Cancelled(all) => all.len(),
+                Ending::Unheard(one) => one.iter().count(),
+            };
+        }
+        assert!(world.is_tight() && !world.has_endings());
+        count
+    }
+
+    #[test]
+    fn of_many_cancelled_places_none_is_granted_and_those_who_come_later_stay() {
+        let (mut world, k) = (World::default(), key(b"k"));
+        (0..MOST + 1).for_each(|n| enter(&mut world, &k, n, b"c"));
+        let (count, now) = world.cancel(&k);
+        assert_eq!((count, now.len()), (MOST + 1, 0));
+        enter(&mut world, &k, MOST + 1, b"c");
+        assert!(grant_next(&mut world, &k).is_none() && world.has_work());
+        assert_eq!(end_all(&mut world), MOST + 1);
+        assert!(world.is_marked(&k));
+        assert!(matches!(grant_next(&mut world, &k), Some(Step::Offered(_))));
+        assert_eq!(world.cancel(&k).1.len(), 1);
+        assert!(world.is_empty());
+    }
+
+    #[test]
+    fn of_many_absent_places_of_an_emptied_database_none_is_left() {
+        let (mut world, k) = (World::default(), key(b"k"));
+        for n in 0..MOST + 500 {
+            enter(&mut world, &k, n, b"k");
+            let removed = world.unheard(b"k", LEAVING);
+            assert!(removed.iter().all(|one| one.rest == Rest::Absent));
+        }
+        enter(&mut world, &k, 0, b"heard");
+        while world.take_unserved().is_some() {}
+        world.db_emptied(None);
+        world.follow_changes(&k);
+        assert_eq!(world.len_of(&k), 500);
+        while world.is_behind() {
+            world.follow_next();
+        }
+        assert!(world.is_tight() && world.is_marked(&k));
+        assert_eq!(world.len_of(&k), 1);
+    }
+
+    #[test]
+    fn of_many_unheard_requests_none_is_offered_and_those_that_come_later_stay() {
+        let (mut world, k) = (World::default(), key(b"k"));
+        (0..MOST + 2).for_each(|n| enter(&mut world, &k, n, b"c"));
+        (0..2).for_each(|n| enter(&mut world, &key(b"l"), n, b"d"));
+        assert!(world.unheard(b"c", LEAVING).is_empty());
+        // The token of the second place has asked again: somebody may hear now.
+        enter(&mut world, &k, 1, b"c");
+        let Some(Step::Unheard(one)) = grant_next(&mut world, &k) else {
+            panic!("nobody has listened");
+        };
+        assert!(world.end_unheard(&one, LEAVING).is_some());
+        assert!(matches!(grant_next(&mut world, &k), Some(Step::Offered(_))));
+        assert_eq!(end_all(&mut world), MOST);
+        assert_eq!((world.len_of(&k), world.len_of(&key(b"l"))), (1, 2));
+        // Few end at once.
+        assert_eq!(world.unheard(b"d", LEAVING).len(), 2);
+    }
+}
