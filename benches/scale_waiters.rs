@@ -204,7 +204,7 @@ fn come_and_go(crowd: &mut Crowd, keys: Keys) {
     }
     crowd.empty();
     time_out(crowd);
-    flush(crowd, keys);
+    flush(crowd);
     if keys == Keys::One {
         readers(crowd);
     }
@@ -245,7 +245,7 @@ fn time_out(crowd: &mut Crowd) {
 }
 
 /// FLUSHALL: whoever is first at its key is granted it.
-fn flush(crowd: &mut Crowd, keys: Keys) {
+fn flush(crowd: &mut Crowd) {
     let (count, queues) = (crowd.count, crowd.queues);
     crowd.hold();
     crowd.enter("LOCK.ACQUIRE", |_| 0);
@@ -253,9 +253,8 @@ fn flush(crowd: &mut Crowd, keys: Keys) {
         scene.send(1, |_| "FLUSHALL SYNC".into());
         wait_until(scene, |scene| waiters(scene) == count - queues);
     });
-    // The server itself frees the locks of all keys in one turn.
-    let last = crowd.costs.last_mut().unwrap();
-    last.1 = keys == Keys::One;
+    // The server itself frees all keys in one turn, and then the memory of those before.
+    crowd.costs.last_mut().unwrap().1 = false;
     crowd.empty();
 }
 
