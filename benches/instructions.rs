@@ -108,7 +108,9 @@ impl Count {
             Bound::Limit(limit) | Bound::Both(_, limit) if ratio > limit => {
                 return Some(said(limit))
             }
-            Bound::Goal(goal) | Bound::Both(goal, _) if ratio > goal => println!("{} (goal missed)", said(goal)),
+            Bound::Goal(goal) | Bound::Both(goal, _) if ratio > goal => {
+                println!("{} (goal missed)", said(goal))
+            }
             _ => (),
         }
         None
