@@ -3,7 +3,6 @@ package redislock
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -48,25 +46,6 @@ func TestPatienceIsOneWaitInTheServer(t *testing.T) {
 	}
 }
 
-func TestSlices(t *testing.T) {
-	locks := newLocks(t)
-	locks.waiters.slice = 50 * time.Millisecond
-	holder := locks.NewMutex("a", WithExpiry(time.Minute))
-	must(t, holder.Lock())
-	must(t, admin.ConfigResetStat(ctx).Err())
-	mutex := locks.NewMutex("a", WithTries(forever))
-	done := inBackground(mutex.Lock)
-	start := time.Now()
-	eventually(t, "three slices", func() bool { return calls(t, "lock.acquire") >= 3 })
-	// Without slices the time-out would cut the connection now and then.
-	if took := time.Since(start); took > 5*time.Second {
-		t.Fatalf("three slices took %v", took)
-	}
-	released(t)(holder.Unlock())
-	must(t, result(t, done))
-	released(t)(mutex.Unlock())
-}
-
 // What a silent server may cost a Lock: its patience, the margin of the last wait, and another to give back.
 const silence = 300*time.Millisecond + 2*margin + 500*time.Millisecond
 
@@ -94,42 +73,6 @@ func TestASilentServerCostsLittleMoreThanThePatience(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestCancelLeavesTheQueueAtOnce(t *testing.T) {
-	locks := newLocks(t)
-	holder := locks.NewMutex("a", WithExpiry(time.Minute))
-	must(t, holder.Lock())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := inBackground(func() error { return locks.NewMutex("a", WithTries(forever)).LockContext(ctx) })
-	eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
-	start := time.Now()
-	cancel()
-	err := result(t, done)
-	expect(t, "ErrFailed", errors.Is(err, ErrFailed), true)
-	expect(t, "context.Canceled", errors.Is(err, context.Canceled), true)
-	eventually(t, "an empty queue", func() bool { return waiting("a") == 0 })
-	// A slice would be 30s.
-	if took := time.Since(start); took > 10*time.Second {
-		t.Fatalf("it took %v", took)
-	}
-	released(t)(holder.Unlock())
-	must(t, locks.NewMutex("a").TryLock())
-}
-
-func TestDeadlineOfTheContext(t *testing.T) {
-	locks := newLocks(t)
-	must(t, locks.NewMutex("a", WithExpiry(time.Minute)).Lock())
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	err := locks.NewMutex("a", WithTries(forever)).LockContext(ctx)
-	expect(t, "ErrFailed", errors.Is(err, ErrFailed), true)
-	expect(t, "DeadlineExceeded", errors.Is(err, context.DeadlineExceeded), true)
-	if took := time.Since(start); took < 199*time.Millisecond || took > 10*time.Second {
-		t.Fatalf("it took %v", took)
-	}
-	eventually(t, "an empty queue", func() bool { return waiting("a") == 0 })
 }
 
 func TestALostReplyIsHadByAskingAgain(t *testing.T) {
@@ -340,26 +283,6 @@ func TestWaitersDoNotUseThePool(t *testing.T) {
 	must(t, result(t, done))
 }
 
-func TestCluster(t *testing.T) {
-	node, err := testserver.Start("--cluster-enabled", "yes")
-	must(t, err)
-	defer node.Stop()
-	direct := node.Client()
-	defer direct.Close()
-	for slot := 0; slot < 16384; slot += 4096 {
-		must(t, direct.ClusterAddSlotsRange(ctx, slot, slot+4095).Err())
-	}
-	eventually(t, "a cluster that is up", func() bool { return direct.Do(ctx, "LOCK.INFO", "a").Err() == redis.Nil })
-	locks := connected(t, dialing{addrs: []string{node.Addr}, cluster: true})
-	holder := locks.NewMutex("a", WithExpiry(time.Minute))
-	must(t, holder.Lock())
-	mutex := locks.NewMutex("a", WithTries(forever))
-	done := inBackground(mutex.Lock)
-	released(t)(holder.Unlock())
-	must(t, result(t, done))
-	released(t)(mutex.Unlock())
-}
-
 func TestARingIsRefusedWhenTheLocksAreMade(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": server.Addr}})
 	defer ring.Close()
@@ -398,35 +321,17 @@ func TestAClientOfTheUsersTypeWaitsToo(t *testing.T) {
 	released(t)(holder.Unlock())
 }
 
-func TestReadersShareAndWritersDoNot(t *testing.T) {
+func TestARWMutexIsSharedByReaders(t *testing.T) {
 	locks := newLocks(t)
-	one, two := locks.NewRWMutex("a", WithTries(forever)), locks.NewRWMutex("a", WithTries(forever))
-	writer, late := locks.NewRWMutex("a", WithTries(forever)), locks.NewRWMutex("a", WithTries(forever))
-	must(t, one.RLock())
-	must(t, two.RLockContext(ctx))
-	expect(t, "a writer beside readers", errors.Is(writer.TryLock(), &ErrTaken{}), true)
-	wrote := inBackground(writer.Lock)
-	eventually(t, "a waiting writer", func() bool { return waiting("a") == 1 })
-	expect(t, "a reader does not pass a writer", errors.Is(late.TryRLock(), &ErrTaken{}), true)
-	read := inBackground(late.RLock)
-	eventually(t, "a waiting reader", func() bool { return waiting("a") == 2 })
-
-	ok, err := one.Reader().Extend()
-	must(t, err)
-	expect(t, "a reader extends", ok, true)
+	one, two, writer := locks.NewRWMutex("a"), locks.NewRWMutex("a"), locks.NewRWMutex("a")
+	must(t, one.RLockContext(ctx))
+	must(t, two.TryRLockContext(ctx))
+	refused(t, writer.TryLock())
+	released(t)(one.Reader().Extend())
 	released(t)(one.RUnlock())
-	expect(t, "both wait for the second reader", waiting("a"), 2)
 	released(t)(two.RUnlockContext(ctx))
-	must(t, result(t, wrote))
-	expect(t, "the reader still waits", waiting("a"), 1)
+	must(t, writer.TryLock())
+	refused(t, one.TryRLock())
+	expect(t, "fences rise", one.Reader().Fence() < two.Reader().Fence() && two.Reader().Fence() < writer.Fence(), true)
 	released(t)(writer.Unlock())
-	must(t, result(t, read))
-	if one.Reader().Fence() >= two.Reader().Fence() || two.Reader().Fence() >= writer.Fence() || writer.Fence() >= late.Reader().Fence() {
-		t.Fatal("fences do not rise")
-	}
-	must(t, one.TryRLockContext(ctx))
-	released(t)(late.RUnlock())
-	expect(t, "a mutex of the same name", errors.Is(locks.NewMutex("a").TryLock(), &ErrTaken{}), true)
-	released(t)(one.RUnlock())
-	must(t, locks.NewMutex("a").TryLock())
 }

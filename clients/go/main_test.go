@@ -23,17 +23,6 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		for variable, worker := range map[string]func(string) error{
-			"REDIS_LOCK_PERMIT_WORKER": permitWorker, "REDIS_LOCK_FALLBACK_WORKER": fallbackWorker,
-		} {
-			if addr := os.Getenv(variable); addr != "" {
-				if err := worker(addr); err != nil {
-					fmt.Fprintln(os.Stderr, err)
-					return 1
-				}
-				return 0
-			}
-		}
 		var err error
 		if server, err = testserver.Start(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -151,16 +151,6 @@ func TestOldClientsString(t *testing.T) {
 	expect(t, "valid", ok, false)
 	expect(t, "ErrTaken", errors.Is(mutex.TryLock(), &ErrTaken{}), true)
 	expect(t, "old value", admin.Get(ctx, "a").Val(), "old")
-
-	waiter := locks.NewMutex("a", WithTries(3), WithRetryDelay(100*time.Millisecond))
-	start := time.Now()
-	expect(t, "ErrTaken", errors.Is(waiter.Lock(), &ErrTaken{}), true)
-	if took := time.Since(start); took < 100*time.Millisecond {
-		t.Fatalf("it waited for only %v", took)
-	}
-	done := inBackground(locks.NewMutex("a", WithTries(100)).Lock)
-	must(t, admin.Del(ctx, "a").Err())
-	must(t, result(t, done))
 }
 
 func TestErrorsOfTheServerAreNotWaitedOut(t *testing.T) {

@@ -2,14 +2,20 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use redis::{Arg, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, Value};
+use redis::{
+    Arg, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value,
+};
 
 use crate::address::{Address, text, with_address};
 use crate::error::{Result, is_unanswered};
 
+/// The time for the slots of a cluster. The next node is asked after it.
+pub(crate) const SLOTS_TIME: Duration = Duration::from_secs(1);
+
 /// How often one command follows a redirection.
-pub(crate) const REDIRECTIONS: usize = 5;
+const REDIRECTIONS: usize = 5;
 
 /// Which node has which slot, as far as it is known.
 #[derive(Debug)]
@@ -36,7 +42,7 @@ impl Topology {
         let infos = addresses
             .into_iter()
             .map(IntoConnectionInfo::into_connection_info)
-            .collect::<redis::RedisResult<Vec<_>>>()?;
+            .collect::<RedisResult<Vec<_>>>()?;
         let seeds = infos.iter().filter_map(|info| match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 Some((host.clone(), *port))
@@ -72,6 +78,12 @@ impl Topology {
         };
         let moved = inner.moved.get(&slot).cloned();
         moved.or_else(|| of_range().map(|(.., address)| address.clone()))
+    }
+
+    /// The node of a slot after all candidates were asked, or the last error of theirs.
+    pub(crate) fn owner_or(&self, slot: u16, error: Option<RedisError>) -> RedisResult<Address> {
+        let nobody = || (redis::ErrorKind::Io, "no node knows the slots").into();
+        self.owner(slot).ok_or_else(|| error.unwrap_or_else(nobody))
     }
 
     /// The nodes to ask for the slots, each time with another one first.
@@ -172,6 +184,40 @@ impl Redirection {
             host => host,
         };
         Some(make((host.to_owned(), port.parse().ok()?)))
+    }
+}
+
+/// The way of one command over redirections.
+pub(crate) struct Route {
+    slot: u16,
+    /// The node to ask next.
+    pub(crate) node: Address,
+    /// Whether to say ASKING first.
+    pub(crate) is_asking: bool,
+    left: usize,
+}
+
+impl Route {
+    pub(crate) fn new(slot: u16, node: Address) -> Self {
+        Self {
+            slot,
+            node,
+            is_asking: false,
+            left: REDIRECTIONS,
+        }
+    }
+
+    /// Goes where the answer sends it. `None` if that is nowhere; whether the slot is known to have
+    /// moved just now.
+    pub(crate) fn follow(&mut self, error: &RedisError, topology: &Topology) -> Option<bool> {
+        let redirection = Redirection::of(error, &self.node)?;
+        self.left = self.left.checked_sub(1)?;
+        let (is_asking, node) = match redirection {
+            Redirection::Moved(node) => (false, node),
+            Redirection::Ask(node) => (true, node),
+        };
+        (self.is_asking, self.node) = (is_asking, node);
+        Some(!is_asking && topology.has_moved(self.slot, &self.node))
     }
 }
 

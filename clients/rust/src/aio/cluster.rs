@@ -9,10 +9,7 @@ use super::hub::{Hub, Subscribed};
 use super::shards::Shards;
 use super::transport::{Answer, Own, Transport};
 use crate::address::Address;
-use crate::cluster::{REDIRECTIONS, Redirection, Topology, is_stale, slot_of, slot_of_command};
-
-/// The time for the slots of a cluster. The next node is asked after it.
-const SLOTS_TIME: Duration = Duration::from_secs(1);
+use crate::cluster::{Route, SLOTS_TIME, Topology, is_stale, slot_of, slot_of_command};
 
 /// A cluster's nodes, each with a connection that all tasks share.
 pub(super) struct Nodes {
@@ -36,21 +33,17 @@ impl Nodes {
     /// Listens for a key at the node that has its slot, as far as is known.
     pub(super) async fn ready(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
         let slot = slot_of(key);
-        let mut redirections = 0..REDIRECTIONS;
+        let mut route = Route::new(slot, self.owner(slot, time).await?);
         loop {
-            let node = self.owner(slot, time).await?;
-            let info = self.topology.info(&node);
+            let node = &route.node;
+            let info = self.topology.info(node);
             let error = match self.shards.ready(slot, node.clone(), info, time).await {
                 Ok(subscribed) => return Ok(subscribed),
+                // A channel is at one node, also while its slot is on its way.
+                Err(error) if error.code() == Some("ASK") => return Err(error),
                 Err(error) => error,
             };
-            self.note(&error, &node);
-            match Redirection::of(&error, &node) {
-                Some(Redirection::Moved(next)) if redirections.next().is_some() => {
-                    self.has_moved(slot, &next);
-                }
-                _ => return Err(error),
-            }
+            self.follow(&mut route, error)?;
         }
     }
 
@@ -61,39 +54,31 @@ impl Nodes {
         time: Duration,
     ) -> RedisResult<(Value, Address)> {
         let slot = slot_of_command(command);
-        let mut address = self.owner(slot, time).await?;
-        let mut is_asking = false;
-        let mut redirections = 0..REDIRECTIONS;
+        let mut route = Route::new(slot, self.owner(slot, time).await?);
         loop {
-            let node = self.node(&address)?;
-            let answer = match is_asking {
+            let node = self.node(&route.node)?;
+            let answer = match route.is_asking {
                 true => node.ask_asking(command, time).await,
                 false => node.ask(command, time).await,
             };
-            let error = match answer.and_then(Value::extract_error) {
-                Ok(answer) => return Ok((answer, address)),
-                Err(error) => error,
-            };
-            self.note(&error, &address);
-            match Redirection::of(&error, &address) {
-                Some(redirection) if redirections.next().is_some() => {
-                    is_asking = matches!(redirection, Redirection::Ask(_));
-                    address = match redirection {
-                        Redirection::Ask(address) => address,
-                        Redirection::Moved(address) => {
-                            self.has_moved(slot, &address);
-                            address
-                        }
-                    };
-                }
-                _ => return Err(error),
+            match answer.and_then(Value::extract_error) {
+                Ok(answer) => return Ok((answer, route.node)),
+                Err(error) => self.follow(&mut route, error)?,
             }
         }
     }
 
-    fn has_moved(&self, slot: u16, node: &Address) {
-        if self.topology.has_moved(slot, node) {
-            self.shards.has_moved();
+    /// Goes where a node sends a command. The error itself if that is nowhere.
+    fn follow(&self, route: &mut Route, error: RedisError) -> RedisResult<()> {
+        self.note(&error, &route.node);
+        match route.follow(&error, &self.topology) {
+            Some(has_moved) => {
+                if has_moved {
+                    self.shards.has_moved();
+                }
+                Ok(())
+            }
+            None => Err(error),
         }
     }
 
@@ -126,9 +111,7 @@ impl Nodes {
                 Err(error) => last = Some(error),
             }
         }
-        let owner = self.topology.owner(slot);
-        let nobody = || (redis::ErrorKind::Io, "no node knows the slots").into();
-        owner.ok_or_else(|| last.unwrap_or_else(nobody))
+        self.topology.owner_or(slot, last)
     }
 
     fn node(&self, address: &Address) -> RedisResult<Arc<Own>> {

@@ -6,11 +6,8 @@ use redis::{Client, Cmd, RedisResult, Value};
 
 use super::connect::{Connect, Connection};
 use crate::address::Address;
-use crate::cluster::{REDIRECTIONS, Redirection, Topology, is_stale, slot_of_command};
+use crate::cluster::{Route, SLOTS_TIME, Topology, is_stale, slot_of_command};
 use crate::error::{is_demoted, is_unanswered};
-
-/// The time for the slots of a cluster. The next node is asked after it.
-const SLOTS_TIME: Duration = Duration::from_secs(1);
 
 /// The number of connections to a node that are kept for the next command.
 const MAX_IDLE: usize = 64;
@@ -43,29 +40,17 @@ impl Connect for Nodes {
 impl Connection for Nodes {
     fn ask(&mut self, command: &Cmd, timeout: Duration) -> RedisResult<Value> {
         let slot = slot_of_command(command);
-        let mut address = self.0.owner(slot, timeout)?;
-        let mut is_asking = false;
-        let mut redirections = 0..REDIRECTIONS;
+        let mut route = Route::new(slot, self.0.owner(slot, timeout)?);
         loop {
-            let answer = self.0.send(&address, command, is_asking, timeout);
+            let answer = self.0.send(&route.node, command, route.is_asking, timeout);
             let Err(error) = &answer else {
                 return answer;
             };
             if is_stale(error) {
                 self.0.topology.forget();
             }
-            match Redirection::of(error, &address) {
-                Some(redirection) if redirections.next().is_some() => {
-                    is_asking = matches!(redirection, Redirection::Ask(_));
-                    address = match redirection {
-                        Redirection::Ask(address) => address,
-                        Redirection::Moved(address) => {
-                            self.0.topology.has_moved(slot, &address);
-                            address
-                        }
-                    };
-                }
-                _ => return answer,
+            if route.follow(error, &self.0.topology).is_none() {
+                return answer;
             }
         }
     }
@@ -86,9 +71,7 @@ impl Inner {
             }
         }
         // A slot of nobody's is told by any node.
-        let owner = self.topology.owner(slot);
-        let nobody = || (redis::ErrorKind::Io, "no node knows the slots").into();
-        owner.ok_or_else(|| last.unwrap_or_else(nobody))
+        self.topology.owner_or(slot, last)
     }
 
     fn send(
