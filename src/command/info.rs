@@ -46,9 +46,9 @@ pub const SPEC: Spec = Spec {
 /// How many holders, and how many waiters, are shown where the request says no number.
 const DEFAULT: usize = 1_000;
 
-/// How many of each are shown in one reply, whatever the request says. A reply with a million would
-/// keep the server from everybody else.
-const MOST: usize = 20_000;
+/// How many waiters are shown in one reply, whatever the request says. A reply with a million would
+/// keep the server from everybody else. Holders have no such bound, because clients decide by them.
+const MOST_WAITERS: usize = 20_000;
 
 /// How many are shown at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,14 +78,10 @@ pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Shown
             return Err(Error::RepeatedOption);
         }
     }
-    let count = |n: Option<u64>| {
-        n.map_or(DEFAULT, |n| {
-            usize::try_from(n).map_or(MOST, |n| n.min(MOST))
-        })
-    };
+    let count = |n: Option<u64>| n.map_or(DEFAULT, |n| usize::try_from(n).unwrap_or(usize::MAX));
     Ok(Shown {
         holders: count(holders),
-        waiters: count(waiters),
+        waiters: count(waiters).min(MOST_WAITERS),
     })
 }
 
@@ -196,7 +192,8 @@ mod tests {
             (&["HOLDERS", "5"], 5, 1_000),
             (&["waiters", "0"], 1_000, 0),
             (&["WAITERS", "7", "Holders", "0"], 0, 7),
-            (&["HOLDERS", "18446744073709551615"], 20_000, 1_000),
+            (&["HOLDERS", "18446744073709551615"], usize::MAX, 1_000),
+            (&["WAITERS", "18446744073709551615"], 1_000, 20_000),
         ] {
             assert_eq!(parse_of(words), Ok(Shown { holders, waiters }), "{words:?}");
         }
