@@ -374,6 +374,7 @@ fn count(args: &[&[u8]]) {
         _ => None,
     };
     if let Some(top) = judge(parsed, expected.is_some()) {
+        let expected = expected.map(|(count, option)| (count.min(3_000), option));
         assert_eq!(Some((top.count as u128, top.is_contended)), expected);
     }
 }
