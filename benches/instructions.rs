@@ -22,6 +22,7 @@ use crate::instruction_steps::{
 };
 use crate::load::Requests;
 use crate::other_commands;
+use crate::stats::Spread;
 
 /// The number of rounds. The least is used: what is not the command's own only adds to a round.
 const ROUNDS: usize = 3;
@@ -128,7 +129,7 @@ pub fn check() {
         ..Count::new(
             &behind.name,
             behind.against.as_deref(),
-            least(behind.rounds),
+            Spread::of(&behind.rounds).low,
         )
     }));
     counts.extend(guarded());
@@ -237,11 +238,15 @@ fn guarded() -> Vec<Count> {
     let mut counts = Vec::new();
     for ((name, without), (_, with)) in without.into_iter().zip(with) {
         let alone = format!("{name}, two replicas");
-        counts.push(Count::new(&alone, None, least(without)));
+        counts.push(Count::new(&alone, None, Spread::of(&without).low));
         let of_pair = name == PAIR;
         counts.push(Count {
             bound: of_pair.then_some(Bound::Both(GOAL_OF_QUORUM, LIMIT_OF_QUORUM)),
-            ..Count::new(&format!("{name}, quorum"), Some(&alone), least(with))
+            ..Count::new(
+                &format!("{name}, quorum"),
+                Some(&alone),
+                Spread::of(&with).low,
+            )
         });
     }
     counts
@@ -387,10 +392,6 @@ fn rendered(counts: &[Count], environment: &[String]) -> String {
     text
 }
 
-fn least(rounds: Vec<f64>) -> f64 {
-    rounds.into_iter().fold(f64::INFINITY, f64::min)
-}
-
 fn goal_of(step: &str) -> Option<f64> {
     match step {
         SEVERAL => Some(GOAL_OF_SEVERAL),
@@ -437,15 +438,15 @@ fn count() -> Vec<Count> {
     }
     let steps = names.iter().zip(rounds).map(|(step, rounds)| Count {
         bound: goal_of(step.name).map(Bound::Goal),
-        ..Count::new(step.name, step.against, least(rounds))
+        ..Count::new(step.name, step.against, Spread::of(&rounds).low)
     });
     // What a step needs before or after it has no name.
     let mut counts: Vec<Count> = steps.filter(|count| !count.name.is_empty()).collect();
     // There must be an element to take.
     counted.run(&Requests::of(["LPUSH list x".into()]));
     for (name, against, by) in hand_offs() {
-        let rounds = (0..ROUNDS).map(|_| counted.hand_off(KEYS, &by)).collect();
-        counts.push(Count::new(name, against, least(rounds)));
+        let rounds: Vec<f64> = (0..ROUNDS).map(|_| counted.hand_off(KEYS, &by)).collect();
+        counts.push(Count::new(name, against, Spread::of(&rounds).low));
     }
     counts
 }

@@ -20,17 +20,13 @@ pub fn run<H: Host>(host: &mut H, token: Option<Token<'_>>) -> Result<(), Error>
     let mut count = 0;
     if let Some(key_ref) = key_ref {
         let registry = &mut key.parts().machine.registry;
-        let removed = match token {
+        let removed;
+        (count, removed) = match token {
             Some(token) => {
                 let removed = registry.give_up(&key_ref, token);
-                count = removed.len();
-                removed
+                (removed.len(), removed)
             }
-            None => {
-                let (all, removed) = registry.cancel(&key_ref);
-                count = all;
-                removed
-            }
+            None => registry.cancel(&key_ref),
         };
         key.parts().machine.is_due_changed = true;
         end_waits(&mut key, &key_ref, removed, now, |machine, removed| {

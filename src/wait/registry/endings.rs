@@ -37,7 +37,7 @@ impl Endings {
 
     /// Whether nothing is granted for a key for now.
     pub(super) fn hold_back(&self, key: &KeyRef) -> bool {
-        !self.cancelled.is_empty() && self.cancelled.contains_key(key)
+        self.cancelled.contains_key(key)
     }
 
     /// Whether a request has ended, because nobody has listened to its channel.
