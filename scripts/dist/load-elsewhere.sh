@@ -16,12 +16,12 @@ machine=${triple%%-*}
 cannot() { echo "$*"; exit 2; }
 fail() { echo "$*"; exit 1; }
 
-# What runs a program of this machine: nothing, or qemu with the root $1.
-runner() {
-    [ "$machine" != "$(uname -m)" ] || return 0
+# What runs a program of the target on this machine: nothing, or qemu.
+run=()
+if [ "$machine" != "$(uname -m)" ]; then
     command -v "qemu-$machine-static" >/dev/null || cannot "there is no qemu-$machine-static (Debian: qemu-user-static)"
-    echo "qemu-$machine-static -L $1"
-}
+    run=("qemu-$machine-static" -L "$place/root")
+fi
 
 # lists KIND ARCHITECTURE: a private configuration of apt in `apt`, with the lists of Debian 12. The machine's own stays as it is.
 lists() {
@@ -95,11 +95,8 @@ case $triple in
     "$(uname -m)"-*-gnu) ;;
     *-musl)
         # The path of the loader in the program is that of a machine with musl.
-        read -ra run <<<"$(runner "$place/root")"
         line=("${run[@]}" "$place/root/lib/ld-musl-$machine.so.1" "$place/server") ;;
-    *)
-        read -ra run <<<"$(runner "$place/root")"
-        line=("${run[@]}" "$place/server") ;;
+    *) line=("${run[@]}" "$place/server") ;;
 esac
 
 temp=$(mktemp -d)
