@@ -31,6 +31,7 @@ mod profile;
 mod scale;
 mod scale_waiters;
 mod several;
+mod shards;
 
 // The tools that they share.
 mod callgrind;
@@ -52,7 +53,7 @@ use harness::Kind;
 
 type Part = fn(&Run);
 
-pub const PARTS: [(&str, Part); 14] = [
+pub const PARTS: [(&str, Part); 15] = [
     ("owner", owner::measure),
     ("others", other_commands::measure),
     ("contention", contention::measure),
@@ -67,6 +68,7 @@ pub const PARTS: [(&str, Part); 14] = [
     ("several", several::measure),
     ("scale", scale::measure),
     ("scale-waiters", scale_waiters::measure),
+    ("shards", shards::measure),
 ];
 
 #[derive(Parser)]
