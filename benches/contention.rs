@@ -153,12 +153,12 @@ fn goals(
         let to_ceiling = Spread::of_ratios(&ours.hand_offs, &ceiling.hand_offs);
         let to_signal = Spread::of_ratios(&ours.hand_offs, &signal.hand_offs);
         let goal = "hand-offs/s against the BLPOP / LPUSH ceiling";
-        report.goal(kind, goal, &subject, Bound::AtLeast(0.95), to_ceiling);
+        report.goal(kind, goal, &subject, Bound::AtLeast(0.97), to_ceiling);
         report.goal(
             kind,
             "hand-offs/s against the BLPOP signal",
             &subject,
-            Bound::AtLeast(2.0),
+            Bound::AtLeast(2.1),
             to_signal,
         );
         report.goal(

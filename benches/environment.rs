@@ -26,9 +26,33 @@ pub fn picture(name: &str, alt: &str) -> String {
     )
 }
 
-/// Commit, time and machine, in a line.
+/// How the line begins that names the build.
+pub const BUILD: &str = "Build ";
+
+/// Build, time and machine, in a line.
 pub fn shown() -> String {
     Environment::look().shown()
+}
+
+/// The last commit that changed the module, and whether its sources have changed since then. All
+/// commits with the same sources make the same build.
+pub fn build() -> (String, bool) {
+    let sources = ["src", "Cargo.toml", "Cargo.lock"];
+    let git = |words: &[&str]| said("git", &[words, &["--"], &sources].concat());
+    let commit = git(&["log", "-1", "--format=%h", "--abbrev=8"]);
+    let changed = !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty();
+    (commit, changed)
+}
+
+/// What a program prints, without the spaces around it.
+fn said(program: &str, args: &[&str]) -> String {
+    let mut command = Command::new(program);
+    let output = command
+        .args(args)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
+    text.unwrap_or_default()
 }
 
 struct Environment {
@@ -39,22 +63,7 @@ struct Environment {
 
 impl Environment {
     fn look() -> Self {
-        let said = |program: &str, args: &[&str]| {
-            let mut command = Command::new(program);
-            let output = command
-                .args(args)
-                .current_dir(env!("CARGO_MANIFEST_DIR"))
-                .output();
-            let text =
-                output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
-            text.unwrap_or_default()
-        };
-        let changed = !said(
-            "git",
-            &["status", "--porcelain", "--untracked-files=no", "src"],
-        )
-        .is_empty();
-        let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+        let (commit, changed) = build();
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let mut models = cpus.lines().filter(|line| line.starts_with("model name"));
         let model = models.next().and_then(|line| line.split_once(": "));
@@ -82,6 +91,6 @@ impl Environment {
             true => "",
             false => " The server and the clients ran on any core.",
         };
-        format!("Commit {commit}, {date}, {machine}.{unpinned}\n")
+        format!("{BUILD}{commit}, {date}, {machine}.{unpinned}\n")
     }
 }

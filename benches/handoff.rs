@@ -12,8 +12,10 @@ use crate::Run;
 
 const WAITERS: [usize; 4] = [1, 16, 256, 1000];
 const ROUNDS: usize = 5;
-/// The number of hand-offs in each round.
-const HAND_OFFS: usize = 400;
+/// The number of hand-offs in each round: 100,000 in all, so that a thousand lie above the p99.
+const HAND_OFFS: usize = 20_000;
+/// Before the first round, so that the server's tables and caches are as they stay.
+const WARM_UP: usize = 400;
 /// The pause between two hand-offs, so that the server is idle when the next one comes.
 const PAUSE: Duration = Duration::from_micros(100);
 
@@ -70,6 +72,12 @@ impl Line {
         line
     }
 
+    fn hand_offs(&mut self, count: usize) -> Latency {
+        let mut latency = Latency::new();
+        (0..count).for_each(|_| self.hand_off(&mut latency));
+        latency
+    }
+
     /// The holder hands the lock to the next client and joins the end of the queue.
     fn hand_off(&mut self, latency: &mut Latency) {
         let (at, next) = (self.at, (self.at + 1) % self.connections.len());
@@ -111,17 +119,15 @@ pub fn measure(with: &Run) {
             // By row and percentile, a value per round.
             let mut found = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
             let mut longest = [0.0f64; 2];
-            for round in 0..=with.rounds(ROUNDS) {
+            for line in &mut lines {
+                line.hand_offs(WARM_UP);
+            }
+            for _ in 0..with.rounds(ROUNDS) {
                 for (n, line) in lines.iter_mut().enumerate() {
-                    let mut latency = Latency::new();
-                    for _ in 0..with.size(HAND_OFFS).max(100) {
-                        line.hand_off(&mut latency);
-                    }
-                    if round > 0 {
-                        found[n][0].push(latency.at(0.5));
-                        found[n][1].push(latency.at(0.99));
-                        longest[n] = longest[n].max(latency.at(1.0));
-                    }
+                    let latency = line.hand_offs(with.size(HAND_OFFS));
+                    found[n][0].push(latency.at(0.5));
+                    found[n][1].push(latency.at(0.99));
+                    longest[n] = longest[n].max(latency.at(1.0));
                 }
             }
             let [ours, theirs] = &found;
@@ -139,7 +145,7 @@ pub fn measure(with: &Run) {
             println!("{}", row.join(" | "));
             rows.push(row);
             let subject = format!("{waiters} waiters");
-            for (n, (share, limit)) in [("p50", 1.10), ("p99", 1.25)].into_iter().enumerate() {
+            for (n, (share, limit)) in [("p50", 1.10), ("p99", 1.15)].into_iter().enumerate() {
                 let goal = format!("release to the next grant against BLPOP's wake-up, {share}");
                 report.goal(kind, &goal, &subject, Bound::AtMost(limit), ratios[n]);
                 report.figure(

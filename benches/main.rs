@@ -152,6 +152,10 @@ fn main() {
     if !fixture::take_the_other_core() {
         println!("The server and its clients share the cores as they come: figures will be worse.");
     }
+    if let Err(error) = report::begin(&arguments.parts, run.quick) {
+        eprintln!("bench: {error}");
+        std::process::exit(1);
+    }
     let begin = Instant::now();
     for (name, measure) in PARTS {
         if arguments.parts.is_empty() || asked(name) {

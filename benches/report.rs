@@ -133,6 +133,46 @@ pub fn write_head(quick: bool) {
     write_document(&markdown, &figures, sections_of(&markdown));
 }
 
+const FILES: [&str; 3] = ["results.md", "results.tsv", "tables.tsv"];
+
+/// Prepares the files for a run of these parts, or of all if there is none. All figures are of one
+/// build: a run of all parts begins them anew, and parts of another build beside the asked ones are
+/// an error.
+pub fn begin(parts: &[String], quick: bool) -> Result<(), String> {
+    let folder = environment::folder(quick);
+    let (build, changed) = environment::build();
+    if changed && !quick {
+        return Err("the sources of the module have changed: commit them first".into());
+    }
+    if parts.is_empty() {
+        for file in FILES {
+            fs::remove_file(folder.join(file)).ok();
+        }
+        return Ok(());
+    }
+    let begin = format!("{}{build}", environment::BUILD);
+    let sections = sections_of(&folder.join(FILES[0]));
+    let others: Vec<_> = crate::PARTS
+        .iter()
+        .enumerate()
+        .filter(|(place, (name, _))| {
+            let section = sections.get(place);
+            let differs = section.is_some_and(|text| !text.lines().any(|l| l.starts_with(&begin)));
+            differs && !parts.iter().any(|part| part == name)
+        })
+        .map(|(_, (name, _))| *name)
+        .collect();
+    match &others[..] {
+        [] => Ok(()),
+        others => Err(format!(
+            "this build is {build}, and {} has another build's {}: measure all parts, or remove {}",
+            folder.display(),
+            others.join(", "),
+            FILES.join(", ")
+        )),
+    }
+}
+
 fn sections_of(markdown: &Path) -> BTreeMap<usize, String> {
     let text = fs::read_to_string(markdown).unwrap_or_default();
     let sections = text.split(MARK).skip(1).map(|section| {

@@ -234,17 +234,9 @@ pub fn measure(with: &Run) {
                 let per_second = Spread::of(&shown.per_second);
                 report.figure(kind, "acquisitions/s", &subject, per_second);
                 let ratio = Spread::of_ratios(ours, &shown.per_second);
-                match way {
-                    Way::Together => {}
-                    Way::Retry(_) => {
-                        let goal = "acquisitions/s of several keys against take and retry";
-                        report.goal(kind, goal, &subject, Bound::AtLeast(5.0), ratio);
-                    }
-                    Way::InOrder => {
-                        let measure =
-                            "acquisitions/s of several keys against one after the other in order";
-                        report.figure(kind, measure, &subject, ratio);
-                    }
+                if *way != Way::Together {
+                    let measure = "acquisitions/s of LOCK.MACQUIRE against another way";
+                    report.figure(kind, measure, &subject, ratio);
                 }
                 let waits = shown.waits.each_ref().map(|waits| Spread::of(waits).median);
                 let mut row = vec![name(kind).to_string(), way.name(), per_second.shown(0)];
@@ -254,6 +246,17 @@ pub fn measure(with: &Run) {
                 row.push(format!("{:.1}", Spread::of(&shown.commands).median));
                 println!("{}", row.join(" | "));
                 rows.push(row);
+            }
+            if hold <= 1 {
+                let retries = all.iter().filter(|(way, _)| matches!(way, Way::Retry(_)));
+                let ratios =
+                    retries.map(|(way, shown)| (way, Spread::of_ratios(ours, &shown.per_second)));
+                let best = ratios.min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
+                let (way, ratio) = best.expect("a way to retry");
+                let goal =
+                    "acquisitions/s of several keys against take and retry with its best pause";
+                let subject = format!("{}, held {hold} ms", way.name());
+                report.goal(kind, goal, &subject, Bound::AtLeast(3.0), ratio);
             }
         }
         report.say(&format!("### Hold of {hold} ms"));

@@ -29,8 +29,13 @@ func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cm
 		return cmd
 	}
 	reply := m.locks.send(ctx, guarded)
+	lost := says(reply.Err, "NOTHELD")
+	if says(reply.Err, "WRONGTYPE") { // Of the lock, or of the command.
+		held, err := m.Check(ctx)
+		lost = err == nil && !held
+	}
 	switch {
-	case says(reply.Err, "NOTHELD"):
+	case lost:
 		cmd.SetErr(ErrNotHeld)
 	case reply.Err != nil:
 		cmd.SetErr(m.lacking(ctx, reply.Err))

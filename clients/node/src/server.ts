@@ -251,8 +251,17 @@ export class Server {
         throw unsupported("command LOCK.EXEC (it needs Redis 7.0 or Valkey)", error);
       if (error instanceof Error && error.message.startsWith("NOTHELD"))
         throw new ResourceLockedError(`not held any more: ${resource}`);
+      // The command may meet a wrong type, too.
+      if (isWrongType(error)) await this.#throwIfLost(key, token);
       throw error;
     }
+  }
+
+  /** Says nothing of what it cannot ask. */
+  async #throwIfLost(key: string, token: string): Promise<void> {
+    const answer = await this.#connection.send(["LOCK.CHECK", key, token], key).catch((error) => error);
+    if (answer === null || isWrongType(answer))
+      throw new ResourceLockedError("not held any more: the key is no lock");
   }
 
   async #all(resources: readonly string[], command: (key: string) => Command): Promise<void> {

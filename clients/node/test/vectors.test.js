@@ -77,6 +77,7 @@ class Actor {
     };
     if (kind === "permit") this.what = this.redlock.semaphore(names[0], Number(names[1]));
     if (kind === "multi") this.what = this.redlock.multiLock(names.slice(0, slash), names.slice(slash + 1));
+    this.linger = settings.linger;
     this.lock = await this.what.acquire(this.ttl, settings);
     return "held";
   }
@@ -102,7 +103,7 @@ class Actor {
   /** Only `using` keeps a lock, so it is taken once more. */
   async keep() {
     await this.lock.release();
-    const settings = { automaticExtensionThreshold: 100 };
+    const settings = { automaticExtensionThreshold: 100, linger: this.linger };
     await new Promise((begun) => {
       this.kept = this.what.using(this.ttl, settings, async (signal, lock) => {
         begun((this.lock = lock));

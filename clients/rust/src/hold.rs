@@ -9,7 +9,7 @@ use crate::answer::{OwnerAnswer, owner_answer};
 use crate::attempt::Patience;
 use crate::command::{Claim, Place};
 use crate::engine::{Engine, Wire};
-use crate::error::Result;
+use crate::error::{Result, is_foreign};
 use crate::lease::{Grant, Lease, Sent, pause_before_renewal};
 use crate::options::bounded_ttl;
 use crate::{Error, Mode};
@@ -116,6 +116,11 @@ impl<W: Wire> Hold<W> {
             Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
             Err(error) => Err(match Error::from(error) {
                 Error::NotHeld => self.not_held().await,
+                // The command may meet a wrong type, too.
+                Error::Redis(error) if is_foreign(&error) => match self.check().await {
+                    Ok(false) => Error::NotHeld,
+                    _ => Error::Redis(error),
+                },
                 error => error,
             }),
         }

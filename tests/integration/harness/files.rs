@@ -11,14 +11,14 @@ pub fn project_file(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
 }
 
-/// A redis-cli, which works with any server.
+/// A redis-cli, which works with any server. `make test` fetches this one.
 pub fn redis_cli() -> PathBuf {
     program(Kind::Redis7_0, "redis-cli")
 }
 
-/// A valkey-cli, which works with any server.
+/// A valkey-cli, which works with any server. `make test` fetches this one.
 pub fn valkey_cli() -> PathBuf {
-    program(Kind::Valkey8_0, "valkey-cli")
+    program(Kind::Valkey9, "valkey-cli")
 }
 
 fn program(of: Kind, name: &str) -> PathBuf {

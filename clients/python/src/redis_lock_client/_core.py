@@ -71,6 +71,7 @@ class Core:
         self._at_least = protocol.at_least(at_least, timeout)
         # What a request says of its hold beside the ttl.
         self._terms = protocol.linger(linger)
+        self._linger = linger
         # The keys that are held: one, but for a MultiLock.
         self._names: tuple[str | bytes, ...] = (name,)
         self.local: Any = protocol.Hold() if self.thread_local else SimpleNamespace(token=None, fence=None, lease=None)

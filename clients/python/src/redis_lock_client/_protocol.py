@@ -17,6 +17,8 @@ logger = logging.getLogger("redis_lock_client")
 
 # The longest hold that the module grants, some 8,900 years: what a lock without timeout gets.
 MAX_TTL_MS = 2**48
+# A shorter linger makes no renewals more frequent.
+SHORTEST_SPAN_MS = 300
 
 # The share of the client's socket timeout for which one command waits. The rest is for the way there and back.
 SLICE = 0.75
@@ -274,6 +276,11 @@ def linger(seconds: float | None) -> tuple[str | int, ...]:
     if seconds < 0:
         raise ValueError("linger must not be negative")
     return ("LINGER", min(int(seconds * 1000), MAX_TTL_MS))
+
+
+def span_ms(ttl_ms: int, linger: float | None) -> int:
+    """Return within what time a hold is to be renewed: one whose connection is lost lasts for the linger only."""
+    return ttl_ms if linger is None else min(ttl_ms, max(int(linger * 1000), SHORTEST_SPAN_MS))
 
 
 def at_least(seconds: float, timeout: float | None) -> tuple[str | int, ...]:

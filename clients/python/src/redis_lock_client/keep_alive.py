@@ -13,7 +13,7 @@ SOON = 0.25
 
 
 class KeepAlive:
-    """Renews a hold at a third of its ttl, in a thread of its own, until the context ends.
+    """Renews a hold at a third of its ttl, or of a shorter linger, in a thread of its own, until the context ends.
 
     `lost` is set, and `on_lost` called, when a renewal answers that nothing is held, or when none has succeeded by the
     end of the lease. The lease is counted by this process's clock from before a renewal was sent, less 1 % and 2 ms, so
@@ -28,12 +28,13 @@ class KeepAlive:
         on_lost: Callable[[], object] | None,
         not_owned: LockNotOwnedError,
         lease: protocol.Lease | None = None,
+        linger: float | None = None,
     ) -> None:
         """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
         self.lost = threading.Event()
         self._renew = renew
         self._ttl_ms = ttl_ms
-        self._ttl = ttl_ms / 1000
+        self._span = protocol.span_ms(ttl_ms, linger) / 1000
         self._lease = lease or protocol.Lease(ttl_ms)
         self._name = name
         self._on_lost = on_lost
@@ -59,16 +60,16 @@ class KeepAlive:
         return self._lease.answers(ends, self._renew())
 
     def _keep_renewing(self) -> None:
-        pause = self._ttl / 3
+        pause = self._span / 3
         # An Event waits for some 290 years at most.
         while not self._over.wait(min(pause, threading.TIMEOUT_MAX)):
             try:
                 if not self._renewed():
                     return self._lose()
-                pause = self._ttl / 3
+                pause = self._span / 3
             except Exception:
                 # Whatever it was, the clock goes on. Sooner than usual, because the rest of the lease is short.
-                pause = min(self._ttl / 10, SOON)
+                pause = min(self._span / 10, SOON)
 
     def _watch_the_clock(self) -> None:
         while (left := self._lease.end - time.monotonic()) > 0:

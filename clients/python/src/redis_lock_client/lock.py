@@ -127,7 +127,7 @@ class Lock(Core, Theirs):
         def renew() -> bool:
             return run(self._is_owner("LOCK.RENEW", token, ttl_ms))
 
-        return KeepAlive(renew, ttl_ms, self.name, on_lost, not_owned, self.local.lease)
+        return KeepAlive(renew, ttl_ms, self.name, on_lost, not_owned, self.local.lease, self._linger)
 
 
 class ReadLock(Lock):

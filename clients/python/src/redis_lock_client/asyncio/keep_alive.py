@@ -13,7 +13,7 @@ from ..keep_alive import SOON
 
 
 class KeepAlive:
-    """Renews a hold at a third of its ttl until the context ends.
+    """Renews a hold at a third of its ttl, or of a shorter linger, until the context ends.
 
     When a renewal answers that nothing is held, or none has succeeded by the end of the lease, the body is cancelled at
     its next await, and the context raises LockNotOwnedError. The lease is counted by this process's clock from before a
@@ -26,13 +26,14 @@ class KeepAlive:
         ttl_ms: int,
         not_owned: LockNotOwnedError,
         lease: protocol.Lease | None = None,
+        linger: float | None = None,
     ) -> None:
         """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
         self.lost = False
         self._over = False
         self._renew = renew
         self._ttl_ms = ttl_ms
-        self._ttl = ttl_ms / 1000
+        self._span = protocol.span_ms(ttl_ms, linger) / 1000
         self._lease = lease or protocol.Lease(ttl_ms)
         self._not_owned = not_owned
         self._clock: asyncio.TimerHandle | None = None
@@ -76,16 +77,16 @@ class KeepAlive:
         return True
 
     async def _keep_renewing(self) -> None:
-        pause = self._ttl / 3
+        pause = self._span / 3
         while not self._over:
             await asyncio.sleep(pause)
             try:
                 if not await self._renewed():
                     return self._lose()
-                pause = self._ttl / 3
+                pause = self._span / 3
             except Exception:
                 # Whatever it was, the clock goes on. Sooner than usual, because the rest of the lease is short.
-                pause = min(self._ttl / 10, SOON)
+                pause = min(self._span / 10, SOON)
 
     def _lose(self) -> None:
         if not self._over:

@@ -183,7 +183,11 @@ class Lock(Core, Theirs):
         token = self._held_token("keep alive")
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
         not_owned = self._library.not_owned("keep alive", self.name)
-        return KeepAlive(lambda: self._is_owner("LOCK.RENEW", token, ttl_ms), ttl_ms, not_owned, self.local.lease)
+
+        def renew() -> Awaitable[bool]:
+            return self._is_owner("LOCK.RENEW", token, ttl_ms)
+
+        return KeepAlive(renew, ttl_ms, not_owned, self.local.lease, self._linger)
 
     async def _execute(self, *args: Any, **options: Any) -> Any:
         if self.wait == "notify":

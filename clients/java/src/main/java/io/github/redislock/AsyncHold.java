@@ -95,7 +95,19 @@ public final class AsyncHold {
             return CompletableFuture.failedFuture(Holds.notHeld(hold.claim));
         }
         return client.exec(hold.claim.name(), hold.token, command, arguments)
+                .exceptionallyCompose(this::withItsLoss)
                 .handle(this::executed);
+    }
+
+    /** A wrong type may be the lock's, or the command's. */
+    private CompletableFuture<Object> withItsLoss(Throwable failed) {
+        if (!LettuceLockClient.isError(LettuceLockClient.cause(failed), "WRONGTYPE")) {
+            return CompletableFuture.failedFuture(failed);
+        }
+        return client.check(hold.claim, hold.token)
+                .exceptionally(unknown -> true)
+                .thenCompose(held -> CompletableFuture.failedFuture(
+                        held ? failed : Holds.notHeld(hold.claim)));
     }
 
     private Object executed(Object reply, Throwable failed) {
@@ -103,7 +115,8 @@ public final class AsyncHold {
             return reply;
         }
         Throwable cause = LettuceLockClient.cause(failed);
-        if (LettuceLockClient.isError(cause, "NOTHELD")) {
+        if (cause instanceof IllegalMonitorStateException
+                || LettuceLockClient.isError(cause, "NOTHELD")) {
             lose(Holds.GONE);
             throw Holds.notHeld(hold.claim);
         }

@@ -267,7 +267,7 @@ final class Holds implements AutoCloseable {
         try {
             return commands.exec(hold.claim.name(), hold.token, command, arguments);
         } catch (RuntimeException failed) {
-            if (!commands.isError(failed, "NOTHELD")) {
+            if (!commands.isError(failed, "NOTHELD") && !endedByString(hold, failed)) {
                 throw failed;
             }
             lose(hold, GONE);
@@ -276,6 +276,16 @@ final class Holds implements AutoCloseable {
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
+        }
+    }
+
+    /** Whether the wrong type is the lock's; the command may meet one, too. */
+    private boolean endedByString(Hold hold, RuntimeException failed) {
+        try {
+            return commands.isError(failed, "WRONGTYPE")
+                    && !commands.check(hold.claim, hold.token);
+        } catch (RuntimeException unknown) {
+            return false;
         }
     }
 
