@@ -22,6 +22,7 @@ mod guarded;
 mod handoff;
 mod instructions;
 mod memory;
+mod moves;
 mod other_commands;
 mod owner;
 mod place_bytes;
@@ -40,6 +41,7 @@ mod fixture;
 mod instruction_steps;
 mod load;
 mod load_clients;
+mod moving;
 mod peers;
 mod report;
 mod stats;
@@ -53,7 +55,7 @@ use harness::Kind;
 
 type Part = fn(&Run);
 
-pub const PARTS: [(&str, Part); 15] = [
+pub const PARTS: [(&str, Part); 16] = [
     ("owner", owner::measure),
     ("others", other_commands::measure),
     ("contention", contention::measure),
@@ -69,6 +71,7 @@ pub const PARTS: [(&str, Part); 15] = [
     ("scale", scale::measure),
     ("scale-waiters", scale_waiters::measure),
     ("shards", shards::measure),
+    ("moves", moves::measure),
 ];
 
 #[derive(Parser)]

@@ -4,7 +4,6 @@
 //! processor time of all primaries for the same work does: if it is the same, a shard with a core
 //! of its own serves as much as the only shard of a small cluster.
 
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use crate::stats::Spread;
 use crate::Run;
 
 const SIZES: [usize; 4] = [1, 2, 3, 6];
-const SLOTS: usize = 16_384;
+pub const SLOTS: usize = 16_384;
 const ROUNDS: usize = 5;
 const CLIENTS: usize = 50;
 const PIPELINE: usize = 16;
@@ -27,7 +26,7 @@ const STAY: usize = 10;
 const VISITS: usize = 120;
 /// How long idle nodes are observed.
 const IDLE: Duration = Duration::from_secs(2);
-const OPTIONS: [&str; 10] = [
+pub const OPTIONS: [&str; 10] = [
     "--cluster-enabled",
     "yes",
     "--cluster-node-timeout",
@@ -56,11 +55,7 @@ impl Shards {
         let mut primaries: Vec<_> = (0..size).map(|_| node()).collect();
         let mut replicas: Vec<_> = (0..size).map(|_| node()).collect();
         for (shard, primary) in primaries.iter_mut().enumerate() {
-            let slots = shard * SLOTS / size..(shard + 1) * SLOTS / size;
-            let words = ["CLUSTER".to_string(), "ADDSLOTS".into()].into_iter();
-            let words: Vec<_> = words.chain(slots.map(|slot| slot.to_string())).collect();
-            let given = primary.control.send(&words);
-            assert_eq!(given, Reply::Simple("OK".into()));
+            give_slots(primary, shard, size);
         }
         introduce(&mut primaries, &mut replicas);
         for (primary, replica) in primaries.iter_mut().zip(&mut replicas) {
@@ -72,16 +67,8 @@ impl Shards {
         }
         for (primary, replica) in primaries.iter_mut().zip(&mut replicas) {
             replica.server.wait_until_it_follows(&primary.server);
-            wait_for("the cluster to serve", || {
-                let info = primary.control.text("CLUSTER INFO");
-                info.contains("cluster_state:ok").then_some(())
-            });
-            let pid = replica.control.info("process_id");
-            // Where that fails, the machine has one core.
-            Command::new("taskset")
-                .args(["-acp", "1", &pid])
-                .output()
-                .ok();
+            wait_until_it_serves(primary);
+            replica.run_on("1");
         }
         let keys = keys(&mut primaries[0], size);
         Self {
@@ -112,7 +99,23 @@ impl Shards {
     }
 }
 
-fn introduce(primaries: &mut [Fixture], replicas: &mut [Fixture]) {
+/// Gives a primary its share of the slots in a cluster of that size.
+pub fn give_slots(primary: &mut Fixture, shard: usize, size: usize) {
+    let slots = shard * SLOTS / size..(shard + 1) * SLOTS / size;
+    let words = ["CLUSTER".to_string(), "ADDSLOTS".into()].into_iter();
+    let words: Vec<_> = words.chain(slots.map(|slot| slot.to_string())).collect();
+    let given = primary.control.send(&words);
+    assert_eq!(given, Reply::Simple("OK".into()));
+}
+
+pub fn wait_until_it_serves(primary: &mut Fixture) {
+    wait_for("the cluster to serve", || {
+        let info = primary.control.text("CLUSTER INFO");
+        info.contains("cluster_state:ok").then_some(())
+    });
+}
+
+pub fn introduce(primaries: &mut [Fixture], replicas: &mut [Fixture]) {
     let mut nodes: Vec<_> = primaries.iter_mut().chain(replicas).collect();
     let ports: Vec<_> = nodes.iter().map(|node| node.server.port).collect();
     for (number, node) in nodes.iter_mut().enumerate() {
