@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-shard bench-peers bench-check check oldest-rust prose book plots dashboard servers install uninstall clean test-all
+.PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-peers bench-check check oldest-rust prose book plots dashboard servers install uninstall clean test-all
 .PHONY: proof dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 # A target with one # in front of its text is for those who look for it.
@@ -105,10 +105,6 @@ bench: setup ## Measure the cost of locks beside other locks, into docs/benchmar
 	@$(MAKE) servers build
 	ulimit -Sn $$(ulimit -Hn) && cargo bench --locked --bench bench -- $(subst $(comma), ,$(BENCH))
 	@scripts/plots.sh $(MEASURED) || true
-
-bench-shard: setup # Measure one shard of a cluster: acquisitions per second and memory
-	@$(MAKE) servers build
-	cargo bench --locked --bench shard
 
 # It takes the languages that `make setup-examples` has set up, and names the others.
 bench-peers: setup # Measure lock libraries beside the adapters in clients/, into docs/benchmarks/libraries.md (BENCH_QUICK=1, BENCH_SERVERS=, BENCH_HOLDS=)

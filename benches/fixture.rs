@@ -73,6 +73,13 @@ impl Fixture {
         Self { server, control }
     }
 
+    /// Moves the server to other cores. Where that fails, the machine has one.
+    pub fn run_on(&self, cores: &str) {
+        let pid = self.server.pid().to_string();
+        let mut taskset = Command::new("taskset");
+        taskset.args(["-acp", cores, &pid]).output().ok();
+    }
+
     pub fn connections(&self, count: usize) -> Vec<Connection> {
         (0..count)
             .map(|_| Connection::to(self.server.port))

@@ -22,6 +22,7 @@ mod guarded;
 mod handoff;
 mod instructions;
 mod memory;
+mod moves;
 mod other_commands;
 mod owner;
 mod place_bytes;
@@ -31,6 +32,7 @@ mod profile;
 mod scale;
 mod scale_waiters;
 mod several;
+mod shards;
 
 // The tools that they share.
 mod callgrind;
@@ -39,6 +41,7 @@ mod fixture;
 mod instruction_steps;
 mod load;
 mod load_clients;
+mod moving;
 mod peers;
 mod report;
 mod stats;
@@ -52,7 +55,7 @@ use harness::Kind;
 
 type Part = fn(&Run);
 
-pub const PARTS: [(&str, Part); 14] = [
+pub const PARTS: [(&str, Part); 16] = [
     ("owner", owner::measure),
     ("others", other_commands::measure),
     ("contention", contention::measure),
@@ -67,6 +70,8 @@ pub const PARTS: [(&str, Part); 14] = [
     ("several", several::measure),
     ("scale", scale::measure),
     ("scale-waiters", scale_waiters::measure),
+    ("shards", shards::measure),
+    ("moves", moves::measure),
 ];
 
 #[derive(Parser)]

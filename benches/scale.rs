@@ -168,31 +168,39 @@ pub fn sized(with: &Run, full: usize) -> usize {
 
 /// Locks, or strings for comparison.
 #[derive(Clone, Copy, PartialEq)]
-enum Of {
+pub enum Of {
     Locks,
     Strings,
 }
 
 impl Of {
-    const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Locks => "locks",
             Self::Strings => "strings",
         }
     }
 
-    fn take(self, n: usize, ms: u128) -> String {
+    pub fn take_key(self, key: &str, token: &str, ms: u128) -> String {
         match self {
-            Self::Locks => format!("LOCK.ACQUIRE {} {} {ms}", key(n), token(n)),
-            Self::Strings => format!("SET {} {} NX PX {ms}", key(n), token(n)),
+            Self::Locks => format!("LOCK.ACQUIRE {key} {token} {ms}"),
+            Self::Strings => format!("SET {key} {token} NX PX {ms}"),
         }
     }
 
-    fn give(self, n: usize) -> String {
+    pub fn give_key(self, key: &str, token: &str) -> String {
         match self {
-            Self::Locks => format!("LOCK.RELEASE {} {}", key(n), token(n)),
-            Self::Strings => format!("DEL {}", key(n)),
+            Self::Locks => format!("LOCK.RELEASE {key} {token}"),
+            Self::Strings => format!("DEL {key}"),
         }
+    }
+
+    fn take(self, n: usize, ms: u128) -> String {
+        self.take_key(&key(n), &token(n), ms)
+    }
+
+    fn give(self, n: usize) -> String {
+        self.give_key(&key(n), &token(n))
     }
 }
 

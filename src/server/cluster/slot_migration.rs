@@ -102,6 +102,11 @@ impl Migration {
     fn has(&self, slot: u16) -> bool {
         self.slots.iter().any(|slots| slots.contains(&slot))
     }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let mut slots = self.slots.iter().cloned().flatten();
+        slots.any(|slot| other.has(slot))
+    }
 }
 
 /// The migrations in progress.
@@ -203,7 +208,15 @@ impl Migrations {
             IMPORT_STARTED => parts.imports.push(info.migration()),
             EXPORT_STARTED => parts.exports.push(info.migration()),
             // By now the locks that have arrived are deleted, or belong to this node.
-            IMPORT_ABORTED | IMPORT_COMPLETED => drop(take(&mut parts.imports, &info.job_name)),
+            IMPORT_ABORTED => drop(take(&mut parts.imports, &info.job_name)),
+            IMPORT_COMPLETED => {
+                // Slots that are back have not left.
+                if let Some(import) = take(&mut parts.imports, &info.job_name) {
+                    parts
+                        .exported
+                        .retain(|(export, _)| !export.overlaps(&import));
+                }
+            }
             EXPORT_COMPLETED => {
                 let (now_us, export) = (
                     clock::monotonic_us(),
@@ -218,17 +231,26 @@ impl Migrations {
         matches!(subevent, IMPORT_COMPLETED | EXPORT_COMPLETED)
     }
 
-    /// Whether the slot of a key has just been exported, or is being.
-    pub(in crate::server) fn has_exported(&self, name: &[u8]) -> bool {
+    /// Whether the slot of a key has just been exported. Its locks live on elsewhere, and the
+    /// server deletes those that are left here.
+    pub(in crate::server) fn has_left(&self, name: &[u8]) -> bool {
         let parts = self.parts.borrow();
-        if parts.exports.is_empty() && parts.exported.is_empty() {
+        if parts.exported.is_empty() {
             return false; // The usual case. It saves computing the slot.
         }
         let (slot, now_us) = (slot_of(name), clock::monotonic_us());
-        let ended = parts.exported.iter();
-        let ended = ended.filter(|(_, us)| is_just_now(*us, now_us));
-        let mut all = ended.map(|(one, _)| one).chain(&parts.exports);
-        all.any(|one| one.has(slot))
+        let mut ended = parts.exported.iter();
+        ended.any(|(one, us)| one.has(slot) && is_just_now(*us, now_us))
+    }
+
+    /// Whether the slot of a key is being exported.
+    pub(in crate::server) fn exports(&self, name: &[u8]) -> bool {
+        let parts = self.parts.borrow();
+        if parts.exports.is_empty() {
+            return false; // The usual case. It saves computing the slot.
+        }
+        let slot = slot_of(name);
+        parts.exports.iter().any(|export| export.has(slot))
     }
 
     /// Whether slots are being exported to other nodes.

@@ -273,11 +273,12 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
     let Some(lock) = lock.filter(|_| !module.shared.inbox.is_own_change()) else {
         return;
     };
-    if module.migrations.leaves(name.bytes(), lock) {
+    let migrations = &module.migrations;
+    if migrations.leaves(name.bytes(), lock) || migrations.has_left(name.bytes()) {
         // Its end is counted where it is held.
         module.removals.forget();
     } else if let Some(cause) = module.removals.begin(lock) {
-        if cause == RemovalCause::Forced && !module.migrations.has_exported(name.bytes()) {
+        if cause == RemovalCause::Forced && !migrations.exports(name.bytes()) {
             module.departures.is_removed(name.bytes(), lock);
         }
         ends::lock_ended(module, db, name, lock, cause);

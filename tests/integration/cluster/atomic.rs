@@ -11,6 +11,7 @@ use crate::harness::{wait_for, Client, Cluster, Kind, Reply, State, SHARDS};
 
 on_valkey_9![
     locks_move_with_their_slots,
+    a_hold_that_moves_with_its_slot_is_not_told_as_forced,
     fences_keep_rising_in_a_moved_slot_without_holds,
     the_computed_slot_of_a_key_matches_the_server,
 ];
@@ -236,4 +237,34 @@ fn the_computed_slot_of_a_key_matches_the_server(kind: Kind) {
             "{key}"
         );
     }
+}
+
+fn a_hold_that_moves_with_its_slot_is_not_told_as_forced(kind: Kind) {
+    let fixture = Fixture::start(kind);
+    let [held, shared, deleted] = &fixture.keys(["held", "shared", "deleted"]);
+    let (mut c, slots) = (fixture.source(), fixture.slots());
+    c.int(&format!("LOCK.ACQUIRE {held} me 600000"));
+    c.int(&format!("LOCK.ACQUIRE {deleted} me 600000"));
+    // The end of a lock with so many holds is counted before it is freed.
+    for n in 0..100 {
+        c.int(&format!("RWLOCK.RLOCK {shared} {n} 600000"));
+    }
+    let told = |c: &mut Client| (c.info("lock_forced"), c.call("LOCK.LOG").items().len());
+    fixture.set_out();
+    assert_eq!(c.int(&format!("DEL {deleted}")), 1);
+    assert_eq!(
+        told(&mut c),
+        ("1".into(), 1),
+        "a client's DEL during the move"
+    );
+    fixture.arrive();
+    wait_for("the source to delete what has left", || {
+        (fixture.keys_at(FROM) == 0).then_some(())
+    });
+    assert_eq!(told(&mut c), ("1".into(), 1), "the end of the move");
+    // The slot comes back at once.
+    fixture.cluster.begin_to_migrate(slots, TO, FROM);
+    fixture.cluster.end_of_migration(TO, FROM);
+    assert_eq!(c.int(&format!("DEL {held}")), 1);
+    assert_eq!(told(&mut c), ("2".into(), 2), "after the return");
 }

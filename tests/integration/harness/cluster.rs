@@ -2,6 +2,7 @@
 //! ended by its `Drop`.
 
 use std::ops::Range;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use redis::RedisResult;
 use super::client::{Client, Reply};
 use super::kind::Kind;
 use super::later::Later;
-use super::server::{wait_for, Server};
+use super::server::{module, wait_for, Server, Setup};
 
 /// The number of primaries that share the slots.
 pub const SHARDS: usize = 3;
@@ -55,6 +56,11 @@ impl Cluster {
 
     /// Starts a cluster whose nodes have additional options, the module's arguments first.
     pub fn start_with(kind: Kind, options: &[&str]) -> Self {
+        Self::start_with_module_at(kind, &module(), options)
+    }
+
+    /// The same with another build of the module.
+    pub fn start_with_module_at(kind: Kind, module: &Path, options: &[&str]) -> Self {
         let patient = Self::PATIENT_MS.to_string();
         let patient = ["--cluster-node-timeout", &patient];
         let is_option = |word: &&str| word.starts_with("--");
@@ -62,7 +68,7 @@ impl Cluster {
         let (arguments, options) = options.split_at(arguments);
         let options = [arguments, &OPTIONS[..], &patient, options].concat();
         let nodes: Vec<_> = (0..2 * SHARDS)
-            .map(|_| Server::start_with(kind, &options))
+            .map(|_| Server::start_as(kind, Setup::with_module_at(module, &options)))
             .collect();
         let cluster = Self { nodes };
         (0..SHARDS).for_each(|shard| cluster.give_slots(shard));

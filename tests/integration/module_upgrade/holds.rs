@@ -69,7 +69,10 @@ impl Hold {
 pub fn of(c: &mut Client) -> Vec<Hold> {
     let mut holds = Vec::new();
     for db in 0..DATABASES {
-        c.call(&format!("SELECT {db}"));
+        // A cluster has only the first.
+        if matches!(c.call(&format!("SELECT {db}")), Reply::Error(_)) && db > 0 {
+            break;
+        }
         for key in c.call("KEYS *").items() {
             let key = std::str::from_utf8(key.as_bytes()).expect("a key in ASCII");
             if c.text(&format!("TYPE {key}")) == "redislock" {

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use super::holds;
-use crate::harness::{wait_for, Client, Kind, Reply, Server, Setup};
+use crate::harness::{module, wait_for, Client, Cluster, Kind, Reply, Server, Setup, SHARDS};
 
 const KINDS: [Kind; 5] = [
     Kind::Redis6_2,
@@ -139,4 +139,77 @@ fn older_replica_of_limits(kind: Kind) {
     let (log, _) = Server::start_that_ends(kind, &of);
     assert!(log.contains(SAID), "{log}");
     assert!(!log.contains("BUG REPORT"), "{log}");
+}
+
+#[test]
+#[ignore = "run by hand with REDIS_LOCK_OLDER_MODULE: cargo test --test integration -- --ignored module_upgrade::older"]
+fn a_cluster_is_upgraded_from_an_older_module() {
+    for kind in KINDS {
+        a_cluster_is_upgraded(kind);
+    }
+}
+
+/// The order of docs/UPGRADING.md in each shard: the replica, a failover, the old primary.
+fn a_cluster_is_upgraded(kind: Kind) {
+    let mut cluster = Cluster::start_with_module_at(kind, &older(), &[]);
+    let keys: Vec<_> = (0..SHARDS).map(|shard| cluster.keys_of(shard, 4)).collect();
+    for (shard, keys) in keys.iter().enumerate() {
+        let mut c = cluster.client(shard);
+        c.int(&format!("LOCK.ACQUIRE {} me 100000000", keys[0]));
+        for reader in ["a", "b"] {
+            c.int(&format!("RWLOCK.RLOCK {} {reader} 100000000", keys[1]));
+        }
+    }
+    let of = |shard| holds::of(&mut cluster.client(shard));
+    let before: [_; SHARDS] = std::array::from_fn(of);
+    for (shard, keys) in keys.iter().enumerate() {
+        let replica = shard + SHARDS;
+        assert_eq!(before[shard].len(), 3);
+        upgrade(&mut cluster, replica, shard);
+        // An effect of the older primary.
+        let fence = cluster
+            .client(shard)
+            .int(&format!("LOCK.ACQUIRE {} me 100000000", keys[2]));
+        fail_over(&cluster, replica);
+        let mut c = cluster.client(replica);
+        assert_eq!(c.int(&format!("LOCK.CHECK {} me", keys[2])), fence);
+        assert_eq!(c.int(&format!("LOCK.RELEASE {} me", keys[2])), 1);
+        // And one of the newer primary, whose replica is older.
+        assert!(c.int(&format!("LOCK.ACQUIRE {} me 100000000", keys[3])) > fence);
+        cluster.nodes[shard].wait_until_it_follows(&cluster.nodes[replica]);
+        assert_eq!(c.int(&format!("LOCK.RELEASE {} me", keys[3])), 1);
+        upgrade(&mut cluster, shard, replica);
+    }
+    // The primaries are the former replicas, and the old ones follow them.
+    for nodes in [[3, 4, 5], [0, 1, 2]] {
+        for (node, before) in nodes.into_iter().zip(&before) {
+            let mut c = cluster.client(node);
+            c.text("READONLY");
+            holds::assert_same(&holds::of(&mut c), before, "after the upgrade");
+        }
+    }
+}
+
+/// Restarts a replica with this module.
+fn upgrade(cluster: &mut Cluster, node: usize, primary: usize) {
+    cluster.nodes[node].shut_down();
+    cluster.nodes[node].start_again_with_module_at(&module());
+    cluster.wait_until_all_agree();
+    cluster.nodes[node].wait_until_it_follows(&cluster.nodes[primary]);
+    // It has a new port, and whoever has no link to it cannot vote for it.
+    for node in &cluster.nodes {
+        let mut c = node.client();
+        wait_for("links to all nodes", || {
+            let nodes = c.text("CLUSTER NODES");
+            (!nodes.contains("disconnected")).then_some(())
+        });
+    }
+}
+
+fn fail_over(cluster: &Cluster, new: usize) {
+    cluster.client(new).text("CLUSTER FAILOVER");
+    wait_for("the replica to be promoted", || {
+        cluster.is_primary(new).then_some(())
+    });
+    cluster.wait_until_all_agree();
 }
