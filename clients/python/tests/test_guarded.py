@@ -64,7 +64,7 @@ async def test_a_server_without_it_is_told(shared_server: Server, command: str) 
         # As 6.2 does by itself for LOCK.EXEC.
         if not (shared_server.version.startswith("redis-6") and command == "LOCK.EXEC"):
             proxy.refuse_command(command.encode())
-        told = rf"does not know {command}: .*0\.2" + (".* on Redis 7.0" if command == "LOCK.EXEC" else "")
+        told = f"does not know {command}$"
         with (
             redis.Redis(port=proxy.port) as client,
             Lock(client, "stock", timeout=30) as lock,
