@@ -157,17 +157,4 @@ class LettuceTest extends ServerTest {
             }
         }
     }
-
-    @Test
-    void aModuleThatCannotNotifyIsSaidToBe() throws Exception {
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened client = Driver.LETTUCE_FUTURES.open(proxy.url(), patient)) {
-            proxy.old = true;
-            String text = assertThrows(
-                            IllegalStateException.class,
-                            () -> result(client.futures.lock("a").lock()))
-                    .getMessage();
-            assertTrue(text.contains("0.1"), text);
-        }
-    }
 }

@@ -213,25 +213,6 @@ class PlaceTest extends ServerTest {
     }
 
     @Test
-    void aModuleWithoutPlacesIsWaitedForWithoutThem() throws Exception {
-        try (Warnings warnings = new Warnings();
-                FaultyProxy proxy = new FaultyProxy(server.port());
-                RedisLockClient client = RedisLockClient.connect(proxy.url(), options)) {
-            proxy.old = true;
-            for (int turn = 0; turn < 2; turn++) {
-                RedisLock lock = client.lock("a");
-                assertTrue(lock.tryLock(1, TimeUnit.MINUTES));
-                assertFalse(other.does(() -> lock.tryLock(50, TimeUnit.MILLISECONDS)));
-                assertEquals(0, server.waiting("a"));
-                lock.unlock();
-            }
-            assertEquals(1, proxy.keeps.get());
-            assertEquals(1, warnings.said.size(), warnings.said.toString());
-            assertTrue(warnings.said.get(0).contains("KEEP"));
-        }
-    }
-
-    @Test
     void onlyAWaiterSaysKeep() throws Exception {
         try (FaultyProxy proxy = new FaultyProxy(server.port());
                 RedisLockClient client = RedisLockClient.connect(proxy.url(), options);
