@@ -423,8 +423,8 @@ class Core:
         # The renewal counts whatever comes of this, and the next one tries again.
         with self._suppressed():
             held = await self._held_before(token)
-            # Another lock may have converted the hold by this token. To ask in our mode would convert it back, which
-            # weakens nobody's hold only if ours is exclusive.
+            # Another lock may have converted the hold by this token. To ask in our mode would convert it back. Without
+            # the right to LOCK.INFO only an exclusive lock asks, which weakens nothing.
             if held and (held.mode or "exclusive") == self._mode:
                 # Not beside the pool: that connection would end at once, and the hold after it.
                 granted = await self._execute(*self._request(token, ttl_ms))
