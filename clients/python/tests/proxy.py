@@ -1,4 +1,4 @@
-"""A proxy before a server that can lose a reply, cut connections, go silent, delay, and play an old module."""
+"""A proxy before a server that can lose a reply, cut connections, go silent, delay, and answer by itself."""
 
 import contextlib
 import math
@@ -55,17 +55,13 @@ class Proxy:
         """Pass nothing on any more over the connections that are open, and cut nothing. New ones work."""
         self._silent.update(self._sockets)
 
-    def refuse_options(self, options: bytes, refusal: bytes = b"unknown option, the only one is BLOCK") -> None:
-        """Answer commands with one of these words, `KEEP|NOTIFY`, as a module that does not know it."""
-        self.answer(options, b"-ERR %s" % refusal)
-
     def answer(self, words: bytes, reply: bytes, times: float = math.inf) -> None:
         """Answer the next commands with one of these words by this reply. The server does not get them."""
         self._refused, self._refusal, self.refusals_left = re.compile(rb"\r\n(%s)\r\n" % words), reply, times
 
     def refuse_command(self, command: bytes) -> None:
         """Answer a command as a server that does not know it."""
-        self.refuse_options(command, b"unknown command '%s', with args beginning with: 'stock' " % command)
+        self.answer(command, b"-ERR unknown command '%s', with args beginning with: 'stock' " % command)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()

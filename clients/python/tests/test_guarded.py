@@ -4,7 +4,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from redis_lock_client import Lock, LockError, LockNotOwnedError, NotSupportedError
+from redis_lock_client import Lock, LockError, NotSupportedError
 from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
@@ -26,16 +26,6 @@ def test_the_reply_is_that_of_the_command(server: Server, protocol: int) -> None
         assert lock.exec("INCRBY", "count", 3) == 10
         assert lock.exec("GET", "none") is None
         assert lock.exec("LRANGE", "list", 0, -1) == []
-
-
-def test_a_string_over_the_key_guards_against_a_late_owner(server: Server, client: redis.Redis) -> None:
-    lock = Lock(client, "stock", timeout=30)
-    lock.acquire()
-    server.admin.set("stock", "of an old client")
-    with pytest.raises(LockNotOwnedError, match="run a command"):
-        lock.exec("SET", "count", 7)
-    assert lock.check() is None
-    assert not server.admin.exists("count")
 
 
 def test_a_lock_that_is_not_held_runs_nothing(server: Server, client: redis.Redis) -> None:
@@ -64,7 +54,7 @@ async def test_a_server_without_it_is_told(shared_server: Server, command: str) 
         # As 6.2 does by itself for LOCK.EXEC.
         if not (shared_server.version.startswith("redis-6") and command == "LOCK.EXEC"):
             proxy.refuse_command(command.encode())
-        told = rf"does not know {command}: .*0\.2" + (".* on Redis 7.0" if command == "LOCK.EXEC" else "")
+        told = f"does not know {command}$"
         with (
             redis.Redis(port=proxy.port) as client,
             Lock(client, "stock", timeout=30) as lock,

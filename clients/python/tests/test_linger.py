@@ -1,39 +1,81 @@
 """`linger`: a hold that ends soon after its connection is lost, and not otherwise."""
 
+import time
 from typing import Any
 
 import pytest
 import redis
-import redis.asyncio
 
-from redis_lock_client import Lock, MultiLock, Semaphore
+from redis_lock_client import Lock, LockNotOwnedError, RWLock
+from redis_lock_client._protocol import UNKNOWN, Held
 
 from .proxy import Proxy
 from .server import Server, until
+from .worker import BOTH, Package
 
-Client = redis.asyncio.Redis
-
-MAKERS: dict[str, Any] = {
-    "lock": lambda client, **options: Lock(client, "stock", **options),
-    "semaphore": lambda client, **options: Semaphore(client, "stock", 1, **options),
-    "multi-lock": lambda client, **options: MultiLock(client, ["stock", "prices"], **options),
+LINGER = 0.6
+OPTIONS: dict[str, dict[str, Any]] = {
+    "Lock": {},
+    "ReadLock": {},
+    "Semaphore": {"permits": 3},
+    "MultiLock": {"shared": ["read"]},
 }
 
 
-def test_a_renewal_brings_the_ttl_back(server: Server) -> None:
-    with (
-        Proxy(server.port) as proxy,
-        redis.Redis(port=proxy.port) as client,
-        Lock(client, "stock", timeout=1.5, linger=1.2) as lock,
-    ):
-        fence = lock.fence
-        with lock.keep_alive() as lease:
-            proxy.cut()
-            renewals = server.calls("lock.renew")
-            until(lambda: server.calls("lock.renew") >= renewals + 5, "renewals for longer than that")
-            assert not lease.lost.is_set()
-        assert lock.check() == fence
+@pytest.mark.parametrize("what", OPTIONS)
+@pytest.mark.parametrize("wait", ["block", "notify"])
+def test_a_renewal_binds_it_to_the_next_connection(server: Server, package: Package, what: str, wait: str) -> None:
+    if wait == "notify" and package.is_sync:
+        pytest.skip("asyncio only")
+    options = OPTIONS[what] | ({} if package.is_sync else {"wait": wait})
+    client = package.redis.Redis(port=server.port)
+    lock = package.made(what, client, linger=LINGER, **options)
+    assert package.now(lock.acquire())
+    fence = package.now(lock.check())
+    server.admin.execute_command("CLIENT", "KILL", "SKIPME", "yes")
+    assert package.now(lock.reacquire())
+    time.sleep(2 * LINGER)
+    assert (lock.fence, package.now(lock.check())) == (fence, fence)
+    package.close(client)
+    start = time.monotonic()
+    until(lambda: not server.admin.exists(*BOTH, "read"), "the end of the hold")
+    assert time.monotonic() - start < 10
+
+
+def test_keep_alive_binds_it_to_the_next_connection(server: Server) -> None:
+    with redis.Redis(port=server.port) as client:
+        lock = Lock(client, "stock", timeout=30, linger=LINGER)
+        lock.acquire()
+        server.admin.execute_command("CLIENT", "KILL", "SKIPME", "yes")
+        with lock.keep_alive():
+            time.sleep(2 * LINGER)
+            assert lock.check() == lock.fence
+    until(lambda: not server.admin.exists("stock"), "the end of the hold")
+
+
+def test_a_renewal_converts_nothing_back(server: Server, client: redis.Redis) -> None:
+    pair = RWLock(client, "stock", timeout=30, linger=20)
+    reader = pair.read()
+    reader.acquire()
+    assert pair.write().acquire(token=reader.local.token)
+    reader.reacquire()
+    assert server.mode("stock") == "exclusive"
+
+
+def test_a_hold_that_is_lost_between_the_renewal_and_its_binding_is_not_taken_anew(server: Server) -> None:
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
+        lock = Lock(client, "stock", timeout=30, linger=20)
+        lock.acquire()
+        server.admin.delete("stock")
+        proxy.answer(b"LOCK.RENEW", b":1", times=1)
+        lock._held_before = unknown  # type: ignore[assignment, method-assign]
+        with pytest.raises(LockNotOwnedError):
+            lock.reacquire()
     assert not server.admin.exists("stock")
+
+
+async def unknown(_: bytes) -> Held:
+    return UNKNOWN
 
 
 def test_it_must_not_be_negative(client: redis.Redis) -> None:

@@ -10,15 +10,13 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from redis_lock_client import Lock, NotSupportedError, TaskResult, run_once
+from redis_lock_client import Lock, TaskResult, run_once
 from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
 from .server import PATIENCE, Server, until
 
 Client = redis.asyncio.Redis
-
-ARITY = b"wrong number of arguments for 'lock.release' command"
 
 
 def test_what_it_returned_is_told_and_whether_it_ran(server: Server, client: redis.Redis) -> None:
@@ -75,22 +73,6 @@ def test_a_release_whose_reply_was_lost_keeps_the_time(server: Server) -> None:
     # Older versions of the client do not resend by themselves.
     resending: Any = {"retry": Retry(NoBackoff(), 3), "retry_on_error": [redis.ConnectionError]}
     with Proxy(server.port) as proxy, redis.Redis(port=proxy.port, **resending) as client:
-        # The question whether the server knows the option comes before the job.
         assert run_once(client, "report", lambda: proxy.lose_reply_to(b"ATLEAST"), at_most=30, at_least=10)
         assert proxy.lost == 1
     assert 0 < server.admin.pttl("report") <= 10_000
-
-
-async def test_a_module_without_it_is_told_before_the_job(server: Server) -> None:
-    async def fails() -> None:
-        pytest.fail("it has run")
-
-    with Proxy(server.port) as proxy:
-        proxy.refuse_options(b"ATLEAST", ARITY)
-        told = r"does not know ATLEAST: .*0\.2"
-        with redis.Redis(port=proxy.port) as client, pytest.raises(NotSupportedError, match=told):
-            run_once(client, "report", pytest.fail, at_most=30, at_least=10)
-        async with Client(port=proxy.port) as client:
-            with pytest.raises(NotSupportedError, match=told):
-                await ours.run_once(client, "report", fails, at_most=30, at_least=10)
-    assert not server.admin.exists("report")

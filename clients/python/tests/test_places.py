@@ -1,21 +1,20 @@
 """A waiter keeps its place in the queue: over slices, over lost connections, and until it gives up, no longer."""
 
 import asyncio
-import logging
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 import redis
 import redis.asyncio
 
 import redis_lock_client
-from redis_lock_client import Lock, NotSupportedError, RWLock
+from redis_lock_client import Lock, RWLock
 from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
@@ -203,47 +202,6 @@ def test_an_upgrade_that_gives_up_leaves_the_share_and_no_place(
         assert one.owned()
         # An absent writer would keep it out.
         assert page.read().acquire(blocking=False)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_module_that_does_not_know_keep_is_told_once(
-    server: Server, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Proxy(server.port) as proxy, caplog.at_level(logging.WARNING, "redis_lock_client"):
-        proxy.refuse_options(b"KEEP|NOTIFY")
-        held = Lock(server.admin, "stock", timeout=30)
-        held.acquire()
-        worker = Worker(kind, proxy.port, client={"socket_timeout": 0.4})
-        server.wait_for_waiters("stock", 1)
-        calls = server.calls("lock.acquire")
-        until(lambda: server.calls("lock.acquire") >= calls + 3, "several slices")
-        held.release()
-        assert worker.result()
-        # Asked once, and remembered for the client.
-        assert proxy.refusals == 1
-    (record,) = caplog.records
-    assert "KEEP" in record.getMessage()
-    assert ("NOTIFY" in record.getMessage()) == (kind == "notify")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("what", "options", "refused", "told"),
-    [
-        ("Semaphore", {}, b"LIMIT|KEEP|NOTIFY", "LIMIT"),
-        ("Lock", {"linger": 1}, b"LINGER", "LINGER"),
-        ("Semaphore", {"linger": 1}, b"LINGER", "LIMIT and LINGER"),
-        ("MultiLock", {"linger": 1}, b"LINGER", "LINGER"),
-        ("MultiLock", {}, None, "LOCK.MACQUIRE"),
-    ],
-)
-def test_a_module_without_it_is_told(
-    server: Server, kind: str, what: str, options: dict[str, Any], refused: bytes | None, told: str
-) -> None:
-    with Proxy(server.port) as proxy:
-        proxy.refuse_options(refused) if refused else proxy.refuse_command(b"LOCK.MACQUIRE")
-        with pytest.raises(NotSupportedError, match=rf"does not know {told}: .*0\.2"):
-            Worker(kind, proxy.port, what=what, **options).result()
 
 
 def test_the_grace_is_an_option(server: Server, client: redis.Redis) -> None:

@@ -10,10 +10,9 @@ import pytest
 import redis
 import redis.asyncio
 
-from redis_lock_client import Lock, Semaphore
+from redis_lock_client import Semaphore
 from redis_lock_client import asyncio as ours
 
-from .proxy import Proxy
 from .server import PATIENCE, Server
 from .test_places import LONG_GRACE, interrupt_when
 from .worker import KINDS, Worker
@@ -113,10 +112,3 @@ def test_at_least_makes_it_a_limit_of_rate(server: Server, client: redis.Redis) 
         with Semaphore(client, "stock", 3, timeout=5, at_least=0.5):
             pass
     assert 1.0 <= time.monotonic() - start < 3
-
-
-def test_a_key_with_the_name_of_an_option_is_none(server: Server) -> None:
-    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
-        proxy.refuse_options(b"KEEP")
-        assert Lock(client, "LIMIT", timeout=30).acquire()
-        assert proxy.refusals == 1

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, RedisError, RedisResult, Value};
 
 use crate::command::{Claim, Place, millis};
-use crate::error::{
-    Error, is_foreign, is_unanswered, is_unknown_command, is_unknown_option, may_pass,
-};
+use crate::error::{Error, is_foreign, is_unanswered, is_unknown_command, may_pass};
 use crate::lease::Grant;
 use crate::options::Options;
 use crate::support::Support;
@@ -153,7 +151,7 @@ impl<'a> Attempt<'a> {
             }
             Wait::Keep => {}
         }
-        if wait != Wait::No && self.support.keep() {
+        if wait != Wait::No {
             command.arg("KEEP").arg(millis(self.options.grace));
             self.has_place = true;
         }
@@ -181,9 +179,7 @@ impl<'a> Attempt<'a> {
             Err(error) => error,
         };
         let is_unknown = is_unknown_command(&error);
-        // Modules of 0.1 have no LOCK.MACQUIRE.
-        let may_be_old = is_unknown && matches!(self.claim, Claim::All(_));
-        if is_unknown && !may_be_old && self.support.falls_back(self.options) {
+        if is_unknown && self.support.falls_back(self.options) {
             self.has_place = false;
             return Verdict::AskAgain(Duration::ZERO);
         }
@@ -194,23 +190,12 @@ impl<'a> Attempt<'a> {
             self.out_of_reach = None;
             return self.again_or_unavailable(PACE);
         }
-        if is_unknown_option(&error) && (self.support.keep() || self.has_place) {
-            self.support.is_old(self.options);
-            self.has_place = false;
-            return Verdict::AskAgain(Duration::ZERO);
-        }
         if may_pass(&error) {
             return self.out_of_reach(error);
         }
         // Without a lost answer the token's owner holds some of it by another guard.
         if error.code() == Some("PARTIAL") && self.is_uncertain {
             return Verdict::Partial;
-        }
-        if is_unknown_option(&error) || may_be_old {
-            let linger = self.options.linger.map(|_| "LINGER");
-            if let Some(feature) = self.claim.feature().or(linger) {
-                return Verdict::Failed(Error::Unsupported(feature, error));
-            }
         }
         Verdict::Failed(error.into())
     }
@@ -259,7 +244,7 @@ impl<'a> Attempt<'a> {
 
     /// An error if the server has no such claim and never will.
     pub(crate) fn refused(&self) -> Option<Error> {
-        self.support.refuse(self.claim)
+        self.support.refuse(self.claim, self.place.at_least)
     }
 
     fn again_or_unavailable(&self, pause: Duration) -> Verdict {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{Arg, Cmd, Value};
+use redis::{Arg, Cmd};
 
 use crate::Mode;
 
@@ -53,15 +53,6 @@ impl Claim {
             Self::Permit(_) => Mode::Counted,
             Self::All(modes) if modes.contains(&Mode::Exclusive) => Mode::Exclusive,
             Self::All(_) => Mode::Shared,
-        }
-    }
-
-    /// The feature that a server must have for it, if not every module has it.
-    pub(crate) fn feature(&self) -> Option<&'static str> {
-        match self {
-            Self::Lock | Self::RwLock(_) => None,
-            Self::Permit(_) => Some("LIMIT"),
-            Self::All(_) => Some("LOCK.MACQUIRE"),
         }
     }
 
@@ -190,22 +181,6 @@ impl Place {
         command
     }
 
-    pub(crate) fn info(&self) -> Cmd {
-        let mut command = redis::cmd("LOCK.INFO");
-        command.arg(self.key.as_slice());
-        command
-    }
-
-    /// Whether the reply to `LOCK.INFO` names the token among the waiters.
-    pub(crate) fn is_waiting(&self, info: &Value) -> bool {
-        let Some(Value::Array(waiters)) = field(info, "waiters") else {
-            return false;
-        };
-        waiters.iter().any(
-            |waiter| matches!(field(waiter, "token"), Some(Value::BulkString(token)) if *token == self.token),
-        )
-    }
-
     fn each(&self, name: &str, options: impl Fn(&mut Cmd)) -> Vec<Cmd> {
         let of = |key| {
             let mut command = self.command(name, key);
@@ -230,32 +205,9 @@ pub(crate) fn millis(time: Duration) -> u64 {
         .clamp(1, 1 << 48)
 }
 
-/// A field of a record, which is a map in RESP3 and a flat array in RESP2.
-fn field<'a>(record: &'a Value, name: &str) -> Option<&'a Value> {
-    let is_name = |value: &Value| match value {
-        Value::BulkString(bytes) => bytes == name.as_bytes(),
-        Value::SimpleString(text) => text == name,
-        _ => false,
-    };
-    match record {
-        Value::Map(fields) => fields
-            .iter()
-            .find_map(|(key, value)| is_name(key).then_some(value)),
-        Value::Array(fields) => fields.chunks_exact(2).find_map(|pair| match pair {
-            [key, value] if is_name(key) => Some(value),
-            _ => None,
-        }),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn text(text: &str) -> Value {
-        Value::BulkString(text.into())
-    }
 
     #[test]
     fn milliseconds_are_rounded_up_and_never_0() {
@@ -263,29 +215,5 @@ mod tests {
         assert_eq!(millis(Duration::from_micros(1_001)), 2);
         assert_eq!(millis(Duration::from_millis(7)), 7);
         assert_eq!(millis(Duration::MAX), 1 << 48);
-    }
-
-    #[test]
-    fn waiters_are_found_in_both_protocols() {
-        let place = |token: &str| Place::new(b"k", token.into());
-        let flat = Value::Array(vec![
-            text("holders"),
-            Value::Array(vec![Value::Array(vec![text("token"), text("holder")])]),
-            text("waiters"),
-            Value::Array(vec![Value::Array(vec![
-                text("mode"),
-                text("shared"),
-                text("token"),
-                text("waiter"),
-            ])]),
-        ]);
-        let map = Value::Map(vec![(
-            text("waiters"),
-            Value::Array(vec![Value::Map(vec![(text("token"), text("waiter"))])]),
-        )]);
-        assert!(place("waiter").is_waiting(&flat));
-        assert!(place("waiter").is_waiting(&map));
-        assert!(!place("holder").is_waiting(&flat));
-        assert!(!place("waiter").is_waiting(&Value::Nil));
     }
 }

@@ -7,19 +7,16 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisError, RedisResult, Value};
+use redis::{Cmd, RedisResult, Value};
 
 use crate::answer::{OwnerAnswer, owner_answer};
 use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
-use crate::command::{Claim, Place, new_token};
-use crate::error::{Result, is_unanswered, is_unknown_command, is_wrong_arity};
+use crate::command::{Claim, Place};
+use crate::error::{Result, is_unanswered};
 use crate::lease::Grant;
 use crate::options::Options;
 use crate::support::Support;
 use crate::{Error, Mode};
-
-/// How often a server is asked whether it has noticed that a connection was closed.
-const ABANDON_TRIES: u64 = 100;
 
 /// How commands get to the server, and how time passes.
 pub(crate) trait Wire: Send + Sync + Sized + 'static {
@@ -73,14 +70,9 @@ impl<W: Wire> Engine<W> {
         patience: Patience,
     ) -> Result<Option<Grant>> {
         let mut attempt = self.attempt(place, claim, ttl, patience);
-        let granted = match self.run(&mut attempt, false).await {
-            Err(Error::Unsupported(_, error)) if is_unknown_command(&error) => {
-                Err(self.explain(place, ttl, error).await)
-            }
-            granted => granted,
-        };
+        let granted = self.run(&mut attempt, false).await;
         if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
-            self.abandon(place, ttl, attempt.is_uncertain).await;
+            self.give_up(place, ttl).await;
         }
         granted
     }
@@ -96,9 +88,6 @@ impl<W: Wire> Engine<W> {
         let claim = Claim::RwLock(mode);
         let mut attempt = self.attempt(place, &claim, ttl, patience);
         let granted = self.run(&mut attempt, true).await;
-        if attempt.is_uncertain && !matches!(granted, Ok(Some(_))) {
-            self.await_departure(place, ttl).await;
-        }
         (granted, attempt.leaves_something())
     }
 
@@ -218,77 +207,11 @@ impl<W: Wire> Engine<W> {
         goes_on
     }
 
-    /// Whether the server that does not know a command is too old, or has no module.
-    async fn explain(&self, place: &Place, ttl: Duration, error: RedisError) -> Error {
-        // A token that nobody has: nothing is released.
-        let probe = Place::new(&place.key, new_token());
-        match self.release(&probe, ttl, self.options.short_reach()).await {
-            Err(Error::ModuleMissing(_)) if self.support.falls_back(&self.options) => {
-                Error::not_in_fallback("a lock of several keys")
-            }
-            Err(Error::ModuleMissing(missing)) => Error::ModuleMissing(missing),
-            _ => Error::Unsupported("LOCK.MACQUIRE", error),
-        }
-    }
-
-    /// An error, before anything is held, if the server has no release that waits for a time.
-    pub(crate) async fn need_at_least(&self, place: &Place, ttl: Duration) -> Result<()> {
-        const WHAT: &str = "a least time";
-        if place.at_least.is_none() || self.support.at_least() {
-            return Ok(());
-        }
-        if self.support.is_fallback() {
-            return Err(Error::not_in_fallback(WHAT));
-        }
-        // The token holds nothing yet.
-        match self.release(place, ttl, self.options.reach()).await {
-            Err(Error::Redis(error)) if is_wrong_arity(&error) => {
-                Err(Error::Unsupported("LOCK.RELEASE … ATLEAST", error))
-            }
-            Err(Error::ModuleMissing(_)) if self.support.falls_back(&self.options) => {
-                Err(Error::not_in_fallback(WHAT))
-            }
-            Err(error) => Err(error),
-            Ok(_) => {
-                self.support.has_module();
-                self.support.has_at_least();
-                Ok(())
-            }
-        }
-    }
-
     /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
     /// it.
-    pub(crate) async fn abandon(&self, place: &Place, ttl: Duration, is_uncertain: bool) {
-        if is_uncertain {
-            self.await_departure(place, ttl).await;
-        }
-        self.give_up(place, ttl).await;
-    }
-
     pub(crate) async fn give_up(&self, place: &Place, ttl: Duration) {
         if let Err(error) = self.release(place, ttl, self.options.short_reach()).await {
             log::warn!("what was asked for could not be given up: {error}");
-        }
-    }
-
-    /// Waits until the server has noticed that a connection that waited was closed.
-    ///
-    /// A release before that would find nothing, and the grant would come after it. A server that
-    /// keeps places gives up the place with the release, so there is nothing to wait for.
-    pub(crate) async fn await_departure(&self, place: &Place, ttl: Duration) {
-        if self.support.keep() {
-            return;
-        }
-        let time = self.options.answer_time(ttl);
-        for tries in 1..=ABANDON_TRIES {
-            match self.wire.ask(&place.info(), time).await {
-                Ok(info) if place.is_waiting(&info) => {}
-                _ => return,
-            }
-            self.wire
-                .pause(PACE.min(Duration::from_millis(tries)))
-                .await;
         }
     }
 

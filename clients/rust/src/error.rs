@@ -18,8 +18,8 @@ pub enum Error {
     /// The server does not know the commands: the module is not loaded there. With
     /// [`Options::fallback`](crate::Options::fallback): what was asked for is not in the fallback.
     ModuleMissing(RedisError),
-    /// The server does not know this feature: its module is older than 0.2, or for LOCK.EXEC the
-    /// server is older than Redis 7.0.
+    /// The server has the module, but does not know this command, as Redis 6.2 does not know
+    /// LOCK.EXEC.
     Unsupported(&'static str, RedisError),
     /// The keys of several locks, or of a lock and of a command under it, have more than one slot of
     /// the cluster.
@@ -53,10 +53,9 @@ impl fmt::Display for Error {
                  locks by SET NX and Lua, without a fair queue, fences, readers-writers, counted and several \
                  locks, guarded commands and least times: {error}"
             ),
-            Self::Unsupported(feature, error) => write!(
-                f,
-                "the server does not know {feature}, which is in module 0.2: {error}"
-            ),
+            Self::Unsupported(command, error) => {
+                write!(f, "the server does not know {command}: {error}")
+            }
             Self::CrossSlot(error) => write!(
                 f,
                 "in a cluster all the keys of one lock or command must have one slot: give them the same \
@@ -115,8 +114,8 @@ impl From<RedisError> for Error {
             _ if error.detail() == Some("ttl must not be above lock.max-ttl") => {
                 Self::TtlTooLong(error)
             }
-            _ if is_unknown_command(&error) => match feature_of(&error) {
-                Some(feature) => Self::Unsupported(feature, error),
+            _ if is_unknown_command(&error) => match later_command(&error) {
+                Some(command) => Self::Unsupported(command, error),
                 None => Self::ModuleMissing(error),
             },
             _ => Self::Redis(error),
@@ -124,28 +123,14 @@ impl From<RedisError> for Error {
     }
 }
 
-/// The feature of a command that the server does not know, if every module has the other commands.
-fn feature_of(error: &RedisError) -> Option<&'static str> {
-    const LATER: [(&str, &str); 2] = [
-        ("LOCK.CHECK", "LOCK.CHECK"),
-        (
-            "LOCK.EXEC",
-            "LOCK.EXEC (for Redis 7.0 and later, and Valkey)",
-        ),
-    ];
+/// The unknown command, if only a token that holds something sends it: so the module is there.
+fn later_command(error: &RedisError) -> Option<&'static str> {
     let detail = error.detail()?.to_ascii_uppercase();
     // Servers quote the name in different ways.
     let name = detail.strip_prefix("UNKNOWN COMMAND ")?;
     let name = name.trim_start_matches(['\'', '`']);
-    let found = LATER.iter().find(|(later, _)| name.starts_with(later));
-    found.map(|(_, feature)| *feature)
-}
-
-/// Whether the number of words is wrong: an option is not known where a command had none before.
-pub(crate) fn is_wrong_arity(error: &RedisError) -> bool {
-    error
-        .detail()
-        .is_some_and(|detail| detail.starts_with("wrong number of arguments"))
+    let mut later = ["LOCK.CHECK", "LOCK.EXEC"].into_iter();
+    later.find(|later| name.starts_with(later))
 }
 
 /// Whether the server does not know the command.
@@ -158,13 +143,6 @@ pub(crate) fn is_unknown_command(error: &RedisError) -> bool {
 /// Whether the key is no lock of the module: a client that uses `SET NX` holds it.
 pub(crate) fn is_foreign(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE")
-}
-
-/// Whether the server does not know an option of this command: it is older than the option.
-pub(crate) fn is_unknown_option(error: &RedisError) -> bool {
-    error
-        .detail()
-        .is_some_and(|detail| detail.starts_with("unknown option"))
 }
 
 /// Whether the user may not use the channel (or the key, which another attempt will tell).

@@ -129,7 +129,7 @@ impl Options {
     /// renewal binds the hold to the present connection, and notices a hold that is lost. So a short
     /// `linger` tells of losses early and costs more renewals. Below 300 ms there are none more, and a
     /// live client may lose its lock with a connection. Without `keep_alive`, renew more often than
-    /// that yourself. The server's module must be 0.2 or newer.
+    /// that yourself.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = Some(linger.min(MAX_TTL));
         self

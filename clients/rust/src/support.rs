@@ -1,6 +1,9 @@
 //! The abilities of the server, learned from its answers.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+#[cfg(feature = "tokio")]
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::time::Duration;
 
 use crate::Mode;
 use crate::command::Claim;
@@ -18,8 +21,6 @@ const FALLBACK: u8 = 2;
 pub(crate) struct Support {
     /// Chosen once, by the first answer.
     commands: AtomicU8,
-    without_keep: AtomicBool,
-    at_least: AtomicBool,
     #[cfg(feature = "tokio")]
     without_notify: AtomicBool,
 }
@@ -48,10 +49,11 @@ impl Support {
         self.is_fallback()
     }
 
-    /// An error if the fallback has no such claim.
-    pub(crate) fn refuse(&self, claim: &Claim) -> Option<Error> {
+    /// An error if the fallback has no such claim, or no release that waits for a time.
+    pub(crate) fn refuse(&self, claim: &Claim, at_least: Option<Duration>) -> Option<Error> {
         let what = match claim {
             _ if !self.is_fallback() => return None,
+            _ if at_least.is_some() => "a least time",
             Claim::Lock | Claim::RwLock(Mode::Exclusive) => return None,
             Claim::RwLock(_) => "a share",
             Claim::Permit(_) => "a permit",
@@ -67,35 +69,9 @@ impl Support {
             .is_ok()
     }
 
-    pub(crate) fn keep(&self) -> bool {
-        !self.without_keep.load(Relaxed)
-    }
-
     #[cfg(feature = "tokio")]
     pub(crate) fn notify(&self) -> bool {
         !self.without_notify.load(Relaxed)
-    }
-
-    /// Whether the server is known to have ATLEAST.
-    pub(crate) fn at_least(&self) -> bool {
-        self.at_least.load(Relaxed)
-    }
-
-    pub(crate) fn has_at_least(&self) {
-        self.at_least.store(true, Relaxed);
-    }
-
-    /// Remembers that the server has neither KEEP nor NOTIFY, and says so once.
-    pub(crate) fn is_old(&self, options: &Options) {
-        #[cfg(feature = "tokio")]
-        self.without_notify.store(true, Relaxed);
-        if !self.without_keep.swap(true, Relaxed) {
-            say(
-                options,
-                "the server's redis-lock module is older than 0.2: a waiter loses its place in the queue \
-                 at the end of each slice and with its connection",
-            );
-        }
     }
 
     /// Remembers that NOTIFY is refused to this user or on this server, and says so once.

@@ -19,6 +19,8 @@ class Core:
 
     # The command that takes the hold.
     ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
+    # How LOCK.INFO names a hold by that command.
+    _mode: str = "exclusive"
 
     _IS_ASYNC: ClassVar[bool]
     _PACKAGE: ClassVar[str] = "redis_lock_client"
@@ -117,9 +119,6 @@ class Core:
         timeout = protocol.socket_timeout(self._library, self.redis, self._IS_ASYNC)
         patience = protocol.Patience(seconds, timeout, protocol.is_roaming(self.redis))
         await self._resending(patience, self._falls_back)
-        if self._at_least:
-            # An old server would say so at the release, when the work is done. This token holds nothing.
-            await self._resending(patience, self._ask_for_at_least)
         # What a token that was passed holds already is not of this call: it is left to its owner.
         before = None if token is None else await self._resending(patience, lambda: self._held_before(key))
         try:
@@ -149,14 +148,6 @@ class Core:
     def _suppressed(self) -> "contextlib.suppress":
         return contextlib.suppress(self._library.error, self._library.cluster_exception)
 
-    async def _ask_for_at_least(self) -> None:
-        try:
-            await self._execute("LOCK.RELEASE", self.name, uuid4().hex, "ATLEAST", 0)
-        except self._library.response_error as error:
-            await self._refuse_what_is_missing(error, "LOCK.RELEASE", ("ATLEAST",))
-            if not protocol.is_wrong_type(error):
-                raise
-
     async def _ask_patiently(
         self, token: bytes, patience: protocol.Patience, before: protocol.Held | None, is_own: bool
     ) -> bool:
@@ -181,8 +172,8 @@ class Core:
                 if protocol.is_cancelled(error):
                     raise self._library.cancelled(self.name) from error
                 self._refuse_the_ttl(error)
-                await self._refuse_what_is_missing(error, self.ACQUIRE, self._terms)
-                if protocol.LACKS.learn(self.redis, error, patience.options):
+                await self._refuse_what_is_missing(error, self.ACQUIRE)
+                if protocol.WITHOUT_NOTIFY.learn(self.redis, error):
                     continue
                 if not protocol.is_wrong_type(error):
                     raise
@@ -255,7 +246,7 @@ class Core:
         return self._library.module_missing(f"{what} is not available in the fallback: {protocol.MODULE_MISSING}")
 
     async def _ask_once(self, request: tuple[Any, ...], patience: protocol.Patience) -> Any:
-        options = patience.block(protocol.grace_ms(self.redis, self.grace))
+        options = patience.block(protocol.grace_ms(self.grace))
         # What blocks has a connection of its own.
         execute = self._execute_alone if options else self._execute
         return await execute(*request, *options)
@@ -419,7 +410,29 @@ class Core:
 
     async def _renew_once(self, token: bytes, ttl_ms: int, lease: protocol.Lease) -> bool:
         ends = lease.sends(ttl_ms)
-        return lease.answers(ends, await self._is_owner("LOCK.RENEW", token, ttl_ms))
+        # What was granted just now is bound already, and a token that the caller has set has another fence.
+        fence = self.local.fence if lease is self.local.lease else None
+        return lease.answers(ends, await self._prolong(token, ttl_ms, fence))
+
+    async def _prolong(self, token: bytes, ttl_ms: int, fence: int | None) -> bool:
+        """Renew, and bind what lingers to a connection that is open: the one that it was bound to may be lost."""
+        if not await self._is_owner("LOCK.RENEW", token, ttl_ms):
+            return False
+        if self._linger is None or fence is None:
+            return True
+        # The renewal counts whatever comes of this, and the next one tries again.
+        with self._suppressed():
+            held = await self._held_before(token)
+            # Another lock may have converted the hold by this token. To ask in our mode would convert it back. Without
+            # the right to LOCK.INFO only an exclusive lock asks, which weakens nothing.
+            if held and (held.mode or "exclusive") == self._mode:
+                # Not beside the pool: that connection would end at once, and the hold after it.
+                granted = await self._execute(*self._request(token, ttl_ms))
+                if granted not in (fence, None):
+                    # It was lost in between, and nobody knows of the new hold.
+                    await self._is_owner("LOCK.RELEASE", token)
+                    return False
+        return True
 
     async def _held(self, token: bytes) -> protocol.Held | None:
         if await self._falls_back():
@@ -456,7 +469,7 @@ class Core:
         for at, reply in enumerate(replies):
             if isinstance(reply, self._library.response_error):
                 self._refuse_the_ttl(reply)
-                await self._refuse_what_is_missing(reply, command, args)
+                await self._refuse_what_is_missing(reply, command)
                 # A string that was written over the key has ended the hold.
                 if not protocol.is_wrong_type(reply):
                     raise reply
@@ -468,14 +481,12 @@ class Core:
             return [_fallback.script(command, self.name, token, *args)]
         return [(command, name, token, *args) for name in self._names]
 
-    async def _refuse_what_is_missing(self, error: Exception, command: str, options: Sequence[Any] = ()) -> None:
-        """Raise an error of its own when one says that the server lacks the module, the command, or an option."""
+    async def _refuse_what_is_missing(self, error: Exception, command: str) -> None:
+        """Raise an error of its own when one says that the server lacks the module or the command."""
         if protocol.unknown_command(error) == command:
-            if command in protocol.OLDEST or await self._has_no_module():
+            if await self._has_no_module():
                 raise self._library.module_missing(protocol.MODULE_MISSING) from error
-            raise self._library.not_supported(protocol.is_too_old_for([command])) from error
-        if missing := protocol.missing_options(error, options):
-            raise self._library.not_supported(protocol.is_too_old_for(missing)) from error
+            raise self._library.not_supported(f"the server does not know {command}") from error
 
     def _refuse_the_ttl(self, error: Exception) -> None:
         if protocol.is_ttl_too_long(error):
@@ -566,6 +577,7 @@ class MultiCore(Core):
         self._names = (*names, *shared)
         if protocol.is_cluster(self.redis):
             protocol.check_one_slot([protocol.encode(self.redis, name) for name in self._names])
+        self._mode = "exclusive" if names else "shared"
         modes = ["EXCLUSIVE"] * len(names) + ["SHARED"] * len(shared)
         self._terms = (*(("MODES", *modes) if shared else ()), *self._terms)
 
@@ -584,6 +596,7 @@ class SemaphoreCore(Core):
     """A lock that several may hold, of either kind."""
 
     permits: int
+    _mode = "counted"
 
     def _beyond_the_fallback(self) -> str:
         return "a semaphore"

@@ -124,7 +124,7 @@ class Library:
         return cast(LockCancelledError, self._mixed(LockCancelledError)(text, lock_name=name))
 
     def not_supported(self, message: str) -> UnsupportedError:
-        """Return the error of a server that is too old."""
+        """Return the error of a server that lacks a command."""
         return cast(UnsupportedError, self._mixed(UnsupportedError)(message))
 
     def module_missing(self, message: str) -> ModuleMissingError:

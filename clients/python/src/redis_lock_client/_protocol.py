@@ -6,10 +6,9 @@ import re
 import time
 from binascii import crc_hqx
 from collections.abc import Mapping, Sequence
-from threading import Lock as Mutex
 from threading import local
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from ._libraries import Library
 
@@ -58,9 +57,6 @@ MODULE_MISSING = (
     "configuration, and restart the server. Where modules cannot be loaded, `fallback=True` "
     "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
 )
-
-# What every version of the module knows.
-OLDEST = ("LOCK.ACQUIRE", "LOCK.RELEASE", "LOCK.RENEW", "LOCK.INFO", "RWLOCK.RLOCK", "RWLOCK.WLOCK")
 
 
 class Hold(local):
@@ -177,8 +173,6 @@ class Patience:
         self._slice = math.inf if socket_timeout is None else socket_timeout * SLICE
         # Whether a request of this acquire said KEEP: then it may have left a place, which has to be given up.
         self.kept = False
-        # Those of the last request that waited.
-        self.options: tuple[Any, ...] = ()
         self._is_roaming = is_roaming
         self._failing_since = 0.0
 
@@ -192,15 +186,13 @@ class Patience:
         left = self.left_ms()
         block = min(left, self._slice * 1000)
         block = 0 if block == math.inf else max(int(block), 1)
-        self.options = ("BLOCK", block, *self._keep(grace_ms)) if left else ()
-        return self.options
+        return ("BLOCK", block, *self._keep(grace_ms)) if left else ()
 
     def notify(self, longest_ms: int, channel: bytes, grace_ms: int) -> tuple[Any, ...]:
         """Return the options of the next command that waits by a channel: none when nothing is left."""
         left = self.left_ms()
         longest = max(int(min(left, longest_ms)), 1)
-        self.options = ("NOTIFY", longest, channel, *self._keep(grace_ms)) if left else ()
-        return self.options
+        return ("NOTIFY", longest, channel, *self._keep(grace_ms)) if left else ()
 
     def _keep(self, grace_ms: int) -> tuple[str | int, ...]:
         if not grace_ms:
@@ -228,38 +220,28 @@ class Patience:
         return min(soonest, self.left_ms()) / 1000
 
 
-class Lacks:
-    """Remembers for each client which options of an acquire its server does not know."""
+class WithoutNotify:
+    """Remembers the clients whose cluster is too old for NOTIFY."""
 
     def __init__(self) -> None:
-        """Nothing is known to be missing."""
-        self._mutex = Mutex()
-        self._of: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+        """All of them have it."""
+        self._clients: WeakSet[Any] = WeakSet()
 
-    def has(self, client: Any, option: str) -> bool:
-        """Return whether the server does without this option."""
-        return option in self._of.get(client, ())
+    def has(self, client: Any) -> bool:
+        """Return whether the client does without it."""
+        return client in self._clients
 
-    def learn(self, client: Any, error: Exception, options: tuple[Any, ...]) -> bool:
-        """Return whether an error says that the server lacks one of these options: then ask again without it."""
-        text = str(error)
-        if text.startswith("unknown option"):
-            lacking = {option for option in ("KEEP", "NOTIFY") if option in options}
-            loss = "a waiter may lose its place in the queue at the end of a slice, as its module is older than 0.2"
-        elif "NOTIFY" in options and (text.startswith("NOTIFY needs") or "SSUBSCRIBE" in text):
-            lacking, loss = {"NOTIFY"}, "each waiting task occupies a connection, as this cluster is older than 7.0"
-        else:
+    def learn(self, client: Any, error: Exception) -> bool:
+        """Return whether an error says that the server lacks it: then ask again without it."""
+        if not str(error).startswith("NOTIFY needs") and "SSUBSCRIBE" not in str(error):
             return False
-        with self._mutex:
-            known = self._of.setdefault(client, set())
-            news = lacking - known
-            known |= lacking
-        if news:
-            logger.warning("The server does not know %s: %s.", " and ".join(sorted(news)), loss)
-        return bool(lacking)
+        if not self.has(client):
+            self._clients.add(client)
+            logger.warning("Each waiting task occupies a connection, as this cluster does not know SSUBSCRIBE.")
+        return True
 
 
-LACKS = Lacks()
+WITHOUT_NOTIFY = WithoutNotify()
 
 
 def checked_permits(number: int) -> int:
@@ -324,11 +306,9 @@ def checked_grace(seconds: float) -> float:
     return seconds
 
 
-def grace_ms(client: Any, seconds: float) -> int:
-    """Return the grace as the module takes it. 0 is none: the caller wants none, or the server does not know it."""
-    if not seconds or LACKS.has(client, "KEEP"):
-        return 0
-    return max(int(seconds * 1000), 1)
+def grace_ms(seconds: float) -> int:
+    """Return the grace as the module takes it. 0 is none."""
+    return max(int(seconds * 1000), 1) if seconds else 0
 
 
 def socket_timeout(library: Library, client: Any, is_async: bool) -> float | None:
@@ -399,23 +379,6 @@ def unknown_command(error: Exception) -> str | None:
     """Return the name of the module's command that the server does not know, or None."""
     found = re.match(r"unknown command ['`]((?:RW)?LOCK\.[A-Z]+)", str(error), re.IGNORECASE)
     return found[1].upper() if found else None
-
-
-def missing_options(error: Exception, options: Sequence[Any]) -> list[str]:
-    """Return which of these options an error says that the server does not know."""
-    text = str(error)
-    if text.startswith("unknown option"):
-        # A module that knows some of them tells which.
-        return [option for option in ("LIMIT", "LINGER") if option in options and option not in text]
-    if text.startswith("wrong number of arguments") and "ATLEAST" in options:
-        return ["ATLEAST"]
-    return []
-
-
-def is_too_old_for(what: Sequence[str]) -> str:
-    """Return the text of the error about a server that lacks a command or options."""
-    needed = "the module redis-lock 0.2 or newer" + (" on Redis 7.0 or newer" if "LOCK.EXEC" in what else "")
-    return f"the server does not know {' and '.join(what)}: {needed} does"
 
 
 def may_ask_again(library: Library, error: Exception, is_roaming: bool) -> bool:

@@ -120,12 +120,12 @@ class Lock(Core, Theirs):
 
     def keep_alive(self, on_lost: Callable[[], object] | None = None) -> KeepAlive:
         """Return a context that renews the hold at a third of its timeout, and calls `on_lost` when it is lost."""
-        token = self._held_token("keep alive")
+        token, fence = self._held_token("keep alive"), self.local.fence if self.local.lease else None
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
         not_owned = self._library.not_owned("keep alive", self.name)
 
         def renew() -> bool:
-            return run(self._is_owner("LOCK.RENEW", token, ttl_ms))
+            return run(self._prolong(token, ttl_ms, fence))
 
         return KeepAlive(renew, ttl_ms, self.name, on_lost, not_owned, self.local.lease, self._linger)
 
@@ -134,6 +134,7 @@ class ReadLock(Lock):
     """A shared lock: any number of readers, and no writer beside them."""
 
     ACQUIRE = "RWLOCK.RLOCK"
+    _mode = "shared"
 
 
 class WriteLock(Lock):

@@ -34,7 +34,7 @@ impl Inner {
         }
         // A cancelled upgrade gives up its place and keeps its share. A release would end the share,
         // and a request as a reader ends the place only while nobody listens there.
-        if turn.is_conversion && self.support.keep() {
+        if turn.is_conversion {
             return self.poll(attempt).await;
         }
         // A free lock needs neither a subscription nor a connection that blocks.
@@ -42,13 +42,13 @@ impl Inner {
             return self.ask_once(attempt, Wait::No).await;
         }
         match &self.wire.source {
-            _ if hears && !turn.is_conversion => self.ask_notified(attempt).await,
+            _ if hears => self.ask_notified(attempt).await,
             Some(source) => self.ask_blocking(attempt, source).await,
             None => self.poll(attempt).await,
         }
     }
 
-    /// Asks at intervals. The server keeps the place meanwhile, if it can.
+    /// Asks at intervals. The server keeps the place meanwhile.
     async fn poll(&self, attempt: &mut Attempt<'_>) -> Verdict {
         match self.ask_once(attempt, Wait::Keep).await {
             Verdict::AskAgain(pause) => {

@@ -67,7 +67,7 @@ impl LockClient {
     /// Makes a client that has the program's connection only.
     ///
     /// Nothing listens, so a waiter asks again every 50 ms. Its place in the queue is kept
-    /// meanwhile, if the server's module is 0.2 or newer.
+    /// meanwhile.
     pub fn polling(connection: impl SharedConnection, options: Options) -> Result<Self> {
         Self::build(Box::new(Borrowed(connection)), None, options, Hub::new())
     }
@@ -158,8 +158,7 @@ impl LockClient {
     ///
     /// The lock is held for `at_most`, and not renewed: a job that takes longer may run twice. The
     /// lock is released after the job, also if that panics or this future is dropped. But it is held
-    /// until `at_least` has passed since the grant, by the server's clock. The server's module must
-    /// be 0.2 or newer; otherwise the job does not run.
+    /// until `at_least` has passed since the grant, by the server's clock.
     pub async fn run_once<T>(
         &self,
         key: impl AsRef<[u8]>,
@@ -168,8 +167,6 @@ impl LockClient {
         job: impl AsyncFnOnce(&Guard) -> T,
     ) -> Result<Option<T>> {
         let named = Named::once(self, key.as_ref(), at_most, at_least);
-        let probe = named.place();
-        self.inner.need_at_least(&probe, named.ttl).await?;
         let Some(guard) = named.acquire(Claim::Lock, Patience::None).await? else {
             return Ok(None);
         };

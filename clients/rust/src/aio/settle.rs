@@ -77,9 +77,8 @@ impl Drop for Settle {
         let (inner, place, ttl) = (self.inner.clone(), self.place.clone(), self.ttl);
         self.inner.wire.runtime.spawn(async move {
             match leftover {
-                Leftover::Release => inner.abandon(&place, ttl, true).await,
+                Leftover::Release => inner.give_up(&place, ttl).await,
                 Leftover::Reader(fence, _converting) => {
-                    inner.await_departure(&place, ttl).await;
                     if let Err(error) = inner.restore_reader(&place, fence, ttl).await {
                         log::warn!("an upgrade could not be given up: {error}");
                     }

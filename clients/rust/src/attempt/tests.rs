@@ -63,35 +63,6 @@ fn a_slice_is_asked_for_with_a_grace() {
 }
 
 #[test]
-fn a_server_that_is_too_old_is_named() {
-    let setup = setup();
-    let mut permit = attempt(&setup, Patience::None);
-    permit.claim = &Claim::Permit(3);
-    assert_eq!(
-        words(&permit.question(Wait::No)),
-        "LOCK.ACQUIRE a key t 30000 LIMIT 3"
-    );
-    let refusal = || server_error("ERR unknown option, the only one is BLOCK");
-    let sent = Instant::now();
-    assert!(matches!(
-        permit.verdict(sent, refusal()),
-        Verdict::AskAgain(_)
-    ));
-    assert!(matches!(
-        permit.verdict(sent, refusal()),
-        Verdict::Failed(Error::Unsupported("LIMIT", _))
-    ));
-    let all = Claim::All(vec![Mode::Exclusive, Mode::Shared]);
-    let mut several = attempt(&setup, Patience::None);
-    several.claim = &all;
-    let unknown = server_error("ERR unknown command 'LOCK.MACQUIRE', with args beginning with");
-    assert!(matches!(
-        several.verdict(sent, unknown),
-        Verdict::Failed(Error::Unsupported("LOCK.MACQUIRE", _))
-    ));
-}
-
-#[test]
 fn several_keys_and_options_are_asked_for_in_one_command() {
     let mut setup = setup();
     setup.place.more = vec![b"b".to_vec()];
@@ -132,23 +103,6 @@ fn nothing_waits_without_patience() {
         attempt.verdict(sent, server_error("WRONGTYPE it is a string")),
         Verdict::Unavailable
     ));
-}
-
-#[test]
-fn an_old_server_is_asked_without_keep_from_then_on() {
-    let setup = setup();
-    let mut attempt = attempt(&setup, Patience::Forever);
-    let question = attempt.question(Wait::Block);
-    let refusal = server_error("ERR unknown option, the only one is BLOCK");
-    assert!(matches!(
-        attempt.verdict(question.sent, refusal),
-        Verdict::AskAgain(Duration::ZERO)
-    ));
-    assert_eq!(
-        words(&attempt.question(Wait::Block)),
-        "LOCK.ACQUIRE a key t 30000 BLOCK 10000"
-    );
-    assert!(!attempt.leaves_something());
 }
 
 #[test]

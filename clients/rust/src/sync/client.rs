@@ -80,8 +80,7 @@ impl LockClient {
     ///
     /// The lock is held for `at_most`, and not renewed: a job that takes longer may run twice. The
     /// lock is released after the job, also if that panics. But it is held until `at_least` has
-    /// passed since the grant, by the server's clock. The server's module must be 0.2 or newer;
-    /// otherwise the job does not run.
+    /// passed since the grant, by the server's clock.
     pub fn run_once<T>(
         &self,
         key: impl AsRef<[u8]>,
@@ -90,8 +89,6 @@ impl LockClient {
         job: impl FnOnce(&Guard) -> T,
     ) -> Result<Option<T>> {
         let named = Named::once(self, key.as_ref(), at_most, at_least);
-        let probe = named.place();
-        now(self.inner.need_at_least(&probe, named.ttl))?;
         let Some(guard) = now(named.acquire(Claim::Lock, Patience::None))? else {
             return Ok(None);
         };

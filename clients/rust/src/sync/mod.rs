@@ -30,8 +30,7 @@
 //!
 //! Each thread that waits has a connection of its own, which blocks in the server for one slice at
 //! a time. The token, and with it the place in the queue, is the same for all slices and
-//! connections. A client that gives up releases its place. Servers with a module older than 0.2
-//! keep no places: see [`Options::on_fallback`].
+//! connections. A client that gives up releases its place.
 
 mod client;
 #[cfg(feature = "cluster")]

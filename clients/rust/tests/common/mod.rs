@@ -172,10 +172,8 @@ impl Admin {
             let pair = fields.chunks(2).find(|pair| is_it(&pair[0]));
             pair.map(|pair| &pair[1])
         };
-        // The list is cut where it is long. Version 0.1 has only the list, and all of it.
-        match (field("waiter-count"), field("waiters")) {
-            (Some(Value::Int(count)), _) => usize::try_from(*count).unwrap(),
-            (_, Some(list)) => list.as_sequence().unwrap().len(),
+        match field("waiter-count") {
+            Some(Value::Int(count)) => usize::try_from(*count).unwrap(),
             _ => 0,
         }
     }
@@ -214,28 +212,6 @@ impl Admin {
             .filter(|line| line.contains(containing))
             .count()
     }
-}
-
-/// A server that knows no release with ATLEAST, and answers nothing else of use.
-pub fn without_at_least() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut bytes = [0; 4_096];
-            while let Ok(count @ 1..) = std::io::Read::read(&mut stream, &mut bytes) {
-                let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
-                for command in text.split("\r\n*") {
-                    let answer = match command.contains("ATLEAST") {
-                        true => "-ERR wrong number of arguments for 'lock.release' command\r\n",
-                        false => "+OK\r\n",
-                    };
-                    let _ = stream.write_all(answer.as_bytes());
-                }
-            }
-        }
-    });
-    url
 }
 
 /// A count of calls, and the callback that is called.

@@ -106,13 +106,13 @@ class Lock(Core, Theirs):
     ) -> bool:
         # A conversion goes ahead of the queue and is rare: it may block a connection.
         is_notified = self.wait == "notify" and not before and patience.left_ms() > 0
-        if not is_notified or protocol.LACKS.has(self.redis, "NOTIFY"):
+        if not is_notified or protocol.WITHOUT_NOTIFY.has(self.redis):
             return await self._ask(token, patience, self._ask_once)
         keys = [protocol.encode(self.redis, name) for name in self._names]
         with Listeners.of(self._library, self.redis).listen(keys, token, is_own) as listener:
 
             async def ask(request: tuple[Any, ...], patience: protocol.Patience) -> Any:
-                if protocol.LACKS.has(self.redis, "NOTIFY"):
+                if protocol.WITHOUT_NOTIFY.has(self.redis):
                     return await self._ask_once(request, patience)
                 return await self._ask_and_listen(request, patience, listener)
 
@@ -120,9 +120,8 @@ class Lock(Core, Theirs):
             return listener.is_granted
 
     async def _ask_and_listen(self, request: tuple[Any, ...], patience: protocol.Patience, listener: Listener) -> Any:
-        patience.options = ("NOTIFY",)
         channel = await listener.subscribed()
-        options = patience.notify(NOTIFY_MS, channel, protocol.grace_ms(self.redis, self.grace))
+        options = patience.notify(NOTIFY_MS, channel, protocol.grace_ms(self.grace))
         reply = await listener.line.execute(*request, *options)
         if isinstance(reply, int) or not options:
             return reply
@@ -180,12 +179,12 @@ class Lock(Core, Theirs):
 
     def keep_alive(self) -> KeepAlive:
         """Return a context that renews the hold at a third of its timeout, and cancels its body when it is lost."""
-        token = self._held_token("keep alive")
+        token, fence = self._held_token("keep alive"), self.local.fence if self.local.lease else None
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
         not_owned = self._library.not_owned("keep alive", self.name)
 
         def renew() -> Awaitable[bool]:
-            return self._is_owner("LOCK.RENEW", token, ttl_ms)
+            return self._prolong(token, ttl_ms, fence)
 
         return KeepAlive(renew, ttl_ms, not_owned, self.local.lease, self._linger)
 
@@ -209,6 +208,7 @@ class ReadLock(Lock):
     """A shared lock: any number of readers, and no writer beside them."""
 
     ACQUIRE = "RWLOCK.RLOCK"
+    _mode = "shared"
 
 
 class WriteLock(Lock):

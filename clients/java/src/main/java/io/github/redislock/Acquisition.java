@@ -143,7 +143,7 @@ final class Acquisition {
         }
         long keepMs = options.grace().toMillis();
         try {
-            Long fence = commands.await(claim, token, ttlMs, blockMs, keepMs);
+            Long fence = commands.acquire(claim, token, ttlMs, blockMs, keepMs);
             placed |= keepMs > 0;
             return fence;
         } catch (RuntimeException failed) {
@@ -226,9 +226,8 @@ final class Acquisition {
 
     /**
      * Gives the place in the queue up, and sees that nothing is held or waited for by a request
-     * that was cut off. The server may not have noticed the closed connection yet. A module of 0.1
-     * then grants to it what was given back before; the later ones do so to a reader that wants to
-     * become the writer.
+     * that was cut off. The server may not have noticed the closed connection yet, and then grants
+     * to a reader that wants to become the writer.
      */
     private void abandon() {
         boolean flag = Thread.interrupted();

@@ -120,9 +120,6 @@ public final class AsyncHold {
             lose(Holds.GONE);
             throw Holds.notHeld(hold.claim);
         }
-        if (LettuceLockClient.isError(cause, "ERR unknown command")) {
-            throw Commands.missing(Commands.EXEC_NEEDS, cause);
-        }
         throw new CompletionException(cause);
     }
 

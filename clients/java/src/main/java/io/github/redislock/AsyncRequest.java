@@ -128,10 +128,6 @@ final class AsyncRequest<T> {
             fail(new LockCancelledException(claim.title()));
             return;
         }
-        if (LettuceLockClient.isMissing(failed)) {
-            fail(missing(failed));
-            return;
-        }
         if (claim.several() && LettuceLockClient.isError(failed, "PARTIAL")) {
             // A grant whose answer was lost has ended in part meanwhile.
             client.release(claim, token, 0).whenComplete((was, cut) -> again());
@@ -148,15 +144,6 @@ final class AsyncRequest<T> {
             }
         }
         fail(failed);
-    }
-
-    private RuntimeException missing(Throwable failed) {
-        if (claim.needs() != null) {
-            return Commands.missing(claim.needs(), failed);
-        }
-        String why = waits ? "cannot notify" : "does not know LINGER";
-        return new IllegalStateException(
-                "the server's module is of 0.1, which " + why + ": use RedisLockClient", failed);
     }
 
     private void deadlock(String text) {

@@ -52,9 +52,4 @@ record Claim(List<String> names, List<Mode> modes, int limit, boolean several) {
     String title() {
         return String.join(", ", names);
     }
-
-    /** The feature that a server must have for it; null where every module will do. */
-    String needs() {
-        return several ? "LOCK.MACQUIRE" : limit > 0 ? "LIMIT" : null;
-    }
 }

@@ -5,37 +5,18 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import java.util.function.Supplier;
 
-/**
- * The module's commands, one try each.
- *
- * @param placeless whether the server's module is one of 0.1, which keeps no places
- * @param atLeast whether the server is known to have {@code RELEASE ... ATLEAST}
- */
-record Commands(
-        Wire wire,
-        FallbackSender sender,
-        LockOptions options,
-        AtomicBoolean placeless,
-        AtomicBoolean atLeast) {
-    static final String EXEC_NEEDS = "LOCK.EXEC (for Redis 7.0 and later, and Valkey)";
-
+/** The module's commands, one try each. */
+record Commands(Wire wire, FallbackSender sender, LockOptions options) {
     static final String TTL_TOO_LONG = "ERR ttl must not be above lock.max-ttl";
 
-    private static final System.Logger LOG = System.getLogger("io.github.redislock");
     private static final long RESEND_PAUSE_MS = 50;
 
     Commands(Wire wire, LockOptions options) {
-        this(
-                wire,
-                new FallbackSender(wire, options.fallback()),
-                options,
-                new AtomicBoolean(),
-                new AtomicBoolean());
+        this(wire, new FallbackSender(wire, options.fallback()), options);
     }
 
     /**
@@ -108,39 +89,15 @@ record Commands(
 
     /**
      * The fence, or null when the lock was not granted within {@code blockMs}. The server keeps the
-     * place in the queue for {@code keepMs} more, if it can.
+     * place in the queue for {@code keepMs} more.
      */
-    Long await(Claim claim, String token, long ttlMs, long blockMs, long keepMs) {
-        if (keepMs == 0 || placeless.get()) {
-            return acquire(claim, token, ttlMs, blockMs, 0);
-        }
-        try {
-            return acquire(claim, token, ttlMs, blockMs, keepMs);
-        } catch (RuntimeException failed) {
-            if (!isError(failed, "ERR unknown option")) {
-                throw failed;
-            }
-        }
-        if (placeless.compareAndSet(false, true)) {
-            LOG.log(
-                    System.Logger.Level.WARNING,
-                    "The server's module does not know KEEP (it is of 0.1), so a waiter loses its"
-                            + " place in the queue at the end of each slice and with its"
-                            + " connection.");
-        }
-        return acquire(claim, token, ttlMs, blockMs, 0);
-    }
-
-    private Long acquire(Claim claim, String token, long ttlMs, long blockMs, long keepMs) {
+    Long acquire(Claim claim, String token, long ttlMs, long blockMs, long keepMs) {
         Request request = acquiring(claim, token, ttlMs, options);
         request.blockMs = blockMs;
         request.keepMs = keepMs;
         try {
             return (Long) sender.send(request);
         } catch (RuntimeException failed) {
-            if (claim.needs() != null && isMissing(refusal(failed))) {
-                throw missing(claim.needs(), failed);
-            }
             if (isError(failed, TTL_TOO_LONG)) {
                 throw tooLong(failed);
             }
@@ -186,18 +143,13 @@ record Commands(
 
     /** Whether all of it was held. It ends {@code leastMs} after its grant, or now if that is past. */
     boolean release(Claim claim, String token, long leastMs) {
-        try {
-            return ofAll(claim, name -> releasing(name, token, leastMs));
-        } catch (RuntimeException failed) {
-            throw isMissing(refusal(failed)) ? missing("LOCK.RELEASE ... ATLEAST", failed) : failed;
-        }
+        return ofAll(claim, name -> releasing(name, token, leastMs));
     }
 
     static Request renewing(String name, String token, long ttlMs) {
         return new Request("LOCK.RENEW").key(name).add(token).add(ttlMs);
     }
 
-    /** Only one that is to keep the lock for a time says so: older servers do not know that. */
     static Request releasing(String name, String token, long leastMs) {
         Request request = new Request("LOCK.RELEASE").key(name).add(token);
         return leastMs > 0 ? request.add("ATLEAST").add(leastMs) : request;
@@ -215,25 +167,6 @@ record Commands(
         return request;
     }
 
-    /** Changes nothing. An older server refuses it. */
-    static Request probing(String name, String token) {
-        return new Request("LOCK.RELEASE").key(name).add(token).add("ATLEAST").add(0);
-    }
-
-    /** Fails, once per client, if the server does not know a release that waits for a time. */
-    void needAtLeast(String name, String token) {
-        if (!atLeast.get()) {
-            try {
-                sender.send(probing(name, token)); // A token that holds nothing.
-            } catch (RuntimeException failed) {
-                throw isMissing(refusal(failed))
-                        ? missing("LOCK.RELEASE ... ATLEAST", failed)
-                        : failed;
-            }
-            atLeast.set(true);
-        }
-    }
-
     /** Whether all of it is held, as the server says. */
     boolean check(Claim claim, String token) {
         return replies(claim, name -> checking(name, token)).stream()
@@ -242,14 +175,7 @@ record Commands(
 
     /** Runs a command while the lock is held; not to be sent twice. */
     Object exec(String name, String token, String command, Object... words) {
-        try {
-            return sender.send(guarding(name, token, command, words));
-        } catch (RuntimeException failed) {
-            if (isUnknown(refusal(failed), "LOCK\\.EXEC")) {
-                throw missing(EXEC_NEEDS, failed);
-            }
-            throw failed;
-        }
+        return sender.send(guarding(name, token, command, words));
     }
 
     private boolean ofAll(Claim claim, Function<String, Request> command) {
@@ -271,9 +197,6 @@ record Commands(
             if (isForeign(failed)) {
                 // What was written over the key has ended the hold.
                 return Collections.singletonList(null);
-            }
-            if (isUnknown(refusal(failed), "LOCK\\.CHECK")) {
-                throw missing("LOCK.CHECK", failed);
             }
             throw isError(failed, TTL_TOO_LONG) ? tooLong(failed) : failed;
         }
@@ -407,22 +330,5 @@ record Commands(
                         + " {orders}:2 have: "
                         + claim.title(),
                 failed);
-    }
-
-    private static boolean isUnknown(String error, String command) {
-        return error != null && error.matches("(?is)ERR unknown command '?`?" + command + ".*");
-    }
-
-    /** Whether an error says that the server's module is too old for an option or a command. */
-    static boolean isMissing(String error) {
-        return error != null
-                && (error.startsWith("ERR unknown option")
-                        || error.startsWith("ERR unknown command")
-                        || error.startsWith("ERR wrong number of arguments"));
-    }
-
-    static UnsupportedOperationException missing(String feature, Throwable failed) {
-        return new UnsupportedOperationException(
-                "the server does not know " + feature + ", which is in module 0.2", failed);
     }
 }

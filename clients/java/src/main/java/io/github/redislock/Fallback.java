@@ -14,6 +14,8 @@ final class Fallback {
             "no fair queue, no fence, no readers-writers, no counted or several locks, no guarded"
                     + " commands, and a clock that an eviction or a failover can cut short";
 
+    static final String LEAST_TIME = "a least time";
+
     private static final System.Logger LOG = System.getLogger("io.github.redislock");
 
     private static final String LOAD =
@@ -84,14 +86,10 @@ final class Fallback {
         return request.command.startsWith("LOCK.") || request.command.startsWith("RWLOCK.");
     }
 
-    /** Whether an error says that a command of the module is unknown. */
-    static boolean isUnknown(String error) {
-        return error != null && error.matches("(?is)ERR unknown command ['`]?(RW)?LOCK\\..*");
-    }
-
-    /** Whether all modules have it, so that it is missing only where the module is. */
-    static boolean isBasic(Request request) {
-        return !List.of("LOCK.MACQUIRE", "LOCK.CHECK", "LOCK.EXEC").contains(request.command);
+    /** Whether an error says that this command is unknown, and not one that it guards. */
+    static boolean isUnknown(Request request, String error) {
+        return error != null
+                && error.matches("(?is)ERR unknown command ['`]?" + request.command + "\\b.*");
     }
 
     static ModuleMissingException missing(Throwable cause) {
@@ -105,8 +103,18 @@ final class Fallback {
                 cause);
     }
 
+    /** The error of a server that has the module, without this command. */
+    static UnsupportedOperationException unsupported(Request request, Throwable cause) {
+        return new UnsupportedOperationException(
+                "the server does not know " + request.command, cause);
+    }
+
     private static Request unavailable(String feature) {
-        throw new ModuleMissingException(
+        throw lacks(feature);
+    }
+
+    static ModuleMissingException lacks(String feature) {
+        return new ModuleMissingException(
                 feature
                         + " is not available in the fallback, as the server has no redis-lock"
                         + " module: "
@@ -121,7 +129,7 @@ final class Fallback {
             case "LOCK.ACQUIRE" ->
                 has(words, 3, "LIMIT") ? unavailable("a semaphore") : script(ACQUIRE, words, 3);
             case "LOCK.RELEASE" ->
-                has(words, 2, "ATLEAST") ? unavailable("a least time") : script(RELEASE, words, 2);
+                has(words, 2, "ATLEAST") ? unavailable(LEAST_TIME) : script(RELEASE, words, 2);
             case "LOCK.RENEW" -> script(RENEW, words, 3);
             case "LOCK.CHECK" -> script(CHECK, words, 2);
             case "LOCK.INFO" -> new Request("PTTL").key(text(words.get(0)));

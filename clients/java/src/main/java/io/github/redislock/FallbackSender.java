@@ -26,8 +26,11 @@ final class FallbackSender {
             fallback.sawModule();
             return reply;
         } catch (RuntimeException failed) {
-            if (!Fallback.isUnknown(wire.refusal(failed)) || isOlder(request)) {
+            if (!Fallback.isUnknown(request, wire.refusal(failed))) {
                 throw failed;
+            }
+            if (hasModule(request)) {
+                throw Fallback.unsupported(request, failed);
             }
             if (!fallback.begin()) {
                 throw Fallback.missing(failed);
@@ -36,17 +39,15 @@ final class FallbackSender {
         return sendInstead(request);
     }
 
-    /** Whether the server has a module that only lacks this command. */
-    private boolean isOlder(Request request) {
-        if (Fallback.isBasic(request)) {
-            return false;
-        }
+    /** Whether the server only lacks this command. */
+    private boolean hasModule(Request request) {
+        // Of a token that holds nothing.
+        Request probe = Commands.releasing(name(request), UUID.randomUUID().toString(), 0);
         try {
-            // Of a token that holds nothing.
-            wire.send(Commands.releasing(name(request), UUID.randomUUID().toString(), 0));
+            wire.send(probe);
             return true;
         } catch (RuntimeException failed) {
-            return !Fallback.isUnknown(wire.refusal(failed));
+            return !Fallback.isUnknown(probe, wire.refusal(failed));
         }
     }
 

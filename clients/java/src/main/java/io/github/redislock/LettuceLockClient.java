@@ -28,7 +28,6 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
 import java.util.stream.Stream;
 
@@ -38,8 +37,8 @@ import java.util.stream.Stream;
  * thread waits. In a cluster a waiter has connections for itself.
  *
  * <p>It needs {@code io.lettuce:lettuce-core} from 6.3 on the class path, which is an optional
- * dependency, and a server with module 0.2. The channel that is told is {@code
- * redis-lock:} and a UUID; the user needs the right to subscribe and to publish to it.
+ * dependency. The channel that is told is {@code redis-lock:} and a UUID; the user needs the right
+ * to subscribe and to publish to it.
  */
 public final class LettuceLockClient implements AutoCloseable {
     /** How many waiters at once have a connection for themselves, in a cluster. */
@@ -59,7 +58,6 @@ public final class LettuceLockClient implements AutoCloseable {
     private final StatefulRedisPubSubConnection<String, String> listening;
 
     private final Semaphore blocked = new Semaphore(MOST_BLOCKED);
-    private final AtomicBoolean atLeast = new AtomicBoolean();
     private final Fallback fallback;
     private volatile boolean closed;
 
@@ -178,9 +176,8 @@ public final class LettuceLockClient implements AutoCloseable {
         if (leastMs > ThreadLock.leaseMs(lockAtMostFor)) {
             throw new IllegalArgumentException("lockAtMostFor is not less than lockAtLeastFor");
         }
-        CompletableFuture<?> known =
-                leastMs > 0 ? needAtLeast(name) : CompletableFuture.completedFuture(null);
-        return known.thenCompose(yes -> lock(name).tryLock(Duration.ZERO, lockAtMostFor))
+        return lock(name)
+                .tryLock(Duration.ZERO, lockAtMostFor)
                 .thenCompose(held -> held.isEmpty()
                         ? CompletableFuture.completedFuture(false)
                         : run(held.get(), leastMs, job));
@@ -188,6 +185,10 @@ public final class LettuceLockClient implements AutoCloseable {
 
     private CompletableFuture<Boolean> run(
             AsyncHold hold, long leastMs, Function<AsyncHold, ? extends CompletionStage<?>> job) {
+        if (hold.fence() == 0 && leastMs > 0) {
+            return hold.unlock().thenCompose(was ->
+                    CompletableFuture.failedFuture(Fallback.lacks(Fallback.LEAST_TIME)));
+        }
         CompletableFuture<?> work;
         try {
             work = job.apply(hold).toCompletableFuture();
@@ -306,19 +307,6 @@ public final class LettuceLockClient implements AutoCloseable {
         return send(Commands.guarding(name, token, command, words));
     }
 
-    /** Fails if the server does not know a release that waits for a time. It asks once. */
-    private CompletableFuture<Object> needAtLeast(String name) {
-        if (atLeast.get()) {
-            return CompletableFuture.completedFuture(null);
-        }
-        return send(Commands.probing(name, UUID.randomUUID().toString()))
-                .whenComplete((none, failed) -> atLeast.compareAndSet(false, failed == null))
-                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
-                        isMissing(cause(failed))
-                                ? Commands.missing("LOCK.RELEASE ... ATLEAST", cause(failed))
-                                : cause(failed)));
-    }
-
     /** One command per key, sent together; whether each reply was a number above 0. */
     private CompletableFuture<Boolean> ofAll(Claim claim, Function<String, Request> words) {
         CompletableFuture<Boolean> all = CompletableFuture.completedFuture(true);
@@ -358,26 +346,24 @@ public final class LettuceLockClient implements AutoCloseable {
 
     /** What becomes of a request that failed: a server without the module knows none of ours. */
     private CompletableFuture<Object> without(Request request, Throwable failed) {
-        if (!isUnknown(failed)) {
+        if (!isUnknown(request, failed)) {
             return CompletableFuture.failedFuture(failed);
         }
-        if (Fallback.isBasic(request)) {
-            return fallback.begin()
-                    ? sendInstead(request)
-                    : CompletableFuture.failedFuture(Fallback.missing(failed));
-        }
-        // An older module may only lack this one.
-        return dispatch(Commands.releasing("redis-lock", UUID.randomUUID().toString(), 0))
-                .handle((none, probe) -> probe != null && isUnknown(cause(probe)))
+        // It may only lack this one.
+        Request probe = Commands.releasing("redis-lock", UUID.randomUUID().toString(), 0);
+        return dispatch(probe)
+                .handle((none, refused) -> refused != null && isUnknown(probe, cause(refused)))
                 .thenCompose(missing -> missing && fallback.begin()
                         ? sendInstead(request)
                         : CompletableFuture.failedFuture(
-                                missing ? Fallback.missing(failed) : failed));
+                                missing
+                                        ? Fallback.missing(failed)
+                                        : Fallback.unsupported(request, failed)));
     }
 
-    private static boolean isUnknown(Throwable failed) {
+    private static boolean isUnknown(Request request, Throwable failed) {
         return failed instanceof RedisCommandExecutionException
-                && Fallback.isUnknown(failed.getMessage());
+                && Fallback.isUnknown(request, failed.getMessage());
     }
 
     private CompletableFuture<Object> sendInstead(Request request) {
@@ -455,11 +441,6 @@ public final class LettuceLockClient implements AutoCloseable {
                     || Commands.passes(failed.getMessage());
         }
         return failed instanceof TimeoutException || failed instanceof RedisException;
-    }
-
-    static boolean isMissing(Throwable failed) {
-        return failed instanceof RedisCommandExecutionException
-                && Commands.isMissing(failed.getMessage());
     }
 
     /** Tells the holds that the connection was made anew. */

@@ -1,7 +1,6 @@
 package io.github.redislock;
 
 import java.time.Duration;
-import java.util.UUID;
 import java.util.function.Consumer;
 
 /** One try to run a job that nobody else runs, or has just run. */
@@ -39,14 +38,13 @@ record OneRun(Holds holds, Claim claim, long mostMs, long leastMs) {
     }
 
     private Hold take() {
-        if (leastMs > 0) {
-            holds.commands.resend(() -> {
-                holds.commands.needAtLeast(claim.name(), UUID.randomUUID().toString());
-                return true;
-            });
-        }
         try {
-            return holds.take(claim, 0, mostMs, false);
+            Hold hold = holds.take(claim, 0, mostMs, false);
+            if (hold != null && hold.fence == 0 && leastMs > 0) {
+                new RedisHold(holds, hold, 0).release();
+                throw Fallback.lacks(Fallback.LEAST_TIME);
+            }
+            return hold;
         } catch (InterruptedException never) {
             throw new AssertionError(never);
         }

@@ -115,7 +115,7 @@ public final class RedisHold implements AutoCloseable {
      * @param atLeast how long it is held at least, counted from its grant. No renewal changes that
      *     moment
      * @throws IllegalMonitorStateException when it was lost before
-     * @throws UnsupportedOperationException when the server does not know {@code RELEASE ATLEAST}
+     * @throws ModuleMissingException in the fallback, unless the time is zero
      */
     public void release(Duration atLeast) {
         release(ThreadLock.leastMs(atLeast));

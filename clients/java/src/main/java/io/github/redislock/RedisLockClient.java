@@ -133,8 +133,8 @@ public final class RedisLockClient implements AutoCloseable {
      *     clock, however soon the job ends. Zero for no longer than it runs
      * @param job gets the hold, for its fence and for {@link RedisHold#exec}
      * @return whether it ran here
-     * @throws UnsupportedOperationException when the server does not know {@code RELEASE ATLEAST};
-     *     the job was not run
+     * @throws ModuleMissingException in the fallback, with a {@code lockAtLeastFor}; the job
+     *     was not run
      */
     public boolean runOnce(
             String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job) {

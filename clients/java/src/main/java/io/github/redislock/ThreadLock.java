@@ -106,7 +106,7 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
      *
      * @param atLeast how long it is held at least, counted from its grant
      * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
-     * @throws UnsupportedOperationException when the server does not know {@code RELEASE ATLEAST}
+     * @throws ModuleMissingException in the fallback, unless the time is zero
      */
     public void unlock(Duration atLeast) {
         unlock(leastMs(atLeast));

@@ -13,7 +13,7 @@ import java.util.regex.Pattern;
 
 /**
  * Stands before a server. It can cut the connections, serve new ones late or not at all, keep
- * replies to itself, and answer as a module of 0.1.
+ * replies to itself, and answer renewals.
  */
 final class FaultyProxy implements AutoCloseable {
     /** The only integer of the protocol that is as long. */
@@ -21,9 +21,6 @@ final class FaultyProxy implements AutoCloseable {
 
     /** How many commands said KEEP. */
     final AtomicInteger keeps = new AtomicInteger();
-
-    /** Whether KEEP is answered as a module of 0.1 does. */
-    volatile boolean old;
 
     /** Whether replies go nowhere, on connections that stay open. */
     volatile boolean silent;
@@ -118,12 +115,8 @@ final class FaultyProxy implements AutoCloseable {
             if (text.contains("\r\nKEEP\r\n")) {
                 keeps.incrementAndGet();
             }
-            String refusal = old ? refusal(text) : null;
             if (text.contains("\r\nLOCK.RENEW\r\n") && takes(renewalsToAnswer)) {
-                refusal = renewalAnswer;
-            }
-            if (refusal != null) {
-                client.getOutputStream().write(refusal.getBytes(StandardCharsets.US_ASCII));
+                client.getOutputStream().write(renewalAnswer.getBytes(StandardCharsets.US_ASCII));
                 continue;
             }
             server.getOutputStream().write(bytes, 0, count);
@@ -132,18 +125,6 @@ final class FaultyProxy implements AutoCloseable {
 
     private static boolean takes(AtomicInteger left) {
         return left.getAndUpdate(count -> Math.max(0, count - 1)) > 0;
-    }
-
-    /** The answer of a module of 0.1 to what it does not know. */
-    private static String refusal(String text) {
-        if (text.contains("\r\nLOCK.MACQUIRE\r\n")) {
-            return "-ERR unknown command 'LOCK.MACQUIRE', with args beginning with: '2' \r\n";
-        }
-        if (text.contains("\r\nATLEAST\r\n")) {
-            return "-ERR wrong number of arguments for 'lock.release' command\r\n";
-        }
-        boolean option = text.matches("(?s).*\r\n(KEEP|LIMIT)\r\n.*");
-        return option ? "-ERR unknown option, expected BLOCK\r\n" : null;
     }
 
     private void carryReplies(Socket server, Socket client, AtomicBoolean subscribed)

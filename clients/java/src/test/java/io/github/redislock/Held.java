@@ -1,10 +1,7 @@
 package io.github.redislock;
 
 import java.time.Duration;
-import java.util.function.BiFunction;
-import java.util.function.BooleanSupplier;
-import java.util.function.Consumer;
-import java.util.function.Predicate;
+import java.util.function.*;
 
 /** A hold of either kind of client, by calls that wait. */
 record Held(

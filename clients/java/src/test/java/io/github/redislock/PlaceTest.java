@@ -1,9 +1,6 @@
 package io.github.redislock;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertThrows;
-import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.*;
 
 import io.github.redislock.testing.Eventually;
 
@@ -20,9 +17,7 @@ import redis.clients.jedis.exceptions.JedisException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
+import java.util.concurrent.*;
 import java.util.stream.Stream;
 
 /** The place in the queue: kept over slices and lost connections, and given up in the end. */
@@ -209,25 +204,6 @@ class PlaceTest extends ServerTest {
             assertFalse(later.isDone());
             other.does(() -> lock.unlock());
             Other.result(later);
-        }
-    }
-
-    @Test
-    void aModuleWithoutPlacesIsWaitedForWithoutThem() throws Exception {
-        try (Warnings warnings = new Warnings();
-                FaultyProxy proxy = new FaultyProxy(server.port());
-                RedisLockClient client = RedisLockClient.connect(proxy.url(), options)) {
-            proxy.old = true;
-            for (int turn = 0; turn < 2; turn++) {
-                RedisLock lock = client.lock("a");
-                assertTrue(lock.tryLock(1, TimeUnit.MINUTES));
-                assertFalse(other.does(() -> lock.tryLock(50, TimeUnit.MILLISECONDS)));
-                assertEquals(0, server.waiting("a"));
-                lock.unlock();
-            }
-            assertEquals(1, proxy.keeps.get());
-            assertEquals(1, warnings.said.size(), warnings.said.toString());
-            assertTrue(warnings.said.get(0).contains("KEEP"));
         }
     }
 

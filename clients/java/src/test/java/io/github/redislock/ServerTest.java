@@ -1,8 +1,6 @@
 package io.github.redislock;
 
-import static org.junit.jupiter.api.Assertions.assertInstanceOf;
-import static org.junit.jupiter.api.Assertions.assertThrows;
-import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.*;
 
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
@@ -14,10 +12,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.TestInstance;
 
 import java.time.Duration;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.Future;
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeUnit;
+import java.util.concurrent.*;
 
 /** Tests with a server, a client whose watchdog is quick, and another thread. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)

@@ -1,10 +1,6 @@
 package io.github.redislock;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNull;
-import static org.junit.jupiter.api.Assertions.assertThrows;
-import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.*;
 
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestCluster;
@@ -27,10 +23,7 @@ import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.providers.SentineledConnectionProvider;
 
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Map;
-import java.util.Set;
+import java.util.*;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 

@@ -3,9 +3,7 @@ package io.github.redislock;
 import java.text.MessageFormat;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.logging.Handler;
-import java.util.logging.LogRecord;
-import java.util.logging.Logger;
+import java.util.logging.*;
 
 /** What the client logs, until this is closed. */
 final class Warnings extends Handler implements AutoCloseable {
