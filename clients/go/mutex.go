@@ -158,10 +158,10 @@ func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background
 // Deprecated: as in redsync. The answer is old when it arrives: see Until and Fence.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
 	held, err := m.Check(ctx)
-	if err == nil || !errors.Is(err, ErrUnsupported) && !says(err, "NOPERM") {
+	if !says(err, "NOPERM") {
 		return held, err
 	}
-	// A module of 0.1, or a user who may only look.
+	// A user who may only look.
 	for _, name := range m.names {
 		reply := m.locks.send(ctx, about("LOCK.INFO", name))
 		holders, all := tokens(reply.Value)
