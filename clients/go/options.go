@@ -66,7 +66,7 @@ func WithGrace(grace time.Duration) Option {
 // binds it to the connection that asked, and those of a pool come and go. [RedisLock.Close] closes that connection, too.
 //
 // When the connection is lost and the process lives, Until is not told: the server has the lock for the linger only, unless an Extend
-// comes in that time.
+// comes in that time, which binds the lock to another connection.
 func WithLinger(linger time.Duration) Option {
 	return OptionFunc(func(m *Mutex) { m.linger = &linger })
 }

@@ -50,6 +50,10 @@ func (w *waiters) do(ctx context.Context, wait time.Duration, command driver.Com
 		return 0, nil, ctx.Err()
 	}
 	number, err := numberIn(reply)
+	if err != nil && bound != nil { // Nothing was granted.
+		bound.Release()
+		bound = nil
+	}
 	return number, bound, err
 }
 
