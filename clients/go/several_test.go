@@ -29,16 +29,6 @@ func unsupported(t *testing.T, err error, word string) {
 	}
 }
 
-func TestAPermitIsTriedForOnce(t *testing.T) {
-	semaphore := newLocks(t).NewSemaphore("a", 1, WithExpiry(time.Minute))
-	permit, err := semaphore.TryAcquire(ctx)
-	must(t, err)
-	_, err = semaphore.TryAcquire(ctx)
-	refused(t, err)
-	released(t)(permit.Extend())
-	released(t)(permit.Unlock())
-}
-
 func TestThereAreNeverMoreHoldersThanPermits(t *testing.T) {
 	clients := []*RedisLock{newLocks(t), locksTo(t, server.Addr), locksTo(t, server.Addr)}
 	var inside, most atomic.Int32
