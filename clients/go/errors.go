@@ -24,8 +24,8 @@ var ErrCancelled = errors.New("redislock: the wait was cancelled")
 // ErrExpiry is wrapped where the server's setting lock.max-ttl is shorter than the expiry. What the server said is wrapped beside it.
 var ErrExpiry = errors.New("redislock: the expiry (WithExpiry, or atMost of RunOnce) is too long")
 
-// ErrUnsupported is wrapped where the server's module is too old for what was asked. The text says what it lacks.
-var ErrUnsupported = errors.New("redislock: not known to the server's module")
+// ErrUnsupported is wrapped where the server does not know the command of what was asked. The text names it.
+var ErrUnsupported = errors.New("redislock: the server does not know the command")
 
 // ErrModuleMissing is wrapped where the server has no redis-lock module. The text says how to load it, and what [WithFallback] offers
 // where it cannot be loaded.

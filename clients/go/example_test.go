@@ -23,6 +23,17 @@ func server() (string, func()) {
 	return server.Addr, server.Stop
 }
 
+// connect does for the other examples what the first one shows.
+func connect() (*redislock.RedisLock, func()) {
+	addr, stop := server()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	locks := redislock.New(client)
+	return locks, func() {
+		defer stop()
+		_, _ = locks.Close(), client.Close()
+	}
+}
+
 func Example() {
 	addr, stop := server()
 	defer stop()
@@ -49,12 +60,8 @@ func Example() {
 }
 
 func ExampleMutex_LockContext() {
-	addr, stop := server()
+	locks, stop := connect()
 	defer stop()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	defer client.Close()
-	locks := redislock.New(client)
-	defer locks.Close()
 	if err := locks.NewMutex("jobs:42").Lock(); err != nil {
 		log.Fatal(err)
 	}
@@ -68,12 +75,8 @@ func ExampleMutex_LockContext() {
 }
 
 func ExampleSemaphore() {
-	addr, stop := server()
+	locks, stop := connect()
 	defer stop()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	defer client.Close()
-	locks := redislock.New(client)
-	defer locks.Close()
 
 	printers := locks.NewSemaphore("printers", 2)
 	ctx := context.Background()
@@ -93,12 +96,8 @@ func ExampleSemaphore() {
 }
 
 func ExampleRedisLock_RunOnce() {
-	addr, stop := server()
+	locks, stop := connect()
 	defer stop()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	defer client.Close()
-	locks := redislock.New(client)
-	defer locks.Close()
 
 	report := func(ctx context.Context, lock *redislock.Mutex) error {
 		fmt.Println("making the report, with a fence:", lock.Fence() > 0)
@@ -115,12 +114,8 @@ func ExampleRedisLock_RunOnce() {
 }
 
 func ExampleRWMutex() {
-	addr, stop := server()
+	locks, stop := connect()
 	defer stop()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	defer client.Close()
-	locks := redislock.New(client)
-	defer locks.Close()
 
 	one, two, writer := locks.NewRWMutex("page:7"), locks.NewRWMutex("page:7"), locks.NewRWMutex("page:7")
 	fmt.Println(one.RLock(), two.RLock())

@@ -195,25 +195,28 @@ func unknownCommand(err error) string {
 	return words[0]
 }
 
-// withoutModule tells whether the server said that it does not know a command that every version of the module has.
+// withoutModule tells whether the server said that it does not know a command that the module has on every server.
 func withoutModule(err error) bool {
-	switch unknownCommand(err) {
-	case "", "LOCK.MACQUIRE", "LOCK.EXEC", "LOCK.CHECK":
-		return false
-	}
-	return true
+	command := unknownCommand(err)
+	return command != "" && command != "LOCK.EXEC"
 }
 
-// lacking says in the error what the server's module does not know, or that there is no module, if that is the error.
-func (m *Mutex) lacking(ctx context.Context, err error, options ...string) error {
-	if unknownCommand(err) != "" && !withoutModule(err) {
-		// A module of 0.1 does not know it either.
-		if reply := m.locks.send(ctx, about("LOCK.INFO", m.Name())); withoutModule(reply.Err) {
-			err = &RedisError{Err: reply.Err}
-		}
+// lacking says in the error which command the server does not know, that there is no module, or that it grants no lease so long, if
+// that is the error.
+func (m *Mutex) lacking(ctx context.Context, err error) error {
+	if says(err, "ttl must not be above lock.max-ttl") {
+		return fmt.Errorf("%w: %w", ErrExpiry, err)
+	}
+	command := unknownCommand(err)
+	if command == "" {
+		return err
 	}
 	if !withoutModule(err) {
-		return lacking(err, options...)
+		reply := m.locks.send(ctx, about("LOCK.INFO", m.Name()))
+		if !withoutModule(reply.Err) {
+			return fmt.Errorf("%w %s: %w", ErrUnsupported, command, err)
+		}
+		err = &RedisError{Err: reply.Err}
 	}
 	if m.locks.choose(err) == theFallback {
 		if what := m.beyondFallback(); what != "" {

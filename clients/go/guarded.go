@@ -3,16 +3,14 @@ package redislock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // Exec runs one command on the server, in the same step in which the server checks that the lock is held: a late owner changes nothing.
-// The reply is the command's own. If the lock is not held its error is [ErrNotHeld]. Of a [MultiMutex], the first name guards. It needs a
-// module of 0.2, on Redis 7.0 or later or on Valkey.
+// The reply is the command's own. If the lock is not held its error is [ErrNotHeld]. Of a [MultiMutex], the first name guards. It needs
+// Redis 7.0 or later, or Valkey: elsewhere the error is [ErrUnsupported].
 //
 //	err := mutex.Exec(ctx, "SET", "stock:7", 3).Err()
 func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cmd {
@@ -47,27 +45,19 @@ func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cm
 	return cmd
 }
 
-// Check asks the server whether the lock is held now. The answer is old when it arrives: guard a write by Exec or by the fence. It needs
-// a module of 0.2.
+// Check asks the server whether the lock is held now. The answer is old when it arrives: guard a write by Exec or by the fence.
 func (m *Mutex) Check(ctx context.Context) (bool, error) {
 	value := m.Value()
 	if value == "" {
 		return false, nil
 	}
 	for _, name := range m.names {
-		check := about("LOCK.CHECK", name, value)
-		fence, err := numberIn(m.locks.owned(ctx, check)[0])
-		if unknownCommand(err) != "" {
-			if lacks := m.lacking(ctx, &RedisError{Err: err}); m.locks.chosen() != theFallback {
-				return false, lacks
-			}
-			fence, err = numberIn(m.locks.owned(ctx, check)[0])
-		}
+		fence, err := numberIn(m.locks.owned(ctx, about("LOCK.CHECK", name, value))[0])
 		if isTaken(err) || err == nil && fence == 0 {
 			return false, nil
 		}
 		if err != nil {
-			return false, &RedisError{Err: err}
+			return false, m.lacking(ctx, &RedisError{Err: err})
 		}
 	}
 	return true, nil
@@ -77,8 +67,7 @@ func (m *Mutex) Check(ctx context.Context) (bool, error) {
 // run the job; err is the job's, or that of the lock.
 //
 // The lock ends atMost after it was taken, if its owner has died or not: choose more than the job ever takes. The job's context ends
-// then, too, unless the job calls Extend. atLeast counts from when the lock was taken, by the server's clock, and is at most atMost. It
-// needs a module of 0.2 where atLeast is not 0.
+// then, too, unless the job calls Extend. atLeast counts from when the lock was taken, by the server's clock, and is at most atMost.
 func (r *RedisLock) RunOnce(
 	ctx context.Context, name string, atMost, atLeast time.Duration, job func(context.Context, *Mutex) error, options ...Option,
 ) (ran bool, err error) {
@@ -171,41 +160,4 @@ func (m *Mutex) whileLeased(ctx context.Context) (context.Context, context.Cance
 	}
 	look()
 	return within, cancel
-}
-
-// missing returns which word of 0.2 the server's module does not know, if that is what the error says. The options are those that were
-// sent. The error names those that the module knows.
-func missing(err error, options []string) string {
-	for _, name := range []string{"LOCK.MACQUIRE", "LOCK.EXEC", "LOCK.CHECK"} {
-		if unknownCommand(err) == name {
-			return name
-		}
-	}
-	if says(err, "wrong number of arguments for 'lock.release'") {
-		return "ATLEAST"
-	}
-	if says(err, "unknown option") {
-		for _, option := range options {
-			if !strings.Contains(err.Error(), option) {
-				return option
-			}
-		}
-	}
-	return ""
-}
-
-// lacking says in the error what the server's module does not know, or that it grants no lease so long, if that is the error.
-func lacking(err error, options ...string) error {
-	if says(err, "ttl must not be above lock.max-ttl") {
-		return fmt.Errorf("%w: %w", ErrExpiry, err)
-	}
-	word := missing(err, options)
-	if word == "" {
-		return err
-	}
-	hint := ""
-	if word == "LOCK.EXEC" {
-		hint = " and Redis 7.0 or Valkey"
-	}
-	return fmt.Errorf("%w: %s needs a redis-lock module of 0.2%s: %w", ErrUnsupported, word, hint, err)
 }

@@ -1,11 +1,9 @@
 package redislock
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -238,26 +236,6 @@ func TestAPlaceOutlivesItsConnection(t *testing.T) {
 			released(t)(second.Unlock())
 		})
 	}
-}
-
-func TestAModuleWithoutPlacesIsWaitedForWithoutThem(t *testing.T) {
-	var said bytes.Buffer
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&said, nil)))
-	defer slog.SetDefault(before)
-	proxy := newProxy(t)
-	proxy.old.Store(true)
-	locks := newLocksAt(t, proxy.addr)
-	for turn := 0; turn < 2; turn++ {
-		mutex := locks.NewMutex("a")
-		must(t, mutex.Lock())
-		taken := locks.NewMutex("a", WithTries(2), WithRetryDelay(50*time.Millisecond))
-		expect(t, "ErrTaken", errors.Is(taken.Lock(), &ErrTaken{}), true)
-		expect(t, "waiters", waiting("a"), 0)
-		released(t)(mutex.Unlock())
-	}
-	expect(t, "commands with KEEP", proxy.keeps.Load(), 1)
-	expect(t, "warnings", strings.Count(said.String(), "KEEP"), 1)
 }
 
 func TestOnlyAWaiterSaysKEEP(t *testing.T) {

@@ -35,9 +35,7 @@ func TestALeaseThatIsOverStaysLost(t *testing.T) {
 	must(t, mutex.Lock())
 	must(t, admin.Do(ctx, "LOCK.RENEW", "a", mutex.Value(), 60_000).Err())
 	eventually(t, "the end of the lease", func() bool { return time.Now().After(mutex.Until()) })
-	ok, err := mutex.Extend()
-	expect(t, "extended", ok, false)
-	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
+	failed(t, ErrExtendFailed)(mutex.Extend())
 }
 
 func TestAnUnlockWithoutAReplyEndsTheLease(t *testing.T) {
@@ -49,9 +47,7 @@ func TestAnUnlockWithoutAReplyEndsTheLease(t *testing.T) {
 	expect(t, "an error", err != nil, true)
 	// The server has not got it.
 	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 1)
-	ok, err := mutex.Extend()
-	expect(t, "extended", ok, false)
-	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
+	failed(t, ErrExtendFailed)(mutex.Extend())
 }
 
 func TestALateGrantThatIsLostIsAskedForAgain(t *testing.T) {
@@ -82,15 +78,11 @@ func TestTryAgainLosesNothing(t *testing.T) {
 	must(t, mutex.Lock())
 	fake.left.Store(2)
 	sent := time.Now()
-	ok, err := mutex.Extend()
-	must(t, err)
-	expect(t, "extended", ok, true)
+	released(t)(mutex.Extend())
 	expect(t, "Until counts from the last sending", mutex.Until().Sub(sent) > 2*time.Second, true)
 
 	fake.left.Store(1_000_000)
-	ok, err = mutex.Extend()
-	expect(t, "extended", ok, false)
-	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
+	failed(t, ErrExtendFailed)(mutex.Extend())
 	expect(t, "until the lease was over", time.Now().After(mutex.Until()), true)
 }
 

@@ -72,7 +72,7 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 			err = fmt.Errorf("%w: %w", ErrCancelled, &RedisError{Err: err})
 			patience = 0
 		case errors.Is(err, errNoServer) || answered(err) && !passes(err):
-			err = m.lacking(ctx, &RedisError{Err: err}, m.request(value).options...)
+			err = m.lacking(ctx, &RedisError{Err: err})
 			patience = 0
 		default:
 			again = pause
@@ -98,7 +98,7 @@ func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration
 	request := m.request(value)
 	var err error
 	if wait < time.Millisecond && m.linger == nil {
-		held.fence, err = numberIn(m.locks.send(ctx, request.Command))
+		held.fence, err = numberIn(m.locks.send(ctx, request))
 	} else {
 		var bound driver.Bound
 		held.fence, bound, err = m.locks.waiters.ask(ctx, wait, grace, request)
@@ -117,15 +117,9 @@ func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration
 	return held, err
 }
 
-// A request is a command, and which of its options a module of 0.1 does not know.
-type request struct {
-	driver.Command
-	options []string
-}
-
 // request is the acquire of this mutex, without the words for the way to wait.
-func (m *Mutex) request(value string) request {
-	r := request{Command: about(m.acquire, m.names[0], value, m.expiry.Milliseconds())}
+func (m *Mutex) request(value string) driver.Command {
+	r := about(m.acquire, m.names[0], value, m.expiry.Milliseconds())
 	r.Binds = m.linger != nil
 	if m.acquire == acquireSeveral {
 		r.Args, r.Key = []any{m.acquire, len(m.names)}, 2
@@ -143,11 +137,9 @@ func (m *Mutex) request(value string) request {
 	}
 	if m.limit > 0 {
 		r.Args = append(r.Args, "LIMIT", m.limit)
-		r.options = append(r.options, "LIMIT")
 	}
 	if m.linger != nil {
 		r.Args = append(r.Args, "LINGER", m.linger.Milliseconds())
-		r.options = append(r.options, "LINGER")
 	}
 	return r
 }
@@ -166,7 +158,7 @@ func (r *RedisLock) send(ctx context.Context, command driver.Command) driver.Rep
 // queue. If it cannot, the lease or the grace ends it.
 func (m *Mutex) giveBack(ctx context.Context, value string) {
 	for _, name := range m.names {
-		release := request{Command: about("LOCK.RELEASE", name, value)}
+		release := about("LOCK.RELEASE", name, value)
 		if _, _, err := m.locks.waiters.do(context.WithoutCancel(ctx), 0, release); err != nil {
 			return
 		}

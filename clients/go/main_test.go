@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -67,6 +68,16 @@ func released(t *testing.T) func(bool, error) {
 		t.Helper()
 		if !ok || err != nil {
 			t.Fatalf("unlocked: %v, %v", ok, err)
+		}
+	}
+}
+
+// failed checks that nothing was done, and that the error says why; nil: that there is none.
+func failed(t *testing.T, want error) func(bool, error) {
+	return func(ok bool, err error) {
+		t.Helper()
+		if ok || !errors.Is(err, want) {
+			t.Fatalf("done: %v, %v instead of %v", ok, err, want)
 		}
 	}
 }

@@ -142,6 +142,8 @@ func (m *Mutex) renew(ctx context.Context, held hold) (renewed bool, err error) 
 		return false, nil
 	case err != nil && !errors.Is(err, &ErrTaken{}):
 		return false, m.lacking(ctx, err)
+	case renewed && m.linger != nil && held.fence != 0 && !m.bindAnew(ctx, held):
+		return false, nil
 	case renewed:
 		m.rememberExtended(held)
 	}
@@ -158,10 +160,10 @@ func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background
 // Deprecated: as in redsync. The answer is old when it arrives: see Until and Fence.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
 	held, err := m.Check(ctx)
-	if err == nil || !errors.Is(err, ErrUnsupported) && !says(err, "NOPERM") {
+	if !says(err, "NOPERM") {
 		return held, err
 	}
-	// A module of 0.1, or a user who may only look.
+	// A user who may only look.
 	for _, name := range m.names {
 		reply := m.locks.send(ctx, about("LOCK.INFO", name))
 		holders, all := tokens(reply.Value)
@@ -244,6 +246,31 @@ func (m *Mutex) bind(connection driver.Bound) {
 	if before != nil && before != connection {
 		before.Release()
 	}
+}
+
+// bindAnew binds a hold that lingers to a connection of now, which only an acquire does. False: it was lost since its renewal. Without
+// an answer the renewal counts.
+func (m *Mutex) bindAnew(ctx context.Context, held hold) bool {
+	fence, bound, err := m.locks.waiters.do(ctx, 0, m.request(held.value))
+	if err != nil && !isTaken(err) && !answered(err) { // A connection that was idle may have ended, too.
+		fence, bound, err = m.locks.waiters.do(ctx, 0, m.request(held.value))
+	}
+	if err != nil {
+		return !isTaken(err) && !says(err, "PARTIAL")
+	}
+	m.mu.Lock()
+	// Not if an Unlock has come first, or another Lock.
+	if m.value == held.value && fence == held.fence && time.Now().Before(m.until) {
+		m.bound, bound = bound, m.bound
+	}
+	m.mu.Unlock()
+	if bound != nil {
+		bound.Release()
+	}
+	if fence != held.fence {
+		m.giveBack(ctx, held.value) // Nobody knows of this one.
+	}
+	return fence == held.fence
 }
 
 func (m *Mutex) remember(held hold) {

@@ -63,11 +63,10 @@ func WithGrace(grace time.Duration) Option {
 
 // WithLinger has the server end the lock this long after its connection is lost, so that a process that dies does not hold it for
 // the rest of its expiry. Without this option it does. A lock that lingers has a connection of its own until Unlock, for the server
-// binds it to the connection that asked, and those of a pool come and go. [RedisLock.Close] closes that connection, too. It needs a
-// module of 0.2.
+// binds it to the connection that asked, and those of a pool come and go. [RedisLock.Close] closes that connection, too.
 //
 // When the connection is lost and the process lives, Until is not told: the server has the lock for the linger only, unless an Extend
-// comes in that time.
+// comes in that time, which binds the lock to another connection.
 func WithLinger(linger time.Duration) Option {
 	return OptionFunc(func(m *Mutex) { m.linger = &linger })
 }

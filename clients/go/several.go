@@ -19,7 +19,7 @@ type Semaphore struct {
 }
 
 // NewSemaphore returns a semaphore with the given name, which is the key of the lock. The options are those of a mutex, and are for
-// each permit. It needs a module of 0.2.
+// each permit.
 func (r *RedisLock) NewSemaphore(name string, permits int, options ...Option) *Semaphore {
 	return &Semaphore{locks: r, name: name, permits: permits, options: options}
 }
@@ -57,7 +57,7 @@ type MultiMutex struct {
 }
 
 // NewMultiMutex returns a mutex of several names, which are 1 to 128 different keys, in a cluster of one slot. Of the shared ones it takes
-// a share. It needs a module of 0.2.
+// a share.
 func (r *RedisLock) NewMultiMutex(exclusive, shared []string, options ...Option) *MultiMutex {
 	m := r.newMutex("", acquireSeveral, options)
 	m.names, m.shared = slices.Concat(exclusive, shared), len(shared)

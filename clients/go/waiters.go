@@ -3,9 +3,6 @@ package redislock
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
@@ -16,8 +13,6 @@ import (
 type waiters struct {
 	driver driver.Driver
 	slice  time.Duration // the longest time that one command waits
-
-	placeless atomic.Bool // the server's module is one of 0.1, which keeps no places
 }
 
 var errNoServer = errors.New("only a redis.Client or a redis.ClusterClient can wait")
@@ -26,10 +21,10 @@ var errNoServer = errors.New("only a redis.Client or a redis.ClusterClient can w
 const margin = time.Second
 
 // ask sends an acquire with BLOCK, for at most wait, slice and what is left of ctx. It says KEEP
-// where there is a grace and the server knows the word. A wait of 0 sends the acquire as it is.
-func (w *waiters) ask(ctx context.Context, wait, grace time.Duration, r request) (int64, driver.Bound, error) {
+// where there is a grace. A wait of 0 sends the acquire as it is.
+func (w *waiters) ask(ctx context.Context, wait, grace time.Duration, acquire driver.Command) (int64, driver.Bound, error) {
 	if wait < time.Millisecond {
-		return w.do(ctx, 0, r)
+		return w.do(ctx, 0, acquire)
 	}
 	wait = min(wait, w.slice)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -38,33 +33,27 @@ func (w *waiters) ask(ctx context.Context, wait, grace time.Duration, r request)
 		wait = min(wait, left-min(left/10, 20*time.Millisecond))
 	}
 	wait = max(wait, time.Millisecond) // BLOCK 0 would be for ever
-	r.Args = append(r.Args, "BLOCK", wait.Milliseconds())
-	if grace <= 0 || w.placeless.Load() {
-		return w.do(ctx, wait, r)
+	acquire.Args = append(acquire.Args, "BLOCK", wait.Milliseconds())
+	if grace > 0 {
+		acquire.Args = append(acquire.Args, "KEEP", max(grace.Milliseconds(), 1))
 	}
-	kept := r
-	kept.Args = append(slices.Clip(r.Args), "KEEP", max(grace.Milliseconds(), 1))
-	fence, bound, err := w.do(ctx, wait, kept)
-	if !says(err, "unknown option") || missing(err, r.options) != "" {
-		return fence, bound, err
-	}
-	if w.placeless.CompareAndSwap(false, true) {
-		slog.Warn("redislock: the server's module does not know KEEP (it is of 0.1), so a waiter loses its place in the queue" +
-			" at the end of each slice and with its connection")
-	}
-	return w.do(ctx, wait, r)
+	return w.do(ctx, wait, acquire)
 }
 
 // do sends a command which waits in the server for wait at most. It ends it, with its connection, when ctx ends, or when there is
-// no answer a margin after the server should have given one. If the request binds, its connection is returned.
-func (w *waiters) do(ctx context.Context, wait time.Duration, r request) (int64, driver.Bound, error) {
+// no answer a margin after the server should have given one. If the command binds, its connection is returned.
+func (w *waiters) do(ctx context.Context, wait time.Duration, command driver.Command) (int64, driver.Bound, error) {
 	answering, cancel := context.WithTimeout(ctx, wait+margin)
 	defer cancel()
-	reply, bound := w.driver.Wait(answering, r.Command)
+	reply, bound := w.driver.Wait(answering, command)
 	if reply.Err != nil && ctx.Err() != nil {
 		return 0, nil, ctx.Err()
 	}
 	number, err := numberIn(reply)
+	if err != nil && bound != nil { // Nothing was granted.
+		bound.Release()
+		bound = nil
+	}
 	return number, bound, err
 }
 

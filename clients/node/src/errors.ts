@@ -39,7 +39,7 @@ export class DurationError extends Error {
   override readonly name = "DurationError";
 }
 
-/** The server's redis-lock module is too old for what was asked, or is not loaded at all. */
+/** The server does not know the command that was asked for. */
 export class UnsupportedError extends Error {
   override readonly name: string = "UnsupportedError";
 }

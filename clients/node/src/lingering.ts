@@ -9,7 +9,7 @@ export class Lingering {
   static readonly of = oneForEach((shared: Connection) => new Lingering(shared));
 
   private constructor(shared: Connection) {
-    const shorten = () => this.#locks.forEach((lock) => lock.shortenTo(lock.linger!));
+    const shorten = () => this.#locks.forEach((lock) => lock.shortenTo(lock.request.linger!));
     shared.onReconnect(shorten);
     // The program has ended it.
     shared.onEnd(shorten);

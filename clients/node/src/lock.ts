@@ -2,6 +2,7 @@
 import { performance } from "node:perf_hooks";
 import type { Argument } from "./connection.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
+import type { Request } from "./request.js";
 import type { ReleaseSettings, Settings } from "./settings.js";
 
 /** What a `Redlock` does for its locks. */
@@ -21,20 +22,22 @@ export class Lock implements ExecutionResult {
   #isEnded = false;
   /** Only for `using`: called when the lease was cut short. */
   onShortened: () => void = () => {};
+  readonly resources: readonly string[];
+  /** The token, by which the servers know the owner. */
+  readonly value: string;
 
   /** Only for `Redlock`. */
   constructor(
     readonly redlock: LockOwner,
-    readonly resources: readonly string[],
-    /** The token, by which the servers know the owner. */
-    readonly value: string,
+    /** Only for `Redlock`: what was granted. */
+    readonly request: Request,
     readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
     /** For each resource the fence from each client, in the order of the clients; null where one gave no vote. */
     readonly fences: ReadonlyMap<string, ReadonlyArray<number | null>>,
     until: number,
-    /** The setting `linger` that it was taken with. */
-    readonly linger?: number | undefined,
   ) {
+    this.resources = request.resources;
+    this.value = request.token;
     this.leaseUntil(until);
   }
 

@@ -184,10 +184,8 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
         }
         const until = start + request.duration - drift(request.duration, settings);
         if (isPassed && performance.now() < until) {
-          const { resources, token, linger } = request;
-          const fences = fencesOf(request, answers);
-          const lock = new Lock(this, resources, token, attempts, fences, until, linger);
-          if (linger !== undefined) for (const server of this.#servers) server.linger(lock);
+          const lock = new Lock(this, request, attempts, fencesOf(request, answers), until);
+          if (request.linger !== undefined) for (const server of this.#servers) server.linger(lock);
           return lock;
         }
 
@@ -284,14 +282,13 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
   async release(lock: Lock, settings: ReleaseSettings = {}): Promise<ExecutionResult> {
     const wasValid = lock.isValid;
     lock.end();
-    const request = { resources: lock.resources, token: lock.value, duration: 0, shared: false };
     // Asked twice, by us or by the client, who asks again on its own, the first may have done it: then nothing is left to
     // release. For as long as the lease lasts that is what a 0 is taken for.
     const inDoubt = new Set<Server>();
     const release = async (server: Server) => {
       const { resends } = server;
       try {
-        await server.release(request, settings.atLeast);
+        await server.release(lock.request, settings.atLeast);
       } catch (error) {
         const isLost = error instanceof ResourceLockedError;
         if (!isLost || server.resends > resends) inDoubt.add(server);
@@ -311,7 +308,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
   async extendOnce(lock: Lock, duration: number, settings: Partial<Settings>, tryAgainMs = 0): Promise<Lock> {
     checkDuration(duration);
     if (!lock.isValid) throw new ExecutionError("Cannot extend an already-expired lock.", []);
-    const request = { resources: lock.resources, token: lock.value, duration, shared: false };
+    const request = { ...lock.request, duration, grace: undefined };
     const lease = duration - drift(duration, withDefaults(settings, this.settings));
     const end = performance.now() + lock.remaining;
     // A lease that is over stays lost, whatever the server says. Another extension may have moved its end.
@@ -323,6 +320,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       // If it is shortened, then also by a request whose answer does not come.
       lock.atMostUntil(start + lease);
       await server.renew(request);
+      if (request.linger !== undefined && lock.isValid) await this.#bind(server, lock, request);
     };
     const attempts = await this.#insist(settings, renew, tryAgainMs);
     if (isOver()) throw this.#failed(attempts, [new ResourceLockedError(LEASE_OVER)]);
@@ -330,13 +328,23 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     return lock;
   }
 
+  /** Only an acquire binds a lock that lingers to the connection of now. Without an answer the renewal before it counts. */
+  async #bind(server: Server, lock: Lock, request: Request): Promise<void> {
+    const fences = await server.acquire(request).catch((error) => {
+      if (error instanceof ResourceLockedError) throw error;
+    });
+    const known = [...lock.fences.values()].map((each) => each[this.#servers.indexOf(server)]);
+    if (!fences?.some((fence, i) => fence !== (known[i] ?? fence))) return;
+    // It was lost meanwhile. Nobody knows of this one.
+    await server.release(request).catch(() => {});
+    throw new ResourceLockedError("not held any more: the lock was granted anew");
+  }
+
   /** Whether a majority of the servers says that the lock is held now. */
   async check(lock: Lock): Promise<boolean> {
-    const request = { resources: lock.resources, token: lock.value, duration: 0, shared: false };
     const attempts: Promise<ExecutionStats>[] = [];
-    const { isPassed, errors } = await this.#round(attempts, this.settings, (server) =>
-      server.check(request),
-    );
+    const check = (server: Server) => server.check(lock.request);
+    const { isPassed, errors } = await this.#round(attempts, this.settings, check);
     if (!isPassed && !errors.every((error) => error instanceof ResourceLockedError))
       throw this.#failed(attempts, errors);
     return isPassed;

@@ -15,7 +15,7 @@ import { Lingering } from "./lingering.js";
 import type { Lock } from "./lock.js";
 import type { Request } from "./request.js";
 import { slotOf } from "./slot.js";
-import { isModuleMissing, isNotifyRefused, isUnknownOption, lacks, LOST, Support } from "./support.js";
+import { isExecMissing, isModuleMissing, isNotifyRefused, LOST, Support } from "./support.js";
 import type { Waiter } from "./waiter.js";
 import { WaitingRoom } from "./waiting-room.js";
 
@@ -85,7 +85,9 @@ export class Server {
       return fences;
     } catch (error) {
       if (error instanceof ResourceLockedError) this.support.hasModule();
-      await this.#throwIfMissing(error, request);
+      if (!isModuleMissing(error)) throw error;
+      if (this.mayFallBack) this.support.isWithoutModule();
+      if (!this.isFallback) throw missing(error);
       // The choice was made just now.
       return this.#fallback.acquire(request);
     }
@@ -94,17 +96,6 @@ export class Server {
   /** Only who wants it gets it, whatever another `Redlock` of the same client has chosen. */
   get isFallback(): boolean {
     return this.mayFallBack && this.support.fallback === true;
-  }
-
-  /** Returns if the module is missing and strings are to be used. */
-  async #throwIfMissing(error: unknown, request: Request): Promise<void> {
-    let cause = error;
-    // An old module lacks this one, too.
-    if (error instanceof UnsupportedError && lacks(error.cause, "LOCK.MACQUIRE"))
-      cause = await this.renew(request).catch((why: unknown) => (why as Error).cause ?? why);
-    if (!isModuleMissing(cause)) throw error;
-    if (this.mayFallBack) this.support.isWithoutModule();
-    if (!this.isFallback) throw missing(cause);
   }
 
   async #acquire(request: Request, waiting?: Waiting): Promise<number[]> {
@@ -167,10 +158,10 @@ export class Server {
     block: number,
     by: Waiter | undefined,
   ): Promise<unknown> {
-    const { token, grace, linger, limit } = request;
+    const { token, grace, linger } = request;
     const command: Command = linger === undefined ? bare : [...bare, "LINGER", linger];
     const key = keys[0]!;
-    const keep = grace !== undefined && this.support.keep ? ["KEEP", grace] : [];
+    const keep = grace === undefined ? [] : ["KEEP", grace];
     try {
       // BLOCK 0 would wait for ever.
       if (by === undefined || block <= 0) return await this.#connection.send([...command, ...keep], key);
@@ -187,12 +178,7 @@ export class Server {
         throw new LockCancelledError(`CANCELLED the wait for ${key} was ended by LOCK.CANCEL`, {
           cause: error,
         });
-      if (linger !== undefined && lacks(error, "LINGER")) throw unsupported("option LINGER (linger)", error);
-      if (limit !== undefined && lacks(error, "LIMIT")) throw unsupported("option LIMIT (semaphores)", error);
-      if (lacks(error, "LOCK.MACQUIRE")) throw unsupported("command LOCK.MACQUIRE (multi-locks)", error);
-      if (!isUnknownOption(error) || keep.length === 0) throw error;
-      this.support.isOld();
-      return this.#ask(keys, bare, request, 0, undefined);
+      throw error;
     }
   }
 
@@ -216,13 +202,7 @@ export class Server {
 
   async release(request: Request, atLeast?: number): Promise<void> {
     if (this.isFallback) return this.#fallback.release(request, atLeast);
-    try {
-      await this.#release(request, atLeast === undefined ? [] : ["ATLEAST", atLeast]);
-    } catch (error) {
-      if (atLeast !== undefined && lacks(error, "ATLEAST"))
-        throw unsupported("option ATLEAST (atLeast)", error);
-      throw error;
-    }
+    return this.#release(request, atLeast === undefined ? [] : ["ATLEAST", atLeast]);
   }
 
   #release({ resources, token }: Request, options: readonly Argument[] = []): Promise<void> {
@@ -232,12 +212,7 @@ export class Server {
   async check(request: Request): Promise<void> {
     const { resources, token } = request;
     if (this.isFallback) return this.#fallback.check(request);
-    try {
-      await this.#all(resources, (key) => ["LOCK.CHECK", key, token]);
-    } catch (error) {
-      if (lacks(error, "LOCK.CHECK")) throw unsupported("command LOCK.CHECK", error);
-      throw error;
-    }
+    return this.#all(resources, (key) => ["LOCK.CHECK", key, token]);
   }
 
   /** Runs a command if the token holds the resource. */
@@ -247,8 +222,8 @@ export class Server {
     try {
       return await this.#connection.send(["LOCK.EXEC", key, token, ...command], key);
     } catch (error) {
-      if (lacks(error, "LOCK.EXEC"))
-        throw unsupported("command LOCK.EXEC (it needs Redis 7.0 or Valkey)", error);
+      if (isExecMissing(error))
+        throw new UnsupportedError("the server does not know the command LOCK.EXEC", { cause: error });
       if (error instanceof Error && error.message.startsWith("NOTHELD"))
         throw new ResourceLockedError(`not held any more: ${resource}`);
       // The command may meet a wrong type, too.
@@ -302,8 +277,4 @@ function isTooLong(error: unknown): error is Error {
 
 function tooLong(cause: Error): DurationError {
   return new DurationError(`the duration (of runOnce: atMost) is too long: ${cause.message}`, { cause });
-}
-
-function unsupported(what: string, cause: unknown): UnsupportedError {
-  return new UnsupportedError(`the server does not know the ${what} of the redis-lock module 0.2`, { cause });
 }

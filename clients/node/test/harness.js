@@ -315,28 +315,6 @@ export class Proxy {
   }
 }
 
-const NEW_COMMANDS = ["LOCK.MACQUIRE", "LOCK.EXEC", "LOCK.CHECK"];
-const NEW_OPTIONS = ["LIMIT", "LINGER", "KEEP", "NOTIFY"];
-
-/** Makes a client, and what it duplicates, answer as a server with a module of 0.1 does. Notes the options that were refused. */
-export function asWithOldModule(client, refused = []) {
-  const name = "call" in client ? "call" : "sendCommand";
-  const { [name]: send, duplicate } = client;
-  client[name] = (...args) => {
-    const [command, ...others] = args.flat();
-    if (NEW_COMMANDS.includes(command))
-      return Promise.reject(new Error(`ERR unknown command '${command}', with args beginning with: 'a' `));
-    if (others.includes("ATLEAST"))
-      return Promise.reject(new Error("ERR wrong number of arguments for 'lock.release' command"));
-    const option = others.find((arg) => NEW_OPTIONS.includes(arg));
-    if (option === undefined) return send.apply(client, args);
-    refused.push(option);
-    return Promise.reject(new Error("ERR unknown option, expected BLOCK timeout"));
-  };
-  client.duplicate = (...args) => asWithOldModule(duplicate.apply(client, args), refused);
-  return client;
-}
-
 /** Gathers the warnings of the process by their codes. Returns what stops it. */
 export function gatherWarnings(codes) {
   const note = ({ code, name }) => codes.push(code ?? name);

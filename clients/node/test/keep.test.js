@@ -3,17 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock, ResourceLockedError } from "redis-lock-client";
-import {
-  asWithOldModule,
-  Clients,
-  gatherWarnings,
-  library,
-  Proxy,
-  Server,
-  until,
-  ways,
-  Redis,
-} from "./harness.js";
+import { Clients, library, Proxy, Server, until, ways, Redis } from "./harness.js";
 
 let server;
 before(async () => (server = await Server.start()));
@@ -185,28 +175,6 @@ for (const { title, library, waitBy } of ways) {
       proxy.freezeNewest();
       await holder.release();
       await takesItsTurn(waiting, token, behind);
-    });
-
-    it("goes on without KEEP at a server of 0.1, and says so once", async () => {
-      const codes = [];
-      const stop = gatherWarnings(codes);
-      try {
-        const refused = [];
-        const client = asWithOldModule(await connect(), refused);
-        const { waiting } = await beginToWait(client, { blockSlice: 400 });
-        const other = new Redlock([client], { waitBy }).acquire([key], 30_000, { retryCount: -1 });
-        await until(async () => (await server.listening(key)).length === 2);
-        assert.equal((await server.places(key)).filter(({ channel }) => channel).length, 0);
-        await holder.release();
-        const lock = await Promise.race([waiting, other]);
-        await lock.release();
-        await (await (lock === (await waiting) ? other : waiting)).release();
-        assert.deepEqual(refused, [waitBy === "notify" ? "NOTIFY" : "KEEP"]);
-      } finally {
-        await sleep(0);
-        stop();
-      }
-      assert.deepEqual(codes, ["REDIS_LOCK_WITHOUT_KEEP"]);
     });
 
     if (library.isLikeIoredis) {
