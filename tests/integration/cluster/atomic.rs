@@ -215,11 +215,7 @@ fn fences_keep_rising_in_a_moved_slot_without_holds(kind: Kind) {
     // The target's replica has received it, too.
     let replica = from + SHARDS;
     cluster.nodes[replica].wait_until_it_follows(&cluster.nodes[from]);
-    assert_eq!(cluster.client(replica).text("CLUSTER FAILOVER"), "OK");
-    wait_for("the replica to be promoted", || {
-        cluster.is_primary(replica).then_some(())
-    });
-    cluster.wait_until_all_agree();
+    cluster.fail_over(replica, "CLUSTER FAILOVER");
     let fence = cluster.client(replica).int("LOCK.ACQUIRE ahead me 60000");
     assert!(fence > last, "{fence} after {last}");
 }

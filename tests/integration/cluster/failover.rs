@@ -2,7 +2,7 @@
 //! and wait for them.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::checker::{check, Checked, Promotion};
 use super::journal::{Account, Hold};
@@ -45,23 +45,6 @@ fn check_all(journal: &Journal, promotion: Option<&Promotion<'_>>) -> Checked {
 #[track_caller]
 fn wait_until_promoted(cluster: &Cluster, new: usize) {
     wait_for("the replica to be promoted", || {
-        cluster.is_primary(new).then_some(())
-    });
-    cluster.wait_until_all_agree();
-}
-
-/// Starts an election of a replica. It gives up after five seconds, because a machine may stall for
-/// that long.
-#[track_caller]
-fn fail_over(cluster: &Cluster, new: usize, line: &str) {
-    let mut c = cluster.client(new);
-    assert_eq!(c.text(line), "OK");
-    let mut asked = Instant::now();
-    wait_for("the replica to be promoted", || {
-        if asked.elapsed() > Duration::from_secs(6) {
-            c.call(line);
-            asked = Instant::now();
-        }
         cluster.is_primary(new).then_some(())
     });
     cluster.wait_until_all_agree();
@@ -119,7 +102,7 @@ fn hand_over(cluster: &Cluster, key: &str, old: usize, new: usize) {
     let (mut before, mut after) = (cluster.client(old), cluster.client(new));
     let fence = before.int(&acquire("a"));
     let waiters = ["b", "c"].map(|token| wait(old, token));
-    fail_over(cluster, new, "CLUSTER FAILOVER");
+    cluster.fail_over(new, "CLUSTER FAILOVER");
     for waiter in waiters {
         is_unblocked(cluster.nodes[old].kind, waiter);
     }
@@ -181,7 +164,7 @@ fn take(c: &mut Client, key: &str, token: &str) -> Hold {
 
 fn by_force(cluster: &mut Cluster, shard: usize) -> Checked {
     promote(cluster, shard, |cluster, _| {
-        fail_over(cluster, shard + SHARDS, "CLUSTER FAILOVER FORCE");
+        cluster.fail_over(shard + SHARDS, "CLUSTER FAILOVER FORCE");
         Vec::new()
     })
 }

@@ -57,8 +57,9 @@ const CLIENTS: u64 = 8;
 /// clients by no more than this.
 const TTL_MS: u64 = 3_000;
 
-/// The errors after which a client retries elsewhere.
-const RETRYABLE: [&str; 4] = ["UNBLOCKED", "READONLY", "LOADING", "MASTERDOWN"];
+/// The errors after which a client retries elsewhere. During its `FAILOVER`, Valkey 9 may refuse a
+/// grant by the timer before it unblocks the waiters: that is `TRYAGAIN`.
+const RETRYABLE: [&str; 5] = ["UNBLOCKED", "READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN"];
 
 impl Group {
     pub fn of(port: u16, sure: bool) -> Self {

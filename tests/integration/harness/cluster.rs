@@ -224,6 +224,23 @@ impl Cluster {
         self.client(node).info("role") == "master"
     }
 
+    /// Makes a replica the primary. An election ends after five seconds without a winner, if the
+    /// machine stalls or a voter has no link to the replica yet: then it starts another one.
+    #[track_caller]
+    pub fn fail_over(&self, new: usize, line: &str) {
+        let mut c = self.client(new);
+        assert_eq!(c.text(line), "OK");
+        let mut asked = Instant::now();
+        wait_for("the replica to be promoted", || {
+            if asked.elapsed() > Duration::from_secs(6) {
+                c.call(line);
+                asked = Instant::now();
+            }
+            self.is_primary(new).then_some(())
+        });
+        self.wait_until_all_agree();
+    }
+
     /// The nodes at which a client may start.
     pub fn addresses(&self) -> Vec<String> {
         let ports = self.running().map(|node| node.port);

@@ -170,7 +170,7 @@ fn a_cluster_is_upgraded(kind: Kind) {
         let fence = cluster
             .client(shard)
             .int(&format!("LOCK.ACQUIRE {} me 100000000", keys[2]));
-        fail_over(&cluster, replica);
+        cluster.fail_over(replica, "CLUSTER FAILOVER");
         let mut c = cluster.client(replica);
         assert_eq!(c.int(&format!("LOCK.CHECK {} me", keys[2])), fence);
         assert_eq!(c.int(&format!("LOCK.RELEASE {} me", keys[2])), 1);
@@ -204,12 +204,4 @@ fn upgrade(cluster: &mut Cluster, node: usize, primary: usize) {
             (!nodes.contains("disconnected")).then_some(())
         });
     }
-}
-
-fn fail_over(cluster: &Cluster, new: usize) {
-    cluster.client(new).text("CLUSTER FAILOVER");
-    wait_for("the replica to be promoted", || {
-        cluster.is_primary(new).then_some(())
-    });
-    cluster.wait_until_all_agree();
 }

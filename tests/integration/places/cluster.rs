@@ -195,11 +195,10 @@ fn a_failover_between_two_waits(cluster: &Cluster) {
     let mut c = wait(SHARD);
     sub.fence(&key, "b");
     c.int(&format!("LOCK.RELEASE {key} b"));
-    cluster.client(SHARD + SHARDS).text("CLUSTER FAILOVER");
-    wait_for("the failover", || {
-        (cluster.is_primary(SHARD + SHARDS) && !cluster.is_primary(SHARD)).then_some(())
+    cluster.fail_over(SHARD + SHARDS, "CLUSTER FAILOVER");
+    wait_for("the old primary to follow", || {
+        (!cluster.is_primary(SHARD)).then_some(())
     });
-    cluster.wait_until_all_agree();
     let mut sub = Subscriber::new(&cluster.nodes[SHARD], &line);
     let mut c = cluster.client(SHARD + SHARDS);
     assert_eq!(heard_by(&mut c, &mut sub, &channel, "begin"), [""; 0]);
