@@ -59,7 +59,7 @@
 //! There may be a million places. So a place is one entry of a slab, a token is kept in its compact
 //! form, all places of a key share its name, all requests for a channel share its name, and a queue
 //! of one place has no index. Half of a table that has just doubled is empty, so what has an entry
-//! for each place, or for each key, grows in small steps ([`sorted`]).
+//! for each place, or for each key, grows in small steps ([`tree`]).
 
 pub mod bindings;
 mod bytes;
@@ -78,8 +78,8 @@ pub mod registry;
 mod request;
 pub mod schedule;
 mod slab;
-mod sorted;
 mod table;
+mod tree;
 mod users;
 
 pub use bindings::{Bindings, Linger, Lost};

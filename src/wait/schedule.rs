@@ -2,7 +2,7 @@
 //! clock.
 
 use super::place::PlaceId;
-use super::sorted::SortedSet;
+use super::tree::SortedSet;
 use crate::lock::Now;
 use crate::planted::planted;
 

@@ -94,7 +94,7 @@ impl WaitQueue {
         if line.order.len() > 1 {
             return false;
         }
-        let Some(Entry { ticket, id, .. }) = line.order.iter().next().copied() else {
+        let Some(Entry { ticket, id, .. }) = line.order.first() else {
             return true;
         };
         *self = Self::Sole {
@@ -370,7 +370,7 @@ impl WaitQueue {
         };
         let mut counts = Counts::default();
         line.order.assert_tight();
-        for Entry { ticket, id, part } in line.order.iter().copied() {
+        for Entry { ticket, id, part } in line.order.iter() {
             let place = places.get(id).unwrap();
             let outline = place.outline();
             counts.add(&outline);

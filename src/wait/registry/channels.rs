@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 
 use crate::wait::place::PlaceId;
-use crate::wait::sorted::SortedSet;
+use crate::wait::tree::SortedSet;
 
 /// Channels by their names, which their requests share.
 #[derive(Debug, Default)]

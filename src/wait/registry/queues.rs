@@ -12,7 +12,7 @@ use crate::wait::place::{Place, PlaceId, Places};
 use crate::wait::queue::{Next, WaitQueue};
 use crate::wait::request::NEVER;
 use crate::wait::slab::Slab;
-use crate::wait::sorted::SortedSet;
+use crate::wait::tree::SortedSet;
 
 /// Each key that is waited for, with its queue.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::lock::slot::slot_of;
 use crate::wait::key_ref::{KeyId, KeyRef};
-use crate::wait::sorted::SortedSet;
+use crate::wait::tree::SortedSet;
 
 /// The waited keys by hash slot, and how far they are looked at.
 #[derive(Debug, Default)]

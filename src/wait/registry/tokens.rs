@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use crate::lock::CompactToken;
 use crate::wait::place::{Place, PlaceId, Places};
-use crate::wait::sorted::SortedSet;
+use crate::wait::tree::SortedSet;
 
 /// All places by the hashes of their tokens. Different tokens may have the same hash.
 #[derive(Debug, Default)]
