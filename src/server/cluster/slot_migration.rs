@@ -41,7 +41,6 @@ use redis_module::raw;
 
 use crate::lock::slot::{key_in, slot_of};
 use crate::lock::Lock;
-use crate::server::api::clock;
 use crate::server::api::Context;
 use crate::server::observe::stats::held::Held;
 use crate::server::settings::server_line::{Brand, ReleaseLine};
@@ -81,9 +80,6 @@ struct SlotRange {
     end: c_int,
 }
 
-/// How long the deletion of keys that have left may take, in microseconds.
-const DELETION_US: u64 = 10_000_000;
-
 const JOB_LEN: usize = 40;
 
 /// The name of a migration.
@@ -102,11 +98,6 @@ impl Migration {
     fn has(&self, slot: u16) -> bool {
         self.slots.iter().any(|slots| slots.contains(&slot))
     }
-
-    fn overlaps(&self, other: &Self) -> bool {
-        let mut slots = self.slots.iter().cloned().flatten();
-        slots.any(|slot| other.has(slot))
-    }
 }
 
 /// The migrations in progress.
@@ -119,8 +110,9 @@ pub(in crate::server) struct Migrations {
 struct Parts {
     imports: Vec<Migration>,
     exports: Vec<Migration>,
-    /// Those that have ended well a moment ago, and when. The keys are deleted after that.
-    exported: Vec<(Migration, u64)>,
+    /// Those that have ended well in this turn of the event loop: the server deletes their keys
+    /// before it ends.
+    exported: Vec<Migration>,
 }
 
 /// The module options for atomic slot migration, on servers that know it.
@@ -208,22 +200,10 @@ impl Migrations {
             IMPORT_STARTED => parts.imports.push(info.migration()),
             EXPORT_STARTED => parts.exports.push(info.migration()),
             // By now the locks that have arrived are deleted, or belong to this node.
-            IMPORT_ABORTED => drop(take(&mut parts.imports, &info.job_name)),
-            IMPORT_COMPLETED => {
-                // Slots that are back have not left.
-                if let Some(import) = take(&mut parts.imports, &info.job_name) {
-                    parts
-                        .exported
-                        .retain(|(export, _)| !export.overlaps(&import));
-                }
-            }
+            IMPORT_ABORTED | IMPORT_COMPLETED => drop(take(&mut parts.imports, &info.job_name)),
             EXPORT_COMPLETED => {
-                let (now_us, export) = (
-                    clock::monotonic_us(),
-                    take(&mut parts.exports, &info.job_name),
-                );
-                parts.exported.retain(|(_, us)| is_just_now(*us, now_us));
-                parts.exported.extend(export.map(|export| (export, now_us)));
+                let export = take(&mut parts.exports, &info.job_name);
+                parts.exported.extend(export);
             }
             EXPORT_ABORTED => drop(take(&mut parts.exports, &info.job_name)),
             _ => {}
@@ -231,16 +211,20 @@ impl Migrations {
         matches!(subevent, IMPORT_COMPLETED | EXPORT_COMPLETED)
     }
 
-    /// Whether the slot of a key has just been exported. Its locks live on elsewhere, and the
-    /// server deletes those that are left here.
+    /// Whether the slot of a key has been exported in this turn of the event loop. Its locks live on
+    /// elsewhere, and the server deletes those that are left here.
     pub(in crate::server) fn has_left(&self, name: &[u8]) -> bool {
         let parts = self.parts.borrow();
         if parts.exported.is_empty() {
             return false; // The usual case. It saves computing the slot.
         }
-        let (slot, now_us) = (slot_of(name), clock::monotonic_us());
-        let mut ended = parts.exported.iter();
-        ended.any(|(one, us)| one.has(slot) && is_just_now(*us, now_us))
+        let slot = slot_of(name);
+        parts.exported.iter().any(|export| export.has(slot))
+    }
+
+    /// Notes that another turn of the event loop has begun.
+    pub(in crate::server) fn turn_begins(&self) {
+        self.parts.borrow_mut().exported = Vec::new();
     }
 
     /// Whether the slot of a key is being exported.
@@ -277,10 +261,6 @@ impl Migrations {
         let mut imports = parts.imports.iter_mut();
         imports.find(|import| import.has(slot)).map(act)
     }
-}
-
-fn is_just_now(us: u64, now_us: u64) -> bool {
-    now_us.saturating_sub(us) < DELETION_US
 }
 
 fn take(migrations: &mut Vec<Migration>, job: &Job) -> Option<Migration> {

@@ -100,6 +100,7 @@ pub(in crate::server) unsafe extern "C" fn on_timer(
     if let Some(mut task) = unsafe { Task::begin(ctx, None) } {
         let module = task.module();
         module.departures.turn_begins();
+        module.migrations.turn_begins();
         if module.has_config_changed.take() {
             module.replies.look_at_config(task.caller());
         }
