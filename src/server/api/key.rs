@@ -64,22 +64,17 @@ impl<'c> OpenKey<'c> {
             // A key that is absent, opened for reading.
             return Content::Absent;
         }
+        // SAFETY: the key is open; null where the value does not belong to a module.
+        let found = unsafe { call!(RedisModule_ModuleTypeGetType(self.raw)) };
+        if ptr::eq(found, ty) {
+            // SAFETY: the key is open, and its value belongs to a module.
+            return Content::Value(unsafe { call!(RedisModule_ModuleTypeGetValue(self.raw)) });
+        }
         // SAFETY: the key is open.
         let kind = unsafe { call!(RedisModule_KeyType(self.raw)) };
-        if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
-            return Content::Absent;
-        }
-        // SAFETY: the key is open; both calls return null if the value does not belong to a module.
-        let (found, value) = unsafe {
-            (
-                call!(RedisModule_ModuleTypeGetType(self.raw)),
-                call!(RedisModule_ModuleTypeGetValue(self.raw)),
-            )
-        };
-        if ptr::eq(found, ty) && !value.is_null() {
-            Content::Value(value)
-        } else {
-            Content::OtherType
+        match kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+            true => Content::Absent,
+            false => Content::OtherType,
         }
     }
 
