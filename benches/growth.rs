@@ -14,6 +14,8 @@ const PAIRS: usize = 16_384;
 /// connection, and a process may not have 110,000 of them. The last two cases are as close as
 /// 20,000 connections get to 10,000 keys with 10 waiters.
 const CONTENDED: [(usize, usize); 5] = [(10, 10), (100, 10), (1_000, 10), (1_600, 10), (8_000, 1)];
+/// A holder and its waiters.
+const LONGEST_LINE: usize = 11;
 const HAND_OFFS: usize = 4_000;
 /// The number of hand-offs in progress at once.
 const AT_ONCE: usize = 10;
@@ -254,10 +256,13 @@ fn contended(with: &Run, report: &mut Report) {
 fn hand_offs(with: &Run, kind: Kind, keys: usize, waiters: usize, locks: bool) -> Vec<f64> {
     let mut fixture = Fixture::start(kind, &["--maxclients", "19000"]);
     let mut lines = if locks {
-        let take = |key, n| format!("LOCK.ACQUIRE lock:{key} {} 6000000 BLOCK 0", token(n));
-        Lines::form(&mut fixture, keys, waiters, take, |key, n| {
-            format!("LOCK.RELEASE lock:{key} {}", token(n))
-        })
+        // A token that holds one lock and waits for another could close a cycle.
+        fn own(key: usize, n: usize) -> String {
+            token(key * LONGEST_LINE + n)
+        }
+        let take = |key, n| format!("LOCK.ACQUIRE lock:{key} {} 6000000 BLOCK 0", own(key, n));
+        let give = |key, n| format!("LOCK.RELEASE lock:{key} {}", own(key, n));
+        Lines::form(&mut fixture, keys, waiters, take, give)
     } else {
         let filled = Requests::of((0..keys).map(|key| format!("LPUSH list:{key} x")));
         run(&mut fixture.connections(1), &filled, 100);

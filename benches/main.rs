@@ -44,6 +44,7 @@ mod load_clients;
 mod moving;
 mod peers;
 mod report;
+mod shards_counted;
 mod stats;
 mod turns;
 

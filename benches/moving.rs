@@ -8,7 +8,7 @@ use crate::fixture::{Fixture, WITHOUT_LIMITS};
 use crate::harness::{Client, Kind, Reply, Setup};
 use crate::load::{run, token, Requests};
 use crate::scale::{Of, CHUNK, PIPELINE};
-use crate::shards::{give_slots, introduce, wait_until_it_serves, OPTIONS, SLOTS};
+use crate::shards::{give_slots, introduce, node, wait_until_it_serves, OPTIONS, SLOTS};
 use crate::stats::Latency;
 use crate::turns::Turns;
 
@@ -44,10 +44,12 @@ impl Scene {
             node
         });
         for (shard, node) in nodes.iter_mut().enumerate() {
-            give_slots(node, shard, 2);
+            give_slots(&mut node.control, shard, 2);
         }
-        introduce(&mut nodes, &mut []);
-        nodes.iter_mut().for_each(wait_until_it_serves);
+        introduce(nodes.iter_mut().map(node));
+        for node in &mut nodes {
+            wait_until_it_serves(&mut node.control);
+        }
         let tags = tags(&mut nodes[0]);
         let mut scene = Self {
             kind,

@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::fixture::{name, Fixture};
-use crate::harness::{wait_for, Kind, Reply, Setup};
+use crate::harness::{wait_for, Client, Kind, Reply, Setup};
 use crate::load::{key, token, Connection, Requests};
 use crate::report::{Bound, Report};
+use crate::shards_counted;
 use crate::stats::Spread;
 use crate::Run;
 
@@ -51,13 +52,13 @@ struct Shards {
 
 impl Shards {
     fn start(kind: Kind, size: usize) -> Self {
-        let node = || Fixture::start_as(kind, Setup::with_module(&[]), &OPTIONS);
-        let mut primaries: Vec<_> = (0..size).map(|_| node()).collect();
-        let mut replicas: Vec<_> = (0..size).map(|_| node()).collect();
+        let start = || Fixture::start_as(kind, Setup::with_module(&[]), &OPTIONS);
+        let mut primaries: Vec<_> = (0..size).map(|_| start()).collect();
+        let mut replicas: Vec<_> = (0..size).map(|_| start()).collect();
         for (shard, primary) in primaries.iter_mut().enumerate() {
-            give_slots(primary, shard, size);
+            give_slots(&mut primary.control, shard, size);
         }
-        introduce(&mut primaries, &mut replicas);
+        introduce(primaries.iter_mut().chain(&mut replicas).map(node));
         for (primary, replica) in primaries.iter_mut().zip(&mut replicas) {
             let id = primary.control.text("CLUSTER MYID");
             let line = format!("CLUSTER REPLICATE {id}");
@@ -67,7 +68,7 @@ impl Shards {
         }
         for (primary, replica) in primaries.iter_mut().zip(&mut replicas) {
             replica.server.wait_until_it_follows(&primary.server);
-            wait_until_it_serves(primary);
+            wait_until_it_serves(&mut primary.control);
             replica.run_on("1");
         }
         let keys = keys(&mut primaries[0], size);
@@ -99,35 +100,38 @@ impl Shards {
     }
 }
 
+/// A node that others are to know: its port and a client.
+pub fn node(node: &mut Fixture) -> (u16, &mut Client) {
+    (node.server.port, &mut node.control)
+}
+
 /// Gives a primary its share of the slots in a cluster of that size.
-pub fn give_slots(primary: &mut Fixture, shard: usize, size: usize) {
+pub fn give_slots(primary: &mut Client, shard: usize, size: usize) {
     let slots = shard * SLOTS / size..(shard + 1) * SLOTS / size;
     let words = ["CLUSTER".to_string(), "ADDSLOTS".into()].into_iter();
     let words: Vec<_> = words.chain(slots.map(|slot| slot.to_string())).collect();
-    let given = primary.control.send(&words);
-    assert_eq!(given, Reply::Simple("OK".into()));
+    assert_eq!(primary.send(&words), Reply::Simple("OK".into()));
 }
 
-pub fn wait_until_it_serves(primary: &mut Fixture) {
+pub fn wait_until_it_serves(primary: &mut Client) {
     wait_for("the cluster to serve", || {
-        let info = primary.control.text("CLUSTER INFO");
+        let info = primary.text("CLUSTER INFO");
         info.contains("cluster_state:ok").then_some(())
     });
 }
 
-pub fn introduce(primaries: &mut [Fixture], replicas: &mut [Fixture]) {
-    let mut nodes: Vec<_> = primaries.iter_mut().chain(replicas).collect();
-    let ports: Vec<_> = nodes.iter().map(|node| node.server.port).collect();
-    for (number, node) in nodes.iter_mut().enumerate() {
-        let epoch = format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1);
-        node.control.text(&epoch);
+pub fn introduce<'n>(nodes: impl Iterator<Item = (u16, &'n mut Client)>) {
+    let (ports, clients): (Vec<_>, Vec<_>) = nodes.unzip();
+    let mut clients: Vec<&mut Client> = clients;
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.text(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
         for port in &ports[..number] {
-            node.control.text(&format!("CLUSTER MEET 127.0.0.1 {port}"));
+            client.text(&format!("CLUSTER MEET 127.0.0.1 {port}"));
         }
     }
-    for node in nodes {
+    for client in clients {
         wait_for("the nodes to know each other", || {
-            let known = node.control.text("CLUSTER NODES");
+            let known = client.text("CLUSTER NODES");
             let all = known.lines().count() == ports.len();
             (all && !known.contains("handshake")).then_some(())
         });
@@ -295,8 +299,8 @@ pub fn measure(with: &Run) {
     let mut report = Report::new("shards", "One shard and six", with.quick);
     report.say(
         "µs of the CPU of all primaries for a pair (acquire and release) and for a hand-off, in clusters of so many primaries with a replica each. \
-         The work is the same and spread evenly; 50 clients to a shard; the sizes take turns, round by round. What idle nodes use in that time is taken off, and stands in the last column for a second and a node. \
-         All primaries share one core: throughput does not grow here.",
+         The work is the same and spread evenly; 50 clients to a shard; the sizes take turns, round by round. What idle nodes use in that time is taken off, and stands in the column *idle* for a second and a node. \
+         All primaries share one core: throughput does not grow here. Instructions are those of one primary without a replica.",
     );
     let mut rows = Vec::new();
     for &kind in &with.kinds {
@@ -309,6 +313,8 @@ pub fn measure(with: &Run) {
         "pair, -P 16",
         "hand-off",
         "idle",
+        "pair, instructions",
+        "hand-off, instructions",
     ];
     report.table(&header, &rows);
     report.write();
@@ -348,6 +354,21 @@ fn of_server(with: &Run, kind: Kind, report: &mut Report) -> Vec<Vec<String>> {
     }
     for (row, (cluster, size)) in rows.iter_mut().zip(clusters.iter().zip(SIZES)) {
         row.push(format!("{:.0}", cluster.idle_us / size as f64));
+    }
+    drop(clusters);
+    let counts = SIZES.map(|size| shards_counted::count(with, kind, size));
+    for (work, name) in ["pair", "hand-off"].into_iter().enumerate() {
+        let one = counts[0][work];
+        for ((row, count), size) in rows.iter_mut().zip(&counts).zip(SIZES) {
+            let (count, subject) = (count[work], format!("{name}, {size} shards"));
+            row.push(format!("{count:.0}"));
+            report.figure(kind, "instructions", &subject, Spread::of(&[count]));
+            if size > 1 {
+                let goal = "instructions against one shard";
+                let ratio = Spread::of(&[count / one]);
+                report.goal(kind, goal, &subject, Bound::AtMost(1.03), ratio);
+            }
+        }
     }
     rows
 }
