@@ -38,7 +38,11 @@ pub const SPEC: Spec = Spec {
         },
         Change {
             since: c"0.2.0",
-            what: c"Added the options HOLDERS and WAITERS, and the fields holder-count, waiter-count and guard.",
+            what: c"Added the options HOLDERS and WAITERS, and the fields holder-count and waiter-count.",
+        },
+        Change {
+            since: c"0.3.0",
+            what: c"Added the field guard.",
         },
     ],
 };
