@@ -56,7 +56,7 @@ public sealed class RedisLocks
                 cancel.ThrowIfCancellationRequested();
                 var asked = Stopwatch.StartNew();
                 var fence = await AskAsync(key, token, ttl, since.Elapsed < patience).ConfigureAwait(false);
-                if (fence > 0 && asked.Elapsed < ttl)
+                if (fence > 0 && asked.Elapsed < Lease(ttl))
                 {
                     granted = true;
                     return new RedisHold(this, key, token, ttl, fence, asked);
@@ -159,6 +159,12 @@ public sealed class RedisLocks
     {
         return Math.Max(1, (long)time.TotalMilliseconds);
     }
+
+    /// <summary>For how long a client may trust its hold. The clocks of two machines differ in speed.</summary>
+    internal static TimeSpan Lease(TimeSpan ttl)
+    {
+        return TimeSpan.FromMilliseconds(ttl.TotalMilliseconds * 0.99 - 2);
+    }
 }
 
 /// <summary>A lock that is held, and renewed at a third of its ttl until it is released or lost.</summary>
@@ -191,7 +197,7 @@ public sealed class RedisHold
     public CancellationToken Lost { get { return lost.Token; } }
 
     /// <summary>Whether the hold has not ended, by this machine's clock.</summary>
-    public bool IsHeld { get { return !lost.IsCancellationRequested && renewed.Elapsed < ttl; } }
+    public bool IsHeld { get { return !lost.IsCancellationRequested && renewed.Elapsed < RedisLocks.Lease(ttl); } }
 
     private async Task RenewAsync()
     {
@@ -201,11 +207,11 @@ public sealed class RedisHold
             while (true)
             {
                 await Task.Delay(pause, ended.Token).ConfigureAwait(false);
-                if (renewed.Elapsed >= ttl) break;
+                if (!IsHeld) break;
                 var asked = Stopwatch.StartNew();
                 // A request that hangs must not keep the loss from being noticed.
                 var request = locks.RenewAsync(key, token, ttl);
-                var left = ttl - renewed.Elapsed;
+                var left = RedisLocks.Lease(ttl) - renewed.Elapsed;
                 var limit = Task.Delay(left > TimeSpan.Zero ? left : TimeSpan.Zero, ended.Token);
                 if (await Task.WhenAny(request, limit).ConfigureAwait(false) != request)
                 {
