@@ -36,16 +36,14 @@ pub(super) fn look_if_on_at<K: Key>(key: &mut K, now: impl FnOnce() -> Now) {
     }
 }
 
-/// Which holds may be renewed now. The guard is looked at where a majority decides about it.
+/// Which holds may be renewed now.
 #[inline]
 pub(super) fn renewable<H: Host>(host: &mut H) -> Usable {
     if !host.machine().guard.is_on() {
         return Usable::All;
     }
-    if host.machine().guard.asks_replicas() {
-        let server = host.server();
-        look_if_needed(server, host.machine(), server.command_time());
-    }
+    let server = host.server();
+    look_if_needed(server, host.machine(), server.command_time());
     usable(host)
 }
 

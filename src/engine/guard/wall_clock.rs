@@ -3,6 +3,11 @@
 /// The steps that are passed over, in microseconds.
 const SMALL_STEPS_US: i64 = 2_000;
 
+/// How long a look is good for, in microseconds. A step seems smaller by the drift of all the time
+/// since the last look. Each grant and each renewal looks, so that time is no longer than a lease,
+/// from which clients take as much.
+const FRESH_US: u64 = 100_000;
+
 /// The wall clock, as it was looked at last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WallClock(Option<Looked>);
@@ -18,13 +23,16 @@ struct Looked {
 }
 
 impl WallClock {
-    /// Whether it may have been stepped forward since it was looked at last.
+    /// Whether it must be looked at: it was stepped since the last look, as it seems, or that is
+    /// long ago. After a step back, one forward by as much would be none.
     #[inline]
     pub(super) fn may_be_stepped(&self, wall_us: u64, boot_us: u64) -> bool {
         self.0.is_none_or(|looked| {
             let ahead_us = ahead_us(wall_us, boot_us);
             let grown_us = ahead_us.saturating_sub(looked.ahead_us);
-            grown_us.saturating_add(looked.stepped_us) > SMALL_STEPS_US
+            let is_forward = grown_us.saturating_add(looked.stepped_us) > SMALL_STEPS_US;
+            let is_old = boot_us.saturating_sub(looked.at_us) > FRESH_US;
+            is_old || is_forward || grown_us < -SMALL_STEPS_US
         })
     }
 

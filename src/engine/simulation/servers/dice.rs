@@ -226,7 +226,8 @@ impl Dice {
                     && cluster.settings.guard.scope != guard::Scope::Off
                     && self.below(4) == 0 =>
             {
-                Step::SetClock(s, self.ms(self.longest) as i64)
+                let ms = self.ms(self.longest) as i64;
+                Step::SetClock(s, if self.below(3) == 0 { -ms } else { ms })
             }
             (_, 6..=7) if server.is_primary => Step::Demote(s, to),
             _ => Step::Follow(s, to),

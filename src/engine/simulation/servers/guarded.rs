@@ -254,6 +254,30 @@ fn guarded_failovers_have_no_breach() {
     assert!(tally.believed > 10_000 && tally.promotions > 1_000);
 }
 
+/// A step of the clock is measured from where the clock was at the last lease.
+#[test]
+fn a_step_forward_is_seen_after_one_back_and_after_a_long_rest() {
+    let settings = Settings {
+        guard: RESTART,
+        ..small(false)
+    };
+    let begin = [Step::Tick(LONGEST_MS + 1_000)];
+    let (first, next) = (Step::Ask(0, 0, take(2_000)), Step::Ask(1, 0, take(2_000)));
+    let back = [
+        Step::SetClock(0, -60_000),
+        first,
+        Step::SetClock(0, 60_000),
+        next,
+    ];
+    // In so much time clocks of other speed differ by more than the step.
+    let hour = [Step::Tick(1_500), Step::Ask(0, 0, What::Renew(0, 2_000))].repeat(2_400);
+    let rest = [&[first], &hour[..], &[Step::SetClock(0, 25_000), next]].concat();
+    for steps in [&back[..], &rest] {
+        let tally = play(&settings, &[&begin, steps].concat());
+        assert_eq!((tally.grants, tally.breaches), (1, 0));
+    }
+}
+
 /// Each rule matters.
 #[test]
 fn a_guard_without_one_of_its_rules_has_a_breach() {
