@@ -13,7 +13,8 @@ impl Guard {
         let longest_ms = self.longest_ms(boot_us);
         let wait_us = self.quorum_wait_us(boot_us);
         Beat {
-            left_ms: match self.closed_for(boot_us) {
+            // A replica that is promoted knows nothing of slots that are closed here.
+            left_ms: match self.all_closed_for(None, boot_us) {
                 None => Some(0),
                 Some((_, Reason::Alone)) => None,
                 Some((ms, _)) => Some(ms),

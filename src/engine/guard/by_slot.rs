@@ -34,7 +34,8 @@ impl Guard {
     /// A request was refused because of the guard. A slot that has come since the last look is
     /// looked at now.
     pub(in crate::engine) fn refused(&mut self, name: &[u8]) {
-        if self.has_slots() && !self.slots.closed.contains_key(&slot_of(name)) {
+        let is_known = |slot| self.slots.is_open(slot) || self.slots.closed.contains_key(&slot);
+        if self.has_slots() && !is_known(slot_of(name)) {
             self.beat_now();
         }
     }

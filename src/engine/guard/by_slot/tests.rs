@@ -240,6 +240,28 @@ fn a_slot_that_comes_excludes_whom_it_may_lack() {
     }
 }
 
+/// A replica of the node is promoted as planned, and knows of the slot only by what it is told. A
+/// request in a slot that is open, or known to be closed, has nothing looked at.
+#[test]
+fn a_closed_slot_is_told_and_known() {
+    let mut world = World::new(None);
+    let [_, node] = &mut world.nodes;
+    node.guard.beat_due_us = None;
+    node.guard.refused(KEY);
+    assert_eq!(node.guard.beat_due_us, Some(0), "a slot that is not here");
+    node.owner = 1;
+    let cluster = world.cluster_of(1);
+    let (us, guard) = (world.us, &mut world.nodes[1].guard);
+    guard.look_at_slots(cluster, us);
+    let told = guard.beat(us, Now::from_micros(us)).left_ms;
+    assert_eq!(told, Some(LEASE_MS + SLACK_MS));
+    guard.beat_due_us = None;
+    guard.refused(KEY);
+    guard.open_slots(us + 2 * LEASE_MS * 1_000);
+    guard.refused(KEY);
+    assert_eq!(guard.beat_due_us, None);
+}
+
 /// A move that leaves nothing behind keeps nobody waiting.
 #[test]
 fn a_slot_that_was_moved_is_open_soon() {
