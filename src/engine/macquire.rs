@@ -49,7 +49,9 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
     let keys = this.keys_if_waited_for(host);
     let token = request.acquire().ask().token;
     let verdict = match request.decide(has.iter().copied()) {
-        AllOrNone::Grant | AllOrNone::Again(_) if is_guarded(host) => AllOrNone::Wait,
+        AllOrNone::Grant if is_guarded(host) => AllOrNone::Wait,
+        // A token does not wait for keys that it holds.
+        AllOrNone::Again(_) if is_guarded(host) => return answer_not_granted(server, Ok(Stay::No)),
         verdict => verdict,
     };
     if matches!(verdict, AllOrNone::Grant | AllOrNone::Wait) {

@@ -152,6 +152,12 @@ fn grant<H: Host>(
         }
         None => false,
     };
+    if let Some(offer) = offer.filter(|_| !is_heard) {
+        let removed = host.machine().registry.end_offer(&offer, server.leaving());
+        removed
+            .iter()
+            .for_each(|one| ending::note_unheard(server, one));
+    }
     // A client may have gone since.
     host.drain();
     let registry = &mut host.machine().registry;

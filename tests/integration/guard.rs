@@ -23,6 +23,7 @@ on_every_server![
     a_longer_lease_that_came_in_is_waited_out,
     a_lease_from_before_the_guard_is_waited_out,
     a_wall_clock_set_forward_begins_it_anew,
+    a_token_that_has_several_keys_asks_again_and_takes_no_place,
     transactions_and_scripts_get_null,
     timeouts_and_graces_run_meanwhile,
     no_lease_is_longer_than_the_setting,
@@ -248,6 +249,27 @@ fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
     assert!(!waits.is_answered());
     assert_eq!(c.call("LOCK.ACQUIRE free me 3000"), Reply::Nil);
     drop(waits);
+}
+
+/// Its place would stand behind others who wait for its own hold.
+fn a_token_that_has_several_keys_asks_again_and_takes_no_place(kind: Kind) {
+    let clock = Clock::ahead_by_us(0);
+    let setup = Setup::with_module(&RESTART).with_clock(&clock);
+    let server = Server::start_as(kind, setup);
+    let mut c = server.client();
+    wait_until_open(&mut c);
+    let line = "LOCK.MACQUIRE 2 {k}1 {k}2 me 3000";
+    let fence = c.int(line);
+    clock.set_ahead_by_us(50_000);
+    wait_for("the guard", || {
+        (c.call("LOCK.ACQUIRE free other 3000") == Reply::Nil).then_some(())
+    });
+    let next = server.blocked("LOCK.ACQUIRE {k}1 next 3000 BLOCK 20000");
+    assert_eq!(c.call(&format!("{line} BLOCK 20000")), Reply::Nil);
+    assert_eq!(c.waiters("{k}1"), ["next"]);
+    assert_eq!(c.waiters("{k}2"), [""; 0]);
+    assert_eq!(c.int("LOCK.CHECK {k}1 me"), fence);
+    assert!(next.fence() > fence);
 }
 
 fn transactions_and_scripts_get_null(kind: Kind) {

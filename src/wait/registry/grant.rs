@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use super::ending::UnheardRequest;
 use super::leave::{Removed, Why};
-use super::Registry;
+use super::{Leaving, Registry};
 use crate::lock::{Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf};
 use crate::wait::delivery::{Delivery, DeliveryId, Kept};
 use crate::wait::key_ref::KeyRef;
@@ -286,13 +286,21 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// The hold that the channel at the place of a candidate is to be told of. The caller publishes
     /// it first. If somebody has received it, the candidate is granted. If not, the caller calls
-    /// [`Registry::unheard`], and grants it to the clients that are left.
+    /// [`Registry::unheard`] and [`Registry::end_offer`], and grants it to the clients that are
+    /// left.
     pub fn offer_candidate(&self, candidate: &Candidate, fence: Fence, at: Now) -> Option<Offer> {
         let place = self.place_at(candidate)?;
         let seq = place.channel()?;
         let request = place.request(seq)?;
         let grant = Grant::new(None, request.mode(), request.ttl(), fence, at);
         Offer::new(candidate.place, place, (seq, request), grant)
+    }
+
+    /// Ends the request of an offer that nobody has received. [`Registry::unheard`] leaves it for
+    /// later where the channel has many.
+    pub fn end_offer(&mut self, offer: &Offer, leaving: Leaving) -> Option<Removed<L>> {
+        let (place, seq) = (offer.place, offer.seq);
+        self.end_unheard(&UnheardRequest { place, seq }, leaving)
     }
 
     /// Grants all requests at the place of a candidate. The last one says for how long. The caller

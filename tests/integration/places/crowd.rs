@@ -16,6 +16,7 @@ on_every_server![
     many_readers_are_granted_in_several_turns,
     of_many_cancelled_waiters_none_is_granted,
     many_unheard_waiters_end_and_the_one_who_hears_is_granted,
+    an_unheard_grant_of_several_keys_is_not_made_in_a_crowd,
     the_longest_waits_of_many_keys_come_first,
 ];
 
@@ -75,6 +76,30 @@ fn longest_ping_ms(server: &Server, act: impl FnOnce()) -> f64 {
         is_over.store(true, Ordering::Relaxed);
         pings.join().unwrap()
     })
+}
+
+/// Of a channel with so many places only the note is made at once that nobody hears.
+fn an_unheard_grant_of_several_keys_is_not_made_in_a_crowd(kind: Kind) {
+    let server = Server::start_with(kind, &LIMITS);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE a owner 600000");
+    c.int("LOCK.ACQUIRE k1 owner 600000");
+    let crowd = |n| format!("LOCK.ACQUIRE a t{n} 600000 NOTIFY 0 nobody");
+    send_all(&mut c, (0..1_001).map(crowd));
+    for token in ["m", "kept"] {
+        let keep = if token == "kept" { " KEEP 60000" } else { "" };
+        let line = format!("LOCK.MACQUIRE 2 k1 k2 {token} 600000 NOTIFY 0 nobody{keep}");
+        assert_eq!(c.text(&line), "QUEUED");
+    }
+    let waits = server.blocked("LOCK.MACQUIRE 2 k1 k2 kept 600000 BLOCK 0");
+    c.int("LOCK.RELEASE k1 owner");
+    let fence = waits.fence();
+    for (token, expected) in [("m", Reply::Nil), ("kept", Reply::Int(fence))] {
+        for key in ["k1", "k2"] {
+            assert_eq!(c.call(&format!("LOCK.CHECK {key} {token}")), expected);
+        }
+    }
+    assert_eq!(c.text("PING"), "PONG");
 }
 
 /// A machine with more to do may stop the client between a reply and its look at the server, so it
