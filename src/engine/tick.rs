@@ -158,27 +158,30 @@ fn end_timed_out<H: Host>(host: &mut H) {
     );
     let leaving = server.leaving();
     loop {
-        if begins_after_the_guard(host, leaving.now_us) {
-            continue;
+        if !begins_after_the_guard(host, leaving.now_us) {
+            let machine = host.machine();
+            let Some(removed) = machine.registry.take_timed_out(leaving) else {
+                break;
+            };
+            machine.wait_ended(&removed, now_us);
+            // The waiter behind it may be next.
+            let first = removed.keys.first();
+            machine.registry.mark(first.db, &first.name);
+            match removed.listener {
+                Some(_) => server.count(Count::TimedOut),
+                None => server.count(Count::PassedOver),
+            }
+            end_wait(server, machine, removed);
         }
-        let machine = host.machine();
-        let Some(removed) = machine.registry.take_timed_out(leaving) else {
-            break;
-        };
-        machine.wait_ended(&removed, now_us);
-        // The waiter behind it may be next.
-        let first = removed.keys.first();
-        machine.registry.mark(first.db, &first.name);
-        match removed.listener {
-            Some(_) => server.count(Count::TimedOut),
-            None => server.count(Count::PassedOver),
-        }
-        end_wait(server, machine, removed);
         if share.is_over(server) {
             break;
         }
     }
 }
+
+/// How long a grace is put off where nobody knows when the guard ends, in milliseconds: as long as
+/// it takes to hear of it.
+const PUT_OFF_MS: u64 = 250;
 
 /// Whether the first grace that is over begins when the guard ends: the lock is free, and without
 /// the guard the absent place would have had its turn.
@@ -203,6 +206,7 @@ fn begins_after_the_guard<H: Host>(host: &mut H, now_us: u64) -> bool {
         key.is_ok_and(|key| key.lock().is_none())
     });
     if is_free {
+        let left_ms = if left_ms == 0 { PUT_OFF_MS } else { left_ms };
         let from_us = now_us.saturating_add(left_ms.saturating_mul(1_000));
         host.machine().registry.stay_from(from_us, now_us);
     }
