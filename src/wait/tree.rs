@@ -372,7 +372,7 @@ fn insert_at<E: Element, T>(all: &mut Vec<T>, at: usize, entry: T) -> Option<Vec
 
 /// Gives memory back of which much is not used.
 fn give_back<E: Element, T>(all: &mut Vec<T>) {
-    if all.capacity().saturating_sub(all.len()) > 2 * E::STEP {
+    if all.capacity().saturating_sub(all.len()) > E::STEP.saturating_mul(2) {
         all.shrink_to(all.len().saturating_add(E::STEP));
     }
 }
@@ -387,7 +387,7 @@ fn join<E: Element>(children: &mut Vec<Child<E>>, at: usize) {
     let left = at.min(children.len().saturating_sub(2));
     let right = left.saturating_add(1);
     let len = |at: usize| children.get(at).map_or(E::MOST, |child| child.node.len());
-    if len(left).saturating_add(len(right)) > E::MOST / 4 * 3 {
+    if len(left).saturating_add(len(right)) > (E::MOST / 4).saturating_mul(3) {
         return;
     }
     let mut behind = children.remove(right).node;
