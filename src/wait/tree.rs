@@ -6,7 +6,7 @@
 //! steps. No change of the tree moves more than a few nodes.
 
 use std::fmt::Debug;
-use std::iter::successors;
+use std::iter::from_fn;
 
 /// What a tree is made of.
 pub(super) trait Element: Copy + Debug {
@@ -152,12 +152,16 @@ impl<E: Element> Tree<E> {
         }
     }
 
-    /// The entries whose keys are not smaller than this one, in their order.
+    /// The entries whose keys are not smaller than this one, in their order. Each is looked for when
+    /// it is asked for: mostly only the first one is.
     pub(super) fn from(&self, key: E::Key) -> impl Iterator<Item = E> + '_ {
-        let first = self.root.first_but(&|other| other < key);
-        successors(first, |entry| {
-            let last = entry.key();
-            self.root.first_but(&|other| other <= last)
+        let mut after = Some((key, false));
+        from_fn(move || {
+            let (bound, is_behind) = after.take()?;
+            let is_skipped = |other: E::Key| other < bound || is_behind && other == bound;
+            let next = self.root.first_but(&is_skipped)?;
+            after = Some((next.key(), true));
+            Some(next)
         })
     }
 
