@@ -153,7 +153,10 @@ fn grant<H: Host>(
         None => false,
     };
     if let Some(offer) = offer.filter(|_| !is_heard) {
-        let removed = host.machine().registry.end_offer(&offer, server.leaving());
+        let removed = host
+            .machine()
+            .registry
+            .end_unheard(&offer.request, server.leaving());
         removed
             .iter()
             .for_each(|one| ending::note_unheard(server, one));

@@ -211,8 +211,8 @@ impl Migrations {
         matches!(subevent, IMPORT_COMPLETED | EXPORT_COMPLETED)
     }
 
-    /// Whether the slot of a key has been exported in this turn of the event loop. Its locks live on
-    /// elsewhere, and the server deletes those that are left here.
+    /// Whether the slot of a key has been exported in this turn of the event loop. Its locks live
+    /// on elsewhere, and the server deletes those that are left here.
     pub(in crate::server) fn has_left(&self, name: &[u8]) -> bool {
         let parts = self.parts.borrow();
         if parts.exported.is_empty() {

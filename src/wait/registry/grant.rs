@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use super::ending::UnheardRequest;
 use super::leave::{Removed, Why};
-use super::{Leaving, Registry};
+use super::Registry;
 use crate::lock::{Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf};
 use crate::wait::delivery::{Delivery, DeliveryId, Kept};
 use crate::wait::key_ref::KeyRef;
@@ -79,9 +79,9 @@ pub struct Offer {
     pub token: TokenBuf,
     /// What it is.
     pub grant: Grant,
-    place: PlaceId,
+    /// The request, which ends where nobody has received the message.
+    pub request: UnheardRequest,
     ticket: Ticket,
-    seq: Seq,
 }
 
 impl Offer {
@@ -99,9 +99,8 @@ impl Offer {
             key_ref: place.keys.first().clone(),
             token: TokenBuf::from(place.token.text().as_token()),
             grant,
-            place: id,
+            request: UnheardRequest { place: id, seq },
             ticket: place.ticket,
-            seq,
         })
     }
 }
@@ -202,9 +201,10 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Somebody has received what was published: the grant is made. The caller carries out its
     /// effect. `None` when the request has left meanwhile.
     pub fn heard(&mut self, offer: Offer) -> Option<Granted<L>> {
-        let place = self.places.get(offer.place);
-        place.filter(|place| place.ticket == offer.ticket)?;
-        let removed = self.leave(offer.place, offer.seq, Why::Decided)?;
+        let UnheardRequest { place, seq } = offer.request;
+        let at = self.places.get(place);
+        at.filter(|at| at.ticket == offer.ticket)?;
+        let removed = self.leave(place, seq, Why::Decided)?;
         // The owner knows of the hold, whatever becomes of another client that waited for it.
         let (key, fence) = (removed.keys.first(), offer.grant.hold.fence);
         self.deliveries.acknowledge(key.db, &key.name, fence);
@@ -285,22 +285,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     }
 
     /// The hold that the channel at the place of a candidate is to be told of. The caller publishes
-    /// it first. If somebody has received it, the candidate is granted. If not, the caller calls
-    /// [`Registry::unheard`] and [`Registry::end_offer`], and grants it to the clients that are
-    /// left.
+    /// it first. If nobody has received it, the caller calls [`Registry::unheard`], ends the
+    /// request, and grants the candidate to the clients that are left.
     pub fn offer_candidate(&self, candidate: &Candidate, fence: Fence, at: Now) -> Option<Offer> {
         let place = self.place_at(candidate)?;
         let seq = place.channel()?;
         let request = place.request(seq)?;
         let grant = Grant::new(None, request.mode(), request.ttl(), fence, at);
         Offer::new(candidate.place, place, (seq, request), grant)
-    }
-
-    /// Ends the request of an offer that nobody has received. [`Registry::unheard`] leaves it for
-    /// later where the channel has many.
-    pub fn end_offer(&mut self, offer: &Offer, leaving: Leaving) -> Option<Removed<L>> {
-        let (place, seq) = (offer.place, offer.seq);
-        self.end_unheard(&UnheardRequest { place, seq }, leaving)
     }
 
     /// Grants all requests at the place of a candidate. The last one says for how long. The caller
