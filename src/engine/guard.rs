@@ -49,7 +49,7 @@ use usable::Usable;
 use wall_clock::WallClock;
 
 /// How much longer than a lease a server waits after its start, in milliseconds.
-const AFTER_START_MS: u64 = 1_000;
+pub const AFTER_START_MS: u64 = 1_000;
 
 /// How often a primary tells its replicas of the guard, and asks what they have received.
 const BEAT_US: u64 = 250_000;

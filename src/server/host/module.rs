@@ -12,7 +12,7 @@ use redis_module::raw;
 
 use crate::command::guard::Beat;
 use crate::command::{Args, Command, Error, Reply};
-use crate::engine::guard::{GuardEvent, Reason, Scope, CLOCKS_APART_MS};
+use crate::engine::guard::{GuardEvent, Reason, Scope, AFTER_START_MS, CLOCKS_APART_MS};
 use crate::engine::several;
 use crate::lock::Deadline;
 use crate::server::api::clock;
@@ -151,6 +151,12 @@ impl Module {
     /// or in the middle of a change.
     pub(in crate::server) fn guard_closed_for(&self) -> Option<(u64, Reason)> {
         let machine = self.machine.try_borrow().ok()?;
+        let settings = limits::guard();
+        if settings.scope != Scope::Off && !machine.guard.is_on() {
+            // It begins with a note that is not read yet.
+            let left_ms = settings.max_ttl_ms.saturating_add(AFTER_START_MS);
+            return Some((left_ms, Reason::Restart));
+        }
         machine.guard.all_closed_for(None, clock::boot_us())
     }
 
