@@ -121,8 +121,7 @@ pub fn wait_until_it_serves(primary: &mut Client) {
 }
 
 pub fn introduce<'n>(nodes: impl Iterator<Item = (u16, &'n mut Client)>) {
-    let (ports, clients): (Vec<_>, Vec<_>) = nodes.unzip();
-    let mut clients: Vec<&mut Client> = clients;
+    let (ports, mut clients): (Vec<u16>, Vec<&mut Client>) = nodes.unzip();
     for (number, client) in clients.iter_mut().enumerate() {
         client.text(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
         for port in &ports[..number] {

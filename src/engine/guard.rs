@@ -52,7 +52,7 @@ use wall_clock::WallClock;
 pub const AFTER_START_MS: u64 = 1_000;
 
 /// How often a primary tells its replicas of the guard, and asks what they have received.
-const BEAT_US: u64 = 250_000;
+pub(super) const BEAT_US: u64 = 250_000;
 
 /// The same while the first answer of a replica may come at any moment.
 const SOON_BEAT_US: u64 = 20_000;
@@ -307,7 +307,7 @@ impl Guard {
     /// Whether a look would change nothing: it is open, and no clock says otherwise.
     #[inline]
     pub(super) fn is_quiet(&self, now: Now, boot_us: u64) -> bool {
-        boot_us < self.quiet_until_us && !self.wall_clock.may_be_stepped(now.us(), boot_us)
+        boot_us < self.quiet_until_us && !self.wall_clock.must_look(now.us(), boot_us)
     }
 
     /// Looks at the clocks. Answers what has become of it.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::commit::{Cause, Commit};
 use super::count::Count;
 use super::ending::{dismiss, dismiss_all, end_next, end_wait};
+use super::guard::BEAT_US;
 use super::guarding;
 use super::host::{Host, Key, Purpose, Server, TurnPart};
 use super::linger;
@@ -179,10 +180,6 @@ fn end_timed_out<H: Host>(host: &mut H) {
     }
 }
 
-/// How long a grace is put off where nobody knows when the guard ends, in milliseconds: as long as
-/// it takes to hear of it.
-const PUT_OFF_MS: u64 = 250;
-
 /// Whether the first grace that is over begins when the guard ends: the lock is free, and without
 /// the guard the absent place would have had its turn.
 fn begins_after_the_guard<H: Host>(host: &mut H, now_us: u64) -> bool {
@@ -206,8 +203,12 @@ fn begins_after_the_guard<H: Host>(host: &mut H, now_us: u64) -> bool {
         key.is_ok_and(|key| key.lock().is_none())
     });
     if is_free {
-        let left_ms = if left_ms == 0 { PUT_OFF_MS } else { left_ms };
-        let from_us = now_us.saturating_add(left_ms.saturating_mul(1_000));
+        // Where nobody knows when it ends, the next beat may tell.
+        let left_us = match left_ms {
+            0 => BEAT_US,
+            ms => ms.saturating_mul(1_000),
+        };
+        let from_us = now_us.saturating_add(left_us);
         host.machine().registry.stay_from(from_us, now_us);
     }
     is_free

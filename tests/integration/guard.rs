@@ -225,12 +225,18 @@ fn a_lease_from_before_the_guard_is_waited_out(kind: Kind) {
     assert!(server.log().contains("lock.max-ttl is less"));
 }
 
-fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
+/// A server with an open guard, and its wall clock.
+fn open_with_clock(kind: Kind) -> (Server, Clock) {
     let clock = Clock::ahead_by_us(0);
     let setup = Setup::with_module(&RESTART).with_clock(&clock);
     let server = Server::start_as(kind, setup);
+    wait_until_open(&mut server.client());
+    (server, clock)
+}
+
+fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
+    let (server, clock) = open_with_clock(kind);
     let mut c = server.client();
-    wait_until_open(&mut c);
     // Nobody waits, so no timer looks: the request itself does.
     clock.set_ahead_by_us(10_000_000);
     wait_for("a request with a time after the step", || {
@@ -253,11 +259,8 @@ fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
 
 /// Its place would stand behind others who wait for its own hold.
 fn a_token_that_has_several_keys_asks_again_and_takes_no_place(kind: Kind) {
-    let clock = Clock::ahead_by_us(0);
-    let setup = Setup::with_module(&RESTART).with_clock(&clock);
-    let server = Server::start_as(kind, setup);
+    let (server, clock) = open_with_clock(kind);
     let mut c = server.client();
-    wait_until_open(&mut c);
     let line = "LOCK.MACQUIRE 2 {k}1 {k}2 me 3000";
     let fence = c.int(line);
     clock.set_ahead_by_us(50_000);

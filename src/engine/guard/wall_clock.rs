@@ -26,7 +26,7 @@ impl WallClock {
     /// Whether it must be looked at: it was stepped since the last look, as it seems, or that is
     /// long ago. After a step back, one forward by as much would be none.
     #[inline]
-    pub(super) fn may_be_stepped(&self, wall_us: u64, boot_us: u64) -> bool {
+    pub(super) fn must_look(&self, wall_us: u64, boot_us: u64) -> bool {
         self.0.is_none_or(|looked| {
             let ahead_us = ahead_us(wall_us, boot_us);
             let grown_us = ahead_us.saturating_sub(looked.ahead_us);

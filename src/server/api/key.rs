@@ -67,8 +67,12 @@ impl<'c> OpenKey<'c> {
         // SAFETY: the key is open; null where the value does not belong to a module.
         let found = unsafe { call!(RedisModule_ModuleTypeGetType(self.raw)) };
         if ptr::eq(found, ty) {
-            // SAFETY: the key is open, and its value belongs to a module.
-            return Content::Value(unsafe { call!(RedisModule_ModuleTypeGetValue(self.raw)) });
+            // SAFETY: the key is open.
+            let value = unsafe { call!(RedisModule_ModuleTypeGetValue(self.raw)) };
+            return match value.is_null() {
+                true => Content::OtherType,
+                false => Content::Value(value),
+            };
         }
         // SAFETY: the key is open.
         let kind = unsafe { call!(RedisModule_KeyType(self.raw)) };

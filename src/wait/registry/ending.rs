@@ -10,9 +10,9 @@ use crate::wait::key_ref::KeyRef;
 use crate::wait::place::{Place, PlaceId, Ticket};
 use crate::wait::request::Seq;
 
-/// A request that nobody has listened to.
+/// A request that listens by a channel.
 #[derive(Debug)]
-pub struct UnheardRequest {
+pub struct ChannelRequest {
     pub(super) place: PlaceId,
     pub(super) seq: Seq,
 }
@@ -104,14 +104,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
         let seq = self.places.get(id).and_then(Place::channel);
         let removed = seq.filter(|seq| *seq <= last).and_then(|seq| {
-            let one = UnheardRequest { place: id, seq };
+            let one = ChannelRequest { place: id, seq };
             self.end_unheard(&one, leaving)
         });
         Some(Ending::Unheard(removed))
     }
 
     /// Ends a request that nobody has listened to. The keys of its place are marked.
-    pub fn end_unheard(&mut self, one: &UnheardRequest, leaving: Leaving) -> Option<Removed<L>> {
+    pub fn end_unheard(&mut self, one: &ChannelRequest, leaving: Leaving) -> Option<Removed<L>> {
         let removed = self.leave(one.place, one.seq, Why::Ungranted(leaving))?;
         for key in removed.keys.iter() {
             self.mark(key.db, &key.name);

@@ -11,7 +11,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
-use super::ending::UnheardRequest;
+use super::ending::ChannelRequest;
 use super::leave::{Removed, Why};
 use super::Registry;
 use crate::lock::{Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf};
@@ -31,7 +31,7 @@ pub enum Step<L> {
     /// [`Registry::heard`] or [`Registry::unheard`].
     Offered(Offer),
     /// Nobody has listened to its channel, so it is to end: see [`Registry::end_unheard`].
-    Unheard(UnheardRequest),
+    Unheard(ChannelRequest),
     /// It can never be granted here.
     Refused(Removed<L>, Refusal),
 }
@@ -80,7 +80,7 @@ pub struct Offer {
     /// What it is.
     pub grant: Grant,
     /// The request, which ends where nobody has received the message.
-    pub request: UnheardRequest,
+    pub request: ChannelRequest,
     ticket: Ticket,
 }
 
@@ -99,7 +99,7 @@ impl Offer {
             key_ref: place.keys.first().clone(),
             token: TokenBuf::from(place.token.text().as_token()),
             grant,
-            request: UnheardRequest { place: id, seq },
+            request: ChannelRequest { place: id, seq },
             ticket: place.ticket,
         })
     }
@@ -184,7 +184,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         };
         if let Some(offer) = Offer::new(id, place, (seq, request), grant) {
             if self.endings.has(&offer.channel, seq) {
-                return Some(Step::Unheard(UnheardRequest { place: id, seq }));
+                return Some(Step::Unheard(offer.request));
             }
             return Some(Step::Offered(offer));
         }
@@ -201,7 +201,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Somebody has received what was published: the grant is made. The caller carries out its
     /// effect. `None` when the request has left meanwhile.
     pub fn heard(&mut self, offer: Offer) -> Option<Granted<L>> {
-        let UnheardRequest { place, seq } = offer.request;
+        let ChannelRequest { place, seq } = offer.request;
         let at = self.places.get(place);
         at.filter(|at| at.ticket == offer.ticket)?;
         let removed = self.leave(place, seq, Why::Decided)?;
