@@ -335,7 +335,7 @@ macro_rules! guard {
 
             /// How the lock is held. Of several locks: exclusively, if one of them is.
             pub fn mode(&self) -> crate::Mode {
-                self.hold.claim.mode()
+                self.hold.lease.claim().mode()
             }
 
             /// Until when the lock is surely held if nothing renews it. It is never too late.
@@ -384,7 +384,7 @@ macro_rules! guard {
             /// Makes a writer a reader in one step, with the same fence. Readers that wait at the
             /// head enter at once.
             pub $($async)* fn downgrade(&mut self) -> Result<()> {
-                $done!(self.become_reader())
+                $done!(self.hold.downgrade())
             }
 
             /// Makes the only reader the writer. False if there are others; then it is a reader

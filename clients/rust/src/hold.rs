@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, FromRedisValue};
 
 use crate::answer::{OwnerAnswer, owner_answer};
-use crate::attempt::Patience;
+use crate::attempt::{PACE, Patience};
 use crate::command::{Claim, Place};
 use crate::engine::{Engine, Wire};
 use crate::error::{Result, is_foreign};
-use crate::lease::{Grant, Lease, Sent, pause_before_renewal};
+use crate::lease::{Asking, Grant, Lease, Sent, pause_before_renewal};
 use crate::options::bounded_ttl;
 use crate::{Error, Mode};
 
@@ -20,7 +20,6 @@ pub(crate) struct Hold<W> {
     pub(crate) place: Arc<Place>,
     pub(crate) lease: Arc<Lease>,
     pub(crate) ttl: Duration,
-    pub(crate) claim: Claim,
 }
 
 impl<W> Clone for Hold<W> {
@@ -30,7 +29,6 @@ impl<W> Clone for Hold<W> {
             place: self.place.clone(),
             lease: self.lease.clone(),
             ttl: self.ttl,
-            claim: self.claim.clone(),
         }
     }
 }
@@ -46,9 +44,8 @@ impl<W: Wire> Hold<W> {
         Self {
             engine: engine.clone(),
             place,
-            lease: Arc::new(Lease::new(grant, ttl)),
+            lease: Arc::new(Lease::new(grant, ttl, claim)),
             ttl,
-            claim,
         }
     }
 
@@ -85,8 +82,26 @@ impl<W: Wire> Hold<W> {
 
     /// Binds it to the connection that has renewed it, if it ends with that. False if it is over.
     async fn rebound(&self, ttl: Duration) -> bool {
-        let (engine, fence) = (&self.engine, self.lease.fence());
-        !engine.lingers() || engine.rebind(&self.place, &self.claim, fence, ttl).await
+        let (engine, lease) = (&self.engine, &self.lease);
+        if !engine.lingers() {
+            return true;
+        }
+        // A conversion binds it as well.
+        let Some(_asking) = lease.asks() else {
+            return true;
+        };
+        let (claim, fence) = (lease.claim(), lease.fence());
+        engine.rebind(&self.place, &claim, fence, ttl).await
+    }
+
+    /// Waits until no other request asks for a mode.
+    pub(crate) async fn asks(&self) -> Asking {
+        loop {
+            if let Some(asking) = self.lease.asks() {
+                return asking;
+            }
+            self.engine.wire.pause(PACE).await;
+        }
     }
 
     /// Asks the server whether it is held now.
@@ -142,26 +157,30 @@ impl<W: Wire> Hold<W> {
 
     /// Whether it is a share that may become exclusive, and not exclusive already.
     pub(crate) fn is_to_upgrade(&self) -> Result<bool> {
-        if !self.claim.converts() {
+        let claim = self.lease.claim();
+        if !claim.converts() {
             return Err(Error::NoConversion);
         }
-        if self.claim.mode() == Mode::Exclusive {
+        if claim.mode() == Mode::Exclusive {
             return Ok(false);
         }
         self.still_held().map(|()| true)
     }
 
-    pub(crate) async fn downgrade(&mut self) -> Result<()> {
-        if !self.claim.converts() {
+    pub(crate) async fn downgrade(&self) -> Result<()> {
+        let claim = self.lease.claim();
+        if !claim.converts() {
             return Err(Error::NoConversion);
         }
-        match self.claim.mode() {
-            Mode::Exclusive => self.become_reader().await,
-            _ => Ok(()),
+        if claim.mode() != Mode::Exclusive {
+            return Ok(());
         }
+        let _asking = self.asks().await;
+        self.become_reader().await
     }
 
-    pub(crate) async fn upgrade(&mut self, patience: Patience) -> Result<bool> {
+    /// Its caller keeps other requests for a mode off.
+    pub(crate) async fn upgrade(&self, patience: Patience) -> Result<bool> {
         if !self.is_to_upgrade()? {
             return Ok(true);
         }
@@ -172,8 +191,7 @@ impl<W: Wire> Hold<W> {
             .await;
         match granted {
             Ok(Some(grant)) if grant.fence == self.lease.fence() => {
-                self.lease.converted(grant, ttl);
-                self.claim = Claim::RwLock(Mode::Exclusive);
+                self.lease.converted(grant, ttl, Mode::Exclusive);
                 Ok(true)
             }
             // The share was over, and this is a new hold.
@@ -194,13 +212,12 @@ impl<W: Wire> Hold<W> {
         }
     }
 
-    async fn become_reader(&mut self) -> Result<()> {
+    async fn become_reader(&self) -> Result<()> {
         self.still_held()?;
         let (ttl, fence) = (self.lease.ttl_to_keep(self.ttl), self.lease.fence());
         match self.engine.restore_reader(&self.place, fence, ttl).await {
             Ok(grant) => {
-                self.lease.converted(grant, ttl);
-                self.claim = Claim::RwLock(Mode::Shared);
+                self.lease.converted(grant, ttl, Mode::Shared);
                 Ok(())
             }
             Err(error) => {

@@ -1,10 +1,11 @@
 //! A hold as far as this process knows of it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::Mode;
 use crate::answer::OwnerAnswer;
-use crate::command::Place;
+use crate::command::{Claim, Place};
 use crate::options::{LostLock, Options};
 
 /// A grant, and the moment from which its ttl surely runs.
@@ -37,6 +38,17 @@ struct Inner {
     until: Instant,
     last: Instant,
     state: State,
+    claim: Claim,
+    is_asking: bool,
+}
+
+/// One request for a mode. A late one for the mode before it would undo a conversion unseen.
+pub(crate) struct Asking(Arc<Lease>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.inner().is_asking = false;
+    }
 }
 
 /// One hold, shared by its guard and its watchdog.
@@ -49,13 +61,15 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(grant: Grant, ttl: Duration) -> Self {
+    pub(crate) fn new(grant: Grant, ttl: Duration, claim: Claim) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 fence: grant.fence,
                 until: until(grant.sent, ttl),
                 last: grant.sent,
                 state: State::Held,
+                claim,
+                is_asking: false,
             }),
             changed: Condvar::new(),
             #[cfg(feature = "tokio")]
@@ -69,6 +83,17 @@ impl Lease {
 
     pub(crate) fn until(&self) -> Instant {
         self.inner().until
+    }
+
+    /// The way in which it is held now.
+    pub(crate) fn claim(&self) -> Claim {
+        self.inner().claim.clone()
+    }
+
+    /// Keeps other requests for a mode off until the result is dropped. `None` if there is one.
+    pub(crate) fn asks(self: &Arc<Self>) -> Option<Asking> {
+        let was_asking = std::mem::replace(&mut self.inner().is_asking, true);
+        (!was_asking).then(|| Asking(self.clone()))
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -144,9 +169,10 @@ impl Lease {
     }
 
     /// Remembers a conversion, which may have another fence.
-    pub(crate) fn converted(&self, grant: Grant, ttl: Duration) {
+    pub(crate) fn converted(&self, grant: Grant, ttl: Duration, mode: Mode) {
         let mut inner = self.inner();
         inner.fence = grant.fence;
+        inner.claim = Claim::RwLock(mode);
         if inner.state == State::Held {
             inner.until = until(grant.sent, ttl);
         }

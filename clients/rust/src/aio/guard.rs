@@ -1,11 +1,6 @@
-use std::sync::Arc;
-
-use tokio::sync::Mutex;
-
 use super::inner::Tasks;
 use super::keep_alive::KeepAlive;
 use super::settle::{Leftover, Settle};
-use crate::Mode;
 use crate::attempt::Patience;
 use crate::common::guard;
 use crate::error::Result;
@@ -17,8 +12,6 @@ use crate::hold::Hold;
 #[must_use = "a guard that is dropped at once releases the lock at once"]
 pub struct Guard {
     hold: Hold<Tasks>,
-    /// One conversion at a time, one that was cancelled included.
-    converting: Arc<Mutex<()>>,
 }
 
 macro_rules! done {
@@ -36,10 +29,7 @@ let _: () = guard.exec(redis::cmd(\"SET\").arg(\"stock:7\").arg(41)).await?;
 
 impl Guard {
     pub(super) fn new(hold: Hold<Tasks>) -> Self {
-        Self {
-            hold,
-            converting: Arc::default(),
-        }
+        Self { hold }
     }
 
     /// Waits until the hold is over. With [`Guard::keep_alive`] that is when it was lost.
@@ -76,20 +66,12 @@ impl Guard {
         released
     }
 
-    async fn become_reader(&mut self) -> Result<()> {
-        let _converting = match self.mode() {
-            Mode::Exclusive => Some(self.converting.clone().lock_owned().await),
-            _ => None,
-        };
-        self.hold.downgrade().await
-    }
-
     async fn upgrade_with(&mut self, patience: Patience) -> Result<bool> {
         if !self.hold.is_to_upgrade()? {
             return Ok(true);
         }
-        let converting = self.converting.clone().lock_owned().await;
-        let leftover = Leftover::Reader(self.hold.lease.fence(), converting);
+        let asking = self.hold.asks().await;
+        let leftover = Leftover::Reader(self.hold.lease.fence(), asking);
         let ttl = self.hold.lease.ttl_to_keep(self.hold.ttl);
         let mut settle = Settle::new(&self.hold.engine, &self.hold.place, ttl, leftover);
         let upgraded = self.hold.upgrade(patience).await;

@@ -1,14 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OwnedMutexGuard;
-
 use super::inner::{Inner, Tasks};
 use crate::attempt::Patience;
 use crate::command::{Claim, Place};
 use crate::error::Result;
 use crate::hold::Hold;
-use crate::lease::Grant;
+use crate::lease::{Asking, Grant};
 
 /// Asks until the lock is granted or the patience is over. Leaves nothing behind without a grant,
 /// also if the future is dropped.
@@ -31,8 +29,8 @@ pub(super) enum Leftover {
     Release,
     /// The place of an upgrade is given up. The share with this fence stays.
     ///
-    /// No other conversion of the hold begins before that: a late downgrade would undo it unseen.
-    Reader(u64, OwnedMutexGuard<()>),
+    /// No other conversion of the hold begins before that.
+    Reader(u64, Asking),
     Nothing,
 }
 
@@ -78,7 +76,7 @@ impl Drop for Settle {
         self.inner.wire.runtime.spawn(async move {
             match leftover {
                 Leftover::Release => inner.give_up(&place, ttl).await,
-                Leftover::Reader(fence, _converting) => {
+                Leftover::Reader(fence, _asking) => {
                     if let Err(error) = inner.restore_reader(&place, fence, ttl).await {
                         log::warn!("an upgrade could not be given up: {error}");
                     }

@@ -58,11 +58,8 @@ impl Guard {
         now(self.hold.release(self.hold.reach_of_release()))
     }
 
-    async fn become_reader(&mut self) -> Result<()> {
-        self.hold.downgrade().await
-    }
-
     async fn upgrade_with(&mut self, patience: Patience) -> Result<bool> {
+        let _asking = self.hold.asks().await;
         self.hold.upgrade(patience).await
     }
 }

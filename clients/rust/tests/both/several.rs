@@ -150,6 +150,39 @@ fn a_renewal_binds_a_hold_to_the_next_connection() {
 }
 
 #[test]
+fn a_renewal_binds_a_hold_in_the_mode_that_it_has_by_now() {
+    let server = Server::start();
+    let locks = open(server.url(), Options::default().linger(ms(900)));
+    let mut admin = server.admin();
+    // The first of two renewals has been bound when the second is sent.
+    let mut renew_twice = |mode: &str| {
+        let before = admin.calls("lock.renew");
+        eventually("it is renewed twice", || {
+            admin.calls("lock.renew") >= before + 2
+        });
+        assert!(admin.info("page").contains(mode), "no longer {mode}");
+    };
+    let pages = locks.rwlock("page");
+    let (mut guard, other) = (now(pages.read()).unwrap(), now(pages.read()).unwrap());
+    let keep_alive = guard.keep_alive();
+    let upgrading = thread::spawn(move || {
+        now(guard.upgrade()).unwrap();
+        guard
+    });
+    server.admin().await_waiters("page", 1);
+    renew_twice("shared");
+    now(other.unlock()).unwrap();
+    let mut guard = upgrading.join().unwrap();
+    renew_twice("exclusive");
+    now(guard.downgrade()).unwrap();
+    let other = now(pages.try_read()).unwrap().unwrap();
+    renew_twice("shared");
+    assert!(!keep_alive.is_lost());
+    now(guard.unlock()).unwrap();
+    now(other.unlock()).unwrap();
+}
+
+#[test]
 fn a_short_linger_renews_often_and_tells_of_losses_early() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
