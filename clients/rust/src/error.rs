@@ -157,9 +157,16 @@ pub(crate) fn is_unanswered(error: &RedisError) -> bool {
 }
 
 /// Whether this server is no primary, or not any more.
-#[cfg(feature = "sync")]
 pub(crate) fn is_demoted(error: &RedisError) -> bool {
     matches!(error.code(), Some("READONLY" | "MASTERDOWN"))
+}
+
+/// Whether another connection is to be asked next: this one is of no use, or its server may be no
+/// primary. Holds that linger end with a connection, so nothing else closes one.
+pub(crate) fn is_to_leave(error: &RedisError) -> bool {
+    is_unanswered(error)
+        || is_demoted(error)
+        || matches!(error.code(), Some("UNBLOCKED" | "LOADING"))
 }
 
 /// Whether the same command may succeed in a moment, here or on another server.

@@ -11,7 +11,7 @@ use super::transport::{Source, connect};
 use crate::Error;
 use crate::attempt::{Attempt, PACE, Verdict, Wait};
 use crate::engine::Turn;
-use crate::error::{is_refused, is_unanswered, is_unknown_command};
+use crate::error::{is_demoted, is_refused, is_unanswered, is_unknown_command};
 use crate::lease::Grant;
 use crate::message::Event;
 
@@ -157,7 +157,7 @@ impl Inner {
         let answer: RedisResult<Value> =
             within(time, question.command.query_async(&mut connection)).await;
         match &answer {
-            Err(error) if is_unanswered(error) => self.wire.idle().clear(),
+            Err(error) if is_unanswered(error) || is_demoted(error) => self.wire.idle().clear(),
             _ => self.wire.idle().push(connection),
         }
         attempt.verdict(question.sent, answer)

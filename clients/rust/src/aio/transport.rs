@@ -8,7 +8,7 @@ use redis::{Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::{Mutex, Notify};
 
 use super::link::{connect_to, within};
-use crate::error::may_pass;
+use crate::error::is_to_leave;
 
 /// A connection that many tasks use at the same time, as redis-rs has several.
 ///
@@ -75,7 +75,7 @@ impl Own {
         Self {
             source,
             current: Mutex::default(),
-            has_failed: may_pass,
+            has_failed: is_to_leave,
             renewed,
         }
     }
@@ -135,7 +135,9 @@ impl Transport for Own {
     fn ask<'a>(&'a self, command: &'a Cmd, time: Duration) -> Answer<'a> {
         Box::pin(async move {
             let (mut connection, number) = self.connection().await?;
-            let answer = within(time, connection.req_packed_command(command)).await;
+            let answer = within(time, connection.req_packed_command(command))
+                .await
+                .and_then(Value::extract_error);
             self.forget_after(&answer, number).await;
             answer
         })

@@ -8,7 +8,7 @@ use redis::{Cmd, RedisResult, Value};
 use super::connect::{CONNECT_TIME, Connect, Connection};
 use crate::attempt::{Attempt, Verdict, Wait};
 use crate::engine::{Engine, Turn, Wire};
-use crate::error::{is_demoted, is_unanswered, may_pass};
+use crate::error::{is_demoted, is_to_leave, is_unanswered};
 
 /// The number of connections that are kept for the next command.
 const MAX_IDLE: usize = 64;
@@ -39,7 +39,11 @@ impl Wire for Blocking {
         let answer = self.connection(time).and_then(|mut connection| {
             let answer = connection.ask(command, time).and_then(Value::extract_error);
             // A server that is no longer primary is not asked again: a new connection asks who is.
-            if answer.as_ref().err().is_none_or(|error| !may_pass(error)) {
+            if answer
+                .as_ref()
+                .err()
+                .is_none_or(|error| !is_to_leave(error))
+            {
                 self.put_back(connection);
             }
             answer

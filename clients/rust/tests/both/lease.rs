@@ -109,10 +109,29 @@ fn a_renewal_by_hand_asks_again_until_the_lease_ends() {
     proxy.answer_renewals(2, TRY_AGAIN);
     now(guard.renew()).unwrap();
     assert_eq!(proxy.fakes_left(), 0);
+    // Holds that linger are bound to the connection.
+    assert_eq!(proxy.connections(), 1);
     proxy.answer_renewals(ALWAYS, TRY_AGAIN);
     let end = guard.valid_until();
     assert!(matches!(now(guard.renew()), Err(Error::NotHeld)));
     assert!(Instant::now() >= end && guard.is_lost());
+}
+
+#[test]
+fn a_server_that_is_no_primary_any_more_is_left() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let mut admin = server.admin();
+    let guard = now(open(proxy.url(), options().reconnect(ms(0)))
+        .lock("a")
+        .lock())
+    .unwrap();
+    admin.run(&["REPLICAOF", "127.0.0.1", "1"]);
+    let refused = now(guard.renew()).unwrap_err();
+    assert!(refused.to_string().contains("read only"), "{refused}");
+    admin.run(&["REPLICAOF", "NO", "ONE"]);
+    now(guard.renew()).unwrap();
+    assert_eq!(proxy.connections(), 2);
 }
 
 #[test]

@@ -73,6 +73,11 @@ impl Proxy {
         self.state.fakes.load(SeqCst)
     }
 
+    /// How many have been made, until they are cut.
+    pub fn connections(&self) -> usize {
+        self.state.clients.lock().unwrap().len()
+    }
+
     pub fn losses_left(&self) -> usize {
         self.state.losses.load(SeqCst)
     }
