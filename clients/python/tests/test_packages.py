@@ -1,11 +1,14 @@
 """What the package of threads and that of tasks have alike: each test is for both."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
 import redis.asyncio.lock
 import redis.lock
+
+from redis_lock_client import _protocol
 
 from .proxy import Proxy
 from .server import Server, running, until
@@ -133,32 +136,48 @@ def test_waiters_that_have_the_whole_pool_do_not_keep_the_holder_from_releasing(
     assert server.connections() <= 7
 
 
-def test_several_locks_are_released_beside_a_full_pool(server: Server, package: Package) -> None:
-    pool = package.redis.ConnectionPool(port=server.port, max_connections=1)
-    with package.closing(package.redis.Redis(connection_pool=pool)) as client:
-        lock = package.made("MultiLock", client)
+@pytest.mark.parametrize("pool", ["ConnectionPool", "BlockingConnectionPool"])
+def test_several_locks_are_released_beside_a_full_pool(server: Server, package: Package, pool: str) -> None:
+    full = getattr(package.redis, pool)(port=server.port, max_connections=1)
+    with package.closing(package.redis.Redis(connection_pool=full)) as client:
+        lock = package.made("MultiLock", client, linger=20)
         package.now(lock.acquire())
-        connection = package.now(pool.get_connection("_"))
+        connection = package.now(full.get_connection("_"))
+        start = time.monotonic()
         package.now(lock.reacquire())
         package.now(lock.release())
-        package.now(pool.release(connection))
-        package.now(pool.disconnect())
+        # A pool that waits does so for 20 s.
+        assert time.monotonic() - start < 10
+        package.now(full.release(connection))
+        package.now(full.disconnect())
     assert not server.admin.exists("stock", "prices")
 
 
-def test_a_release_that_was_not_sent_can_be_repeated(server: Server, package: Package) -> None:
+def test_a_pool_that_was_waited_for_in_vain_is_left(server: Server, package: Package) -> None:
     pool = package.redis.BlockingConnectionPool(port=server.port, max_connections=1, timeout=0.1)
     with package.closing(package.redis.Redis(connection_pool=pool)) as client:
         lock = package.lock(client)
         package.now(lock.acquire())
         connection = package.now(pool.get_connection("_"))
-        with pytest.raises(redis.ConnectionError):
+        # As if another had been faster.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_protocol, "would_wait", lambda _: False)
+            package.now(lock.release())
+        package.now(pool.release(connection))
+        package.now(pool.disconnect())
+    assert not server.admin.exists("stock")
+
+
+def test_a_release_that_has_failed_can_be_repeated(server: Server, package: Package) -> None:
+    with Proxy(server.port) as proxy, package.client(port=proxy.port) as client:
+        lock = package.lock(client)
+        package.now(lock.acquire())
+        proxy.answer(b"LOCK.RELEASE", b"-ERR of another kind", times=1)
+        with pytest.raises(redis.ResponseError):
             package.now(lock.release())
         assert lock.fence
-        package.now(pool.release(connection))
         package.now(lock.release())
         assert lock.fence is None
-        package.now(pool.disconnect())
     assert not server.admin.exists("stock")
 
 

@@ -418,7 +418,7 @@ class Core:
         """Renew, and bind what lingers to a connection that is open: the one that it was bound to may be lost."""
         if not await self._is_owner("LOCK.RENEW", token, ttl_ms):
             return False
-        if self._linger is None or fence is None:
+        if self._linger is None or fence is None or protocol.would_wait(getattr(self.redis, "connection_pool", None)):
             return True
         # The renewal counts whatever comes of this, and the next one tries again.
         with self._suppressed():
@@ -525,6 +525,10 @@ class Core:
 
         Return the replies and the errors that the server answered. Several commands go out together.
         """
+        # A cluster's client has a pool for each node.
+        pool: Any = getattr(self.redis, "connection_pool", None)
+        if protocol.would_wait(pool):
+            return await self._beside_the_pool(pool, pool.connection_kwargs, commands)
         try:
             if len(commands) > 1:
                 pipeline = self.redis.pipeline(transaction=False)
@@ -537,8 +541,6 @@ class Core:
             except self._library.response_error as error:
                 return [error]
         except self._library.connection_error as error:
-            # A cluster's client has a pool for each node.
-            pool = getattr(self.redis, "connection_pool", None)
             if pool is None or not self._library.is_exhausted(error):
                 raise
         return await self._beside_the_pool(pool, pool.connection_kwargs, commands)

@@ -11,6 +11,9 @@ NAMES = ("redis", "valkey")
 # All the versions before the first that is supported.
 TOO_OLD = ("2", "3", "4")
 
+# What a pool says that has no connection left, and one that has waited for one in vain.
+NO_CONNECTION = ("Too many connections", "No connection available.")
+
 # The option that both take to return a reply as the server sent it.
 NEVER_DECODE = "NEVER_DECODE"
 
@@ -106,8 +109,8 @@ class Library:
         return module.Retry(import_module(f"{self.name}.backoff").NoBackoff(), 0)
 
     def is_exhausted(self, error: Exception) -> bool:
-        """Return whether the pool has no connection left. Older versions have no class for this."""
-        return isinstance(error, self._max_connections_error) or str(error) == "Too many connections"
+        """Return whether the pool has no connection left. Not all pools and versions have a class for this."""
+        return isinstance(error, self._max_connections_error) or str(error) in NO_CONNECTION
 
     def lock_error(self, message: str, name: Any) -> LockError:
         """Return an error that both this package's and the library's `LockError` catch."""

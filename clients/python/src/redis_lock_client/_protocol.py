@@ -332,6 +332,15 @@ def is_roaming(client: Any) -> bool:
     return is_cluster(client) or hasattr(getattr(client, "connection_pool", None), "sentinel_manager")
 
 
+def would_wait(pool: Any) -> bool:
+    """Return whether a pool would make its caller wait for a connection, because all of them are in use."""
+    if not hasattr(pool, "timeout"):
+        return False
+    if hasattr(pool, "can_get_connection"):
+        return not pool.can_get_connection()
+    return hasattr(pool, "pool") and bool(pool.pool.empty())
+
+
 def impatient(connection_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a connection that is worth a second, no more."""
     timeouts = ("socket_timeout", "socket_connect_timeout") if "host" in connection_kwargs else ()
