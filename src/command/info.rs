@@ -9,12 +9,10 @@
 //! nobody listens has neither of the last two. The first `n` holders and waiters are shown; the two
 //! counts are those of all. The command changes nothing, so a replica answers it too.
 
-use std::rc::Rc;
-
 use super::args::integer;
 use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
-use crate::lock::{Deadline, Fence, Lock, Mode, Now, Occupancy, TokenBuf, TokenText};
+use crate::lock::{Deadline, Fence, Lock, Mode, Now, Occupancy, TokenText};
 
 /// The description of LOCK.INFO for the server.
 pub const SPEC: Spec = Spec {
@@ -89,7 +87,7 @@ pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Shown
     })
 }
 
-/// The reply for a lock.
+/// The reply for a lock, but for its waiters.
 #[derive(Debug)]
 pub struct Info<'a> {
     /// The mode of its holds: counted, with the smallest limit, if one of them has a limit. `None`
@@ -99,34 +97,10 @@ pub struct Info<'a> {
     pub holders: Vec<Holder<'a>>,
     /// The number of all live holds.
     pub holder_count: usize,
-    /// The first waiters, in the order of the queue.
-    pub waiters: Vec<ShownWaiter>,
     /// The number of all waiters.
     pub waiter_count: usize,
     /// For how many milliseconds no new grant is made, where nobody holds the lock.
     pub guard_ms: Option<u64>,
-}
-
-/// The reply for a request that waits.
-#[derive(Debug)]
-pub struct ShownWaiter {
-    /// The token that waits.
-    pub token: TokenBuf,
-    /// The mode that it asks for.
-    pub mode: Mode,
-    /// How long ago its place was taken, in milliseconds.
-    pub waited_ms: u64,
-    /// Its listener; `None` of a place at which nobody listens.
-    pub listener: Option<ShownListener>,
-}
-
-/// The reply for a listener.
-#[derive(Debug)]
-pub enum ShownListener {
-    /// The id of a blocked client, as in CLIENT LIST.
-    Client(u64),
-    /// The name of a channel.
-    Channel(Rc<[u8]>),
 }
 
 /// The reply for a hold.
@@ -149,7 +123,7 @@ impl<'a> Info<'a> {
         lock: Option<&'a Lock>,
         key_deadline: Option<Deadline>,
         shown: usize,
-        (waiters, waiter_count): (Vec<ShownWaiter>, usize),
+        waiter_count: usize,
         guard_ms: Option<u64>,
         now: Now,
     ) -> Option<Self> {
@@ -174,7 +148,6 @@ impl<'a> Info<'a> {
             mode: occupancy.mode(),
             holders: first.collect(),
             holder_count: occupancy.holders,
-            waiters,
             waiter_count,
             guard_ms: guard_ms.filter(|_| occupancy.holders == 0),
         })

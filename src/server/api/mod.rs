@@ -22,6 +22,7 @@ pub(crate) use caller::{calls_check_writes, CallError, CallReply, Caller, Checks
 pub(crate) use context::{Context, Level};
 pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;
+pub(crate) use reply::Field;
 pub(crate) use server_info::ServerInfo;
 pub(crate) use string::{Arg, Argv};
 pub(crate) use subscribe::OnTurn;

@@ -7,6 +7,16 @@ use redis_module::raw;
 use super::{call, Context};
 use crate::command::Reply;
 
+/// The value of a field in a map.
+#[derive(Clone, Copy)]
+pub(crate) enum Field<'v> {
+    Bytes(&'v [u8]),
+    Integer(u64),
+    Null,
+    /// An array of so many replies, which the function sends.
+    Array(usize, &'v dyn Fn()),
+}
+
 impl Context<'_> {
     pub(crate) fn reply_integer(self, n: u64) {
         let n = c_longlong::try_from(n).unwrap_or(c_longlong::MAX);
@@ -54,7 +64,7 @@ impl Context<'_> {
 
     /// Opens a map; `len` pairs of replies must follow. RESP2 and the module API before 7.0 have no
     /// maps: there it is a flat array.
-    pub(crate) fn reply_map(self, len: usize) {
+    fn reply_map(self, len: usize) {
         // SAFETY: the static is not written after the load.
         let Some(reply_with_map) = (unsafe { raw::RedisModule_ReplyWithMap }) else {
             return self.reply_array(len.saturating_mul(2));
@@ -62,6 +72,28 @@ impl Context<'_> {
         let len = c_long::try_from(len).unwrap_or(c_long::MAX);
         // SAFETY: the context is alive.
         unsafe { reply_with_map(self.as_ptr(), len) };
+    }
+
+    /// Replies with a map of the fields that there are, in this order.
+    pub(crate) fn reply_fields(self, fields: &[(&str, Option<Field<'_>>)]) {
+        let there = || {
+            fields
+                .iter()
+                .filter_map(|(name, value)| value.map(|value| (name, value)))
+        };
+        self.reply_map(there().count());
+        for (name, value) in there() {
+            self.reply_bytes(name.as_bytes());
+            match value {
+                Field::Bytes(bytes) => self.reply_bytes(bytes),
+                Field::Integer(n) => self.reply_integer(n),
+                Field::Null => self.reply_null(),
+                Field::Array(len, send) => {
+                    self.reply_array(len);
+                    send();
+                }
+            }
+        }
     }
 
     /// Replies to a command.

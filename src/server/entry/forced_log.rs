@@ -1,7 +1,7 @@
 //! LOCK.LOG: the last holds that were ended by force.
 
 use crate::command::{log, Args, Error};
-use crate::server::api::Context;
+use crate::server::api::{Context, Field};
 use crate::server::host::module::Task;
 use crate::server::observe::forced::Entry;
 
@@ -15,31 +15,32 @@ pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
 }
 
 fn reply(ctx: Context<'_>, entry: &Entry) {
-    let bytes = |name: &[u8], value: Option<&[u8]>| {
-        ctx.reply_bytes(name);
-        match value {
-            Some(value) => ctx.reply_bytes(value),
-            None => ctx.reply_null(),
-        }
-    };
-    let integer = |name: &[u8], value: Option<u64>| {
-        ctx.reply_bytes(name);
-        match value {
-            Some(value) => ctx.reply_integer(value),
-            None => ctx.reply_null(),
-        }
-    };
     let (oldest, client) = (entry.oldest.as_ref(), entry.client.as_ref());
-    ctx.reply_map(11);
-    integer(b"time", Some(entry.time_ms));
-    integer(b"db", entry.db.and_then(|db| u64::try_from(db).ok()));
-    bytes(b"key", entry.key.as_deref());
-    bytes(b"token", oldest.map(|(token, _)| &**token));
-    integer(b"fence", oldest.map(|(_, fence)| *fence));
-    integer(b"holders", entry.holders.map(|holders| holders as u64));
-    bytes(b"by", entry.by.as_deref());
-    bytes(b"user", client.map(|client| &*client.user));
-    bytes(b"address", client.map(|client| &*client.address));
-    integer(b"client", client.map(|client| client.id));
-    bytes(b"name", client.map(|client| &*client.name));
+    ctx.reply_fields(&[
+        ("time", integer(Some(entry.time_ms))),
+        (
+            "db",
+            integer(entry.db.and_then(|db| u64::try_from(db).ok())),
+        ),
+        ("key", bytes(entry.key.as_deref())),
+        ("token", bytes(oldest.map(|(token, _)| &**token))),
+        ("fence", integer(oldest.map(|(_, fence)| *fence))),
+        (
+            "holders",
+            integer(entry.holders.map(|holders| holders as u64)),
+        ),
+        ("by", bytes(entry.by.as_deref())),
+        ("user", bytes(client.map(|client| &*client.user))),
+        ("address", bytes(client.map(|client| &*client.address))),
+        ("client", integer(client.map(|client| client.id))),
+        ("name", bytes(client.map(|client| &*client.name))),
+    ]);
+}
+
+fn bytes(value: Option<&[u8]>) -> Option<Field<'_>> {
+    Some(value.map_or(Field::Null, Field::Bytes))
+}
+
+fn integer(value: Option<u64>) -> Option<Field<'static>> {
+    Some(value.map_or(Field::Null, Field::Integer))
 }

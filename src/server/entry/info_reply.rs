@@ -1,71 +1,73 @@
 //! The reply of LOCK.INFO.
 
-use crate::command::info::{Info, ShownListener};
-use crate::lock::{Limit, Mode};
-use crate::server::api::Context;
+use crate::command::info::{Holder, Info};
+use crate::lock::Mode;
+use crate::server::api::{Context, Field};
+use crate::server::clients::blocked_client::BlockedClient;
+use crate::wait::{Listener, Waiter};
 
-/// Replies with the state of a lock.
-pub(in crate::server) fn send(ctx: Context<'_>, info: &Info<'_>) {
-    let limit = info.mode.and_then(Mode::limit);
-    let optional = [limit.is_some(), info.guard_ms.is_some()];
-    let fields = optional.into_iter().filter(|is_there| *is_there).count();
-    ctx.reply_map(fields.saturating_add(5));
-    ctx.reply_bytes(b"mode");
-    ctx.reply_bytes(info.mode.map_or("free", Mode::name).as_bytes());
-    send_limit(ctx, limit);
-    ctx.reply_bytes(b"holders");
-    ctx.reply_array(info.holders.len());
-    for holder in &info.holders {
-        ctx.reply_map(4);
-        ctx.reply_bytes(b"token");
-        ctx.reply_bytes(holder.token.as_bytes());
-        ctx.reply_bytes(b"fence");
-        ctx.reply_integer(holder.fence.get());
-        ctx.reply_bytes(b"ttl");
-        ctx.reply_integer(holder.ttl_ms);
-        ctx.reply_bytes(b"since");
-        ctx.reply_integer(holder.since_ms);
-    }
-    ctx.reply_bytes(b"waiters");
-    ctx.reply_array(info.waiters.len());
-    for waiter in &info.waiters {
-        let limit = waiter.mode.limit();
-        let optional = [waiter.listener.is_some(), limit.is_some()];
-        let fields = optional.into_iter().filter(|is_there| *is_there).count();
-        ctx.reply_map(fields.saturating_add(3));
-        ctx.reply_bytes(b"token");
-        ctx.reply_bytes(waiter.token.as_token().as_bytes());
-        ctx.reply_bytes(b"mode");
-        ctx.reply_bytes(waiter.mode.name().as_bytes());
-        send_limit(ctx, limit);
-        ctx.reply_bytes(b"waited");
-        ctx.reply_integer(waiter.waited_ms);
-        match &waiter.listener {
-            Some(ShownListener::Client(id)) => {
-                ctx.reply_bytes(b"client");
-                ctx.reply_integer(*id);
-            }
-            Some(ShownListener::Channel(name)) => {
-                ctx.reply_bytes(b"channel");
-                ctx.reply_bytes(name);
-            }
-            None => {}
-        }
-    }
-    // Behind the fields that were there before them, for readers that know the positions.
-    ctx.reply_bytes(b"holder-count");
-    ctx.reply_integer(info.holder_count as u64);
-    ctx.reply_bytes(b"waiter-count");
-    ctx.reply_integer(info.waiter_count as u64);
-    if let Some(ms) = info.guard_ms {
-        ctx.reply_bytes(b"guard");
-        ctx.reply_integer(ms);
-    }
+type Waiting<'w> = Waiter<'w, BlockedClient>;
+
+/// Replies with the state of a lock, and with its first waiters at an instant of the monotonic
+/// clock.
+pub(in crate::server) fn send(
+    ctx: Context<'_>,
+    info: &Info<'_>,
+    waiters: &[Waiting<'_>],
+    now_us: u64,
+) {
+    let holders = || info.holders.iter().for_each(|one| send_holder(ctx, one));
+    let all_waiters = || waiters.iter().for_each(|one| send_waiter(ctx, one, now_us));
+    ctx.reply_fields(&[
+        ("mode", Some(name(info.mode))),
+        ("limit", limit(info.mode)),
+        ("holders", Some(Field::Array(info.holders.len(), &holders))),
+        ("waiters", Some(Field::Array(waiters.len(), &all_waiters))),
+        // Behind the fields that were there before them, for readers that know the positions.
+        (
+            "holder-count",
+            Some(Field::Integer(info.holder_count as u64)),
+        ),
+        (
+            "waiter-count",
+            Some(Field::Integer(info.waiter_count as u64)),
+        ),
+        ("guard", info.guard_ms.map(Field::Integer)),
+    ]);
 }
 
-fn send_limit(ctx: Context<'_>, limit: Option<Limit>) {
-    if let Some(limit) = limit {
-        ctx.reply_bytes(b"limit");
-        ctx.reply_integer(limit.get().into());
-    }
+fn send_holder(ctx: Context<'_>, holder: &Holder<'_>) {
+    ctx.reply_fields(&[
+        ("token", Some(Field::Bytes(holder.token.as_bytes()))),
+        ("fence", Some(Field::Integer(holder.fence.get()))),
+        ("ttl", Some(Field::Integer(holder.ttl_ms))),
+        ("since", Some(Field::Integer(holder.since_ms))),
+    ]);
+}
+
+fn send_waiter(ctx: Context<'_>, waiter: &Waiting<'_>, now_us: u64) {
+    let waited_ms = now_us.saturating_sub(waiter.since_us) / 1_000;
+    let (client, channel) = match waiter.listener {
+        Some(Listener::Client(client)) => (Some(Field::Integer(client.id())), None),
+        Some(Listener::Channel(name)) => (None, Some(Field::Bytes(name))),
+        None => (None, None),
+    };
+    ctx.reply_fields(&[
+        ("token", Some(Field::Bytes(waiter.token.as_bytes()))),
+        ("mode", Some(name(Some(waiter.mode)))),
+        ("limit", limit(Some(waiter.mode))),
+        ("waited", Some(Field::Integer(waited_ms))),
+        ("client", client),
+        ("channel", channel),
+    ]);
+}
+
+/// The name of a mode. `None` is a lock that nobody holds.
+pub(in crate::server) fn name(mode: Option<Mode>) -> Field<'static> {
+    Field::Bytes(mode.map_or("free", Mode::name).as_bytes())
+}
+
+fn limit(mode: Option<Mode>) -> Option<Field<'static>> {
+    let limit = mode.and_then(Mode::limit)?;
+    Some(Field::Integer(limit.get().into()))
 }

@@ -1,11 +1,12 @@
 //! LOCK.TOP: the locks that others have waited for the longest, now or since the last reset.
 
+use super::info_reply;
 use crate::command::info::Info;
 use crate::command::{top, Args, Error};
 use crate::engine::host::{Key as _, Purpose};
 use crate::lock::{Mode, Now, TokenBuf};
 use crate::server::api::clock;
-use crate::server::api::{Context, OwnedString};
+use crate::server::api::{Context, Field, OwnedString};
 use crate::server::host::lock_key::Key;
 use crate::server::host::module::Task;
 use crate::wait::{KeyRef, Waits};
@@ -61,7 +62,7 @@ fn holders_of(
     let key = Key::open(task, name.arg(), Purpose::Read).ok();
     let info = key
         .as_ref()
-        .and_then(|key| Info::of(key.lock(), key.deadline(now), 1, (Vec::new(), 0), None, now));
+        .and_then(|key| Info::of(key.lock(), key.deadline(now), 1, 0, None, now));
     let Some(info) = info else {
         return (None, 0, None);
     };
@@ -73,41 +74,32 @@ fn holders_of(
 }
 
 fn reply_contended(ctx: Context<'_>, waits: &Waits) {
-    ctx.reply_map(5);
-    ctx.reply_bytes(b"key");
-    ctx.reply_bytes(&waits.key_ref.name);
-    let integers: [(&[u8], u64); 4] = [
-        (b"waits", waits.count),
-        (b"waited", waits.total_us / 1_000),
-        (b"longest", waits.longest_us / 1_000),
-        (b"error", waits.error_us.div_ceil(1_000)),
-    ];
-    for (name, n) in integers {
-        ctx.reply_bytes(name);
-        ctx.reply_integer(n);
-    }
+    ctx.reply_fields(&[
+        ("key", Some(Field::Bytes(&waits.key_ref.name))),
+        ("waits", Some(Field::Integer(waits.count))),
+        ("waited", Some(Field::Integer(waits.total_us / 1_000))),
+        ("longest", Some(Field::Integer(waits.longest_us / 1_000))),
+        (
+            "error",
+            Some(Field::Integer(waits.error_us.div_ceil(1_000))),
+        ),
+    ]);
 }
 
 fn reply(ctx: Context<'_>, line: &TopRow) {
-    let integer = |name: &[u8], n: u64| {
-        ctx.reply_bytes(name);
-        ctx.reply_integer(n);
-    };
-    ctx.reply_map(7);
-    ctx.reply_bytes(b"key");
-    ctx.reply_bytes(&line.key_ref.name);
-    ctx.reply_bytes(b"mode");
-    ctx.reply_bytes(line.mode.map_or("free", Mode::name).as_bytes());
-    integer(b"holders", line.holders as u64);
-    integer(b"waiters", line.waiters as u64);
-    integer(b"waited", line.waited_ms);
-    ctx.reply_bytes(b"token");
-    match &line.oldest {
-        Some((token, _)) => ctx.reply_bytes(token.as_token().as_bytes()),
-        None => ctx.reply_null(),
-    }
-    integer(
-        b"held",
-        line.oldest.as_ref().map_or(0, |(_, held_ms)| *held_ms),
-    );
+    let (token, held_ms) = line
+        .oldest
+        .as_ref()
+        .map_or((Field::Null, 0), |(token, ms)| {
+            (Field::Bytes(token.as_token().as_bytes()), *ms)
+        });
+    ctx.reply_fields(&[
+        ("key", Some(Field::Bytes(&line.key_ref.name))),
+        ("mode", Some(info_reply::name(line.mode))),
+        ("holders", Some(Field::Integer(line.holders as u64))),
+        ("waiters", Some(Field::Integer(line.waiters as u64))),
+        ("waited", Some(Field::Integer(line.waited_ms))),
+        ("token", Some(token)),
+        ("held", Some(Field::Integer(held_ms))),
+    ]);
 }

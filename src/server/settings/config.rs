@@ -8,102 +8,28 @@
 //! ```
 
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr;
 
 use redis_module::raw;
 
-use super::limits::{self, Choice, ConfigLimit, ALL, GUARD};
-use crate::command::integer;
+use super::limits::{self, GUARD, LIMITS};
+use super::setting::{Setting, Values};
 use crate::server::api::{call, Context};
 
 /// The log line after the one that says which argument is wrong.
 pub(in crate::server) const BAD_ARGUMENTS: &CStr =
     c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] [max-waiters-share percent] [max-waiting-bytes bytes] [max-ttl ms] [guard off|restart|failover|quorum] [guard-slack ms] [guard-members N] [guard-fresh ms] [guard-drift N]";
 
-/// A setting with the value yes or no.
-#[derive(Debug)]
-pub(in crate::server) struct Switch {
-    name: &'static CStr,
-    is_on: AtomicBool,
-}
-
 /// Whether effects are replicated in place of the client's words, on servers where that is tested
 /// ([`crate::server::replication::propagation`]).
-pub(in crate::server) static REPLICATE_IN_PLACE: Switch = Switch::new(c"replicate-in-place", true);
+pub(in crate::server) static REPLICATE_IN_PLACE: Setting = Setting::switch(c"replicate-in-place");
 
 /// Whether a wait that would close a cycle of waits is refused (`engine/deadlock.rs`).
-pub(in crate::server) static DEADLOCK_DETECTION: Switch = Switch::new(c"deadlock-detection", true);
+pub(in crate::server) static DEADLOCK_DETECTION: Setting = Setting::switch(c"deadlock-detection");
 
-static SWITCHES: [&Switch; 2] = [&REPLICATE_IN_PLACE, &DEADLOCK_DETECTION];
-
-impl Switch {
-    const fn new(name: &'static CStr, default: bool) -> Self {
-        Self {
-            name,
-            is_on: AtomicBool::new(default),
-        }
-    }
-
-    pub(in crate::server) fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
-    }
-
-    fn set(&self, is_on: bool) {
-        self.is_on.store(is_on, Ordering::Relaxed);
-    }
-}
-
-/// Any of the settings.
-#[derive(Clone, Copy)]
-enum Setting {
-    Limit(&'static ConfigLimit),
-    Switch(&'static Switch),
-    Choice(&'static Choice),
-}
-
-impl Setting {
-    fn all() -> impl Iterator<Item = Self> {
-        let limits = ALL.iter().map(|limit| Self::Limit(limit));
-        let switches = SWITCHES.iter().map(|switch| Self::Switch(switch));
-        limits.chain(switches).chain([Self::Choice(&GUARD)])
-    }
-
-    const fn name(self) -> &'static CStr {
-        match self {
-            Self::Limit(limit) => limit.name,
-            Self::Switch(switch) => switch.name,
-            Self::Choice(choice) => choice.name,
-        }
-    }
-
-    /// Sets it to a value given as text.
-    ///
-    /// # Errors
-    /// If the value is not valid; the error says why.
-    fn read(self, text: &[u8]) -> Result<(), &'static CStr> {
-        match self {
-            Self::Limit(limit) => {
-                let value = integer(text).and_then(|value| i64::try_from(value).ok());
-                let is_set = value.is_some_and(|value| limit.set(value));
-                is_set.then_some(()).ok_or(limit.range)
-            }
-            Self::Switch(switch) => {
-                let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
-                if !is(b"yes") && !is(b"no") {
-                    return Err(c"its value is neither yes nor no");
-                }
-                switch.set(is(b"yes"));
-                Ok(())
-            }
-            Self::Choice(choice) => {
-                let is = |word: &&CStr| text.eq_ignore_ascii_case(word.to_bytes());
-                let number = choice.words.iter().position(is);
-                let number = number.and_then(|number| i64::try_from(number).ok());
-                choice.set(number.ok_or(choice.why)?);
-                Ok(())
-            }
-        }
-    }
+fn all() -> impl Iterator<Item = &'static Setting> {
+    let others = [&REPLICATE_IN_PLACE, &DEADLOCK_DETECTION, &GUARD];
+    LIMITS.into_iter().chain(others)
 }
 
 /// Which load argument is wrong, and why.
@@ -120,19 +46,22 @@ pub(in crate::server) fn read_arguments<'a>(
 ) -> Result<(), BadArgument> {
     let mut seen: Vec<&CStr> = Vec::new();
     while let Some(name) = args.next() {
-        let known = Setting::all().find(|one| name.eq_ignore_ascii_case(one.name().to_bytes()));
+        let known = all().find(|one| name.eq_ignore_ascii_case(one.name.to_bytes()));
         let setting = known.ok_or(BadArgument {
             of: c"unknown argument",
             why: c"there is no setting of this name",
         })?;
-        let of = setting.name();
+        let of = setting.name;
         if seen.contains(&of) {
             let why = c"it is given twice";
             return Err(BadArgument { of, why });
         }
         let why = c"it has no value";
         let text = args.next().ok_or(BadArgument { of, why })?;
-        setting.read(text).map_err(|why| BadArgument { of, why })?;
+        if !setting.read(text) {
+            let why = setting.why;
+            return Err(BadArgument { of, why });
+        }
         seen.push(of);
     }
     match limits::contradiction() {
@@ -151,103 +80,56 @@ pub(in crate::server) fn register(ctx: Context<'_>) -> bool {
     let Some(load) = (unsafe { raw::RedisModule_LoadConfigs }) else {
         return true;
     };
-    let limits = ALL.iter().all(|limit| register_limit(ctx, limit));
-    let switches = SWITCHES.iter().all(|switch| register_switch(ctx, switch));
-    let all = limits && switches && register_choice(ctx, &GUARD);
+    let all = all().all(|setting| register_one(ctx, setting));
     // SAFETY: the context is alive.
     all && unsafe { load(ctx.as_ptr()) } == raw::REDISMODULE_OK as c_int
 }
 
-fn register_limit(ctx: Context<'_>, limit: &'static ConfigLimit) -> bool {
-    // SAFETY: the static is not written after the load.
-    let Some(register) = (unsafe { raw::RedisModule_RegisterNumericConfig }) else {
-        return true;
-    };
-    // SAFETY: the context is alive, the server copies the name, and the limit is a static.
-    let status = unsafe {
-        register(
-            ctx.as_ptr(),
-            limit.name.as_ptr(),
-            limit.get(),
-            raw::REDISMODULE_CONFIG_DEFAULT,
-            limit.min,
-            limit.max,
-            Some(get),
-            Some(set),
-            Some(apply),
-            std::ptr::from_ref(limit).cast_mut().cast(),
+fn register_one(ctx: Context<'_>, setting: &'static Setting) -> bool {
+    // SAFETY: the statics are not written after the load.
+    let (Some(of_numbers), Some(of_switches), Some(of_words)) = (unsafe {
+        (
+            raw::RedisModule_RegisterNumericConfig,
+            raw::RedisModule_RegisterBoolConfig,
+            raw::RedisModule_RegisterEnumConfig,
         )
-    };
-    status == raw::REDISMODULE_OK as c_int
-}
-
-fn register_switch(ctx: Context<'_>, switch: &'static Switch) -> bool {
-    // SAFETY: the static is not written after the load.
-    let Some(register) = (unsafe { raw::RedisModule_RegisterBoolConfig }) else {
+    }) else {
         return true;
     };
-    // SAFETY: the context is alive, the server copies the name, and the switch is a static.
-    let status = unsafe {
-        register(
-            ctx.as_ptr(),
-            switch.name.as_ptr(),
-            switch.is_on().into(),
-            raw::REDISMODULE_CONFIG_DEFAULT,
-            Some(get_switch),
-            Some(set_switch),
-            None,
-            std::ptr::from_ref(switch).cast_mut().cast(),
-        )
-    };
-    status == raw::REDISMODULE_OK as c_int
-}
-
-fn register_choice(ctx: Context<'_>, choice: &'static Choice) -> bool {
-    // SAFETY: the static is not written after the load.
-    let Some(register) = (unsafe { raw::RedisModule_RegisterEnumConfig }) else {
-        return true;
-    };
-    let mut words = choice.words.map(CStr::as_ptr);
-    let numbers = [0, 1, 2, 3];
+    let (ctx, name, flags) = (
+        ctx.as_ptr(),
+        setting.name.as_ptr(),
+        raw::REDISMODULE_CONFIG_DEFAULT,
+    );
+    let (value, of) = (setting.get(), ptr::from_ref(setting).cast_mut().cast());
+    let number = c_int::try_from(value).unwrap_or_default();
+    let (get, set, then) = (
+        Some(get_number as _),
+        Some(set_number as _),
+        Some(apply as _),
+    );
     // SAFETY: the context is alive, the server copies the name, the words and the numbers, of which
-    // there are as many as it is told, and the choice is a static.
+    // there are as many as it is told, and the setting is a static.
     let status = unsafe {
-        register(
-            ctx.as_ptr(),
-            choice.name.as_ptr(),
-            c_int::try_from(choice.get()).unwrap_or_default(),
-            raw::REDISMODULE_CONFIG_DEFAULT,
-            words.as_mut_ptr(),
-            numbers.as_ptr(),
-            c_int::try_from(words.len()).unwrap_or_default(),
-            Some(get_choice),
-            Some(set_choice),
-            Some(apply),
-            std::ptr::from_ref(choice).cast_mut().cast(),
-        )
+        match setting.values {
+            Values::Numbers(min, max) => {
+                of_numbers(ctx, name, value, flags, min, max, get, set, then, of)
+            }
+            Values::YesOrNo => {
+                let (get, set) = (Some(get_word as _), Some(set_word as _));
+                of_switches(ctx, name, number, flags, get, set, None, of)
+            }
+            Values::Words(words) => {
+                let (get, set) = (Some(get_word as _), Some(set_word as _));
+                let (mut words, numbers) = (words.map(CStr::as_ptr), [0, 1, 2, 3]);
+                let (all, numbers) = (words.as_mut_ptr(), numbers.as_ptr());
+                of_words(
+                    ctx, name, number, flags, all, numbers, 4, get, set, then, of,
+                )
+            }
+        }
     };
     status == raw::REDISMODULE_OK as c_int
-}
-
-unsafe extern "C" fn get_choice(_name: *const c_char, choice: *mut c_void) -> c_int {
-    // SAFETY: what `register_choice` passed: a static.
-    let choice = unsafe { choice.cast::<Choice>().as_ref() };
-    choice.map_or(0, |choice| {
-        c_int::try_from(choice.get()).unwrap_or_default()
-    })
-}
-
-unsafe extern "C" fn set_choice(
-    _name: *const c_char,
-    value: c_int,
-    choice: *mut c_void,
-    _error: *mut *mut raw::RedisModuleString,
-) -> c_int {
-    // SAFETY: what `register_choice` passed: a static.
-    if let Some(choice) = unsafe { choice.cast::<Choice>().as_ref() } {
-        choice.set(value.into());
-    }
-    raw::REDISMODULE_OK as c_int
 }
 
 /// All settings of one CONFIG SET have their new values, which may contradict each other. The event
@@ -262,7 +144,7 @@ unsafe extern "C" fn apply(
         // SAFETY: the server passed where the text is to be, and frees it. It copies the bytes.
         unsafe {
             *error = call!(RedisModule_CreateString(
-                std::ptr::null_mut(),
+                ptr::null_mut(),
                 text.as_ptr().cast(),
                 text.len()
             ));
@@ -272,43 +154,39 @@ unsafe extern "C" fn apply(
     raw::REDISMODULE_OK as c_int
 }
 
-unsafe extern "C" fn get_switch(_name: *const c_char, switch: *mut c_void) -> c_int {
-    // SAFETY: what `register_switch` passed: a static.
-    unsafe { switch.cast::<Switch>().as_ref() }.map_or(0, |switch| switch.is_on().into())
+unsafe extern "C" fn get_number(_name: *const c_char, setting: *mut c_void) -> c_longlong {
+    // SAFETY: what `register_one` passed: a static.
+    unsafe { setting.cast::<Setting>().as_ref() }.map_or(0, Setting::get)
 }
 
-unsafe extern "C" fn set_switch(
-    _name: *const c_char,
-    value: c_int,
-    switch: *mut c_void,
-    _error: *mut *mut raw::RedisModuleString,
-) -> c_int {
-    // SAFETY: what `register_switch` passed: a static.
-    if let Some(switch) = unsafe { switch.cast::<Switch>().as_ref() } {
-        switch.set(value != 0);
-    }
-    raw::REDISMODULE_OK as c_int
+unsafe extern "C" fn get_word(name: *const c_char, setting: *mut c_void) -> c_int {
+    // SAFETY: as the server has passed them.
+    c_int::try_from(unsafe { get_number(name, setting) }).unwrap_or_default()
 }
 
-unsafe extern "C" fn get(_name: *const c_char, limit: *mut c_void) -> c_longlong {
-    // SAFETY: what `register_limit` passed: a static.
-    unsafe { limit.cast::<ConfigLimit>().as_ref() }.map_or(0, ConfigLimit::get)
-}
-
-unsafe extern "C" fn set(
+unsafe extern "C" fn set_number(
     _name: *const c_char,
     value: c_longlong,
-    limit: *mut c_void,
+    setting: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: what `register_limit` passed: a static.
-    let limit = unsafe { limit.cast::<ConfigLimit>().as_ref() };
+    // SAFETY: what `register_one` passed: a static.
+    let setting = unsafe { setting.cast::<Setting>().as_ref() };
     // The server has already checked the bounds, and reports a value outside of them itself.
-    if limit.is_some_and(|limit| limit.set(value)) {
-        raw::REDISMODULE_OK as c_int
-    } else {
-        raw::REDISMODULE_ERR as c_int
+    match setting.is_some_and(|setting| setting.set(value)) {
+        true => raw::REDISMODULE_OK as c_int,
+        false => raw::REDISMODULE_ERR as c_int,
     }
+}
+
+unsafe extern "C" fn set_word(
+    name: *const c_char,
+    value: c_int,
+    setting: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: as the server has passed them.
+    unsafe { set_number(name, value.into(), setting, error) }
 }
 
 #[cfg(test)]
@@ -321,10 +199,13 @@ mod tests {
 
     #[test]
     fn the_text_of_each_limit_names_its_bounds() {
-        for limit in ALL {
-            let bounds = format!("from {} to {}", limit.min, limit.max);
-            assert!(limit.range.to_str().unwrap().ends_with(&bounds), "{bounds}");
-            assert!((limit.min..=limit.max).contains(&limit.get()));
+        for limit in LIMITS {
+            let Values::Numbers(min, max) = limit.values else {
+                panic!("{:?} is no number", limit.name);
+            };
+            let bounds = format!("from {min} to {max}");
+            assert!(limit.why.to_str().unwrap().ends_with(&bounds), "{bounds}");
+            assert!((min..=max).contains(&limit.get()));
         }
     }
 

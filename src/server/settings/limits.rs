@@ -2,117 +2,64 @@
 //! later.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicI64, Ordering};
 
+use super::setting::Setting;
 use crate::command::acquire::{Acquire, LONGEST_GRACE_MS};
 use crate::command::Error;
 use crate::engine::guard;
 use crate::server::api::Context;
 use crate::wait::{Leaving, Limits};
 
-/// A limit. It is set at load, and from 7.0 on also by CONFIG SET.
-#[derive(Debug)]
-pub(in crate::server) struct ConfigLimit {
-    /// Its name as a load argument. As a setting of CONFIG it has the module's name as a prefix.
-    pub(in crate::server) name: &'static CStr,
-    value: AtomicI64,
-    pub(in crate::server) min: i64,
-    pub(in crate::server) max: i64,
-    /// What the log says of a value out of bounds.
-    pub(in crate::server) range: &'static CStr,
-}
-
 const PLACES: &CStr = c"its value is not an integer from 0 to 1000000";
+const AN_HOUR: &CStr = c"its value is not an integer from 0 to 3600000";
+const LONGEST_MS: i64 = LONGEST_GRACE_MS as i64;
 
-static PER_KEY: ConfigLimit = ConfigLimit {
-    name: c"max-waiters-per-key",
-    value: AtomicI64::new(10_000),
-    min: 0,
-    max: 1_000_000,
-    range: PLACES,
-};
-static PER_SERVER: ConfigLimit = ConfigLimit {
-    name: c"max-waiters",
-    value: AtomicI64::new(10_000),
-    min: 0,
-    max: 1_000_000,
-    range: PLACES,
-};
-static ABSENT: ConfigLimit = ConfigLimit {
-    name: c"max-absent",
-    value: AtomicI64::new(1_000),
-    min: 0,
-    max: 1_000_000,
-    range: PLACES,
-};
+static PER_KEY: Setting = Setting::number(c"max-waiters-per-key", 10_000, (0, 1_000_000), PLACES);
+static PER_SERVER: Setting = Setting::number(c"max-waiters", 10_000, (0, 1_000_000), PLACES);
+static ABSENT: Setting = Setting::number(c"max-absent", 1_000, (0, 1_000_000), PLACES);
 /// In milliseconds.
-static KEEP: ConfigLimit = ConfigLimit {
-    name: c"max-keep",
-    value: AtomicI64::new(3_600_000),
-    min: 0,
-    max: LONGEST_GRACE_MS as i64,
-    range: c"its value is not an integer from 0 to 3600000",
-};
+static KEEP: Setting = Setting::number(c"max-keep", 3_600_000, (0, LONGEST_MS), AN_HOUR);
 /// In percent of the server's limit.
-static SHARE: ConfigLimit = ConfigLimit {
-    name: c"max-waiters-share",
-    value: AtomicI64::new(50),
-    min: 1,
-    max: 100,
-    range: c"its value is not an integer from 1 to 100",
-};
-static BYTES: ConfigLimit = ConfigLimit {
-    name: c"max-waiting-bytes",
-    value: AtomicI64::new(64 << 20),
-    min: 0,
-    max: 1 << 40,
-    range: c"its value is not an integer from 0 to 1099511627776",
-};
-
+static SHARE: Setting = Setting::number(
+    c"max-waiters-share",
+    50,
+    (1, 100),
+    c"its value is not an integer from 1 to 100",
+);
+static BYTES: Setting = Setting::number(
+    c"max-waiting-bytes",
+    64 << 20,
+    (0, 1 << 40),
+    c"its value is not an integer from 0 to 1099511627776",
+);
 /// In milliseconds; 0 is no limit but the grammar's.
-static TTL: ConfigLimit = ConfigLimit {
-    name: c"max-ttl",
-    value: AtomicI64::new(0),
-    min: 0,
-    max: 3_600_000,
-    range: c"its value is not an integer from 0 to 3600000",
-};
+static TTL: Setting = Setting::number(c"max-ttl", 0, (0, 3_600_000), AN_HOUR);
 /// In milliseconds.
-static GUARD_SLACK: ConfigLimit = ConfigLimit {
-    name: c"guard-slack",
-    value: AtomicI64::new(5_000),
-    min: 0,
-    max: 3_600_000,
-    range: c"its value is not an integer from 0 to 3600000",
-};
-
+static GUARD_SLACK: Setting = Setting::number(c"guard-slack", 5_000, (0, 3_600_000), AN_HOUR);
 /// Servers of a group.
-static GUARD_MEMBERS: ConfigLimit = ConfigLimit {
-    name: c"guard-members",
-    value: AtomicI64::new(3),
-    min: 1,
-    max: 99,
-    range: c"its value is not an integer from 1 to 99",
-};
+static GUARD_MEMBERS: Setting = Setting::number(
+    c"guard-members",
+    3,
+    (1, 99),
+    c"its value is not an integer from 1 to 99",
+);
 /// In milliseconds.
-static GUARD_FRESH: ConfigLimit = ConfigLimit {
-    name: c"guard-fresh",
-    value: AtomicI64::new(3_000),
-    min: 500,
-    max: 60_000,
-    range: c"its value is not an integer from 500 to 60000",
-};
+static GUARD_FRESH: Setting = Setting::number(
+    c"guard-fresh",
+    3_000,
+    (500, 60_000),
+    c"its value is not an integer from 500 to 60000",
+);
 /// Of a thousand.
-static GUARD_DRIFT: ConfigLimit = ConfigLimit {
-    name: c"guard-drift",
-    value: AtomicI64::new(10),
-    min: 0,
-    max: 100,
-    range: c"its value is not an integer from 0 to 100",
-};
+static GUARD_DRIFT: Setting = Setting::number(
+    c"guard-drift",
+    10,
+    (0, 100),
+    c"its value is not an integer from 0 to 100",
+);
 
 /// All limits.
-pub(in crate::server) static ALL: [&ConfigLimit; 11] = [
+pub(super) static LIMITS: [&Setting; 11] = [
     &PER_KEY,
     &PER_SERVER,
     &ABSENT,
@@ -131,38 +78,15 @@ pub(in crate::server) static ALL: [&ConfigLimit; 11] = [
 const LEAST_TTL_MS: i64 = 1_000;
 
 /// After what the server waits with new grants.
-pub(in crate::server) static GUARD: Choice = Choice {
-    name: c"guard",
-    value: AtomicI64::new(0),
-    words: [c"off", c"restart", c"failover", c"quorum"],
-    why: c"its value is not off, restart, failover or quorum",
-};
-
-/// A setting whose value is one of some words.
-#[derive(Debug)]
-pub(in crate::server) struct Choice {
-    /// Its name as a load argument.
-    pub(in crate::server) name: &'static CStr,
-    value: AtomicI64,
-    pub(in crate::server) words: [&'static CStr; 4],
-    /// What the log says of another word.
-    pub(in crate::server) why: &'static CStr,
-}
-
-impl Choice {
-    /// The number of its word.
-    pub(in crate::server) fn get(&self) -> i64 {
-        self.value.load(Ordering::Relaxed)
-    }
-
-    pub(in crate::server) fn set(&self, value: i64) {
-        self.value.store(value, Ordering::Relaxed);
-    }
-}
+pub(super) static GUARD: Setting = Setting::word(
+    c"guard",
+    [c"off", c"restart", c"failover", c"quorum"],
+    c"its value is not off, restart, failover or quorum",
+);
 
 /// The settings of the guard.
 pub(in crate::server) fn guard() -> guard::Settings {
-    let number = |limit: &ConfigLimit| u64::try_from(limit.get()).unwrap_or_default();
+    let number = |limit: &Setting| u64::try_from(limit.get()).unwrap_or_default();
     guard::Settings {
         scope: match GUARD.get() {
             0 => guard::Scope::Off,
@@ -206,25 +130,6 @@ pub(in crate::server) fn check_ttl(ms: u64) -> Result<(), Error> {
 
 /// The user against whom no share counts. On a server without other users it is everybody.
 const EXEMPT: &[u8] = b"default";
-
-impl ConfigLimit {
-    pub(in crate::server) fn get(&self) -> i64 {
-        self.value.load(Ordering::Relaxed)
-    }
-
-    /// Sets it. False if `value` is out of bounds.
-    pub(in crate::server) fn set(&self, value: i64) -> bool {
-        let fits = (self.min..=self.max).contains(&value);
-        if fits {
-            self.value.store(value, Ordering::Relaxed);
-        }
-        fits
-    }
-
-    fn count(&self) -> usize {
-        usize::try_from(self.get()).unwrap_or(usize::MAX)
-    }
-}
 
 /// Checks the grace of a request.
 ///

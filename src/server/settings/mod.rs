@@ -4,3 +4,4 @@ pub(in crate::server) mod config;
 pub(in crate::server) mod eviction;
 pub(in crate::server) mod limits;
 pub(in crate::server) mod server_line;
+mod setting;
