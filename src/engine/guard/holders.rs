@@ -88,10 +88,10 @@ impl Guard {
         end_us.is_some_and(|us| self.started_until_us.min(*us) > boot_us)
     }
 
-    /// Whether locks say which of their holds linger: a server that is promoted must know.
+    /// Whether locks say which of their holds linger: who starts or is promoted must know.
     #[inline]
     pub(in crate::engine) fn marks_lingering(&self) -> bool {
-        self.settings.scope >= Scope::Failover
+        self.settings.scope != Scope::Off
     }
 
     /// The process has started, or was promoted.

@@ -1,4 +1,5 @@
-//! Holds with LINGER after a promotion: nobody knows whether their connections have ended them.
+//! Holds with LINGER after a promotion or a restart: nobody knows whether their connections have
+//! ended them.
 
 use super::group::Group;
 use super::wait_until_open;
@@ -6,8 +7,9 @@ use crate::harness::{wait_for, CutLink, Kind, Reply, Server};
 
 on_every_server![
     a_hold_that_lingers_is_not_used_after_a_promotion,
+    a_hold_that_lingers_is_not_used_after_a_restart,
     a_planned_hand_over_keeps_what_lingers,
-    only_a_guard_of_promotions_says_in_a_value_that_it_lingers,
+    only_a_guard_says_in_a_value_that_it_lingers,
 ];
 
 const MODES: [[&str; 8]; 2] = [mode("failover"), mode("quorum")];
@@ -70,6 +72,24 @@ fn a_hold_that_lingers_is_not_used_after_a_promotion(kind: Kind) {
     }
 }
 
+/// The file may lack the end of the hold and the next grant.
+fn a_hold_that_lingers_is_not_used_after_a_restart(kind: Kind) {
+    let guard = ["guard", "restart", "max-ttl", "4000"];
+    let file = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = Server::start_with(kind, &[guard, file].concat());
+    let mut c = server.client();
+    wait_until_open(&mut c);
+    c.int("LOCK.ACQUIRE bound me 4000 LINGER 4000");
+    let fence = c.int("LOCK.ACQUIRE plain me 4000");
+    server.kill();
+    server.start_again_with(&["--appendfsync", "everysec"]);
+    let mut c = server.client();
+    assert_eq!(c.int("LOCK.RENEW bound me 4000"), 0);
+    assert_eq!(c.call("LOCK.CHECK bound me"), Reply::Nil);
+    assert_eq!(c.int("LOCK.RENEW plain me 4000"), 1);
+    assert_eq!(c.int("LOCK.CHECK plain me"), fence);
+}
+
 /// Nothing is missing then, so the rule does not count.
 fn a_planned_hand_over_keeps_what_lingers(kind: Kind) {
     let group = Group::start(kind, &MODES[0]);
@@ -90,7 +110,7 @@ fn a_planned_hand_over_keeps_what_lingers(kind: Kind) {
     assert_eq!(c.int("LOCK.CHECK k me"), fence);
 }
 
-fn only_a_guard_of_promotions_says_in_a_value_that_it_lingers(kind: Kind) {
+fn only_a_guard_says_in_a_value_that_it_lingers(kind: Kind) {
     let restart = ["guard", "restart", "max-ttl", "1000"];
     for options in [&[][..], &restart, &MODES[0][..4]] {
         let server = Server::start_with(kind, options);
@@ -98,7 +118,7 @@ fn only_a_guard_of_promotions_says_in_a_value_that_it_lingers(kind: Kind) {
         c.int("LOCK.ACQUIRE k me 1000 BLOCK 20000 LINGER 0");
         let dump = c.call("DUMP k");
         let begins = |with: [u8; 3]| dump.as_bytes().windows(3).any(|three| three == with);
-        let is_marked = options.get(1) == Some(&"failover");
+        let is_marked = !options.is_empty();
         assert_eq!(begins([3, 1, 129]), is_marked, "{options:?}");
         assert_eq!(begins([1, 1, 1]), !is_marked, "{options:?}");
     }

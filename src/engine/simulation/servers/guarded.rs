@@ -26,6 +26,7 @@ pub(super) const RESTARTS: Kind = Kind {
     must_be_safe: true,
     walls_drift: 4,
     guard: RESTART,
+    lingers: true,
     ..ONE
 };
 

@@ -10,7 +10,7 @@
 
 use super::dice::Kind;
 use super::guard::{Rule, Settings as Guard};
-use super::guarded::{FAILOVER, LONGEST_MS, QUORUM};
+use super::guarded::{FAILOVER, LONGEST_MS, QUORUM, RESTART};
 use super::histories::{play, play_seeds, small, take, take_as, ONE, THREE};
 use super::*;
 
@@ -59,9 +59,11 @@ fn its_end_may_be_missing_after_a_promotion_or_a_start() {
         Step::Ask(1, 0, take(2_000)),
     ];
     let check = |s| Step::Ask(0, s, What::Check(0));
-    for guard in [FAILOVER, QUORUM] {
-        let promoted = [&ended[..], &[Step::Promote(1), check(1)]].concat();
-        breach(guard, &promoted);
+    for guard in [RESTART, FAILOVER, QUORUM] {
+        if guard.scope != guard::Scope::Restart {
+            let promoted = [&ended[..], &[Step::Promote(1), check(1)]].concat();
+            breach(guard, &promoted);
+        }
         let file = Disk::Lacks(2);
         let again = [Step::Crash(0), Step::Restart(0, file, true), check(0)];
         breach(guard, &[&ended[..], &again].concat());
