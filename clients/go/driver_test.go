@@ -111,3 +111,19 @@ func (f *fakeReply) Do(ctx context.Context, commands ...driver.Command) []driver
 	}
 	return f.Driver.Do(ctx, commands...)
 }
+
+// A heldBack is a driver that keeps the next command of a name back until it may go on.
+type heldBack struct {
+	driver.Driver
+	name          string
+	kept          atomic.Bool
+	arrived, goOn chan struct{}
+}
+
+func (h *heldBack) Wait(ctx context.Context, command driver.Command) (driver.Reply, driver.Bound) {
+	if command.Args[0] == h.name && h.kept.CompareAndSwap(false, true) {
+		close(h.arrived)
+		<-h.goOn
+	}
+	return h.Driver.Wait(ctx, command)
+}

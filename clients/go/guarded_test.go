@@ -160,3 +160,51 @@ func TestAConnectionOfALockThatLingersIsUsedAgain(t *testing.T) {
 	eventually(t, "the connections' end", func() bool { return len(waiterIDs(t)) == 0 })
 	eventually(t, "the other's end", func() bool { return admin.Exists(ctx, "b").Val() == 0 })
 }
+
+// oneToken makes an upgrade of a reader's Lock: both sides have the same value.
+var oneToken = WithGenValueFunc(func() (string, error) { return "mine", nil })
+
+func TestARenewalDoesNotUndoAConversion(t *testing.T) {
+	locks := newLocks(t)
+	both := locks.NewRWMutex("a", oneToken, WithExpiry(time.Minute), WithLinger(10*time.Second))
+	other := locks.NewRWMutex("a")
+	must(t, both.RLock())
+	must(t, both.Lock())
+	released(t)(both.Reader().Extend())
+	refused(t, other.TryRLock())
+	must(t, admin.ConfigResetStat(ctx).Err())
+	released(t)(both.Extend())
+	expect(t, "the writer's renewal binds", calls(t, "rwlock.wlock"), 1)
+
+	must(t, both.RLock())
+	released(t)(both.Extend())
+	must(t, other.TryRLock())
+	must(t, admin.ConfigResetStat(ctx).Err())
+	released(t)(both.Reader().Extend())
+	expect(t, "the reader's renewal binds", calls(t, "rwlock.rlock"), 1)
+}
+
+func TestAConversionWaitsForARenewalThatIsOnItsWay(t *testing.T) {
+	locks := newLocks(t)
+	both := locks.NewRWMutex("a", oneToken, WithExpiry(time.Minute), WithLinger(10*time.Second))
+	must(t, both.RLock())
+	late := &heldBack{Driver: locks.driver, name: "RWLOCK.RLOCK", arrived: make(chan struct{}), goOn: make(chan struct{})}
+	locks.waiters.driver = late
+	renewal := inBackground(func() error {
+		_, err := both.Reader().Extend()
+		return err
+	})
+	<-late.arrived
+	upgrade := make(chan error, 1)
+	go func() { upgrade <- both.Lock() }()
+	select {
+	case err := <-upgrade:
+		t.Error("the upgrade came first")
+		upgrade <- err
+	case <-time.After(300 * time.Millisecond):
+	}
+	close(late.goOn)
+	must(t, result(t, renewal))
+	must(t, result(t, upgrade))
+	refused(t, locks.NewRWMutex("a").TryRLock())
+}

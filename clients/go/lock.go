@@ -36,6 +36,10 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 		return m.fallbackLock(ctx, value, patience)
 	}
 	deadline := time.Now().Add(patience)
+	if m.sides != nil {
+		m.sides.asking.RLock()
+		defer m.sides.asking.RUnlock()
+	}
 	grace := m.grace
 	converts := m.otherSide.holds(value)
 	if converts {
@@ -46,6 +50,9 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 		held, err := m.ask(ctx, value, time.Until(deadline), grace)
 		m.locks.choose(err)
 		if err == nil {
+			if m.sides != nil {
+				m.sides.latest.Store(m)
+			}
 			m.remember(held)
 			return nil
 		}

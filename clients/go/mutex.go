@@ -7,10 +7,18 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
 )
+
+// sides are the reader and the writer of a lock. They may have one token, and the server has it in the mode that was asked for last. A
+// renewal that asked in the other mode would undo an upgrade, so one that binds and a Lock never ask at the same time.
+type sides struct {
+	asking sync.RWMutex // a Lock has a share, and a renewal that binds has it alone
+	latest atomic.Pointer[Mutex]
+}
 
 // A Mutex is a lock on the server. Every holder has a Mutex of its own: what it remembers is one hold. Extend, Until and
 // the others may be called by other goroutines than Lock.
@@ -30,6 +38,7 @@ type Mutex struct {
 	limit         int            // the permits of a semaphore; 0 of a mutex
 	linger        *time.Duration // nil: the hold does not depend on a connection
 	otherSide     *Mutex         // the reader of this writer, or the writer of this reader; nil where there is none
+	sides         *sides         // what this one and the other side share; nil where there is none
 
 	mu    sync.Mutex // of what follows
 	value string
@@ -111,7 +120,7 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	if err != nil || renewed {
 		return renewed, err
 	}
-	if m.setNXOnExtend && held.value != "" {
+	if m.setNXOnExtend && held.value != "" && m.isLatest() {
 		held, err = m.askAgain(ctx, held.value)
 		if err == nil && m.rememberExtended(held) {
 			return true, nil
@@ -251,6 +260,15 @@ func (m *Mutex) bind(connection driver.Bound) {
 // bindAnew binds a hold that lingers to a connection of now, which only an acquire does. False: it was lost since its renewal. Without
 // an answer the renewal counts.
 func (m *Mutex) bindAnew(ctx context.Context, held hold) bool {
+	if m.sides != nil {
+		if !m.sides.asking.TryLock() {
+			return true // The next renewal binds.
+		}
+		defer m.sides.asking.Unlock()
+		if !m.isLatest() {
+			return true
+		}
+	}
 	fence, bound, err := m.locks.waiters.do(ctx, 0, m.request(held.value))
 	if err != nil && !isTaken(err) && !answered(err) { // A connection that was idle may have ended, too.
 		fence, bound, err = m.locks.waiters.do(ctx, 0, m.request(held.value))
@@ -295,6 +313,15 @@ func (m *Mutex) held() hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return hold{value: m.value, fence: m.fence, sent: time.Now()}
+}
+
+// isLatest tells whether the other side has not had the lock since.
+func (m *Mutex) isLatest() bool {
+	if m.sides == nil {
+		return true
+	}
+	latest := m.sides.latest.Load()
+	return latest == nil || latest == m
 }
 
 // holds tells whether this token is the one of a hold that is not over. A nil Mutex holds nothing.

@@ -78,6 +78,8 @@ func (r *RedisLock) NewMutex(name string, options ...Option) *Mutex {
 func (r *RedisLock) NewRWMutex(name string, options ...Option) *RWMutex {
 	writer, reader := r.newMutex(name, "RWLOCK.WLOCK", options), r.newMutex(name, "RWLOCK.RLOCK", options)
 	writer.otherSide, reader.otherSide = reader, writer
+	writer.sides = &sides{}
+	reader.sides = writer.sides
 	return &RWMutex{Mutex: writer, reader: reader}
 }
 
