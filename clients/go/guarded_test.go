@@ -208,3 +208,19 @@ func TestAConversionWaitsForARenewalThatIsOnItsWay(t *testing.T) {
 	must(t, result(t, upgrade))
 	refused(t, locks.NewRWMutex("a").TryRLock())
 }
+
+func TestARenewalWhoseBindingIsRefusedForNowIsNoLoss(t *testing.T) {
+	locks := newLocks(t)
+	permits := locks.NewSemaphore("a", 2, WithExpiry(time.Minute), WithLinger(10*time.Second))
+	one, err := permits.Acquire(ctx)
+	must(t, err)
+	other, err := permits.Acquire(ctx)
+	must(t, err)
+	one.limit = 1 // The server renews the permit, and answers null to this request as long as there are two.
+	released(t)(one.Extend())
+	released(t)(one.Check(ctx))
+	expect(t, "the lease is new", time.Until(one.Until()) > 50*time.Second, true)
+	released(t)(other.Unlock())
+	released(t)(one.Extend())
+	released(t)(one.Unlock())
+}

@@ -258,7 +258,7 @@ func (m *Mutex) bind(connection driver.Bound) {
 }
 
 // bindAnew binds a hold that lingers to a connection of now, which only an acquire does. False: it was lost since its renewal. Without
-// an answer the renewal counts.
+// an answer the renewal counts, and with null, which a guard says to any acquire: the next renewal binds.
 func (m *Mutex) bindAnew(ctx context.Context, held hold) bool {
 	if m.sides != nil {
 		if !m.sides.asking.TryLock() {
@@ -274,7 +274,7 @@ func (m *Mutex) bindAnew(ctx context.Context, held hold) bool {
 		fence, bound, err = m.locks.waiters.do(ctx, 0, m.request(held.value))
 	}
 	if err != nil {
-		return !isTaken(err) && !says(err, "PARTIAL")
+		return !says(err, "WRONGTYPE") && !says(err, "PARTIAL")
 	}
 	m.mu.Lock()
 	// Not if an Unlock has come first, or another Lock.
