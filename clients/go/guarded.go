@@ -149,15 +149,16 @@ func (m *Mutex) keepRenewing(ctx context.Context, lose func()) {
 // whileLeased returns a context that ends with the lease, also with one that was extended.
 func (m *Mutex) whileLeased(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	within, cancel := context.WithCancelCause(ctx)
-	var look func()
-	look = func() {
-		if left := time.Until(m.Until()); left > 0 {
-			timer := time.AfterFunc(left, look)
-			context.AfterFunc(within, func() { timer.Stop() })
-			return
+	ended := func() bool { return !time.Now().Before(m.Until()) }
+	if ended() {
+		cancel(ErrNotHeld)
+		return within, cancel
+	}
+	go func() {
+		for within.Err() == nil && !ended() {
+			sleep(within, time.Until(m.Until()))
 		}
 		cancel(ErrNotHeld)
-	}
-	look()
+	}()
 	return within, cancel
 }

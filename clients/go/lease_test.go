@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -159,4 +160,33 @@ func TestAnExpiryAboveMaxTTLSaysSo(t *testing.T) {
 	must(t, mutex.Lock())
 	_, err = locks.NewMutex("a", WithValue(mutex.Value())).Extend()
 	tooLong(err)
+}
+
+func TestAKeptLeaseCostsNoMoreMemoryTheLongerItLasts(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a")
+	objects := func() int64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapObjects)
+	}
+	extend := func() {
+		mutex.mu.Lock()
+		defer mutex.mu.Unlock()
+		mutex.until = time.Now().Add(15 * time.Millisecond)
+	}
+	extend()
+	within, cancel := mutex.whileLeased(ctx)
+	defer cancel(nil)
+	before := objects()
+	// Each end of a lease that has been extended meanwhile is a look at it.
+	for begun := time.Now(); time.Since(begun) < 1500*time.Millisecond; time.Sleep(time.Millisecond) {
+		extend()
+	}
+	if within.Err() != nil {
+		t.Skip("the machine stood still, and the lease ended")
+	}
+	if more := objects() - before; more > 100 {
+		t.Fatalf("%d objects more", more)
+	}
 }
