@@ -122,7 +122,8 @@ func (m *Mutex) keepRenewing(ctx context.Context, lose func()) {
 		// The server has a lock whose connection is lost for the linger only.
 		span = min(span, max(*m.linger, shortestSpan))
 	}
-	value, pause := m.Value(), span/3
+	value := m.Value()
+	pause := min(span, time.Until(m.Until())) / 3 // Some of the lease may be over before KeepAlive begins.
 	for {
 		sleep(ctx, pause)
 		if ctx.Err() != nil {

@@ -190,3 +190,14 @@ func TestAKeptLeaseCostsNoMoreMemoryTheLongerItLasts(t *testing.T) {
 		t.Fatalf("%d objects more", more)
 	}
 }
+
+func TestAKeepAliveThatBeginsLateRenewsInTime(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(9*time.Second))
+	must(t, mutex.Lock())
+	// As after a preparation of seven seconds. A third of the expiry is three.
+	mutex.remember(hold{value: mutex.Value(), fence: mutex.Fence(), sent: time.Now().Add(-7 * time.Second)})
+	within, stop := mutex.KeepAlive(ctx)
+	defer stop()
+	eventually(t, "a renewal, or the end", func() bool { return within.Err() != nil || time.Until(mutex.Until()) > 5*time.Second })
+	must(t, context.Cause(within))
+}
