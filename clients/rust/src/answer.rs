@@ -23,3 +23,15 @@ pub(crate) fn owner_answer(answer: RedisResult<Value>) -> OwnerAnswer {
         Err(error) => OwnerAnswer::Failed(error.into()),
     }
 }
+
+/// Whether a hold goes on that was renewed, and whose token has asked for it once more.
+///
+/// Null is no loss: while a guard is on, the holder waits as others do. An answer that did not come
+/// says nothing against it either.
+pub(crate) fn goes_on(fence: u64, answer: RedisResult<Value>) -> bool {
+    match answer.and_then(Value::extract_error) {
+        Ok(Value::Int(answered)) => u64::try_from(answered) == Ok(fence),
+        Ok(_) => true,
+        Err(error) => !is_foreign(&error) && error.code() != Some("PARTIAL"),
+    }
+}

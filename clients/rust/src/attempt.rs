@@ -255,21 +255,6 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether a hold goes on whose token has asked for it once more. An answer that did not come
-    /// says nothing against it.
-    pub(crate) fn goes_on(
-        &mut self,
-        fence: u64,
-        sent: Instant,
-        answer: RedisResult<Value>,
-    ) -> bool {
-        match self.verdict(sent, answer) {
-            Verdict::Granted(grant) => grant.fence == fence,
-            Verdict::Unavailable | Verdict::Partial => false,
-            _ => true,
-        }
-    }
-
     /// Whether a grant came so late that its age must be learned by a renewal.
     ///
     /// The lease began at any time of the wait. After a short one it is counted from before the

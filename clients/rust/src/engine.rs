@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisResult, Value};
 
-use crate::answer::{OwnerAnswer, owner_answer};
+use crate::answer::{OwnerAnswer, goes_on, owner_answer};
 use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
 use crate::command::{Claim, Place};
 use crate::error::{Result, is_unanswered};
@@ -199,7 +199,7 @@ impl<W: Wire> Engine<W> {
         let question = attempt.question(Wait::No);
         let time = self.options.answer_time(ttl);
         let answer = self.wire.ask(&question.command, time).await;
-        let goes_on = attempt.goes_on(fence, question.sent, answer);
+        let goes_on = goes_on(fence, answer);
         if !goes_on {
             // What was granted anew nobody knows of.
             self.give_up(place, ttl).await;

@@ -182,6 +182,34 @@ fn a_renewal_binds_a_hold_in_the_mode_that_it_has_by_now() {
     now(other.unlock()).unwrap();
 }
 
+/// A server whose guard is on may answer null to the holder.
+#[test]
+fn a_hold_that_is_renewed_and_not_bound_goes_on() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let locks = open(proxy.url(), Options::default().linger(ms(3_000)));
+    let mut admin = server.admin();
+    for (answer, is_lost) in [
+        ("$-1\r\n", false),
+        ("-LOADING it is busy\r\n", false),
+        ("-PARTIAL it holds some\r\n", true),
+        ("-WRONGTYPE it is a string\r\n", true),
+        (":1000000\r\n", true),
+    ] {
+        let guard = now(locks.multi_lock(["a", "b"]).lock()).unwrap();
+        proxy.answer("LOCK.MACQUIRE", 1, answer);
+        let renewed = now(guard.renew());
+        assert_eq!(proxy.fakes_left(), 0);
+        assert_eq!(matches!(renewed, Err(Error::NotHeld)), is_lost, "{answer}");
+        assert_eq!(renewed.is_err(), guard.is_lost(), "{answer}");
+        assert_eq!(admin.is_free("a"), is_lost, "{answer}");
+        drop(guard);
+        eventually("it is released", || {
+            admin.is_free("a") && admin.is_free("b")
+        });
+    }
+}
+
 #[test]
 fn a_short_linger_renews_often_and_tells_of_losses_early() {
     let server = Server::start();

@@ -23,9 +23,9 @@ struct State {
     of: Mutex<Vec<u8>>,
     /// How late replies are, in ms.
     delay: AtomicU64,
-    /// How many renewals are answered here, and how.
+    /// How many requests are answered here, those that contain what, and how.
     fakes: AtomicUsize,
-    fake: Mutex<&'static str>,
+    fake: Mutex<(&'static str, &'static str)>,
     streams: Mutex<Vec<TcpStream>>,
     clients: Mutex<Vec<TcpStream>>,
 }
@@ -65,7 +65,12 @@ impl Proxy {
 
     /// Answers the next renewals. They do not get to the server.
     pub fn answer_renewals(&self, count: usize, answer: &'static str) {
-        *self.state.fake.lock().unwrap() = answer;
+        self.answer("LOCK.RENEW", count, answer);
+    }
+
+    /// Answers the next requests that contain `of`. They do not get to the server.
+    pub fn answer(&self, of: &'static str, count: usize, answer: &'static str) {
+        *self.state.fake.lock().unwrap() = (of, answer);
         self.state.fakes.store(count, SeqCst);
     }
 
@@ -154,16 +159,17 @@ fn pass(
         {
             break;
         }
+        let (of, fake) = *state.fake.lock().unwrap();
         if is_request
+            && !of.is_empty()
             && bytes[..count]
-                .windows(10)
-                .any(|window| window == b"LOCK.RENEW")
+                .windows(of.len())
+                .any(|window| window == of.as_bytes())
             && state
                 .fakes
                 .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
                 .is_ok()
         {
-            let fake = *state.fake.lock().unwrap();
             if from.write_all(fake.as_bytes()).is_err() {
                 break;
             }
