@@ -257,7 +257,8 @@ impl<W: Wire> Hold<W> {
     }
 
     pub(crate) fn first_pause(&self) -> Duration {
-        pause_before_renewal(self.renewal_span(), false)
+        let left = self.lease.until().saturating_duration_since(Instant::now());
+        pause_before_renewal(self.renewal_span().min(left), false)
     }
 
     /// Renews each key once, as a watchdog does.

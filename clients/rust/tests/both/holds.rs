@@ -131,6 +131,19 @@ fn keep_alive_renews_and_says_when_it_is_lost() {
 }
 
 #[test]
+fn keep_alive_begins_in_time_for_what_is_left() {
+    let server = Server::start();
+    let guard = now(locks(&server).lock("k").lock()).unwrap();
+    // Less than a third of the ttl.
+    now(guard.extend(ms(2_000))).unwrap();
+    let keep_alive = guard.keep_alive();
+    eventually("it is renewed", || {
+        assert!(!keep_alive.is_lost());
+        guard.valid_until() > Instant::now() + ms(20_000)
+    });
+}
+
+#[test]
 fn keep_alive_says_lost_when_the_server_is_silent() {
     let server = Server::start();
     let (locks, lost) = telling(&server);
