@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -306,4 +309,37 @@ func TestARWMutexIsSharedByReaders(t *testing.T) {
 	refused(t, one.TryRLock())
 	expect(t, "fences rise", one.Reader().Fence() < two.Reader().Fence() && two.Reader().Fence() < writer.Fence(), true)
 	released(t)(writer.Unlock())
+}
+
+func TestAReleaseThatWasRefusedBeforeIsNoReleaseWhenItFindsNothing(t *testing.T) {
+	if name := os.Getenv("REDIS_LOCK_DRIVER"); name == "" || name == "go-redis" {
+		t.Skip("go-redis does not tell why it has sent a command again")
+	}
+	own, err := testserver.Start()
+	must(t, err)
+	defer own.Stop()
+	client := own.Client()
+	defer client.Close()
+	locks := locksTo(t, own.Addr)
+	refusals := regexp.MustCompile(`cmdstat_lock\.release:.*rejected_calls=[1-9]`)
+	for {
+		mutex := locks.NewMutex("a", WithExpiry(time.Minute))
+		must(t, mutex.Lock())
+		must(t, client.Del(ctx, "a").Err()) // as a failover loses it
+		must(t, client.ConfigResetStat(ctx).Err())
+		must(t, client.Do(ctx, "REPLICAOF", "127.0.0.1", 1).Err())
+		var ok bool
+		done := inBackground(func() (err error) {
+			ok, err = mutex.Unlock()
+			return err
+		})
+		eventually(t, "READONLY", func() bool { return refusals.MatchString(client.Info(ctx, "commandstats").Val()) })
+		must(t, client.Do(ctx, "REPLICAOF", "NO", "ONE").Err())
+		err := result(t, done)
+		if says(err, "READONLY") {
+			continue // We were too late for its last try.
+		}
+		failed(t, ErrLockAlreadyExpired)(ok, err)
+		return
+	}
 }

@@ -63,7 +63,7 @@ type Reply struct {
 	// Err is an [Error], or any other error that has its method RedisError, if the server said so. Other errors say that
 	// there is no reply.
 	Err error
-	// Sent is how often the command was sent, as far as the driver knows; 1 otherwise.
+	// Sent is how often the command was sent and not refused, as far as the driver knows; 1 otherwise.
 	Sent int
 }
 

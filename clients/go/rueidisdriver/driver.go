@@ -70,7 +70,7 @@ func (l *library) send(ctx context.Context, commands []driver.Command, which []i
 	for n, result := range l.results(ctx, built) {
 		sent := replies[sendable[n]].Sent
 		reply := replyOf(result)
-		if !neverSent(reply.Err) {
+		if !answered(reply.Err) && !neverSent(reply.Err) { // A refusal has done nothing.
 			sent++
 		}
 		reply.Sent = sent
