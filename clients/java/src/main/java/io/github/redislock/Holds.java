@@ -3,20 +3,27 @@ package io.github.redislock;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /**
- * What the threads of one client hold; the watchdog, one thread that renews it all; and the clock,
- * another that sees the ends of the leases. A renewal may wait for its answer for longer than there
- * is lease left, so the news of its end must not stand behind it.
+ * What the threads of one client hold; the watchdog, which renews it all; and the clock, a thread
+ * that sees the ends of the leases. A renewal may wait for its answer for longer than there is
+ * lease left, so neither the news of its end nor the renewal of another hold stands behind it.
  */
 final class Holds implements AutoCloseable {
     static final String GONE = "the server says that it is over";
     static final String ENDED = "its lease ended";
     static final String NOT_RENEWED = "no renewal came through before its lease ended";
+
+    /** How many renewals may wait at once for servers that are silent. */
+    private static final int MOST_RENEWING = 64;
 
     private record Key(String name, Thread owner) {}
 
@@ -31,6 +38,7 @@ final class Holds implements AutoCloseable {
     private final long ttlMs;
     private final Consumer<LostLock> onLost;
     private final ScheduledThreadPoolExecutor watchdog = thread("redis-lock-watchdog");
+    private final ThreadPoolExecutor renewing = renewing();
     private final ScheduledThreadPoolExecutor clock = thread("redis-lock-clock");
 
     Holds(Commands commands, LockOptions options) {
@@ -46,7 +54,8 @@ final class Holds implements AutoCloseable {
     /** The connection that the holds are bound to is another one now. */
     private synchronized void rebindAll() {
         if (!watchdog.isShutdown()) {
-            watchdog.execute(() -> bound.forEach(hold -> keep(hold, true)));
+            watchdog.execute(
+                    () -> bound.forEach(hold -> renewing.execute(() -> keep(hold, true))));
         }
     }
 
@@ -99,14 +108,45 @@ final class Holds implements AutoCloseable {
 
     /** One thread, which ends with the program. */
     static ScheduledThreadPoolExecutor thread(String name) {
-        ScheduledThreadPoolExecutor executor = new ScheduledThreadPoolExecutor(1, task -> {
-            Thread thread = new Thread(task, name);
-            thread.setDaemon(true);
-            return thread;
-        });
+        ScheduledThreadPoolExecutor executor = new ScheduledThreadPoolExecutor(1, daemons(name));
         executor.setRemoveOnCancelPolicy(true);
         executor.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         return executor;
+    }
+
+    /** Its threads end when idle. The watchdog's own does what is beyond the most. */
+    private static ThreadPoolExecutor renewing() {
+        BlockingQueue<Runnable> queue = new SynchronousQueue<>() {
+            private static final long serialVersionUID = 1;
+
+            /** Waits a moment for a thread: only a server that is silent is worth one more. */
+            @Override
+            public boolean offer(Runnable task) {
+                try {
+                    return offer(task, 5, TimeUnit.MILLISECONDS);
+                } catch (InterruptedException closed) {
+                    return false;
+                }
+            }
+        };
+        ThreadPoolExecutor executor = new ThreadPoolExecutor(
+                1,
+                MOST_RENEWING,
+                30,
+                TimeUnit.SECONDS,
+                queue,
+                daemons("redis-lock-watchdog"),
+                new ThreadPoolExecutor.CallerRunsPolicy());
+        executor.allowCoreThreadTimeOut(true);
+        return executor;
+    }
+
+    private static ThreadFactory daemons(String name) {
+        return task -> {
+            Thread thread = new Thread(task, name);
+            thread.setDaemon(true);
+            return thread;
+        };
     }
 
     /** What the calling thread holds, by the client's own clock; null when nothing. */
@@ -323,13 +363,13 @@ final class Holds implements AutoCloseable {
     /** One of several locks is lost, so the others are of no use. */
     private synchronized void releaseRest(Hold hold) {
         if (!watchdog.isShutdown()) {
-            watchdog.execute(() -> {
+            watchdog.execute(() -> renewing.execute(() -> {
                 try {
                     commands.release(hold.claim, hold.token);
                 } catch (RuntimeException outOfReach) {
                     // Then their leases end them.
                 }
-            });
+            }));
         }
     }
 
@@ -353,8 +393,8 @@ final class Holds implements AutoCloseable {
 
     private synchronized void planRenewal(Hold hold, long delayNanos, boolean anew) {
         if (!hold.isOver() && !watchdog.isShutdown()) {
-            hold.planRenewal(
-                    watchdog.schedule(() -> keep(hold, anew), delayNanos, TimeUnit.NANOSECONDS));
+            Runnable renewal = () -> renewing.execute(() -> keep(hold, anew));
+            hold.planRenewal(watchdog.schedule(renewal, delayNanos, TimeUnit.NANOSECONDS));
         }
     }
 
@@ -379,6 +419,7 @@ final class Holds implements AutoCloseable {
     public void close() {
         synchronized (this) {
             watchdog.shutdownNow();
+            renewing.shutdownNow();
             clock.shutdownNow();
             holds.clear();
             bound.clear();

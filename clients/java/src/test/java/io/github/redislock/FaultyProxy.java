@@ -53,7 +53,11 @@ final class FaultyProxy implements AutoCloseable {
     }
 
     String url() {
-        return "redis://127.0.0.1:" + listener.getLocalPort();
+        return "redis://127.0.0.1:" + port();
+    }
+
+    int port() {
+        return listener.getLocalPort();
     }
 
     /** Closes the connections, as a lost network would. */

@@ -26,6 +26,7 @@ import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 
 /** A Sentinel, a cluster, failovers in the middle of a wait and of a hold, and a slot that moves. */
 @Execution(ExecutionMode.CONCURRENT)
@@ -271,5 +272,40 @@ class TopologyTest {
         IllegalArgumentException refused =
                 assertThrows(IllegalArgumentException.class, apart::lock);
         assertTrue(refused.getMessage().contains("one slot"), refused.getMessage());
+    }
+
+    /** To its clients: the cluster sees nothing of it, and nobody takes over. */
+    @Test
+    void cluster_nodeThatIsSilent_costsNoLockOfAnother() throws Exception {
+        int count = 12;
+        LockOptions quick = options.withTtl(Duration.ofSeconds(10));
+        try (TestCluster cluster = new TestCluster();
+                FaultyProxy proxy = new FaultyProxy(cluster.first().port())) {
+            TestServer other = cluster.nodes.get(1);
+            int bus = cluster.first().port() + 10_000;
+            cluster.first().ask("CONFIG", "SET", "cluster-announce-bus-port", bus);
+            cluster.first().ask("CONFIG", "SET", "cluster-announce-port", proxy.port());
+            Eventually.isTrue(
+                    "clients go by the proxy",
+                    () -> other.ask("CLUSTER", "SLOTS").toString().contains("" + proxy.port()));
+            Map<String, Driver.Opened> all = new HashMap<>();
+            CLUSTER.forEach((name, opening) -> all.put(name, opening.open(other.port(), quick)));
+            List<Held> healthy = new ArrayList<>();
+            all.forEach((name, opened) -> {
+                for (int number = 0; number < count; number++) {
+                    opened.take(cluster.key(name + "-silent-" + number + "-", 0));
+                }
+                healthy.add(opened.take(cluster.key(name + "-healthy-", 1)));
+            });
+            proxy.silent = true;
+            for (int number = 0; number < count * all.size(); number++) {
+                LostLock told = lost.poll(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+                assertTrue(told != null && told.name().contains("silent"), "lost: " + told);
+            }
+            healthy.forEach(hold -> assertTrue(hold.check(), hold.name()));
+            proxy.silent = false;
+            all.values().forEach(Driver.Opened::close);
+        }
+        assertNull(lost.poll());
     }
 }
