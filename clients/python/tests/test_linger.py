@@ -1,16 +1,22 @@
 """`linger`: a hold that ends soon after its connection is lost, and not otherwise."""
 
+import asyncio
 import time
 from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
+import redis.asyncio.retry
+from redis.backoff import NoBackoff
 
 from redis_lock_client import Lock, LockNotOwnedError, RWLock
+from redis_lock_client import asyncio as ours
 from redis_lock_client._protocol import UNKNOWN, Held
 
 from .proxy import Proxy
 from .server import Server, until
+from .test_waiting import NO_RETRY
 from .worker import BOTH, Package
 
 LINGER = 0.6
@@ -51,6 +57,58 @@ def test_keep_alive_binds_it_to_the_next_connection(server: Server) -> None:
             time.sleep(2 * LINGER)
             assert lock.check() == lock.fence
     until(lambda: not server.admin.exists("stock"), "the end of the hold")
+
+
+def test_a_lost_connection_is_told_when_the_hold_has_lingered(server: Server) -> None:
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port, retry=NO_RETRY) as client:
+        lock = Lock(client, "stock", timeout=30, linger=1)
+        lock.acquire()
+        with lock.keep_alive() as lease:
+            proxy.close()
+            next_one = Lock(server.admin, "stock", timeout=30)
+            assert next_one.acquire(blocking_timeout=20)
+            # Before, but for the scheduling of threads.
+            assert lease.lost.wait(2)
+            next_one.release()
+
+
+async def test_asyncio_a_lost_connection_is_told_when_the_hold_has_lingered(server: Server) -> None:
+    async def work(proxy: Proxy, lock: ours.Lock) -> None:
+        async with lock.keep_alive():
+            proxy.close()
+            await asyncio.to_thread(until, lambda: not server.admin.exists("stock"), "the end of the hold")
+            await asyncio.sleep(2)
+
+    retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
+    with Proxy(server.port) as proxy:
+        async with redis.asyncio.Redis(port=proxy.port, retry=retry) as client:
+            lock = ours.Lock(client, "stock", timeout=30, linger=1)
+            await lock.acquire()
+            with pytest.raises(LockNotOwnedError):
+                await work(proxy, lock)
+
+
+def test_behind_a_sentinel_each_failure_counts(server: Server) -> None:
+    # Such a renewal is sent again for ten seconds.
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port, retry=NO_RETRY) as client:
+        client.connection_pool.sentinel_manager = None
+        lock = Lock(client, "stock", timeout=30, linger=1)
+        lock.acquire()
+        with lock.keep_alive() as lease:
+            proxy.close()
+            until(lambda: not server.admin.exists("stock"), "the end of the hold")
+            assert lease.lost.wait(2)
+
+
+def test_a_slow_renewal_costs_no_short_linger(server: Server) -> None:
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
+        lock = Lock(client, "stock", timeout=30, linger=0.05)
+        lock.acquire()
+        with lock.keep_alive() as lease:
+            proxy.delay = 0.2
+            server.admin.config_resetstat()
+            until(lambda: server.calls("lock.renew") >= 3, "renewals that take longer than the linger")
+            assert not lease.lost.is_set()
 
 
 def test_a_renewal_converts_nothing_back(server: Server, client: redis.Redis) -> None:

@@ -414,9 +414,11 @@ class Core:
         fence = self.local.fence if lease is self.local.lease else None
         return lease.answers(ends, await self._prolong(token, ttl_ms, fence))
 
-    async def _prolong(self, token: bytes, ttl_ms: int, fence: int | None) -> bool:
+    async def _prolong(
+        self, token: bytes, ttl_ms: int, fence: int | None, failed: Callable[[bool], None] | None = None
+    ) -> bool:
         """Renew, and bind what lingers to a connection that is open: the one that it was bound to may be lost."""
-        if not await self._is_owner("LOCK.RENEW", token, ttl_ms):
+        if not await self._is_owner("LOCK.RENEW", token, ttl_ms, failed=failed):
             return False
         if self._linger is None or fence is None or protocol.would_wait(getattr(self.redis, "connection_pool", None)):
             return True
@@ -459,13 +461,17 @@ class Core:
             await self._refuse_what_is_missing(error, "LOCK.INFO")
             raise
 
-    async def _is_owner(self, command: str, token: str | bytes, *args: str | int) -> bool:
-        return all(await self._of_all(command, token, *args))
+    async def _is_owner(
+        self, command: str, token: str | bytes, *args: str | int, failed: Callable[[bool], None] | None = None
+    ) -> bool:
+        return all(await self._of_all(command, token, *args, failed=failed))
 
-    async def _of_all(self, command: str, token: str | bytes, *args: str | int) -> list[int | None]:
+    async def _of_all(
+        self, command: str, token: str | bytes, *args: str | int, failed: Callable[[bool], None] | None = None
+    ) -> list[int | None]:
         """Return the reply for each key, None where it holds no lock."""
         await self._falls_back()
-        replies = await self._insisting(self._for_all(command, token, *args))
+        replies = await self._insisting(self._for_all(command, token, *args), failed)
         for at, reply in enumerate(replies):
             if isinstance(reply, self._library.response_error):
                 self._refuse_the_ttl(reply)
@@ -506,17 +512,26 @@ class Core:
             raise reply
         return reply
 
-    async def _insisting(self, commands: list[tuple[Any, ...]]) -> list[Any]:
-        if not protocol.is_roaming(self.redis):
-            return await self._insist_together(commands)
+    async def _insisting(
+        self, commands: list[tuple[Any, ...]], failed: Callable[[bool], None] | None = None
+    ) -> list[Any]:
+        """Send them again where another server may take over. Tell of each failure whether a connection is lost."""
+        is_roaming = protocol.is_roaming(self.redis)
 
         async def ask() -> list[Any]:
-            replies = await self._insist_together(commands)
-            for reply in replies:
-                if isinstance(reply, Exception) and protocol.may_ask_again(self._library, reply, True):
-                    raise reply
+            try:
+                replies = await self._insist_together(commands)
+                for reply in replies if is_roaming else ():
+                    if isinstance(reply, Exception) and protocol.may_ask_again(self._library, reply, True):
+                        raise reply
+            except Exception as error:
+                if failed:
+                    failed(self._library.is_of_a_connection(error))
+                raise
             return replies
 
+        if not is_roaming:
+            return await ask()
         replies: list[Any] = await self._resending(protocol.Patience(protocol.FOLLOW, is_roaming=True), ask)
         return replies
 

@@ -87,6 +87,8 @@ class Library:
             errors.AskError,
             self.cluster_exception,
         )
+        # What a cluster's client makes of answers, too.
+        self._answers = (errors.ResponseError, errors.ClusterError)
         self._max_connections_error: type[Exception] = errors.MaxConnectionsError
         self._errors = errors
 
@@ -111,6 +113,10 @@ class Library:
     def is_exhausted(self, error: Exception) -> bool:
         """Return whether the pool has no connection left. Not all pools and versions have a class for this."""
         return isinstance(error, self._max_connections_error) or str(error) in NO_CONNECTION
+
+    def is_of_a_connection(self, error: Exception) -> bool:
+        """Return whether there was no answer, because a connection is lost or cannot be made."""
+        return not isinstance(error, self._answers) and not self.is_exhausted(error)
 
     def lock_error(self, message: str, name: Any) -> LockError:
         """Return an error that both this package's and the library's `LockError` catch."""

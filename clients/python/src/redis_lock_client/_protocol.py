@@ -75,35 +75,47 @@ class Lease:
 
     def __init__(self, ttl_ms: int) -> None:
         """Begin with a request that is sent now."""
-        self._late = time.monotonic() + ttl_ms / 10_000
+        now = time.monotonic()
+        self._late = now + ttl_ms / 10_000
         self.end = math.inf
+        # When the last request was sent that found the hold.
+        self._held_at = now
         self.sends(ttl_ms)
 
     def is_fresh(self) -> bool:
         """Return whether no more than a tenth of the first ttl has passed."""
         return time.monotonic() <= self._late
 
-    def sends(self, ttl_ms: int) -> tuple[float, float]:
-        """Return the end and the one that a request sets. One that shortens the lease counts, reply or not."""
-        before = self.end
-        self._last = time.monotonic() + ttl_ms * 0.99 / 1000 - 0.002
+    def sends(self, ttl_ms: int) -> tuple[float, float, float]:
+        """Return the end, the one that a request sets, and now. One that shortens the lease counts, reply or not."""
+        before, now = self.end, time.monotonic()
+        self._last = _end(now, ttl_ms / 1000)
         self.end = min(before, self._last)
-        return before, self._last
+        return before, self._last, now
 
-    def answers(self, ends: tuple[float, float], is_held: bool) -> bool:
+    def answers(self, ends: tuple[float, float, float], is_held: bool) -> bool:
         """Return whether the request has set the lease. A lease that was over by then stays lost."""
-        before, end = ends
+        before, end, sent = ends
         if not is_held or time.monotonic() >= before:
             self.ends()
             return False
+        self._held_at = max(self._held_at, sent)
         # Another request may have overtaken this one.
         if end == self._last:
             self.end = end
         return True
 
+    def breaks(self, linger: float) -> None:
+        """A connection is lost. It may have been lost as soon as the hold was found last, and lingers from then on."""
+        self.end = min(self.end, _end(self._held_at, linger))
+
     def ends(self) -> None:
         """A request was sent that ends it, or it is known to be over."""
         self.end = -math.inf
+
+
+def _end(start: float, seconds: float) -> float:
+    return start + seconds * 0.99 - 0.002
 
 
 class LockOptions(TypedDict, total=False):

@@ -17,7 +17,7 @@ class KeepAlive:
 
     `lost` is set, and `on_lost` called, when a renewal answers that nothing is held, or when none has succeeded by the
     end of the lease. The lease is counted by this process's clock from before a renewal was sent, less 1 % and 2 ms, so
-    it ends here before it ends in the server.
+    it ends here before it ends in the server. When the connection is lost, the lease is the linger.
     """
 
     def __init__(
@@ -36,10 +36,13 @@ class KeepAlive:
         self._ttl_ms = ttl_ms
         self._span = protocol.span_ms(ttl_ms, linger) / 1000
         self._lease = lease or protocol.Lease(ttl_ms)
+        self._linger = linger
         self._name = name
         self._on_lost = on_lost
         self._not_owned = not_owned
         self._over = threading.Event()
+        # Set when the lease has become shorter, or when it is of no interest any more.
+        self._news = threading.Event()
         self._once = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -54,6 +57,7 @@ class KeepAlive:
     def __exit__(self, *_: object) -> None:
         """Stop renewing. Nothing is released."""
         self._over.set()
+        self._news.set()
 
     def _renewed(self) -> bool:
         ends = self._lease.sends(self._ttl_ms)
@@ -71,9 +75,16 @@ class KeepAlive:
                 # Whatever it was, the clock goes on. Sooner than usual, because the rest of the lease is short.
                 pause = min(self._span / 10, SOON)
 
+    def _failed(self, is_connection_lost: bool) -> None:
+        if is_connection_lost and self._linger is not None:
+            self._lease.breaks(self._linger)
+            self._news.set()
+
     def _watch_the_clock(self) -> None:
         while (left := self._lease.end - time.monotonic()) > 0:
-            if self._over.wait(min(left, threading.TIMEOUT_MAX)):
+            self._news.wait(min(left, threading.TIMEOUT_MAX))
+            self._news.clear()
+            if self._over.is_set():
                 return
         self._lose()
 
@@ -82,6 +93,7 @@ class KeepAlive:
             if self._over.is_set():
                 return
             self._over.set()
+            self._news.set()
             self.lost.set()
         if self._on_lost:
             self._on_lost()

@@ -125,9 +125,10 @@ class Lock(Core, Theirs):
         not_owned = self._library.not_owned("keep alive", self.name)
 
         def renew() -> bool:
-            return run(self._prolong(token, ttl_ms, fence))
+            return run(self._prolong(token, ttl_ms, fence, kept._failed))
 
-        return KeepAlive(renew, ttl_ms, self.name, on_lost, not_owned, self.local.lease, self._linger)
+        kept = KeepAlive(renew, ttl_ms, self.name, on_lost, not_owned, self.local.lease, self._linger)
+        return kept
 
 
 class ReadLock(Lock):

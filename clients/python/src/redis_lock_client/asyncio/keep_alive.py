@@ -17,7 +17,8 @@ class KeepAlive:
 
     When a renewal answers that nothing is held, or none has succeeded by the end of the lease, the body is cancelled at
     its next await, and the context raises LockNotOwnedError. The lease is counted by this process's clock from before a
-    renewal was sent, less 1 % and 2 ms, so it ends here before it ends in the server.
+    renewal was sent, less 1 % and 2 ms, so it ends here before it ends in the server. When the connection is lost, the
+    lease is the linger.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class KeepAlive:
         self._ttl_ms = ttl_ms
         self._span = protocol.span_ms(ttl_ms, linger) / 1000
         self._lease = lease or protocol.Lease(ttl_ms)
+        self._linger = linger
         self._not_owned = not_owned
         self._clock: asyncio.TimerHandle | None = None
 
@@ -68,13 +70,23 @@ class KeepAlive:
         ends = self._lease.sends(self._ttl_ms)
         if not self._lease.answers(ends, await self._renew()):
             return False
+        self._set_the_clock()
+        return True
+
+    def _failed(self, is_connection_lost: bool) -> None:
+        if is_connection_lost and self._linger is not None:
+            self._lease.breaks(self._linger)
+            # Without a clock there is no body yet.
+            if self._clock:
+                self._set_the_clock()
+
+    def _set_the_clock(self) -> None:
         if not self._over:
             if self._clock:
                 self._clock.cancel()
             # Not the renewing task's to keep: a renewal may hang for longer than the lease lasts.
             left = self._lease.end - time.monotonic()
             self._clock = asyncio.get_running_loop().call_later(left, self._lose)
-        return True
 
     async def _keep_renewing(self) -> None:
         pause = self._span / 3

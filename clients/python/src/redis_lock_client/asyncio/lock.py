@@ -184,9 +184,10 @@ class Lock(Core, Theirs):
         not_owned = self._library.not_owned("keep alive", self.name)
 
         def renew() -> Awaitable[bool]:
-            return self._prolong(token, ttl_ms, fence)
+            return self._prolong(token, ttl_ms, fence, kept._failed)
 
-        return KeepAlive(renew, ttl_ms, not_owned, self.local.lease, self._linger)
+        kept = KeepAlive(renew, ttl_ms, not_owned, self.local.lease, self._linger)
+        return kept
 
     async def _execute(self, *args: Any, **options: Any) -> Any:
         if self.wait == "notify":
