@@ -70,8 +70,8 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 		case isTaken(err):
 			again = m.oldClientsPause(ctx)
 			err = taken()
-		case says(err, "PARTIAL"):
-			// Some of what was granted before, unheard, has ended since.
+		case says(err, "PARTIAL") && left:
+			// Some of what was granted before, unheard, has ended since. Otherwise the token has a lock from elsewhere.
 			m.giveBack(ctx, value)
 			again = pause
 			err = &RedisError{Err: err}

@@ -148,3 +148,18 @@ func TestAMutexAndAMultiMutexInACluster(t *testing.T) {
 	err = locks.NewMultiMutex([]string{"a", "b"}, nil).Lock()
 	expect(t, fmt.Sprint("several slots: ", err), says(err, "CROSSSLOT"), true)
 }
+
+func TestAMultiMutexLeavesWhatItsTokenHeldBefore(t *testing.T) {
+	locks := newLocks(t)
+	one := locks.NewMutex("a", oneToken, WithExpiry(time.Minute))
+	must(t, one.Lock())
+	for _, lock := range []func(*MultiMutex) error{
+		func(both *MultiMutex) error { return both.TryLock() },
+		func(both *MultiMutex) error { return both.Lock() },
+	} {
+		err := lock(locks.NewMultiMutex([]string{"a", "b"}, nil, oneToken))
+		expect(t, fmt.Sprint("the server's word: ", err), says(err, "PARTIAL"), true)
+		released(t)(one.Check(ctx))
+	}
+	released(t)(one.Unlock())
+}
