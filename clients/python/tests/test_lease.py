@@ -15,6 +15,7 @@ from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
 from .server import Server, running, until
+from .worker import Package
 
 TRY_AGAIN = b"-TRYAGAIN not enough servers have confirmed it"
 KINDS: list[Callable[[Any], Lock]] = [
@@ -103,6 +104,31 @@ def test_try_again_loses_nothing(server: Server, proxy: Proxy) -> None:
         assert lease.lost.wait(20)
         assert time.monotonic() >= end
         lock.raise_on_release_error = False
+
+
+def test_keep_alive_begins_when_the_server_can_answer(proxy: Proxy, package: Package) -> None:
+    begin: Callable[[Any], Any] = enter_and_exit if package.is_sync else aenter_and_exit
+    with package.client(port=proxy.port) as client:
+        lock = package.lock(client, timeout=2)
+        package.now(lock.acquire())
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
+        package.now(begin(lock))
+        assert proxy.refusals == 2
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN)
+        end = lease_end(lock)
+        with pytest.raises(LockNotOwnedError):
+            package.now(begin(lock))
+        assert time.monotonic() >= end
+
+
+def enter_and_exit(lock: Lock) -> None:
+    with lock.keep_alive():
+        pass
+
+
+async def aenter_and_exit(lock: ours.Lock) -> None:
+    async with lock.keep_alive():
+        pass
 
 
 def test_a_renewal_by_hand_asks_again_until_the_lease_ends(server: Server, proxy: Proxy) -> None:

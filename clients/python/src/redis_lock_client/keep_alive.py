@@ -29,6 +29,7 @@ class KeepAlive:
         not_owned: LockNotOwnedError,
         lease: protocol.Lease | None = None,
         linger: float | None = None,
+        try_again: type[Exception] | tuple[()] = (),
     ) -> None:
         """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
         self.lost = threading.Event()
@@ -37,6 +38,7 @@ class KeepAlive:
         self._span = protocol.span_ms(ttl_ms, linger) / 1000
         self._lease = lease or protocol.Lease(ttl_ms)
         self._linger = linger
+        self._try_again = try_again
         self._name = name
         self._on_lost = on_lost
         self._not_owned = not_owned
@@ -47,8 +49,17 @@ class KeepAlive:
 
     def __enter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
-        if not self._renewed():
-            raise self._not_owned
+        while True:
+            try:
+                if not self._renewed():
+                    raise self._not_owned
+                break
+            except self._try_again as error:
+                # It is no loss until the lease is over.
+                left = self._lease.end - time.monotonic()
+                if left <= 0:
+                    raise self._not_owned from error
+                time.sleep(min(protocol.TRY_AGAIN, left))
         # Two threads, for a renewal may hang in the client for longer than the lease lasts.
         for run in (self._keep_renewing, self._watch_the_clock):
             threading.Thread(target=run, name=f"{run.__name__} {self._name!r}", daemon=True).start()

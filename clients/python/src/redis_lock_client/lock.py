@@ -127,7 +127,8 @@ class Lock(Core, Theirs):
         def renew() -> bool:
             return run(self._prolong(token, ttl_ms, fence, kept._failed))
 
-        kept = KeepAlive(renew, ttl_ms, self.name, on_lost, not_owned, self.local.lease, self._linger)
+        try_again = self._library.try_again_error
+        kept = KeepAlive(renew, ttl_ms, self.name, on_lost, not_owned, self.local.lease, self._linger, try_again)
         return kept
 
 

@@ -28,6 +28,7 @@ class KeepAlive:
         not_owned: LockNotOwnedError,
         lease: protocol.Lease | None = None,
         linger: float | None = None,
+        try_again: type[Exception] | tuple[()] = (),
     ) -> None:
         """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
         self.lost = False
@@ -37,13 +38,23 @@ class KeepAlive:
         self._span = protocol.span_ms(ttl_ms, linger) / 1000
         self._lease = lease or protocol.Lease(ttl_ms)
         self._linger = linger
+        self._try_again = try_again
         self._not_owned = not_owned
         self._clock: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
-        if not await self._renewed():
-            raise self._not_owned
+        while True:
+            try:
+                if not await self._renewed():
+                    raise self._not_owned
+                break
+            except self._try_again as error:
+                # It is no loss until the lease is over.
+                left = self._lease.end - time.monotonic()
+                if left <= 0:
+                    raise self._not_owned from error
+                await asyncio.sleep(min(protocol.TRY_AGAIN, left))
         body = asyncio.current_task()
         assert body is not None  # Whoever awaits this is a task.
         self._body, self._cancelling = body, body.cancelling()

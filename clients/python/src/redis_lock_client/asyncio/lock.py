@@ -186,7 +186,8 @@ class Lock(Core, Theirs):
         def renew() -> Awaitable[bool]:
             return self._prolong(token, ttl_ms, fence, kept._failed)
 
-        kept = KeepAlive(renew, ttl_ms, not_owned, self.local.lease, self._linger)
+        try_again = self._library.try_again_error
+        kept = KeepAlive(renew, ttl_ms, not_owned, self.local.lease, self._linger, try_again)
         return kept
 
     async def _execute(self, *args: Any, **options: Any) -> Any:
