@@ -92,6 +92,54 @@ def test_a_late_grant_that_is_lost_is_asked_for_again(server: Server, proxy: Pro
         before.acquire()
 
 
+def test_a_late_grant_that_is_lost_is_given_back(server: Server, proxy: Proxy, package: Package) -> None:
+    proxy.delay = 0.15
+    with package.client(port=proxy.port) as client:
+        proxy.answer(b"LOCK.RENEW", b":0", times=1)
+        assert not package.now(package.lock(client, timeout=2, blocking=False).acquire())
+        assert proxy.refusals == 1
+        assert not server.admin.exists("stock")
+        # What its owner held stays.
+        proxy.answer(b"LOCK.RENEW", b":0", times=1)
+        assert not package.now(package.lock(client, timeout=2, blocking=False).acquire(token="mine"))
+        assert server.tokens("stock") == ["mine"]
+
+
+def test_a_late_grant_of_which_a_part_is_lost_is_asked_for_again(
+    server: Server, proxy: Proxy, package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy.delay = 0.15
+    with package.client(port=proxy.port) as client:
+        lock = package.made("MultiLock", client, timeout=2)
+        renew = lock._renew_once
+
+        async def lose_one_and_renew(*args: Any) -> bool:
+            monkeypatch.undo()
+            proxy.delay = 0
+            server.admin.delete("prices")
+            renewed: bool = await renew(*args)
+            return renewed
+
+        monkeypatch.setattr(lock, "_renew_once", lose_one_and_renew)
+        assert package.now(lock.acquire())
+        assert package.now(lock.check()) == lock.fence
+        assert server.calls("lock.macquire") == 2
+
+
+def test_a_ttl_that_is_shorter_than_the_way_is_not_asked_for_without_a_pause(
+    server: Server, proxy: Proxy, package: Package
+) -> None:
+    with package.client(port=proxy.port) as client:
+        assert not package.now(package.lock(client, timeout=0.001, blocking_timeout=1).acquire())
+    assert server.calls("lock.acquire") <= 21
+    assert not server.admin.exists("stock")
+
+
+def test_a_timeout_must_not_be_negative(client: redis.Redis) -> None:
+    with pytest.raises(ValueError, match=r"^timeout must not be negative"):
+        Lock(client, "stock", timeout=-0.1)
+
+
 def test_try_again_loses_nothing(server: Server, proxy: Proxy) -> None:
     with redis.Redis(port=proxy.port) as client, Lock(client, "stock", timeout=2) as lock, lock.keep_alive() as lease:
         server.admin.config_resetstat()

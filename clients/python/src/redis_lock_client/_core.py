@@ -61,7 +61,7 @@ class Core:
         """
         self.redis = redis
         self.name: Any = name
-        self.timeout = timeout
+        self.timeout = protocol.checked_timeout(timeout)
         self.sleep = sleep
         self.blocking = blocking
         self.blocking_timeout = blocking_timeout
@@ -151,22 +151,24 @@ class Core:
     async def _ask_patiently(
         self, token: bytes, patience: protocol.Patience, before: protocol.Held | None, is_own: bool
     ) -> bool:
-        return await self._ask(token, patience, self._ask_once)
+        return await self._ask(token, patience, self._ask_once, is_own)
 
     async def _ask(
         self,
         token: bytes,
         patience: protocol.Patience,
         ask_once: Callable[[tuple[Any, ...], protocol.Patience], Awaitable[Any]],
+        is_own: bool = False,
     ) -> bool:
         if await self._falls_back():
-            return await self._ask_by_set(token, patience)
+            return await self._ask_by_set(token, patience, is_own)
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
         request = self._request(token, ttl_ms)
         while True:
             try:
                 fence, lease = await self._resending(
-                    patience, lambda: self._granted(token, ttl_ms, lambda: ask_once(request, patience))
+                    patience,
+                    lambda: self._granted(token, ttl_ms, patience, is_own, lambda: ask_once(request, patience)),
                 )
             except self._library.response_error as error:
                 if protocol.is_cancelled(error):
@@ -188,7 +190,7 @@ class Core:
                 return False
 
     async def _granted(
-        self, token: bytes, ttl_ms: int, ask: Callable[[], Awaitable[Any]]
+        self, token: bytes, ttl_ms: int, patience: protocol.Patience, is_own: bool, ask: Callable[[], Awaitable[Any]]
     ) -> tuple[Any, protocol.Lease]:
         """Return what was granted, and its lease. A grant that came late is renewed, or it is none."""
         lease = protocol.Lease(ttl_ms)
@@ -197,9 +199,15 @@ class Core:
             lease = protocol.Lease(ttl_ms)
             if not await self._renew_once(token, ttl_ms, lease):
                 granted = None
+                # The server may still hold it, or some of its keys. What a token held that was passed is its owner's.
+                if is_own:
+                    with self._suppressed():
+                        await self._is_owner("LOCK.RELEASE", token)
+                # All grants come too late for a ttl of a few milliseconds.
+                await self._pause(min(protocol.FIRST_PAUSE, patience.left_ms() / 1000))
         return granted, lease
 
-    async def _ask_by_set(self, token: bytes, patience: protocol.Patience) -> bool:
+    async def _ask_by_set(self, token: bytes, patience: protocol.Patience, is_own: bool) -> bool:
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
         # At first, and after an error, it may be this token that holds the lock.
         may_be_ours = True
@@ -214,7 +222,9 @@ class Core:
             return bool(granted)
 
         while True:
-            granted, lease = await self._resending(patience, lambda: self._granted(token, ttl_ms, ask))
+            granted, lease = await self._resending(
+                patience, lambda: self._granted(token, ttl_ms, patience, is_own, ask)
+            )
             if granted:
                 self.local.token, self.local.fence, self.local.lease = token, _fallback.NO_FENCE, lease
                 return True

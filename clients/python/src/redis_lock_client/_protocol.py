@@ -256,6 +256,13 @@ class WithoutNotify:
 WITHOUT_NOTIFY = WithoutNotify()
 
 
+def checked_timeout(seconds: float | None) -> float | None:
+    """Return a timeout that has not passed already. 0 is none, as in the libraries."""
+    if seconds is not None and seconds < 0:
+        raise ValueError("timeout must not be negative")
+    return seconds
+
+
 def checked_permits(number: int) -> int:
     """Return a number of permits that the module takes."""
     if not 1 <= number <= MOST_PERMITS:

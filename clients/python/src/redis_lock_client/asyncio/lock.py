@@ -107,7 +107,7 @@ class Lock(Core, Theirs):
         # A conversion goes ahead of the queue and is rare: it may block a connection.
         is_notified = self.wait == "notify" and not before and patience.left_ms() > 0
         if not is_notified or protocol.WITHOUT_NOTIFY.has(self.redis):
-            return await self._ask(token, patience, self._ask_once)
+            return await self._ask(token, patience, self._ask_once, is_own)
         keys = [protocol.encode(self.redis, name) for name in self._names]
         with Listeners.of(self._library, self.redis).listen(keys, token, is_own) as listener:
 
@@ -116,7 +116,7 @@ class Lock(Core, Theirs):
                     return await self._ask_once(request, patience)
                 return await self._ask_and_listen(request, patience, listener)
 
-            listener.is_granted = await self._ask(token, patience, ask)
+            listener.is_granted = await self._ask(token, patience, ask, is_own)
             return listener.is_granted
 
     async def _ask_and_listen(self, request: tuple[Any, ...], patience: protocol.Patience, listener: Listener) -> Any:
