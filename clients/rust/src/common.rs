@@ -361,7 +361,8 @@ macro_rules! guard {
                 $done!(self.hold.extend(ttl))
             }
 
-            /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody.
+            /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody. False
+            /// without asking after [`Guard::valid_until`].
             pub $($async)* fn check(&self) -> Result<bool> {
                 $done!(self.hold.check())
             }

@@ -72,12 +72,10 @@ impl<W: Wire> Hold<W> {
         if !self.rebound(ttl).await {
             return Err(self.not_held().await);
         }
-        if !self.lease.renewed(sent) {
-            // Nobody else would release it.
-            engine.give_up(&self.place, ttl).await;
-            return Err(self.not_held().await);
+        match self.lease.renewed(sent) {
+            true => Ok(()),
+            false => Err(self.too_late().await),
         }
-        Ok(())
     }
 
     /// Binds it to the connection that has renewed it, if it ends with that. False if it is over.
@@ -106,7 +104,8 @@ impl<W: Wire> Hold<W> {
 
     /// Asks the server whether it is held now.
     pub(crate) async fn check(&self) -> Result<bool> {
-        if self.lease.is_ended() {
+        // The server may have it for longer than its owner can count on.
+        if !self.lease.is_held() {
             return Ok(false);
         }
         let engine = &self.engine;
@@ -116,7 +115,7 @@ impl<W: Wire> Hold<W> {
         if !is_held {
             self.not_held().await;
         }
-        Ok(is_held)
+        Ok(is_held && self.lease.is_held())
     }
 
     /// Has the server run a command only if it is held now.
@@ -145,6 +144,13 @@ impl<W: Wire> Hold<W> {
         if self.lease.lose() {
             self.engine.release_rest(&self.place, self.ttl).await;
         }
+        Error::NotHeld
+    }
+
+    /// Releases what the server holds after the end of the lease. Nobody else would.
+    async fn too_late(&self) -> Error {
+        self.lease.lose();
+        self.engine.give_up(&self.place, self.ttl).await;
         Error::NotHeld
     }
 
@@ -190,17 +196,14 @@ impl<W: Wire> Hold<W> {
             .convert(&self.place, Mode::Exclusive, ttl, patience)
             .await;
         match granted {
-            Ok(Some(grant)) if grant.fence == self.lease.fence() => {
-                self.lease.converted(grant, ttl, Mode::Exclusive);
+            Ok(Some(grant))
+                if grant.fence == self.lease.fence()
+                    && self.lease.converted(grant, ttl, Mode::Exclusive) =>
+            {
                 Ok(true)
             }
-            // The share was over, and this is a new hold.
-            Ok(Some(_)) => {
-                self.lease.lose();
-                let reach = engine.options.reach();
-                engine.release(&self.place, self.ttl, reach).await?;
-                Err(Error::NotHeld)
-            }
+            // The share was over, and this may be a new hold.
+            Ok(Some(_)) => Err(self.too_late().await),
             Ok(None) if leaves_something => self.become_reader().await.map(|()| false),
             Ok(None) => Ok(false),
             Err(error) => {
@@ -216,10 +219,8 @@ impl<W: Wire> Hold<W> {
         self.still_held()?;
         let (ttl, fence) = (self.lease.ttl_to_keep(self.ttl), self.lease.fence());
         match self.engine.restore_reader(&self.place, fence, ttl).await {
-            Ok(grant) => {
-                self.lease.converted(grant, ttl, Mode::Shared);
-                Ok(())
-            }
+            Ok(grant) if self.lease.converted(grant, ttl, Mode::Shared) => Ok(()),
+            Ok(_) => Err(self.too_late().await),
             Err(error) => {
                 if matches!(error, Error::NotHeld) {
                     self.lease.lose();
@@ -278,21 +279,14 @@ impl<W: Wire> Hold<W> {
 
     /// The pause before the next renewal of a watchdog. `None` if there is none, because it is
     /// lost.
-    pub(crate) async fn after_renewal(&self, answer: OwnerAnswer, sent: Sent) -> Option<Duration> {
-        let span = self.renewal_span();
-        let pause = self.lease.after_renewal(answer, sent, span);
-        if pause.is_none() {
-            let was_held = !self.lease.is_ended();
-            self.tell_lost();
-            if was_held {
-                self.engine.give_up(&self.place, self.ttl).await;
-            }
-        }
-        pause
+    pub(crate) fn after_renewal(&self, answer: OwnerAnswer, sent: Sent) -> Option<Duration> {
+        self.lease.after_renewal(answer, sent, self.renewal_span())
     }
 
-    /// Ends it against the will of its owner, and tells that.
-    pub(crate) fn tell_lost(&self) {
-        self.lease.lose_and_tell(&self.place, &self.engine.options);
+    /// Ends it against the will of its owner, and tells that. False if it was over before.
+    ///
+    /// Otherwise it is to be released: a renewal without an answer may reach the server yet.
+    pub(crate) fn tell_lost(&self) -> bool {
+        self.lease.lose_and_tell(&self.place, &self.engine.options)
     }
 }

@@ -168,16 +168,17 @@ impl Lease {
         (!left.is_zero()).then(|| SOON.min(left))
     }
 
-    /// Remembers a conversion, which may have another fence.
-    pub(crate) fn converted(&self, grant: Grant, ttl: Duration, mode: Mode) {
+    /// Remembers a conversion. False if the lease was over by then: it stays so.
+    pub(crate) fn converted(&self, grant: Grant, ttl: Duration, mode: Mode) -> bool {
         let mut inner = self.inner();
-        inner.fence = grant.fence;
-        inner.claim = Claim::RwLock(mode);
-        if inner.state == State::Held {
+        let is_held = inner.state == State::Held && Instant::now() < inner.until;
+        if is_held {
+            inner.claim = Claim::RwLock(mode);
             inner.until = until(grant.sent, ttl);
         }
         drop(inner);
         self.wake();
+        is_held
     }
 
     /// The ttl of a conversion, which shortens no lease.
@@ -197,9 +198,11 @@ impl Lease {
         self.finish(State::Lost)
     }
 
-    /// Ends it against the will of its owner, and tells [`Options::on_lost`].
-    pub(crate) fn lose_and_tell(&self, place: &Place, options: &Options) {
-        if self.lose() {
+    /// Ends it against the will of its owner, and tells [`Options::on_lost`]. False if it was over
+    /// before.
+    pub(crate) fn lose_and_tell(&self, place: &Place, options: &Options) -> bool {
+        let was_held = self.lose();
+        if was_held {
             log::warn!("a lock was lost: {:?}", String::from_utf8_lossy(&place.key));
             if let Some(on_lost) = &options.on_lost {
                 on_lost(&LostLock {
@@ -209,6 +212,7 @@ impl Lease {
                 });
             }
         }
+        was_held
     }
 
     /// Waits until the hold is over, `time` at most. True if it is over.

@@ -5,10 +5,11 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::inner::Tasks;
+use super::settle::{Leftover, Settle};
 use crate::hold::Hold;
 use crate::lease::Lease;
 
-/// Renews a hold in a task of its own until it is dropped. It releases nothing.
+/// Renews a hold in a task of its own until it is dropped. Its drop releases nothing.
 #[must_use = "the renewals end when this is dropped"]
 #[derive(Debug)]
 pub struct KeepAlive {
@@ -43,12 +44,21 @@ impl Drop for KeepAlive {
 }
 
 async fn watch(hold: Hold<Tasks>) {
+    keep(&hold).await;
+    if hold.tell_lost() {
+        // Not here: the drop of the `KeepAlive` ends this task.
+        drop(Settle::of(&hold, Leftover::Release));
+    }
+}
+
+/// Renews until it is over.
+async fn keep(hold: &Hold<Tasks>) {
     let (lease, options) = (&hold.lease, &hold.engine.options);
     let mut pause = hold.first_pause();
     while !lease.is_ended() {
         let left = lease.until().saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return hold.tell_lost();
+            return;
         }
         sleep(pause.min(left)).await;
         let sent = lease.sends(hold.ttl);
@@ -57,7 +67,7 @@ async fn watch(hold: Hold<Tasks>) {
         let Ok(answer) = tokio::time::timeout_at(lease.until().into(), renewal).await else {
             continue;
         };
-        match hold.after_renewal(answer, sent).await {
+        match hold.after_renewal(answer, sent) {
             Some(next) => pause = next,
             None => return,
         }

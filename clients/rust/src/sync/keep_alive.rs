@@ -6,7 +6,7 @@ use super::inner::{Blocking, now};
 use crate::hold::Hold;
 use crate::lease::Lease;
 
-/// Renews a hold in a thread of its own until it is dropped. It releases nothing.
+/// Renews a hold in a thread of its own until it is dropped. Its drop releases nothing.
 #[must_use = "the renewals end when this is dropped"]
 #[derive(Debug)]
 pub struct KeepAlive {
@@ -63,7 +63,7 @@ fn watch(hold: &Hold<Blocking>, stop: &Stop) {
     loop {
         let left = lease.until().saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return hold.tell_lost();
+            return lose(hold);
         }
         if stop.wait(pause.min(left)) || lease.is_ended() {
             return;
@@ -76,10 +76,16 @@ fn watch(hold: &Hold<Blocking>, stop: &Stop) {
         }
         let sent = lease.sends(hold.ttl);
         let answer = now(hold.renew_once(timeout));
-        match now(hold.after_renewal(answer, sent)) {
+        match hold.after_renewal(answer, sent) {
             Some(next) => pause = next,
-            None => return,
+            None => return lose(hold),
         }
+    }
+}
+
+fn lose(hold: &Hold<Blocking>) {
+    if hold.tell_lost() {
+        now(hold.engine.give_up(&hold.place, hold.ttl));
     }
 }
 

@@ -47,7 +47,8 @@ fn a_lease_that_is_over_stays_lost() {
     let proxy = Proxy::to(server.port);
     let mut admin = server.admin();
     let lock = open(proxy.url(), options()).lock("a").with_token("t");
-    let guard = now(lock.with_ttl(ms(300)).lock()).unwrap();
+    let lock = lock.with_ttl(ms(300));
+    let guard = now(lock.lock()).unwrap();
     admin.run(&["LOCK.RENEW", "a", "t", "60000"]);
     proxy.delay_replies(400);
     let late = now(guard.extend(ms(60_000)));
@@ -55,6 +56,38 @@ fn a_lease_that_is_over_stays_lost() {
     proxy.delay_replies(0);
     drop(guard);
     eventually("nothing is left", || admin.is_free("a"));
+
+    // The server may still have it.
+    let guard = now(lock.lock()).unwrap();
+    admin.run(&["LOCK.RENEW", "a", "t", "60000"]);
+    eventually("the lease ends", || guard.is_lost());
+    assert!(!now(guard.check()).unwrap());
+}
+
+#[test]
+fn a_late_conversion_revives_no_lease() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let mut admin = server.admin();
+    let pages = open(proxy.url(), options()).rwlock("a").with_token("t");
+    for is_upgrade in [false, true] {
+        let mut guard = match is_upgrade {
+            true => now(pages.read()).unwrap(),
+            false => now(pages.write()).unwrap(),
+        };
+        now(guard.extend(ms(300))).unwrap();
+        admin.run(&["LOCK.RENEW", "a", "t", "60000"]);
+        proxy.delay_replies(400);
+        let late = match is_upgrade {
+            true => now(guard.try_upgrade()).map(drop),
+            false => now(guard.downgrade()),
+        };
+        proxy.delay_replies(0);
+        assert!(matches!(late, Err(Error::NotHeld)), "{late:?}");
+        assert!(guard.is_lost());
+        drop(guard);
+        eventually("nothing is left", || admin.is_free("a"));
+    }
 }
 
 #[test]
