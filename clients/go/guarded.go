@@ -45,7 +45,7 @@ func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cm
 	return cmd
 }
 
-// Check asks the server whether the lock is held now. The answer is old when it arrives: guard a write by Exec or by the fence.
+// Check asks the server whether the lock is held now. After Until the answer is no: the server may still have a longer lease. The answer is old when it arrives: guard a write by Exec or by the fence.
 func (m *Mutex) Check(ctx context.Context) (bool, error) {
 	value := m.Value()
 	if value == "" {
@@ -60,7 +60,7 @@ func (m *Mutex) Check(ctx context.Context) (bool, error) {
 			return false, m.lacking(ctx, &RedisError{Err: err})
 		}
 	}
-	return true, nil
+	return !m.isOver(time.Now()), nil
 }
 
 // RunOnce runs the job, unless it is running elsewhere or was begun less than atLeast ago. It does not wait. ran tells whether it has

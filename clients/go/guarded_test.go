@@ -170,6 +170,9 @@ func TestARenewalDoesNotUndoAConversion(t *testing.T) {
 	other := locks.NewRWMutex("a")
 	must(t, both.RLock())
 	must(t, both.Lock())
+	if native, ok := locks.driver.(*goRedis); ok {
+		expect(t, "connections that are bound", len(native.bound), 1)
+	}
 	released(t)(both.Reader().Extend())
 	refused(t, other.TryRLock())
 	must(t, admin.ConfigResetStat(ctx).Err())

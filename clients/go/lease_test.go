@@ -36,6 +36,8 @@ func TestALeaseThatIsOverStaysLost(t *testing.T) {
 	must(t, mutex.Lock())
 	must(t, admin.Do(ctx, "LOCK.RENEW", "a", mutex.Value(), 60_000).Err())
 	eventually(t, "the end of the lease", func() bool { return time.Now().After(mutex.Until()) })
+	failed(t, nil)(mutex.Check(ctx))
+	failed(t, nil)(mutex.Valid())
 	failed(t, ErrExtendFailed)(mutex.Extend())
 }
 
@@ -200,4 +202,27 @@ func TestAKeepAliveThatBeginsLateRenewsInTime(t *testing.T) {
 	defer stop()
 	eventually(t, "a renewal, or the end", func() bool { return within.Err() != nil || time.Until(mutex.Until()) > 5*time.Second })
 	must(t, context.Cause(within))
+}
+
+func TestALateGrantThatCannotBeRenewedIsGivenBack(t *testing.T) {
+	for name, option := range map[string]Option{"": ignored, "with a linger": WithLinger(time.Minute)} {
+		t.Run(name, func(t *testing.T) {
+			locks := newLocks(t)
+			holder := locks.NewMutex("a", WithExpiry(time.Minute))
+			must(t, holder.Lock())
+			fake := &fakeReply{Driver: locks.driver, reply: driver.Reply{Err: driver.Error("NOPERM lock.renew"), Sent: 1}}
+			fake.left.Store(1)
+			locks.driver = fake
+			mutex := locks.NewMutex("a", WithExpiry(2*time.Second), WithTries(forever), option)
+			done := inBackground(mutex.Lock)
+			eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+			time.Sleep(300 * time.Millisecond) // more than a tenth of the expiry
+			released(t)(holder.Unlock())
+			expect(t, "the error", says(result(t, done), "NOPERM"), true)
+			expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+			if native, ok := fake.Driver.(*goRedis); ok {
+				expect(t, "connections that are bound", len(native.bound), 0)
+			}
+		})
+	}
 }

@@ -54,12 +54,15 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 				m.sides.latest.Store(m)
 			}
 			m.remember(held)
+			if converts {
+				m.otherSide.bind(nil) // The server has bound the lock to this side's connection instead.
+			}
 			return nil
 		}
 		if m.locks.chosen() == theFallback {
 			return m.fallbackLock(ctx, value, time.Until(deadline))
 		}
-		left = left || !answered(err) || grace > 0 && (errors.Is(err, redis.Nil) || passes(err))
+		left = left || held.fence != 0 || !answered(err) || grace > 0 && (errors.Is(err, redis.Nil) || passes(err))
 		again := time.Duration(0)
 		switch {
 		case ctx.Err() != nil:
@@ -103,23 +106,26 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration) (hold, error) {
 	held := hold{value: value, sent: time.Now()}
 	request := m.request(value)
+	var bound driver.Bound
 	var err error
 	if wait < time.Millisecond && m.linger == nil {
 		held.fence, err = numberIn(m.locks.send(ctx, request))
 	} else {
-		var bound driver.Bound
 		held.fence, bound, err = m.locks.waiters.ask(ctx, wait, grace, request)
-		if err == nil && m.linger != nil {
-			m.bind(bound)
+	}
+	if err == nil && time.Since(held.sent) > m.expiry/10 {
+		held.sent = time.Now()
+		var renewed bool
+		renewed, _, err = m.ownerAsks(ctx, "LOCK.RENEW", value, m.expiry.Milliseconds())
+		if err == nil && !renewed {
+			err = redis.Nil
 		}
 	}
-	if err != nil || time.Since(held.sent) <= m.expiry/10 {
-		return held, err
-	}
-	held.sent = time.Now()
-	renewed, _, err := m.ownerAsks(ctx, "LOCK.RENEW", value, m.expiry.Milliseconds())
-	if err == nil && !renewed {
-		err = redis.Nil
+	switch {
+	case err == nil:
+		m.bind(bound)
+	case bound != nil:
+		bound.Release()
 	}
 	return held, err
 }

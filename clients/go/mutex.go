@@ -187,7 +187,7 @@ func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
 			return false, nil
 		}
 	}
-	return true, nil
+	return !m.isOver(time.Now()), nil
 }
 
 // tokens reads the holders out of LOCK.INFO's reply, which is made of maps in RESP3 and of flat arrays in RESP2. It also tells whether
