@@ -20,20 +20,23 @@ from .test_waiting import NO_RETRY
 from .worker import BOTH, Package
 
 LINGER = 0.6
-OPTIONS: dict[str, dict[str, Any]] = {
-    "Lock": {},
-    "ReadLock": {},
-    "Semaphore": {"permits": 3},
-    "MultiLock": {"shared": ["read"]},
-}
+LOCKS: list[tuple[str, dict[str, Any]]] = [
+    ("Lock", {}),
+    ("ReadLock", {}),
+    ("Semaphore", {"permits": 3}),
+    ("Semaphore", {"permits": 1}),
+    ("MultiLock", {"shared": ["read"]}),
+]
 
 
-@pytest.mark.parametrize("what", OPTIONS)
+@pytest.mark.parametrize(("what", "options"), LOCKS)
 @pytest.mark.parametrize("wait", ["block", "notify"])
-def test_a_renewal_binds_it_to_the_next_connection(server: Server, package: Package, what: str, wait: str) -> None:
+def test_a_renewal_binds_it_to_the_next_connection(
+    server: Server, package: Package, what: str, options: dict[str, Any], wait: str
+) -> None:
     if wait == "notify" and package.is_sync:
         pytest.skip("asyncio only")
-    options = OPTIONS[what] | ({} if package.is_sync else {"wait": wait})
+    options = options | ({} if package.is_sync else {"wait": wait})
     client = package.redis.Redis(port=server.port)
     lock = package.made(what, client, linger=LINGER, **options)
     assert package.now(lock.acquire())
@@ -48,13 +51,25 @@ def test_a_renewal_binds_it_to_the_next_connection(server: Server, package: Pack
     assert time.monotonic() - start < 10
 
 
+def test_a_renewal_binds_a_share_beside_permits(server: Server, package: Package) -> None:
+    server.admin.execute_command("LOCK.ACQUIRE", "stock", "permit", 60_000, "LIMIT", 3)
+    client = package.redis.Redis(port=server.port)
+    lock = package.made("ReadLock", client, linger=LINGER)
+    assert package.now(lock.acquire())
+    server.admin.execute_command("CLIENT", "KILL", "SKIPME", "yes")
+    assert package.now(lock.reacquire())
+    package.close(client)
+    until(lambda: server.tokens("stock") == ["permit"], "the end of the share")
+
+
 def test_keep_alive_binds_it_to_the_next_connection(server: Server) -> None:
     with redis.Redis(port=server.port) as client:
         lock = Lock(client, "stock", timeout=30, linger=LINGER)
         lock.acquire()
         server.admin.execute_command("CLIENT", "KILL", "SKIPME", "yes")
         with lock.keep_alive():
-            time.sleep(2 * LINGER)
+            # The last one has just come: none is under way when the client closes.
+            until(lambda: server.calls("lock.acquire") >= 8, "bindings for more than two lingers")
             assert lock.check() == lock.fence
     until(lambda: not server.admin.exists("stock"), "the end of the hold")
 

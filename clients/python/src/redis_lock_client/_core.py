@@ -13,14 +13,17 @@ from . import _fallback
 from . import _protocol as protocol
 from ._libraries import NEVER_DECODE, Library, LockError, LockNotOwnedError, ModuleMissingError, library_of
 
+# Readers alone, and readers beside permits.
+SHARED = ("shared", "counted")
+
 
 class Core:
     """An exclusive lock of either kind. Its coroutines suspend only where `_settle` and `_sleep` do."""
 
     # The command that takes the hold.
     ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
-    # How LOCK.INFO names a hold by that command.
-    _mode: str = "exclusive"
+    # How LOCK.INFO may name a lock with a hold by that command.
+    _modes: tuple[str, ...] = ("exclusive",)
 
     _IS_ASYNC: ClassVar[bool]
     _PACKAGE: ClassVar[str] = "redis_lock_client"
@@ -437,7 +440,7 @@ class Core:
             held = await self._held_before(token)
             # Another lock may have converted the hold by this token. To ask in our mode would convert it back. Without
             # the right to LOCK.INFO only an exclusive lock asks, which weakens nothing.
-            if held and (held.mode or "exclusive") == self._mode:
+            if held and (held.mode or "exclusive") in self._modes:
                 # Not beside the pool: that connection would end at once, and the hold after it.
                 granted = await self._execute(*self._request(token, ttl_ms))
                 if granted not in (fence, None):
@@ -604,7 +607,7 @@ class MultiCore(Core):
         self._names = (*names, *shared)
         if protocol.is_cluster(self.redis):
             protocol.check_one_slot([protocol.encode(self.redis, name) for name in self._names])
-        self._mode = "exclusive" if names else "shared"
+        self._modes = ("exclusive",) if names else SHARED
         modes = ["EXCLUSIVE"] * len(names) + ["SHARED"] * len(shared)
         self._terms = (*(("MODES", *modes) if shared else ()), *self._terms)
 
@@ -623,13 +626,14 @@ class SemaphoreCore(Core):
     """A lock that several may hold, of either kind."""
 
     permits: int
-    _mode = "counted"
 
     def _beyond_the_fallback(self) -> str:
         return "a semaphore"
 
     def _take_permits(self, permits: int) -> None:
         self.permits = protocol.checked_permits(permits)
+        # The only permit excludes all others.
+        self._modes = ("exclusive",) if permits == 1 else ("counted",)
         self._terms = ("LIMIT", permits, *self._terms)
 
     async def _available(self) -> int:

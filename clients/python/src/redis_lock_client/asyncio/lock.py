@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from .. import _protocol as protocol
-from .._core import Core
+from .._core import SHARED, Core
 from .._listening import NOTIFY_MS, Listener, Listeners
 from .keep_alive import KeepAlive
 
@@ -210,7 +210,7 @@ class ReadLock(Lock):
     """A shared lock: any number of readers, and no writer beside them."""
 
     ACQUIRE = "RWLOCK.RLOCK"
-    _mode = "shared"
+    _modes = SHARED
 
 
 class WriteLock(Lock):
