@@ -188,7 +188,8 @@ export class Server {
     if (types.some((type) => type !== "string" && type !== "none" && type !== "redislock")) return;
     const key = keys[types.indexOf("string")];
     // It has ended since.
-    if (key === undefined && types.every((type) => type === "none")) throw new StringLockError(keys[0]!, 0);
+    if (key === undefined && types.every((type) => type === "none"))
+      throw new StringLockError(keys[0]!, LOOK_AGAIN_MS);
     if (key === undefined) throw new ResourceLockedError(`${keys.join(", ")}: held by another client`);
     const ttl = Number(await this.#connection.send(["PTTL", key], key).catch(ttlIfForbidden));
     throw new StringLockError(key, Math.min(ttl < 0 ? LOOK_AGAIN_MS : ttl + 1, LOOK_AGAIN_MS));

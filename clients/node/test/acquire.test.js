@@ -376,6 +376,29 @@ describe("ioredis", () => {
     await lock.release();
     client.disconnect();
   });
+
+  it("waits for a string lock at a key with a prefix, and tells of another type there", async (t) => {
+    const client = await ioredis.connect(server.port, { keyPrefix: "app:" });
+    t.after(() => client.disconnect());
+    const redlock = new Redlock([client], { retryCount: -1 });
+    const errors = [];
+    redlock.on("error", (error) => errors.push(error));
+    for (const keys of [["app:string"], ["app:first", "app:second"]]) {
+      await server.admin.set(keys.at(-1), "an old client's", "PX", 30_000);
+      errors.length = 0;
+      const resources = keys.map((key) => key.slice("app:".length));
+      const waiting = redlock.acquire(resources, 5000);
+      const start = performance.now();
+      await until(() => errors.length >= 4);
+      const took = performance.now() - start;
+      assert.ok(took > 3 * 45, `${errors.length} attempts in ${took} ms`);
+      for (const error of errors) assert.match(error.message, /by a client with a string lock/);
+      await server.admin.del(keys.at(-1));
+      await (await waiting).release();
+    }
+    await server.admin.hset("app:hash", "field", "value");
+    await assert.rejects(redlock.acquire(["hash"], 5000, { retryCount: 1, retryDelay: 10 }), /WRONGTYPE/);
+  });
 });
 
 it("refuses what it cannot use", async () => {

@@ -27,6 +27,24 @@ afterEach(() => Promise.all(ends.splice(0).map((end) => end())));
 const isListening = (key, count = 1) =>
   until(async () => (await (await cluster.ownerOf(key)).listening(key)).length === count, `${count} listen`);
 
+for (const [name, library] of Object.entries(allLibraries).filter(([, { isLikeIoredis }]) => isLikeIoredis)) {
+  it(`cluster, ${name}: sees a string lock at a key with a prefix, at the primary`, async () => {
+    // The replicas may not have it yet.
+    const client = await connect(library, { keyPrefix: "app:", scaleReads: "slave" });
+    const redlock = new Redlock([client], { retryCount: 0 });
+    for (const hasReplica of [true, false]) {
+      const key = await cluster.key("app:string", hasReplica);
+      const { admin } = await cluster.ownerOf(key);
+      await admin.set(key, "an old client's", "PX", 30_000);
+      await admin.config("RESETSTAT");
+      const refused = redlock.acquire([key.slice("app:".length)], 5000);
+      await assert.rejects(refused, /by a client with a string lock/);
+      assert.match(await admin.info("commandstats"), /cmdstat_type:calls=1,/);
+      await admin.del(key);
+    }
+  });
+}
+
 for (const { title, library, waitBy } of ways) {
   describe(title, () => {
     it("cluster: locks are spread by key, and each waits where its key is", async () => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ExecutionError, ModuleMissingError, Redlock, ResourceLockedError } from "redis-lock-client";
-import { Clients, gatherWarnings, libraries, Proxy, Server, until, ways } from "./harness.js";
+import { Clients, gatherWarnings, ioredis, libraries, Proxy, Server, until, ways } from "./harness.js";
 
 let bare, server;
 before(
@@ -137,6 +137,22 @@ for (const { title, library, waitBy } of ways) {
     });
   });
 }
+
+it("fallback: adds the client's prefix to the key once", async (t) => {
+  await bare.admin.flushall();
+  const client = await ioredis.connect(bare.port, { keyPrefix: "app:" });
+  t.after(() => client.disconnect());
+  const redlock = new Redlock([client], { fallback: true });
+  const lock = await redlock.acquire(["a"], 5000);
+  assert.deepEqual(await bare.admin.keys("*"), ["app:a"]);
+  await lock.extend(60_000);
+  assert.ok((await bare.admin.pttl("app:a")) > 50_000);
+  assert.equal(await lock.check(), true);
+  await lock.release();
+  assert.deepEqual(await bare.admin.keys("*"), []);
+  await bare.admin.set("app:a", "an old client's");
+  await assert.rejects(redlock.acquire(["a"], 5000, { retryCount: 0 }), ExecutionError);
+});
 
 it("fallback: a choice of the module stays", async () => {
   const [library] = Object.values(libraries);

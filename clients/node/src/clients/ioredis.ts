@@ -64,8 +64,11 @@ export class OfIoredis implements Connection, Node {
     return this.client.status === "end";
   }
 
-  send([name, ...args]: Command) {
-    return this.client.call(name, ...args);
+  /** The library adds the prefix to the keys of commands that it knows: some versions by the name in lower case, some by any. */
+  send([name, ...args]: Command, key?: string) {
+    if (name.includes(".") || key === undefined) return this.client.call(name, ...args);
+    const resource = key.slice(this.key("").length);
+    return this.client.call(name.toLowerCase(), ...args.map((arg) => (arg === key ? resource : arg)));
   }
 
   async node() {
@@ -141,6 +144,8 @@ export class OfIoredisCluster implements Connection {
       sendCommand: { value: (command: Prepared) => (prepared = command) },
       // It would go its way in a pipeline.
       isPipeline: { value: true },
+      // The keys have the prefix. Names in lower case would not do: the library sends what it knows to replicas, if that is wanted.
+      options: { value: { ...this.client.options, keyPrefix: "" } },
     }) as IoredisCluster;
     void catching.call(name, ...args);
     if (prepared === undefined) throw new TypeError("This version of ioredis is not known to Redlock.");
