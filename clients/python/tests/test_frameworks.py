@@ -13,7 +13,7 @@ import redis
 from redis_lock_client import Lock, LockError, TaskResult, runs_once
 from redis_lock_client import asyncio as ours
 
-from .server import Server, versions
+from .server import Server, until, versions
 
 # They are about the frameworks: the newest server is enough.
 NEWEST = versions()[-1]
@@ -158,6 +158,20 @@ def test_a_task_of_celery_that_is_called_twice_runs_once(server: Server, client:
     task = app.task(seven, base=Told, name="report", lock_client=client, at_most=30, at_least=20)
     assert [task(), task(), task.apply().get()] == [7, "once:report is held", "once:report is held"]
     assert server.mode("once:report") == "exclusive"
+
+
+@needs["celery"]
+def test_a_task_of_celery_may_linger(server: Server, client: redis.Redis) -> None:
+    from celery import Celery
+
+    from redis_lock_client.contrib.celery import Once
+
+    def work() -> None:
+        client.connection_pool.disconnect()
+        until(lambda: not server.admin.exists("once:report"), "the end of the hold")
+
+    app = Celery("example", broker="memory://")
+    app.task(work, base=Once, name="report", lock_client=client, at_most=60, linger=0)()
 
 
 async def test_a_decorated_job_runs_once_with_threads_and_tasks(server: Server, client: redis.Redis) -> None:

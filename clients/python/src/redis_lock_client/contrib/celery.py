@@ -30,6 +30,7 @@ class Once(Task):
     lock_name: str | None = None
     at_most: float | None = None
     at_least: float = 0
+    linger: float | None = None
     fallback: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -44,6 +45,7 @@ class Once(Task):
             lambda: run(*args, **kwargs),
             at_most=self.at_most,
             at_least=self.at_least,
+            linger=self.linger,
             fallback=self.fallback,
         )
         return done.result if done else self.skipped(name)
