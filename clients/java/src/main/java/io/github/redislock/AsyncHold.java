@@ -123,25 +123,28 @@ public final class AsyncHold {
         throw new CompletionException(cause);
     }
 
-    /**
-     * The connection that its end is bound to was lost, so it is bound to the new one. The server
-     * answers with the same fence, unless the hold is gone.
-     */
+    /** The connection that its end is bound to was lost, so it is bound to the new one. */
     void rebind() {
-        long leaseMs = leftMs();
-        Lease.Sent sent = hold.lease.sends(leaseMs);
-        client.acquire(hold.claim, hold.token, leaseMs, false).whenComplete((reply, failed) -> {
-            if (failed != null) {
-                planRenewal(Holds.soonNanos(leftMs()), this::rebind);
-            } else if (reply instanceof Long granted && granted == hold.fence) {
-                prolonged(sent);
-            } else {
+        hold.unbound = true;
+        renew();
+    }
+
+    /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
+    private void bind() {
+        hold.unbound = false; // Before it is sent, as that connection may be lost as well.
+        client.acquire(hold.claim, hold.token, leftMs(), false).whenComplete((reply, failed) -> {
+            Throwable cause = LettuceLockClient.cause(failed);
+            if (LettuceLockClient.isError(cause, "WRONGTYPE")
+                    || LettuceLockClient.isError(cause, "PARTIAL")
+                    || reply instanceof Long fence && fence != hold.fence) {
                 lose(Holds.GONE);
+            } else if (reply == null) {
+                hold.unbound = true;
             }
         });
     }
 
-    /** What a resend asks for: the ttl where it is renewed, otherwise what is left. */
+    /** What a renewal asks for: the ttl where it is renewed, otherwise what is left. */
     private long leftMs() {
         return hold.renewed ? client.ttlMs() : hold.lease.leftMs();
     }
@@ -239,14 +242,15 @@ public final class AsyncHold {
         }
         hold.planEnding(client.later(hold.lease.leftNanos() + 1, this::seeEnd));
         hold.planRenewal(null);
-        if (hold.renewed) {
-            planRenewal(TimeUnit.MILLISECONDS.toNanos(client.ttlMs()) / 3, this::renew);
+        if (hold.renewed || hold.unbound) {
+            long ttlNanos = TimeUnit.MILLISECONDS.toNanos(client.ttlMs());
+            planRenewal(Math.min(ttlNanos, hold.lease.leftNanos()) / 3);
         }
     }
 
-    private synchronized void planRenewal(long delayNanos, Runnable renewal) {
+    private synchronized void planRenewal(long delayNanos) {
         if (!hold.isOver()) {
-            hold.planRenewal(client.later(delayNanos, renewal));
+            hold.planRenewal(client.later(delayNanos, this::renew));
         }
     }
 
@@ -257,17 +261,20 @@ public final class AsyncHold {
     }
 
     private void renew() {
-        if (!hold.renewed) {
+        if (!hold.renewed && !hold.unbound) {
             return;
         }
-        Lease.Sent sent = hold.lease.sends(client.ttlMs());
-        client.renew(hold.claim, hold.token, client.ttlMs()).whenComplete((held, failed) -> {
+        long leaseMs = leftMs();
+        Lease.Sent sent = hold.lease.sends(leaseMs);
+        client.renew(hold.claim, hold.token, leaseMs).whenComplete((held, failed) -> {
             if (failed == null && !held) {
                 lose(Holds.GONE);
-            } else if (hold.renewed && failed == null) {
-                prolonged(sent);
-            } else if (hold.renewed) {
-                planRenewal(Holds.soonNanos(client.ttlMs()), this::renew);
+            } else if (!hold.renewed && !hold.unbound) {
+                return; // Its owner has set a lease meanwhile.
+            } else if (failed != null) {
+                planRenewal(Holds.soonNanos(client.ttlMs()));
+            } else if (prolonged(sent) && hold.unbound) {
+                bind();
             }
         });
     }

@@ -26,6 +26,12 @@ final class Hold {
     /** Whether the watchdog renews it. */
     volatile boolean renewed;
 
+    /** Whether the connection that its end was bound to is lost: a renewal binds it to the next. */
+    volatile boolean unbound;
+
+    /** Whether its owner turns it into a writer's or a reader's now. */
+    private volatile boolean converting;
+
     /** Whether it may outlive the thread that took it, which may have handed it on. */
     boolean handedOn;
 
@@ -57,6 +63,15 @@ final class Hold {
         return converted
                 ? Claim.one(claim.name(), exclusive > 0 ? Mode.EXCLUSIVE : Mode.SHARED)
                 : claim;
+    }
+
+    boolean isConverting() {
+        return converting;
+    }
+
+    /** Waits for a renewal that is under way, as that may bind it by the mode that it had. */
+    synchronized void setConverting(boolean now) {
+        converting = now;
     }
 
     int count(Mode mode) {

@@ -54,16 +54,17 @@ final class Holds implements AutoCloseable {
     /** The connection that the holds are bound to is another one now. */
     private synchronized void rebindAll() {
         if (!watchdog.isShutdown()) {
-            watchdog.execute(
-                    () -> bound.forEach(hold -> renewing.execute(() -> keep(hold, true))));
+            watchdog.execute(() -> bound.forEach(hold -> {
+                hold.unbound = true;
+                renewing.execute(() -> keep(hold));
+            }));
         }
     }
 
-    /** Has the server keep it: {@code anew} by a request that binds it to the next connection. */
-    private void keep(Hold hold, boolean anew) {
+    private void keep(Hold hold) {
         boolean held;
         synchronized (hold) { // A lease that its owner sets comes before or after.
-            held = hold.isOver() || keepNow(hold, anew);
+            held = hold.isOver() || keepNow(hold);
         }
         if (!held) {
             // Unless its owner released it while this was on its way.
@@ -72,17 +73,16 @@ final class Holds implements AutoCloseable {
     }
 
     /** False when the server says that it is over. */
-    private boolean keepNow(Hold hold, boolean anew) {
+    private boolean keepNow(Hold hold) {
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
-        if (!anew && !(hold.renewed && (hold.handedOn || hold.owner.isAlive()))) {
+        boolean renewed = hold.renewed && (hold.handedOn || hold.owner.isAlive());
+        if (!hold.unbound && !renewed) {
             return true;
         }
         long leaseMs = hold.renewed ? ttlMs : hold.lease.leftMs();
         Lease.Sent sent = hold.lease.sends(leaseMs);
         try {
-            if (!(anew
-                    ? rebinds(hold, leaseMs)
-                    : commands.renew(hold.claim, hold.token, leaseMs))) {
+            if (!commands.renew(hold.claim, hold.token, leaseMs)) {
                 return false;
             }
             boolean late = !hold.lease.answered(sent);
@@ -90,20 +90,32 @@ final class Holds implements AutoCloseable {
             if (late || hold.isLost()) {
                 // It came through too late: the loss is told, so nobody would ever unlock it.
                 commands.release(hold.claim, hold.token);
+            } else if (hold.unbound && !hold.isConverting()) {
+                return bind(hold, leaseMs);
             }
         } catch (RuntimeException failed) {
-            planRenewal(hold, soonNanos(ttlMs), anew);
+            planRenewal(hold, soonNanos(ttlMs));
         }
         return true;
     }
 
-    private boolean rebinds(Hold hold, long leaseMs) {
-        Long fence = commands.tryAcquire(hold.claimNow(), hold.token, leaseMs);
+    /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
+    private boolean bind(Hold hold, long leaseMs) {
+        hold.unbound = false; // Before it is sent, as that connection may be lost as well.
+        Long fence = null;
+        try {
+            fence = commands.tryAcquire(hold.claimNow(), hold.token, leaseMs);
+        } catch (RuntimeException failed) {
+            if (commands.isForeign(failed) || commands.isError(failed, "PARTIAL")) {
+                return false;
+            }
+        }
+        hold.unbound |= fence == null;
         if (fence != null && fence != hold.fence) {
             commands.release(hold.claim, hold.token); // A new one, which nobody asked for.
             return false;
         }
-        return fence != null;
+        return true;
     }
 
     /** One thread, which ends with the program. */
@@ -384,16 +396,16 @@ final class Holds implements AutoCloseable {
         // Not before the end has passed.
         long endNanos = Math.max(0, hold.lease.leftNanos()) + 1;
         hold.planEnding(clock.schedule(() -> seeEnd(hold), endNanos, TimeUnit.NANOSECONDS));
-        if (hold.renewed) {
-            planRenewal(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 3, false);
+        if (hold.renewed || hold.unbound) {
+            planRenewal(hold, Math.min(TimeUnit.MILLISECONDS.toNanos(ttlMs), endNanos) / 3);
         } else {
             hold.planRenewal(null);
         }
     }
 
-    private synchronized void planRenewal(Hold hold, long delayNanos, boolean anew) {
+    private synchronized void planRenewal(Hold hold, long delayNanos) {
         if (!hold.isOver() && !watchdog.isShutdown()) {
-            Runnable renewal = () -> renewing.execute(() -> keep(hold, anew));
+            Runnable renewal = () -> renewing.execute(() -> keep(hold));
             hold.planRenewal(watchdog.schedule(renewal, delayNanos, TimeUnit.NANOSECONDS));
         }
     }

@@ -35,7 +35,12 @@ public final class RedisLock extends ThreadLock {
         if (hold.count(mode) > 1 || (mode == Mode.SHARED && hold.exclusive > 0)) {
             hold.add(mode, -1);
         } else if (mode == Mode.EXCLUSIVE && hold.shared > 0) {
-            downgrade(hold);
+            hold.setConverting(true);
+            try {
+                downgrade(hold);
+            } finally {
+                hold.setConverting(false);
+            }
         } else {
             holds.release(hold, leastMs);
         }
@@ -131,7 +136,15 @@ public final class RedisLock extends ThreadLock {
             hold.add(mode, 1);
             return true;
         }
-        return request(covered ? null : hold, waitNanos, leaseMs, interruptible);
+        if (covered || hold == null) {
+            return request(null, waitNanos, leaseMs, interruptible);
+        }
+        hold.setConverting(true);
+        try {
+            return request(hold, waitNanos, leaseMs, interruptible);
+        } finally {
+            hold.setConverting(false);
+        }
     }
 
     /** Asks for a new hold, or with {@code reader} for the conversion of a shared one. */

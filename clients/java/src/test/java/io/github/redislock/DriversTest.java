@@ -119,13 +119,72 @@ class DriversTest extends ServerTest {
             Held write = opened.take("a");
             Held read = opened.take(Driver.Kind.READ, List.of("b"), 0, -1);
             for (int turn = 0; turn < 2; turn++) {
-                proxy.cut();
+                server.ask("CONFIG", "RESETSTAT");
+                proxy.cut(100);
                 Eventually.isTrue("its end came forward", () -> server.leftMs("a") < 5_001);
                 for (String name : List.of("a", "b")) {
                     Eventually.isTrue("it has its ttl", () -> server.leftMs(name) > 20_000);
                 }
+                Eventually.isTrue(
+                        "both are bound",
+                        () -> server.calls("lock.acquire") > 0 && server.calls("rwlock.rlock") > 0);
             }
             assertTrue(write.check() && read.check());
+        }
+        assertNull(lost.poll());
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE"})
+    void aConversionOnANewConnectionStays(Driver driver) throws Exception {
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                Driver.Opened opened = driver.open(
+                        proxy.url(),
+                        patient.withTtl(Duration.ofSeconds(6))
+                                .withLinger(Duration.ofSeconds(5)))) {
+            RedisReadWriteLock lock = opened.locks.readWriteLock("a");
+            lock.readLock().lock();
+            for (boolean writes : new boolean[] {true, false}) {
+                server.ask("CONFIG", "RESETSTAT");
+                proxy.replyDelayMs = 200; // Binds it again while its answer is on the way.
+                proxy.cut();
+                if (writes) {
+                    assertTrue(lock.writeLock().tryLock());
+                } else {
+                    lock.writeLock().unlock();
+                }
+                proxy.replyDelayMs = 0;
+                Eventually.isTrue(
+                        "it is bound again",
+                        () -> server.calls("lock.acquire") + server.calls("rwlock.rlock") > 1);
+                assertEquals(writes, lock.writeLock().isLocked());
+            }
+            lock.readLock().unlock();
+        }
+        assertNull(lost.poll());
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE", "LETTUCE_FUTURES"})
+    void aHoldThatCannotBeBoundIsNotLost(Driver driver) throws Exception {
+        LockOptions lingers =
+                patient.withTtl(Duration.ofSeconds(6)).withLinger(Duration.ofSeconds(5));
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                Driver.Opened opened = driver.open(proxy.url(), lingers)) {
+            Held write = opened.take("a");
+            String token = server.holders("a").get(0);
+            server.ask("RWLOCK.RLOCK", "a", token, 6_000);
+            RedisLock reader = locks.readWriteLock("a").readLock();
+            assertTrue(reader.tryLock());
+            server.ask("CONFIG", "RESETSTAT");
+            proxy.cut();
+            Eventually.isTrue(
+                    "it is bound in vain, and renewed after that",
+                    () -> server.calls("lock.acquire") > 0 && server.calls("lock.renew") > 1);
+            assertTrue(write.isHeld());
+            reader.unlock();
+            Eventually.isTrue("a renewal binds it", () -> locks.lock("a").isLocked());
+            write.release();
         }
         assertNull(lost.poll());
     }
