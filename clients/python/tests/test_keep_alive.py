@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
 
 import pytest
 import redis
@@ -41,6 +44,31 @@ def test_a_server_that_does_not_answer_is_told_by_the_end_of_the_lease(server: S
             start = time.monotonic()
             assert lease.lost.wait(PATIENCE)
             assert time.monotonic() - start < TTL + 2
+
+
+def test_a_release_that_leaves_the_hold_comes_after_the_last_renewal(
+    server: Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With this linger it renews ten times a second.
+    lock = Lock(client, "stock", timeout=30, at_least=5, linger=0.3, thread_local=False)
+    lock.acquire()
+    renew, under_way, go = lock._prolong, threading.Event(), threading.Event()
+
+    async def late(*args: Any) -> bool:
+        under_way.set()
+        assert go.wait(PATIENCE)
+        return await renew(*args)
+
+    with ThreadPoolExecutor() as pool:
+        with lock.keep_alive():
+            monkeypatch.setattr(lock, "_prolong", late)
+            assert under_way.wait(PATIENCE)
+        releasing = pool.submit(lock.release)
+        wait([releasing], timeout=0.2)
+        go.set()
+        releasing.result()
+    until(lambda: server.calls("lock.renew") == 2, "the late renewal")
+    assert 0 < server.admin.pttl("stock") <= 5_000
 
 
 def test_any_error_of_a_renewal_is_told_by_the_end_of_the_lease() -> None:

@@ -6,6 +6,7 @@ import re
 import time
 from binascii import crc_hqx
 from collections.abc import Mapping, Sequence
+from threading import Lock as Mutex
 from threading import local
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 from weakref import WeakSet
@@ -80,6 +81,8 @@ class Lease:
         self.end = math.inf
         # When the last request was sent that found the hold.
         self._held_at = now
+        # Held by a renewal under way in another thread.
+        self.renewing = Mutex()
         self.sends(ttl_ms)
 
     def is_fresh(self) -> bool:

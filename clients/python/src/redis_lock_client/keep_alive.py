@@ -71,8 +71,11 @@ class KeepAlive:
         self._news.set()
 
     def _renewed(self) -> bool:
-        ends = self._lease.sends(self._ttl_ms)
-        return self._lease.answers(ends, self._renew())
+        with self._lease.renewing:
+            if self._over.is_set():
+                return True
+            ends = self._lease.sends(self._ttl_ms)
+            return self._lease.answers(ends, self._renew())
 
     def _keep_renewing(self) -> None:
         pause = self._span / 3
@@ -87,6 +90,9 @@ class KeepAlive:
                 pause = min(self._span / 10, SOON)
 
     def _failed(self, is_connection_lost: bool) -> None:
+        if self._over.is_set():
+            # So that it is not sent again.
+            raise self._not_owned
         if is_connection_lost and self._linger is not None:
             self._lease.breaks(self._linger)
             self._news.set()

@@ -1,5 +1,6 @@
 """The library's Lock on the commands of the redis-lock module."""
 
+import contextlib
 import time
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -84,6 +85,12 @@ class Lock(Core, Theirs):
     def release(self) -> None:
         """Release the lock. It can be called again when the server has not answered."""
         run(self._release())
+
+    async def _release(self) -> None:
+        lease = self.local.lease if self._at_least else None
+        # A renewal that came after this release would prolong what the release leaves.
+        with lease.renewing if lease else contextlib.nullcontext():
+            await super()._release()
 
     def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
