@@ -328,10 +328,13 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     return lock;
   }
 
-  /** Only an acquire binds a lock that lingers to the connection of now. Without an answer the renewal before it counts. */
+  /**
+   * Only an acquire binds a lock that lingers to the connection of now. It does so each time, for the lock may have moved to another node.
+   * Without an answer, or while a guard grants nothing, the renewal before it counts, and the next one binds.
+   */
   async #bind(server: Server, lock: Lock, request: Request): Promise<void> {
     const fences = await server.acquire(request).catch((error) => {
-      if (error instanceof ResourceLockedError) throw error;
+      if (isGone(error)) throw new ResourceLockedError(`not held any more: ${error.message}`);
     });
     const known = [...lock.fences.values()].map((each) => each[this.#servers.indexOf(server)]);
     if (!fences?.some((fence, i) => fence !== (known[i] ?? fence))) return;
@@ -505,6 +508,11 @@ function isElsewhere(error: Error | undefined): boolean {
 
 function isTryAgain(error: Error): boolean {
   return error.message.startsWith("TRYAGAIN ");
+}
+
+/** Of what was held, a part has ended, or something else is at its key. */
+function isGone(error: Error): boolean {
+  return error instanceof StringLockError || /^(PARTIAL|WRONGTYPE) /.test(error.message);
 }
 
 /** The server has answered with an error: nothing was lost on the way. */

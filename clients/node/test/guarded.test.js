@@ -1,8 +1,8 @@
 // A command under a lock, a job that runs once, and a lock that ends with its connection.
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
-import { Redlock, UnsupportedError } from "redis-lock-client";
-import { Clients, libraries, Proxy, Server, until, ways } from "./harness.js";
+import { Redlock, ResourceLockedError, UnsupportedError } from "redis-lock-client";
+import { Clients, libraries, library, Proxy, Server, until, ways } from "./harness.js";
 
 let server;
 before(async () => (server = await Server.start()));
@@ -132,3 +132,64 @@ for (const { title, name, library, waitBy } of ways) {
     });
   });
 }
+
+describe("linger, what an extension hears", () => {
+  let own, proxy, client, redlock;
+  const clients = new Clients(library);
+  before(async () => {
+    own = await Server.start();
+    proxy = await Proxy.start(own.port);
+  });
+  beforeEach(async () => {
+    await own.admin.flushall();
+    client = await clients.connect(proxy.port);
+    redlock = new Redlock([client], { retryCount: 0, linger: 2000 });
+  });
+  afterEach(() => clients.end());
+  after(async () => {
+    proxy.stop();
+    await own.stop();
+  });
+  const isLost = (error) => error.cause instanceof ResourceLockedError;
+  const hears = (what) => async () => (await own.admin.info("lock")).includes(what);
+
+  /** Does this when the next renewal is answered, before the answer is heard. */
+  const atRenewal = (act) => {
+    const name = "call" in client ? "call" : "sendCommand";
+    const send = client[name];
+    client[name] = async (...args) => {
+      const reply = await send.apply(client, args);
+      if (args.flat()[0] === "LOCK.RENEW" && client[name] !== send) {
+        client[name] = send;
+        await act();
+      }
+      return reply;
+    };
+  };
+
+  it("is lost when some of it is gone, or its key is of another type", async () => {
+    const both = await redlock.multiLock(["a", "b"]).acquire(30_000);
+    atRenewal(() => own.admin.del("b"));
+    await assert.rejects(both.extend(30_000), isLost);
+    const lock = await redlock.acquire(["c"], 30_000);
+    atRenewal(() => own.admin.multi().del("c").sadd("c", "member").exec());
+    await assert.rejects(lock.extend(30_000), isLost);
+  });
+
+  it("is not lost while a guard grants nothing, and is bound again after it", async (t) => {
+    if (process.env.REDIS_LOCK_SERVER?.startsWith("redis-6")) return t.skip("has no CONFIG SET of modules");
+    await redlock.using(["a"], 3000, async (signal) => {
+      await own.admin.config("SET", "lock.max-ttl", 3000, "lock.guard", "restart");
+      const acquires = await own.calls("lock.acquire");
+      proxy.cut();
+      const isAsked = async () => (await own.calls("lock.acquire")) > acquires + 1;
+      await until(async () => signal.aborted || (await isAsked()), "it asks again");
+      assert.equal(signal.error, undefined);
+      assert.ok(await hears("lock_guard:restart")());
+      assert.ok(await hears("lock_held_bound:0")());
+      await until(async () => signal.aborted || (await hears("lock_held_bound:1")()), "it is bound");
+      assert.equal(signal.error, undefined);
+    });
+    assert.equal(await own.admin.exists("a"), 0);
+  });
+});
