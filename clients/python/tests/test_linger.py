@@ -1,6 +1,7 @@
 """`linger`: a hold that ends soon after its connection is lost, and not otherwise."""
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
@@ -10,7 +11,7 @@ import redis.asyncio
 import redis.asyncio.retry
 from redis.backoff import NoBackoff
 
-from redis_lock_client import Lock, LockNotOwnedError, RWLock
+from redis_lock_client import Lock, LockNotOwnedError, MultiLock, RWLock
 from redis_lock_client import asyncio as ours
 from redis_lock_client._protocol import UNKNOWN, Held
 
@@ -145,6 +146,20 @@ def test_a_hold_that_is_lost_between_the_renewal_and_its_binding_is_not_taken_an
         with pytest.raises(LockNotOwnedError):
             lock.reacquire()
     assert not server.admin.exists("stock")
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_lost"),
+    [(b"$-1", False), (b"-ERR of another kind", False), (b"-PARTIAL release them first", True), (b"-WRONGTYPE", True)],
+)
+def test_what_the_binding_says_of_the_hold(server: Server, reply: bytes, is_lost: bool) -> None:
+    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port, protocol=2) as client:
+        lock = MultiLock(client, BOTH, timeout=30, linger=20)
+        lock.acquire()
+        proxy.answer(b"LOCK.MACQUIRE", reply)
+        with pytest.raises(LockNotOwnedError) if is_lost else contextlib.nullcontext():
+            lock.reacquire()
+        assert proxy.refusals == 1
 
 
 async def unknown(_: bytes) -> Held:

@@ -442,7 +442,11 @@ class Core:
             # the right to LOCK.INFO only an exclusive lock asks, which weakens nothing.
             if held and (held.mode or "exclusive") in self._modes:
                 # Not beside the pool: that connection would end at once, and the hold after it.
-                granted = await self._execute(*self._request(token, ttl_ms))
+                try:
+                    granted = await self._execute(*self._request(token, ttl_ms))
+                except self._library.response_error as error:
+                    return not (protocol.is_partial(error) or protocol.is_wrong_type(error))
+                # Null is no loss: the server has just renewed the hold.
                 if granted not in (fence, None):
                     # It was lost in between, and nobody knows of the new hold.
                     await self._is_owner("LOCK.RELEASE", token)

@@ -391,6 +391,11 @@ def is_wrong_type(error: Exception) -> bool:
     return str(error).startswith("WRONGTYPE")
 
 
+def is_partial(error: Exception) -> bool:
+    """Return whether the token holds a part of what it asked for."""
+    return str(error).startswith("PARTIAL")
+
+
 def is_not_held(error: Exception) -> bool:
     """Return whether LOCK.EXEC has done nothing, as its token holds nothing."""
     return str(error).startswith("NOTHELD")
