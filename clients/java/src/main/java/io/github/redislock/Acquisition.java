@@ -13,7 +13,7 @@ final class Acquisition {
     record Grant(long fence, long sentNanos) {}
 
     /** What a failover may take, for a waiter whose wait has no end. */
-    private static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
+    static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
 
     /** How long is long enough for the server to notice that a connection was closed. */
     private static final int ABANDON_TRIES = 100;

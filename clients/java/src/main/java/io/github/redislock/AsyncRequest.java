@@ -18,6 +18,7 @@ final class AsyncRequest<T> {
     private final LettuceLockClient client;
     private final Function<AsyncHold, T> outcome;
     private final boolean waits;
+    private final boolean endless;
     private final long deadlineNanos;
     private final CompletableFuture<T> result = new CompletableFuture<>();
     private final long leaseMs;
@@ -36,6 +37,8 @@ final class AsyncRequest<T> {
     /** When the first answer failed to come; 0 when the last one came. */
     private long outOfReachSince;
 
+    private Throwable outOfReach;
+
     private Future<?> next;
     private Future<?> deadline;
 
@@ -50,6 +53,7 @@ final class AsyncRequest<T> {
         this.leaseMs = leaseMs;
         this.outcome = outcome;
         this.waits = waitNanos > 0;
+        this.endless = waitNanos == ENDLESS;
         this.deadlineNanos = System.nanoTime() + waitNanos;
     }
 
@@ -136,14 +140,24 @@ final class AsyncRequest<T> {
         long now = System.nanoTime();
         synchronized (this) {
             outOfReachSince = foreign ? 0 : outOfReachSince == 0 ? now : outOfReachSince;
-            long patienceNanos = client.options().reconnect().toNanos();
+            outOfReach = failed;
             boolean passes = foreign || LettuceLockClient.passes(failed);
-            if (passes && (foreign || now - outOfReachSince <= patienceNanos)) {
+            if (passes && (foreign || now - outOfReachSince <= patienceNanos())) {
                 plan(PACE_NANOS);
                 return;
             }
         }
         fail(failed);
+    }
+
+    /** Another server may take over, and until then a waiter has its own time to wait for that. */
+    private long patienceNanos() {
+        long mostNanos = endless ? Acquisition.FAILOVER_NANOS : Long.MAX_VALUE;
+        return Math.max(reconnectNanos(), waits ? mostNanos : 0);
+    }
+
+    private long reconnectNanos() {
+        return client.options().reconnect().toNanos();
     }
 
     private void deadlock(String text) {
@@ -214,6 +228,13 @@ final class AsyncRequest<T> {
     }
 
     private void timeOut() {
+        synchronized (this) {
+            long now = System.nanoTime();
+            if (outOfReachSince != 0 && now - outOfReachSince > reconnectNanos()) {
+                fail(outOfReach);
+                return;
+            }
+        }
         giveUp(() -> result.complete(outcome.apply(null)));
     }
 

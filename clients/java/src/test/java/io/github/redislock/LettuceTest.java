@@ -15,7 +15,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 
 /** Waiting without a thread and without a connection of its own: by messages, over Lettuce. */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
@@ -82,6 +84,29 @@ class LettuceTest extends ServerTest {
             proxy.deaf = true;
             held.release();
             assertTrue(result(result(waiting).unlock()));
+        }
+    }
+
+    @Test
+    void aWaiterOutlivesASilentServerForItsTimeToWait() throws Exception {
+        RedisHold held = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
+        LockOptions brief =
+                options.withSlice(Duration.ofMillis(200)).withReconnect(Duration.ofMillis(100));
+        try (LettuceLockClient quick = LettuceLockClient.connect(lettuce, brief)) {
+            CompletableFuture<AsyncHold> endless = quick.lock("a").lock();
+            CompletableFuture<Optional<AsyncHold>> timed =
+                    quick.lock("a").tryLock(Duration.ofMinutes(1));
+            awaitWaiters("a", 2);
+            server.pause();
+            try {
+                Eventually.pause(2_000);
+            } finally {
+                server.resume();
+            }
+            assertFalse(endless.isDone() || timed.isDone());
+            held.release();
+            assertTrue(result(result(endless).unlock()));
+            assertTrue(result(result(timed).orElseThrow().unlock()));
         }
     }
 

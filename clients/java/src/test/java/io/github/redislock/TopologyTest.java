@@ -38,6 +38,9 @@ class TopologyTest {
     private final LockOptions options =
             LockOptions.defaults().withTtl(Duration.ofSeconds(90)).withOnLost(lost::add);
 
+    /** A waiter waits for its whole time all the same. */
+    private final LockOptions brief = options.withReconnect(Duration.ofMillis(500));
+
     private interface Opening {
         Driver.Opened open(int port, LockOptions options);
     }
@@ -72,7 +75,7 @@ class TopologyTest {
             (port, options) -> {
                 RedisClient client = lettuce(port);
                 return new Driver.Opened(
-                        LettuceLockClient.connect(client, slow(options)), Driver.ending(client));
+                        LettuceLockClient.connect(client, options), Driver.ending(client));
             });
 
     private static RedisClient lettuce(int sentinelPort) {
@@ -96,7 +99,7 @@ class TopologyTest {
             (port, options) -> {
                 RedisClusterClient client = lettuceCluster(port);
                 return new Driver.Opened(
-                        LettuceLockClient.connect(client, slow(options)), Driver.ending(client));
+                        LettuceLockClient.connect(client, options), Driver.ending(client));
             });
 
     private static RedisClusterClient lettuceCluster(int port) {
@@ -109,10 +112,6 @@ class TopologyTest {
                         .build())
                 .build());
         return client;
-    }
-
-    private static LockOptions slow(LockOptions options) {
-        return options.withReconnect(Duration.ofSeconds(20));
     }
 
     /** A lock that is held while two others wait for it, over one driver. */
@@ -170,7 +169,7 @@ class TopologyTest {
         List<Scene> scenes = new ArrayList<>();
         try (TestSentinel group = new TestSentinel()) {
             SENTINEL.forEach((name, opening) ->
-                    scenes.add(new Scene(opening.open(group.sentinel.port(), options), name)));
+                    scenes.add(new Scene(opening.open(group.sentinel.port(), brief), name)));
             assertFollowFailover(scenes, group.primary, group.replica);
         } finally {
             scenes.forEach(Scene::close);
@@ -184,7 +183,7 @@ class TopologyTest {
         try (TestCluster cluster = new TestCluster()) {
             int port = cluster.nodes.get(1).port();
             CLUSTER.forEach((name, opening) ->
-                    scenes.add(new Scene(opening.open(port, options), cluster.key(name, 0))));
+                    scenes.add(new Scene(opening.open(port, brief), cluster.key(name, 0))));
             assertWaitWithoutMessages(scenes, cluster.first());
             cluster.replica().ask("CLUSTER", "FAILOVER");
             awaitPromotion(cluster.replica());
