@@ -189,8 +189,8 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
           return lock;
         }
 
-        // Votes are split if nobody gives them back.
-        if (this.#servers.length > 1) await this.#giveBack(request);
+        // Votes are split if nobody gives them back. And a circle of waits stays closed.
+        if (this.#servers.length > 1 || errors.some(isDeadlock)) await this.#giveBack(request);
         const isHopeless = this.#hasQuit || this.#servers.every((server) => server.hasEnded);
         if (patience.isOver || isHopeless || errors.some(isFinal)) throw this.#failed(attempts, errors);
         const wasWaiting = waiting !== undefined;
@@ -504,6 +504,10 @@ function checkWaiting({ grace, waitBy, linger }: Settings): void {
 /** The key is on another node, or on its way there, or its node has become a replica. */
 function isElsewhere(error: Error | undefined): boolean {
   return /^(MOVED|ASK|TRYAGAIN|UNBLOCKED|READONLY) /.test(error?.message ?? "");
+}
+
+function isDeadlock(error: Error): boolean {
+  return error.message.startsWith("DEADLOCK ");
 }
 
 function isTryAgain(error: Error): boolean {

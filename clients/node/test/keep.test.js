@@ -116,6 +116,24 @@ for (const { title, library, waitBy } of ways) {
       await waiting;
     });
 
+    it("gives back what it has when its wait would close a circle", { timeout: 10_000 }, async () => {
+      const other = `${key} other`;
+      const raw = connectRaw();
+      await raw.call("LOCK.ACQUIRE", other, "raw", 30_000);
+      const { redlock, waiting } = await beginToWait(await connect(), {}, (redlock) =>
+        redlock.acquire([key, other], 30_000),
+      );
+      const errors = [];
+      redlock.on("error", (error) => errors.push(error));
+      const granted = blocked(key, "raw");
+      await isListening("raw");
+      await holder.release();
+      await granted;
+      assert.ok(errors.some(({ message }) => message.startsWith("DEADLOCK ")));
+      for (const one of [key, other]) await raw.call("LOCK.RELEASE", one, "raw");
+      await (await waiting).release();
+    });
+
     it("leaves no place behind when it quits", async () => {
       for (const acquire of [undefined, (redlock) => redlock.semaphore(key, 2).acquire(30_000)]) {
         const { redlock, waiting } = await beginToWait(await connect(), {}, acquire);
