@@ -223,7 +223,10 @@ public final class AsyncHold {
         if (!end(hold.giveBack())) {
             return CompletableFuture.completedFuture(false);
         }
-        return client.release(hold.claim, hold.token, leastMs);
+        // Nothing at a second try: the first one released it, as the lease was not over.
+        long before = client.resends();
+        return client.release(hold.claim, hold.token, leastMs)
+                .thenApply(held -> held || client.resends() != before);
     }
 
     /** The server has prolonged it; false when that came too late. */

@@ -270,12 +270,18 @@ final class Holds implements AutoCloseable {
         drop(hold);
         // If the reply is lost, the second try cannot tell "released by the first" from "lost
         // before". The lease was not over by the client's clock, so it is taken for the former.
-        int[] tries = {0};
+        boolean[] unanswered = {false};
+        long before = commands.wire().resends();
         boolean released = commands.resend(() -> {
-            tries[0]++;
-            return commands.release(hold.claim, hold.token, leastMs);
+            try {
+                return commands.release(hold.claim, hold.token, leastMs);
+            } catch (RuntimeException failed) {
+                // One of several may be refused after others were released.
+                unanswered[0] |= hold.claim.several() || commands.isOutOfReach(failed);
+                throw failed;
+            }
         });
-        if (!released && tries[0] == 1) {
+        if (!released && !unanswered[0] && commands.wire().resends() == before) {
             throw notHeld(hold.claim);
         }
     }

@@ -293,6 +293,11 @@ public final class LettuceLockClient implements AutoCloseable {
         return explained(ofAll(claim, name -> Commands.renewing(name, token, ttlMs)));
     }
 
+    /** How often Lettuce has sent a command again by itself. */
+    long resends() {
+        return servers.shared().writtenAgain();
+    }
+
     /** Whether all of it was held. */
     CompletableFuture<Boolean> release(Claim claim, String token, long leastMs) {
         return ofAll(claim, name -> Commands.releasing(name, token, leastMs));

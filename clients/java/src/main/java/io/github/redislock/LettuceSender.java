@@ -13,15 +13,33 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
 
 /** A connection of Lettuce to one server, or to all of a cluster, whatever its codec. */
 final class LettuceSender {
     /** The name of a command. */
-    @SuppressWarnings("deprecation") // Older versions ask for the name().
-    private record Name(String name) implements ProtocolKeyword {
+    private final class Name implements ProtocolKeyword {
+        private final String name;
+        private final AtomicBoolean written = new AtomicBoolean();
+
+        Name(String name) {
+            this.name = name;
+        }
+
+        /** Lettuce asks for them each time that it writes the command. */
         @Override
         public byte[] getBytes() {
+            if (written.getAndSet(true)) {
+                writtenAgain.incrementAndGet();
+            }
             return name.getBytes(StandardCharsets.US_ASCII);
+        }
+
+        @Override
+        @SuppressWarnings("deprecation") // Older versions ask for it.
+        public String name() {
+            return name;
         }
 
         /** Lettuce would take one of the name EXEC for the end of a transaction. */
@@ -33,6 +51,7 @@ final class LettuceSender {
 
     private final StatefulConnection<?, ?> connection;
     private final BaseRedisAsyncCommands<String, String> commands;
+    private final AtomicLong writtenAgain = new AtomicLong();
 
     /** With {@code commands} of the same connection. Their arguments bring a codec of their own. */
     @SuppressWarnings("unchecked")
@@ -71,6 +90,11 @@ final class LettuceSender {
             }
         });
         return plain;
+    }
+
+    /** How often Lettuce has sent a command again, as it does by itself on a new connection. */
+    long writtenAgain() {
+        return writtenAgain.get();
     }
 
     /** For a connection of our own: no command of it is given up by Lettuce before this time. */

@@ -134,6 +134,11 @@ final class LettuceWire implements Wire {
     }
 
     @Override
+    public long resends() {
+        return servers.shared().writtenAgain();
+    }
+
+    @Override
     public String whyNoLinger() {
         return servers.isCluster() ? NO_LINGER : null;
     }

@@ -59,6 +59,11 @@ interface Wire extends AutoCloseable {
         return false;
     }
 
+    /** How often the driver has sent a command again by itself, where it lets that be seen. */
+    default long resends() {
+        return 0;
+    }
+
     /** Why a hold cannot be bound to a connection; null where it can be. */
     default String whyNoLinger() {
         return null;

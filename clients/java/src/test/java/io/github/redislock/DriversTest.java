@@ -189,6 +189,43 @@ class DriversTest extends ServerTest {
         assertNull(lost.poll());
     }
 
+    @ParameterizedTest
+    @EnumSource
+    void aReleaseWhoseAnswerIsLostHasReleased(Driver driver) throws Exception {
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                Driver.Opened opened = driver.open(proxy.url(), patient)) {
+            Held hold = opened.take("a");
+            proxy.silent = true;
+            Future<Void> releasing = other.starts(() -> hold.release());
+            Eventually.isTrue("it is released", () -> !server.isLocked("a"));
+            proxy.silent = false;
+            proxy.cut();
+            Other.result(releasing);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_FUTURES")
+    void aReleaseThatWasOnlyRefusedHasReleasedNothing(Driver driver) throws Exception {
+        try (Driver.Opened opened = driver.open(server.url(), patient)) {
+            Held hold = opened.take("a");
+            server.ask("DEL", "a");
+            server.ask("CONFIG", "RESETSTAT");
+            server.ask("REPLICAOF", "127.0.0.1", 1);
+            Future<Void> releasing = other.starts(() -> hold.release());
+            try {
+                Eventually.isTrue(
+                        "it is refused",
+                        () -> server.info("commandstats")
+                                .toLowerCase()
+                                .matches("(?s).*lock.release:[^\\n]*rejected_calls=[1-9].*"));
+            } finally {
+                server.ask("REPLICAOF", "NO", "ONE");
+            }
+            assertThrows(IllegalMonitorStateException.class, () -> Other.result(releasing));
+        }
+    }
+
     @Test
     void aPoolThatHidesItsConnectionsCannotLinger() throws Exception {
         LockOptions lingers = options.withLinger(Duration.ZERO);
