@@ -154,6 +154,13 @@ def test_try_again_loses_nothing(server: Server, proxy: Proxy) -> None:
         lock.raise_on_release_error = False
 
 
+def test_an_acquire_asks_again(proxy: Proxy, package: Package) -> None:
+    with package.client(port=proxy.port) as client:
+        proxy.answer(b"LOCK.ACQUIRE", TRY_AGAIN, times=2)
+        assert package.now(package.lock(client, timeout=2).acquire())
+        assert proxy.refusals == 2
+
+
 def test_keep_alive_begins_when_the_server_can_answer(proxy: Proxy, package: Package) -> None:
     begin: Callable[[Any], Any] = enter_and_exit if package.is_sync else aenter_and_exit
     with package.client(port=proxy.port) as client:

@@ -491,6 +491,8 @@ class Core:
         replies = await self._insisting(self._for_all(command, token, *args), failed)
         for at, reply in enumerate(replies):
             if isinstance(reply, self._library.response_error):
+                if protocol.is_try_again(self._library, reply):
+                    raise self._library.try_again_error(str(reply)) from reply
                 self._refuse_the_ttl(reply)
                 await self._refuse_what_is_missing(reply, command)
                 # A string that was written over the key has ended the hold.

@@ -417,11 +417,16 @@ def unknown_command(error: Exception) -> str | None:
     return found[1].upper() if found else None
 
 
+def is_try_again(library: Library, error: Exception) -> bool:
+    """Return whether the server could not answer yet. Some versions have a class for this in clusters only."""
+    return isinstance(error, library.try_again_error) or str(error).startswith("TRYAGAIN")
+
+
 def may_ask_again(library: Library, error: Exception, is_roaming: bool) -> bool:
     """Return whether the answer got lost, or the server handed its role on: the same token may ask again."""
     return (
         not isinstance(error, (library.response_error, library.cluster_exception))
-        or isinstance(error, library.try_again_error)
+        or is_try_again(library, error)
         or "instance state changed" in str(error)
         or (is_roaming and isinstance(error, library.passing))
     )
