@@ -20,6 +20,8 @@ export class Lock implements ExecutionResult {
   expiration = 0;
   #until = 0;
   #isEnded = false;
+  /** Only for `Redlock`: how often the server was about to end it sooner. */
+  shortenings = 0;
   /** Only for `using`: called when the lease was cut short. */
   onShortened: () => void = () => {};
   readonly resources: readonly string[];
@@ -106,6 +108,7 @@ export class Lock implements ExecutionResult {
 
   /** Only for `Redlock`: the server will end it sooner. */
   shortenTo(ms: number): void {
+    this.shortenings++;
     const until = performance.now() + ms;
     if (until >= this.#until) return;
     this.leaseUntil(until);

@@ -310,34 +310,37 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     if (!lock.isValid) throw new ExecutionError("Cannot extend an already-expired lock.", []);
     const request = { ...lock.request, duration, grace: undefined };
     const lease = duration - drift(duration, withDefaults(settings, this.settings));
-    const end = performance.now() + lock.remaining;
-    // A lease that is over stays lost, whatever the server says. Another extension may have moved its end.
-    const isOver = () => performance.now() >= end && !lock.isValid;
     let start = 0;
+    let shortenings = 0;
     const renew = async (server: Server) => {
-      if (isOver()) throw new ResourceLockedError(LEASE_OVER);
-      if (server === this.#servers[0]) start = performance.now();
+      // Then it stays lost, whatever the server says.
+      if (!lock.isValid) throw new ResourceLockedError(LEASE_OVER);
+      if (server === this.#servers[0]) [start, shortenings] = [performance.now(), Infinity];
       // If it is shortened, then also by a request whose answer does not come.
       lock.atMostUntil(start + lease);
+      let known = lock.shortenings;
       await server.renew(request);
-      if (request.linger !== undefined && lock.isValid) await this.#bind(server, lock, request);
+      const binds = request.linger !== undefined && lock.isValid;
+      if (binds && (await this.#bind(server, lock, request))) known = lock.shortenings;
+      shortenings = Math.min(shortenings, known);
     };
     const attempts = await this.#insist(settings, renew, tryAgainMs);
-    if (isOver()) throw this.#failed(attempts, [new ResourceLockedError(LEASE_OVER)]);
-    lock.leaseUntil(start + lease);
+    if (!lock.isValid) throw this.#failed(attempts, [new ResourceLockedError(LEASE_OVER)]);
+    // A connection that was lost after the renewal has shortened it at the server, too.
+    if (lock.shortenings === shortenings) lock.leaseUntil(start + lease);
     return lock;
   }
 
   /**
    * Only an acquire binds a lock that lingers to the connection of now. It does so each time, for the lock may have moved to another node.
-   * Without an answer, or while a guard grants nothing, the renewal before it counts, and the next one binds.
+   * Without an answer, or while a guard grants nothing, the renewal before it counts, and the next one binds. True if it is bound.
    */
-  async #bind(server: Server, lock: Lock, request: Request): Promise<void> {
+  async #bind(server: Server, lock: Lock, request: Request): Promise<boolean> {
     const fences = await server.acquire(request).catch((error) => {
       if (isGone(error)) throw new ResourceLockedError(`not held any more: ${error.message}`);
     });
     const known = [...lock.fences.values()].map((each) => each[this.#servers.indexOf(server)]);
-    if (!fences?.some((fence, i) => fence !== (known[i] ?? fence))) return;
+    if (!fences?.some((fence, i) => fence !== (known[i] ?? fence))) return fences !== undefined;
     // It was lost meanwhile. Nobody knows of this one.
     await server.release(request).catch(() => {});
     throw new ResourceLockedError("not held any more: the lock was granted anew");

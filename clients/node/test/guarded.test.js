@@ -176,6 +176,20 @@ describe("linger, what an extension hears", () => {
     await assert.rejects(lock.extend(30_000), isLost);
   });
 
+  it("gives no whole lease when the connection breaks before it is bound", async () => {
+    const far = await Proxy.start(own.port);
+    // Else the acquire that binds would wait for the new connection.
+    client = await clients.connect(far.port, { enableOfflineQueue: false, disableOfflineQueue: true });
+    redlock = new Redlock([client], { retryCount: 0, linger: 2000 });
+    const lock = await redlock.acquire(["a"], 60_000);
+    atRenewal(async () => {
+      far.stop();
+      await until(() => lock.remaining <= 2000, "it is shortened");
+    });
+    await lock.extend(60_000);
+    assert.ok(lock.remaining <= 2000, `${lock.remaining} ms`);
+  });
+
   it("is not lost while a guard grants nothing, and is bound again after it", async (t) => {
     if (process.env.REDIS_LOCK_SERVER?.startsWith("redis-6")) return t.skip("has no CONFIG SET of modules");
     await redlock.using(["a"], 3000, async (signal) => {

@@ -59,6 +59,11 @@ for (const { title, library, waitBy } of ways) {
       fake(client, 1, (send) => send().finally(() => sleep(400)));
       await assert.rejects(lock.extend(30_000), isLost);
       assert.ok(!lock.isValid);
+
+      const shortened = await redlock.acquire(["b"], 60_000);
+      fake(client, 1, () => Promise.reject(new Error("ERR of another kind")));
+      await assert.rejects(shortened.extend(300, { retryDelay: 500, retryJitter: 0 }), isLost);
+      assert.ok(!shortened.isValid, "also by an extension that shortens it, and is sent again");
     });
 
     it("loses nothing by TRYAGAIN before the lease is over", async () => {
