@@ -70,9 +70,7 @@ impl Bindings {
     /// say which.
     pub fn lock_left(&self, db: Option<i32>, name: &[u8], lock: &Lock) {
         if self.are_any() {
-            let holders = lock.holders();
-            let fences = holders.iter().map(|(_, hold)| hold.fence);
-            self.change(|table| fences.for_each(|fence| table.forget(db, name, fence)));
+            self.change(|table| table.lock_left(db, name, lock));
         }
     }
 

@@ -73,6 +73,8 @@ pub struct Inbox<C> {
     has_notes: Cell<bool>,
     /// How many notes are about keys that locks have left.
     left_keys: Cell<usize>,
+    /// How many are about keys that RESTORE has written.
+    restored_keys: Cell<usize>,
     is_sweep_wanted: Cell<bool>,
     /// Whether anybody waits, or a grant is under way: only then do the names of keys matter that
     /// locks have left.
@@ -89,6 +91,7 @@ impl<C> Default for Inbox<C> {
             notes: RefCell::default(),
             has_notes: Cell::default(),
             left_keys: Cell::default(),
+            restored_keys: Cell::default(),
             is_sweep_wanted: Cell::default(),
             do_names_matter: Cell::default(),
             is_own_change: Cell::default(),
@@ -110,6 +113,15 @@ impl<C> Inbox<C> {
                     Ordering::Greater => return,
                 }
             }
+            Note::Restored { .. } => {
+                let keys = self.restored_keys.get();
+                if keys >= MOST_KEYS {
+                    // The sweep finds a lock without a ttl, too.
+                    return self.leave(Note::SweepWanted);
+                }
+                self.restored_keys.set(keys.saturating_add(1));
+                note
+            }
             Note::SweepWanted if self.is_sweep_wanted.replace(true) => return,
             note => note,
         };
@@ -126,6 +138,7 @@ impl<C> Inbox<C> {
     pub fn take(&self) -> Vec<Note<C>> {
         self.has_notes.set(false);
         self.left_keys.set(0);
+        self.restored_keys.set(0);
         self.is_sweep_wanted.set(false);
         self.notes.take()
     }
@@ -197,6 +210,21 @@ mod tests {
         assert!(matches!(notes[MOST_KEYS + 1], Note::Swapped(0, 1)));
         inbox.leave(left());
         assert!(matches!(inbox.take()[..], [Note::Left { .. }]));
+    }
+
+    #[test]
+    fn a_flood_of_restored_keys_becomes_a_sweep() {
+        let inbox = Inbox::<u32>::default();
+        let restored = || Note::Restored {
+            db: Some(0),
+            name: b"k".as_slice().into(),
+        };
+        (0..3 * MOST_KEYS).for_each(|_| inbox.leave(restored()));
+        let notes = inbox.take();
+        assert_eq!(notes.len(), MOST_KEYS + 1);
+        assert!(matches!(notes[MOST_KEYS], Note::SweepWanted));
+        inbox.leave(restored());
+        assert!(matches!(inbox.take()[..], [Note::Restored { .. }]));
     }
 
     #[test]

@@ -270,6 +270,12 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
     (now, has_changed)
 }
 
+/// Whether the server has become a replica, and the timer has not sent all away yet.
+#[inline]
+pub(super) fn is_demoted<S: Server>(server: S, machine: &Machine<S::Types>) -> bool {
+    machine.was_demoted && !server.is_primary()
+}
+
 /// Takes out the waiter that is next, granted or refused.
 fn next_step<K: Key>(
     key: &mut K,
@@ -286,8 +292,11 @@ fn next_step<K: Key>(
         shared,
         ..
     } = key.parts();
-    // A client may have gone since.
+    // A client may have gone since, or the server may have become a replica.
     shared.drain(server, machine);
+    if is_demoted(server, machine) {
+        return None; // The timer sends all away.
+    }
     if machine.guard.holds_back_for(&key_ref.name) {
         machine.guard.refused(&key_ref.name);
         return None;

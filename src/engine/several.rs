@@ -42,10 +42,14 @@ pub(super) fn finish_in_timer<H: Host>(host: &mut H, touched: &mut BTreeSet<KeyR
     }
 }
 
+/// How many keys a step grants to places for several keys, about. The timer goes on with the rest.
+const MOST_KEYS: usize = 1_000;
+
 #[cold]
 fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSet<KeyRef>>) {
     let server = host.server();
     let db = server.selected_db();
+    let mut granted_keys = 0_usize;
     loop {
         if touched.is_some() {
             host.machine().registry.mark_unserved();
@@ -66,10 +70,13 @@ fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSe
         if all.any(|one| guard.holds_back_for(&one.key_ref.name)) {
             continue;
         }
-        if touched.as_ref().is_some_and(has) {
+        host.drain();
+        let is_enough = granted_keys >= MOST_KEYS || serve::is_demoted(server, host.machine());
+        if is_enough || touched.as_ref().is_some_and(has) {
             host.machine().registry.put_off_candidate(&candidate);
         } else if is_its_turn(host, &candidate, now) {
             grant(host, &candidate, now, touched);
+            granted_keys = granted_keys.saturating_add(candidate.several.iter().count());
         }
     }
     host.machine().is_due_changed = true;

@@ -1,6 +1,7 @@
 //! Loading: the checks and registrations before the first command runs.
 
 use std::ffi::c_int;
+use std::ops::RangeInclusive;
 
 use redis_module::{raw, RedisString, Status};
 
@@ -30,6 +31,12 @@ pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
 /// API.
 const OLDEST_SERVER: c_int = 0x0006_0200;
 
+/// These end by an assertion when a client is lost that is blocked in another database than 0,
+/// because the module listens to clients, and by a fault when a call that the module makes asks for
+/// its user: <https://github.com/redis/redis/pull/11500>,
+/// <https://github.com/redis/redis/pull/10966>.
+const BROKEN_SERVERS: RangeInclusive<c_int> = 0x0007_0000..=0x0007_0005;
+
 /// From 7.0.0 on a call can have the rights of the client.
 const HAS_RIGHTS_IN_CALLS: c_int = 0x0007_0000;
 
@@ -51,6 +58,11 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
             Level::Warning,
             c"the server is too old: this module needs 6.2.0 or later",
         );
+        return Status::Err;
+    }
+    if BROKEN_SERVERS.contains(&server_version()) {
+        let why = c"Redis 7.0.0 to 7.0.5 may crash with modules: this module needs 7.0.6 or later";
+        ctx.log(Level::Warning, why);
         return Status::Err;
     }
     if let Err(bad) = config::read_arguments(args.iter().map(RedisString::as_slice)) {

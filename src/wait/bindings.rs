@@ -167,6 +167,25 @@ impl Bindings {
         }
     }
 
+    /// Forgets the bindings of a lock that leaves its key, and their losses.
+    pub fn lock_left(&mut self, db: Option<i32>, name: &[u8], lock: &Lock) {
+        let known = self.bound.len().saturating_add(self.lost.len());
+        if let Some(db) = db.filter(|_| known < lock.len()) {
+            // Most holds of the lock are not bound.
+            let here = self.bound.iter();
+            let here = here.filter(|(_, bound)| is_it(&bound.key_ref, Some(db), name));
+            let here: Vec<_> = here.map(|(of, _)| *of).collect();
+            for (fence, number) in here {
+                self.remove(fence, number);
+            }
+            self.take_lost(&KeyRef::new(db, name));
+            return;
+        }
+        for (_, hold) in lock.holders() {
+            self.forget(db, name, hold.fence);
+        }
+    }
+
     fn forget_lost(&mut self, db: Option<i32>, name: &[u8], fence: Fence) {
         let keys: Vec<KeyRef> = match db {
             Some(db) => vec![KeyRef::new(db, name)],

@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::{call, Arg, Context, OwnedString};
+use super::{call, user, Arg, Context, OwnedString};
 use crate::command::Error;
 
 /// The first version whose calls take `E` and `S`: 7.0.0, as the module API writes it.
@@ -175,7 +175,7 @@ impl<'c> Caller<'c> {
         command: &CStr,
         words: &[Arg<'_>],
     ) -> Result<CallReply, CallError> {
-        let raw = self.raw_call(command, c"!0SCMEv", words);
+        let raw = user::of_client(|| self.raw_call(command, c"!0SCMEv", words));
         let errno = io::Error::last_os_error().raw_os_error();
         let reply = CallReply {
             raw: raw.ok_or(CallError::Refused)?,

@@ -1,10 +1,24 @@
 //! The rights of the context's user, where the server can be asked (7.0+).
 
+use std::cell::Cell;
 use std::ffi::c_int;
 
 use redis_module::raw;
 
 use super::{call, Arg, Context, OwnedString};
+
+thread_local! {
+    /// Whether a call of this module runs that has the user of its client.
+    static HAS_USER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes a call that has the user of its client.
+pub(super) fn of_client<R>(call: impl FnOnce() -> R) -> R {
+    let was_within = HAS_USER.replace(true);
+    let result = call();
+    HAS_USER.set(was_within);
+    result
+}
 
 impl Context<'_> {
     /// The name of the context's user. It is empty where the server does not say it: in scripts
@@ -36,7 +50,8 @@ impl Context<'_> {
         }
     }
 
-    /// Whether the context's user may publish to a channel. Yes before 7.0.
+    /// Whether the context's user may publish to a channel. Yes before 7.0. No in a call that
+    /// another module makes.
     pub(crate) fn may_publish(self, channel: &[u8]) -> bool {
         let channel = OwnedString::new(self, channel);
         let publishes = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as c_int;
@@ -66,7 +81,7 @@ impl Context<'_> {
     }
 
     /// Whether the context's user may run a command with these words. Yes before 7.0, and if there
-    /// is no such command.
+    /// is no such command. No in a call that another module makes.
     pub(crate) fn may_run(self, words: &[Arg<'_>]) -> bool {
         let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
         let count = c_int::try_from(words.len()).unwrap_or(c_int::MAX);
@@ -84,17 +99,23 @@ impl Context<'_> {
         // SAFETY: the statics are not written after the load.
         let functions = unsafe {
             (
+                raw::RedisModule_GetClientUserNameById,
                 raw::RedisModule_GetCurrentUserName,
                 raw::RedisModule_GetModuleUserFromUserName,
                 raw::RedisModule_FreeModuleUser,
             )
         };
-        let (Some(name_of), Some(user_of), Some(free)) = functions else {
+        let (Some(by_client), Some(current), Some(user_of), Some(free)) = functions else {
             return true;
         };
-        // SAFETY: the context is alive. The name and the user are ours until they are freed.
+        // SAFETY: the context is alive. The name and the user are ours until they are freed. The
+        // server does not survive the question for the current user where there is none: in a call
+        // that another module makes. Scripts and LOCK.EXEC have one.
         unsafe {
-            let name = name_of(self.as_ptr());
+            let mut name = by_client(self.as_ptr(), self.client_id());
+            if name.is_null() && (self.is_in_script() || HAS_USER.get()) {
+                name = current(self.as_ptr());
+            }
             if name.is_null() {
                 return false;
             }

@@ -34,13 +34,15 @@ pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
         }
         return Err(error);
     }
-    counters::add(Count::Executed, 1);
     let words = argv.words_from(COMMAND_AT.saturating_add(1));
     if planted("exec-runs-twice") {
         let _ = task.caller().call_for_client(&name, &words);
     }
     match task.caller().call_for_client(&name, &words) {
-        Ok(reply) => reply.pass_on(ctx),
+        Ok(reply) => {
+            counters::add(Count::Executed, 1);
+            reply.pass_on(ctx);
+        }
         Err(CallError::NotAllowed) => return Err(Error::NoPermission),
         Err(_) => return Err(Error::TryAgain),
     }

@@ -334,3 +334,40 @@ fn a_million_acquires_of_one_hold_keep_one_entry() {
     assert_eq!(losses[0].ends_at_ms, 15);
     assert!(bindings.is_empty());
 }
+
+/// The table is walked, not the holds of a lock that has more.
+#[test]
+fn a_large_lock_that_leaves_its_key_takes_its_bindings_and_losses() {
+    let (mut fences, mut lock, mut all) = (FenceClock::new(), None, Vec::new());
+    for name in ["a", "b", "c", "d", "e"] {
+        let (mode, token) = (Mode::Shared, Token::new(name.as_bytes()).unwrap());
+        let ttl = Ttl::from_millis(1_000).unwrap();
+        let ask = crate::lock::Ask { mode, token, ttl };
+        let now = Now::from_millis(1);
+        let grant = Lock::acquire(lock.as_ref(), ask, now, Waiting::default(), &mut fences);
+        let grant = grant.unwrap();
+        match &mut lock {
+            None => lock = grant.effect(token).apply_to_absent(),
+            Some(lock) => drop(grant.effect(token).apply_to(lock)),
+        }
+        all.push((token, grant.hold.fence));
+    }
+    let mut bindings = Bindings::default();
+    let key = |name: &[u8]| KeyRef::new(0, name);
+    for ((token, fence), connection) in all.into_iter().zip([1, 2]) {
+        let linger = Linger {
+            client: client(connection),
+            ms: 5,
+        };
+        bindings.bind(key(b"k"), token, fence, linger);
+        bindings.bind(key(b"other"), token, fence, linger);
+    }
+    bindings.lose(client(2), Now::from_millis(10));
+    let lock = lock.unwrap();
+    bindings.lock_left(Some(0), b"k", &lock);
+    assert!(bindings.take_lost(&key(b"k")).is_empty());
+    assert_eq!(bindings.take_lost(&key(b"other")).len(), 1);
+    assert_eq!(bindings.len(), 1);
+    bindings.lock_left(None, b"other", &lock);
+    assert!(bindings.is_empty());
+}

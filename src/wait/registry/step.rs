@@ -12,7 +12,7 @@ pub(super) struct StepWork {
     /// Places for several keys whose turn has come at one of them in this step.
     candidates: BTreeSet<(Ticket, PlaceId)>,
     /// Keys that are to be served.
-    unserved: Vec<KeyRef>,
+    unserved: BTreeSet<KeyRef>,
 }
 
 impl StepWork {
@@ -25,7 +25,7 @@ impl StepWork {
     }
 
     pub(super) fn next_unserved(&mut self) -> Option<KeyRef> {
-        self.unserved.pop()
+        self.unserved.pop_first()
     }
 
     pub(super) fn add_candidate(&mut self, ticket: Ticket, id: PlaceId) {
