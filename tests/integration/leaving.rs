@@ -7,7 +7,6 @@ use crate::harness::{wait_for, Kind, Reply, Server};
 
 mod delivered;
 mod frozen;
-mod limits;
 mod many_clients;
 mod moved_keys;
 mod undelivered;
