@@ -17,6 +17,7 @@ on_every_server![
     a_change_invalidates_client_side_caches,
     operations_on_a_key_with_many_readers_stay_cheap,
 ];
+on_more_servers![a_key_expires_exactly_with_its_hold];
 
 /// The rest of a ttl that was set a moment ago.
 #[track_caller]
@@ -54,7 +55,7 @@ fn assert_lost(c: &mut Client, token: &str) {
 fn a_key_expires_exactly_with_its_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    for ttl in [54_321, 1 << 48] {
+    for ttl in [54_321, 1 << 32, 1 << 48] {
         for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
             c.int(&format!("{command} k me {ttl}"));
             let ends = of_hold(&mut c, "me", "since") + ttl;
