@@ -17,9 +17,10 @@ on_every_server![
     waits_that_end_without_a_grant_replicate_nothing,
     a_promoted_replica_has_the_granted_waiter_as_holder,
 ];
+on_more_servers![every_kind_of_hand_off_reaches_the_replica];
 
 /// The ways to end the hold of `a` on `k`. Several lines form a transaction.
-const ENDS: [&[&str]; 16] = [
+const ENDS: [&[&str]; 18] = [
     &["LOCK.RELEASE k a"],
     &["LOCK.RENEW k a 20"],
     &["LOCK.ACQUIRE k a 20"],
@@ -32,9 +33,11 @@ const ENDS: [&[&str]; 16] = [
     &["PEXPIREAT k 1"],
     &["RENAME k elsewhere"],
     &["MOVE k 3"],
+    &["SWAPDB 0 7"],
     &["SET other 1", "LOCK.RELEASE k a", "SET other 2"],
     &["SET other 1", "DEL k", "SET other 2"],
     &["EVAL return{redis.call('LOCK.RELEASE',KEYS[1],'a')} 1 k"],
+    &["EVAL return{redis.call('DEL',KEYS[1])} 1 k"],
     &["EVAL redis.call('SET','other',1);redis.call('DEL',KEYS[1]) 1 k"],
 ];
 

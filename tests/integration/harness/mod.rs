@@ -2,6 +2,7 @@
 //! pid.
 
 pub mod aof;
+mod busy;
 mod client;
 mod clock;
 mod cluster;
