@@ -12,7 +12,6 @@ mod moved_keys;
 mod undelivered;
 
 on_every_server![
-    a_client_that_closes_its_connection_is_not_granted,
     client_unblock_ends_the_wait_where_that_is_safe,
     a_client_that_is_evicted_is_not_granted,
     shutdown_does_not_wait_for_waiters,
@@ -22,23 +21,6 @@ on_every_server![
 /// Redis 7.4 and Valkey 8, where a timeout callback may coincide with a grant.
 pub fn may_be_unblocked(kind: Kind) -> bool {
     kind.is_7_2_or_later()
-}
-
-fn a_client_that_closes_its_connection_is_not_granted(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let held = c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    assert_eq!(c.waiters("k"), ["b", "d"]);
-    drop(b);
-    wait_for("b to leave", || (c.waiters("k") == ["d"]).then_some(()));
-    assert!(d.is_pending());
-    assert_eq!(c.holders("k"), ["a"]);
-    c.int("LOCK.RELEASE k a");
-    assert!(d.fence() > held);
-    assert_eq!(c.holders("k"), ["d"]);
-    assert_eq!(server.blocked_clients(), 0);
 }
 
 fn client_unblock_ends_the_wait_where_that_is_safe(kind: Kind) {
