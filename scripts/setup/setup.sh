@@ -45,8 +45,6 @@ missing() {
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
     # The tests stop servers and workers by it. The shell has one of its own, which is no program.
     type -P kill >/dev/null || echo procps
-    # Some tests set the clock of their servers.
-    compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || echo faketime
     # Newer servers than this Debian has are tied to libraries of their own with it.
     has patchelf || echo patchelf
     # The packages are made and checked by these.

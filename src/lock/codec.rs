@@ -281,6 +281,8 @@ fn put_token(out: &mut Vec<u8>, token: Token<'_>) {
 }
 
 #[cfg(test)]
+mod counted;
+#[cfg(test)]
 mod lingering;
 #[cfg(test)]
 mod properties;

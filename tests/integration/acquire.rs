@@ -6,7 +6,6 @@ on_all_servers![
     fences_rise_over_all_keys_and_databases,
     a_star_as_token_asks_the_server_for_one,
     tokens_and_keys_are_bytes,
-    any_ttl_up_to_2_to_the_48_is_accepted,
 ];
 
 fn fences_rise_over_all_keys_and_databases(kind: Kind) {
@@ -80,17 +79,4 @@ fn tokens_and_keys_are_bytes(kind: Kind) {
         }
     }
     assert_eq!(c.int("DBSIZE"), 0);
-}
-
-fn any_ttl_up_to_2_to_the_48_is_accepted(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for ttl in [5_000, 1 << 32, 1 << 48] {
-        for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
-            c.int(&format!("{command} k me {ttl}"));
-            let pttl = c.int("PTTL k");
-            assert!((ttl - 4_000..=ttl).contains(&pttl), "{pttl} of {ttl}");
-            c.int("LOCK.RELEASE k me");
-        }
-    }
 }

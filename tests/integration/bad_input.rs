@@ -30,6 +30,7 @@ const TIMEOUT: &str = "ERR timeout must be an integer from 0 to 281474976710656,
 const UNKNOWN_OPTION: &str = "ERR unknown option, expected LIMIT, BLOCK, NOTIFY, KEEP or LINGER";
 const UNKNOWN_RW_OPTION: &str = "ERR unknown option, expected BLOCK, NOTIFY, KEEP or LINGER";
 const LIMIT: &str = "ERR LIMIT needs an integer from 1 to 2147483647";
+const KEY_COUNT: &str = "ERR numkeys must be an integer from 1 to 128";
 const TWICE: &str = "ERR an option was given twice";
 const NO_TIMEOUT: &str =
     "ERR a value is missing: LIMIT n, BLOCK timeout, NOTIFY timeout channel, KEEP grace, LINGER milliseconds";
@@ -102,6 +103,8 @@ fn an_error_says_what_is_expected(kind: Kind) {
         assert_eq!(c.error("LOCK.EXEC k * PING"), NO_OWNER);
         let late = "NOTHELD the token does not hold the lock, stop the work under it";
         assert_eq!(c.error("LOCK.EXEC k you PING"), late);
+    } else {
+        assert!(c.error("LOCK.EXEC k me PING").contains("unknown command"));
     }
     assert_eq!(c.int("LOCK.RELEASE k me"), 1);
 }
@@ -165,6 +168,36 @@ fn a_malformed_command_changes_nothing(kind: Kind) {
             (
                 "LOCK.INFO {k} {t}",
                 "ERR unknown option, expected HOLDERS or WAITERS",
+            ),
+            ("LOCK.CANCEL {k} {t}", "ERR unknown option, expected TOKEN"),
+            ("LOCK.MACQUIRE 129 {k} {t} 1000", KEY_COUNT),
+            (
+                "LOCK.MACQUIRE 2 {k} {k} {t} 1000",
+                "ERR a key was named twice",
+            ),
+            (
+                "LOCK.MACQUIRE 1 {k} {t} 1000 MODES SHARED MODES SHARED",
+                TWICE,
+            ),
+            (
+                "LOCK.MACQUIRE 1 {k} {t} 1000 MODES WRITE",
+                "ERR MODES needs EXCLUSIVE or SHARED for each key",
+            ),
+            (
+                "LOCK.MACQUIRE 1 {k} {t} 1000 BLOCK 1 NOTIFY 1 c",
+                "ERR BLOCK and NOTIFY exclude each other",
+            ),
+            (
+                "LOCK.MACQUIRE 1 {k} {t} 1000 KEEP 0",
+                "ERR grace must be an integer from 1 to 3600000, in milliseconds",
+            ),
+            (
+                "LOCK.MACQUIRE 1 {k} * 1000 KEEP 5",
+                "ERR KEEP and NOTIFY need a token of the client's own, not *",
+            ),
+            (
+                "LOCK.MACQUIRE 1 {k} {t} 1000 LIMIT 5",
+                "ERR unknown option, expected MODES, BLOCK, NOTIFY, KEEP or LINGER",
             ),
         ] {
             fixture.refuses(

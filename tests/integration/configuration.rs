@@ -4,6 +4,7 @@
 mod arguments;
 mod example;
 mod in_place;
+mod limits;
 mod module_command;
 mod rewrite;
 mod tls;

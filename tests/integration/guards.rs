@@ -1,14 +1,11 @@
-//! LOCK.CHECK and LOCK.EXEC, which guard work by a hold; LOCK.RELEASE ATLEAST; LOCK.TOP.
+//! LOCK.CHECK and LOCK.EXEC, which guard work by a hold; LOCK.TOP.
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    check_answers_the_fence_of_a_holder_and_null_to_others,
     a_script_that_begins_with_check_is_guarded,
-    release_atleast_never_lengthens_a_hold,
     top_lists_the_longest_waits_first,
     top_is_for_operators_and_refuses_bad_numbers,
-    exec_runs_for_a_holder_and_for_nobody_else,
     exec_passes_every_reply_through,
     exec_refuses_what_scripts_refuse_first,
     exec_has_the_rights_of_its_caller,
@@ -21,34 +18,6 @@ fn acquire(c: &mut Client, key: &str, token: &str) -> i64 {
     c.int(&format!("LOCK.ACQUIRE {key} {token} 60000"))
 }
 
-fn check_answers_the_fence_of_a_holder_and_null_to_others(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    assert_eq!(c.call("LOCK.CHECK k me"), Reply::Nil);
-    let fence = acquire(&mut c, "k", "me");
-    assert_eq!(c.int("LOCK.CHECK k me"), fence);
-    assert_eq!(c.call("LOCK.CHECK k you"), Reply::Nil);
-    let read = c.int("RWLOCK.RLOCK shared me 60000");
-    c.int("RWLOCK.RLOCK shared you 60000");
-    assert_eq!(c.int("LOCK.CHECK shared me"), read);
-    c.int("LOCK.RELEASE k me");
-    assert_eq!(c.call("LOCK.CHECK k me"), Reply::Nil);
-    c.int("LOCK.ACQUIRE k me 1");
-    wait_for("the deadline", || {
-        (c.call("LOCK.CHECK k me") == Reply::Nil).then_some(())
-    });
-    c.call("SET k x");
-    assert!(c.error("LOCK.CHECK k me").starts_with("WRONGTYPE"));
-    assert!(c
-        .error("LOCK.CHECK k")
-        .contains("wrong number of arguments"));
-    // A replica answers it, too.
-    let fence = acquire(&mut c, "other", "me");
-    let replica = Server::start_replica_of(&server, &[]);
-    replica.wait_until_it_follows(&server);
-    assert_eq!(replica.client().int("LOCK.CHECK other me"), fence);
-}
-
 fn a_script_that_begins_with_check_is_guarded(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -59,26 +28,6 @@ fn a_script_that_begins_with_check_is_guarded(kind: Kind) {
     assert_eq!(run("me"), Reply::Int(1));
     assert_eq!(run("you").as_bytes(), b"late");
     assert_eq!(run("me"), Reply::Int(2));
-}
-
-fn release_atleast_never_lengthens_a_hold(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k me 20000");
-    assert_eq!(c.int("LOCK.RELEASE k me ATLEAST 50000"), 1);
-    assert!((10_000..=20_000).contains(&c.int("PTTL k")));
-    // Nor beyond the end that PEXPIRE has set.
-    c.int("PEXPIRE k 5000");
-    assert_eq!(c.int("LOCK.RELEASE k me ATLEAST 50000"), 1);
-    assert!((1..=5_000).contains(&c.int("PTTL k")));
-    // A replica follows.
-    let replica = Server::start_replica_of(&server, &[]);
-    replica.wait_until_it_follows(&server);
-    c.int("LOCK.ACQUIRE other me 60000");
-    assert_eq!(c.int("LOCK.RELEASE other me ATLEAST 7000"), 1);
-    replica.wait_until_it_follows(&server);
-    let ttl = replica.client().int("PTTL other");
-    assert!((1..=7_000).contains(&ttl), "{ttl}");
 }
 
 fn top_lists_the_longest_waits_first(kind: Kind) {
@@ -143,46 +92,6 @@ fn top_is_for_operators_and_refuses_bad_numbers(kind: Kind) {
         c.call("AUTH worker x");
         assert!(c.error("LOCK.TOP").starts_with("NOPERM"));
     }
-}
-
-fn exec_runs_for_a_holder_and_for_nobody_else(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    if !kind.is_7_0_or_later() {
-        assert!(c.error("LOCK.EXEC k me PING").contains("unknown command"));
-        return;
-    }
-    acquire(&mut c, "k", "me");
-    assert_eq!(c.call("LOCK.EXEC k me SET v 1"), Reply::Simple("OK".into()));
-    assert!(c.error("LOCK.EXEC k you SET v 2").starts_with("NOTHELD"));
-    c.int("RWLOCK.RLOCK k me 60000");
-    assert_eq!(c.int("LOCK.EXEC k me INCR v"), 2);
-    // The guard may be the very thing that the command changes.
-    assert_eq!(c.int("LOCK.EXEC k me LOCK.RELEASE k me"), 1);
-    assert!(c.error("LOCK.EXEC k me SET v 3").starts_with("NOTHELD"));
-    assert!(c
-        .error("LOCK.EXEC absent me SET v 3")
-        .starts_with("NOTHELD"));
-    assert!(c.error("LOCK.EXEC v me SET v 3").starts_with("WRONGTYPE"));
-    assert!(c
-        .error("LOCK.EXEC k me")
-        .contains("wrong number of arguments"));
-    c.int("LOCK.ACQUIRE k me 1");
-    wait_for("the deadline", || {
-        (c.call("LOCK.CHECK k me") == Reply::Nil).then_some(())
-    });
-    assert!(c.error("LOCK.EXEC k me SET v 3").starts_with("NOTHELD"));
-    assert_eq!(c.text("GET v"), "2");
-    // Waiters are served after it, as after any command.
-    acquire(&mut c, "k", "me");
-    let next = std::thread::spawn({
-        let mut other = server.client();
-        move || other.int("LOCK.ACQUIRE k next 60000 BLOCK 0")
-    });
-    wait_for("the waiter", || (c.waiters("k") == ["next"]).then_some(()));
-    assert_eq!(c.int("LOCK.EXEC k me DEL k"), 1);
-    assert!(next.join().unwrap() > 0);
-    assert_eq!(c.info("lock_executed"), "4");
 }
 
 fn exec_passes_every_reply_through(kind: Kind) {

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::harness::{aof, wait_for, Client, Kind, Reply, Server, AT_ONCE};
+use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE};
+use crate::places::fixture::{leaves_place, queued, until_gone};
 
 on_every_server![
     every_kind_of_hand_off_reaches_the_replica,
@@ -13,13 +14,13 @@ on_every_server![
     readers_granted_together_survive_a_crash,
     grants_that_are_taken_back_reach_the_replica,
     an_expiry_during_a_long_timer_run_is_replicated_in_order,
-    waiters_are_not_persisted,
     waits_that_end_without_a_grant_replicate_nothing,
     a_promoted_replica_has_the_granted_waiter_as_holder,
 ];
+on_more_servers![every_kind_of_hand_off_reaches_the_replica];
 
 /// The ways to end the hold of `a` on `k`. Several lines form a transaction.
-const ENDS: [&[&str]; 16] = [
+const ENDS: [&[&str]; 18] = [
     &["LOCK.RELEASE k a"],
     &["LOCK.RENEW k a 20"],
     &["LOCK.ACQUIRE k a 20"],
@@ -32,9 +33,11 @@ const ENDS: [&[&str]; 16] = [
     &["PEXPIREAT k 1"],
     &["RENAME k elsewhere"],
     &["MOVE k 3"],
+    &["SWAPDB 0 7"],
     &["SET other 1", "LOCK.RELEASE k a", "SET other 2"],
     &["SET other 1", "DEL k", "SET other 2"],
     &["EVAL return{redis.call('LOCK.RELEASE',KEYS[1],'a')} 1 k"],
+    &["EVAL return{redis.call('DEL',KEYS[1])} 1 k"],
     &["EVAL redis.call('SET','other',1);redis.call('DEL',KEYS[1]) 1 k"],
 ];
 
@@ -291,35 +294,6 @@ fn an_expiry_during_a_long_timer_run_is_replicated_in_order(kind: Kind) {
     assert_eq!(replica.client().int("DBSIZE"), 1_500);
 }
 
-fn waiters_are_not_persisted(kind: Kind) {
-    for options in [
-        ["--appendonly", "yes", "--aof-use-rdb-preamble", "yes"],
-        ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
-        ["--appendonly", "no", "--aof-use-rdb-preamble", "yes"],
-    ] {
-        let mut server = Server::start_with(kind, &options);
-        let mut c = server.client();
-        let fence = c.int("LOCK.ACQUIRE k a 60000");
-        let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        let d = server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 60000");
-        if options[1] == "yes" {
-            aof::rewrite(&mut c);
-        } else {
-            c.text("SAVE");
-        }
-        server.kill();
-        b.broken();
-        d.broken();
-        server.start_again();
-        let mut c = server.client();
-        assert_eq!(holds(&mut c, "k"), [("a".into(), fence)]);
-        assert!(c.waiters("k").is_empty());
-        assert_eq!(server.blocked_clients(), 0);
-        c.int("LOCK.RELEASE k a");
-        assert_eq!(c.int("EXISTS k"), 0, "nobody is granted");
-    }
-}
-
 fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {
     let (primary, replica) = pair(kind);
     let mut c = primary.client();
@@ -335,6 +309,14 @@ fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {
     drop(primary.raw_blocked("RWLOCK.WLOCK k w 60000 BLOCK 0"));
     wait_for("it to leave", || c.waiters("k").is_empty().then_some(()));
     assert_eq!(c.call("RWLOCK.WLOCK k w 60000"), Reply::Nil);
+    // A place is in no file, either.
+    leaves_place(&mut c, "RWLOCK.WLOCK k absent 60000 KEEP 60000");
+    leaves_place(&mut c, "RWLOCK.WLOCK k absent 60000 BLOCK 1 KEEP 60000");
+    queued(&mut c, "RWLOCK.WLOCK k notified 60000 NOTIFY 0 c");
+    assert_eq!(c.waiters("k"), ["absent", "notified"]);
+    c.int("LOCK.RELEASE k absent");
+    c.int("LOCK.RELEASE k notified");
+    assert!(c.waiters("k").is_empty());
     assert_eq!(size(&mut c), before);
     // A grant does replicate.
     let w = primary.blocked("RWLOCK.WLOCK k w 60000 BLOCK 0");
@@ -342,6 +324,12 @@ fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {
     c.int("LOCK.RELEASE k a");
     w.fence();
     assert_ne!(size(&mut c), before);
+    // A turn that nobody takes is nothing, too.
+    leaves_place(&mut c, "RWLOCK.WLOCK k absent 60000 KEEP 20");
+    c.int("LOCK.RELEASE k w");
+    let free = size(&mut c);
+    until_gone(&mut c, "k", "absent");
+    assert_eq!(size(&mut c), free);
     assert_same(&primary, &replica, "after the grant");
 }
 

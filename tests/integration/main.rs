@@ -62,7 +62,6 @@ mod deadlock;
 mod guard;
 mod guards;
 mod linger;
-mod lock_upgrades;
 mod native;
 mod permits;
 mod places;

@@ -5,11 +5,7 @@ use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     a_key_expires_exactly_with_its_hold,
-    pexpire_ends_a_hold_early,
-    pexpire_caps_all_holds_and_no_other_holder_lifts_the_cap,
-    a_longer_pexpire_lengthens_no_hold,
-    persist_lengthens_no_hold,
-    a_lock_stripped_of_its_ttl_gets_it_back,
+    a_lock_restored_without_its_ttl_gets_it_back,
     the_memory_of_thousands_of_readers_is_freed,
     an_overwritten_lock_is_gone,
     locks_and_other_types_refuse_each_others_commands,
@@ -17,16 +13,12 @@ on_every_server![
     a_change_invalidates_client_side_caches,
     operations_on_a_key_with_many_readers_stay_cheap,
 ];
+on_more_servers![a_key_expires_exactly_with_its_hold];
 
 /// The rest of a ttl that was set a moment ago.
 #[track_caller]
 fn assert_fresh(left: i64, ttl: i64) {
     assert!((ttl - 9_999..=ttl).contains(&left), "{left} of {ttl}");
-}
-
-#[track_caller]
-fn assert_pttl(c: &mut Client, ttl: i64) {
-    assert_fresh(c.int("PTTL k"), ttl);
 }
 
 /// A field of one token's hold on `k`.
@@ -38,23 +30,10 @@ fn of_hold(c: &mut Client, token: &str, field: &str) -> i64 {
     hold.expect("the hold").field(field).as_int()
 }
 
-#[track_caller]
-fn wait_until_free(c: &mut Client) {
-    wait_for("the lock to be free", || {
-        (c.call("LOCK.INFO k") == Reply::Nil).then_some(())
-    });
-}
-
-#[track_caller]
-fn assert_lost(c: &mut Client, token: &str) {
-    assert_eq!(c.int(&format!("LOCK.RENEW k {token} 60000")), 0);
-    assert_eq!(c.int(&format!("LOCK.RELEASE k {token}")), 0);
-}
-
 fn a_key_expires_exactly_with_its_hold(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    for ttl in [54_321, 1 << 48] {
+    for ttl in [54_321, 1 << 32, 1 << 48] {
         for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
             c.int(&format!("{command} k me {ttl}"));
             let ends = of_hold(&mut c, "me", "since") + ttl;
@@ -70,127 +49,20 @@ fn a_key_expires_exactly_with_its_hold(kind: Kind) {
     }
 }
 
-fn pexpire_ends_a_hold_early(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for expire in [
-        "PEXPIRE k 30",
-        "PEXPIRE k -1",
-        "PEXPIREAT k 1",
-        "EXPIRE k 0",
-    ] {
-        for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
-            let fence = c.int(&format!("{command} k me 60000"));
-            assert_eq!(c.int(expire), 1);
-            wait_until_free(&mut c);
-            assert_lost(&mut c, "me");
-            assert!(c.int("LOCK.ACQUIRE k you 60000") > fence);
-            assert_eq!(c.int("LOCK.RELEASE k you"), 1);
-        }
-    }
-}
-
-fn pexpire_caps_all_holds_and_no_other_holder_lifts_the_cap(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("RWLOCK.RLOCK k a 100000");
-    c.int("RWLOCK.RLOCK k b 90000");
-    c.int("RWLOCK.RLOCK k short 20000");
-    assert_eq!(c.int("PEXPIRE k 50000"), 1);
-    let check = |c: &mut Client, holds: &[(&str, i64)], longest| {
-        for (token, ttl) in holds {
-            assert_fresh(of_hold(c, token, "ttl"), *ttl);
-        }
-        assert_pttl(c, longest);
-    };
-    check(
-        &mut c,
-        &[("a", 50_000), ("b", 50_000), ("short", 20_000)],
-        50_000,
-    );
-    c.int("RWLOCK.RLOCK k d 80000"); // one more reader
-    check(
-        &mut c,
-        &[("a", 50_000), ("b", 50_000), ("d", 80_000)],
-        80_000,
-    );
-    c.int("LOCK.RENEW k b 70000"); // the holder itself
-    check(
-        &mut c,
-        &[("a", 50_000), ("b", 70_000), ("d", 80_000)],
-        80_000,
-    );
-    c.int("LOCK.RELEASE k d");
-    c.int("LOCK.RELEASE k b");
-    check(&mut c, &[("a", 50_000), ("short", 20_000)], 50_000);
-    assert_eq!(c.int("PEXPIRE k 40000"), 1);
-    c.int("LOCK.RELEASE k short"); // a release sets the key's expiry too
-    check(&mut c, &[("a", 40_000)], 40_000);
-    assert_eq!(c.int("PEXPIRE k 30000"), 1);
-    c.int("RWLOCK.WLOCK k a 60000"); // the conversion, which its holder requested
-    check(&mut c, &[("a", 60_000)], 60_000);
-}
-
-fn a_longer_pexpire_lengthens_no_hold(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
-        let fence = c.int(&format!("{command} k me 30"));
-        // If the machine was too slow, the key is gone, which is fine.
-        c.int("PEXPIRE k 60000");
-        wait_until_free(&mut c);
-        assert_lost(&mut c, "me");
-        assert!(c.int("LOCK.ACQUIRE k you 50000") > fence);
-        assert_pttl(&mut c, 50_000);
-        assert_eq!(c.int("LOCK.RELEASE k you"), 1);
-        assert_eq!(c.int("EXISTS k"), 0);
-    }
-}
-
-fn persist_lengthens_no_hold(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
-        let fence = c.int(&format!("{command} k me 50000"));
-        assert_eq!(c.int("PERSIST k"), 1);
-        assert_fresh(of_hold(&mut c, "me", "ttl"), 50_000);
-        assert_eq!(c.int("LOCK.RENEW k me 300"), 1);
-        c.int("PERSIST k");
-        wait_until_free(&mut c);
-        assert_lost(&mut c, "me");
-        assert!(c.int("RWLOCK.RLOCK k you 50000") > fence);
-        assert_pttl(&mut c, 50_000);
-        assert_eq!(c.int("PERSIST k"), 1);
-        assert_eq!(c.int("LOCK.RENEW k you 70000"), 1);
-        assert_pttl(&mut c, 70_000);
-        assert_eq!(c.int("LOCK.RELEASE k you"), 1);
-        assert_eq!(c.int("EXISTS k"), 0);
-    }
-}
-
-fn a_lock_stripped_of_its_ttl_gets_it_back(kind: Kind) {
+/// PERSIST is in tests/scenarios/caps.txt.
+fn a_lock_restored_without_its_ttl_gets_it_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k a 30000");
     c.int("RWLOCK.RLOCK k b 50000");
     let payload = c.call("DUMP k");
-    for restored in [false, true] {
-        if restored {
-            c.int("DEL k");
-            c.send(&[&b"RESTORE"[..], b"k", b"0", payload.as_bytes()]);
-        } else {
-            assert_eq!(c.int("PERSIST k"), 1);
-            // The module is not notified, but the next command on the lock notices.
-            assert_eq!(c.int("PTTL k"), -1);
-            assert_eq!(c.int("LOCK.RELEASE k nobody"), 0);
-            assert!(c.int("PTTL k") > 0);
-        }
-        wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
-        assert_pttl(&mut c, 50_000);
-        assert_fresh(of_hold(&mut c, "a", "ttl"), 30_000);
-        assert_eq!(c.int("LOCK.RELEASE k b"), 1);
-        assert_pttl(&mut c, 30_000);
-    }
+    c.int("DEL k");
+    c.send(&[&b"RESTORE"[..], b"k", b"0", payload.as_bytes()]);
+    wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
+    assert_fresh(c.int("PTTL k"), 50_000);
+    assert_fresh(of_hold(&mut c, "a", "ttl"), 30_000);
+    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
+    assert_fresh(c.int("PTTL k"), 30_000);
 }
 
 fn the_memory_of_thousands_of_readers_is_freed(kind: Kind) {

@@ -34,6 +34,7 @@ macro_rules! on_7_0_and_later {
 
 scenarios! {
     everywhere, All, on_every_server: [
+        caps,
         cycle_by_another_mode_of_a_channel,
         cycle_over_a_place_for_several_keys,
         demotion_sends_waiters_away,
@@ -55,8 +56,10 @@ scenarios! {
         cancel,
         cancel_of_several_keys,
         conversions_at_places,
+        counters,
         cycle_of_requests_for_several_keys,
         cycles,
+        cycles_without_detection,
         ends_of_a_lock,
         ends_of_one_of_several_keys,
         ends_of_places,

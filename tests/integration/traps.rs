@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{packed, wait_for, Kind, Reply, Server};
 
 mod cluster;
 mod databases;
@@ -11,7 +11,6 @@ mod pause;
 
 on_every_server![
     timeouts_and_a_deadline_in_one_millisecond_are_all_served,
-    a_busy_script_delays_a_hand_off_but_loses_none,
     a_waiter_that_leaves_during_a_busy_script_is_not_granted,
     saving_with_waiters_changes_nothing,
     debug_reload_with_waiters_changes_nothing,
@@ -56,61 +55,13 @@ fn timeouts_and_a_deadline_in_one_millisecond_are_all_served(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-/// A script that runs until SCRIPT KILL, on its own connection. Returns when the server reports
-/// that it is busy.
-fn busy_script(server: &Server) -> crate::harness::Raw {
-    let mut script = server.raw();
-    script.send("EVAL while(true)do(function()end)()end 0");
-    let mut c = server.client();
-    wait_for("the server to be busy", || {
-        matches!(c.call("PING"), Reply::Error(error) if error.starts_with("BUSY")).then_some(())
-    });
-    script
-}
-
-fn kill_script(c: &mut Client, script: &mut crate::harness::Raw) {
-    assert_eq!(c.text("SCRIPT KILL"), "OK");
-    assert!(script.line().unwrap().starts_with("-ERR"));
-}
-
-fn a_busy_script_delays_a_hand_off_but_loses_none(kind: Kind) {
-    let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    c.int("LOCK.ACQUIRE other a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let start = Instant::now();
-    let e = server.blocked("LOCK.ACQUIRE other e 60000 BLOCK 250");
-    c.int("LOCK.RENEW k a 300");
-    let mut script = busy_script(&server);
-    let started_in_time = start.elapsed() < Duration::from_millis(250);
-    wait_for("the deadline to pass", || {
-        (start.elapsed() > Duration::from_millis(400)).then_some(())
-    });
-    if started_in_time {
-        assert!(b.is_pending() && e.is_pending(), "the server runs a script");
-    }
-    for line in [
-        "LOCK.RELEASE other a",
-        "LOCK.ACQUIRE free f 1000",
-        "LOCK.INFO k",
-    ] {
-        assert!(c.error(line).starts_with("BUSY"), "{line}");
-    }
-    kill_script(&mut c, &mut script);
-    b.fence();
-    assert_eq!(e.reply(), Reply::Nil);
-    assert_eq!(c.holders("k"), ["b"]);
-    assert_eq!(c.holders("other"), ["a"]);
-}
-
 fn a_waiter_that_leaves_during_a_busy_script_is_not_granted(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    let mut script = busy_script(&server);
+    let mut script = server.busy_with(&packed(&["EVAL", "while true do end", "0"]));
     drop(b);
     // The server notices it while the script runs.
     let mut turns = 0;
@@ -118,7 +69,8 @@ fn a_waiter_that_leaves_during_a_busy_script_is_not_granted(kind: Kind) {
         turns += i32::from(c.error("PING").starts_with("BUSY"));
         (turns > 5).then_some(())
     });
-    kill_script(&mut c, &mut script);
+    assert_eq!(c.text("SCRIPT KILL"), "OK");
+    assert!(script.line().unwrap().starts_with("-ERR"));
     c.int("LOCK.RELEASE k a");
     d.fence();
     assert_eq!(c.holders("k"), ["d"]);

@@ -1,4 +1,4 @@
-//! BLOCK: the queue, and every cause of a hand-off.
+//! BLOCK: the queue, and when it moves on.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,6 @@ use crate::harness::{wait_for, Kind, Reply, Server};
 on_all_servers![
     a_timeout_gives_null_on_time_and_unblocks_the_next_waiter,
     a_deadline_grants_the_next_waiter_soon_but_not_early,
-    every_end_of_a_lock_grants_the_next_waiter,
     where_blocking_is_forbidden_block_is_ignored;
     every: ttls_of_grants_in_one_long_step_count_from_each_grant
 ];
@@ -100,34 +99,6 @@ fn a_deadline_grants_the_next_waiter_soon_but_not_early(kind: Kind) {
             at - start
         );
         c.int("LOCK.RELEASE k b");
-    }
-}
-
-fn every_end_of_a_lock_grants_the_next_waiter(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for end in [
-        "DEL k",
-        "UNLINK k",
-        "RENAME k elsewhere",
-        "MOVE k 5",
-        "FLUSHDB",
-        "FLUSHALL",
-        "FLUSHALL ASYNC",
-        "SWAPDB 0 7",
-        "PEXPIRE k 20",
-        "PEXPIREAT k 1",
-        "LOCK.RENEW k a 20",
-        "LOCK.ACQUIRE k a 20",
-        "EVAL return{redis.call('DEL',KEYS[1])} 1 k",
-    ] {
-        c.int("LOCK.ACQUIRE k a 60000");
-        let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        c.call(end);
-        b.fence();
-        let holders = c.call("LOCK.INFO k").field("holders");
-        assert_eq!(holders.items()[0].field("token"), "b".into(), "{end}");
-        c.call("FLUSHALL");
     }
 }
 

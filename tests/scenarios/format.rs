@@ -57,9 +57,12 @@ pub enum Step {
     Promoted,
     /// What is known of a lock.
     Shows(Shown, String, Vec<String>),
+    /// The counters that have grown since the last look.
+    Counted(Counts),
 }
 
 pub type Words = Vec<String>;
+pub type Counts = BTreeMap<String, u64>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
@@ -220,6 +223,15 @@ fn step(line: &str) -> Result<Step, String> {
         return Err("a client's name is one word".into());
     }
     match (who, what) {
+        ("counted", "nothing") => Ok(Step::Counted(Counts::new())),
+        ("counted", _) => {
+            let pair = |one: &str| {
+                let (name, n) = one.split_once(' ')?;
+                Some((name.to_string(), n.parse().ok()?))
+            };
+            let all: Option<_> = what.split(", ").map(pair).collect();
+            all.map(Step::Counted).ok_or("a counter is `name N`".into())
+        }
         ("server", "demoted") => Ok(Step::Demoted),
         ("server", "promoted") => Ok(Step::Promoted),
         ("server", _) => Err("a server is `demoted` or `promoted`".into()),
@@ -381,6 +393,8 @@ pub trait Stage {
     fn promote(&mut self) -> Result<(), String>;
     /// What is known of a lock, as expected if that comes soon.
     fn shows(&mut self, shown: Shown, key: &str, expected: &[String]) -> Vec<String>;
+    /// The counters that have grown since the last look, as expected if that comes soon.
+    fn counted(&mut self, expected: &Counts) -> Counts;
 }
 
 /// Whether a lock is as expected. What a line does not say of a waiter does not matter.
@@ -471,6 +485,10 @@ impl Line {
                     false => Err(format!("expected {expected:?}, got {shown:?}")),
                 }
             }
+            Step::Counted(expected) => match stage.counted(expected) {
+                counted if counted == *expected => Ok(()),
+                counted => Err(format!("expected {expected:?}, got {counted:?}")),
+            },
         }
     }
 }

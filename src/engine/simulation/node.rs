@@ -23,7 +23,7 @@ use crate::engine::{check, command, macquire, Machine, Note, Shared};
 use crate::lock::{Deadline, Mode};
 use crate::wait::Delivery;
 
-pub(super) use log::{Log, Said};
+pub(super) use log::{counted, Log, Said};
 pub(super) use memory::{Memory, Toy, Value};
 pub(super) use replica::{Record, Snapshot};
 use task::Task;

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 
-use super::node::{keys_of, Log, Node, Said, Value};
+use super::node::{counted, keys_of, Log, Node, Said, Value};
 use super::{at, Client, Place, Scene};
 use crate::lock::{Mode, Occupancy};
 use crate::wait::Listener;
-use format::{files, Answer, Message, Scenario, Shown, Stage, Words};
+use format::{files, Answer, Counts, Message, Scenario, Shown, Stage, Words};
 
 /// The turns of the timer that are no reason to wonder: those of the patrol, and a few.
 const TURNS_PER_100_MS: u64 = 3;
@@ -323,6 +323,10 @@ impl Stage for InMemory {
         Ok(())
     }
 
+    fn counted(&mut self, expected: &Counts) -> Counts {
+        counted(self.node.memory.counts.take(), expected)
+    }
+
     fn shows(&mut self, shown: Shown, key: &str, _expected: &[String]) -> Vec<String> {
         let place = at(0, self.byte_of(key));
         let waiters = self.waiters(place);
@@ -463,6 +467,10 @@ fn a_scenario_that_is_wrong_fails() {
         (
             "{taken}holders of k: u",
             "x.txt:4: expected [\"u\"], got [\"t\"]",
+        ),
+        (
+            "{taken}counted: nothing",
+            "x.txt:4: expected {}, got {\"acquired\": 1}",
         ),
         (
             "a: LOCK.ACQUIRE k t 0 -> ERR no",

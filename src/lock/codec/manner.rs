@@ -5,7 +5,7 @@ use super::version::DecodeError;
 
 pub(super) const EXCLUSIVE: u8 = 1;
 pub(super) const SHARED: u8 = 2;
-const COUNTED: u8 = 3;
+pub(super) const COUNTED: u8 = 3;
 
 /// Beside the mode: the hold ends with a connection.
 const LINGERS: u8 = 128;

@@ -423,37 +423,6 @@ fn a_record_is_accepted_in_no_other_version_than_it_needs() {
 }
 
 #[test]
-fn limits_that_no_release_could_have_written_are_refused() {
-    let golden = golden_rows_of(2);
-    let (_, one) = &golden[0];
-    let refused = |bytes: &[u8]| assert_eq!(decode(bytes), Err(DecodeError), "{bytes:?}");
-    for limit in [0, 1, 1 << 31, u32::MAX] {
-        let mut bytes = one.clone();
-        bytes[3..7].copy_from_slice(&limit.to_le_bytes());
-        refused(&bytes);
-    }
-    // More holders than one of them tolerates.
-    let (_, mixed) = &golden[1];
-    assert!(decode(mixed).is_ok());
-    let at = mixed
-        .windows(4)
-        .position(|limit| limit == 3u32.to_le_bytes());
-    let mut crowded = mixed.clone();
-    crowded[at.unwrap()] = 2;
-    refused(&crowded);
-    // An exclusive hold beside others, and a state without a limit.
-    refused(&[&[2, STATE, EXCLUSIVE], &one[7..]].concat());
-    refused(&[&one[..], &[EXCLUSIVE], &one[7..]].concat());
-    // Only the state of several holds has a beginning that is a state.
-    for (_, golden) in golden.iter().filter(|(_, bytes)| bytes != mixed) {
-        for end in 0..golden.len() {
-            refused(&golden[..end]);
-            assert_eq!(decode_held(b"me", &golden[..end]), Err(DecodeError));
-        }
-    }
-}
-
-#[test]
 fn a_version_above_the_needed_one_is_refused_though_it_is_known() {
     let finish = |version, needed| {
         let rest = &[];

@@ -15,6 +15,14 @@ on_every_server![
 /// Bytes that could end a string, act as a format, or are not text.
 const EVIL: [&[u8]; 4] = [b"5\0", b"\0", b"%s%n%s%n", b"\xff\xfe5"];
 
+/// What the log says after every bad argument.
+const EXPECTED: &str =
+    "bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] \
+     [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] \
+     [max-waiters-share percent] [max-waiting-bytes bytes] [max-ttl ms] \
+     [guard off|restart|failover|quorum] [guard-slack ms] \
+     [guard-members N] [guard-fresh ms] [guard-drift N]";
+
 /// Arguments, and the messages in the log.
 fn bad_arguments() -> Vec<(Vec<Vec<u8>>, &'static str)> {
     let words = |line: &str| {
@@ -81,6 +89,7 @@ fn a_bad_load_argument_in_the_configuration_stops_the_start_cleanly(kind: Kind) 
         let config = format!("loadmodule {} {line}\n", module().display());
         let log = Server::log_of_failed_start_with_config(kind, &config);
         assert_says(&log, why);
+        assert!(log.contains(EXPECTED), "{line}: {log}");
     }
 }
 

@@ -3,13 +3,9 @@
 
 use crate::harness::aof;
 use crate::harness::workload::words;
-use crate::harness::{module, Client, Kind, Reply, Server};
+use crate::harness::{Client, Kind, Server};
 
-on_every_server![
-    the_setting_decides_how_an_effect_is_replicated,
-    the_setting_survives_config_rewrite,
-    module_loadex_accepts_the_setting,
-];
+on_every_server![the_setting_decides_how_an_effect_is_replicated];
 
 /// The number of arguments of an acquire's effect, in place of the command and otherwise.
 const IN_PLACE: usize = 4;
@@ -36,7 +32,7 @@ type Run = fn(&mut Client, &str);
 
 /// Acquires a lock by a client, a transaction and a script, and checks the effect of each.
 #[track_caller]
-fn assert_goes_out(server: &Server, in_place: bool) {
+pub(super) fn assert_goes_out(server: &Server, in_place: bool) {
     let mut c = server.client();
     let expected = if in_place { IN_PLACE } else { BESIDE };
     let line = "LOCK.ACQUIRE k me 600000";
@@ -56,7 +52,7 @@ fn assert_goes_out(server: &Server, in_place: bool) {
     }
 }
 
-fn setting(c: &mut Client) -> String {
+pub(super) fn setting(c: &mut Client) -> String {
     let value = c.call("CONFIG GET lock.replicate-in-place");
     let value = value.field("lock.replicate-in-place");
     String::from_utf8_lossy(value.as_bytes()).into_owned()
@@ -87,55 +83,5 @@ fn the_setting_decides_how_an_effect_is_replicated(kind: Kind) {
         let error = c.error(&format!("CONFIG SET lock.replicate-in-place {bad}"));
         assert!(error.contains("must be 'yes' or 'no'"), "{error}");
         assert_eq!(setting(&mut c), "no");
-    }
-}
-
-fn the_setting_survives_config_rewrite(kind: Kind) {
-    let module = module();
-    let module = module.display();
-    let config =
-        format!("appendonly yes\nappendfsync no\nloadmodule {module} replicate-in-place no\n");
-    let mut server = Server::start_with_config(kind, &config);
-    for _ in 0..2 {
-        assert_goes_out(&server, false);
-        assert_eq!(server.client().text("CONFIG REWRITE"), "OK");
-        server.kill();
-        server.start_again();
-    }
-    assert_goes_out(&server, false);
-    if !kind.is_7_0_or_later() {
-        return;
-    }
-    // The configuration file overrides the load argument.
-    let mut c = server.client();
-    assert_eq!(c.text("CONFIG SET lock.replicate-in-place yes"), "OK");
-    assert_eq!(c.text("CONFIG REWRITE"), "OK");
-    server.kill();
-    server.start_again();
-    assert_eq!(setting(&mut server.client()), "yes");
-    assert_goes_out(&server, true);
-}
-
-fn module_loadex_accepts_the_setting(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // MODULE LOADEX came with 7.0.
-    }
-    let module = module();
-    let module = module.display();
-    for (words, in_place) in [
-        ("CONFIG lock.replicate-in-place no", false),
-        ("ARGS replicate-in-place no", false),
-        (
-            "CONFIG lock.replicate-in-place yes ARGS replicate-in-place no",
-            true,
-        ),
-    ] {
-        let options = ["--enable-module-command", "yes", "--appendonly", "yes"];
-        let server = Server::start_without_module(kind, &options);
-        let loaded = server
-            .client()
-            .call(&format!("MODULE LOADEX {module} {words}"));
-        assert_eq!(loaded, Reply::Simple("OK".into()), "{words}");
-        assert_goes_out(&server, in_place);
     }
 }

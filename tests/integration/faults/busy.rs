@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::super::harness::{figure, packed, scale, wait_for, Client, Kind, Raw, Reply, Server};
+use super::super::harness::{figure, packed, scale, wait_for, Kind, Reply, Server};
 use super::load_clients::LoadClients;
 
 on_every_server![
-    a_busy_function_delays_a_hand_off_but_loses_none,
+    a_busy_server_delays_a_hand_off_but_loses_none,
     a_script_that_has_acquired_a_lock_cannot_be_killed,
     a_script_killed_before_it_writes_acquires_nothing,
     deadlines_and_timeouts_during_a_sleep_are_served_after_it,
@@ -22,37 +22,38 @@ on_every_server![
 
 const ENDLESS: &str = "while true do end";
 
-/// Waits until the server reports that it is busy.
-fn wait_until_busy(c: &mut Client) {
-    wait_for("the server to be busy", || {
-        matches!(c.call("PING"), Reply::Error(error) if error.starts_with("BUSY")).then_some(())
-    });
-}
-
-fn a_busy_function_delays_a_hand_off_but_loses_none(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // Functions came with 7.0.
-    }
-    let server = Server::start_with(kind, &["--busy-reply-threshold", "5"]);
+fn a_busy_server_delays_a_hand_off_but_loses_none(kind: Kind) {
+    let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
-    // Only a function without writes may be called read-only.
-    let library = format!(
-        "#!lua name=endless\nredis.register_function{{function_name='endless', \
-         callback=function() {ENDLESS} end, flags={{'no-writes'}}}}"
-    );
-    assert_eq!(
-        c.send(&["FUNCTION", "LOAD", &library]),
-        Reply::from("endless")
-    );
-    for call in ["FCALL", "FCALL_RO"] {
+    let mut calls = vec![(vec!["EVAL", ENDLESS, "0"], "SCRIPT KILL")];
+    if kind.is_7_0_or_later() {
+        // Only a function without writes may be called read-only.
+        let library = format!(
+            "#!lua name=endless\nredis.register_function{{function_name='endless', \
+             callback=function() {ENDLESS} end, flags={{'no-writes'}}}}"
+        );
+        assert_eq!(
+            c.send(&["FUNCTION", "LOAD", &library]),
+            Reply::from("endless")
+        );
+        let functions = ["FCALL", "FCALL_RO"];
+        calls.extend(functions.map(|call| (vec![call, "endless", "0"], "FUNCTION KILL")));
+    }
+    for (call, kill) in calls {
         c.int("LOCK.ACQUIRE k a 60000");
         c.int("LOCK.ACQUIRE other a 60000");
         let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        let e = server.blocked("LOCK.ACQUIRE other e 60000 BLOCK 100");
-        c.int("LOCK.RENEW k a 100");
-        let mut caller = server.raw();
-        caller.send(&format!("{call} endless 0"));
-        wait_until_busy(&mut c);
+        let start = Instant::now();
+        let e = server.blocked("LOCK.ACQUIRE other e 60000 BLOCK 250");
+        c.int("LOCK.RENEW k a 300");
+        let mut caller = server.busy_with(&packed(&call));
+        let started_in_time = start.elapsed() < Duration::from_millis(250);
+        wait_for("the deadline to pass", || {
+            (start.elapsed() > Duration::from_millis(400)).then_some(())
+        });
+        if started_in_time {
+            assert!(b.is_pending() && e.is_pending(), "the server runs a script");
+        }
         for line in [
             "LOCK.RELEASE other a",
             "LOCK.ACQUIRE free f 1000",
@@ -60,7 +61,7 @@ fn a_busy_function_delays_a_hand_off_but_loses_none(kind: Kind) {
         ] {
             assert!(c.error(line).starts_with("BUSY"), "{line}");
         }
-        assert_eq!(c.text("FUNCTION KILL"), "OK");
+        assert_eq!(c.text(kill), "OK");
         assert!(caller.line().unwrap().starts_with('-'));
         b.fence();
         assert_eq!(e.reply(), Reply::Nil);
@@ -77,14 +78,12 @@ fn a_script_that_has_acquired_a_lock_cannot_be_killed(kind: Kind) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let mut caller = server.raw();
     // Long enough for other commands to be refused. It then ends on its own.
     let script = "local fence = redis.call('LOCK.ACQUIRE', 'own', 'script', '60000') \
                   redis.call('LOCK.RELEASE', 'k', 'a') \
                   for n = 1, 50000000 do end \
                   return fence";
-    caller.send_bytes(&packed(&["EVAL", script, "0"]));
-    wait_until_busy(&mut c);
+    let mut caller = server.busy_with(&packed(&["EVAL", script, "0"]));
     let killed = c.error("SCRIPT KILL");
     assert!(killed.starts_with("UNKILLABLE"), "{killed}");
     assert!(b.is_pending(), "what a script does is seen when it ends");
@@ -101,29 +100,15 @@ fn a_script_killed_before_it_writes_acquires_nothing(kind: Kind) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let mut caller = server.raw();
     let script =
         format!("redis.call('LOCK.INFO', 'k') {ENDLESS} redis.call('LOCK.RELEASE', 'k', 'a')");
-    caller.send_bytes(&packed(&["EVAL", &script, "0"]));
-    wait_until_busy(&mut c);
+    let mut caller = server.busy_with(&packed(&["EVAL", &script, "0"]));
     assert_eq!(c.text("SCRIPT KILL"), "OK");
     assert!(caller.line().unwrap().starts_with('-'));
     assert_eq!(c.holders("k"), ["a"]);
     assert!(b.is_pending());
     c.int("LOCK.RELEASE k a");
     b.fence();
-}
-
-/// Puts the server to sleep, and returns when the sleep has begun.
-fn sleep_for(server: &Server, seconds: &str) -> Raw {
-    let naps = server.log().matches("nap-begins").count();
-    let mut sleeper = server.raw();
-    let log = "EVAL redis.log(redis.LOG_WARNING,ARGV[1]) 0 nap-begins";
-    sleeper.send(&format!("MULTI\r\n{log}\r\nDEBUG SLEEP {seconds}\r\nEXEC"));
-    wait_for("the server to sleep", || {
-        (server.log().matches("nap-begins").count() > naps).then_some(())
-    });
-    sleeper
 }
 
 fn deadlines_and_timeouts_during_a_sleep_are_served_after_it(kind: Kind) {
@@ -138,7 +123,7 @@ fn deadlines_and_timeouts_during_a_sleep_are_served_after_it(kind: Kind) {
     let start = Instant::now();
     let e = server.blocked("LOCK.ACQUIRE long e 60000 BLOCK 400");
     c.int("LOCK.RENEW k a 300");
-    let _sleeper = sleep_for(&server, "0.5");
+    let _sleeper = server.sleeps("0.5");
     for waiter in waiters {
         let (reply, at) = waiter.reply_and_instant();
         assert!(reply.as_int() > last);
@@ -214,9 +199,7 @@ fn many_clients_on_a_server_with_long_scripts(kind: Kind) {
     let clients = LoadClients::new(8, 300 * scale(), 2);
     let mut c = server.client();
     let kills = clients.run(&server, 15 * scale(), |_| {
-        let mut script = server.raw();
-        script.send_bytes(&packed(&["EVAL", ENDLESS, "0"]));
-        wait_until_busy(&mut c);
+        let mut script = server.busy_with(&packed(&["EVAL", ENDLESS, "0"]));
         assert_eq!(c.text("SCRIPT KILL"), "OK");
         assert!(script.line().unwrap().starts_with('-'));
         sleep(Duration::from_millis(2));

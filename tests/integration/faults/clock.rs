@@ -4,9 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::super::harness::{
-    figure, scale, wait_for, Client, FakeClock, Kind, Reply, Server, Setup,
-};
+use super::super::harness::{figure, scale, wait_for, Client, Clock, Kind, Reply, Server, Setup};
 
 on_every_server![
     clock_set_forward_every_passed_deadline_expires,
@@ -20,13 +18,13 @@ on_every_server![
 
 const HOUR_MS: i64 = 3_600_000;
 
-fn start(kind: Kind, clock: &FakeClock) -> Server {
-    Server::start_as(kind, clock.rules(kind, Setup::with_module(&[])))
+fn start(kind: Kind, clock: &Clock) -> Server {
+    Server::start_as(kind, Setup::with_module(&[]).with_clock(clock))
 }
 
 /// Sets the clock, and waits until the server has noticed.
-fn jump(clock: &FakeClock, c: &mut Client, ahead_ms: i64) {
-    clock.set_ahead_ms(ahead_ms);
+fn jump(clock: &Clock, c: &mut Client, ahead_ms: i64) {
+    clock.set_ahead_by_us(ahead_ms * 1_000);
     wait_for("the server's clock to jump", || {
         let ahead = i64::try_from(c.now_us() / 1000).unwrap() - super::super::harness::now_ms();
         ((ahead - ahead_ms).abs() < 60_000).then_some(())
@@ -34,7 +32,7 @@ fn jump(clock: &FakeClock, c: &mut Client, ahead_ms: i64) {
 }
 
 fn clock_set_forward_every_passed_deadline_expires(kind: Kind) {
-    let clock = FakeClock::new();
+    let clock = Clock::ahead_by_us(0);
     let server = start(kind, &clock);
     let mut c = server.client();
     let a = c.int("LOCK.ACQUIRE k a 60000");
@@ -67,7 +65,7 @@ fn clock_set_forward_every_passed_deadline_expires(kind: Kind) {
 }
 
 fn clock_set_forward_no_timeout_fires_early(kind: Kind) {
-    let clock = FakeClock::new();
+    let clock = Clock::ahead_by_us(0);
     let server = start(kind, &clock);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 86400000");
@@ -85,7 +83,7 @@ fn clock_set_forward_no_timeout_fires_early(kind: Kind) {
 }
 
 fn clock_set_back_fences_rise_and_the_hold_stays_exclusive(kind: Kind) {
-    let clock = FakeClock::new();
+    let clock = Clock::ahead_by_us(0);
     let server = start(kind, &clock);
     let mut c = server.client();
     let mut last = c.int("LOCK.ACQUIRE k a 20000");
@@ -110,7 +108,7 @@ fn clock_set_back_fences_rise_and_the_hold_stays_exclusive(kind: Kind) {
 }
 
 fn clock_set_back_timeouts_fire_in_time(kind: Kind) {
-    let clock = FakeClock::new();
+    let clock = Clock::ahead_by_us(0);
     let server = start(kind, &clock);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -134,7 +132,7 @@ fn clock_set_back_timeouts_fire_in_time(kind: Kind) {
 }
 
 fn clock_set_back_new_holds_expire_in_time(kind: Kind) {
-    let clock = FakeClock::new();
+    let clock = Clock::ahead_by_us(0);
     let server = start(kind, &clock);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k a 60000");
@@ -156,7 +154,7 @@ fn clock_set_back_new_holds_expire_in_time(kind: Kind) {
 }
 
 fn clock_set_back_the_next_waiter_is_granted_at_once(kind: Kind) {
-    let clock = FakeClock::new();
+    let clock = Clock::ahead_by_us(0);
     let server = start(kind, &clock);
     let mut c = server.client();
     for (n, end) in [
@@ -192,7 +190,7 @@ fn clock_set_back_the_next_waiter_is_granted_at_once(kind: Kind) {
 /// Short ttls and timeouts while the clock is set to and fro: every request is answered, and fences
 /// keep rising.
 fn clock_set_to_and_fro_every_waiter_is_answered(kind: Kind) {
-    let clock = FakeClock::new();
+    let clock = Clock::ahead_by_us(0);
     let server = start(kind, &clock);
     let mut c = server.client();
     let mut last = 0;

@@ -10,9 +10,8 @@ use super::server::Setup;
 /// The wall clock of a server, which a test may set. Dropping it removes its file. The server keeps
 /// the last time set.
 ///
-/// It is a few lines of C that are preloaded. libfaketime does the same for servers without
-/// jemalloc. jemalloc asks for the time before libfaketime can answer, and both of Debian's servers
-/// are linked to it.
+/// It is a few lines of C that are preloaded. libfaketime would not do: the jemalloc of Debian's
+/// servers asks for the time before libfaketime can answer.
 pub struct Clock {
     path: PathBuf,
     offset: File,

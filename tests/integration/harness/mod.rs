@@ -2,6 +2,7 @@
 //! pid.
 
 pub mod aof;
+mod busy;
 mod client;
 mod clock;
 mod cluster;
@@ -9,7 +10,6 @@ pub mod commands;
 mod console;
 mod cut_link;
 pub mod dump;
-mod faketime;
 mod figures;
 mod files;
 mod kind;
@@ -33,7 +33,6 @@ pub use clock::Clock;
 pub use cluster::{cluster_connection, Cluster, SHARDS};
 pub use console::run_examples;
 pub(crate) use cut_link::CutLink;
-pub use faketime::FakeClock;
 pub use figures::{figure, scale};
 pub use files::{copy_files, project_file, redis_cli, valkey_cli};
 pub use kind::Kind;

@@ -5,12 +5,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::undelivered::let_the_timer_run;
-use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
+use crate::harness::{Client, Kind, Raw, Server};
 
 on_every_server![
     a_hand_off_calls_client_list_only_with_client_eviction,
-    a_delivered_hold_stays_when_its_owner_pipelined_quit,
-    a_grant_to_a_client_that_disconnects_in_the_same_loop_turn_is_taken_back,
     a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back,
     a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script,
     a_grant_to_a_closed_client_is_taken_back_with_client_eviction,
@@ -57,48 +55,6 @@ fn a_hand_off_calls_client_list_only_with_client_eviction(kind: Kind) {
     assert_eq!(questions_of_a_hand_off(&server, &mut c), "0");
 }
 
-fn a_delivered_hold_stays_when_its_owner_pipelined_quit(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let mut b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0\r\nQUIT");
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    c.int("LOCK.RELEASE k a");
-    assert!(b.line().unwrap().starts_with(':'));
-    assert_eq!(b.line().unwrap(), "+OK");
-    assert_eq!(b.line(), None);
-    let_the_timer_run(&server);
-    assert_eq!(c.holders("k"), ["b"]);
-    assert!(d.is_pending());
-    c.int("LOCK.RELEASE k b");
-    d.fence();
-}
-
-fn a_grant_to_a_client_that_disconnects_in_the_same_loop_turn_is_taken_back(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for leaves_first in [true, false] {
-        c.int("LOCK.ACQUIRE k a 60000");
-        let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        let mut releaser = server.raw();
-        // Both are there when the server polls.
-        server.signal("STOP");
-        if leaves_first {
-            drop(b);
-            releaser.send("LOCK.RELEASE k a");
-        } else {
-            releaser.send("LOCK.RELEASE k a");
-            drop(b);
-        }
-        server.signal("CONT");
-        assert_eq!(releaser.line().unwrap(), ":1");
-        d.fence();
-        assert_eq!(c.holders("k"), ["d"]);
-        c.int("LOCK.RELEASE k d");
-    }
-}
-
 /// Waits for `key` with a command pipelined after it, which runs in the turn of the grant.
 fn with_more(server: &Server, key: &str, more: &str) -> Raw {
     server.raw_blocked(&format!("LOCK.ACQUIRE {key} u 60000 BLOCK 0\r\n{more}"))
@@ -137,9 +93,7 @@ fn a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script(kind: Kind)
     // The server answers in the middle of the script.
     assert!(b.line().unwrap().starts_with(':'));
     drop(b);
-    wait_for("the server to be busy", || {
-        matches!(c.call("PING"), Reply::Error(error) if error.starts_with("BUSY")).then_some(())
-    });
+    server.wait_until_busy();
     assert_eq!(c.text("SCRIPT KILL"), "OK");
     assert!(u.line().unwrap().starts_with(':'));
     assert!(u.line().unwrap().starts_with('-'));

@@ -14,25 +14,20 @@ on_every_server![
 
 /// Runs `act` while the server is busy and reads nothing.
 fn while_frozen(server: &Server, act: impl FnOnce()) {
-    let naps = server.log().matches("nap-begins").count();
-    let mut sleeper = server.raw();
-    // The log is written immediately, so it shows when the sleep begins.
-    let log = "EVAL redis.log(redis.LOG_WARNING,ARGV[1]) 0 nap-begins";
-    sleeper.send(&format!("MULTI\r\n{log}\r\nDEBUG SLEEP 0.5\r\nEXEC"));
-    wait_for("the server to be busy", || {
-        (server.log().matches("nap-begins").count() > naps).then_some(())
-    });
+    let _sleeper = server.sleeps("0.5");
     act();
 }
 
 fn a_waiter_closed_before_or_after_the_release_is_passed_over(kind: Kind) {
     let server = Server::start(kind);
     let (mut c, mut holder) = (server.client(), server.raw());
-    for is_closed_first in [true, false, true, false] {
+    for (is_stopped, is_closed_first) in
+        [(false, true), (false, false), (true, true), (true, false)]
+    {
         c.int("LOCK.ACQUIRE k a 60000");
         let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
         let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        while_frozen(&server, || {
+        let both = || {
             if is_closed_first {
                 drop(b);
                 holder.send("LOCK.RELEASE k a");
@@ -40,7 +35,15 @@ fn a_waiter_closed_before_or_after_the_release_is_passed_over(kind: Kind) {
                 holder.send("LOCK.RELEASE k a");
                 drop(b);
             }
-        });
+        };
+        if is_stopped {
+            // Both are there when the server polls.
+            server.signal("STOP");
+            both();
+            server.signal("CONT");
+        } else {
+            while_frozen(&server, both);
+        }
         assert_eq!(holder.line().unwrap(), ":1");
         d.fence();
         assert_eq!(c.holders("k"), ["d"]);

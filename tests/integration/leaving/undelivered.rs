@@ -6,7 +6,6 @@ use super::may_be_unblocked;
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 
 on_every_server![
-    a_grant_to_a_killed_client_is_taken_back,
     a_grant_to_a_client_unblocked_with_an_error_is_taken_back,
     a_grant_with_unblock_timeout_gives_one_reply,
     unblock_timeout_with_a_release_gives_one_reply,
@@ -32,21 +31,6 @@ fn contended(server: &Server, c: &mut Client) -> (Later, Later) {
 
 pub(super) fn kill(client: &Later) -> String {
     format!("CLIENT KILL ID {}", client.id)
-}
-
-fn a_grant_to_a_killed_client_is_taken_back(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for release in RELEASES {
-        let (b, d) = contended(&server, &mut c);
-        let replies = c.multi(&[release, &kill(&b)]);
-        assert_eq!(replies[1], Reply::Int(1));
-        b.broken();
-        d.fence();
-        assert_eq!(c.holders("k"), ["d"], "{release}");
-        c.int("LOCK.RELEASE k d");
-        assert_eq!(c.int("EXISTS k"), 0);
-    }
 }
 
 fn a_grant_to_a_client_unblocked_with_an_error_is_taken_back(kind: Kind) {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::holds::{self, Hold};
-use crate::harness::{copy_files, now_ms, Client, FakeClock, Kind, Reply, Server, Setup};
+use crate::harness::{copy_files, now_ms, Client, Clock, Kind, Reply, Server, Setup};
 
 on_every_server![
     files_of_every_version_load,
@@ -116,9 +116,9 @@ fn fences_go_on_from_the_files_and_not_from_the_clock(kind: Kind) {
             let expected = expected(&files);
             let largest = holds::largest_fence(&expected);
             // The server's clock is an hour before the time at which the files were written.
-            let clock = FakeClock::new();
-            clock.set_ahead_ms(holds::last_granted_ms(&expected) - HOUR_MS - now_ms());
-            let setup = clock.rules(kind, Setup::with_module(options));
+            let ahead_ms = holds::last_granted_ms(&expected) - HOUR_MS - now_ms();
+            let clock = Clock::ahead_by_us(ahead_ms * 1_000);
+            let setup = Setup::with_module(options).with_clock(&clock);
             let server = Server::start_on(kind, &files, setup);
             let mut c = server.client();
             let clock_us = i64::try_from(c.now_us()).unwrap();

@@ -23,10 +23,3 @@ pub fn until_fences_follow_the_clock(c: &mut Client) {
 pub fn refused(c: &mut Client, line: &str) {
     assert_eq!(c.call(line), Reply::Nil, "{line}");
 }
-
-/// The mode of a lock as LOCK.INFO shows it.
-#[track_caller]
-pub fn mode(c: &mut Client, key: &str) -> String {
-    let mode = c.call(&format!("LOCK.INFO {key}")).field("mode");
-    String::from_utf8_lossy(mode.as_bytes()).into_owned()
-}

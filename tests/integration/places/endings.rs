@@ -1,24 +1,21 @@
 //! What becomes of places when something happens to the key, the database or the server.
 
-use super::fixture::{
-    figure, find_place, leaves_place, mode, place, places, queued, Listener, Subscriber,
-};
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use super::fixture::{figure, leaves_place, mode, queued, Subscriber};
+use crate::harness::{aof, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
-    a_restart_ends_all_places,
-    a_demotion_ends_all_places,
-    a_demotion_for_a_moment_ends_all_places,
+    a_restart_ends_all_waits_and_places,
+    a_demotion_ends_all_waits_and_places,
     a_replica_sees_nothing_of_places,
-    nothing_of_places_is_written_to_files,
 ];
 
-/// Has `a` hold the lock, and behind it an absent writer, a channel and a client.
+/// Has `a` hold the lock, and behind it an absent writer and a channel. Returns the fence of `a`.
 #[track_caller]
-fn take_places(c: &mut Client) {
-    c.int("LOCK.ACQUIRE k a 60000");
+fn take_places(c: &mut Client) -> i64 {
+    let fence = c.int("LOCK.ACQUIRE k a 60000");
     leaves_place(c, "LOCK.ACQUIRE k absent 60000 KEEP 60000");
     queued(c, "LOCK.ACQUIRE k notified 60000 NOTIFY 0 c");
+    fence
 }
 
 /// The turn is that of the absent one, then of the channel.
@@ -37,74 +34,112 @@ fn the_turns_come(c: &mut Client, sub: &mut Subscriber, what: &str) {
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil, "{what}");
 }
 
-fn a_restart_ends_all_places(kind: Kind) {
-    let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut c = server.client();
-    take_places(&mut c);
-    server.kill();
-    server.start_again();
-    let mut c = server.client();
-    assert_eq!((c.holders("k"), c.waiters("k")), (vec!["a".into()], vec![]));
-    assert_eq!(figure(&mut c, "waiters"), 0);
-    take_places(&mut c);
-    server.shut_down_saving();
-    server.start_again();
-    let mut c = server.client();
-    assert_eq!((c.holders("k"), c.waiters("k")), (vec!["a".into()], vec![]));
-    c.int("LOCK.RELEASE k a");
-    assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
+fn a_restart_ends_all_waits_and_places(kind: Kind) {
+    type Restart = fn(&mut Server);
+    let rewritten: Restart = |server| {
+        aof::rewrite(&mut server.client());
+        server.kill();
+    };
+    let saved: Restart = |server| {
+        server.client().text("SAVE");
+        server.kill();
+    };
+    for (file, preamble, end) in [
+        ("yes", "yes", Server::kill as Restart),
+        ("yes", "yes", rewritten),
+        ("yes", "no", rewritten),
+        ("no", "yes", saved),
+        ("no", "yes", Server::shut_down_saving as Restart),
+    ] {
+        let options = ["--appendonly", file, "--aof-use-rdb-preamble", preamble];
+        let mut server = Server::start_with(kind, &options);
+        let fence = take_places(&mut server.client());
+        let writer = server.blocked("LOCK.ACQUIRE k blocked 60000 BLOCK 0");
+        let reader = server.blocked("RWLOCK.RLOCK k reader 60000 BLOCK 60000 KEEP 60000");
+        end(&mut server);
+        writer.broken();
+        reader.broken();
+        server.start_again();
+        let mut c = server.client();
+        assert_eq!((c.holders("k"), c.waiters("k")), (vec!["a".into()], vec![]));
+        assert_eq!(c.int("LOCK.CHECK k a"), fence);
+        assert_eq!(figure(&mut c, "waiters"), 0);
+        assert_eq!(server.blocked_clients(), 0);
+        c.int("LOCK.RELEASE k a");
+        assert_eq!(c.int("EXISTS k"), 0, "nobody is granted");
+        assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
+    }
 }
 
-fn a_demotion_ends_all_places(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    take_places(&mut c);
-    queued(&mut c, "LOCK.ACQUIRE k both 60000 NOTIFY 0 c KEEP 60000");
-    let blocked = server.blocked("LOCK.ACQUIRE k blocked 60000 BLOCK 0 KEEP 60000");
+/// Also if the lock ends in the same step, and if the server leads again at once.
+fn a_demotion_ends_all_waits_and_places(kind: Kind) {
     // A replica of no server: the data set stays as it is.
-    c.text("REPLICAOF 127.0.0.1 1");
-    match blocked.reply() {
-        Reply::Error(error) => {
+    let demote = "REPLICAOF 127.0.0.1 1";
+    for lines in [
+        &[demote][..],
+        &[demote, "REPLICAOF NO ONE"],
+        &["DEL k", demote],
+        &["PEXPIRE k 1", demote],
+        &["FLUSHALL", demote],
+    ] {
+        let server = Server::start(kind);
+        let mut c = server.client();
+        let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
+        let fence = take_places(&mut c);
+        queued(&mut c, "LOCK.ACQUIRE k both 60000 NOTIFY 0 c KEEP 60000");
+        let blocked = [
+            "LOCK.ACQUIRE k blocked 60000 BLOCK 0",
+            "LOCK.ACQUIRE k kept 60000 BLOCK 0 KEEP 60000",
+        ];
+        let blocked = blocked.map(|line| server.blocked(line));
+        c.multi(lines);
+        for blocked in blocked {
+            let Reply::Error(error) = blocked.reply() else {
+                panic!("{lines:?}")
+            };
             let words = ["TRYAGAIN ", "UNBLOCKED "];
             assert!(words.iter().any(|word| error.starts_with(word)), "{error}");
         }
-        other => panic!("{other:?}"),
+        assert_eq!(sub.text(), "tryagain 0 1 k notified", "{lines:?}");
+        assert_eq!(sub.text(), "tryagain 0 1 k both", "{lines:?}");
+        wait_for("all places to end", || {
+            (figure(&mut c, "waiters") == 0).then_some(())
+        });
+        assert_eq!(server.blocked_clients(), 0);
+        assert_eq!(c.waiters("k"), [""; 0]);
+        if lines.len() == 1 {
+            a_replica_takes_nobody(&mut c);
+        }
+        let holds_on = lines[0] == demote;
+        wait_for("the lock to be as it is", || {
+            let expected: &[&str] = if holds_on { &["a"] } else { &[] };
+            (c.holders("k") == expected).then_some(())
+        });
+        c.text("REPLICAOF NO ONE");
+        if holds_on {
+            assert_eq!(c.int("LOCK.CHECK k a"), fence);
+        }
+        assert_eq!(sub.so_far(), [""; 0], "{lines:?}");
+        take_places(&mut c);
+        c.int("LOCK.RELEASE k a");
+        the_turns_come(&mut c, &mut sub, "after it");
     }
-    assert_eq!(sub.text(), "tryagain 0 1 k notified");
-    assert_eq!(sub.text(), "tryagain 0 1 k both");
-    wait_for("all places to end", || {
-        (figure(&mut c, "waiters") == 0).then_some(())
-    });
-    let error = c.error("LOCK.ACQUIRE k absent 60000 KEEP 60000");
-    assert!(error.starts_with("READONLY "), "{error}");
-    // A replica with writes of its own takes nobody, because it could grant nothing later.
-    c.call("CONFIG SET replica-read-only no");
-    assert_eq!(c.call("LOCK.ACQUIRE k b 60000 KEEP 60000"), Reply::Nil);
-    assert_eq!(c.call("LOCK.ACQUIRE k b 60000 NOTIFY 0 c"), Reply::Nil);
-    assert_eq!(c.waiters("k"), [""; 0]);
-    c.text("REPLICAOF NO ONE");
-    assert_eq!((c.holders("k"), c.waiters("k")), (vec!["a".into()], vec![]));
-    c.int("LOCK.RELEASE k a");
-    assert_eq!(sub.so_far(), [""; 0]);
 }
 
-fn a_demotion_for_a_moment_ends_all_places(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    take_places(&mut c);
-    let blocked = server.blocked("LOCK.ACQUIRE k blocked 60000 BLOCK 0 KEEP 60000");
-    c.multi(&["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
-    assert!(matches!(blocked.reply(), Reply::Error(_)));
-    assert_eq!(sub.text(), "tryagain 0 1 k notified");
-    wait_for("all places to end", || {
-        (figure(&mut c, "waiters") == 0).then_some(())
-    });
-    assert_eq!((c.holders("k"), c.waiters("k")), (vec!["a".into()], vec![]));
-    take_places(&mut c);
-    c.int("LOCK.RELEASE k a");
-    the_turns_come(&mut c, &mut sub, "after it");
+fn a_replica_takes_nobody(c: &mut Client) {
+    let ways = ["BLOCK 0", "KEEP 60000", "NOTIFY 0 c"];
+    let lines = ways.map(|way| format!("LOCK.ACQUIRE k b 60000 {way}"));
+    for line in &lines {
+        let error = c.error(line);
+        assert!(error.starts_with("READONLY "), "{line}: {error}");
+    }
+    // Even if it accepts writes of its own, because it could grant nothing later.
+    c.call("CONFIG SET replica-read-only no");
+    for line in &lines {
+        assert_eq!(c.call(line), Reply::Nil, "{line}");
+    }
+    assert_eq!(c.waiters("k"), [""; 0]);
+    assert_eq!(c.info("blocked_clients"), "0");
 }
 
 fn a_replica_sees_nothing_of_places(kind: Kind) {
@@ -127,29 +162,4 @@ fn a_replica_sees_nothing_of_places(kind: Kind) {
     assert_eq!(r.holders("k"), ["notified"]);
     assert_eq!(figure(&mut r, "waiters"), 0);
     assert_eq!(sub.so_far(), [""; 0], "messages stay on the primary");
-}
-
-fn nothing_of_places_is_written_to_files(kind: Kind) {
-    let server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let size = c.info("aof_current_size");
-    leaves_place(&mut c, "LOCK.ACQUIRE k absent 60000 KEEP 60000");
-    leaves_place(&mut c, "LOCK.ACQUIRE k absent 60000 BLOCK 1 KEEP 60000");
-    queued(&mut c, "LOCK.ACQUIRE k notified 60000 NOTIFY 0 c");
-    assert_eq!(
-        place(&mut c, "k", "notified").listener,
-        Listener::Channel("c".into())
-    );
-    c.int("LOCK.RELEASE k absent");
-    c.int("LOCK.RELEASE k notified");
-    assert_eq!(places(&mut c, "k"), []);
-    assert_eq!(find_place(&mut c, "k", "absent"), None);
-    assert_eq!(c.info("aof_current_size"), size);
-    // A turn that nobody takes is nothing, too.
-    leaves_place(&mut c, "LOCK.ACQUIRE k absent 60000 KEEP 20");
-    c.int("LOCK.RELEASE k a");
-    let size = c.info("aof_current_size");
-    super::fixture::until_gone(&mut c, "k", "absent");
-    assert_eq!(c.info("aof_current_size"), size);
 }

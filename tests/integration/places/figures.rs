@@ -1,11 +1,10 @@
 //! The figures of places in INFO lock.
 
-use super::fixture::{figure, leaves_place, queued, until_absent, until_gone, Subscriber};
+use super::fixture::{figure, leaves_place, queued, until_absent, Subscriber};
 use crate::harness::{wait_for, Client, Kind, Server};
 
 on_every_server![
     gauges_tell_who_listens,
-    counters_tell_how_places_end,
     waits_of_resumed_places_are_measured,
 ];
 
@@ -59,58 +58,6 @@ fn gauges_tell_who_listens(kind: Kind) {
     leaves_place(&mut c, "LOCK.ACQUIRE k absent 60000 KEEP 60000");
     c.text("LOCK.RESETSTAT");
     assert_eq!(gauges(&mut c), [1, 0, 0, 1], "a gauge is not reset");
-}
-
-/// What the counters of places say since the last call.
-#[track_caller]
-fn counted(c: &mut Client) -> [i64; 4] {
-    let fields = ["resumed", "passed_over", "published", "unheard"];
-    let counts = fields.map(|field| figure(c, field));
-    c.text("LOCK.RESETSTAT");
-    counts
-}
-
-fn counters_tell_how_places_end(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    assert_eq!(counted(&mut c), [0, 0, 0, 0]);
-    c.int("LOCK.ACQUIRE k a 60000");
-    leaves_place(&mut c, "LOCK.ACQUIRE k b 60000 KEEP 60000");
-    assert_eq!(counted(&mut c), [0, 0, 0, 0]);
-    // Each request that finds the place resumes it.
-    leaves_place(&mut c, "LOCK.ACQUIRE k b 60000 KEEP 60000");
-    assert_eq!(counted(&mut c), [1, 0, 0, 0]);
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0 KEEP 60000");
-    assert_eq!(counted(&mut c), [1, 0, 0, 0]);
-    c.int(&format!("CLIENT KILL ID {}", b.id));
-    until_absent(&mut c, "k", "b");
-    c.int("LOCK.RELEASE k a");
-    assert_eq!(counted(&mut c), [0, 0, 0, 0]);
-    c.int("LOCK.ACQUIRE k b 60000");
-    assert_eq!(counted(&mut c), [1, 0, 0, 0]);
-    // A grace that ends.
-    leaves_place(&mut c, "LOCK.ACQUIRE k d 60000 KEEP 10");
-    until_gone(&mut c, "k", "d");
-    assert_eq!(counted(&mut c), [0, 1, 0, 0]);
-    // A place that is given up is none of them.
-    leaves_place(&mut c, "LOCK.ACQUIRE k d 60000 KEEP 60000");
-    c.int("LOCK.RELEASE k d");
-    assert_eq!(counted(&mut c), [0, 0, 0, 0]);
-    // Messages: a timeout and a grant.
-    queued(&mut c, "LOCK.ACQUIRE k d 60000 NOTIFY 5 c");
-    assert_eq!(sub.text(), "timeout 0 1 k d");
-    queued(&mut c, "LOCK.ACQUIRE k d 60000 NOTIFY 0 c");
-    c.int("LOCK.RELEASE k b");
-    sub.fence("k", "d");
-    assert_eq!(counted(&mut c), [0, 0, 2, 0]);
-    // A grant that nobody hears of ends both requests: one place is passed over, the other kept.
-    queued(&mut c, "LOCK.ACQUIRE k e 60000 NOTIFY 0 nobody");
-    queued(&mut c, "LOCK.ACQUIRE k f 60000 NOTIFY 0 nobody KEEP 60000");
-    c.int("LOCK.RELEASE k d");
-    assert_eq!(counted(&mut c), [0, 1, 1, 2]);
-    c.int("LOCK.ACQUIRE k f 60000");
-    assert_eq!(counted(&mut c), [1, 0, 0, 0]);
 }
 
 fn waits_of_resumed_places_are_measured(kind: Kind) {

@@ -4,26 +4,31 @@ use super::fixture::{figure, leaves_place, place, queued, Subscriber};
 use crate::harness::{Kind, Reply, Server};
 
 on_every_server![
-    a_killed_subscriber_hears_nothing,
-    an_unsubscribed_channel_hears_nothing,
-    a_subscriber_of_another_channel_does_not_count,
+    nobody_hears_a_message,
     many_unheard_places_are_passed_over_in_one_step,
     a_subscriber_at_a_replica_does_not_count,
 ];
 
-fn a_killed_subscriber_hears_nothing(kind: Kind) {
+/// The only subscriber is killed, or has left, or listens to other channels.
+fn nobody_hears_a_message(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    for is_one_step in [false, true] {
+    let mut others = Subscriber::new(&server, "SUBSCRIBE cc C");
+    others.subscribe("PSUBSCRIBE d*");
+    for (is_killed, is_one_step) in [(true, true), (true, false), (false, false)] {
         for keep in ["", " KEEP 60000"] {
-            let sub = Subscriber::new(&server, "SUBSCRIBE c");
+            c.int("LOCK.ACQUIRE k a 60000");
+            let mut sub = Subscriber::new(&server, "SUBSCRIBE c other");
             queued(&mut c, &format!("LOCK.ACQUIRE k b 60000 NOTIFY 0 c{keep}"));
             let kill = format!("CLIENT KILL ID {}", sub.id);
             if is_one_step {
                 c.multi(&[&kill, "LOCK.RELEASE k a"]);
             } else {
-                c.int(&kill);
+                if is_killed {
+                    c.int(&kill);
+                } else {
+                    sub.subscribe("UNSUBSCRIBE c");
+                }
                 c.int("LOCK.RELEASE k a");
             }
             if keep.is_empty() {
@@ -33,34 +38,12 @@ fn a_killed_subscriber_hears_nothing(kind: Kind) {
                 c.int("LOCK.ACQUIRE k b 60000");
                 c.int("LOCK.RELEASE k b");
             }
-            c.int("LOCK.ACQUIRE k a 60000");
+            if !is_killed {
+                assert_eq!(sub.so_far(), [""; 0]);
+            }
         }
     }
-}
-
-fn an_unsubscribed_channel_hears_nothing(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c other");
-    c.int("LOCK.ACQUIRE k a 60000");
-    queued(&mut c, "LOCK.ACQUIRE k b 60000 NOTIFY 0 c");
-    queued(&mut c, "LOCK.ACQUIRE k d 60000 NOTIFY 0 other");
-    sub.subscribe("UNSUBSCRIBE c");
-    c.int("LOCK.RELEASE k a");
-    sub.fence("k", "d");
-    assert_eq!(sub.so_far(), [""; 0]);
-}
-
-fn a_subscriber_of_another_channel_does_not_count(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE cc C");
-    sub.subscribe("PSUBSCRIBE d*");
-    c.int("LOCK.ACQUIRE k a 60000");
-    queued(&mut c, "LOCK.ACQUIRE k b 60000 NOTIFY 0 c");
-    c.int("LOCK.RELEASE k a");
-    assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
-    assert_eq!(sub.so_far(), [""; 0]);
+    assert_eq!(others.so_far(), [""; 0]);
 }
 
 fn many_unheard_places_are_passed_over_in_one_step(kind: Kind) {

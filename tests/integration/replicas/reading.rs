@@ -30,7 +30,13 @@ fn a_replica_answers_as_its_primary(kind: Kind) {
         c.call(line);
         replica.wait_until_it_follows(&primary);
         assert_eq!(info(&mut c, "k"), info(&mut r, "k"), "{line}");
-        for ask in ["TYPE k", "EXISTS k", "DUMP k", "SCAN 0 TYPE redislock"] {
+        for ask in [
+            "TYPE k",
+            "EXISTS k",
+            "DUMP k",
+            "SCAN 0 TYPE redislock",
+            "LOCK.CHECK k a",
+        ] {
             assert_eq!(c.call(ask), r.call(ask), "{line}: {ask}");
         }
         // Waiters wait on the primary.

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::format::{is_shown, Answer, Message, Shown, Stage, Words};
+use super::format::{is_shown, Answer, Counts, Message, Shown, Stage, Words};
 use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 use crate::places::fixture::Subscriber;
+use crate::stats;
 
 /// How long something that must come may take to be seen.
 const SOON: Duration = Duration::from_secs(10);
@@ -302,6 +303,18 @@ impl Stage for RealServer {
             let seen = self.look(shown, key);
             if is_shown(expected, &seen) || start.elapsed() > SOON {
                 return seen;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn counted(&mut self, expected: &Counts) -> Counts {
+        let start = Instant::now();
+        loop {
+            let counted = stats::counted(&mut self.operator);
+            if counted == *expected || start.elapsed() > SOON {
+                self.operator.text("LOCK.RESETSTAT");
+                return counted;
             }
             std::thread::sleep(Duration::from_millis(2));
         }

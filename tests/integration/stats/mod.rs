@@ -126,7 +126,7 @@ fn fields(info: &str) -> Stats {
 
 /// The counters that are not 0.
 #[track_caller]
-fn counted(c: &mut Client) -> Stats {
+pub fn counted(c: &mut Client) -> Stats {
     let mut stats = stats(c);
     stats.retain(|name, n| COUNTERS.contains(&name.as_str()) && *n > 0);
     stats

@@ -6,6 +6,7 @@ use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
 on_every_server![
     waiters_follow_a_holder_changed_by_move,
     waiters_follow_a_holder_changed_by_restore,
+    a_restored_lock_causes_no_deadlock,
     a_lock_moved_without_its_ttl_gets_it_back,
     a_lock_restored_without_its_ttl_gets_it_back_in_its_database,
     a_grant_leaves_the_client_in_its_database,
@@ -51,6 +52,25 @@ fn waiters_follow_a_holder_changed_by_restore(kind: Kind) {
     let restored = c.send::<&[u8]>(&[b"RESTORE", b"k", b"0", dump.as_bytes(), b"REPLACE"]);
     assert_eq!(restored, Reply::Simple("OK".into()));
     b_waits_for_z(&mut c, b);
+}
+
+/// Two writers wait, and the lock is replaced by one that both share.
+fn a_restored_lock_causes_no_deadlock(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k z 60000");
+    let [w, b, a] =
+        ["w", "b", "a"].map(|t| server.blocked(&format!("RWLOCK.WLOCK k {t} 60000 BLOCK 0")));
+    let [_, share] = ["a", "b"].map(|t| c.int(&format!("RWLOCK.RLOCK shares {t} 60000")));
+    let dump = c.call("DUMP shares");
+    let restored = c.send::<&[u8]>(&[b"RESTORE", b"k", b"0", dump.as_bytes(), b"REPLACE"]);
+    assert_eq!(restored, Reply::Simple("OK".into()));
+    a.error("DEADLOCK ");
+    assert_eq!(c.waiters("k"), ["b", "w"]);
+    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
+    assert_eq!(b.fence(), share);
+    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
+    assert!(w.fence() > share);
 }
 
 fn a_lock_moved_without_its_ttl_gets_it_back(kind: Kind) {

@@ -7,11 +7,8 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     waiters_are_unblocked_with_an_error_at_demotion,
-    a_demotion_in_a_transaction_with_a_release_grants_nobody,
     a_replica_takes_nothing_back,
-    a_repromoted_primary_has_its_locks_and_takes_waiters,
     a_failover_unblocks_the_waiters,
-    a_replica_lets_nobody_wait,
     waiters_with_capa_redirect_are_unblocked_at_demotion,
 ];
 
@@ -47,25 +44,6 @@ fn waiters_are_unblocked_with_an_error_at_demotion(kind: Kind) {
     b.fence();
 }
 
-fn a_demotion_in_a_transaction_with_a_release_grants_nobody(kind: Kind) {
-    for end in ["DEL k", "PEXPIRE k 1", "FLUSHALL"] {
-        let server = Server::start(kind);
-        let mut c = server.client();
-        c.int("LOCK.ACQUIRE k a 60000");
-        let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        // A replica of no server: the data set stays as it is.
-        c.multi(&[end, "REPLICAOF 127.0.0.1 1"]);
-        b.error("UNBLOCKED ");
-        assert!(is_replica(&mut c));
-        wait_for("the lock to be free", || {
-            (c.call("LOCK.INFO k") == Reply::Nil).then_some(())
-        });
-        c.text("REPLICAOF NO ONE");
-        c.int("LOCK.ACQUIRE k d 60000");
-        assert_eq!(c.holders("k"), ["d"], "{end}");
-    }
-}
-
 fn a_replica_takes_nothing_back(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -80,20 +58,6 @@ fn a_replica_takes_nothing_back(kind: Kind) {
         assert_eq!(c.holders("k"), ["b"]);
         (start.elapsed() > Duration::from_millis(50)).then_some(())
     });
-}
-
-fn a_repromoted_primary_has_its_locks_and_takes_waiters(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let fence = c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    c.multi(&["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
-    b.error("UNBLOCKED ");
-    assert_eq!(c.int("LOCK.ACQUIRE k a 60000"), fence);
-    assert!(c.waiters("k").is_empty());
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    c.int("DEL k");
-    assert!(d.fence() > fence);
 }
 
 fn a_failover_unblocks_the_waiters(kind: Kind) {
@@ -122,20 +86,6 @@ fn a_failover_unblocks_the_waiters(kind: Kind) {
     wait_for("the old primary to follow", || {
         (is_replica(&mut p) && p.holders("k") == ["b"]).then_some(())
     });
-}
-
-fn a_replica_lets_nobody_wait(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    c.text("REPLICAOF 127.0.0.1 1");
-    assert!(c
-        .error("LOCK.ACQUIRE k b 60000 BLOCK 0")
-        .starts_with("READONLY "));
-    // Even if it accepts writes of its own, because it could grant nothing later.
-    c.call("CONFIG SET replica-read-only no");
-    assert_eq!(c.call("LOCK.ACQUIRE k b 60000 BLOCK 0"), Reply::Nil);
-    assert_eq!(server.blocked_clients(), 0);
 }
 
 /// Valkey 9.1 leaves a module's blocked client blocked if it declared this capability.

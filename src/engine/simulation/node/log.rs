@@ -1,10 +1,10 @@
 //! What the clients of a server in memory see, word by word. Only scenarios read it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Client;
 use crate::command::{Error, Reply};
-use crate::engine::Message;
+use crate::engine::{Count, Message};
 use crate::lock::Token;
 
 /// What clients were told since somebody has looked.
@@ -65,4 +65,28 @@ impl Log {
         }
         is_heard
     }
+}
+
+/// The counters of what only a server does.
+const OF_A_SERVER: [&str; 6] = [
+    "evicted",
+    "executed",
+    "expired",
+    "forced",
+    "not_held",
+    "published",
+];
+
+/// The counters that are not 0. Those of a server are as expected.
+pub(in super::super) fn counted(
+    counts: [u64; Count::ALL.len()],
+    expected: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    let names = Count::ALL.map(|(_, name)| name.to_str().unwrap().to_string());
+    let mut counted: BTreeMap<_, _> = names.into_iter().zip(counts).collect();
+    for name in OF_A_SERVER {
+        counted.insert(name.into(), expected.get(name).copied().unwrap_or(0));
+    }
+    counted.retain(|_, n| *n > 0);
+    counted
 }
