@@ -317,7 +317,7 @@ fn applied_in(dir: &Path) -> Vec<(String, Vec<u8>)> {
 fn no_client_can_apply_a_record(kind: Kind) {
     let mut fixture = Fixture::set_up(kind);
     let mut r = fixture.replica.client();
-    fixture.c.call("ACL SETUSER boss on nopass ~* &* +@all");
+    let mut boss = fixture.server.user("boss", "~* &* +@all");
     let mut all: Vec<_> = records(kind)
         .iter()
         .map(|(key, record)| line(&[b"LOCK._APPLY", key.as_bytes(), record]))
@@ -345,9 +345,6 @@ fn no_client_can_apply_a_record(kind: Kind) {
         let eval = [&head[..], &apply].concat();
         let in_lua = fixture.unchanged(&"EVAL", |c| c.send(&eval));
         assert!(matches!(in_lua, Reply::Error(_)), "{in_lua:?}");
-        let mut boss = fixture.server.client();
-        boss.call("AUTH boss any");
-        assert_eq!(boss.text("ACL WHOAMI"), "boss");
         let by_boss = fixture.unchanged(&"boss", |_| boss.send(&apply));
         assert_eq!(by_boss, refused);
         for readonly in ["yes", "no"] {

@@ -51,9 +51,7 @@ fn lines(server: &Server) -> Vec<String> {
 fn a_deletion_names_its_client(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client_resp3();
-    c.call("ACL SETUSER bob on nopass ~* +@all");
-    let mut bob = server.client();
-    bob.call("AUTH bob any");
+    let mut bob = server.user("bob", "~* +@all");
     bob.call("CLIENT SETNAME worker-7");
     let fence = acquire(&mut c, "jobs:1");
     let from_ms = c.now_us() / 1_000;

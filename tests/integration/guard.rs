@@ -113,7 +113,7 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
         let primary = Server::start_with(kind, options);
         let replica = Server::start_with(kind, options);
         let (mut old, mut c) = (primary.client(), replica.client());
-        c.text(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+        replica.follow(&primary);
         replica.wait_until_it_follows(&primary);
         if is_guarded {
             wait_until_open(&mut old);

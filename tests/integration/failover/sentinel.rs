@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use super::clients::Group;
-use super::{assert_same, is_primary, pair, wait_for_replicas};
+use super::{is_primary, pair};
 use crate::harness::{figure, scale, wait_for, Kind, Reply, Sentinels};
 
 on_every_server![sentinels_replace_a_primary_that_is_killed_or_stopped];
@@ -76,8 +76,8 @@ fn sleeps(kind: Kind) -> String {
     wait_for("the sentinels to have it follow", || {
         (!is_primary(&mut old.client())).then_some(())
     });
-    wait_for_replicas(&new);
-    assert_same(&new, &old);
+    new.wait_for_its_replica();
+    old.assert_same_as(&new, "after the failover");
     assert_eq!(old.client().holders("k"), ["e"]);
     assert_eq!(old.client().holders("held"), ["a"]);
     assert_eq!(n.int("LOCK.ACQUIRE held a 600000"), held);

@@ -42,10 +42,9 @@ fn surroundings(kind: Kind, server: &Server) -> Vec<(&'static str, Run)> {
 
 /// Functions that run their arguments, with different flags.
 fn load(c: &mut Client) {
-    let mut library =
-        "#!lua name=test\nlocal function run(keys, args) return redis.pcall(unpack(args)) end\n\
+    let mut library = "local function run(keys, args) return redis.pcall(unpack(args)) end\n\
                        redis.register_function('run', run)\n"
-            .to_string();
+        .to_string();
     for (name, flag) in [
         ("reads", "no-writes"),
         ("oom", "allow-oom"),
@@ -55,7 +54,7 @@ fn load(c: &mut Client) {
             "redis.register_function{{function_name='{name}', callback=run, flags={{'{flag}'}}}}\n"
         );
     }
-    assert_eq!(c.send(&["FUNCTION", "LOAD", &library]), Reply::from("test"));
+    c.load_functions(&library);
 }
 
 /// `EVAL script 0 line`, or the same with a function.

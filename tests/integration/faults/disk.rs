@@ -340,12 +340,8 @@ fn with_too_few_replicas_nobody_is_granted(kind: Kind) {
     let server = Server::start(kind);
     let mut replica = Server::start(kind);
     let mut c = server.client();
-    let follow = format!("REPLICAOF 127.0.0.1 {}", server.port);
-    replica.client().text(&follow);
-    wait_for("the replica", || {
-        let online = c.info("connected_slaves") == "1" && c.info("slave0").contains("state=online");
-        online.then_some(())
-    });
+    replica.follow(&server);
+    server.wait_for_its_replica();
     c.text("CONFIG SET min-replicas-to-write 1");
     wait_for("a write to be taken", || {
         matches!(c.call("SET text text"), Reply::Simple(_)).then_some(())

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{assert_logged, wait_until_open, ENDED};
-use crate::harness::{wait_for, Client, CutLink, Kind, Reply, Server};
+use crate::harness::{wait_for, CutLink, Kind, Reply, Server};
 
 on_every_server![
     the_old_primary_lives_on_and_nobody_else_gets_its_locks,
@@ -49,14 +49,10 @@ impl Group {
 
     pub(super) fn follow(&self, port: u16) {
         for replica in &self.replicas {
-            follow(&mut replica.client(), port);
+            replica.follow_port(port);
             replica.wait_until_it_follows(&self.primary);
         }
     }
-}
-
-pub(super) fn follow(c: &mut Client, port: u16) {
-    c.text(&format!("REPLICAOF 127.0.0.1 {port}"));
 }
 
 /// With the guard, and without it.
@@ -78,7 +74,7 @@ fn the_old_primary_lives_on_and_nobody_else_gets_its_locks(kind: Kind) {
         // What the replicas have acknowledged is fresh yet.
         old.int("LOCK.ACQUIRE k first 3000");
         c.text("REPLICAOF NO ONE");
-        follow(&mut other.client(), new.port);
+        other.follow(new);
         if is_guarded {
             assert!(c
                 .error("LOCK.RENEW known owner 3000")
@@ -221,7 +217,7 @@ fn a_planned_hand_over_among_five_ends_it_early(kind: Kind) {
     let servers: Vec<_> = (0..5).map(|_| Server::start_with(kind, &options)).collect();
     let (primary, replicas) = servers.split_first().unwrap();
     for replica in replicas {
-        follow(&mut replica.client(), primary.port);
+        replica.follow(primary);
         replica.wait_until_it_follows(primary);
     }
     let mut old = primary.client();
@@ -238,7 +234,7 @@ fn a_planned_hand_over_among_five_ends_it_early(kind: Kind) {
     });
     assert_eq!(c.info("lock_guard"), "alone");
     for other in others {
-        follow(&mut other.client(), new.port);
+        other.follow(new);
     }
     assert!(c.int("LOCK.ACQUIRE other me 8000 BLOCK 20000") > fence);
     assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
@@ -261,8 +257,8 @@ fn a_hand_over_that_loses_a_grant_does_not(kind: Kind) {
         let sent = Instant::now();
         old.int("LOCK.ACQUIRE k first 1500");
         c.text("REPLICAOF NO ONE");
-        for c in [&mut old, &mut other.client()] {
-            follow(c, new.port);
+        for server in [&group.primary, other] {
+            server.follow(new);
         }
         group.primary.wait_until_it_follows(new);
         c.int("LOCK.ACQUIRE k second 1500 BLOCK 30000");

@@ -49,8 +49,7 @@ impl Group {
             server.client().text(&line);
         }
         for replica in &servers[1..] {
-            let line = format!("REPLICAOF 127.0.0.1 {}", links[0].port);
-            replica.client().text(&line);
+            replica.follow_port(links[0].port);
             replica.wait_until_it_follows(&servers[0]);
         }
         let sentinels = Sentinels::watch_at(kind, links[0].port, 2);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::group::{follow, Group};
+use super::group::Group;
 use super::{guarded_ms, wait_until_open};
 use crate::harness::{module, wait_for, Kind, Raw, Reply, Server};
 
@@ -41,11 +41,11 @@ fn a_chain_of_replicas_hears_the_beats_and_waits(kind: Kind) {
     wait_until_open(&mut old);
     old.int("LOCK.ACQUIRE loaded owner 2000");
     c.text("SET what it-had");
-    follow(&mut c, first.port);
+    middle.follow(&first);
     middle.wait_until_it_follows(&first);
     assert!(middle.log().contains("to parser"), "{}", middle.log());
     assert_eq!(c.int("EXISTS what"), 0);
-    follow(&mut d, middle.port);
+    last.follow(&middle);
     wait_for("a beat at the end of the chain", || {
         let log = last.log();
         log.contains("a lease may last 2000 ms yet").then_some(())
@@ -55,7 +55,7 @@ fn a_chain_of_replicas_hears_the_beats_and_waits(kind: Kind) {
     let known = old.int("LOCK.ACQUIRE known owner 2000");
     middle.wait_until_it_follows(&first);
     // What comes now never arrives.
-    follow(&mut c, 1);
+    middle.lose_primary();
     let sent = Instant::now();
     old.int("LOCK.ACQUIRE k first 2000");
     first.kill();
@@ -88,7 +88,7 @@ fn a_member_that_comes_back_counts_from_then_on(kind: Kind) {
     // The other one may have come a moment later.
     c.int("LOCK.ACQUIRE k me 2000 BLOCK 20000");
     let back = Instant::now();
-    follow(&mut a, group.primary.port);
+    away.follow(&group.primary);
     away.wait_until_it_follows(&group.primary);
     wait_for("it to be heard", || {
         (c.info("lock_guard_members_fresh") == "3").then_some(())
@@ -193,7 +193,7 @@ fn a_primary_that_stood_still_needs_its_members_again(kind: Kind) {
     new.wait_until_it_follows(primary);
     let replies = stand_still(primary, |callers| {
         n.text("REPLICAOF NO ONE");
-        follow(&mut other.client(), new.port);
+        other.follow(new);
         for (n, caller) in callers.iter_mut().enumerate() {
             caller.send(match n % 2 {
                 0 => "LOCK.ACQUIRE fresh old 2000",

@@ -159,6 +159,23 @@ impl Client {
         part(0) * 1_000_000 + part(1)
     }
 
+    /// How often the server has executed a command.
+    #[track_caller]
+    pub fn calls_of(&mut self, command: &str) -> u64 {
+        let stats = self.text("INFO commandstats").to_lowercase();
+        let head = format!("cmdstat_{command}:calls=");
+        let rest = stats.lines().find_map(|line| line.strip_prefix(&head));
+        rest.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
+
+    /// Loads functions, which the code registers.
+    #[track_caller]
+    pub fn load_functions(&mut self, code: &str) {
+        let library = format!("#!lua name=test\n{code}");
+        let loaded = self.send(&["FUNCTION", "LOAD", &library]);
+        assert_eq!(loaded, Reply::from("test"));
+    }
+
     /// One field of INFO.
     #[track_caller]
     pub fn info(&mut self, field: &str) -> String {

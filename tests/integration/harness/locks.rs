@@ -15,6 +15,34 @@ impl Client {
         self.tokens(key, "waiters")
     }
 
+    /// The holds of a lock: token and fence.
+    #[track_caller]
+    pub fn holds(&mut self, key: &str) -> Vec<(String, i64)> {
+        let info = self.call(&format!("LOCK.INFO {key}"));
+        if info == Reply::Nil {
+            return Vec::new();
+        }
+        let hold = |hold: &Reply| (text(&hold.field("token")), hold.field("fence").as_int());
+        info.field("holders").items().iter().map(hold).collect()
+    }
+
+    /// The mode of a lock.
+    #[track_caller]
+    pub fn mode(&mut self, key: &str) -> String {
+        text(&self.call(&format!("LOCK.INFO {key}")).field("mode"))
+    }
+
+    /// LOCK.INFO without the fields that change with time.
+    #[track_caller]
+    pub fn steady_info(&mut self, key: &str) -> Vec<Reply> {
+        let info = self.call(&format!("LOCK.INFO {key}"));
+        let mut parts = vec![info.field("mode")];
+        for holder in info.field("holders").items() {
+            parts.extend(["token", "fence", "since"].map(|name| holder.field(name)));
+        }
+        parts
+    }
+
     #[track_caller]
     fn tokens(&mut self, key: &str, field: &str) -> Vec<String> {
         let info = self.call(&format!("LOCK.INFO {key}"));
@@ -22,10 +50,8 @@ impl Client {
             return Vec::new();
         }
         let parties = info.field(field);
-        let tokens = parties.items().iter().map(|party| party.field("token"));
-        tokens
-            .map(|token| String::from_utf8_lossy(token.as_bytes()).into_owned())
-            .collect()
+        let tokens = parties.items().iter();
+        tokens.map(|party| text(&party.field("token"))).collect()
     }
 
     /// Sends lines together, so that nothing slow comes between them. Returns their replies.
@@ -45,4 +71,9 @@ impl Client {
         }
         self.call("EXEC").items().to_vec()
     }
+}
+
+#[track_caller]
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.as_bytes()).into_owned()
 }

@@ -20,6 +20,7 @@ mod memcheck;
 pub mod mixed_load;
 mod raw;
 mod records;
+mod replication;
 mod sentinel;
 mod server;
 mod slot_migration;

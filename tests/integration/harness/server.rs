@@ -114,35 +114,6 @@ impl Server {
         Self::start_as(kind, Setup::of(options))
     }
 
-    /// Starts a replica of `primary` with the module, and waits until it has all data.
-    pub fn start_replica_of(primary: &Server, options: &[&str]) -> Self {
-        let port = primary.port.to_string();
-        let of = [&["--replicaof", "127.0.0.1", &port], options].concat();
-        let replica = Self::start_with(primary.kind, &of);
-        replica.wait_until_it_follows(primary);
-        replica
-    }
-
-    /// Waits until this replica has executed everything that `primary` has sent.
-    #[track_caller]
-    pub fn wait_until_it_follows(&self, primary: &Server) {
-        let (mut of, mut here) = (primary.client(), self.client());
-        wait_for("the replica to follow", || {
-            let sent = of.info("master_repl_offset");
-            let up = here.info("master_link_status") == "up";
-            (up && here.info("slave_repl_offset") == sent).then_some(())
-        });
-    }
-
-    /// Waits until this replica is connected to its primary.
-    #[track_caller]
-    pub fn wait_until_link_is_up(&self) {
-        let mut c = self.client();
-        wait_for("the link to be up", || {
-            (c.info("master_link_status") == "up").then_some(())
-        });
-    }
-
     /// Starts a server on a configuration file that loads the module itself.
     pub fn start_with_config(kind: Kind, config: &str) -> Self {
         Self::start_with_files(kind, config, &[])
@@ -203,6 +174,16 @@ impl Server {
 
     pub fn client(&self) -> Client {
         Client::connect(self.port)
+    }
+
+    /// A connection of a new user without a password.
+    #[track_caller]
+    pub fn user(&self, name: &str, rules: &str) -> Client {
+        let rules = format!("ACL SETUSER {name} reset on nopass {rules}");
+        assert_eq!(self.client().text(&rules), "OK");
+        let mut c = self.client();
+        assert_eq!(c.text(&format!("AUTH {name} any")), "OK");
+        c
     }
 
     pub fn client_resp3(&self) -> Client {

@@ -35,9 +35,7 @@ const OPTIONS: [&str; 8] = [
 fn valgrind_finds_no_invalid_access_and_no_leak() {
     let mut server = start();
     let mut replica = start();
-    replica
-        .client()
-        .call(&format!("REPLICAOF 127.0.0.1 {}", server.port));
+    replica.follow(&server);
     replica.wait_until_it_follows(&server);
 
     workload::run(&mut server.client(), 0x6d65_6d6f, COMMANDS * scale());
@@ -230,7 +228,7 @@ fn be_demoted_and_promoted(replica: &Server, primary: &Server) {
     c.call("REPLICAOF NO ONE");
     c.int("LOCK.ACQUIRE its-own a 100000");
     let sent_away = replica.blocked("LOCK.ACQUIRE its-own b 100000 BLOCK 0");
-    c.call(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+    replica.follow(primary);
     let Reply::Error(error) = sent_away.reply() else {
         panic!("granted on a replica")
     };

@@ -353,8 +353,7 @@ fn a_replica_refuses_later_data(kind: Kind) {
         raised.raise(&mut rdb, &type_id, fence);
         let primary = Primary::start(rdb, Vec::new());
         let mut replica = Server::start(kind);
-        let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
-        replica.client().call(&line);
+        replica.follow_port(primary.port);
         wait_for("the replica to end", || replica.has_ended().then_some(()));
         let log = replica.log();
         assert!(log.contains(SAID), "{raised:?}: {log}");

@@ -51,8 +51,7 @@ fn a_replica_without_the_module_stops_at_a_lock(kind: Kind) {
     let mut c = primary.client();
     c.int("LOCK.ACQUIRE k me 100000000");
     let mut replica = Server::start_without_module(kind, &[]);
-    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
-    replica.client().call(&line);
+    replica.follow(&primary);
     wait_for("the replica to end", || replica.has_ended().then_some(()));
     let log = replica.log();
     assert!(

@@ -27,6 +27,5 @@ pub fn refused(c: &mut Client, line: &str) {
 /// The mode of a lock as LOCK.INFO shows it.
 #[track_caller]
 pub fn mode(c: &mut Client, key: &str) -> String {
-    let mode = c.call(&format!("LOCK.INFO {key}")).field("mode");
-    String::from_utf8_lossy(mode.as_bytes()).into_owned()
+    c.mode(key)
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::fixture::{
-    figure, leaves_place, mode, place, places, queued, until_gone, Listener, Subscriber,
+    figure, leaves_place, place, places, queued, until_gone, Listener, Subscriber,
 };
 use crate::harness::{wait_for, Client, Cluster, Kind, Reply, Server, SHARDS};
 
@@ -44,7 +44,7 @@ fn a_place_is_kept(c: &mut Client, key: &str) {
     c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
     leaves_place(c, &format!("LOCK.ACQUIRE {key} b 60000 KEEP 60000"));
     c.int(&format!("LOCK.RELEASE {key} a"));
-    assert_eq!(mode(c, key), "free");
+    assert_eq!(c.mode(key), "free");
     c.int(&format!("LOCK.ACQUIRE {key} b 60000"));
     leaves_place(c, &format!("LOCK.ACQUIRE {key} d 60000 KEEP 40"));
     c.int(&format!("LOCK.RELEASE {key} b"));
@@ -147,7 +147,7 @@ fn a_subscriber_at_a_replica_hears_no_grant(cluster: &Cluster, c: &mut Client, k
         c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
         queued(c, ask);
         c.int(&format!("LOCK.RELEASE {key} a"));
-        assert_eq!(mode(c, key), "free");
+        assert_eq!(c.mode(key), "free");
         assert!(place(c, key, "b").is_absent());
         assert_eq!(
             heard_by(c, &mut sub, &channel, &format!("absent-{n}")),
@@ -203,7 +203,7 @@ fn a_failover_between_two_waits(cluster: &Cluster) {
     let mut c = cluster.client(SHARD + SHARDS);
     assert_eq!(heard_by(&mut c, &mut sub, &channel, "begin"), [""; 0]);
     let mut c = wait(SHARD + SHARDS);
-    assert_eq!(mode(&mut c, &key), "free");
+    assert_eq!(c.mode(&key), "free");
     assert_eq!(heard_by(&mut c, &mut sub, &channel, "end"), [""; 0]);
     // Now it listens at the primary, and asks again.
     let mut sub = Subscriber::new(&cluster.nodes[SHARD + SHARDS], &line);

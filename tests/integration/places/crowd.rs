@@ -186,16 +186,6 @@ fn node(kind: Kind) -> Server {
     server
 }
 
-/// How often the module has asked the server whether it takes writes.
-fn questions(c: &mut Client) -> u64 {
-    let info = c.text("INFO commandstats").to_ascii_lowercase();
-    let line = info
-        .lines()
-        .find(|line| line.starts_with("cmdstat_lock._writable:"));
-    let calls = line.and_then(|line| line.split_once("calls=")?.1.split(',').next()?.parse().ok());
-    calls.unwrap_or(0)
-}
-
 fn a_node_asks_for_many_waited_keys_of_a_slot_once(kind: Kind) {
     let server = node(kind);
     let mut c = server.client();
@@ -205,11 +195,11 @@ fn a_node_asks_for_many_waited_keys_of_a_slot_once(kind: Kind) {
         [hold, format!("LOCK.ACQUIRE {key} b 600000 KEEP 600000")]
     });
     send_all(&mut c, lines);
-    let (before, start_us) = (questions(&mut c), c.now_us());
+    let (before, start_us) = (c.calls_of("lock._writable"), c.now_us());
     wait_for("a few rounds", || {
-        (questions(&mut c) >= before + 9).then_some(())
+        (c.calls_of("lock._writable") >= before + 9).then_some(())
     });
-    let asked = questions(&mut c) - before;
+    let asked = c.calls_of("lock._writable") - before;
     let seconds = (c.now_us() - start_us) / 1_000_000;
     assert!(asked <= 3 * (seconds + 2), "{asked} in {seconds} s");
     assert_eq!(figure(&mut c, "waiters"), 3_000);

@@ -1,7 +1,7 @@
 //! What becomes of places when something happens to the key, the database or the server.
 
 use super::fixture::{
-    figure, find_place, leaves_place, mode, place, places, queued, Listener, Subscriber,
+    figure, find_place, leaves_place, place, places, queued, Listener, Subscriber,
 };
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
@@ -25,7 +25,7 @@ fn take_places(c: &mut Client) {
 #[track_caller]
 fn the_turns_come(c: &mut Client, sub: &mut Subscriber, what: &str) {
     wait_for(&format!("{what}: the lock to be free"), || {
-        (mode(c, "k") == "free").then_some(())
+        (c.mode("k") == "free").then_some(())
     });
     assert_eq!(c.waiters("k"), ["absent", "notified"], "{what}");
     assert_eq!(c.call("LOCK.ACQUIRE k other 60000"), Reply::Nil, "{what}");

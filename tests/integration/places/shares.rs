@@ -10,16 +10,7 @@ on_every_server![
     scripts_and_transactions_count_against_a_share,
 ];
 
-const RULES: &str = "+lock.acquire +lock.release +auth +multi +exec +eval";
-
-/// A connection of a new user.
-fn user(server: &Server, name: &str) -> Client {
-    let rules = format!("ACL SETUSER {name} on nopass ~* &* -@all {RULES}");
-    assert_eq!(server.client().text(&rules), "OK");
-    let mut c = server.client();
-    assert_eq!(c.text(&format!("AUTH {name} any")), "OK");
-    c
-}
+const RULES: &str = "~* &* -@all +lock.acquire +lock.release +auth +multi +exec +eval";
 
 #[track_caller]
 fn is_over_its_share(c: &mut Client, line: &str) {
@@ -42,14 +33,14 @@ fn floods(mut c: Client, keys: usize) {
 fn a_user_that_pipelines_places_leaves_room_for_others(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    let mut other = user(&server, "other");
+    let mut other = server.user("other", RULES);
     for key in 0..20 {
         c.int(&format!("LOCK.ACQUIRE app:{key} a 3600000"));
     }
-    floods(user(&server, "flood"), 1);
+    floods(server.user("flood", RULES), 1);
     // On one key `max-absent` stops it.
     assert_eq!(figure(&mut c, "waiters_absent"), 1_000);
-    floods(user(&server, "flood"), 20);
+    floods(server.user("flood", RULES), 20);
     // Half of `max-waiters`, but for the hundredth that is not attributed.
     let absent = figure(&mut c, "waiters_absent");
     assert!((4_950..=5_000).contains(&absent), "{absent}");
@@ -70,7 +61,7 @@ fn a_user_may_have_its_share_and_no_more(kind: Kind) {
     let mut c = server.client();
     // Heard, because a message that nobody hears ends all requests of its channel.
     let _sub = Subscriber::new(&server, "SUBSCRIBE c");
-    let (mut one, mut two) = (user(&server, "one"), user(&server, "two"));
+    let (mut one, mut two) = (server.user("one", RULES), server.user("two", RULES));
     for key in ["k", "l", "m"] {
         c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
     }
@@ -120,7 +111,7 @@ fn a_user_may_have_its_share_and_no_more(kind: Kind) {
 fn scripts_and_transactions_count_against_a_share(kind: Kind) {
     let server = Server::start_with(kind, &["max-waiters", "10", "max-waiters-share", "20"]);
     let mut c = server.client();
-    let mut one = user(&server, "one");
+    let mut one = server.user("one", RULES);
     c.int("LOCK.ACQUIRE k a 60000");
     let script = "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],60000,'KEEP',60000)) 1 k";
     assert_eq!(one.call(&format!("{script} b")), Reply::Nil);

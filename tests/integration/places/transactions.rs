@@ -30,10 +30,7 @@ fn keep_in_a_function_leaves_a_place_at_once(kind: Kind) {
 }
 
 fn load_function(c: &mut Client) {
-    let code = "#!lua name=lib\n\
-        redis.register_function('ask', function(keys, args) \
-        return redis.call('LOCK.ACQUIRE', keys[1], unpack(args)) end)";
-    c.send(&["FUNCTION", "LOAD", code]);
+    c.load_functions("redis.register_function('ask', function(keys, args) return redis.call('LOCK.ACQUIRE', keys[1], unpack(args)) end)");
 }
 
 #[track_caller]

@@ -1,6 +1,6 @@
 //! A replica's reads of its locks, and the commands that it refuses.
 
-use super::{assert_same, info, primary};
+use super::primary;
 use crate::harness::commands::writes;
 use crate::harness::workload::script;
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
@@ -29,7 +29,7 @@ fn a_replica_answers_as_its_primary(kind: Kind) {
     ] {
         c.call(line);
         replica.wait_until_it_follows(&primary);
-        assert_eq!(info(&mut c, "k"), info(&mut r, "k"), "{line}");
+        assert_eq!(c.steady_info("k"), r.steady_info("k"), "{line}");
         for ask in ["TYPE k", "EXISTS k", "DUMP k", "SCAN 0 TYPE redislock"] {
             assert_eq!(c.call(ask), r.call(ask), "{line}: {ask}");
         }
@@ -79,7 +79,7 @@ fn an_expired_lock_is_free_on_a_replica_as_any_expired_key_is_gone(kind: Kind) {
     // The primary replicates the deletion.
     c.call("DEBUG SET-ACTIVE-EXPIRE 1");
     wait_for("the DEL", || (r.int("DBSIZE") == 0).then_some(()));
-    assert_same(&primary, &replica, "at the end");
+    replica.assert_same_as(&primary, "at the end");
 }
 
 fn a_replica_expires_nothing_by_itself(kind: Kind) {
@@ -109,7 +109,7 @@ fn a_replica_expires_nothing_by_itself(kind: Kind) {
     wait_for("the primary to delete", || {
         (c.int("DBSIZE") == 20).then_some(())
     });
-    assert_same(&primary, &replica, "after the deletions");
+    replica.assert_same_as(&primary, "after the deletions");
 }
 
 fn every_write_on_a_replica_is_refused(kind: Kind) {
@@ -149,5 +149,5 @@ fn every_write_on_a_replica_is_refused(kind: Kind) {
         assert!(r.error("EXEC").starts_with("EXECABORT"));
     }
     assert_eq!(replica.blocked_clients(), 0);
-    assert_same(&primary, &replica, "after the refusals");
+    replica.assert_same_as(&primary, "after the refusals");
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use super::{in_scripts, load_function, user};
+use super::{in_scripts, load_function};
 use crate::harness::{figure, packed, redis_cli, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
@@ -46,7 +46,7 @@ fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
     if kind.is_7_0_or_later() {
         load_function(&mut c);
     }
-    let mut boss = user(&server, "boss", "~* &* +@all");
+    let mut boss = server.user("boss", "~* &* +@all");
     let apply = [b"LOCK._APPLY".to_vec(), b"k".to_vec(), effect()];
     for setup in [
         "PING",
@@ -137,7 +137,7 @@ fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     ];
     let replica = Server::start_with(kind, &options);
     let mut c = replica.client();
-    c.call(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+    replica.follow(&primary);
     replica.wait_until_it_follows(&primary);
     // It misses more than the backlog holds, so it gets a full synchronization, which takes
     // seconds. Its data is of the same history.

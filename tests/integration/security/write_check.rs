@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{in_scripts, load_function, user};
+use super::{in_scripts, load_function};
 use crate::harness::aof;
 use crate::harness::workload::{words, Command};
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
@@ -52,18 +52,10 @@ fn in_transaction(c: &mut Client, commands: &[Command]) -> Vec<Reply> {
     replies.last().unwrap().items().to_vec()
 }
 
-/// The number of calls of the command.
-fn calls(c: &mut Client) -> u64 {
-    let stats = c.text("INFO commandstats").to_lowercase();
-    let mut lines = stats.lines();
-    let line = lines.find_map(|line| line.strip_prefix("cmdstat_lock._writable:calls="));
-    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-}
-
 /// Makes the timer hand off a lock, for which it sends the check.
 fn hand_on_by_timer(server: &Server) {
     let mut c = server.client();
-    let before = calls(&mut c);
+    let before = c.calls_of("lock._writable");
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
@@ -72,7 +64,10 @@ fn hand_on_by_timer(server: &Server) {
     c.int("DEL k");
     d.fence();
     c.int("LOCK.RELEASE k d");
-    assert!(calls(&mut c) > before, "or this has tested nothing");
+    assert!(
+        c.calls_of("lock._writable") > before,
+        "or this has tested nothing"
+    );
 }
 
 fn only_the_module_may_send_the_write_check(kind: Kind) {
@@ -81,7 +76,7 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
     if kind.is_7_0_or_later() {
         load_function(&mut c);
     }
-    let mut boss = user(&server, "boss", "~* &* +@all");
+    let mut boss = server.user("boss", "~* &* +@all");
     ask(&mut c, kind);
     hand_on_by_timer(&server);
     ask(&mut boss, kind);
@@ -119,11 +114,8 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
 /// If the default user may do nothing else, a deadline still hands off.
 fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
     let server = Server::start(kind);
-    let mut admin = server.client();
+    let mut admin = server.user("boss", "~* &* +@all");
     let allowed = "+ping +info +client +lock.acquire +lock.renew +lock.release +lock.info";
-    let reply = admin.call("ACL SETUSER boss on nopass ~* &* +@all");
-    assert_eq!(reply, Reply::Simple("OK".into()));
-    admin.call("AUTH boss any");
     let rules = format!("ACL SETUSER default -@all {allowed}");
     assert_eq!(admin.text(&rules), "OK");
     let mut c = server.client();
@@ -215,7 +207,7 @@ fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
         up.then_some(())
     });
     hand_on_by_timer(&server);
-    let before = calls(&mut c);
+    let before = c.calls_of("lock._writable");
     // After a MIGRATE in a transaction, a command checks whether an absent key still belongs to
     // this node.
     c.int("LOCK.ACQUIRE other a 60000");
@@ -226,6 +218,6 @@ fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
         "LOCK.ACQUIRE other b 60000",
     ]);
     hand_on_by_timer(&server);
-    assert!(calls(&mut c) > before);
+    assert!(c.calls_of("lock._writable") > before);
     assert_only_effects(&server);
 }

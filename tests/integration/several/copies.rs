@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::{assert_held, holds};
-use crate::harness::{aof, wait_for, Client, Cluster, Kind, Reply, Server};
+use super::assert_held;
+use crate::harness::{aof, wait_for, Cluster, Kind, Reply, Server};
 use crate::places::fixture::queued;
 
 on_every_server![
@@ -24,10 +24,7 @@ fn pair(kind: Kind) -> (Server, Server) {
         "--repl-diskless-sync-delay",
         "0",
     ];
-    let primary = Server::start_with(kind, &options);
-    let replica = Server::start_replica_of(&primary, &options);
-    replica.wait_until_it_follows(&primary);
-    (primary, replica)
+    Server::pair(kind, &options)
 }
 
 /// The commands of an append-only file, the transactions as one: the name and the key of each.
@@ -98,20 +95,6 @@ fn a_grant_is_one_transaction(kind: Kind) {
     }
 }
 
-#[track_caller]
-fn assert_same(primary: &Server, replica: &Server, when: &str) {
-    replica.wait_until_it_follows(primary);
-    let (mut p, mut r) = (primary.client(), replica.client());
-    let fences = |c: &mut Client| {
-        KEYS.map(|key| {
-            let all = holds(c, key);
-            all.into_iter().map(|(t, f, _)| (t, f)).collect::<Vec<_>>()
-        })
-    };
-    assert_eq!(fences(&mut p), fences(&mut r), "{when}");
-    assert_eq!(p.text("DEBUG DIGEST"), r.text("DEBUG DIGEST"), "{when}");
-}
-
 fn a_replica_has_the_same_after_each_kind_of_grant(kind: Kind) {
     let (primary, replica) = pair(kind);
     let mut c = primary.client();
@@ -133,12 +116,12 @@ fn a_replica_has_the_same_after_each_kind_of_grant(kind: Kind) {
         let fence = waits.fence();
         behind.fence();
         assert_held(&mut c, &KEYS, "me", fence);
-        assert_same(&primary, &replica, end);
+        replica.assert_same_as(&primary, end);
         assert_eq!(
             c.int(&format!("LOCK.MACQUIRE 3 a b c me 50000 {modes}")),
             fence
         );
-        assert_same(&primary, &replica, end);
+        replica.assert_same_as(&primary, end);
         // A grant that is lost is taken back there, too.
         let lost = primary.blocked("LOCK.MACQUIRE 3 a b c lost 60000 BLOCK 0");
         for (key, token) in [("a", "me"), ("b", "me"), ("c", "me"), ("c", "you")] {
@@ -149,7 +132,7 @@ fn a_replica_has_the_same_after_each_kind_of_grant(kind: Kind) {
         wait_for("the grant to be taken back", || {
             (c.int("EXISTS a b c") == 0).then_some(())
         });
-        assert_same(&primary, &replica, end);
+        replica.assert_same_as(&primary, end);
         c.call("FLUSHALL");
     }
     assert_eq!(c.info("sync_full"), "1", "the link has never broken");

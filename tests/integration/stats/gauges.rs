@@ -248,7 +248,7 @@ fn gauges_follow_a_full_synchronization(kind: Kind) {
         let mut r = replica.client();
         take_some(&mut r);
         r.int("LOCK.ACQUIRE mine me 600000");
-        r.text(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+        replica.follow(&primary);
         replica.wait_until_it_follows(&primary);
         assert_eq!(assert_held(&mut r, load), [4, 2 * 104, 14, 2 * 5]);
         // The effects after the synchronization count as well.

@@ -272,11 +272,7 @@ fn resetstat_is_for_operators(kind: Kind) {
     }
     if kind.is_7_2_or_later() {
         for category in ["admin", "dangerous"] {
-            c.call(&format!(
-                "ACL SETUSER {category} on nopass ~* +@all -@{category}"
-            ));
-            let mut user = server.client();
-            user.call(&format!("AUTH {category} any"));
+            let mut user = server.user(category, &format!("~* +@all -@{category}"));
             let error = user.error("LOCK.RESETSTAT");
             assert!(error.starts_with("NOPERM "), "{error}");
         }
