@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::harness::{figure, scale, wait_for, Client, Kind, Server, AT_ONCE};
+use crate::harness::{figure, scale, wait_for, Kind, Server, AT_ONCE};
 
 mod clients;
 mod fences;
@@ -26,10 +26,6 @@ fn pair(kind: Kind) -> (Server, Server) {
     let (primary, replica) = Server::pair(kind, &AT_ONCE);
     primary.wait_for_its_replica();
     (primary, replica)
-}
-
-fn is_primary(c: &mut Client) -> bool {
-    c.info("role") == "master"
 }
 
 /// The operator promotes the replica and informs the clients. The old primary becomes its replica a
@@ -75,10 +71,8 @@ fn a_failover_under_load_loses_nothing_replicated(kind: Kind) {
             group.wait_for_grants(100);
             from.client()
                 .text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", to.port));
-            wait_for("the replica to lead", || {
-                is_primary(&mut to.client()).then_some(())
-            });
-            assert!(!is_primary(&mut from.client()));
+            to.client().until_info("role", "master");
+            assert_eq!(from.client().info("role"), "slave");
             let demoted = Instant::now();
             group.primary.store(to.port, Ordering::Relaxed);
             group.wait_for_grants(100);
@@ -120,9 +114,7 @@ fn an_aborted_failover_changes_nothing(kind: Kind) {
         (paused.elapsed() > Duration::from_millis(250)).then_some(())
     });
     assert!(b.is_pending() && d.is_pending());
-    wait_for("it to be given up", || {
-        (c.info("master_failover_state") == "no-failover").then_some(())
-    });
+    c.until_info("master_failover_state", "no-failover");
     replica.signal("CONT");
     assert!(d.fence() > fence);
     assert!(b.is_pending());

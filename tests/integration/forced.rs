@@ -217,7 +217,7 @@ fn a_command_in_the_middle_of_its_arrival_blames_nobody(kind: Kind) {
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
     acquire(&mut c, "early");
     c.call("PEXPIRE early 1");
-    wait_for("its end", || (c.int("EXISTS early") == 0).then_some(()));
+    c.until("EXISTS early", 0);
     let entry = newest(&mut c);
     assert_eq!(entry.field("key"), "early".into());
     assert_eq!(
@@ -234,9 +234,7 @@ fn a_client_that_only_reads_is_not_named(kind: Kind) {
     c.call("PEXPIRE early 1");
     // The reader is the only client with a command, and it finds the key at its end.
     let mut reader = server.client();
-    wait_for("its end", || {
-        (reader.int("EXISTS early") == 0).then_some(())
-    });
+    reader.until("EXISTS early", 0);
     let entry = newest(&mut c);
     assert_eq!(entry.field("key"), "early".into());
     for name in ["by", "client", "user", "address", "name"] {
@@ -250,7 +248,7 @@ fn ends_of_the_module_and_of_time_are_not_told(kind: Kind) {
     acquire(&mut c, "k");
     c.int("LOCK.RELEASE k owner");
     c.int("LOCK.ACQUIRE k owner 1");
-    wait_for("its end", || (c.int("EXISTS k") == 0).then_some(()));
+    c.until("EXISTS k", 0);
     acquire(&mut c, "k");
     let waiter = server.blocked("LOCK.ACQUIRE k you 600000 BLOCK 0");
     c.int("LOCK.RELEASE k owner");
@@ -387,9 +385,7 @@ fn a_replica_tells_nothing(kind: Kind) {
     c.call("FLUSHALL");
     replica.wait_until_it_follows(&primary);
     let mut of_replica = replica.client();
-    wait_for("the changes", || {
-        (of_replica.int("DBSIZE") == 0).then_some(())
-    });
+    of_replica.until("DBSIZE", 0);
     assert_eq!(log(&mut c, 10).len(), 2);
     assert_eq!(log(&mut of_replica, 10), []);
     assert_eq!(lines(&replica), Vec::<String>::new());

@@ -418,7 +418,7 @@ fn a_restored_lock_gets_its_ttl_back(kind: Kind) {
         payload.set_deadline_ms(c.now_us() / 1000 - 1);
         let reply = restore(&mut c, "k", "0", &payload.write());
         assert_eq!(reply, Reply::Simple("OK".into()));
-        wait_for("the lock to go", || (c.int("EXISTS k") == 0).then_some(()));
+        c.until("EXISTS k", 0);
     }
 }
 

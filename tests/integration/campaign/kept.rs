@@ -34,9 +34,7 @@ fn fail_over_under_adapters(kind: Kind) {
         replica.wait_until_link_is_up();
     }
     let mut c = servers[0].client();
-    wait_for("the guard to open", || {
-        (c.info("lock_guard") == "open").then_some(())
-    });
+    c.until_info("lock_guard", "open");
     let way = CutLink::to(servers[0].port);
     let adapters: Vec<_> = those_set_up()
         .iter()

@@ -44,9 +44,7 @@ fn check_all(journal: &Journal, promotion: Option<&Promotion<'_>>) -> Checked {
 /// Waits until a node is the primary for all nodes, and the other one follows it.
 #[track_caller]
 fn wait_until_promoted(cluster: &Cluster, new: usize) {
-    wait_for("the replica to be promoted", || {
-        cluster.is_primary(new).then_some(())
-    });
+    cluster.client(new).until_info("role", "master");
     cluster.wait_until_all_agree();
 }
 
@@ -238,9 +236,7 @@ fn by_stop(cluster: &mut Cluster, shard: usize) -> Checked {
         let primary = &cluster.nodes[shard];
         cluster.believe_failures_after_ms(1_000);
         primary.signal("STOP");
-        wait_for("the replica to be promoted", || {
-            cluster.is_primary(shard + SHARDS).then_some(())
-        });
+        cluster.client(shard + SHARDS).until_info("role", "master");
         work();
         primary.signal("CONT");
         cluster.wait_until_all_agree();
@@ -269,9 +265,7 @@ fn by_kill(cluster: &mut Cluster) -> Checked {
         work();
         // It returns as a replica of its successor.
         cluster.nodes[0].start_again();
-        wait_for("the old primary to follow", || {
-            (!cluster.is_primary(0)).then_some(())
-        });
+        cluster.client(0).until_info("role", "slave");
         cluster.nodes[0].wait_until_link_is_up();
         let error = cluster.client(0).error(&format!("LOCK.RELEASE {held} a"));
         assert!(error.starts_with("MOVED "), "{error}");

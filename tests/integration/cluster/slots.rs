@@ -228,9 +228,7 @@ fn a_deleted_slot_keeps_its_locks(kind: Kind, cluster: &mut Cluster, owner: usiz
             assert_eq!(c.text(&format!("CLUSTER ADDSLOTS {slots}")), "OK");
             cluster.wait_until_all_agree();
             // The holder is the same as before.
-            wait_for("the slot to be served", || {
-                (c.call(&format!("LOCK.ACQUIRE {held} a 60000")) == Reply::Int(fence)).then_some(())
-            });
+            c.until(&format!("LOCK.ACQUIRE {held} a 60000"), fence);
         }
         thread::sleep(Duration::from_millis(200));
     });

@@ -61,9 +61,7 @@ fn careful(kind: Kind) -> (Server, Server) {
 
 fn lacks_replicas(server: &Server) {
     let mut c = server.client();
-    wait_for("the replicas to be missed", || {
-        (c.info("min_slaves_good_slaves") == "0").then_some(())
-    });
+    c.until_info("min_slaves_good_slaves", "0");
 }
 
 /// A lock whose owner is gone, and a waiter.

@@ -163,7 +163,7 @@ fn every_change_of_a_lock_fails_a_watch(kind: Kind) {
     c.call("FLUSHALL");
     c.int("LOCK.ACQUIRE k a 500");
     assert!(is_broken(&mut watcher, || {
-        wait_for("the end", || (c.int("EXISTS k") == 0).then_some(()));
+        c.until("EXISTS k", 0);
     }));
     // Changes by a grant: after a release, a deadline, a waiter that leaves, an eviction.
     c.int("LOCK.ACQUIRE k a 60000");

@@ -112,9 +112,7 @@ pub(super) fn fail_to_save(server: &Server) {
     fs::create_dir(in_the_way(server)).unwrap();
     let mut c = server.client();
     c.text("BGSAVE");
-    wait_for("the save to fail", || {
-        (c.info("rdb_last_bgsave_status") == "err").then_some(())
-    });
+    c.until_info("rdb_last_bgsave_status", "err");
 }
 
 fn a_failed_save_refuses_all_writes_until_one_succeeds(kind: Kind) {
@@ -247,13 +245,11 @@ fn a_deadline_while_the_disk_is_full_grants_when_space_returns(kind: Kind) {
         second.fence();
         c.int("DEL k");
     }
-    wait_for("the lease to end", || {
-        c.holders("k").is_empty().then_some(())
-    });
+    c.until_holders("k", &[]);
     assert_eq!(c.waiters("k"), ["b", "d"]);
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", b.id)), 1);
     b.broken();
-    wait_for("b to leave", || (c.waiters("k") == ["d"]).then_some(()));
+    c.until_waiters("k", &["d"]);
     assert!(c.holders("k").is_empty() && d.is_pending());
     have_room_again(&server);
     d.fence();
@@ -272,9 +268,7 @@ fn grants_before_the_disk_was_full_survive_a_crash(kind: Kind) {
     let r = server.blocked("RWLOCK.RLOCK shared r 600000 BLOCK 0");
     fill_disk(&server);
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", w.id)), 1);
-    wait_for("w to leave", || {
-        (c.waiters("shared") == ["r"]).then_some(())
-    });
+    c.until_waiters("shared", &["r"]);
     server.kill();
     r.broken();
     have_it_back(&mut server, &fences);

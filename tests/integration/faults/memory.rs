@@ -169,7 +169,7 @@ fn only_evicted_locks_are_counted(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 60000");
     c.int("LOCK.RELEASE k a");
     c.int("LOCK.ACQUIRE short a 1");
-    wait_for("a deadline", || (c.int("DBSIZE") == 0).then_some(()));
+    c.until("DBSIZE", 0);
     assert_eq!(evicted(&mut c), 0);
     for n in 0..20 {
         c.call(&format!("SET text{n} text PX 60000"));

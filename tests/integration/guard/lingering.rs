@@ -1,8 +1,7 @@
 //! Holds with LINGER after a promotion: nobody knows whether their connections have ended them.
 
 use super::group::Group;
-use super::wait_until_open;
-use crate::harness::{wait_for, CutLink, Kind, Reply, Server};
+use crate::harness::{CutLink, Kind, Reply, Server};
 
 on_every_server![
     a_hold_that_lingers_is_not_used_after_a_promotion,
@@ -34,7 +33,7 @@ fn a_hold_that_lingers_is_not_used_after_a_promotion(kind: Kind) {
         group.follow(link.port);
         let new = &group.replicas[0];
         let (mut old, mut c) = (group.primary.client(), new.client());
-        wait_until_open(&mut old);
+        old.until_info("lock_guard", "open");
         let mut owner = group.primary.client();
         owner.int("LOCK.ACQUIRE bound owner 4000 LINGER 0");
         owner.int("LOCK.ACQUIRE permit owner 4000 LIMIT 2 LINGER 0");
@@ -76,14 +75,12 @@ fn a_planned_hand_over_keeps_what_lingers(kind: Kind) {
     group.follow(group.primary.port);
     let new = &group.replicas[0];
     let (mut old, mut c) = (group.primary.client(), new.client());
-    wait_until_open(&mut old);
+    old.until_info("lock_guard", "open");
     let fence = old.int("LOCK.ACQUIRE k me 4000 LINGER 4000");
     new.wait_until_it_follows(&group.primary);
     old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
-    wait_for("the promotion", || {
-        (c.info("role") == "master").then_some(())
-    });
-    wait_until_open(&mut c);
+    c.until_info("role", "master");
+    c.until_info("lock_guard", "open");
     assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);
     assert_eq!(c.int("LOCK.ACQUIRE k me 4000 LINGER 4000"), fence);
     assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);

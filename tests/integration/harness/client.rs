@@ -237,6 +237,12 @@ impl From<&str> for Reply {
     }
 }
 
+impl From<i64> for Reply {
+    fn from(number: i64) -> Self {
+        Reply::Int(number)
+    }
+}
+
 impl From<Value> for Reply {
     fn from(value: Value) -> Self {
         match value {

@@ -1,4 +1,7 @@
+use std::fmt::Debug;
+
 use super::client::{Client, Reply};
+use super::server::wait_until;
 use super::workload::words;
 
 /// Shortcuts for LOCK.INFO.
@@ -52,6 +55,45 @@ impl Client {
         let parties = info.field(field);
         let tokens = parties.items().iter();
         tokens.map(|party| text(&party.field("token"))).collect()
+    }
+
+    /// Sends a line again and again until this is its reply.
+    #[track_caller]
+    pub fn until(&mut self, line: &str, reply: impl Into<Reply>) {
+        self.until_it_is(line, &reply.into(), |c| c.call(line));
+    }
+
+    /// Waits until a field of INFO has this value.
+    #[track_caller]
+    pub fn until_info(&mut self, field: &str, value: &str) {
+        self.until_it_is(field, &value.to_string(), |c| c.info(field));
+    }
+
+    /// Waits until these tokens hold a lock, and no others.
+    #[track_caller]
+    pub fn until_holders(&mut self, key: &str, tokens: &[&str]) {
+        let tokens: Vec<_> = tokens.iter().map(ToString::to_string).collect();
+        self.until_it_is("the holders", &tokens, |c| c.holders(key));
+    }
+
+    /// Waits until these tokens wait for a lock, and no others.
+    #[track_caller]
+    pub fn until_waiters(&mut self, key: &str, tokens: &[&str]) {
+        let tokens: Vec<_> = tokens.iter().map(ToString::to_string).collect();
+        self.until_it_is("the waiters", &tokens, |c| c.waiters(key));
+    }
+
+    #[track_caller]
+    fn until_it_is<T: Debug + PartialEq>(
+        &mut self,
+        what: &str,
+        expected: &T,
+        look: impl Fn(&mut Self) -> T,
+    ) {
+        wait_until(|| match look(self) {
+            seen if seen == *expected => Ok(()),
+            seen => Err(format!("{what} to be {expected:?}, and not {seen:?}")),
+        });
     }
 
     /// Sends lines together, so that nothing slow comes between them. Returns their replies.

@@ -35,10 +35,7 @@ impl Server {
     /// Waits until this replica is connected to its primary.
     #[track_caller]
     pub fn wait_until_link_is_up(&self) {
-        let mut c = self.client();
-        wait_for("the link to be up", || {
-            (c.info("master_link_status") == "up").then_some(())
-        });
+        self.client().until_info("master_link_status", "up");
     }
 
     /// Waits until the only replica is online at this primary.

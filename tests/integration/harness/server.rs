@@ -71,15 +71,21 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Waits until `condition` returns a value. Fails the test if that takes too long.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    wait_until(|| condition().ok_or_else(|| what.to_string()))
+}
+
+/// The same with a condition that says what it lacks.
+#[track_caller]
+pub(super) fn wait_until<T>(mut condition: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(value) = condition() {
-            return value;
+        match condition() {
+            Ok(value) => return value,
+            Err(what) => assert!(
+                start.elapsed() < memcheck::patience(PATIENCE),
+                "waited in vain for {what}"
+            ),
         }
-        assert!(
-            start.elapsed() < memcheck::patience(PATIENCE),
-            "waited in vain for {what}"
-        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -1,6 +1,6 @@
 //! LINGER and what happens to a whole server: replicas, a change of roles, a pause, slots that move.
 
-use super::{bound, holder, kill, until_free};
+use super::{bound, holder, kill};
 use crate::harness::{wait_for, Cluster, Kind, Server};
 
 on_every_server![
@@ -22,7 +22,7 @@ fn a_replica_follows(kind: Kind) {
     assert_eq!(bound(&mut r), 0);
     kill(&mut c, &held);
     kill(&mut c, &gone);
-    until_free(&mut c, "j");
+    c.until("EXISTS j", 0);
     wait_for("the new deadline", || {
         (c.int("PTTL k") <= 50_000).then_some(())
     });
@@ -50,7 +50,7 @@ fn a_demoted_server_forgets(kind: Kind) {
     // It binds again afterwards.
     let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
     kill(&mut c, &held);
-    until_free(&mut c, "k");
+    c.until("EXISTS k", 0);
 }
 
 fn a_paused_server_waits(kind: Kind) {
@@ -65,7 +65,7 @@ fn a_paused_server_waits(kind: Kind) {
     });
     assert_eq!(c.holders("k"), ["me"]);
     c.call("CLIENT UNPAUSE");
-    until_free(&mut c, "k");
+    c.until("EXISTS k", 0);
     assert!(server.is_running());
 }
 

@@ -243,9 +243,7 @@ fn save_and_load(server: &mut Server) {
     c.int("LOCK.ACQUIRE kept a 100000");
     for line in ["SAVE", "DEBUG RELOAD", "BGREWRITEAOF"] {
         c.call(line);
-        wait_for("the rewrite", || {
-            (c.info("aof_rewrite_in_progress") == "0").then_some(())
-        });
+        c.until_info("aof_rewrite_in_progress", "0");
     }
     c.call("DEBUG LOADAOF");
     assert_eq!(c.holders("kept"), ["a"]);

@@ -231,9 +231,7 @@ fn from_a_later_release() -> Vec<u8> {
 #[track_caller]
 fn assert_left_out(server: &Server) {
     let mut c = server.client();
-    wait_for("the write after them", || {
-        (c.call("GET text") == Reply::from("stays")).then_some(())
-    });
+    c.until("GET text", "stays");
     assert_eq!(c.int("EXISTS later:state later:hold later:held"), 0);
     assert_eq!(c.holders("plain"), ["you"]);
     // Neither released nor shortened.

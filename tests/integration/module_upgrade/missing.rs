@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::harness::{aof, wait_for, Kind, Reply, Server};
+use crate::harness::{aof, wait_for, Kind, Server};
 
 on_every_server![
     an_aof_with_locks_is_refused,
@@ -77,9 +77,7 @@ fn effects_do_not_reach_a_replica_without_the_module(kind: Kind) {
     c.int("LOCK.ACQUIRE k me 100000000");
     c.call("SET text stays");
     let mut r = replica.client();
-    wait_for("the write after it", || {
-        (r.call("GET text") == Reply::from("stays")).then_some(())
-    });
+    r.until("GET text", "stays");
     assert_eq!(r.int("EXISTS k"), 0);
     let log = replica.log().to_ascii_lowercase();
     let said = log.lines().find(|line| line.contains("lock._apply"));

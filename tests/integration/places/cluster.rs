@@ -196,9 +196,7 @@ fn a_failover_between_two_waits(cluster: &Cluster) {
     sub.fence(&key, "b");
     c.int(&format!("LOCK.RELEASE {key} b"));
     cluster.fail_over(SHARD + SHARDS, "CLUSTER FAILOVER");
-    wait_for("the old primary to follow", || {
-        (!cluster.is_primary(SHARD)).then_some(())
-    });
+    cluster.client(SHARD).until_info("role", "slave");
     let mut sub = Subscriber::new(&cluster.nodes[SHARD], &line);
     let mut c = cluster.client(SHARD + SHARDS);
     assert_eq!(heard_by(&mut c, &mut sub, &channel, "begin"), [""; 0]);
@@ -249,13 +247,6 @@ fn is_told_to_try_again(blocked: crate::harness::Later) {
     }
 }
 
-fn no_place_is_left(cluster: &Cluster, node: usize) {
-    let mut c = cluster.client(node);
-    wait_for("all places to end", || {
-        (figure(&mut c, "waiters") == 0).then_some(())
-    });
-}
-
 fn places_end_with_their_slot(kind: Kind, cluster: &Cluster, key: &str) {
     let (blocked, sub) = take_places(kind, cluster, FROM, key);
     let slot = cluster.slot(key);
@@ -266,7 +257,7 @@ fn places_end_with_their_slot(kind: Kind, cluster: &Cluster, key: &str) {
         let text = format!("tryagain 0 {} {key} notified", key.len());
         assert_eq!(sub.text(), text);
     }
-    no_place_is_left(cluster, FROM);
+    cluster.client(FROM).until_info("lock_waiters", "0");
     cluster.end_of_move(slot, FROM, TO);
     cluster.wait_until_all_agree();
     // The hold lives on at the new owner, and nobody waits for it there.
@@ -304,7 +295,7 @@ fn a_free_lock_that_leaves(cluster: &Cluster, key: &str) {
     cluster.end_of_move(slot, FROM, TO);
     let start = Instant::now();
     is_told_to_try_again(blocked);
-    no_place_is_left(cluster, FROM);
+    cluster.client(FROM).until_info("lock_waiters", "0");
     assert!(start.elapsed() < Duration::from_secs(5));
     cluster.wait_until_all_agree();
     // Back again.
@@ -320,7 +311,7 @@ fn places_end_with_a_slot_that_moves_as_a_whole(cluster: &Cluster, key: &str) {
     cluster.begin_to_migrate([slot, slot], FROM, TO);
     cluster.end_of_migration(FROM, TO);
     is_told_to_try_again(blocked);
-    no_place_is_left(cluster, FROM);
+    cluster.client(FROM).until_info("lock_waiters", "0");
     // The server ends the subscription, too: either tells the subscriber.
     drop(sub);
     let mut to = cluster.client(TO);

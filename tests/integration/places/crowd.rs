@@ -26,12 +26,6 @@ const MOST_MS: f64 = 30.0;
 const MANY: usize = 20_000;
 const LIMITS: [&str; 4] = ["max-waiters", "1000000", "max-waiters-per-key", "1000000"];
 
-fn until_waiters(c: &mut Client, count: i64) {
-    wait_for(&format!("{count} places"), || {
-        (figure(c, "waiters") == count).then_some(())
-    });
-}
-
 /// Sends many lines.
 fn send_all(c: &mut Client, lines: impl Iterator<Item = String>) {
     let words = |line: String| {
@@ -137,7 +131,7 @@ fn a_flush_of_many_waited_keys_lets_others_in(kind: Kind) {
             let longest = longest_ping_ms(server, || {
                 // The keys themselves go elsewhere.
                 assert_eq!(c.text("FLUSHALL ASYNC"), "OK");
-                until_waiters(&mut c, 0);
+                c.until_info("lock_waiters", "0");
             });
             let held = if how.starts_with("KEEP") { 0 } else { MANY };
             assert_eq!(c.int("DBSIZE"), held as i64);
@@ -154,7 +148,7 @@ fn a_swap_of_many_waited_keys_lets_others_in(kind: Kind) {
         many_places(&mut c, "NOTIFY 0 c");
         let longest = longest_ping_ms(server, || {
             assert_eq!(c.text("SWAPDB 0 1"), "OK");
-            until_waiters(&mut c, 0);
+            c.until_info("lock_waiters", "0");
         });
         assert_eq!(c.int("DBSIZE"), MANY as i64);
         c.text("FLUSHALL");
@@ -232,7 +226,7 @@ fn places_end_with_their_slot_and_no_others(kind: Kind) {
         }
         other => panic!("{other:?}"),
     }
-    until_waiters(&mut c, 1_001);
+    c.until_info("lock_waiters", "1001");
     assert!(stays.is_pending());
     assert_eq!(c.int("LOCK.RELEASE {b}1 a"), 1);
     c.int("LOCK.ACQUIRE {b}1 b 60000");
@@ -262,7 +256,7 @@ fn many_readers_are_granted_in_several_turns(kind: Kind) {
     let info = "LOCK.INFO k HOLDERS 0 WAITERS 0";
     let replies = c.multi(&["LOCK.RELEASE k a", info]);
     assert_eq!(numbers(&replies[1]), [1_000, 1_500]);
-    until_waiters(&mut c, 0);
+    c.until_info("lock_waiters", "0");
     assert_eq!(numbers(&c.call(info)), [SEVERAL_TURNS as i64, 0]);
 }
 
@@ -284,7 +278,7 @@ fn of_many_cancelled_waiters_none_is_granted(kind: Kind) {
         assert_eq!(sub.text(), format!("cancelled 0 1 k t{n}"));
     }
     sub.fence("k", "later");
-    until_waiters(&mut c, 0);
+    c.until_info("lock_waiters", "0");
     assert_eq!(figure(&mut c, "handed_over"), 1);
 }
 
@@ -296,7 +290,7 @@ fn many_unheard_waiters_end_and_the_one_who_hears_is_granted(kind: Kind) {
     c.call("LOCK.ACQUIRE k later 600000 NOTIFY 0 heard");
     assert_eq!(c.int("LOCK.RELEASE k a"), 1);
     sub.fence("k", "later");
-    until_waiters(&mut c, 0);
+    c.until_info("lock_waiters", "0");
     assert_eq!(figure(&mut c, "unheard"), SEVERAL_TURNS as i64);
 }
 

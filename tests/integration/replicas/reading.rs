@@ -78,7 +78,7 @@ fn an_expired_lock_is_free_on_a_replica_as_any_expired_key_is_gone(kind: Kind) {
     assert_eq!(r.int("DBSIZE"), 2);
     // The primary replicates the deletion.
     c.call("DEBUG SET-ACTIVE-EXPIRE 1");
-    wait_for("the DEL", || (r.int("DBSIZE") == 0).then_some(()));
+    r.until("DBSIZE", 0);
     replica.assert_same_as(&primary, "at the end");
 }
 
@@ -106,9 +106,7 @@ fn a_replica_expires_nothing_by_itself(kind: Kind) {
     primary.signal("CONT");
     assert_eq!(size, 40);
     c.call("DEBUG SET-ACTIVE-EXPIRE 1");
-    wait_for("the primary to delete", || {
-        (c.int("DBSIZE") == 20).then_some(())
-    });
+    c.until("DBSIZE", 20);
     replica.assert_same_as(&primary, "after the deletions");
 }
 

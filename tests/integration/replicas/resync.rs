@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{primary, syncs};
 use crate::harness::mixed_load;
-use crate::harness::{figure, scale, wait_for, Kind, Server};
+use crate::harness::{figure, scale, Kind, Server};
 
 on_every_server![
     a_cut_link_is_resynchronized_from_the_backlog,
@@ -29,9 +29,7 @@ fn a_cut_link_is_resynchronized_from_the_backlog(kind: Kind) {
     let totals = mixed_load::run(&primary, 300, 6_000 * scale(), || {
         let mut c = primary.client();
         for _ in 0..cuts {
-            wait_for("the link", || {
-                (c.int("CLIENT KILL TYPE replica") == 1).then_some(())
-            });
+            c.until("CLIENT KILL TYPE replica", 1);
         }
     });
     replica.assert_same_as(&primary, "after the cuts");

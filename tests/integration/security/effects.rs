@@ -104,9 +104,7 @@ fn a_connection_that_sent_psync_cannot_apply_effects(kind: Kind) {
         let (server, mut c) = fixture(kind);
         let mut replica = server.raw();
         replica.send(ask);
-        wait_for("the server to have a replica", || {
-            (c.info("connected_slaves") == "1").then_some(())
-        });
+        c.until_info("connected_slaves", "1");
         let record = effect();
         replica.send_bytes(&packed(&[b"LOCK._APPLY".as_slice(), &b"k"[..], &record]));
         let calls = |c: &mut Client| c.text("INFO commandstats");
@@ -148,9 +146,7 @@ fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     p.call(&format!("SET large {}", "x".repeat(100_000)));
     p.call("SET small x");
     replica.signal("CONT");
-    wait_for("the replica to load beside its clients", || {
-        (c.info("async_loading") == "1").then_some(())
-    });
+    c.until_info("async_loading", "1");
     let mut refused = 0;
     loop {
         let reply = c.send(&[b"LOCK._APPLY".to_vec(), b"k".to_vec(), effect()]);

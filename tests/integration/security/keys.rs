@@ -2,7 +2,7 @@
 
 use super::{in_scripts, load_function};
 use crate::harness::commands::{reads, writes};
-use crate::harness::{figure, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{figure, Client, Kind, Reply, Server};
 
 on_every_server![
     a_user_limited_to_some_keys_reaches_no_others_in_any_context,
@@ -147,14 +147,10 @@ fn a_waiter_of_a_deleted_user_is_ended(kind: Kind) {
     waiter.send("AUTH some any");
     assert_eq!(waiter.line().unwrap(), "+OK");
     waiter.send("LOCK.ACQUIRE other:held some 1000000 BLOCK 0");
-    wait_for("the user to wait", || {
-        (c.waiters("other:held") == ["some"]).then_some(())
-    });
+    c.until_waiters("other:held", &["some"]);
     assert_eq!(c.int("ACL DELUSER some"), 1);
     assert_eq!(waiter.line(), None);
-    wait_for("the queue to be empty", || {
-        c.waiters("other:held").is_empty().then_some(())
-    });
+    c.until_waiters("other:held", &[]);
     assert_eq!(c.int("LOCK.RELEASE other:held holder"), 1);
     assert_eq!(c.call("LOCK.INFO other:held"), Reply::Nil);
 }

@@ -93,9 +93,7 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
         });
         lines.map(String::from).collect::<Vec<_>>()
     };
-    wait_for("the lease to end", || {
-        c.holders("k").is_empty().then_some(())
-    });
+    c.until_holders("k", &[]);
     let before = questions(&mut c);
     if kind == Kind::Redis6_2 {
         wait_for("the timer to ask", || {

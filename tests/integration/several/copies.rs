@@ -129,9 +129,7 @@ fn a_replica_has_the_same_after_each_kind_of_grant(kind: Kind) {
         }
         c.multi(&["LOCK.RELEASE b you", &format!("CLIENT KILL ID {}", lost.id)]);
         lost.broken();
-        wait_for("the grant to be taken back", || {
-            (c.int("EXISTS a b c") == 0).then_some(())
-        });
+        c.until("EXISTS a b c", 0);
         replica.assert_same_as(&primary, end);
         c.call("FLUSHALL");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::harness::{figure, scale, wait_for, Client, CutLink, Kind, Later, Server, AT_ONCE};
+use crate::harness::{figure, scale, Client, CutLink, Kind, Later, Server, AT_ONCE};
 
 on_every_server![a_replica_cut_off_anywhere_has_all_keys_or_none];
 
@@ -40,9 +40,7 @@ impl Fixture {
     fn promoted(&self) -> Client {
         let mut c = self.replica.client();
         // It has read everything that came before the end of its connection.
-        wait_for("the link to break", || {
-            (c.info("master_link_status") == "down").then_some(())
-        });
+        c.until_info("master_link_status", "down");
         assert_eq!(c.text("REPLICAOF NO ONE"), "OK");
         self.link.mend();
         c

@@ -95,9 +95,7 @@ fn slot(node: &Server) -> i64 {
 /// Nothing is left of the key on a node that has given it away.
 fn assert_nothing_left(c: &mut Client) {
     // An expired key is dropped when the server's cycle reaches it.
-    wait_for("the key to be dropped", || {
-        (c.int("DBSIZE") == 0).then_some(())
-    });
+    c.until("DBSIZE", 0);
     assert_eq!(c.info("blocked_clients"), "0");
 }
 
@@ -121,9 +119,7 @@ fn a_cluster_node_hands_off_as_a_standalone_server(kind: Kind) {
         // Granted and migrated in one step.
         c.multi(&["LOCK.RELEASE a b", &format!("CLIENT KILL ID {}", d.id)]);
         d.broken();
-        wait_for("the grant to be taken back", || {
-            (c.call("LOCK.INFO a") == Reply::Nil).then_some(())
-        });
+        c.until("LOCK.INFO a", Reply::Nil);
     }
     let error = c.error(&format!("LOCK.ACQUIRE {OTHER_KEY} t 60000 BLOCK 0"));
     assert!(error.starts_with("MOVED "), "{error}");
@@ -240,9 +236,7 @@ fn waiters_of_an_unserved_slot_get_tryagain(kind: Kind) {
     assert!(c.error("LOCK.RELEASE a a").starts_with("CLUSTERDOWN "));
     b.error("TRYAGAIN ");
     c.text(&format!("CLUSTER ADDSLOTS {}", slot(&cluster.one)));
-    wait_for("the lock to be free", || {
-        (c.call("LOCK.INFO a") == Reply::Nil).then_some(())
-    });
+    c.until("LOCK.INFO a", Reply::Nil);
     c.int("LOCK.ACQUIRE a b 60000");
 }
 

@@ -193,9 +193,7 @@ fn a_deadline_during_migration_grants_one_waiter_once(kind: Kind) {
         .blocked(FROM, &format!("LOCK.ACQUIRE {k} c 60000 BLOCK 0"));
     fixture.set_out();
     let fence = b.fence();
-    wait_for("it to expire", || {
-        (source.int(&format!("EXISTS {alone}")) == 0).then_some(())
-    });
+    source.until(&format!("EXISTS {alone}"), 0);
     wait_until_all_has_come(&fixture);
     nothing_is_held_at_the_target(&fixture, "a deadline");
     assert!(c.is_pending());
