@@ -114,9 +114,12 @@ fn scripts_and_calls_are_refused(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let script = "return redis.pcall('LOCK.ACQUIRE', KEYS[1], 'me', '1000', 'LINGER', '5')";
-    let mut run = |words: &[&str]| match c.send(words) {
-        Reply::Error(error) => assert!(error.contains("LINGER needs a client"), "{error}"),
-        other => panic!("{other:?}"),
+    let mut run = |words: &[&str]| {
+        let reply = c.send(words);
+        assert!(
+            reply.as_error().contains("LINGER needs a client"),
+            "{reply:?}"
+        );
     };
     run(&["EVAL", script, "1", "k"]);
     if kind.is_7_0_or_later() {

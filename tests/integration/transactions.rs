@@ -158,7 +158,7 @@ fn a_discarded_transaction_leaves_no_hold(kind: Kind) {
     c.call("MULTI");
     c.call("LOCK.ACQUIRE k me 60000");
     c.error("LOCK.NONSENSE k"); // refused before it is queued
-    assert!(c.error("EXEC").starts_with("EXECABORT"));
+    c.refused("EXEC", "EXECABORT");
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
 }
 

@@ -270,9 +270,7 @@ fn the_flags_of_a_function_are_kept(kind: Kind) {
             "LOCK.RELEASE k a",
         ] {
             let reply = c.send(&command(call, what, line));
-            let Reply::Error(error) = reply else {
-                panic!("{call} {line}: {reply:?}");
-            };
+            let error = reply.as_error();
             assert!(error.contains("read-only"), "{call} {line}: {error}");
         }
         let info = c.send(&command(call, what, "LOCK.INFO k"));
@@ -285,10 +283,7 @@ fn the_flags_of_a_function_are_kept(kind: Kind) {
     // Without memory, only functions that allow it may acquire.
     c.text("CONFIG SET maxmemory 1");
     let refused = c.send(&command("FCALL", "run", "LOCK.ACQUIRE free x 60000"));
-    assert!(
-        matches!(&refused, Reply::Error(error) if error.contains("OOM")),
-        "{refused:?}"
-    );
+    assert!(refused.as_error().contains("OOM"), "{refused:?}");
     let fence = c.send(&command("FCALL", "oom", "LOCK.ACQUIRE free x 60000"));
     assert!(matches!(fence, Reply::Int(_)), "{fence:?}");
     c.text("CONFIG SET maxmemory 0");

@@ -76,15 +76,13 @@ fn the_old_primary_lives_on_and_nobody_else_gets_its_locks(kind: Kind) {
         c.text("REPLICAOF NO ONE");
         other.follow(new);
         if is_guarded {
-            assert!(c
-                .error("LOCK.RENEW known owner 3000")
-                .starts_with("TRYAGAIN"));
+            c.refused("LOCK.RENEW known owner 3000", "TRYAGAIN");
             assert_eq!(c.call("LOCK.ACQUIRE k early 3000"), Reply::Nil);
             old.until_info("lock_guard", "alone");
             assert_eq!(old.info("lock_guard_left_ms"), "0");
             assert_eq!(old.info("lock_guard_members_fresh"), "1");
             assert_eq!(old.call("LOCK.ACQUIRE free me 3000"), Reply::Nil);
-            assert!(old.error("LOCK.RENEW k first 3000").starts_with("TRYAGAIN"));
+            old.refused("LOCK.RENEW k first 3000", "TRYAGAIN");
             assert!(old.int("LOCK.CHECK k first") > 0);
         }
         c.int("LOCK.ACQUIRE k second 3000 BLOCK 20000");

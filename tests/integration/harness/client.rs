@@ -148,6 +148,26 @@ impl Client {
         }
     }
 
+    /// Sends a line that must be answered with OK.
+    #[track_caller]
+    pub fn ok(&mut self, line: &str) {
+        assert_eq!(self.text(line), "OK", "{line}");
+    }
+
+    /// Sends a line whose reply must be an error that begins so.
+    #[track_caller]
+    pub fn refused(&mut self, line: &str, start: &str) {
+        let error = self.error(line);
+        assert!(error.starts_with(start), "{line}: {error}");
+    }
+
+    /// Sends a line whose reply must be an error that contains this.
+    #[track_caller]
+    pub fn refused_saying(&mut self, line: &str, part: &str) {
+        let error = self.error(line);
+        assert!(error.contains(part), "{line}: {error}");
+    }
+
     /// The server's clock.
     #[track_caller]
     pub fn now_us(&mut self) -> u64 {
@@ -219,6 +239,14 @@ impl Reply {
         match self {
             Reply::Int(n) => *n,
             other => panic!("no integer: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn as_error(&self) -> &str {
+        match self {
+            Reply::Error(error) => error,
+            other => panic!("no error: {other:?}"),
         }
     }
 

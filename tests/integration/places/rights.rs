@@ -18,20 +18,15 @@ fn a_user_needs_the_right_to_the_channel(kind: Kind) {
     ];
     if kind.is_7_0_or_later() {
         for line in asks {
-            let error = worker.error(line);
-            assert!(error.starts_with("NOPERM "), "{line}: {error}");
-            let like_publish = worker.error("PUBLISH yours x");
-            assert!(like_publish.starts_with("NOPERM "), "{like_publish}");
+            worker.refused(line, "NOPERM ");
+            worker.refused("PUBLISH yours x", "NOPERM ");
         }
         // Options are checked first, so that an error is the same whether the lock is free.
-        assert!(worker
-            .error("LOCK.ACQUIRE free b 60000 NOTIFY x yours")
-            .starts_with("ERR "));
+        worker.refused("LOCK.ACQUIRE free b 60000 NOTIFY x yours", "ERR ");
         worker.call("MULTI");
         worker.call("LOCK.ACQUIRE free b 60000 NOTIFY 0 yours");
         // The client library takes the one error of the transaction for all.
-        let error = worker.error("EXEC");
-        assert!(error.starts_with("NOPERM "), "{error}");
+        worker.refused("EXEC", "NOPERM ");
         assert_eq!(c.waiters("k"), [""; 0]);
         assert_eq!(c.int("EXISTS free"), 0);
     }

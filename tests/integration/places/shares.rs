@@ -51,7 +51,7 @@ fn a_user_that_pipelines_places_leaves_room_for_others(kind: Kind) {
     }
     let waits = server.blocked("LOCK.ACQUIRE app:0 d 60000 BLOCK 0");
     let ended = c.int("LOCK.CANCEL app:0");
-    assert!(matches!(waits.reply(), Reply::Error(error) if error.starts_with("CANCELLED ")));
+    waits.error("CANCELLED ");
     assert_eq!(ended, 1_003);
     queued(&mut other, "LOCK.ACQUIRE app:0 mine 60000 NOTIFY 0 c");
 }
@@ -79,8 +79,7 @@ fn a_user_may_have_its_share_and_no_more(kind: Kind) {
     for token in ["e", "f", "g", "h", "i", "j"] {
         leaves_place(&mut c, &format!("LOCK.ACQUIRE k {token} 60000 KEEP 60000"));
     }
-    let error = c.error("LOCK.ACQUIRE k z 60000 KEEP 60000");
-    assert!(error.contains("(max-waiters)"), "{error}");
+    c.refused_saying("LOCK.ACQUIRE k z 60000 KEEP 60000", "(max-waiters)");
     // What ends makes room.
     assert_eq!(c.int("LOCK.CANCEL l"), 1);
     queued(&mut one, "LOCK.ACQUIRE m mb 60000 NOTIFY 0 c");
@@ -90,7 +89,7 @@ fn a_user_may_have_its_share_and_no_more(kind: Kind) {
     queued(&mut two, "LOCK.ACQUIRE k d 60000 NOTIFY 0 c");
     queued(&mut one, "LOCK.ACQUIRE l lb 60000 NOTIFY 0 c");
     if kind.is_7_0_or_later() {
-        assert_eq!(c.text("CONFIG SET lock.max-waiters-share 100"), "OK");
+        c.ok("CONFIG SET lock.max-waiters-share 100");
         assert_eq!(c.int("LOCK.CANCEL k"), 7);
         for token in ["n", "o"] {
             queued(
@@ -116,12 +115,10 @@ fn scripts_and_transactions_count_against_a_share(kind: Kind) {
     let script = "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],60000,'KEEP',60000)) 1 k";
     assert_eq!(one.call(&format!("{script} b")), Reply::Nil);
     assert_eq!(one.call(&format!("{script} d")), Reply::Nil);
-    let error = one.error(&format!("{script} e"));
-    assert!(error.contains("(max-waiters-share)"), "{error}");
+    one.refused_saying(&format!("{script} e"), "(max-waiters-share)");
     if !kind.is_7_0_or_later() {
         // There all scripts together count as one user.
-        let error = c.error(&format!("{script} e"));
-        assert!(error.contains("(max-waiters-share)"), "{error}");
+        c.refused_saying(&format!("{script} e"), "(max-waiters-share)");
         assert_eq!(c.int("LOCK.CANCEL k"), 2);
     } else {
         assert_eq!(c.call(&format!("{script} e")), Reply::Nil);

@@ -66,8 +66,7 @@ fn notify_in_a_script_or_a_function_is_an_error(kind: Kind) {
         for words in ["NOTIFY 0 c", "NOTIFY 0 c KEEP 1000"] {
             for key in ["k", "free"] {
                 let line = format!("{ask} {key} b 60000 {words}");
-                let error = c.error(&line);
-                assert!(error.contains("NOTIFY"), "{line}: {error}");
+                c.refused_saying(&line, "NOTIFY");
             }
         }
     }

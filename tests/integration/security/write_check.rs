@@ -19,10 +19,7 @@ const REFUSAL: &str = "this command is for the module itself only";
 
 #[track_caller]
 fn assert_refused(reply: &Reply) {
-    assert!(
-        matches!(reply, Reply::Error(e) if e.contains(REFUSAL)),
-        "{reply:?}"
-    );
+    assert!(reply.as_error().contains(REFUSAL), "{reply:?}");
 }
 
 /// In every context that a client can create.
@@ -102,7 +99,7 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
     }
     assert!(b.is_pending());
     for line in ["LOCK._WRITABLE", "LOCK._WRITABLE k"] {
-        assert!(c.error(line).starts_with("NOREPLICAS "), "{line}");
+        c.refused(line, "NOREPLICAS ");
     }
     c.call("CONFIG SET min-replicas-to-write 0");
     ask(&mut c, kind);
@@ -115,10 +112,10 @@ fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
     let mut admin = server.user("boss", "~* &* +@all");
     let allowed = "+ping +info +client +lock.acquire +lock.renew +lock.release +lock.info";
     let rules = format!("ACL SETUSER default -@all {allowed}");
-    assert_eq!(admin.text(&rules), "OK");
+    admin.ok(&rules);
     let mut c = server.client();
     for line in ["LOCK._WRITABLE", "EVAL return(1) 0", "CONFIG GET save"] {
-        assert!(c.error(line).starts_with("NOPERM "), "{line}");
+        c.refused(line, "NOPERM ");
     }
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");

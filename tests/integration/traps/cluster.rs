@@ -121,8 +121,10 @@ fn a_cluster_node_hands_off_as_a_standalone_server(kind: Kind) {
         d.broken();
         c.until("LOCK.INFO a", Reply::Nil);
     }
-    let error = c.error(&format!("LOCK.ACQUIRE {OTHER_KEY} t 60000 BLOCK 0"));
-    assert!(error.starts_with("MOVED "), "{error}");
+    c.refused(
+        &format!("LOCK.ACQUIRE {OTHER_KEY} t 60000 BLOCK 0"),
+        "MOVED ",
+    );
 }
 
 fn a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain(kind: Kind) {
@@ -142,11 +144,11 @@ fn a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain(kind: Kind) {
     d.error("TRYAGAIN ");
     e.error("TRYAGAIN ");
     assert_nothing_left(&mut c);
-    assert!(c.error("LOCK.INFO a").starts_with("ASK "));
-    assert_eq!(other.text("ASKING"), "OK");
+    c.refused("LOCK.INFO a", "ASK ");
+    other.ok("ASKING");
     assert_eq!(other.int("LOCK.RENEW a b 60000"), 1);
     cluster.end_migration();
-    assert!(c.error("LOCK.RELEASE a b").starts_with("MOVED "));
+    c.refused("LOCK.RELEASE a b", "MOVED ");
     assert_eq!(other.int("LOCK.ACQUIRE a b 60000"), fence);
     let d = cluster.two.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
     assert_eq!(other.int("LOCK.RELEASE a b"), 1);
@@ -171,10 +173,7 @@ fn a_key_migrated_in_a_transaction_grants_nobody(kind: Kind) {
         let replies = c.in_one_go(&["MULTI", &migrate, then, "EXEC"]);
         let replies = replies[3].items();
         assert_eq!(replies[0], Reply::Simple("OK".into()));
-        match &replies[1] {
-            Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{then}: {error}"),
-            reply => panic!("{then}: {reply:?}"),
-        }
+        assert!(replies[1].as_error().starts_with("TRYAGAIN "), "{then}");
         b.error("TRYAGAIN ");
         assert_nothing_left(&mut c);
         cluster.end_migration();
@@ -205,7 +204,7 @@ fn waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain(kind: Kind) {
     cluster.begin_to_migrate();
     b.error("TRYAGAIN ");
     d.error("TRYAGAIN ");
-    assert!(c.error("LOCK.ACQUIRE a b 60000").starts_with("ASK "));
+    c.refused("LOCK.ACQUIRE a b 60000", "ASK ");
     assert_nothing_left(&mut c);
     other.text("ASKING");
     assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
@@ -233,7 +232,7 @@ fn waiters_of_an_unserved_slot_get_tryagain(kind: Kind) {
     c.int("LOCK.ACQUIRE a a 1500");
     let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
     c.text(&format!("CLUSTER DELSLOTS {}", slot(&cluster.one)));
-    assert!(c.error("LOCK.RELEASE a a").starts_with("CLUSTERDOWN "));
+    c.refused("LOCK.RELEASE a a", "CLUSTERDOWN ");
     b.error("TRYAGAIN ");
     c.text(&format!("CLUSTER ADDSLOTS {}", slot(&cluster.one)));
     c.until("LOCK.INFO a", Reply::Nil);
@@ -270,15 +269,12 @@ fn a_node_of_a_cluster_that_is_down_grants_nobody(kind: Kind) {
     let d = one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
     two.kill();
     wait_for("the cluster to be down", || (!is_up(&one)).then_some(()));
-    assert!(c.error("LOCK.RELEASE a a").starts_with("CLUSTERDOWN "));
+    c.refused("LOCK.RELEASE a a", "CLUSTERDOWN ");
     // The lock is ended by a command that needs no slot.
     c.text("FLUSHALL");
     for waiter in [b, d] {
-        match waiter.reply() {
-            // The error comes from the module or from the server, whichever notices first.
-            Reply::Error(e) => assert!(e.starts_with("TRYAGAIN ") || e.starts_with("CLUSTERDOWN ")),
-            other => panic!("{other:?}"),
-        }
+        // The error comes from the module or from the server, whichever notices first.
+        waiter.error_of(&["TRYAGAIN ", "CLUSTERDOWN "]);
     }
     assert_nothing_left(&mut c);
 }
@@ -383,10 +379,7 @@ fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
     );
     let replies = c.in_one_go(&["DEL a", &leave, "LOCK.RELEASE a a"]);
     assert_eq!(replies[0], Reply::Int(1));
-    assert!(
-        matches!(&replies[2], Reply::Error(e) if e.starts_with("MOVED ")),
-        "{replies:?}"
-    );
+    assert!(replies[2].as_error().starts_with("MOVED "), "{replies:?}");
     other.text(&leave);
     b.error("TRYAGAIN ");
     d.error("TRYAGAIN ");
@@ -420,7 +413,7 @@ fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
     let fence = c.int("LOCK.ACQUIRE a a 60000");
     cluster.begin_to_migrate();
     let migrate = format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.two.port);
-    assert_eq!(c.text(&migrate), "OK");
+    c.ok(&migrate);
     let mut b = cluster.two.raw();
     for line in ["LOCK.RENEW a a 150", "LOCK.ACQUIRE a b 60000 BLOCK 0"] {
         b.send("ASKING");
@@ -431,7 +424,7 @@ fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
     }
     let end = b.line().expect("a reply");
     assert!(end.starts_with("-TRYAGAIN "), "{end}");
-    assert!(other.error("LOCK.RELEASE a b").starts_with("MOVED "));
+    other.refused("LOCK.RELEASE a b", "MOVED ");
     let next = wait_for("the lock to be free", || {
         other.text("ASKING");
         match other.call("LOCK.ACQUIRE a d 60000") {
@@ -457,8 +450,7 @@ fn a_missing_key_of_a_migrating_slot_grants_nobody(kind: Kind) {
     assert_eq!(replies[0], Reply::Int(1));
     // 6.2 returns ASK there, too.
     let code = ["ASK ", "TRYAGAIN "][usize::from(kind.is_7_0_or_later())];
-    let is_refused = matches!(&replies[1], Reply::Error(e) if e.starts_with(code));
-    assert!(is_refused, "{replies:?}");
+    assert!(replies[1].as_error().starts_with(code), "{replies:?}");
     b.error("TRYAGAIN ");
     assert_eq!(c.int("LOCK.RELEASE {a}here a"), 1);
     here.fence();
@@ -471,7 +463,7 @@ fn renamed_commands_unblock_no_waiter(kind: Kind) {
     for name in ["EXISTS", "EVAL", "SETRANGE", "CONFIG", "CLIENT"] {
         let cluster = Cluster::start(kind, &["--rename-command", name, ""]);
         let mut c = cluster.one.client();
-        assert!(c.error(name).starts_with("ERR unknown command"));
+        c.refused(name, "ERR unknown command");
         // Longer than the interval at which a node checks whether it serves its waited keys.
         c.int("LOCK.ACQUIRE a a 2200");
         let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
