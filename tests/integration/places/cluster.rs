@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::fixture::{
     figure, leaves_place, place, places, queued, until_gone, Listener, Subscriber,
 };
-use crate::harness::{wait_for, Client, Cluster, Kind, Reply, Server, SHARDS};
+use crate::harness::{wait_for, Client, Cluster, Kind, Reply, SHARDS};
 
 on_every_server![
     places_in_a_cluster,
@@ -317,14 +317,8 @@ fn a_node_without_pubsub_counts_the_receivers(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return;
     }
-    let options = ["--cluster-enabled", "yes", "--rename-command", "PUBSUB", ""];
-    let server = Server::start_with(kind, &options);
+    let server = Cluster::node(kind, &["--rename-command", "PUBSUB", ""]);
     let mut c = server.client();
-    c.text("CLUSTER ADDSLOTSRANGE 0 16383");
-    wait_for("the cluster to be up", || {
-        let info = c.text("CLUSTER INFO");
-        info.contains("cluster_state:ok").then_some(())
-    });
     c.refused("PUBSUB SHARDNUMSUB", "ERR unknown command");
     let mut sub = Subscriber::new(&server, "SSUBSCRIBE {k}c");
     c.int("LOCK.ACQUIRE k a 60000");

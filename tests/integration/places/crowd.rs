@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::fixture::{figure, Subscriber};
-use crate::harness::{figure as report, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{figure as report, wait_for, Client, Cluster, Kind, Reply, Server};
 
 on_every_server![
     a_flush_of_many_waited_keys_lets_others_in,
@@ -156,32 +156,8 @@ fn a_swap_of_many_waited_keys_lets_others_in(kind: Kind) {
     });
 }
 
-/// A node that has all slots.
-fn node(kind: Kind) -> Server {
-    let options = [
-        "--cluster-enabled",
-        "yes",
-        "--cluster-require-full-coverage",
-        "no",
-    ];
-    let server = Server::start_with(kind, &options);
-    let mut c = server.client();
-    let slots = (0..16_384).map(|slot| slot.to_string());
-    let words: Vec<String> = ["CLUSTER".into(), "ADDSLOTS".into()]
-        .into_iter()
-        .chain(slots)
-        .collect();
-    assert_eq!(c.send(&words), Reply::Simple("OK".into()));
-    wait_for("the cluster to be up", || {
-        c.text("CLUSTER INFO")
-            .contains("cluster_state:ok")
-            .then_some(())
-    });
-    server
-}
-
 fn a_node_asks_for_many_waited_keys_of_a_slot_once(kind: Kind) {
-    let server = node(kind);
+    let server = Cluster::node(kind, &["--cluster-require-full-coverage", "no"]);
     let mut c = server.client();
     let keys = (0..3_000).map(|n| format!("{{{}}}{n}", ["a", "b", "d"][n % 3]));
     let lines = keys.flat_map(|key| {
@@ -200,7 +176,7 @@ fn a_node_asks_for_many_waited_keys_of_a_slot_once(kind: Kind) {
 }
 
 fn places_end_with_their_slot_and_no_others(kind: Kind) {
-    let server = node(kind);
+    let server = Cluster::node(kind, &["--cluster-require-full-coverage", "no"]);
     let mut c = server.client();
     let keys = (0..2_000).map(|n| format!("{{{}}}{n}", ["a", "b"][n % 2]));
     let lines = keys.flat_map(|key| {

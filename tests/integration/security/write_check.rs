@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{in_scripts, load_function};
 use crate::harness::aof;
 use crate::harness::workload::{words, Command};
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Client, Cluster, Kind, Reply, Server};
 
 on_every_server![
     only_the_module_may_send_the_write_check,
@@ -191,16 +191,8 @@ fn the_write_check_is_not_replicated_or_persisted(kind: Kind) {
 
 /// In a cluster the check is made for each key, and by commands in transactions, too.
 fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
-    let options = [&FILE[..], &["--cluster-enabled", "yes"]].concat();
-    let server = Server::start_with(kind, &options);
+    let server = Cluster::node(kind, &FILE);
     let mut c = server.client();
-    let mut words = vec!["CLUSTER".to_string(), "ADDSLOTS".to_string()];
-    words.extend((0..16_384).map(|slot| slot.to_string()));
-    assert_eq!(c.send(&words), Reply::Simple("OK".into()));
-    wait_for("the cluster to be up", || {
-        let up = c.text("CLUSTER INFO").contains("cluster_state:ok");
-        up.then_some(())
-    });
     hand_on_by_timer(&server);
     let before = c.calls_of("lock._writable");
     // After a MIGRATE in a transaction, a command checks whether an absent key still belongs to
