@@ -122,7 +122,14 @@ impl Server {
 
     /// Starts a server on a configuration file that loads the module itself.
     pub fn start_with_config(kind: Kind, config: &str) -> Self {
-        Self::start_with_files(kind, config, &[])
+        Self::start_with_config_as(kind, config, Setup::default())
+    }
+
+    /// The same as the setup specifies.
+    pub(super) fn start_with_config_as(kind: Kind, config: &str, setup: Setup) -> Self {
+        let dir = temporary_dir();
+        fs::write(dir.join(CONFIG), config).unwrap();
+        Self::start_in(kind, dir, setup)
     }
 
     /// The same, with more files in the server's directory, which the configuration may name.
