@@ -6,6 +6,7 @@ use super::fixture::{
     figure, leaves_place, place, places, queued, until_gone, Listener, Subscriber,
 };
 use crate::harness::{wait_for, Client, Cluster, Kind, Reply, SHARDS};
+use crate::linger::{holder, kill};
 
 on_every_server![
     places_in_a_cluster,
@@ -31,12 +32,15 @@ fn places_in_a_cluster(kind: Kind) {
     } else {
         notify_is_refused(&mut c, key);
     }
-    places_end_with_their_slot(kind, &cluster, key);
+    waiters_are_told_when_their_slot_leaves(kind, &cluster, key, Way::KeyByKey);
+    goes_back(&cluster, key);
+    a_free_lock_that_leaves(&cluster, key);
+    goes_back(&cluster, key);
     if kind.is_7_0_or_later() {
         a_failover_between_two_waits(&cluster);
     }
     if kind == Kind::Valkey9 {
-        places_end_with_a_slot_that_moves_as_a_whole(&cluster, key);
+        waiters_are_told_when_their_slot_leaves(kind, &cluster, key, Way::AsAWhole);
     }
 }
 
@@ -215,21 +219,24 @@ fn a_failover_between_two_waits(cluster: &Cluster) {
     assert_eq!(c.holders(&key), ["b"]);
 }
 
-/// Takes one place of each kind. Answers with the client that blocks, and the subscriber.
-fn take_places(
-    kind: Kind,
-    cluster: &Cluster,
-    node: usize,
-    key: &str,
-) -> (crate::harness::Later, Option<Subscriber>) {
-    let mut c = cluster.client(node);
+/// How a slot leaves a node.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    KeyByKey,
+    AsAWhole,
+}
+
+/// A waiter of each kind, and a hold that is bound to its connection.
+fn waiters_are_told_when_their_slot_leaves(kind: Kind, cluster: &Cluster, key: &str, way: Way) {
+    let [one, two, bound] = ["one", "two", "bound"].map(|name| format!("{{{key}}}:{name}"));
+    let (mut c, mut to) = (cluster.client(FROM), cluster.client(TO));
     c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
     leaves_place(
         &mut c,
         &format!("LOCK.ACQUIRE {key} absent 60000 KEEP 60000"),
     );
     let sub = kind.is_7_0_or_later().then(|| {
-        let sub = Subscriber::new(&cluster.nodes[node], &format!("SSUBSCRIBE {key}"));
+        let sub = Subscriber::new(&cluster.nodes[FROM], &format!("SSUBSCRIBE {key}"));
         queued(
             &mut c,
             &format!("LOCK.ACQUIRE {key} notified 60000 NOTIFY 0 {key} KEEP 60000"),
@@ -237,37 +244,64 @@ fn take_places(
         sub
     });
     let line = format!("LOCK.ACQUIRE {key} blocked 60000 BLOCK 0 KEEP 60000");
-    (cluster.blocked(node, &line), sub)
-}
+    let blocked = cluster.blocked(FROM, &line);
+    c.int(&format!("LOCK.MACQUIRE 2 {one} {two} you 60000"));
+    let both = format!("LOCK.MACQUIRE 2 {one} {two} me 60000");
+    let several = cluster.nodes[FROM].blocked(&format!("{both} BLOCK 0"));
+    let line = format!("LOCK.ACQUIRE {bound} me 600000 LINGER 0");
+    let lingers = holder(&cluster.nodes[FROM], &line);
+    assert_eq!(c.info("lock_held_bound"), "1");
 
-fn places_end_with_their_slot(kind: Kind, cluster: &Cluster, key: &str) {
-    let (blocked, sub) = take_places(kind, cluster, FROM, key);
     let slot = cluster.slot(key);
-    cluster.begin_to_move(slot, FROM, TO);
-    cluster.move_keys(slot, FROM, TO);
-    blocked.error_of(&["TRYAGAIN ", "UNBLOCKED ", "MOVED "]);
-    if let Some(mut sub) = sub {
-        let text = format!("tryagain 0 {} {key} notified", key.len());
-        assert_eq!(sub.text(), text);
+    if way == Way::KeyByKey {
+        cluster.begin_to_move(slot, FROM, TO);
     }
-    cluster.client(FROM).until_info("lock_waiters", "0");
-    cluster.end_of_move(slot, FROM, TO);
-    cluster.wait_until_all_agree();
-    // The hold lives on at the new owner, and nobody waits for it there.
-    let mut to = cluster.client(TO);
+    // One of the keys is free now, and the other one leaves.
+    c.int(&format!("DEL {one}"));
+    if way == Way::KeyByKey {
+        assert_eq!(cluster.move_keys(slot, FROM, TO), 3);
+        blocked.error("TRYAGAIN ");
+        several.error("TRYAGAIN ");
+        if let Some(mut sub) = sub {
+            let text = format!("tryagain 0 {} {key} notified", key.len());
+            assert_eq!(sub.text(), text);
+        }
+    } else {
+        cluster.begin_to_migrate([slot, slot], FROM, TO);
+        cluster.end_of_migration(FROM, TO);
+        // The server ends the waits and the subscription, too: either tells them.
+        for waiter in [blocked, several] {
+            waiter.error_of(&["TRYAGAIN ", "UNBLOCKED ", "MOVED "]);
+        }
+    }
+    c.until_info("lock_waiters", "0");
+    c.until_info("lock_held_bound", "0");
+    if way == Way::KeyByKey {
+        cluster.end_of_move(slot, FROM, TO);
+        cluster.wait_until_all_agree();
+    }
+    kill(&mut c, &lingers);
+    // The holds live on at the new owner, and nobody waits for them there.
     assert_eq!(to.holders(key), ["a"]);
     assert_eq!(places(&mut to, key), []);
-    to.int(&format!("LOCK.RELEASE {key} a"));
-    // And the slot goes back.
+    assert_eq!(to.int(&format!("LOCK.RENEW {bound} me 600000")), 1);
+    assert_eq!(to.info("lock_held_bound"), "0");
+    // The request for two keys was granted none of them on either node.
+    assert_eq!(to.holders(&two), ["you"]);
+    assert_eq!(to.call(&both), Reply::Nil);
+    to.int(&format!("LOCK.RELEASE {two} you"));
+    assert!(to.int(&both) > 0);
+    to.int(&format!("DEL {key} {one} {two} {bound}"));
+}
+
+/// The slot, which has no keys, goes back.
+fn goes_back(cluster: &Cluster, key: &str) {
+    let slot = cluster.slot(key);
     cluster.begin_to_move(slot, TO, FROM);
-    cluster.move_keys(slot, TO, FROM);
     cluster.end_of_move(slot, TO, FROM);
     cluster.wait_until_all_agree();
-    assert_eq!(
-        cluster.client(FROM).call(&format!("LOCK.INFO {key}")),
-        Reply::Nil
-    );
-    a_free_lock_that_leaves(cluster, key);
+    let mut c = cluster.client(FROM);
+    assert_eq!(c.call(&format!("LOCK.INFO {key}")), Reply::Nil);
 }
 
 /// No key moves: only places were there.
@@ -291,25 +325,6 @@ fn a_free_lock_that_leaves(cluster: &Cluster, key: &str) {
     cluster.client(FROM).until_info("lock_waiters", "0");
     assert!(start.elapsed() < Duration::from_secs(5));
     cluster.wait_until_all_agree();
-    // Back again.
-    cluster.begin_to_move(slot, TO, FROM);
-    cluster.end_of_move(slot, TO, FROM);
-    cluster.wait_until_all_agree();
-    assert_eq!(c.call(&format!("LOCK.INFO {key}")), Reply::Nil);
-}
-
-fn places_end_with_a_slot_that_moves_as_a_whole(cluster: &Cluster, key: &str) {
-    let (blocked, sub) = take_places(Kind::Valkey9, cluster, FROM, key);
-    let slot = cluster.slot(key);
-    cluster.begin_to_migrate([slot, slot], FROM, TO);
-    cluster.end_of_migration(FROM, TO);
-    blocked.error_of(&["TRYAGAIN ", "UNBLOCKED ", "MOVED "]);
-    cluster.client(FROM).until_info("lock_waiters", "0");
-    // The server ends the subscription, too: either tells the subscriber.
-    drop(sub);
-    let mut to = cluster.client(TO);
-    assert_eq!(to.holders(key), ["a"]);
-    assert_eq!(places(&mut to, key), []);
 }
 
 /// It cannot tell a subscriber of its own from one at a replica, and grants as outside of a cluster.

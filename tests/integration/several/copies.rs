@@ -167,9 +167,8 @@ fn all_are_there_after_a_restart(kind: Kind) {
     }
 }
 
-/// One cluster for all, because it takes a while to start.
 fn several_keys_in_a_cluster(kind: Kind) {
-    let cluster = Cluster::start(kind);
+    let cluster = Cluster::of(kind, 2, &[]);
     let names = cluster.keys_of(0, 2);
     let [a, b] = ["a", "b"].map(|name| format!("{{{}}}:{name}", names[0]));
     let mut c = cluster.client(0);
@@ -204,27 +203,4 @@ fn several_keys_in_a_cluster(kind: Kind) {
         );
         assert_eq!(c.int(&format!("LOCK.RELEASE {a} me")), 0);
     }
-    a_slot_that_leaves_ends_the_wait(&cluster, &a, &b);
-}
-
-/// One of the keys goes to the other node before the other one: the request is granted on neither.
-fn a_slot_that_leaves_ends_the_wait(cluster: &Cluster, a: &str, b: &str) {
-    let mut c = cluster.client(0);
-    let waits = cluster.nodes[0].blocked(&format!("LOCK.MACQUIRE 2 {a} {b} me 60000 BLOCK 0"));
-    let slot = cluster.slot(a);
-    cluster.begin_to_move(slot, 0, 1);
-    c.call(&format!("DEL {a}"));
-    let moved = cluster.move_keys(slot, 0, 1);
-    assert_eq!(moved, 1);
-    waits.error("TRYAGAIN");
-    cluster.end_of_move(slot, 0, 1);
-    cluster.wait_until_all_agree();
-    let mut there = cluster.client(1);
-    assert_eq!(there.holders(b), ["you"]);
-    assert_eq!(
-        there.call(&format!("LOCK.MACQUIRE 2 {a} {b} me 60000")),
-        Reply::Nil
-    );
-    there.int(&format!("LOCK.RELEASE {b} you"));
-    assert!(there.int(&format!("LOCK.MACQUIRE 2 {a} {b} me 60000")) > 0);
 }
