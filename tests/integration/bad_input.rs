@@ -3,7 +3,6 @@
 
 mod fixture;
 
-use std::fs;
 use std::path::Path;
 
 use redis_lock::lock::codec::encode_held;
@@ -302,16 +301,11 @@ fn records(kind: Kind) -> Vec<(String, Vec<u8>)> {
 
 /// The keys and records of all effects in the append-only file of a directory.
 fn applied_in(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut found = Vec::new();
-    for part in aof::parts(dir) {
-        for command in aof::commands(&fs::read(part).unwrap()) {
-            let args = line(&command.args);
-            if let Some(record) = record_of(&args) {
-                found.push((String::from_utf8(args[1].clone()).unwrap(), record));
-            }
-        }
-    }
-    found
+    let effect = |args: Vec<Vec<u8>>| {
+        let record = record_of(&args)?;
+        Some((String::from_utf8(args[1].clone()).unwrap(), record))
+    };
+    aof::read(dir).0.into_iter().filter_map(effect).collect()
 }
 
 fn no_client_can_apply_a_record(kind: Kind) {

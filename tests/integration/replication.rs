@@ -169,16 +169,9 @@ fn a_random_history_is_replicated_without_replicating_in_place(kind: Kind) {
 /// The number of arguments of the first acquire's effect in the append-only file.
 fn words_of_an_effect(c: &mut Client, server: &Server) -> usize {
     c.int("LOCK.ACQUIRE seen me 60000");
-    for part in aof::parts(server.dir()) {
-        let bytes = std::fs::read(part).unwrap();
-        let effects = &bytes[aof::len_of_preamble(&bytes)..];
-        let is_effect = |words: &[&[u8]]| words[0].eq_ignore_ascii_case(b"LOCK._APPLY");
-        let found = aof::commands(effects).find(|command| is_effect(&command.args));
-        if let Some(effect) = found {
-            return effect.args.len();
-        }
-    }
-    panic!("there is no effect in the append-only file");
+    let mut commands = aof::read(server.dir()).0.into_iter();
+    let effect = commands.find(|words| words[0].eq_ignore_ascii_case(b"LOCK._APPLY"));
+    effect.expect("an effect in the append-only file").len()
 }
 
 fn a_replica_attached_later_receives_everything(kind: Kind) {

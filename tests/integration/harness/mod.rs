@@ -41,7 +41,7 @@ pub use kind::Kind;
 pub use later::Later;
 pub(crate) use links::follow_links;
 pub use raw::Raw;
-pub use records::record_of;
+pub use records::{apply, record_of};
 pub use sentinel::Sentinels;
 pub use server::{free_port, module, wait_for, Server, Setup, AT_ONCE};
 pub use state::{now_ms, now_us, State};

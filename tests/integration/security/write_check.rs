@@ -132,14 +132,10 @@ fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
 
 /// The names of the commands in the append-only file of a server.
 fn names(server: &Server) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for part in aof::parts(server.dir()) {
-        let bytes = std::fs::read(part).unwrap();
-        for command in aof::commands(&bytes[aof::len_of_preamble(&bytes)..]) {
-            names.insert(String::from_utf8_lossy(command.args[0]).to_uppercase());
-        }
-    }
-    names
+    let commands = aof::read(server.dir()).0.into_iter();
+    commands
+        .map(|command| String::from_utf8_lossy(&command[0]).to_uppercase())
+        .collect()
 }
 
 /// Only the effects of locks.

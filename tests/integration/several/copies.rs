@@ -1,7 +1,5 @@
 //! Grants of several keys on replicas, in the append-only file, after a restart, and in a cluster.
 
-use std::fs;
-
 use super::assert_held;
 use crate::harness::{aof, wait_for, Cluster, Kind, Reply, Server};
 use crate::places::fixture::queued;
@@ -31,26 +29,20 @@ fn pair(kind: Kind) -> (Server, Server) {
 fn transactions(server: &Server) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     let mut open: Option<Vec<String>> = None;
-    for part in aof::parts(server.dir()) {
-        let bytes = fs::read(part).unwrap();
-        if aof::is_rdb(&bytes) {
-            continue;
-        }
-        for command in aof::commands(&bytes) {
-            let text = |at: usize| {
-                let word = command.args.get(at).copied().unwrap_or_default();
-                String::from_utf8_lossy(word).to_lowercase()
-            };
-            match text(0).as_str() {
-                "select" => {}
-                "multi" => open = Some(Vec::new()),
-                "exec" => all.extend(open.take()),
-                name => {
-                    let line = format!("{name} {}", text(1));
-                    match &mut open {
-                        Some(lines) => lines.push(line),
-                        None => all.push(vec![line]),
-                    }
+    for command in aof::read(server.dir()).0 {
+        let text = |at: usize| {
+            let word = command.get(at).map_or(&b""[..], Vec::as_slice);
+            String::from_utf8_lossy(word).to_lowercase()
+        };
+        match text(0).as_str() {
+            "select" => {}
+            "multi" => open = Some(Vec::new()),
+            "exec" => all.extend(open.take()),
+            name => {
+                let line = format!("{name} {}", text(1));
+                match &mut open {
+                    Some(lines) => lines.push(line),
+                    None => all.push(vec![line]),
                 }
             }
         }
