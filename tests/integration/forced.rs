@@ -132,7 +132,7 @@ fn every_command_that_takes_a_lock_away_is_named(kind: Kind) {
     }
     c.call("DEL k");
     acquire(&mut c, "k");
-    c.send(&[b"RESTORE".as_slice(), b"k", b"0", &payload, b"REPLACE"]);
+    c.restore("k 0 REPLACE", &payload);
     named(&mut c, "restore");
     c.call("LOCK.RELEASE k you");
     acquire(&mut c, "k");

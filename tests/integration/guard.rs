@@ -189,8 +189,7 @@ fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
             there.text(&format!("MIGRATE 127.0.0.1 {} k 0 5000", server.port));
         } else {
             let payload = there.call("DUMP k");
-            let restore: [&[u8]; 4] = [b"RESTORE", b"k", b"60000", payload.as_bytes()];
-            assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
+            c.restore("k 60000", payload.as_bytes()).assert_ok();
         }
         wait_for("the longer lease to be noticed", || {
             server.log().contains("lock.max-ttl is less").then_some(())

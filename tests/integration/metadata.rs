@@ -237,14 +237,8 @@ fn a_digest_covers_the_whole_value(kind: Kind) {
         assert!(seen.insert(new), "{line} does not show");
         // With a ttl, because the server's digest covers its existence.
         let dump = c.call(&format!("DUMP {key}"));
-        let copy = c.send(&[
-            &b"RESTORE"[..],
-            b"copy",
-            b"1000000",
-            dump.as_bytes(),
-            b"REPLACE",
-        ]);
-        assert_eq!(copy, Reply::Simple("OK".into()));
+        c.restore("copy 1000000 REPLACE", dump.as_bytes())
+            .assert_ok();
         assert_eq!(digest(&mut c, "copy"), digest(&mut c, key), "{line}");
     }
 }

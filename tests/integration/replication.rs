@@ -95,7 +95,7 @@ fn every_operation_is_replicated(kind: Kind) {
     c.call("EXEC");
     assert_same(&primary, &replica, "after a transaction");
     let payload = c.call("DUMP s");
-    c.send(&[&b"RESTORE"[..], b"restored", b"600000", payload.as_bytes()]);
+    c.restore("restored 600000", payload.as_bytes());
     assert_same(&primary, &replica, "after RESTORE");
     assert_eq!(c.int("DBSIZE"), 3);
 }

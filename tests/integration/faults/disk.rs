@@ -97,7 +97,7 @@ fn check_recovery(server: &Server, fixture: Fixture) {
 fn start_saving(kind: Kind) -> Server {
     let server = Server::start(kind);
     let set = ["CONFIG", "SET", "save", "3600 1000000"];
-    assert_eq!(server.client().send(&set), Reply::Simple("OK".into()));
+    server.client().send(&set).assert_ok();
     server
 }
 

@@ -189,8 +189,8 @@ fn a_disk_error_that_stops_no_write_stops_no_hand_off(kind: Kind) {
     let server = Server::start_with(kind, &without(&["EVAL"], &[]));
     let mut c = server.client();
     let set = |c: &mut Client, words: [&str; 2]| {
-        let reply = c.send(&[&["CONFIG", "SET"], &words[..]].concat());
-        assert_eq!(reply, Reply::Simple("OK".into()));
+        c.send(&[&["CONFIG", "SET"], &words[..]].concat())
+            .assert_ok();
     };
     // There are no automatic saves, so the failure of a manual save stops nothing.
     fail_to_save(&server);

@@ -243,6 +243,11 @@ impl Reply {
     }
 
     #[track_caller]
+    pub fn assert_ok(&self) {
+        assert_eq!(*self, Reply::Simple("OK".into()));
+    }
+
+    #[track_caller]
     pub fn as_error(&self) -> &str {
         match self {
             Reply::Error(error) => error,

@@ -57,6 +57,14 @@ impl Client {
         tokens.map(|party| text(&party.field("token"))).collect()
     }
 
+    /// Sends RESTORE. The line has the key, the ttl, and the options that follow the payload.
+    #[track_caller]
+    pub fn restore(&mut self, line: &str, payload: &[u8]) -> Reply {
+        let mut args = words(&format!("RESTORE {line}"));
+        args.insert(3, payload.to_vec());
+        self.send(&args)
+    }
+
     /// Sends a line again and again until this is its reply.
     #[track_caller]
     pub fn until(&mut self, line: &str, reply: impl Into<Reply>) {

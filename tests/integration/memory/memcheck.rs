@@ -142,8 +142,7 @@ fn a_crowd_of_readers_comes_and_goes(c: &mut Client, readers: usize) {
         c.pipeline(&go);
         assert!(c.holders("readers").len() > readers / 4);
         let dump = c.call("DUMP readers");
-        let restore = [b"RESTORE", &b"copy"[..], b"0", dump.as_bytes(), b"REPLACE"];
-        assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
+        c.restore("copy 0 REPLACE", dump.as_bytes()).assert_ok();
         c.call(end);
     }
 }
@@ -161,13 +160,7 @@ fn throw_payloads(c: &mut Client, payloads: usize) -> usize {
     let mut restored = 0;
     for _ in 0..payloads {
         let (_, payload) = damaged(&mut rng, &seeds);
-        let reply = c.send(&[
-            b"RESTORE".as_slice(),
-            &b"mutant"[..],
-            b"0",
-            &payload,
-            b"REPLACE",
-        ]);
+        let reply = c.restore("mutant 0 REPLACE", &payload);
         restored += usize::from(reply == Reply::Simple("OK".into()));
     }
     assert!(restored > payloads / 20 && restored < payloads * 3 / 4);

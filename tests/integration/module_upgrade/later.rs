@@ -10,7 +10,7 @@ use std::path::Path;
 use redis_lock::lock::codec::{encode_effect, encode_fence, encode_held, LATEST_VERSION};
 use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Since, Token};
 
-use crate::harness::{aof, module, now_ms, packed, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{aof, module, now_ms, packed, wait_for, Client, Kind, Server};
 use crate::hostile::payload::{sealed, Payload, FOOTER};
 
 on_every_server![
@@ -115,14 +115,13 @@ fn a_payload_of_a_later_version_is_refused(kind: Kind) {
     later_type[9] = TYPE_VERSION + 1;
     let later_type = sealed(later_type, [footer[0], footer[1]]);
     for payload in [later_record.write(), later_type] {
-        let refused = c.send(&[&b"RESTORE"[..], b"other", b"0", &payload]);
+        let refused = c.restore("other 0", &payload);
         let error = refused.as_error();
         assert!(error.contains("Bad data format"), "{error}");
         assert_eq!(c.int("EXISTS other"), 0);
     }
     // The unchanged payload is accepted, so it is the version that was refused.
-    let restored = c.send(&[&b"RESTORE"[..], b"other", b"0", dump]);
-    assert_eq!(restored, Reply::Simple("OK".into()));
+    c.restore("other 0", dump).assert_ok();
     // The reply has the reason. Input from clients is not logged.
     assert!(!server.log().contains(SAID), "{}", server.log());
 }

@@ -79,13 +79,8 @@ fn an_importing_slot_holds_no_locks_before_takeover(kind: Kind) {
         &format!("LOCK.ACQUIRE {other} a 60000"),
         &format!("LOCK.RELEASE {other} a"),
     ]);
-    let restored = source.send(&[
-        &b"RESTORE"[..],
-        other.as_bytes(),
-        b"60000",
-        payload.as_bytes(),
-    ]);
-    assert_eq!(restored, Reply::Simple("OK".into()));
+    let restored = source.restore(&format!("{other} 60000"), payload.as_bytes());
+    restored.assert_ok();
     wait_until_all_has_come(&fixture);
     nothing_is_held_at_the_target(&fixture, "RESTORE");
     // No client of the target sees any of these keys.
@@ -251,15 +246,8 @@ fn a_lock_imported_without_a_ttl_is_repaired_after_takeover(kind: Kind) {
     source.int(&format!("LOCK.ACQUIRE {k} a 60000"));
     let payload = source.call(&format!("DUMP {k}"));
     fixture.set_out();
-    let replace = [
-        b"RESTORE",
-        k.as_bytes(),
-        b"0",
-        payload.as_bytes(),
-        b"REPLACE",
-    ];
     source.call("MULTI");
-    source.send(&replace);
+    source.restore(&format!("{k} 0 REPLACE"), payload.as_bytes());
     source.call("CLIENT PAUSE 60000 WRITE");
     let done = source.call("EXEC");
     assert_eq!(
