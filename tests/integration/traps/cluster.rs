@@ -5,7 +5,6 @@ use crate::harness::{now_us, wait_for, Client, Cluster, Kind, Later, Reply, Serv
 
 on_every_server![
     a_cluster_node_hands_off_as_a_standalone_server,
-    a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain,
     a_key_migrated_in_a_transaction_grants_nobody,
     waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain,
     waiters_get_tryagain_when_another_node_claims_the_slot,
@@ -66,37 +65,6 @@ fn a_cluster_node_hands_off_as_a_standalone_server(kind: Kind) {
         &format!("LOCK.ACQUIRE {OTHER_KEY} t 60000 BLOCK 0"),
         "MOVED ",
     );
-}
-
-fn a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain(kind: Kind) {
-    let cluster = Cluster::of(kind, 2, &[]);
-    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
-    c.int("LOCK.ACQUIRE a a 60000");
-    let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    let d = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-    let e = cluster.nodes[FROM].blocked("RWLOCK.RLOCK a e 60000 BLOCK 15000");
-    cluster.begin_to_move(cluster.slot(KEY), FROM, TO);
-    // The node serves the key while it is here.
-    c.int("LOCK.RELEASE a a");
-    let fence = b.fence();
-    assert!(d.is_pending() && e.is_pending());
-    let migrated = c.text(&format!(
-        "MIGRATE 127.0.0.1 {} a 0 5000",
-        cluster.nodes[TO].port
-    ));
-    assert_eq!(migrated, "OK");
-    d.error("TRYAGAIN ");
-    e.error("TRYAGAIN ");
-    assert_nothing_left(&mut c);
-    c.refused("LOCK.INFO a", "ASK ");
-    other.ok("ASKING");
-    assert_eq!(other.int("LOCK.RENEW a b 60000"), 1);
-    cluster.end_of_move(cluster.slot(KEY), FROM, TO);
-    c.refused("LOCK.RELEASE a b", "MOVED ");
-    assert_eq!(other.int("LOCK.ACQUIRE a b 60000"), fence);
-    let d = cluster.nodes[TO].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-    assert_eq!(other.int("LOCK.RELEASE a b"), 1);
-    assert!(d.fence() > fence);
 }
 
 /// After the MIGRATE the key looks free to a command of the same transaction, which the server
