@@ -3,7 +3,6 @@
 
 mod fixture;
 
-use std::fs;
 use std::path::Path;
 
 use redis_lock::lock::codec::encode_held;
@@ -335,22 +334,17 @@ fn records(kind: Kind) -> Vec<(String, Vec<u8>)> {
 
 /// The keys and records of all effects in the append-only file of a directory.
 fn applied_in(dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut found = Vec::new();
-    for part in aof::parts(dir) {
-        for command in aof::commands(&fs::read(part).unwrap()) {
-            let args = line(&command.args);
-            if let Some(record) = record_of(&args) {
-                found.push((String::from_utf8(args[1].clone()).unwrap(), record));
-            }
-        }
-    }
-    found
+    let effect = |args: Vec<Vec<u8>>| {
+        let record = record_of(&args)?;
+        Some((String::from_utf8(args[1].clone()).unwrap(), record))
+    };
+    aof::read(dir).0.into_iter().filter_map(effect).collect()
 }
 
 fn no_client_can_apply_a_record(kind: Kind) {
     let mut fixture = Fixture::set_up(kind);
     let mut r = fixture.replica.client();
-    fixture.c.call("ACL SETUSER boss on nopass ~* &* +@all");
+    let mut boss = fixture.server.user("boss", "~* &* +@all");
     let mut all: Vec<_> = records(kind)
         .iter()
         .map(|(key, record)| line(&[b"LOCK._APPLY", key.as_bytes(), record]))
@@ -378,9 +372,6 @@ fn no_client_can_apply_a_record(kind: Kind) {
         let eval = [&head[..], &apply].concat();
         let in_lua = fixture.unchanged(&"EVAL", |c| c.send(&eval));
         assert!(matches!(in_lua, Reply::Error(_)), "{in_lua:?}");
-        let mut boss = fixture.server.client();
-        boss.call("AUTH boss any");
-        assert_eq!(boss.text("ACL WHOAMI"), "boss");
         let by_boss = fixture.unchanged(&"boss", |_| boss.send(&apply));
         assert_eq!(by_boss, refused);
         for readonly in ["yes", "no"] {

@@ -135,9 +135,7 @@ fn an_expiry_event_follows_the_servers_own(kind: Kind) {
     // One share of several goes with the next change.
     c.int("RWLOCK.RLOCK k a 600000");
     c.int("RWLOCK.RLOCK k b 1");
-    wait_for("a share to be over", || {
-        (c.holders("k") == ["a"]).then_some(())
-    });
+    c.until_holders("k", &["a"]);
     assert_eq!(listener.events(), ["lock.acquire", "lock.acquire"]);
     c.int("LOCK.RENEW k a 600000");
     assert_eq!(listener.events(), ["lock.expire", "lock.renew"]);

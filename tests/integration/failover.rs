@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::harness::{figure, scale, wait_for, Client, Kind, Server, State, AT_ONCE};
+use crate::harness::{figure, scale, wait_for, Kind, Server, AT_ONCE};
 
 mod clients;
 mod fences;
@@ -23,35 +23,9 @@ on_more_servers![a_failover_under_load_loses_nothing_replicated];
 
 /// A primary and its replica, either of which can become the primary.
 fn pair(kind: Kind) -> (Server, Server) {
-    let primary = Server::start_with(kind, &AT_ONCE);
-    let replica = Server::start_replica_of(&primary, &AT_ONCE);
-    wait_for_replicas(&primary);
+    let (primary, replica) = Server::pair(kind, &AT_ONCE);
+    primary.wait_for_its_replica();
     (primary, replica)
-}
-
-/// Waits until the replica is online at the primary.
-fn wait_for_replicas(primary: &Server) {
-    let mut c = primary.client();
-    wait_for("the replica to be online", || {
-        let online = c.info("connected_slaves") == "1" && c.info("slave0").contains("state=online");
-        online.then_some(())
-    });
-}
-
-fn is_primary(c: &mut Client) -> bool {
-    c.info("role") == "master"
-}
-
-fn follow(replica: &Server, primary: &Server) {
-    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
-    replica.client().text(&line);
-}
-
-#[track_caller]
-fn assert_same(primary: &Server, replica: &Server) {
-    replica.wait_until_it_follows(primary);
-    let state = State::of(&mut primary.client());
-    State::of(&mut replica.client()).assert_same(&state, "after the failover");
 }
 
 /// The operator promotes the replica and informs the clients. The old primary becomes its replica a
@@ -61,10 +35,10 @@ fn a_manual_promotion_under_load_loses_nothing_replicated(kind: Kind) {
     let group = Group::of(old.port, true);
     let (story, demoted) = group.live(|| {
         group.wait_for_grants(100 * scale());
-        new.client().text("REPLICAOF NO ONE");
+        new.stand_alone();
         group.primary.store(new.port, Ordering::Relaxed);
         // Waiters at the old primary learn of the promotion only by this.
-        follow(&old, &new);
+        old.follow(&new);
         let demoted = Instant::now();
         group.wait_for_grants(100 * scale());
         demoted
@@ -79,7 +53,7 @@ fn a_manual_promotion_under_load_loses_nothing_replicated(kind: Kind) {
         story.sent_away
     );
     assert_eq!(old.blocked_clients(), 0);
-    assert_same(&new, &old);
+    old.assert_same_as(&new, "after the failover");
     let sent_away = &story.sent_away;
     figure(kind, &format!("{before} grants before and {after} after a promotion by hand, clients sent away: {sent_away:?}"));
 }
@@ -91,16 +65,14 @@ fn a_failover_under_load_loses_nothing_replicated(kind: Kind) {
     let (mut from, mut to) = (&one, &other);
     let (mut grants, mut unblocked) = (0, 0);
     for _ in 0..failovers {
-        wait_for_replicas(from);
+        from.wait_for_its_replica();
         let group = Group::of(from.port, false);
         let (story, demoted) = group.live(|| {
             group.wait_for_grants(100);
             from.client()
                 .text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", to.port));
-            wait_for("the replica to lead", || {
-                is_primary(&mut to.client()).then_some(())
-            });
-            assert!(!is_primary(&mut from.client()));
+            to.client().until_info("role", "master");
+            assert_eq!(from.client().info("role"), "slave");
             let demoted = Instant::now();
             group.primary.store(to.port, Ordering::Relaxed);
             group.wait_for_grants(100);
@@ -115,7 +87,7 @@ fn a_failover_under_load_loses_nothing_replicated(kind: Kind) {
             story.sent_away
         );
         assert_eq!(from.blocked_clients(), 0);
-        assert_same(to, from);
+        from.assert_same_as(to, "after the failover");
         grants += before + after;
         unblocked += story.sent_away["UNBLOCKED"];
         (from, to) = (to, from);
@@ -142,13 +114,11 @@ fn an_aborted_failover_changes_nothing(kind: Kind) {
         (paused.elapsed() > Duration::from_millis(250)).then_some(())
     });
     assert!(b.is_pending() && d.is_pending());
-    wait_for("it to be given up", || {
-        (c.info("master_failover_state") == "no-failover").then_some(())
-    });
+    c.until_info("master_failover_state", "no-failover");
     replica.signal("CONT");
     assert!(d.fence() > fence);
     assert!(b.is_pending());
     c.int("LOCK.RELEASE k a");
     assert!(b.fence() > fence);
-    assert_same(&primary, &replica);
+    replica.assert_same_as(&primary, "after the failover");
 }

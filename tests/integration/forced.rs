@@ -51,9 +51,7 @@ fn lines(server: &Server) -> Vec<String> {
 fn a_deletion_names_its_client(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client_resp3();
-    c.call("ACL SETUSER bob on nopass ~* +@all");
-    let mut bob = server.client();
-    bob.call("AUTH bob any");
+    let mut bob = server.user("bob", "~* +@all");
     bob.call("CLIENT SETNAME worker-7");
     let fence = acquire(&mut c, "jobs:1");
     let from_ms = c.now_us() / 1_000;
@@ -134,7 +132,7 @@ fn every_command_that_takes_a_lock_away_is_named(kind: Kind) {
     }
     c.call("DEL k");
     acquire(&mut c, "k");
-    c.send(&[b"RESTORE".as_slice(), b"k", b"0", &payload, b"REPLACE"]);
+    c.restore("k 0 REPLACE", &payload);
     named(&mut c, "restore");
     c.call("LOCK.RELEASE k you");
     acquire(&mut c, "k");
@@ -219,7 +217,7 @@ fn a_command_in_the_middle_of_its_arrival_blames_nobody(kind: Kind) {
     c.call("DEBUG SET-ACTIVE-EXPIRE 0");
     acquire(&mut c, "early");
     c.call("PEXPIRE early 1");
-    wait_for("its end", || (c.int("EXISTS early") == 0).then_some(()));
+    c.until("EXISTS early", 0);
     let entry = newest(&mut c);
     assert_eq!(entry.field("key"), "early".into());
     assert_eq!(
@@ -236,9 +234,7 @@ fn a_client_that_only_reads_is_not_named(kind: Kind) {
     c.call("PEXPIRE early 1");
     // The reader is the only client with a command, and it finds the key at its end.
     let mut reader = server.client();
-    wait_for("its end", || {
-        (reader.int("EXISTS early") == 0).then_some(())
-    });
+    reader.until("EXISTS early", 0);
     let entry = newest(&mut c);
     assert_eq!(entry.field("key"), "early".into());
     for name in ["by", "client", "user", "address", "name"] {
@@ -252,7 +248,7 @@ fn ends_of_the_module_and_of_time_are_not_told(kind: Kind) {
     acquire(&mut c, "k");
     c.int("LOCK.RELEASE k owner");
     c.int("LOCK.ACQUIRE k owner 1");
-    wait_for("its end", || (c.int("EXISTS k") == 0).then_some(()));
+    c.until("EXISTS k", 0);
     acquire(&mut c, "k");
     let waiter = server.blocked("LOCK.ACQUIRE k you 600000 BLOCK 0");
     c.int("LOCK.RELEASE k owner");
@@ -389,9 +385,7 @@ fn a_replica_tells_nothing(kind: Kind) {
     c.call("FLUSHALL");
     replica.wait_until_it_follows(&primary);
     let mut of_replica = replica.client();
-    wait_for("the changes", || {
-        (of_replica.int("DBSIZE") == 0).then_some(())
-    });
+    of_replica.until("DBSIZE", 0);
     assert_eq!(log(&mut c, 10).len(), 2);
     assert_eq!(log(&mut of_replica, 10), []);
     assert_eq!(lines(&replica), Vec::<String>::new());
@@ -423,11 +417,8 @@ fn the_log_refuses_bad_numbers_and_keeps_its_entries(kind: Kind) {
     let mut c = server.client();
     for bad in ["0", "-1", "x", "", "1 1"] {
         let line = format!("LOCK.LOG {bad}");
-        let words: Vec<_> = line.split(' ').collect();
-        let Reply::Error(error) = c.send(&words) else {
-            panic!("{line} is not refused");
-        };
-        assert!(error.starts_with("ERR "), "{line}: {error}");
+        let reply = c.send(&line.split(' ').collect::<Vec<_>>());
+        assert!(reply.as_error().starts_with("ERR "), "{line}: {reply:?}");
     }
     acquire(&mut c, "k");
     c.call("DEL k");

@@ -36,13 +36,6 @@ const TTL_MS: u64 = 3_000;
 const RESTART: [&str; 4] = ["guard", "restart", "max-ttl", "3000"];
 const FAILOVER: [&str; 6] = ["guard", "failover", "max-ttl", "3000", "guard-slack", "300"];
 
-#[track_caller]
-fn wait_until_open(c: &mut Client) {
-    wait_for("the end of the guard", || {
-        (c.info("lock_guard") == "open").then_some(())
-    });
-}
-
 /// The log has a line when a guard begins for a reason, and one when it ends.
 #[track_caller]
 fn assert_logged(server: &Server, reason: &str, end: &str) {
@@ -82,7 +75,7 @@ fn a_server_that_starts_waits_out_what_it_lacks(kind: Kind) {
             assert_eq!(c.info("lock_guard"), "restart");
             assert!((3_000..=4_000).contains(&guarded_ms(&mut c)));
             assert_eq!(c.call("LOCK.ACQUIRE k early 3000"), Reply::Nil);
-            wait_until_open(&mut c);
+            c.until_info("lock_guard", "open");
         }
         let sent = Instant::now();
         c.int("LOCK.ACQUIRE k first 3000");
@@ -113,10 +106,10 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
         let primary = Server::start_with(kind, options);
         let replica = Server::start_with(kind, options);
         let (mut old, mut c) = (primary.client(), replica.client());
-        c.text(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+        replica.follow(&primary);
         replica.wait_until_it_follows(&primary);
         if is_guarded {
-            wait_until_open(&mut old);
+            old.until_info("lock_guard", "open");
         }
         let known = old.int("LOCK.ACQUIRE known owner 3000");
         old.int("LOCK.ACQUIRE written owner 3000");
@@ -163,7 +156,7 @@ fn a_synced_file_that_was_loaded_whole_needs_no_guard(kind: Kind) {
     ];
     let mut server = Server::start_with(kind, &options.concat());
     let mut c = server.client();
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     let fence = c.int("LOCK.ACQUIRE k me 3000");
     server.kill();
     server.start_again();
@@ -191,13 +184,12 @@ fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
         there.int("LOCK.ACQUIRE k owner 60000");
         let mut server = Server::start_with(kind, &RESTART);
         let mut c = server.client();
-        wait_until_open(&mut c);
+        c.until_info("lock_guard", "open");
         if is_moved {
             there.text(&format!("MIGRATE 127.0.0.1 {} k 0 5000", server.port));
         } else {
             let payload = there.call("DUMP k");
-            let restore: [&[u8]; 4] = [b"RESTORE", b"k", b"60000", payload.as_bytes()];
-            assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
+            c.restore("k 60000", payload.as_bytes()).assert_ok();
         }
         wait_for("the longer lease to be noticed", || {
             server.log().contains("lock.max-ttl is less").then_some(())
@@ -230,7 +222,7 @@ fn open_with_clock(kind: Kind) -> (Server, Clock) {
     let clock = Clock::ahead_by_us(0);
     let setup = Setup::with_module(&RESTART).with_clock(&clock);
     let server = Server::start_as(kind, setup);
-    wait_until_open(&mut server.client());
+    server.client().until_info("lock_guard", "open");
     (server, clock)
 }
 
@@ -239,19 +231,15 @@ fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
     let mut c = server.client();
     // Nobody waits, so no timer looks: the request itself does.
     clock.set_ahead_by_us(10_000_000);
-    wait_for("a request with a time after the step", || {
-        (c.call("LOCK.ACQUIRE free me 3000") == Reply::Nil).then_some(())
-    });
+    c.until("LOCK.ACQUIRE free me 3000", Reply::Nil);
     assert_eq!(c.info("lock_guard"), "clock");
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     assert_logged(&server, "clock", ENDED);
     c.int("LOCK.ACQUIRE k me 3000");
     let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
     // By this clock the hold is over.
     clock.set_ahead_by_us(70_000_000);
-    wait_for("the guard", || {
-        (c.info("lock_guard") == "clock").then_some(())
-    });
+    c.until_info("lock_guard", "clock");
     assert!(!waits.is_answered());
     assert_eq!(c.call("LOCK.ACQUIRE free me 3000"), Reply::Nil);
     drop(waits);
@@ -264,9 +252,7 @@ fn a_token_that_has_several_keys_asks_again_and_takes_no_place(kind: Kind) {
     let line = "LOCK.MACQUIRE 2 {k}1 {k}2 me 3000";
     let fence = c.int(line);
     clock.set_ahead_by_us(50_000);
-    wait_for("the guard", || {
-        (c.call("LOCK.ACQUIRE free other 3000") == Reply::Nil).then_some(())
-    });
+    c.until("LOCK.ACQUIRE free other 3000", Reply::Nil);
     let next = server.blocked("LOCK.ACQUIRE {k}1 next 3000 BLOCK 20000");
     assert_eq!(c.call(&format!("{line} BLOCK 20000")), Reply::Nil);
     assert_eq!(c.waiters("{k}1"), ["next"]);
@@ -304,9 +290,7 @@ fn timeouts_and_graces_run_meanwhile(kind: Kind) {
     let short = server.blocked("LOCK.ACQUIRE k short 3000 BLOCK 100");
     assert_eq!(short.reply(), Reply::Nil);
     assert!(heard.text().starts_with("timeout "));
-    wait_for("the grace of a place that has others ahead", || {
-        (c.waiters("k") == ["first", "next"]).then_some(())
-    });
+    c.until_waiters("k", &["first", "next"]);
     heard.fence("told", "me");
     assert_eq!(c.info("lock_guard"), "open");
     // The grace of the first one begins only now, because without the guard it would have had its
@@ -366,16 +350,12 @@ fn settings_that_contradict_each_other_are_refused(kind: Kind) {
         "CONFIG SET lock.max-ttl 999",
         "CONFIG SET lock.guard restart lock.max-ttl 0",
     ] {
-        assert!(c.error(line).contains("lock.max-ttl"), "{line}");
+        c.refused_saying(line, "lock.max-ttl");
     }
     // In any order.
     c.text("CONFIG SET lock.guard failover lock.max-ttl 3000");
-    assert!(c
-        .error("CONFIG SET lock.max-ttl 0")
-        .contains("lock.guard needs"));
-    wait_for("the guard", || {
-        (c.info("lock_guard") == "restart").then_some(())
-    });
+    c.refused_saying("CONFIG SET lock.max-ttl 0", "lock.guard needs");
+    c.until_info("lock_guard", "restart");
     let waits = server.blocked("LOCK.ACQUIRE k me 3000 BLOCK 20000");
     c.text("CONFIG SET lock.max-ttl 0 lock.guard off");
     waits.reply().as_int();

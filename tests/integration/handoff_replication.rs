@@ -56,29 +56,17 @@ fn end(c: &mut Client, lines: &[&str]) {
 
 fn pair(kind: Kind) -> (Server, Server) {
     let options = [&["--appendonly", "yes"], &AT_ONCE[..]].concat();
-    let primary = Server::start_with(kind, &options);
-    let replica = Server::start_replica_of(&primary, &options);
-    (primary, replica)
+    Server::pair(kind, &options)
 }
 
 /// The holders with their fences.
-fn holds(c: &mut Client, key: &str) -> Vec<(Reply, i64)> {
-    match c.call(&format!("LOCK.INFO {key}")) {
-        Reply::Nil => Vec::new(),
-        info => {
-            let holders = info.field("holders");
-            let hold = |h: &Reply| (h.field("token"), h.field("fence").as_int());
-            holders.items().iter().map(hold).collect()
-        }
-    }
+fn holds(c: &mut Client, key: &str) -> Vec<(String, i64)> {
+    c.holds(key)
 }
 
 #[track_caller]
 fn assert_same(primary: &Server, replica: &Server, when: &str) {
-    replica.wait_until_it_follows(primary);
-    let (mut p, mut r) = (primary.client(), replica.client());
-    assert_eq!(holds(&mut p, "k"), holds(&mut r, "k"), "{when}");
-    assert_eq!(p.text("DEBUG DIGEST"), r.text("DEBUG DIGEST"), "{when}");
+    replica.assert_same_as(primary, when);
 }
 
 fn every_kind_of_hand_off_reaches_the_replica(kind: Kind) {

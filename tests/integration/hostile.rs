@@ -43,15 +43,6 @@ fn dump(c: &mut Client, key: &str) -> Vec<u8> {
     c.call(&format!("DUMP {key}")).as_bytes().to_vec()
 }
 
-fn restore(c: &mut Client, key: &str, ttl: &str, payload: &[u8]) -> Reply {
-    c.send(&[
-        b"RESTORE".as_slice(),
-        key.as_bytes(),
-        ttl.as_bytes(),
-        payload,
-    ])
-}
-
 /// The payloads to mutate: one exclusive hold, one reader, several, many, permits, and tokens of all
 /// lengths.
 fn seeds(c: &mut Client) -> Vec<Vec<u8>> {
@@ -261,15 +252,9 @@ fn a_restored_fence_far_in_the_future_is_refused(kind: Kind) {
         ] {
             payload.set_fence(fence);
             let forged = payload.write();
-            let reply = restore(&mut c, "forged", "0", &forged);
+            let reply = c.restore("forged 0", &forged);
             assert!(matches!(reply, Reply::Error(_)), "{fence}: {reply:?}");
-            let reply = c.send(&[
-                b"RESTORE".as_slice(),
-                key.as_bytes(),
-                b"0",
-                &forged,
-                b"REPLACE",
-            ]);
+            let reply = c.restore(&format!("{key} 0 REPLACE"), &forged);
             assert!(matches!(reply, Reply::Error(_)), "{fence}: {reply:?}");
             let script = b"return redis.call('RESTORE', 'forged', 0, ARGV[1])";
             let reply = c.send(&[b"EVAL".as_slice(), &script[..], b"0", &forged]);
@@ -293,8 +278,7 @@ fn a_restored_fence_is_never_given_again(kind: Kind) {
         let ahead = c.now_us() + HOUR_US * (1 + n as u64);
         payload.set_fence(ahead);
         c.int("DEL k");
-        let reply = restore(&mut c, "k", "0", &payload.write());
-        assert_eq!(reply, Reply::Simple("OK".into()));
+        c.restore("k 0", &payload.write()).assert_ok();
         assert_eq!(c.int(&format!("{take} k me 1000000")) as u64, ahead);
         let next = c.int("LOCK.ACQUIRE other me 1000000") as u64;
         assert!(next > ahead, "{next} after {ahead}");
@@ -326,14 +310,13 @@ fn a_dumped_lock_is_restored_unchanged(kind: Kind) {
         let pttl = c.int(&format!("PTTL {key}"));
         let digest = c.call(&format!("DEBUG DIGEST-VALUE {key}"));
 
-        let reply = restore(&mut c, key, "1000", &payload);
-        assert!(matches!(reply, Reply::Error(e) if e.starts_with("BUSYKEY ")));
+        let reply = c.restore(&format!("{key} 1000"), &payload);
+        assert!(reply.as_error().starts_with("BUSYKEY "));
         assert!(c.int(&format!("PTTL {key}")) > 900_000, "the old one stays");
 
         c.int(&format!("DEL {key}"));
         assert_eq!(c.call(&format!("LOCK.INFO {key}")), Reply::Nil);
-        let reply = restore(&mut c, key, &pttl.to_string(), &payload);
-        assert_eq!(reply, Reply::Simple("OK".into()));
+        c.restore(&format!("{key} {pttl}"), &payload).assert_ok();
         assert_eq!(known(&mut c), before);
         assert_eq!(c.call(&format!("DEBUG DIGEST-VALUE {key}")), digest);
         let rest = c.int(&format!("PTTL {key}"));
@@ -344,8 +327,8 @@ fn a_dumped_lock_is_restored_unchanged(kind: Kind) {
         for other in ["LOCK.ACQUIRE KEY you 1000000", "SET KEY v"] {
             c.int(&format!("DEL {key}"));
             c.call(&other.replace("KEY", key));
-            let replace = [b"RESTORE", key.as_bytes(), b"500000", &payload, b"REPLACE"];
-            assert_eq!(c.send(&replace), Reply::Simple("OK".into()));
+            c.restore(&format!("{key} 500000 REPLACE"), &payload)
+                .assert_ok();
             assert_eq!(known(&mut c), before);
             assert!((400_000..=500_000).contains(&c.int(&format!("PTTL {key}"))));
         }
@@ -369,14 +352,7 @@ fn a_restored_hold_ends_at_its_own_deadline(kind: Kind) {
         c.int("DEL k");
         // The key itself is to last a day, and then forever.
         for ttl in ["86400000", "0"] {
-            let reply = c.send(&[
-                b"RESTORE".as_slice(),
-                &b"k"[..],
-                ttl.as_bytes(),
-                &payload,
-                b"REPLACE",
-            ]);
-            assert_eq!(reply, Reply::Simple("OK".into()));
+            c.restore(&format!("k {ttl} REPLACE"), &payload).assert_ok();
             let second = wait_for("the deadline", || {
                 match c.call("LOCK.ACQUIRE k late 60000") {
                     Reply::Int(fence) => Some(fence),
@@ -401,14 +377,7 @@ fn a_restored_lock_gets_its_ttl_back(kind: Kind) {
         c.int(&format!("{take} k me 1000000"));
         let payload = dump(&mut c, "k");
         for ttl in ["0", "86400000"] {
-            let reply = c.send(&[
-                b"RESTORE".as_slice(),
-                &b"k"[..],
-                ttl.as_bytes(),
-                &payload,
-                b"REPLACE",
-            ]);
-            assert_eq!(reply, Reply::Simple("OK".into()));
+            c.restore(&format!("k {ttl} REPLACE"), &payload).assert_ok();
             let whole = 900_000..=1_000_000;
             wait_for("the ttl", || whole.contains(&c.int("PTTL k")).then_some(()));
         }
@@ -416,9 +385,8 @@ fn a_restored_lock_gets_its_ttl_back(kind: Kind) {
         c.int("DEL k");
         let mut payload = Payload::read(&payload);
         payload.set_deadline_ms(c.now_us() / 1000 - 1);
-        let reply = restore(&mut c, "k", "0", &payload.write());
-        assert_eq!(reply, Reply::Simple("OK".into()));
-        wait_for("the lock to go", || (c.int("EXISTS k") == 0).then_some(()));
+        c.restore("k 0", &payload.write()).assert_ok();
+        c.until("EXISTS k", 0);
     }
 }
 

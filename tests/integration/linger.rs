@@ -1,6 +1,6 @@
 //! LINGER: a hold ends soon after the connection that acquired it is lost.
 
-use crate::harness::{wait_for, Client, Kind, Raw, Reply, Server};
+use crate::harness::{Client, Kind, Raw, Reply, Server};
 
 mod endings;
 mod servers;
@@ -26,13 +26,6 @@ pub(crate) fn holder(server: &Server, line: &str) -> Raw {
 #[track_caller]
 pub(crate) fn kill(c: &mut Client, holder: &Raw) {
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", holder.id)), 1);
-}
-
-#[track_caller]
-pub(crate) fn until_free(c: &mut Client, key: &str) {
-    wait_for(&format!("{key} to be free"), || {
-        (c.int(&format!("EXISTS {key}")) == 0).then_some(())
-    });
 }
 
 /// How many holds are bound to connections.
@@ -71,7 +64,7 @@ fn the_deadline_never_moves_back(kind: Kind) {
     let mut c = server.client();
     let held = holder(&server, "LOCK.ACQUIRE k me 30000 LINGER 281474976710656");
     kill(&mut c, &held);
-    wait_for("the binding to end", || (bound(&mut c) == 0).then_some(()));
+    c.until_info("lock_held_bound", "0");
     assert_eq!(c.call("LOCK.RENEW k other 1"), Reply::Int(0)); // A command has seen to it.
     assert!((1..=30_000).contains(&c.int("PTTL k")));
     // Nor beyond the end that PEXPIRE has set.
@@ -93,7 +86,7 @@ fn a_reset_connection_keeps_its_holds(kind: Kind) {
     assert_eq!(c.holders("k"), ["me"]);
     assert_eq!(bound(&mut c), 1);
     kill(&mut c, &held);
-    until_free(&mut c, "k");
+    c.until("EXISTS k", 0);
 }
 
 fn all_holds_of_a_connection_end(kind: Kind) {
@@ -109,10 +102,10 @@ fn all_holds_of_a_connection_end(kind: Kind) {
     c.int("LOCK.ACQUIRE unbound me 600000");
     assert_eq!(bound(&mut c), count + 1);
     drop(held);
-    wait_for("all to end", || (c.int("DBSIZE") == 2).then_some(()));
+    c.until("DBSIZE", 2);
     assert_eq!(bound(&mut c), 1);
     drop(other);
-    until_free(&mut c, "other");
+    c.until("EXISTS other", 0);
     assert_eq!(c.holders("unbound"), ["me"]);
     assert_eq!(c.info("lock_disconnected"), (count + 1).to_string());
 }
@@ -121,9 +114,12 @@ fn scripts_and_calls_are_refused(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let script = "return redis.pcall('LOCK.ACQUIRE', KEYS[1], 'me', '1000', 'LINGER', '5')";
-    let mut run = |words: &[&str]| match c.send(words) {
-        Reply::Error(error) => assert!(error.contains("LINGER needs a client"), "{error}"),
-        other => panic!("{other:?}"),
+    let mut run = |words: &[&str]| {
+        let reply = c.send(words);
+        assert!(
+            reply.as_error().contains("LINGER needs a client"),
+            "{reply:?}"
+        );
     };
     run(&["EVAL", script, "1", "k"]);
     if kind.is_7_0_or_later() {

@@ -124,8 +124,7 @@ fn the_module_is_listed_and_cannot_be_unloaded(kind: Kind) {
     assert_eq!(module.field("ver"), Reply::Int(version_number()));
     let fence = c.int("LOCK.ACQUIRE k me 1000000");
     for key in ["k", "none"] {
-        let error = c.error("MODULE UNLOAD lock");
-        assert!(error.contains("data type"), "{error}");
+        c.refused_saying("MODULE UNLOAD lock", "data type");
         assert!(listed(&mut c).is_some());
         // Not even without a lock in the keyspace.
         assert_eq!(c.int("LOCK.ACQUIRE k me 1000000") == fence, key == "k");
@@ -161,12 +160,12 @@ fn object_and_debug_commands_reply_for_locks(kind: Kind) {
         assert!(c.int("OBJECT REFCOUNT k") >= 1);
         assert!(c.int("OBJECT IDLETIME k") >= 0);
         assert!(c.text("DEBUG OBJECT k").contains("encoding:raw"));
-        assert!(c.error("OBJECT FREQ k").contains("LFU"));
+        c.refused_saying("OBJECT FREQ k", "LFU");
         c.call("CONFIG SET maxmemory-policy allkeys-lfu");
         assert!(c.int("OBJECT FREQ k") >= 0);
         c.call("CONFIG SET maxmemory-policy noeviction");
         for wrong in ["SORT k", "GET k", "LLEN k", "STRLEN k", "XLEN k"] {
-            assert!(c.error(wrong).starts_with("WRONGTYPE "), "{wrong}");
+            c.refused(wrong, "WRONGTYPE ");
         }
         assert_eq!(c.int("LOCK.RELEASE k me"), 1);
     }
@@ -238,14 +237,8 @@ fn a_digest_covers_the_whole_value(kind: Kind) {
         assert!(seen.insert(new), "{line} does not show");
         // With a ttl, because the server's digest covers its existence.
         let dump = c.call(&format!("DUMP {key}"));
-        let copy = c.send(&[
-            &b"RESTORE"[..],
-            b"copy",
-            b"1000000",
-            dump.as_bytes(),
-            b"REPLACE",
-        ]);
-        assert_eq!(copy, Reply::Simple("OK".into()));
+        c.restore("copy 1000000 REPLACE", dump.as_bytes())
+            .assert_ok();
         assert_eq!(digest(&mut c, "copy"), digest(&mut c, key), "{line}");
     }
 }
@@ -257,7 +250,7 @@ fn a_lock_cannot_be_copied(kind: Kind) {
     for take in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
         c.int(&format!("{take} k me 1000000"));
         for copy in ["COPY k new", "COPY k string REPLACE", "COPY k k DB 1"] {
-            assert!(c.error(copy).starts_with("ERR "), "{copy}");
+            c.refused(copy, "ERR ");
         }
         assert_eq!(c.int("LOCK.RELEASE k me"), 1);
         assert_eq!(c.int("DBSIZE"), 1);

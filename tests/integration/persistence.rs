@@ -151,11 +151,11 @@ fn a_reload_changes_nothing(kind: Kind) {
         let mut c = server.client();
         let state = with_many(&mut c);
         for reload in ["DEBUG RELOAD", "DEBUG LOADAOF"] {
-            assert_eq!(c.call(reload), Reply::Simple("OK".into()));
+            c.ok(reload);
             State::of(&mut c).assert_same(&state, reload);
         }
         aof::rewrite(&mut c);
-        assert_eq!(c.call("DEBUG LOADAOF"), Reply::Simple("OK".into()));
+        c.ok("DEBUG LOADAOF");
         assert_back(&server, &state, "after a rewrite and DEBUG LOADAOF");
     }
 }
@@ -265,7 +265,7 @@ fn a_server_without_any_fence_saves_and_loads(kind: Kind) {
         let mut c = server.client();
         c.call("SET text text"); // 6.2 reloads no empty file
         for line in ["SAVE", "DEBUG RELOAD", "DEBUG LOADAOF"] {
-            assert_eq!(c.call(line), Reply::Simple("OK".into()), "{line}");
+            c.ok(line);
         }
         aof::rewrite(&mut c);
         server.shut_down_saving();

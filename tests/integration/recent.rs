@@ -98,9 +98,7 @@ fn every_end_of_a_wait_counts(kind: Kind) {
     expect(&mut c, &[("{t}1", 2), ("{t}2", 2), ("{t}3", 2)]);
     // A place at which nobody waits.
     c.call("LOCK.ACQUIRE {t}1 poll 600000 KEEP 1");
-    wait_for("the place to end", || {
-        c.waiters("{t}1").is_empty().then_some(())
-    });
+    c.until_waiters("{t}1", &[]);
     expect(&mut c, &[("{t}1", 2), ("{t}2", 2), ("{t}3", 2)]);
 }
 
@@ -146,7 +144,6 @@ fn contended_refuses_other_words(kind: Kind) {
         ("1 1", "ERR unknown option"),
         ("1 CONTENDED 1", "ERR wrong number"),
     ] {
-        let error = c.error(&format!("LOCK.TOP {bad}"));
-        assert!(error.starts_with(starts), "{bad}: {error}");
+        c.refused(&format!("LOCK.TOP {bad}"), starts);
     }
 }

@@ -1,8 +1,8 @@
 //! Replicas under load. Whatever happens to the links or a replica, in the end they have the same
 //! data as the primary: value, ttl and fence of every key.
 
-use crate::harness::mixed_load::{self, wait_for_link, LoadTotals};
-use crate::harness::{figure, scale, Client, Kind, Reply, Server, State, AT_ONCE};
+use crate::harness::mixed_load::{self, LoadTotals};
+use crate::harness::{figure, scale, Kind, Server, AT_ONCE};
 
 mod diskless;
 mod reading;
@@ -22,26 +22,6 @@ fn primary(kind: Kind) -> Server {
     Server::start_with(kind, &[&AT_ONCE[..], &backlog].concat())
 }
 
-/// Makes a server a replica by a command, because the port of its primary may change.
-fn follow(replica: &Server, primary: &Server) {
-    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
-    replica.client().text(&line);
-}
-
-/// Makes a replica follow nobody, while it stays a replica.
-fn lose_primary(replica: &Server) {
-    replica.client().text("REPLICAOF 127.0.0.1 1");
-}
-
-/// Fails the test unless the replica has the same data as the primary. Returns the number of keys.
-#[track_caller]
-fn assert_same(primary: &Server, replica: &Server, when: &str) -> usize {
-    replica.wait_until_it_follows(primary);
-    let state = State::of(&mut primary.client());
-    State::of(&mut replica.client()).assert_same(&state, when);
-    state.len()
-}
-
 /// The number of full and of partial synchronizations.
 fn syncs(primary: &Server) -> (usize, usize) {
     let mut c = primary.client();
@@ -56,7 +36,7 @@ fn the_effects_of_many_clients_reach_a_replica(kind: Kind) {
     let rounds = 8 * scale();
     for seed in 0..rounds {
         totals.add(&mixed_load::run(&primary, seed as u64, 12_600, || ()));
-        keys += assert_same(&primary, &replica, &format!("seed {seed}"));
+        keys += replica.assert_same_as(&primary, &format!("seed {seed}"));
     }
     assert!(totals.ops >= 100_000 * scale(), "{totals:?}");
     assert!(keys > 20 * scale(), "only {keys} keys were compared");
@@ -72,19 +52,19 @@ fn the_effects_of_many_clients_reach_a_replica_of_a_replica(kind: Kind) {
     let totals = mixed_load::run(&primary, 200, 6_000 * scale(), || {
         for _ in 0..2 {
             primary.client().call("CLIENT KILL TYPE replica");
-            wait_for_link(&middle);
+            middle.wait_until_link_is_up();
             middle.client().call("CLIENT KILL TYPE replica");
-            wait_for_link(&last);
+            last.wait_until_link_is_up();
         }
     });
-    assert_same(&primary, &middle, "in the middle");
-    assert_same(&middle, &last, "at the end");
+    middle.assert_same_as(&primary, "in the middle");
+    last.assert_same_as(&middle, "at the end");
     // The middle server continues alone, and the last one follows it.
-    middle.client().text("REPLICAOF NO ONE");
-    wait_for_link(&last);
+    middle.stand_alone();
+    last.wait_until_link_is_up();
     let next = middle.client().int("LOCK.ACQUIRE new me 600000");
     assert!(next > totals.largest_fence);
-    assert_same(&middle, &last, "after the promotion");
+    last.assert_same_as(&middle, "after the promotion");
     assert_eq!(syncs(&primary), (1, 2));
     let (full, partial) = syncs(&middle);
     assert!(full == 1 && partial >= 2, "{full} {partial}");
@@ -92,14 +72,4 @@ fn the_effects_of_many_clients_reach_a_replica_of_a_replica(kind: Kind) {
         kind,
         &format!("{} operations over 4 broken links", totals.ops),
     );
-}
-
-/// LOCK.INFO without the fields that change with time.
-fn info(c: &mut Client, key: &str) -> Vec<Reply> {
-    let info = c.call(&format!("LOCK.INFO {key}"));
-    let mut parts = vec![info.field("mode")];
-    for holder in info.field("holders").items() {
-        parts.extend(["token", "fence", "since"].map(|name| holder.field(name)));
-    }
-    parts
 }

@@ -34,19 +34,7 @@ fn primary_with(kind: Kind, arguments: &[&str]) -> Server {
 #[track_caller]
 fn assert_same(primary: &Server, replica: &Server, when: &str) {
     workload::settle(&mut primary.client());
-    replica.wait_until_it_follows(primary);
-    let here = State::of(&mut replica.client());
-    here.assert_same(&State::of(&mut primary.client()), when);
-}
-
-/// LOCK.INFO without the fields that change with time.
-fn info(c: &mut Client, key: &str) -> Vec<Reply> {
-    let info = c.call(&format!("LOCK.INFO {key}"));
-    let mut parts = vec![info.field("mode")];
-    for holder in info.field("holders").items() {
-        parts.extend(["token", "fence", "since"].map(|name| holder.field(name)));
-    }
-    parts
+    replica.assert_same_as(primary, when);
 }
 
 fn every_operation_is_replicated(kind: Kind) {
@@ -93,7 +81,7 @@ fn every_operation_is_replicated(kind: Kind) {
         c.call(line);
         assert_same(&primary, &replica, line);
     }
-    assert_eq!(info(&mut c, "k"), info(&mut replica.client(), "k"));
+    assert_eq!(c.steady_info("k"), replica.client().steady_info("k"));
     c.send(&script(&[
         "LOCK.ACQUIRE s me 600000",
         "RWLOCK.RLOCK s me 600000",
@@ -107,7 +95,7 @@ fn every_operation_is_replicated(kind: Kind) {
     c.call("EXEC");
     assert_same(&primary, &replica, "after a transaction");
     let payload = c.call("DUMP s");
-    c.send(&[&b"RESTORE"[..], b"restored", b"600000", payload.as_bytes()]);
+    c.restore("restored 600000", payload.as_bytes());
     assert_same(&primary, &replica, "after RESTORE");
     assert_eq!(c.int("DBSIZE"), 3);
 }
@@ -181,16 +169,9 @@ fn a_random_history_is_replicated_without_replicating_in_place(kind: Kind) {
 /// The number of arguments of the first acquire's effect in the append-only file.
 fn words_of_an_effect(c: &mut Client, server: &Server) -> usize {
     c.int("LOCK.ACQUIRE seen me 60000");
-    for part in aof::parts(server.dir()) {
-        let bytes = std::fs::read(part).unwrap();
-        let effects = &bytes[aof::len_of_preamble(&bytes)..];
-        let is_effect = |words: &[&[u8]]| words[0].eq_ignore_ascii_case(b"LOCK._APPLY");
-        let found = aof::commands(effects).find(|command| is_effect(&command.args));
-        if let Some(effect) = found {
-            return effect.args.len();
-        }
-    }
-    panic!("there is no effect in the append-only file");
+    let mut commands = aof::read(server.dir()).0.into_iter();
+    let effect = commands.find(|words| words[0].eq_ignore_ascii_case(b"LOCK._APPLY"));
+    effect.expect("an effect in the append-only file").len()
 }
 
 fn a_replica_attached_later_receives_everything(kind: Kind) {
@@ -210,11 +191,10 @@ fn a_replica_attached_later_receives_everything(kind: Kind) {
         let replica = Server::start_replica_of(&primary, &["--repl-diskless-load", load]);
         assert_same(&primary, &replica, &when);
         // Once more, with existing data.
-        replica.client().call("REPLICAOF NO ONE");
+        replica.stand_alone();
         replica.client().int("LOCK.ACQUIRE mine me 600000");
         c.int("RWLOCK.RLOCK shared you 600000");
-        let again = format!("REPLICAOF 127.0.0.1 {}", primary.port);
-        replica.client().call(&again);
+        replica.follow(&primary);
         assert_same(&primary, &replica, &when);
         c.int("LOCK.RELEASE held me");
         assert_same(&primary, &replica, &when);
@@ -255,14 +235,13 @@ fn a_replica_hides_expired_holds_before_its_primary_deletes_them(kind: Kind) {
     assert_eq!(c.int("LOCK.RELEASE shared new"), 1);
     assert_eq!(c.int("RWLOCK.WLOCK shared long 600000"), last);
     assert_same(&primary, &replica, "after the conversion");
-    assert_eq!(info(&mut r, "alone")[1], Reply::from("you"));
+    assert_eq!(r.steady_info("alone")[1], Reply::from("you"));
 }
 
 /// Promotes the replica of a primary that is gone.
 fn promote(replica: &Server) -> Client {
-    let mut r = replica.client();
-    assert_eq!(r.call("REPLICAOF NO ONE"), Reply::Simple("OK".into()));
-    r
+    replica.stand_alone();
+    replica.client()
 }
 
 fn a_promoted_replica_has_the_holders_and_gives_larger_fences(kind: Kind) {
@@ -323,7 +302,7 @@ fn the_old_primary_follows_the_new_one(kind: Kind) {
     assert_eq!(n.int("LOCK.RELEASE k me"), 1);
     let ahead = raise_fences_by_an_hour(&mut n);
     n.int("RWLOCK.RLOCK k you 600000");
-    o.call(&format!("REPLICAOF 127.0.0.1 {}", new.port));
+    old.follow(&new);
     assert_same(&new, &old, "after the change of roles");
     assert_eq!(o.int("EXISTS lost"), 0);
     assert!(promote(&old).int("LOCK.ACQUIRE new me 600000") > ahead);

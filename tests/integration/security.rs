@@ -7,26 +7,12 @@ mod limits;
 mod log;
 mod write_check;
 
-use crate::harness::{Client, Reply, Server};
-
-/// A connection of a new user without a password.
-#[track_caller]
-fn user(server: &Server, name: &str, rules: &str) -> Client {
-    let mut admin = server.client();
-    let reply = admin.call(&format!("ACL SETUSER {name} on nopass {rules}"));
-    assert_eq!(reply, Reply::Simple("OK".into()), "{rules}");
-    let mut c = server.client();
-    let reply = c.call(&format!("AUTH {name} any"));
-    assert_eq!(reply, Reply::Simple("OK".into()));
-    c
-}
+use crate::harness::Client;
 
 /// A function that calls one command, for servers that have functions: `FCALL call 1 key command
 /// rest…`.
 fn load_function(c: &mut Client) {
-    let code = b"#!lua name=test\nredis.register_function('call', function(keys, args) return redis.call(args[1], keys[1], unpack(args, 2)) end)";
-    let loaded = c.send(&[b"FUNCTION".as_slice(), &b"LOAD"[..], code]);
-    assert_eq!(loaded, Reply::from("test"));
+    c.load_functions("redis.register_function('call', function(keys, args) return redis.call(args[1], keys[1], unpack(args, 2)) end)");
 }
 
 /// A line in a script that declares its key, in one that does not, and in a function.

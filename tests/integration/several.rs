@@ -13,24 +13,10 @@ on_every_server![
     events_tell_of_it,
 ];
 
-/// The holds of a key: token, fence, time to live.
-pub fn holds(c: &mut Client, key: &str) -> Vec<(String, i64, i64)> {
-    let info = c.call(&format!("LOCK.INFO {key}"));
-    if info == Reply::Nil {
-        return Vec::new();
-    }
-    let holders = info.field("holders");
-    let hold = |h: &Reply| {
-        let token = String::from_utf8_lossy(h.field("token").as_bytes()).into_owned();
-        (token, h.field("fence").as_int(), h.field("ttl").as_int())
-    };
-    holders.items().iter().map(hold).collect()
-}
-
 #[track_caller]
 pub fn assert_held(c: &mut Client, keys: &[&str], token: &str, fence: i64) {
     for key in keys {
-        let all = holds(c, key);
+        let all = c.holds(key);
         let own = all.iter().find(|(owner, ..)| owner == token);
         let own = own.unwrap_or_else(|| panic!("{key}: {all:?}"));
         assert_eq!(own.1, fence, "{key}");

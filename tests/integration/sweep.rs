@@ -65,9 +65,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
 fn assert_repaired(c: &mut Client, when: &str) {
     for db in ["1", "0"] {
         c.call(&format!("SELECT {db}"));
-        wait_for(&format!("{when}: the lock to go that is over"), || {
-            (c.int("EXISTS over") == 0).then_some(())
-        });
+        c.until("EXISTS over", 0);
         assert_eq!(
             c.call("SET over x NX"),
             Reply::Simple("OK".into()),
@@ -103,9 +101,7 @@ fn locks_without_a_ttl_in_an_rdb_are_repaired(kind: Kind) {
             let mut server = Server::start(kind);
             let mut c = server.client();
             let over_ms = take_without_ttl(&mut c, save);
-            wait_for(save, || {
-                (c.info("rdb_bgsave_in_progress") == "0").then_some(())
-            });
+            c.until_info("rdb_bgsave_in_progress", "0");
             server.kill();
             wait_until(over_ms, late);
             server.start_again();

@@ -32,7 +32,7 @@ impl Holder {
         let (sender, pushes) = channel();
         connection.set_push_sender(sender);
         let mut c = Client::over(connection);
-        assert_eq!(c.text(tracking), "OK");
+        c.ok(tracking);
         Self { c, pushes }
     }
 

@@ -112,9 +112,7 @@ fn where_blocking_is_forbidden_block_is_ignored(kind: Kind) {
     let script = "return redis.call('RWLOCK.RLOCK',KEYS[1],'b',1000,'BLOCK',0)";
     assert_eq!(c.send(&["EVAL", script, "1", "k"]), Reply::Nil);
     if kind.is_7_0_or_later() {
-        let library = "#!lua name=l\nredis.register_function('f',function(keys) return \
-                       redis.call('LOCK.ACQUIRE',keys[1],'b',1000,'BLOCK',0) end)";
-        c.send(&["FUNCTION", "LOAD", library]);
+        c.load_functions("redis.register_function('f',function(keys) return redis.call('LOCK.ACQUIRE',keys[1],'b',1000,'BLOCK',0) end)");
         assert_eq!(c.call("FCALL f 1 k"), Reply::Nil);
     }
     assert_eq!(server.blocked_clients(), 0);

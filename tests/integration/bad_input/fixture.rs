@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use redis_lock::command::Command;
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE};
+use crate::harness::{Client, Kind, Reply, Server, AT_ONCE};
 
 pub type Line = Vec<Vec<u8>>;
 
@@ -77,12 +77,9 @@ impl Fixture {
             assert!(!matches!(reply, Reply::Error(_)), "{command}: {reply:?}");
         }
         assert!(c.int("PTTL persisted") > 0);
-        let mut r = replica.client();
-        r.call(&format!("REPLICAOF 127.0.0.1 {}", server.port));
-        wait_for("the replica to follow", || {
-            let is_online = c.text("INFO replication").contains("state=online");
-            (is_online && r.info("master_link_status") == "up").then_some(())
-        });
+        replica.follow(&server);
+        server.wait_for_its_replica();
+        replica.wait_until_link_is_up();
         Self { server, replica, c }
     }
 

@@ -10,7 +10,7 @@ use super::group::Group;
 use super::plan::{Fault, Lag, Mode};
 use super::round::Director;
 use crate::faults::disk;
-use crate::harness::{aof, module, wait_for, Client, Setup};
+use crate::harness::{aof, module, Client, Setup};
 
 impl Group {
     /// Answers the next primary.
@@ -201,7 +201,7 @@ impl Group {
             for server in 0..3 {
                 self.note(director, server, "settings", &setting);
                 let line = format!("CONFIG SET {setting}");
-                assert_eq!(self.client(server).text(&line), "OK");
+                self.client(server).ok(&line);
             }
             director.pause(50..400);
         }
@@ -214,9 +214,7 @@ impl Group {
         self.note(director, 0, "failover", "");
         self.client(0).text(&line);
         let mut c = self.client(1);
-        wait_for("the replica to lead", || {
-            (c.info("role") == "master").then_some(())
-        });
+        c.until_info("role", "master");
         director.is_promoted(to);
         self.follow(2, 1);
     }

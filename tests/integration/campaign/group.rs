@@ -99,7 +99,7 @@ impl Group {
     /// Waits until the replicas follow and the guards are open.
     fn settle(&self, plan: &Plan) {
         match plan.fault {
-            Fault::Empty => follow_port(&self.servers[1], NOWHERE),
+            Fault::Empty => self.servers[1].follow_port(NOWHERE),
             _ => self.follow(1, 0),
         }
         self.follow(2, 0);
@@ -154,7 +154,7 @@ impl Group {
 
     pub fn unlink(&self, director: &Director<'_, '_>, replica: usize) {
         self.note(director, replica, "unlinked", "");
-        follow_port(&self.servers[replica], NOWHERE);
+        self.servers[replica].follow_port(NOWHERE);
         director.begin_to_lose();
     }
 
@@ -175,9 +175,4 @@ impl Group {
         }
         promoting
     }
-}
-
-pub fn follow_port(server: &Server, port: u16) {
-    let line = format!("REPLICAOF 127.0.0.1 {port}");
-    server.client().text(&line);
 }

@@ -5,7 +5,6 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use super::adapters::{monotonic_us, those_set_up, Adapter, Held, Task};
-use super::group::follow_port;
 use crate::harness::{wait_for, CutLink, Kind, Server};
 
 /// Adapters renew at a third of it.
@@ -31,13 +30,11 @@ fn fail_over_under_adapters(kind: Kind) {
     let options = [&options[..], &["--repl-diskless-sync-delay", "0"]].concat();
     let mut servers: Vec<_> = (0..3).map(|_| Server::start_with(kind, &options)).collect();
     for replica in &servers[1..] {
-        follow_port(replica, servers[0].port);
+        replica.follow(&servers[0]);
         replica.wait_until_link_is_up();
     }
     let mut c = servers[0].client();
-    wait_for("the guard to open", || {
-        (c.info("lock_guard") == "open").then_some(())
-    });
+    c.until_info("lock_guard", "open");
     let way = CutLink::to(servers[0].port);
     let adapters: Vec<_> = those_set_up()
         .iter()
@@ -72,7 +69,7 @@ fn fail_over_under_adapters(kind: Kind) {
     let refused = c.info("errorstat_TRYAGAIN");
     let count: usize = refused.trim_start_matches("count=").parse().unwrap();
     assert!(count >= adapters.len(), "{refused}");
-    follow_port(&servers[2], servers[1].port);
+    servers[2].follow(&servers[1]);
     for (language, (adapter, mut said)) in adapters {
         let mut line = String::new();
         said.read_line(&mut line).unwrap();

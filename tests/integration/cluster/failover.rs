@@ -8,9 +8,7 @@ use super::checker::{check, Checked, Promotion};
 use super::journal::{Account, Hold};
 use super::load_clients::{with_load_clients, Journal};
 use crate::harness::dump::raise_fences_by_an_hour;
-use crate::harness::{
-    figure, now_us, scale, wait_for, Client, Cluster, Kind, Later, Reply, SHARDS,
-};
+use crate::harness::{figure, now_us, scale, wait_for, Client, Cluster, Kind, Later, SHARDS};
 
 on_every_server![
     a_failover_loses_only_what_was_not_replicated,
@@ -44,22 +42,16 @@ fn check_all(journal: &Journal, promotion: Option<&Promotion<'_>>) -> Checked {
 /// Waits until a node is the primary for all nodes, and the other one follows it.
 #[track_caller]
 fn wait_until_promoted(cluster: &Cluster, new: usize) {
-    wait_for("the replica to be promoted", || {
-        cluster.is_primary(new).then_some(())
-    });
+    cluster.client(new).until_info("role", "master");
     cluster.wait_until_all_agree();
 }
 
 /// In a cluster, Valkey 9 leaves this to the module, which learns of it a moment later.
 fn is_unblocked(kind: Kind, waiter: Later) {
-    let word = match kind {
+    waiter.error(match kind {
         Kind::Valkey9 => "TRYAGAIN ",
         _ => "UNBLOCKED ",
-    };
-    match waiter.reply() {
-        Reply::Error(error) => assert!(error.starts_with(word), "{error}"),
-        other => panic!("{other:?}"),
-    }
+    });
 }
 
 /// Each shard gets a different kind of failover.
@@ -112,8 +104,7 @@ fn hand_over(cluster: &Cluster, key: &str, old: usize, new: usize) {
     assert_eq!(after.int(&format!("LOCK.RELEASE {key} a")), 1);
     assert!(b.fence() > fence);
     assert_eq!(after.int(&format!("LOCK.RELEASE {key} b")), 1);
-    let error = before.error(&format!("{} BLOCK 0", acquire("c")));
-    assert!(error.starts_with("MOVED "), "{error}");
+    before.refused(&format!("{} BLOCK 0", acquire("c")), "MOVED ");
     cluster.nodes[old].wait_until_link_is_up();
 }
 
@@ -189,8 +180,7 @@ fn promote(
         let struck_us = now_us();
         let holds = act(cluster, own);
         is_unblocked(cluster.nodes[shard].kind, waiter);
-        let error = c.error(&format!("LOCK.RELEASE {held} a"));
-        assert!(error.starts_with("MOVED "), "{error}");
+        c.refused(&format!("LOCK.RELEASE {held} a"), "MOVED ");
         // It was replicated long before.
         let mut c = cluster.client(promoted);
         assert_eq!(c.int(&format!("LOCK.RELEASE {held} a")), 1);
@@ -238,9 +228,7 @@ fn by_stop(cluster: &mut Cluster, shard: usize) -> Checked {
         let primary = &cluster.nodes[shard];
         cluster.believe_failures_after_ms(1_000);
         primary.signal("STOP");
-        wait_for("the replica to be promoted", || {
-            cluster.is_primary(shard + SHARDS).then_some(())
-        });
+        cluster.client(shard + SHARDS).until_info("role", "master");
         work();
         primary.signal("CONT");
         cluster.wait_until_all_agree();
@@ -269,12 +257,11 @@ fn by_kill(cluster: &mut Cluster) -> Checked {
         work();
         // It returns as a replica of its successor.
         cluster.nodes[0].start_again();
-        wait_for("the old primary to follow", || {
-            (!cluster.is_primary(0)).then_some(())
-        });
+        cluster.client(0).until_info("role", "slave");
         cluster.nodes[0].wait_until_link_is_up();
-        let error = cluster.client(0).error(&format!("LOCK.RELEASE {held} a"));
-        assert!(error.starts_with("MOVED "), "{error}");
+        cluster
+            .client(0)
+            .refused(&format!("LOCK.RELEASE {held} a"), "MOVED ");
         work();
         struck_us
     });

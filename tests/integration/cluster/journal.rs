@@ -7,9 +7,7 @@ use redis_lock::lock::codec::{decode, Record};
 use redis_lock::lock::Effect;
 
 use super::load_clients::is_for_both;
-use crate::harness::record_of;
-use crate::harness::Server;
-use crate::soak::history::commands_in_log;
+use crate::harness::{aof, record_of, Server};
 
 /// A hold from the view of its client. Between `delivered_us` and `end_us` the client is certain to
 /// hold the lock.
@@ -65,7 +63,9 @@ pub struct Account {
 impl Account {
     pub fn of(node: &Server) -> Self {
         let mut account = Self::default();
-        for args in commands_in_log(node.dir()) {
+        let (commands, is_whole) = aof::read(node.dir());
+        assert!(is_whole, "a part is no command");
+        for args in commands {
             let Some(record) = record_of(&args) else {
                 continue;
             };

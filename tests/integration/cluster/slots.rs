@@ -173,31 +173,41 @@ fn a_hold_moves_with_its_fence(cluster: &Cluster) {
     // The clock of this node is an hour ahead of the other's.
     let (mut old, mut new) = (cluster.client(from), cluster.client(to));
     crate::harness::dump::raise_fences_by_an_hour(&mut old);
-    let fence = old.int("LOCK.ACQUIRE ahead a 60000");
-    let [b, c] = ["b", "c"]
-        .map(|token| cluster.blocked(from, &format!("LOCK.ACQUIRE ahead {token} 60000 BLOCK 0")));
+    old.int("LOCK.ACQUIRE ahead a 60000");
+    let [b, c, d] = [
+        "LOCK.ACQUIRE ahead b 60000 BLOCK 0",
+        "LOCK.ACQUIRE ahead c 60000 BLOCK 0",
+        "RWLOCK.RLOCK ahead d 60000 BLOCK 15000",
+    ]
+    .map(|line| cluster.blocked(from, line));
     cluster.begin_to_move(slot, from, to);
-    assert!(b.is_pending() && c.is_pending());
+    // The node serves the key while it is here.
+    old.int("LOCK.RELEASE ahead a");
+    let fence = b.fence();
+    assert!(c.is_pending() && d.is_pending());
     assert_eq!(cluster.move_keys(slot, from, to), 1);
-    b.error("TRYAGAIN ");
     c.error("TRYAGAIN ");
+    d.error("TRYAGAIN ");
+    old.refused("LOCK.INFO ahead", "ASK ");
     // The new node grants requests there, both before and after the end of the move.
-    new.text("ASKING");
-    assert_eq!(new.int("LOCK.ACQUIRE ahead a 60000"), fence);
+    new.ok("ASKING");
+    assert_eq!(new.int("LOCK.RENEW ahead b 60000"), 1);
     cluster.end_of_move(slot, from, to);
-    let b = cluster.blocked(to, "LOCK.ACQUIRE ahead b 60000 BLOCK 0");
-    assert_eq!(new.int("LOCK.RELEASE ahead a"), 1);
-    assert!(b.fence() > fence);
+    old.refused("LOCK.RELEASE ahead b", "MOVED ");
+    assert_eq!(new.int("LOCK.ACQUIRE ahead b 60000"), fence);
+    let d = cluster.blocked(to, "LOCK.ACQUIRE ahead d 60000 BLOCK 0");
+    assert_eq!(new.int("LOCK.RELEASE ahead b"), 1);
+    assert!(d.fence() > fence);
     // The replica of the new primary has it as well.
     cluster.nodes[to + SHARDS].wait_until_it_follows(&cluster.nodes[to]);
     let mut replica = cluster.client(to + SHARDS);
-    assert_eq!(replica.text("READONLY"), "OK");
+    replica.ok("READONLY");
     wait_for("the replica to know of the slot", || {
         let holders = replica.call("LOCK.INFO ahead");
         (!matches!(holders, Reply::Error(_))).then_some(())
     });
-    assert_eq!(replica.holders("ahead"), ["b"]);
-    assert_eq!(new.int("LOCK.RELEASE ahead b"), 1);
+    assert_eq!(replica.holders("ahead"), ["d"]);
+    assert_eq!(new.int("LOCK.RELEASE ahead d"), 1);
 }
 
 fn a_deleted_slot_keeps_its_locks(kind: Kind, cluster: &mut Cluster, owner: usize) {
@@ -217,20 +227,20 @@ fn a_deleted_slot_keeps_its_locks(kind: Kind, cluster: &mut Cluster, owner: usiz
                 cluster.blocked(owner, &format!("LOCK.ACQUIRE {held} {token} 60000 BLOCK 0"))
             });
             thread::sleep(Duration::from_millis(200));
-            assert_eq!(c.text(&format!("CLUSTER DELSLOTS {slots}")), "OK");
+            c.ok(&format!("CLUSTER DELSLOTS {slots}"));
             // Long before the hold ends.
             waiters
                 .into_iter()
                 .for_each(|waiter| waiter.error("TRYAGAIN "));
-            let error = c.error(&format!("LOCK.ACQUIRE {held} b 60000 BLOCK 0"));
-            assert!(error.starts_with("CLUSTERDOWN "), "{error}");
+            c.refused(
+                &format!("LOCK.ACQUIRE {held} b 60000 BLOCK 0"),
+                "CLUSTERDOWN ",
+            );
             thread::sleep(Duration::from_millis(200));
-            assert_eq!(c.text(&format!("CLUSTER ADDSLOTS {slots}")), "OK");
+            c.ok(&format!("CLUSTER ADDSLOTS {slots}"));
             cluster.wait_until_all_agree();
             // The holder is the same as before.
-            wait_for("the slot to be served", || {
-                (c.call(&format!("LOCK.ACQUIRE {held} a 60000")) == Reply::Int(fence)).then_some(())
-            });
+            c.until(&format!("LOCK.ACQUIRE {held} a 60000"), fence);
         }
         thread::sleep(Duration::from_millis(200));
     });

@@ -104,17 +104,7 @@ fn the_second_key_is_named_only_to_those_who_may_read_it(kind: Kind) {
         false => &[("~mine:*", false), ("~*", false)],
     };
     for (keys, is_named) in rights {
-        let user = ["ACL SETUSER tenant reset on nopass +@all allchannels", keys].join(" ");
-        let user: Vec<_> = match user.split_once(" (") {
-            Some((root, selector)) => {
-                let root = root.split(' ').map(String::from);
-                root.chain([format!("({selector}")]).collect()
-            }
-            None => user.split(' ').map(String::from).collect(),
-        };
-        assert_eq!(c.send(&user), Reply::Simple("OK".into()), "{keys}");
-        let mut tenant = server.client();
-        tenant.text("AUTH tenant x");
+        let mut tenant = server.user("tenant", &format!("+@all allchannels {keys}"));
         for ask in asks {
             let expected = if *is_named { &named } else { hidden };
             assert_eq!(tenant.error(ask), expected, "{keys}: {ask}");
@@ -122,8 +112,9 @@ fn the_second_key_is_named_only_to_those_who_may_read_it(kind: Kind) {
     }
     // In a script nobody is asked. The error of a call is the script's.
     let script = "return redis.call('LOCK.ACQUIRE', KEYS[1], 'b', '600000', 'KEEP', '60000')";
-    match c.send(&["EVAL", script, "1", "mine:k"]) {
-        Reply::Error(error) => assert!(error.contains("waits for another key"), "{error}"),
-        other => panic!("{other:?}"),
-    }
+    let reply = c.send(&["EVAL", script, "1", "mine:k"]);
+    assert!(
+        reply.as_error().contains("waits for another key"),
+        "{reply:?}"
+    );
 }

@@ -16,8 +16,7 @@ const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 fn replica_of(primary: &Server, clock: &Clock) -> Server {
     let setup = Setup::with_module(&[]).with_clock(clock);
     let replica = Server::start_as(primary.kind, setup);
-    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
-    replica.client().text(&line);
+    replica.follow(primary);
     replica.wait_until_it_follows(primary);
     replica
 }
@@ -92,14 +91,14 @@ fn fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover(kind: Kin
         let next = take(&mut r, 1);
         assert!(next > last, "{round}: {next} after {last}");
         // Back and forth: the former new primary is behind now.
-        c.text(&format!("REPLICAOF 127.0.0.1 {}", replica.port));
+        primary.follow(&replica);
         primary.wait_until_it_follows(&replica);
         c.text("REPLICAOF 127.0.0.1 1");
         let last = take(&mut r, 5_000);
         c.text("REPLICAOF NO ONE");
         let next = take(&mut c, 1);
         assert!(next > last, "{round}: {next} after {last}");
-        r.text(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+        replica.follow(&primary);
         replica.wait_until_it_follows(&primary);
     }
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use super::clients::Group;
-use super::{assert_same, is_primary, pair, wait_for_replicas};
-use crate::harness::{figure, scale, wait_for, Kind, Reply, Sentinels};
+use super::pair;
+use crate::harness::{figure, scale, Kind, Reply, Sentinels};
 
 on_every_server![sentinels_replace_a_primary_that_is_killed_or_stopped];
 
@@ -63,21 +63,17 @@ fn sleeps(kind: Kind) -> String {
     assert!(b.is_pending() && d.is_pending());
     let took = sentinels.wait_for_another_than(old.port);
     let mut n = new.client();
-    wait_for("it to lead", || is_primary(&mut n).then_some(()));
-    wait_for("the dead owner's deadline", || {
-        (n.call("LOCK.INFO k") == Reply::Nil).then_some(())
-    });
+    n.until_info("role", "master");
+    n.until("LOCK.INFO k", Reply::Nil);
     let fence = n.int("LOCK.ACQUIRE k e 600000");
     old.signal("CONT");
     // The sentinels make it a replica, and close its connections.
     for waiter in [b, d] {
         waiter.sent_away();
     }
-    wait_for("the sentinels to have it follow", || {
-        (!is_primary(&mut old.client())).then_some(())
-    });
-    wait_for_replicas(&new);
-    assert_same(&new, &old);
+    old.client().until_info("role", "slave");
+    new.wait_for_its_replica();
+    old.assert_same_as(&new, "after the failover");
     assert_eq!(old.client().holders("k"), ["e"]);
     assert_eq!(old.client().holders("held"), ["a"]);
     assert_eq!(n.int("LOCK.ACQUIRE held a 600000"), held);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{follow, pair};
+use super::pair;
 use crate::harness::{figure, scale, wait_for, Kind, Later, Reply, Server};
 
 on_every_server![
@@ -61,9 +61,7 @@ fn careful(kind: Kind) -> (Server, Server) {
 
 fn lacks_replicas(server: &Server) {
     let mut c = server.client();
-    wait_for("the replicas to be missed", || {
-        (c.info("min_slaves_good_slaves") == "0").then_some(())
-    });
+    c.until_info("min_slaves_good_slaves", "0");
 }
 
 /// A lock whose owner is gone, and a waiter.
@@ -94,7 +92,7 @@ fn a_primary_without_enough_replicas_grants_no_waiter(kind: Kind) {
     assert_eq!(c.waiters("k"), ["b"]);
     assert_eq!(c.int("EXISTS k"), 0);
     replica.start_again();
-    follow(&replica, &primary);
+    replica.follow(&primary);
     let fence = b.fence();
     replica.wait_until_it_follows(&primary);
     assert_eq!(replica.client().holders("k"), ["b"]);
@@ -120,7 +118,7 @@ fn a_primary_resumed_after_its_replica_left_grants_nobody(kind: Kind) {
         assert_eq!(old.client().int("WAIT 1 10000"), 1);
         old.signal("STOP");
         assert!(Instant::now() < end && b.is_pending(), "too slow a machine");
-        new.client().text("REPLICAOF NO ONE");
+        new.stand_alone();
         wait_until(end + Duration::from_millis(150));
         new.client().int("LOCK.ACQUIRE k d 600000");
         old.signal("CONT");
@@ -128,7 +126,7 @@ fn a_primary_resumed_after_its_replica_left_grants_nobody(kind: Kind) {
         wait_until(Instant::now() + Duration::from_millis(50));
         assert!(b.is_pending());
         assert!(old.client().holders("k").is_empty());
-        follow(&old, &new);
+        old.follow(&new);
         b.error("UNBLOCKED ");
         old.wait_until_it_follows(&new);
         assert_eq!(old.client().holders("k"), ["d"]);

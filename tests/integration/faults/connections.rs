@@ -95,7 +95,7 @@ fn a_subscriber_waits_where_the_server_allows_it(kind: Kind) {
     b.send("HELLO 3\r\nSUBSCRIBE news\r\nLOCK.ACQUIRE k b 60000 BLOCK 0");
     let mut lines = std::iter::from_fn(|| b.line());
     if may_wait_and_subscribe(kind) {
-        wait_for("b to wait", || (c.waiters("k") == ["b"]).then_some(()));
+        c.until_waiters("k", &["b"]);
         assert_eq!(c.int("LOCK.RELEASE k a"), 1);
         assert!(lines.any(|line| line == "news"));
         assert_eq!(lines.next().unwrap(), ":1");

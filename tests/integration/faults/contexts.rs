@@ -42,10 +42,9 @@ fn surroundings(kind: Kind, server: &Server) -> Vec<(&'static str, Run)> {
 
 /// Functions that run their arguments, with different flags.
 fn load(c: &mut Client) {
-    let mut library =
-        "#!lua name=test\nlocal function run(keys, args) return redis.pcall(unpack(args)) end\n\
+    let mut library = "local function run(keys, args) return redis.pcall(unpack(args)) end\n\
                        redis.register_function('run', run)\n"
-            .to_string();
+        .to_string();
     for (name, flag) in [
         ("reads", "no-writes"),
         ("oom", "allow-oom"),
@@ -55,7 +54,7 @@ fn load(c: &mut Client) {
             "redis.register_function{{function_name='{name}', callback=run, flags={{'{flag}'}}}}\n"
         );
     }
-    assert_eq!(c.send(&["FUNCTION", "LOAD", &library]), Reply::from("test"));
+    c.load_functions(&library);
 }
 
 /// `EVAL script 0 line`, or the same with a function.
@@ -164,7 +163,7 @@ fn every_change_of_a_lock_fails_a_watch(kind: Kind) {
     c.call("FLUSHALL");
     c.int("LOCK.ACQUIRE k a 500");
     assert!(is_broken(&mut watcher, || {
-        wait_for("the end", || (c.int("EXISTS k") == 0).then_some(()));
+        c.until("EXISTS k", 0);
     }));
     // Changes by a grant: after a release, a deadline, a waiter that leaves, an eviction.
     c.int("LOCK.ACQUIRE k a 60000");
@@ -271,9 +270,7 @@ fn the_flags_of_a_function_are_kept(kind: Kind) {
             "LOCK.RELEASE k a",
         ] {
             let reply = c.send(&command(call, what, line));
-            let Reply::Error(error) = reply else {
-                panic!("{call} {line}: {reply:?}");
-            };
+            let error = reply.as_error();
             assert!(error.contains("read-only"), "{call} {line}: {error}");
         }
         let info = c.send(&command(call, what, "LOCK.INFO k"));
@@ -286,10 +283,7 @@ fn the_flags_of_a_function_are_kept(kind: Kind) {
     // Without memory, only functions that allow it may acquire.
     c.text("CONFIG SET maxmemory 1");
     let refused = c.send(&command("FCALL", "run", "LOCK.ACQUIRE free x 60000"));
-    assert!(
-        matches!(&refused, Reply::Error(error) if error.contains("OOM")),
-        "{refused:?}"
-    );
+    assert!(refused.as_error().contains("OOM"), "{refused:?}");
     let fence = c.send(&command("FCALL", "oom", "LOCK.ACQUIRE free x 60000"));
     assert!(matches!(fence, Reply::Int(_)), "{fence:?}");
     c.text("CONFIG SET maxmemory 0");

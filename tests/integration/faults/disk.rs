@@ -58,16 +58,14 @@ fn set_up(server: &Server) -> Fixture {
 fn check_refusals(server: &Server, fixture: &Fixture, code: &str) {
     let mut c = server.client();
     for line in WRITES {
-        assert!(c.error(line).starts_with(code), "{line}");
+        c.refused(line, code);
     }
     let script = ["EVAL", "return redis.call('LOCK.RELEASE', 'k', 'a')", "0"];
-    match c.send(&script) {
-        Reply::Error(error) => assert!(error.contains(code.trim_end()), "{error}"),
-        other => panic!("{other:?}"),
-    }
+    let reply = c.send(&script);
+    assert!(reply.as_error().contains(code.trim_end()), "{reply:?}");
     c.call("MULTI");
-    assert!(c.error("LOCK.RELEASE k a").starts_with(code));
-    assert!(c.error("EXEC").starts_with("EXECABORT"));
+    c.refused("LOCK.RELEASE k a", code);
+    c.refused("EXEC", "EXECABORT");
     assert!(c.int("PTTL k") > 0);
     assert_eq!(c.text("TYPE k"), "redislock");
     // The reader is next now, but a grant is a write.
@@ -99,7 +97,7 @@ fn check_recovery(server: &Server, fixture: Fixture) {
 fn start_saving(kind: Kind) -> Server {
     let server = Server::start(kind);
     let set = ["CONFIG", "SET", "save", "3600 1000000"];
-    assert_eq!(server.client().send(&set), Reply::Simple("OK".into()));
+    server.client().send(&set).assert_ok();
     server
 }
 
@@ -112,9 +110,7 @@ pub(super) fn fail_to_save(server: &Server) {
     fs::create_dir(in_the_way(server)).unwrap();
     let mut c = server.client();
     c.text("BGSAVE");
-    wait_for("the save to fail", || {
-        (c.info("rdb_last_bgsave_status") == "err").then_some(())
-    });
+    c.until_info("rdb_last_bgsave_status", "err");
 }
 
 fn a_failed_save_refuses_all_writes_until_one_succeeds(kind: Kind) {
@@ -133,7 +129,7 @@ fn a_failed_save_refuses_nothing_if_so_configured(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 2000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     fail_to_save(&server);
-    assert!(c.error("LOCK.RELEASE k a").starts_with("MISCONF "));
+    c.refused("LOCK.RELEASE k a", "MISCONF ");
     c.text("CONFIG SET stop-writes-on-bgsave-error no");
     b.fence();
     assert_eq!(c.int("LOCK.RELEASE k b"), 1);
@@ -247,13 +243,11 @@ fn a_deadline_while_the_disk_is_full_grants_when_space_returns(kind: Kind) {
         second.fence();
         c.int("DEL k");
     }
-    wait_for("the lease to end", || {
-        c.holders("k").is_empty().then_some(())
-    });
+    c.until_holders("k", &[]);
     assert_eq!(c.waiters("k"), ["b", "d"]);
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", b.id)), 1);
     b.broken();
-    wait_for("b to leave", || (c.waiters("k") == ["d"]).then_some(()));
+    c.until_waiters("k", &["d"]);
     assert!(c.holders("k").is_empty() && d.is_pending());
     have_room_again(&server);
     d.fence();
@@ -272,9 +266,7 @@ fn grants_before_the_disk_was_full_survive_a_crash(kind: Kind) {
     let r = server.blocked("RWLOCK.RLOCK shared r 600000 BLOCK 0");
     fill_disk(&server);
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", w.id)), 1);
-    wait_for("w to leave", || {
-        (c.waiters("shared") == ["r"]).then_some(())
-    });
+    c.until_waiters("shared", &["r"]);
     server.kill();
     r.broken();
     have_it_back(&mut server, &fences);
@@ -340,12 +332,8 @@ fn with_too_few_replicas_nobody_is_granted(kind: Kind) {
     let server = Server::start(kind);
     let mut replica = Server::start(kind);
     let mut c = server.client();
-    let follow = format!("REPLICAOF 127.0.0.1 {}", server.port);
-    replica.client().text(&follow);
-    wait_for("the replica", || {
-        let online = c.info("connected_slaves") == "1" && c.info("slave0").contains("state=online");
-        online.then_some(())
-    });
+    replica.follow(&server);
+    server.wait_for_its_replica();
     c.text("CONFIG SET min-replicas-to-write 1");
     wait_for("a write to be taken", || {
         matches!(c.call("SET text text"), Reply::Simple(_)).then_some(())

@@ -17,11 +17,11 @@ on_every_server![
 const WARNING: &str = "maxmemory-policy can evict locks";
 
 fn run_out_of_memory(c: &mut Client) {
-    assert_eq!(c.text("CONFIG SET maxmemory 1"), "OK");
+    c.ok("CONFIG SET maxmemory 1");
 }
 
 fn have_memory_again(c: &mut Client) {
-    assert_eq!(c.text("CONFIG SET maxmemory 0"), "OK");
+    c.ok("CONFIG SET maxmemory 0");
 }
 
 fn evicted(c: &mut Client) -> u64 {
@@ -45,7 +45,7 @@ fn without_memory_only_acquires_are_refused(kind: Kind) {
         "LOCK.ACQUIRE k a 60000", // already the holder
         "RWLOCK.RLOCK k a 60000", // a conversion
     ] {
-        assert!(c.error(line).starts_with("OOM "), "{line}");
+        c.refused(line, "OOM ");
     }
     assert_eq!((c.int("EXISTS free"), c.int("EXISTS k shared")), (0, 2));
     assert_eq!(c.holders("k"), ["a"]);
@@ -71,16 +71,16 @@ fn transactions_and_scripts_are_refused_alike_without_memory(kind: Kind) {
     c.int("LOCK.ACQUIRE k2 a 60000");
     run_out_of_memory(&mut c);
     c.call("MULTI");
-    assert!(c.error("LOCK.ACQUIRE free x 60000").starts_with("OOM "));
+    c.refused("LOCK.ACQUIRE free x 60000", "OOM ");
     c.call("LOCK.RELEASE k a");
-    assert!(c.error("EXEC").starts_with("EXECABORT"));
+    c.refused("EXEC", "EXECABORT");
     assert_eq!(c.holders("k"), ["a"]);
     if kind.is_7_2_or_later() {
         assert_eq!(c.multi(&["LOCK.RELEASE k a"]), [Reply::Int(1)]);
     } else {
         // Before 7.2 the server queues no command in a transaction without memory.
         c.call("MULTI");
-        assert!(c.error("LOCK.RELEASE k a").starts_with("OOM "));
+        c.refused("LOCK.RELEASE k a", "OOM ");
         c.call("DISCARD");
         assert_eq!(c.int("LOCK.RELEASE k a"), 1);
     }
@@ -91,10 +91,8 @@ fn transactions_and_scripts_are_refused_alike_without_memory(kind: Kind) {
             "0".into(),
         ]
     };
-    match c.send(&script("'LOCK.ACQUIRE', 'free', 'x', '60000'")) {
-        Reply::Error(error) => assert!(error.contains("OOM"), "{error}"),
-        other => panic!("{other:?}"),
-    }
+    let refused = c.send(&script("'LOCK.ACQUIRE', 'free', 'x', '60000'"));
+    assert!(refused.as_error().contains("OOM"), "{refused:?}");
     let released = c.send(&script("'LOCK.RELEASE', 'k2', 'a'"));
     assert_eq!(released, Reply::Int(1));
     assert_eq!(c.int("DBSIZE"), 0);
@@ -169,7 +167,7 @@ fn only_evicted_locks_are_counted(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 60000");
     c.int("LOCK.RELEASE k a");
     c.int("LOCK.ACQUIRE short a 1");
-    wait_for("a deadline", || (c.int("DBSIZE") == 0).then_some(()));
+    c.until("DBSIZE", 0);
     assert_eq!(evicted(&mut c), 0);
     for n in 0..20 {
         c.call(&format!("SET text{n} text PX 60000"));
@@ -219,7 +217,7 @@ fn an_owner_of_an_evicted_lock_gets_zero(kind: Kind) {
         let mut c = server.client();
         let used: usize = c.info("used_memory").parse().unwrap();
         let limit = used + CLIENTS * 200_000 + 3_000_000;
-        assert_eq!(c.text(&format!("CONFIG SET maxmemory {limit}")), "OK");
+        c.ok(&format!("CONFIG SET maxmemory {limit}"));
         let lost = thread::scope(|scope| {
             let server = &server;
             let clients: Vec<_> = (0..CLIENTS)
@@ -250,7 +248,7 @@ fn use_locks(server: &Server, n: usize, rounds: usize) -> u64 {
         for part in 0..3 {
             // It expires later than the locks, for the policy that considers ttls.
             let set = format!("SET text{n}-{round}-{part} {text} PX 600000");
-            assert_eq!(c.text(&set), "OK");
+            c.ok(&set);
         }
         lost += u64::from(c.int(&format!("LOCK.RELEASE k{key} {token}")) == 0);
     }

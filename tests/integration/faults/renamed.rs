@@ -56,8 +56,7 @@ fn for_each_taken(test: impl Fn(&[&str]) + Sync) {
 #[track_caller]
 fn assert_taken_away(c: &mut Client, names: &[&str]) {
     for name in names {
-        let error = c.error(name);
-        assert!(error.starts_with("ERR unknown command"), "{error}");
+        c.refused(name, "ERR unknown command");
     }
 }
 
@@ -105,7 +104,7 @@ impl Fixture {
         assert!(self.waits.is_pending(), "{names:?}");
         assert!(c.holders("k").is_empty());
         assert_eq!(c.waiters("k"), ["b"]);
-        assert!(c.error("LOCK.RELEASE k nobody").starts_with(code));
+        c.refused("LOCK.RELEASE k nobody", code);
         self.waits
     }
 }
@@ -190,8 +189,8 @@ fn a_disk_error_that_stops_no_write_stops_no_hand_off(kind: Kind) {
     let server = Server::start_with(kind, &without(&["EVAL"], &[]));
     let mut c = server.client();
     let set = |c: &mut Client, words: [&str; 2]| {
-        let reply = c.send(&[&["CONFIG", "SET"], &words[..]].concat());
-        assert_eq!(reply, Reply::Simple("OK".into()));
+        c.send(&[&["CONFIG", "SET"], &words[..]].concat())
+            .assert_ok();
     };
     // There are no automatic saves, so the failure of a manual save stops nothing.
     fail_to_save(&server);

@@ -112,7 +112,7 @@ fn a_stopped_waiter_delays_the_next_one_by_its_ttl(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 60000");
     let mut b = Process::start(&server);
     b.send("LOCK.ACQUIRE k b 400 BLOCK 0");
-    wait_for("b to wait", || (c.waiters("k") == ["b"]).then_some(()));
+    c.until_waiters("k", &["b"]);
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     b.stop();
     let granted = Instant::now();

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{assert_logged, wait_until_open};
-use crate::harness::{wait_for, Cluster, Kind, Reply, SHARDS};
+use super::assert_logged;
+use crate::harness::{Cluster, Kind, Reply, SHARDS};
 
 on_every_server![failovers_of_a_shard, slots_that_come];
 
@@ -22,23 +22,23 @@ fn failovers_of_a_shard(kind: Kind) {
     let keys = cluster.keys_of(0, 2);
     let take = |token: &str| format!("LOCK.ACQUIRE {} {token} 4000 BLOCK 0", keys[1]);
     let mut c = cluster.client(old);
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     let held = &keys[0];
     c.int(&format!("LOCK.ACQUIRE {held} owner 4000"));
     cluster.nodes[new].wait_until_it_follows(&cluster.nodes[old]);
     let begun = Instant::now();
     cluster.client(new).text("CLUSTER FAILOVER");
-    wait_for("the failover", || cluster.is_primary(new).then_some(()));
+    cluster.client(new).until_info("role", "master");
     let mut c = cluster.client(new);
     assert_eq!(c.int(&format!("LOCK.RENEW {held} owner 4000")), 1);
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
     cluster.nodes[old].wait_until_it_follows(&cluster.nodes[new]);
     let sent = Instant::now();
     c.int(&take("first"));
     cluster.nodes[new].kill();
     cluster.client(old).text("CLUSTER FAILOVER TAKEOVER");
-    wait_for("the takeover", || cluster.is_primary(old).then_some(()));
+    cluster.client(old).until_info("role", "master");
     let mut c = cluster.client(old);
     c.int(&take("second"));
     assert!(sent.elapsed() > LEASE, "{:?}", sent.elapsed());
@@ -85,8 +85,8 @@ fn slots_that_come(kind: Kind) {
     assert!(sent.elapsed() < LEASE);
 
     set("CONFIG SET lock.guard failover lock.max-ttl 4000 lock.guard-slack 1000");
-    wait_until_open(&mut from);
-    wait_until_open(&mut to);
+    from.until_info("lock_guard", "open");
+    to.until_info("lock_guard", "open");
     // With its keys, and so fast that nobody sees it.
     from.int(&take(1, "owner"));
     cluster.begin_to_move(slot(1), 0, 1);
@@ -137,7 +137,7 @@ fn slots_that_come(kind: Kind) {
     assert!(sent.elapsed() > LEASE, "{:?}", sent.elapsed());
     added.reply().as_int();
     assert!(begun.elapsed() > LEASE, "{:?}", begun.elapsed());
-    wait_until_open(&mut to);
+    to.until_info("lock_guard", "open");
     let ended = "guard: it has ended in all slots";
     assert_logged(&cluster.nodes[1], "slot", ended);
 }

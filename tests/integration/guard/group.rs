@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{assert_logged, wait_until_open, ENDED};
-use crate::harness::{wait_for, Client, CutLink, Kind, Reply, Server};
+use super::{assert_logged, ENDED};
+use crate::harness::{wait_for, CutLink, Kind, Reply, Server};
 
 on_every_server![
     the_old_primary_lives_on_and_nobody_else_gets_its_locks,
@@ -49,14 +49,10 @@ impl Group {
 
     pub(super) fn follow(&self, port: u16) {
         for replica in &self.replicas {
-            follow(&mut replica.client(), port);
+            replica.follow_port(port);
             replica.wait_until_it_follows(&self.primary);
         }
     }
-}
-
-pub(super) fn follow(c: &mut Client, port: u16) {
-    c.text(&format!("REPLICAOF 127.0.0.1 {port}"));
 }
 
 /// With the guard, and without it.
@@ -69,7 +65,7 @@ fn the_old_primary_lives_on_and_nobody_else_gets_its_locks(kind: Kind) {
         let [new, other] = &group.replicas;
         let (mut old, mut c) = (group.primary.client(), new.client());
         if is_guarded {
-            wait_until_open(&mut old);
+            old.until_info("lock_guard", "open");
         }
         old.int("LOCK.ACQUIRE known owner 3000");
         new.wait_until_it_follows(&group.primary);
@@ -78,19 +74,15 @@ fn the_old_primary_lives_on_and_nobody_else_gets_its_locks(kind: Kind) {
         // What the replicas have acknowledged is fresh yet.
         old.int("LOCK.ACQUIRE k first 3000");
         c.text("REPLICAOF NO ONE");
-        follow(&mut other.client(), new.port);
+        other.follow(new);
         if is_guarded {
-            assert!(c
-                .error("LOCK.RENEW known owner 3000")
-                .starts_with("TRYAGAIN"));
+            c.refused("LOCK.RENEW known owner 3000", "TRYAGAIN");
             assert_eq!(c.call("LOCK.ACQUIRE k early 3000"), Reply::Nil);
-            wait_for("the old primary to be alone", || {
-                (old.info("lock_guard") == "alone").then_some(())
-            });
+            old.until_info("lock_guard", "alone");
             assert_eq!(old.info("lock_guard_left_ms"), "0");
             assert_eq!(old.info("lock_guard_members_fresh"), "1");
             assert_eq!(old.call("LOCK.ACQUIRE free me 3000"), Reply::Nil);
-            assert!(old.error("LOCK.RENEW k first 3000").starts_with("TRYAGAIN"));
+            old.refused("LOCK.RENEW k first 3000", "TRYAGAIN");
             assert!(old.int("LOCK.CHECK k first") > 0);
         }
         c.int("LOCK.ACQUIRE k second 3000 BLOCK 20000");
@@ -102,30 +94,22 @@ fn the_old_primary_lives_on_and_nobody_else_gets_its_locks(kind: Kind) {
 fn a_primary_without_a_majority_grants_nothing(kind: Kind) {
     let group = Group::start(kind, &QUORUM);
     let mut c = group.primary.client();
-    wait_for("the guard", || {
-        (c.info("lock_guard") == "alone").then_some(())
-    });
+    c.until_info("lock_guard", "alone");
     let waits = group.primary.blocked("LOCK.ACQUIRE k me 3000 BLOCK 0");
     group.follow(group.primary.port);
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     waits.reply().as_int();
     assert_logged(&group.primary, "alone", ENDED);
-    wait_for("all members", || {
-        (c.info("lock_guard_members_fresh") == "3").then_some(())
-    });
+    c.until_info("lock_guard_members_fresh", "3");
     // One replica is enough, once it has followed for long.
     group.replicas[0].client().text("REPLICAOF NO ONE");
-    wait_for("the replica to leave", || {
-        (c.info("lock_guard_members_fresh") == "2").then_some(())
-    });
-    wait_until_open(&mut c);
+    c.until_info("lock_guard_members_fresh", "2");
+    c.until_info("lock_guard", "open");
     c.int("LOCK.ACQUIRE k me 3000 BLOCK 0");
     assert_eq!(c.int("LOCK.RENEW k me 3000"), 1);
     c.int("LOCK.ACQUIRE other me 3000");
     group.replicas[1].client().text("REPLICAOF NO ONE");
-    wait_for("the majority to leave", || {
-        (c.info("lock_guard") == "alone").then_some(())
-    });
+    c.until_info("lock_guard", "alone");
     let error = c.error("LOCK.RENEW k me 3000");
     assert!(error.starts_with("TRYAGAIN"));
     c.text("MULTI");
@@ -143,7 +127,7 @@ fn beats_go_to_no_file(kind: Kind) {
     let group = Group::start(kind, &options);
     group.follow(group.primary.port);
     let mut c = group.primary.client();
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     for server in [&group.primary, &group.replicas[0]] {
         let mut c = server.client();
         let mut bytes = || c.info("aof_current_size").parse::<u64>().unwrap();
@@ -162,9 +146,7 @@ fn without_a_majority_to_ask_no_beat_is_sent(kind: Kind) {
         let group = Group::start(kind, &options);
         group.follow(group.primary.port);
         let mut c = group.primary.client();
-        wait_for("no guard", || {
-            (c.info("lock_guard_left_ms") == "0").then_some(())
-        });
+        c.until_info("lock_guard_left_ms", "0");
         let (sent, from) = (group.sent(), Instant::now());
         // A beat is sent four times a second.
         wait_for("a second", || {
@@ -201,14 +183,12 @@ fn a_hand_over_ends_a_guard_early_that_is_set_while_servers_run(kind: Kind) {
 fn hand_over(group: &Group) {
     let new = &group.replicas[0];
     let (mut old, mut c) = (group.primary.client(), new.client());
-    wait_until_open(&mut old);
+    old.until_info("lock_guard", "open");
     let fence = old.int("LOCK.ACQUIRE k me 4000");
     new.wait_until_it_follows(&group.primary);
     let begun = Instant::now();
     old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
-    wait_for("the promotion", || {
-        (c.info("role") == "master").then_some(())
-    });
+    c.until_info("role", "master");
     assert!(c.int("LOCK.ACQUIRE other me 4000 BLOCK 20000") > fence);
     assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
     assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);
@@ -221,30 +201,26 @@ fn a_planned_hand_over_among_five_ends_it_early(kind: Kind) {
     let servers: Vec<_> = (0..5).map(|_| Server::start_with(kind, &options)).collect();
     let (primary, replicas) = servers.split_first().unwrap();
     for replica in replicas {
-        follow(&mut replica.client(), primary.port);
+        replica.follow(primary);
         replica.wait_until_it_follows(primary);
     }
     let mut old = primary.client();
     // C is 11.44 s.
-    wait_until_open(&mut old);
+    old.until_info("lock_guard", "open");
     let (new, others) = replicas.split_first().unwrap();
     let mut c = new.client();
     let fence = old.int("LOCK.ACQUIRE k me 8000");
     new.wait_until_it_follows(primary);
     let begun = Instant::now();
     old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
-    wait_for("the promotion", || {
-        (c.info("role") == "master").then_some(())
-    });
+    c.until_info("role", "master");
     assert_eq!(c.info("lock_guard"), "alone");
     for other in others {
-        follow(&mut other.client(), new.port);
+        other.follow(new);
     }
     assert!(c.int("LOCK.ACQUIRE other me 8000 BLOCK 20000") > fence);
     assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
-    wait_for("a renewal", || {
-        (c.call("LOCK.RENEW k me 8000") == Reply::Int(1)).then_some(())
-    });
+    c.until("LOCK.RENEW k me 8000", 1);
 }
 
 fn a_hand_over_that_loses_a_grant_does_not(kind: Kind) {
@@ -256,13 +232,13 @@ fn a_hand_over_that_loses_a_grant_does_not(kind: Kind) {
         group.follow(link.port);
         let [new, other] = &group.replicas;
         let (mut old, mut c) = (group.primary.client(), new.client());
-        wait_until_open(&mut old);
+        old.until_info("lock_guard", "open");
         link.stall();
         let sent = Instant::now();
         old.int("LOCK.ACQUIRE k first 1500");
         c.text("REPLICAOF NO ONE");
-        for c in [&mut old, &mut other.client()] {
-            follow(c, new.port);
+        for server in [&group.primary, other] {
+            server.follow(new);
         }
         group.primary.wait_until_it_follows(new);
         c.int("LOCK.ACQUIRE k second 1500 BLOCK 30000");

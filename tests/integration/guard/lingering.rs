@@ -2,8 +2,7 @@
 //! ended them.
 
 use super::group::Group;
-use super::wait_until_open;
-use crate::harness::{wait_for, CutLink, Kind, Reply, Server};
+use crate::harness::{CutLink, Kind, Reply, Server};
 
 on_every_server![
     a_hold_that_lingers_is_not_used_after_a_promotion,
@@ -36,7 +35,7 @@ fn a_hold_that_lingers_is_not_used_after_a_promotion(kind: Kind) {
         group.follow(link.port);
         let new = &group.replicas[0];
         let (mut old, mut c) = (group.primary.client(), new.client());
-        wait_until_open(&mut old);
+        old.until_info("lock_guard", "open");
         let mut owner = group.primary.client();
         owner.int("LOCK.ACQUIRE bound owner 4000 LINGER 0");
         owner.int("LOCK.ACQUIRE permit owner 4000 LIMIT 2 LINGER 0");
@@ -55,8 +54,7 @@ fn a_hold_that_lingers_is_not_used_after_a_promotion(kind: Kind) {
             assert_eq!(c.int(&format!("LOCK.RENEW {key} owner 4000")), 0, "{key}");
             assert_eq!(c.call(&format!("LOCK.CHECK {key} owner")), Reply::Nil);
             if kind.is_7_0_or_later() {
-                let exec = c.error(&format!("LOCK.EXEC {key} owner SET x 1"));
-                assert!(exec.starts_with("NOTHELD"), "{exec}");
+                c.refused(&format!("LOCK.EXEC {key} owner SET x 1"), "NOTHELD");
             }
             let again = c.call(&format!("LOCK.ACQUIRE {key} owner 4000"));
             assert_eq!(again, Reply::Nil, "{key}");
@@ -78,7 +76,7 @@ fn a_hold_that_lingers_is_not_used_after_a_restart(kind: Kind) {
     let file = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut server = Server::start_with(kind, &[guard, file].concat());
     let mut c = server.client();
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     c.int("LOCK.ACQUIRE bound me 4000 LINGER 4000");
     let fence = c.int("LOCK.ACQUIRE plain me 4000");
     server.kill();
@@ -96,14 +94,12 @@ fn a_planned_hand_over_keeps_what_lingers(kind: Kind) {
     group.follow(group.primary.port);
     let new = &group.replicas[0];
     let (mut old, mut c) = (group.primary.client(), new.client());
-    wait_until_open(&mut old);
+    old.until_info("lock_guard", "open");
     let fence = old.int("LOCK.ACQUIRE k me 4000 LINGER 4000");
     new.wait_until_it_follows(&group.primary);
     old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
-    wait_for("the promotion", || {
-        (c.info("role") == "master").then_some(())
-    });
-    wait_until_open(&mut c);
+    c.until_info("role", "master");
+    c.until_info("lock_guard", "open");
     assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);
     assert_eq!(c.int("LOCK.ACQUIRE k me 4000 LINGER 4000"), fence);
     assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);

@@ -4,7 +4,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::wait_until_open;
 use crate::harness::{figure, wait_for, Client, CutLink, Kind, Reply, Sentinels, Server};
 
 on_oldest_and_newest![sentinels_promote_and_no_two_clients_believe];
@@ -49,8 +48,7 @@ impl Group {
             server.client().text(&line);
         }
         for replica in &servers[1..] {
-            let line = format!("REPLICAOF 127.0.0.1 {}", links[0].port);
-            replica.client().text(&line);
+            replica.follow_port(links[0].port);
             replica.wait_until_it_follows(&servers[0]);
         }
         let sentinels = Sentinels::watch_at(kind, links[0].port, 2);
@@ -60,7 +58,7 @@ impl Group {
             sentinels,
         };
         if options[0] == "guard" {
-            wait_until_open(&mut group.client(0));
+            group.client(0).until_info("lock_guard", "open");
         }
         group
     }
@@ -138,7 +136,7 @@ impl Group {
             (0..replicas).all(online).then_some(())
         });
         self.sentinels.wait_until_settled(replicas);
-        wait_until_open(&mut self.client(primary));
+        self.client(primary).until_info("lock_guard", "open");
     }
 }
 

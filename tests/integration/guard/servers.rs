@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::group::{follow, Group};
-use super::{guarded_ms, wait_until_open};
+use super::group::Group;
+use super::guarded_ms;
 use crate::harness::{module, wait_for, Kind, Raw, Reply, Server};
 
 on_every_server![
@@ -38,24 +38,24 @@ fn a_chain_of_replicas_hears_the_beats_and_waits(kind: Kind) {
     let less = ["guard", "failover", "max-ttl", "1000", "guard-slack", "0"];
     let last = Server::start_with(kind, &[&less[..], &swapdb].concat());
     let (mut old, mut c, mut d) = (first.client(), middle.client(), last.client());
-    wait_until_open(&mut old);
+    old.until_info("lock_guard", "open");
     old.int("LOCK.ACQUIRE loaded owner 2000");
     c.text("SET what it-had");
-    follow(&mut c, first.port);
+    middle.follow(&first);
     middle.wait_until_it_follows(&first);
     assert!(middle.log().contains("to parser"), "{}", middle.log());
     assert_eq!(c.int("EXISTS what"), 0);
-    follow(&mut d, middle.port);
+    last.follow(&middle);
     wait_for("a beat at the end of the chain", || {
         let log = last.log();
         log.contains("a lease may last 2000 ms yet").then_some(())
     });
     // That of its own start ends, too.
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     let known = old.int("LOCK.ACQUIRE known owner 2000");
     middle.wait_until_it_follows(&first);
     // What comes now never arrives.
-    follow(&mut c, 1);
+    middle.lose_primary();
     let sent = Instant::now();
     old.int("LOCK.ACQUIRE k first 2000");
     first.kill();
@@ -78,21 +78,17 @@ fn a_member_that_comes_back_counts_from_then_on(kind: Kind) {
     group.follow(group.primary.port);
     let [away, other] = &group.replicas;
     let (mut c, mut a, mut o) = (group.primary.client(), away.client(), other.client());
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     a.text("REPLICAOF NO ONE");
     assert_eq!(a.call("LOCK.ACQUIRE mine me 2000"), Reply::Nil);
     assert_eq!(a.info("lock_guard"), "alone");
-    wait_for("it to be missed", || {
-        (c.info("lock_guard_members_fresh") == "2").then_some(())
-    });
+    c.until_info("lock_guard_members_fresh", "2");
     // The other one may have come a moment later.
     c.int("LOCK.ACQUIRE k me 2000 BLOCK 20000");
     let back = Instant::now();
-    follow(&mut a, group.primary.port);
+    away.follow(&group.primary);
     away.wait_until_it_follows(&group.primary);
-    wait_for("it to be heard", || {
-        (c.info("lock_guard_members_fresh") == "3").then_some(())
-    });
+    c.until_info("lock_guard_members_fresh", "3");
     c.int("LOCK.ACQUIRE another me 2000");
     // Now all hangs on the one that came back.
     o.text("REPLICAOF NO ONE");
@@ -112,7 +108,7 @@ fn a_reload_changes_nothing(kind: Kind) {
     let files = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut server = Server::start_with(kind, &[&options[..], &files].concat());
     let mut c = server.client();
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     let fence = c.int("LOCK.ACQUIRE k me 4000");
     let guards = c.info("lock_guards");
     for reload in ["DEBUG RELOAD", "DEBUG LOADAOF"] {
@@ -175,7 +171,7 @@ fn a_primary_that_stood_still_needs_its_members_again(kind: Kind) {
     let [new, other] = &group.replicas;
     let (primary, mut n) = (&group.primary, new.client());
     let mut c = primary.client();
-    wait_until_open(&mut c);
+    c.until_info("lock_guard", "open");
     // The replicas stay. What it has heard of them is old when it goes on.
     let replies = stand_still(primary, |callers| {
         for (n, caller) in callers.iter_mut().enumerate() {
@@ -193,7 +189,7 @@ fn a_primary_that_stood_still_needs_its_members_again(kind: Kind) {
     new.wait_until_it_follows(primary);
     let replies = stand_still(primary, |callers| {
         n.text("REPLICAOF NO ONE");
-        follow(&mut other.client(), new.port);
+        other.follow(new);
         for (n, caller) in callers.iter_mut().enumerate() {
             caller.send(match n % 2 {
                 0 => "LOCK.ACQUIRE fresh old 2000",
@@ -206,9 +202,7 @@ fn a_primary_that_stood_still_needs_its_members_again(kind: Kind) {
     let is_refused =
         |reply: &String| ["$-1", ":0"].contains(&&reply[..]) || reply.starts_with("-TRYAGAIN");
     assert!(replies.iter().all(is_refused), "{replies:?}");
-    wait_for("it to be alone", || {
-        (c.info("lock_guard") == "alone").then_some(())
-    });
+    c.until_info("lock_guard", "alone");
     assert_eq!(c.call("LOCK.ACQUIRE free me 2000"), Reply::Nil);
     assert_eq!(n.int("LOCK.RENEW fresh new 2000"), 1);
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::client::{Client, Reply};
 use super::server::wait_for;
+use super::workload::Command as Words;
 
 /// Has the server rewrite its file, and waits for the end.
 #[track_caller]
@@ -58,6 +59,23 @@ pub fn parts(dir: &Path) -> Vec<PathBuf> {
     // A history file is about to be deleted.
     let loaded = lines.filter(|(_, kind)| *kind != "h");
     loaded.map(|(name, _)| folder.join(name)).collect()
+}
+
+/// The commands of all parts, without an RDB at their head, and whether the file has nothing but
+/// whole commands.
+pub fn read(dir: &Path) -> (Vec<Words>, bool) {
+    let (mut all, mut is_whole) = (Vec::new(), true);
+    for part in parts(dir) {
+        let bytes = fs::read(part).expect("a part that the manifest names");
+        let start = len_of_preamble(&bytes);
+        let mut end = 0;
+        for command in commands(&bytes[start..]) {
+            all.push(command.args.iter().map(|arg| arg.to_vec()).collect());
+            end = command.end;
+        }
+        is_whole &= end == bytes.len();
+    }
+    (all, is_whole)
 }
 
 /// The file to pass to the servers' checker: the manifest if there is one.

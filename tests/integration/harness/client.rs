@@ -148,6 +148,26 @@ impl Client {
         }
     }
 
+    /// Sends a line that must be answered with OK.
+    #[track_caller]
+    pub fn ok(&mut self, line: &str) {
+        assert_eq!(self.text(line), "OK", "{line}");
+    }
+
+    /// Sends a line whose reply must be an error that begins so.
+    #[track_caller]
+    pub fn refused(&mut self, line: &str, start: &str) {
+        let error = self.error(line);
+        assert!(error.starts_with(start), "{line}: {error}");
+    }
+
+    /// Sends a line whose reply must be an error that contains this.
+    #[track_caller]
+    pub fn refused_saying(&mut self, line: &str, part: &str) {
+        let error = self.error(line);
+        assert!(error.contains(part), "{line}: {error}");
+    }
+
     /// The server's clock.
     #[track_caller]
     pub fn now_us(&mut self) -> u64 {
@@ -157,6 +177,23 @@ impl Client {
             digits.unwrap().parse::<u64>().unwrap()
         };
         part(0) * 1_000_000 + part(1)
+    }
+
+    /// How often the server has executed a command.
+    #[track_caller]
+    pub fn calls_of(&mut self, command: &str) -> u64 {
+        let stats = self.text("INFO commandstats").to_lowercase();
+        let head = format!("cmdstat_{command}:calls=");
+        let rest = stats.lines().find_map(|line| line.strip_prefix(&head));
+        rest.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
+
+    /// Loads functions, which the code registers.
+    #[track_caller]
+    pub fn load_functions(&mut self, code: &str) {
+        let library = format!("#!lua name=test\n{code}");
+        let loaded = self.send(&["FUNCTION", "LOAD", &library]);
+        assert_eq!(loaded, Reply::from("test"));
     }
 
     /// One field of INFO.
@@ -206,6 +243,19 @@ impl Reply {
     }
 
     #[track_caller]
+    pub fn assert_ok(&self) {
+        assert_eq!(*self, Reply::Simple("OK".into()));
+    }
+
+    #[track_caller]
+    pub fn as_error(&self) -> &str {
+        match self {
+            Reply::Error(error) => error,
+            other => panic!("no error: {other:?}"),
+        }
+    }
+
+    #[track_caller]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Reply::Bulk(bytes) => bytes,
@@ -217,6 +267,12 @@ impl Reply {
 impl From<&str> for Reply {
     fn from(text: &str) -> Self {
         Reply::Bulk(text.as_bytes().to_vec())
+    }
+}
+
+impl From<i64> for Reply {
+    fn from(number: i64) -> Self {
+        Reply::Int(number)
     }
 }
 

@@ -1,5 +1,5 @@
-//! A Redis Cluster for the tests: three primaries with a replica each, on loopback. Every node is
-//! ended by its `Drop`.
+//! A Redis Cluster for the tests, on loopback: three primaries with a replica each, or some
+//! primaries. Every node is ended by its `Drop`.
 
 use std::ops::Range;
 use std::path::Path;
@@ -40,10 +40,11 @@ const OPTIONS: [&str; 14] = [
     "0",
 ];
 
-/// Six nodes. Those from `SHARDS` on start as replicas of the first ones: node 3 of node 0, node 4
-/// of node 1, node 5 of node 2.
+/// The primaries, and then their replicas if there are any. Of six nodes, node 3 starts as the
+/// replica of node 0, node 4 of node 1, node 5 of node 2.
 pub struct Cluster {
     pub nodes: Vec<Server>,
+    primaries: usize,
 }
 
 impl Cluster {
@@ -67,15 +68,33 @@ impl Cluster {
         let arguments = options.iter().position(is_option).unwrap_or(options.len());
         let (arguments, options) = options.split_at(arguments);
         let options = [arguments, &OPTIONS[..], &patient, options].concat();
-        let nodes: Vec<_> = (0..2 * SHARDS)
-            .map(|_| Server::start_as(kind, Setup::with_module_at(module, &options)))
-            .collect();
-        let cluster = Self { nodes };
-        (0..SHARDS).for_each(|shard| cluster.give_slots(shard));
-        cluster.introduce();
+        let setup = Setup::with_module_at(module, &options);
+        let start = |_| Server::start_as(kind, setup.clone());
+        let cluster = Self::join((0..2 * SHARDS).map(start).collect(), SHARDS);
         (0..SHARDS).for_each(|shard| cluster.follow(shard + SHARDS, shard));
         cluster.wait_until_all_agree();
         cluster.keep_account();
+        cluster
+    }
+
+    /// Starts this many primaries, without replicas and with these options only.
+    pub fn of(kind: Kind, primaries: usize, options: &[&str]) -> Self {
+        let options = [&["--cluster-enabled", "yes"], options].concat();
+        let start = |_| Server::start_with(kind, &options);
+        let cluster = Self::join((0..primaries).map(start).collect(), primaries);
+        cluster.wait_until_all_agree();
+        cluster
+    }
+
+    /// Starts a node that has all slots.
+    pub fn node(kind: Kind, options: &[&str]) -> Server {
+        Self::of(kind, 1, options).nodes.remove(0)
+    }
+
+    fn join(nodes: Vec<Server>, primaries: usize) -> Self {
+        let cluster = Self { nodes, primaries };
+        (0..primaries).for_each(|shard| cluster.give_slots(shard));
+        cluster.introduce();
         cluster
     }
 
@@ -186,7 +205,7 @@ impl Cluster {
 
     /// The initial slots of a shard.
     pub fn slots_of(&self, shard: usize) -> Range<i64> {
-        let at = |shard: usize| shard as i64 * SLOTS / SHARDS as i64;
+        let at = |shard: usize| shard as i64 * SLOTS / self.primaries as i64;
         at(shard)..at(shard + 1)
     }
 
@@ -281,7 +300,7 @@ impl Cluster {
     pub fn end_of_move(&self, slot: i64, from: usize, to: usize) {
         let line = format!("CLUSTER SETSLOT {slot} NODE {}", self.id(to));
         // The new owner first, so that the slot always has one.
-        let others = (0..SHARDS).filter(|node| *node != to && *node != from);
+        let others = (0..self.primaries).filter(|node| *node != to && *node != from);
         for node in [to, from].into_iter().chain(others) {
             self.set_slot(node, &line);
         }

@@ -1,6 +1,6 @@
 //! Payloads of DUMP, changed in such a way that RESTORE still accepts them.
 
-use super::client::{Client, Reply};
+use super::client::Client;
 
 /// The footer of DUMP: the version of the RDB format and a checksum of everything before it.
 const CHECKSUM_LEN: usize = 8;
@@ -19,8 +19,7 @@ pub fn raise_fences_by_an_hour(c: &mut Client) -> i64 {
     let payload = c.call("DUMP ahead");
     let payload = with_fence(payload.as_bytes(), fence, ahead);
     assert_eq!(c.int("DEL ahead"), 1);
-    let restored = c.send(&[&b"RESTORE"[..], b"ahead", b"60000", &payload]);
-    assert_eq!(restored, Reply::Simple("OK".into()));
+    c.restore("ahead 60000", &payload).assert_ok();
     assert_eq!(c.int("LOCK.RELEASE ahead me"), 1);
     // The first fence travels in the payload, these in effects.
     let more = (1..=5).map(|n| {

@@ -121,9 +121,16 @@ impl Later {
     /// Waits for the reply, which must be an error that begins with this word.
     #[track_caller]
     pub fn error(self, word: &str) {
+        self.error_of(&[word]);
+    }
+
+    /// The same with one of these words, where several can be first to end the wait.
+    #[track_caller]
+    pub fn error_of(self, words: &[&str]) {
+        let line = self.line.clone();
         match self.reply() {
-            Reply::Error(error) => assert!(error.starts_with(word), "{error}"),
-            other => panic!("{other:?}"),
+            Reply::Error(error) if words.iter().any(|word| error.starts_with(word)) => {}
+            other => panic!("{line}: {other:?}"),
         }
     }
 

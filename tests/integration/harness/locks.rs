@@ -1,4 +1,7 @@
+use std::fmt::Debug;
+
 use super::client::{Client, Reply};
+use super::server::wait_until;
 use super::workload::words;
 
 /// Shortcuts for LOCK.INFO.
@@ -15,6 +18,34 @@ impl Client {
         self.tokens(key, "waiters")
     }
 
+    /// The holds of a lock: token and fence.
+    #[track_caller]
+    pub fn holds(&mut self, key: &str) -> Vec<(String, i64)> {
+        let info = self.call(&format!("LOCK.INFO {key}"));
+        if info == Reply::Nil {
+            return Vec::new();
+        }
+        let hold = |hold: &Reply| (text(&hold.field("token")), hold.field("fence").as_int());
+        info.field("holders").items().iter().map(hold).collect()
+    }
+
+    /// The mode of a lock.
+    #[track_caller]
+    pub fn mode(&mut self, key: &str) -> String {
+        text(&self.call(&format!("LOCK.INFO {key}")).field("mode"))
+    }
+
+    /// LOCK.INFO without the fields that change with time.
+    #[track_caller]
+    pub fn steady_info(&mut self, key: &str) -> Vec<Reply> {
+        let info = self.call(&format!("LOCK.INFO {key}"));
+        let mut parts = vec![info.field("mode")];
+        for holder in info.field("holders").items() {
+            parts.extend(["token", "fence", "since"].map(|name| holder.field(name)));
+        }
+        parts
+    }
+
     #[track_caller]
     fn tokens(&mut self, key: &str, field: &str) -> Vec<String> {
         let info = self.call(&format!("LOCK.INFO {key}"));
@@ -22,10 +53,55 @@ impl Client {
             return Vec::new();
         }
         let parties = info.field(field);
-        let tokens = parties.items().iter().map(|party| party.field("token"));
-        tokens
-            .map(|token| String::from_utf8_lossy(token.as_bytes()).into_owned())
-            .collect()
+        let tokens = parties.items().iter();
+        tokens.map(|party| text(&party.field("token"))).collect()
+    }
+
+    /// Sends RESTORE. The line has the key, the ttl, and the options that follow the payload.
+    #[track_caller]
+    pub fn restore(&mut self, line: &str, payload: &[u8]) -> Reply {
+        let mut args = words(&format!("RESTORE {line}"));
+        args.insert(3, payload.to_vec());
+        self.send(&args)
+    }
+
+    /// Sends a line again and again until this is its reply.
+    #[track_caller]
+    pub fn until(&mut self, line: &str, reply: impl Into<Reply>) {
+        self.until_it_is(line, &reply.into(), |c| c.call(line));
+    }
+
+    /// Waits until a field of INFO has this value.
+    #[track_caller]
+    pub fn until_info(&mut self, field: &str, value: &str) {
+        self.until_it_is(field, &value.to_string(), |c| c.info(field));
+    }
+
+    /// Waits until these tokens hold a lock, and no others.
+    #[track_caller]
+    pub fn until_holders(&mut self, key: &str, tokens: &[&str]) {
+        let tokens: Vec<_> = tokens.iter().map(ToString::to_string).collect();
+        self.until_it_is("the holders", &tokens, |c| c.holders(key));
+    }
+
+    /// Waits until these tokens wait for a lock, and no others.
+    #[track_caller]
+    pub fn until_waiters(&mut self, key: &str, tokens: &[&str]) {
+        let tokens: Vec<_> = tokens.iter().map(ToString::to_string).collect();
+        self.until_it_is("the waiters", &tokens, |c| c.waiters(key));
+    }
+
+    #[track_caller]
+    fn until_it_is<T: Debug + PartialEq>(
+        &mut self,
+        what: &str,
+        expected: &T,
+        look: impl Fn(&mut Self) -> T,
+    ) {
+        wait_until(|| match look(self) {
+            seen if seen == *expected => Ok(()),
+            seen => Err(format!("{what} to be {expected:?}, and not {seen:?}")),
+        });
     }
 
     /// Sends lines together, so that nothing slow comes between them. Returns their replies.
@@ -45,4 +121,9 @@ impl Client {
         }
         self.call("EXEC").items().to_vec()
     }
+}
+
+#[track_caller]
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.as_bytes()).into_owned()
 }

@@ -7,7 +7,7 @@ use std::thread;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::client::{Client, Reply};
+use super::client::Reply;
 use super::server::{wait_for, Server};
 use super::workload::{self, Tally};
 
@@ -175,13 +175,4 @@ fn mover(server: &Server, seed: u64, done: &AtomicBool, sent: &AtomicUsize) {
         sent.fetch_add(2, Ordering::Relaxed);
         thread::yield_now();
     }
-}
-
-/// Waits until a replica's link is up, whatever else goes on.
-#[track_caller]
-pub fn wait_for_link(replica: &Server) {
-    wait_for("the link", || {
-        let mut c: Client = replica.client();
-        (c.info("master_link_status") == "up").then_some(())
-    });
 }

@@ -71,15 +71,21 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Waits until `condition` returns a value. Fails the test if that takes too long.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    wait_until(|| condition().ok_or_else(|| what.to_string()))
+}
+
+/// The same with a condition that says what it lacks.
+#[track_caller]
+pub(super) fn wait_until<T>(mut condition: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(value) = condition() {
-            return value;
+        match condition() {
+            Ok(value) => return value,
+            Err(what) => assert!(
+                start.elapsed() < memcheck::patience(PATIENCE),
+                "waited in vain for {what}"
+            ),
         }
-        assert!(
-            start.elapsed() < memcheck::patience(PATIENCE),
-            "waited in vain for {what}"
-        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -114,38 +120,16 @@ impl Server {
         Self::start_as(kind, Setup::of(options))
     }
 
-    /// Starts a replica of `primary` with the module, and waits until it has all data.
-    pub fn start_replica_of(primary: &Server, options: &[&str]) -> Self {
-        let port = primary.port.to_string();
-        let of = [&["--replicaof", "127.0.0.1", &port], options].concat();
-        let replica = Self::start_with(primary.kind, &of);
-        replica.wait_until_it_follows(primary);
-        replica
-    }
-
-    /// Waits until this replica has executed everything that `primary` has sent.
-    #[track_caller]
-    pub fn wait_until_it_follows(&self, primary: &Server) {
-        let (mut of, mut here) = (primary.client(), self.client());
-        wait_for("the replica to follow", || {
-            let sent = of.info("master_repl_offset");
-            let up = here.info("master_link_status") == "up";
-            (up && here.info("slave_repl_offset") == sent).then_some(())
-        });
-    }
-
-    /// Waits until this replica is connected to its primary.
-    #[track_caller]
-    pub fn wait_until_link_is_up(&self) {
-        let mut c = self.client();
-        wait_for("the link to be up", || {
-            (c.info("master_link_status") == "up").then_some(())
-        });
-    }
-
     /// Starts a server on a configuration file that loads the module itself.
     pub fn start_with_config(kind: Kind, config: &str) -> Self {
-        Self::start_with_files(kind, config, &[])
+        Self::start_with_config_as(kind, config, Setup::default())
+    }
+
+    /// The same as the setup specifies.
+    pub(super) fn start_with_config_as(kind: Kind, config: &str, setup: Setup) -> Self {
+        let dir = temporary_dir();
+        fs::write(dir.join(CONFIG), config).unwrap();
+        Self::start_in(kind, dir, setup)
     }
 
     /// The same, with more files in the server's directory, which the configuration may name.
@@ -203,6 +187,16 @@ impl Server {
 
     pub fn client(&self) -> Client {
         Client::connect(self.port)
+    }
+
+    /// A connection of a new user without a password.
+    #[track_caller]
+    pub fn user(&self, name: &str, rules: &str) -> Client {
+        let rules = format!("ACL SETUSER {name} reset on nopass {rules}");
+        assert_eq!(self.client().text(&rules), "OK");
+        let mut c = self.client();
+        assert_eq!(c.text(&format!("AUTH {name} any")), "OK");
+        c
     }
 
     pub fn client_resp3(&self) -> Client {

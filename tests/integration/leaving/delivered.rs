@@ -16,12 +16,7 @@ on_every_server![
 
 /// The number of calls of a command.
 fn calls(c: &mut Client, command: &str) -> String {
-    let stats = c.text("INFO commandstats").to_lowercase();
-    let stat = stats
-        .lines()
-        .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    let calls = stat.and_then(|stat| stat.split(',').next());
-    calls.unwrap_or("0").to_string()
+    c.calls_of(command).to_string()
 }
 
 /// Hands the lock from `a` to `b`. Returns how often the module listed the server's clients for

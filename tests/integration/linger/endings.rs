@@ -1,6 +1,6 @@
 //! Bindings end with their holds, or when these leave their keys, and take no memory then.
 
-use super::{bound, holder, until_free};
+use super::{bound, holder};
 use crate::harness::{wait_for, Kind, Reply, Server};
 
 on_every_server![
@@ -30,16 +30,14 @@ fn a_hold_that_ends_otherwise_is_forgotten(kind: Kind) {
         // Whatever is under the key now belongs to another one.
         c.int("LOCK.ACQUIRE k me 600000");
         drop(held);
-        wait_for("the connection to end", || {
-            (c.info("connected_clients") == "1").then_some(())
-        });
+        c.until_info("connected_clients", "1");
         c.int("LOCK.RENEW k other 1");
         assert_eq!(c.holders("k"), ["me"], "{end}");
         c.int("LOCK.RELEASE k me");
     }
     // At its deadline.
     let _held = holder(&server, "LOCK.ACQUIRE k me 1 LINGER 0");
-    wait_for("the deadline", || (bound(&mut c) == 0).then_some(()));
+    c.until_info("lock_held_bound", "0");
     // The key is deleted by the very command that takes the lock again.
     let held = holder(&server, "LOCK.ACQUIRE k me 30 LINGER 0");
     wait_for("the key to be taken anew", || {
@@ -79,7 +77,7 @@ fn acquires_take_no_memory(kind: Kind) {
     );
     assert_eq!(bound(&mut c), 1);
     drop((first, again, renewed, many));
-    until_free(&mut c, "k");
+    c.until("EXISTS k", 0);
     let grown = used(&mut c) - before;
     assert!(grown < 2_000_000, "{grown} bytes");
 }

@@ -1,13 +1,12 @@
-//! LINGER and what happens to a whole server: replicas, a change of roles, a pause, slots that move.
+//! LINGER and what happens to a whole server: replicas, a change of roles, a pause.
 
-use super::{bound, holder, kill, until_free};
-use crate::harness::{wait_for, Cluster, Kind, Server};
+use super::{bound, holder, kill};
+use crate::harness::{wait_for, Kind, Server};
 
 on_every_server![
     a_replica_follows,
     a_demoted_server_forgets,
     a_paused_server_waits,
-    a_slot_that_moves_takes_the_ttl_along,
 ];
 
 fn a_replica_follows(kind: Kind) {
@@ -22,7 +21,7 @@ fn a_replica_follows(kind: Kind) {
     assert_eq!(bound(&mut r), 0);
     kill(&mut c, &held);
     kill(&mut c, &gone);
-    until_free(&mut c, "j");
+    c.until("EXISTS j", 0);
     wait_for("the new deadline", || {
         (c.int("PTTL k") <= 50_000).then_some(())
     });
@@ -50,7 +49,7 @@ fn a_demoted_server_forgets(kind: Kind) {
     // It binds again afterwards.
     let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
     kill(&mut c, &held);
-    until_free(&mut c, "k");
+    c.until("EXISTS k", 0);
 }
 
 fn a_paused_server_waits(kind: Kind) {
@@ -65,33 +64,6 @@ fn a_paused_server_waits(kind: Kind) {
     });
     assert_eq!(c.holders("k"), ["me"]);
     c.call("CLIENT UNPAUSE");
-    until_free(&mut c, "k");
+    c.until("EXISTS k", 0);
     assert!(server.is_running());
-}
-
-fn a_slot_that_moves_takes_the_ttl_along(kind: Kind) {
-    const FROM: usize = 0;
-    const TO: usize = 1;
-    let cluster = Cluster::start(kind);
-    let key = cluster.keys_of(FROM, 1).remove(0);
-    let slot = cluster.slot(&key);
-    let line = format!("LOCK.ACQUIRE {key} me 600000 LINGER 0");
-    let held = holder(&cluster.nodes[FROM], &line);
-    let (mut from, mut to) = (cluster.client(FROM), cluster.client(TO));
-    assert_eq!(bound(&mut from), 1);
-    if kind == Kind::Valkey9 {
-        cluster.begin_to_migrate([slot, slot], FROM, TO);
-        cluster.end_of_migration(FROM, TO);
-    } else {
-        cluster.begin_to_move(slot, FROM, TO);
-        cluster.move_keys(slot, FROM, TO);
-        cluster.end_of_move(slot, FROM, TO);
-    }
-    wait_for("the binding to end", || {
-        (bound(&mut from) == 0).then_some(())
-    });
-    kill(&mut from, &held);
-    assert_eq!(to.int(&format!("LOCK.RENEW {key} me 600000")), 1);
-    assert_eq!(to.holders(&key), ["me"]);
-    assert_eq!(bound(&mut to), 0);
 }

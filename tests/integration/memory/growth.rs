@@ -115,9 +115,7 @@ fn round(server: &Server, n: usize) {
     time_out(server, c);
     are_gone(server, c);
     end_from_outside(server, c);
-    wait_for("all keys to be gone", || {
-        (c.int("DBSIZE") == 0).then_some(())
-    });
+    c.until("DBSIZE", 0);
     assert_eq!(server.blocked_clients(), 0);
 }
 

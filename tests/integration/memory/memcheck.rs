@@ -35,9 +35,7 @@ const OPTIONS: [&str; 8] = [
 fn valgrind_finds_no_invalid_access_and_no_leak() {
     let mut server = start();
     let mut replica = start();
-    replica
-        .client()
-        .call(&format!("REPLICAOF 127.0.0.1 {}", server.port));
+    replica.follow(&server);
     replica.wait_until_it_follows(&server);
 
     workload::run(&mut server.client(), 0x6d65_6d6f, COMMANDS * scale());
@@ -123,10 +121,7 @@ fn wait_and_pass_on(server: &Server, end: &str) {
     assert_eq!(c.int("LOCK.RELEASE k reader"), 1);
     writer.fence();
     c.call("SET k text");
-    let Reply::Error(error) = overwritten.reply() else {
-        panic!("a lock under a text")
-    };
-    assert!(error.starts_with("WRONGTYPE"), "{error}");
+    overwritten.error("WRONGTYPE");
     wait_for("all to have left", || {
         (server.blocked_clients() == 0).then_some(())
     });
@@ -147,8 +142,7 @@ fn a_crowd_of_readers_comes_and_goes(c: &mut Client, readers: usize) {
         c.pipeline(&go);
         assert!(c.holders("readers").len() > readers / 4);
         let dump = c.call("DUMP readers");
-        let restore = [b"RESTORE", &b"copy"[..], b"0", dump.as_bytes(), b"REPLACE"];
-        assert_eq!(c.send(&restore), Reply::Simple("OK".into()));
+        c.restore("copy 0 REPLACE", dump.as_bytes()).assert_ok();
         c.call(end);
     }
 }
@@ -166,13 +160,7 @@ fn throw_payloads(c: &mut Client, payloads: usize) -> usize {
     let mut restored = 0;
     for _ in 0..payloads {
         let (_, payload) = damaged(&mut rng, &seeds);
-        let reply = c.send(&[
-            b"RESTORE".as_slice(),
-            &b"mutant"[..],
-            b"0",
-            &payload,
-            b"REPLACE",
-        ]);
+        let reply = c.restore("mutant 0 REPLACE", &payload);
         restored += usize::from(reply == Reply::Simple("OK".into()));
     }
     assert!(restored > payloads / 20 && restored < payloads * 3 / 4);
@@ -230,11 +218,8 @@ fn be_demoted_and_promoted(replica: &Server, primary: &Server) {
     c.call("REPLICAOF NO ONE");
     c.int("LOCK.ACQUIRE its-own a 100000");
     let sent_away = replica.blocked("LOCK.ACQUIRE its-own b 100000 BLOCK 0");
-    c.call(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
-    let Reply::Error(error) = sent_away.reply() else {
-        panic!("granted on a replica")
-    };
-    assert!(error.starts_with("UNBLOCKED"), "{error}");
+    replica.follow(primary);
+    sent_away.error("UNBLOCKED");
     replica.wait_until_it_follows(primary);
     assert_eq!(c.call("LOCK.INFO its-own"), Reply::Nil);
 }
@@ -245,9 +230,7 @@ fn save_and_load(server: &mut Server) {
     c.int("LOCK.ACQUIRE kept a 100000");
     for line in ["SAVE", "DEBUG RELOAD", "BGREWRITEAOF"] {
         c.call(line);
-        wait_for("the rewrite", || {
-            (c.info("aof_rewrite_in_progress") == "0").then_some(())
-        });
+        c.until_info("aof_rewrite_in_progress", "0");
     }
     c.call("DEBUG LOADAOF");
     assert_eq!(c.holders("kept"), ["a"]);

@@ -10,7 +10,7 @@ use std::path::Path;
 use redis_lock::lock::codec::{encode_effect, encode_fence, encode_held, LATEST_VERSION};
 use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Since, Token};
 
-use crate::harness::{aof, module, now_ms, packed, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{aof, module, now_ms, packed, wait_for, Client, Kind, Server};
 use crate::hostile::payload::{sealed, Payload, FOOTER};
 
 on_every_server![
@@ -115,16 +115,13 @@ fn a_payload_of_a_later_version_is_refused(kind: Kind) {
     later_type[9] = TYPE_VERSION + 1;
     let later_type = sealed(later_type, [footer[0], footer[1]]);
     for payload in [later_record.write(), later_type] {
-        let refused = c.send(&[&b"RESTORE"[..], b"other", b"0", &payload]);
-        let Reply::Error(error) = refused else {
-            panic!("{refused:?}");
-        };
+        let refused = c.restore("other 0", &payload);
+        let error = refused.as_error();
         assert!(error.contains("Bad data format"), "{error}");
         assert_eq!(c.int("EXISTS other"), 0);
     }
     // The unchanged payload is accepted, so it is the version that was refused.
-    let restored = c.send(&[&b"RESTORE"[..], b"other", b"0", dump]);
-    assert_eq!(restored, Reply::Simple("OK".into()));
+    c.restore("other 0", dump).assert_ok();
     // The reply has the reason. Input from clients is not logged.
     assert!(!server.log().contains(SAID), "{}", server.log());
 }
@@ -231,9 +228,7 @@ fn from_a_later_release() -> Vec<u8> {
 #[track_caller]
 fn assert_left_out(server: &Server) {
     let mut c = server.client();
-    wait_for("the write after them", || {
-        (c.call("GET text") == Reply::from("stays")).then_some(())
-    });
+    c.until("GET text", "stays");
     assert_eq!(c.int("EXISTS later:state later:hold later:held"), 0);
     assert_eq!(c.holders("plain"), ["you"]);
     // Neither released nor shortened.
@@ -353,8 +348,7 @@ fn a_replica_refuses_later_data(kind: Kind) {
         raised.raise(&mut rdb, &type_id, fence);
         let primary = Primary::start(rdb, Vec::new());
         let mut replica = Server::start(kind);
-        let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
-        replica.client().call(&line);
+        replica.follow_port(primary.port);
         wait_for("the replica to end", || replica.has_ended().then_some(()));
         let log = replica.log();
         assert!(log.contains(SAID), "{raised:?}: {log}");

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 
 use redis_lock::lock::codec::LATEST_VERSION;
 
-use crate::harness::{aof, packed, Kind, Reply, Server};
+use crate::harness::{aof, packed, Kind, Server};
 use crate::hostile::payload::Payload;
 
 on_every_server![a_lock_that_the_target_cannot_read_stays_where_it_is];
@@ -18,11 +18,8 @@ fn a_lock_that_the_target_cannot_read_stays_where_it_is(kind: Kind) {
     let fence = c.int("LOCK.ACQUIRE k me 100000000");
     let proxy = proxy_to(target.port);
 
-    let refused = c.call(&format!("MIGRATE 127.0.0.1 {proxy} k 0 5000"));
-    let Reply::Error(error) = refused else {
-        panic!("{refused:?}");
-    };
-    assert!(error.contains("Bad data format"), "{error}");
+    let migrate = format!("MIGRATE 127.0.0.1 {proxy} k 0 5000");
+    c.refused_saying(&migrate, "Bad data format");
     assert_eq!(target.client().int("DBSIZE"), 0);
     assert_eq!(c.int("LOCK.ACQUIRE k me 100000000"), fence);
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::harness::{aof, wait_for, Kind, Reply, Server};
+use crate::harness::{aof, wait_for, Kind, Server};
 
 on_every_server![
     an_aof_with_locks_is_refused,
@@ -51,8 +51,7 @@ fn a_replica_without_the_module_stops_at_a_lock(kind: Kind) {
     let mut c = primary.client();
     c.int("LOCK.ACQUIRE k me 100000000");
     let mut replica = Server::start_without_module(kind, &[]);
-    let line = format!("REPLICAOF 127.0.0.1 {}", primary.port);
-    replica.client().call(&line);
+    replica.follow(&primary);
     wait_for("the replica to end", || replica.has_ended().then_some(()));
     let log = replica.log();
     assert!(
@@ -78,9 +77,7 @@ fn effects_do_not_reach_a_replica_without_the_module(kind: Kind) {
     c.int("LOCK.ACQUIRE k me 100000000");
     c.call("SET text stays");
     let mut r = replica.client();
-    wait_for("the write after it", || {
-        (r.call("GET text") == Reply::from("stays")).then_some(())
-    });
+    r.until("GET text", "stays");
     assert_eq!(r.int("EXISTS k"), 0);
     let log = replica.log().to_ascii_lowercase();
     let said = log.lines().find(|line| line.contains("lock._apply"));

@@ -117,8 +117,7 @@ fn payloads(kind: Kind) {
         ("mixed", false),
     ] {
         let dump = n.call(&format!("DUMP {key}"));
-        let restored = o.send(&[&b"RESTORE"[..], key.as_bytes(), b"0", dump.as_bytes()]);
-        match restored {
+        match o.restore(&format!("{key} 0"), dump.as_bytes()) {
             Reply::Error(error) if !is_read => {
                 assert!(error.contains("Bad data format"), "{error}")
             }

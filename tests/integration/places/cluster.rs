@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::fixture::{
-    figure, leaves_place, mode, place, places, queued, until_gone, Listener, Subscriber,
+    figure, leaves_place, place, places, queued, until_gone, Listener, Subscriber,
 };
-use crate::harness::{wait_for, Client, Cluster, Kind, Reply, Server, SHARDS};
+use crate::harness::{wait_for, Client, Cluster, Kind, Reply, SHARDS};
+use crate::linger::{holder, kill};
 
 on_every_server![
     places_in_a_cluster,
@@ -31,12 +32,15 @@ fn places_in_a_cluster(kind: Kind) {
     } else {
         notify_is_refused(&mut c, key);
     }
-    places_end_with_their_slot(kind, &cluster, key);
+    waiters_are_told_when_their_slot_leaves(kind, &cluster, key, Way::KeyByKey);
+    goes_back(&cluster, key);
+    a_free_lock_that_leaves(&cluster, key);
+    goes_back(&cluster, key);
     if kind.is_7_0_or_later() {
         a_failover_between_two_waits(&cluster);
     }
     if kind == Kind::Valkey9 {
-        places_end_with_a_slot_that_moves_as_a_whole(&cluster, key);
+        waiters_are_told_when_their_slot_leaves(kind, &cluster, key, Way::AsAWhole);
     }
 }
 
@@ -44,7 +48,7 @@ fn a_place_is_kept(c: &mut Client, key: &str) {
     c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
     leaves_place(c, &format!("LOCK.ACQUIRE {key} b 60000 KEEP 60000"));
     c.int(&format!("LOCK.RELEASE {key} a"));
-    assert_eq!(mode(c, key), "free");
+    assert_eq!(c.mode(key), "free");
     c.int(&format!("LOCK.ACQUIRE {key} b 60000"));
     leaves_place(c, &format!("LOCK.ACQUIRE {key} d 60000 KEEP 40"));
     c.int(&format!("LOCK.RELEASE {key} b"));
@@ -54,12 +58,16 @@ fn a_place_is_kept(c: &mut Client, key: &str) {
 fn notify_is_refused(c: &mut Client, key: &str) {
     c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
     for channel in ["c", key] {
-        let error = c.error(&format!("LOCK.ACQUIRE {key} b 60000 NOTIFY 0 {channel}"));
-        assert!(error.starts_with("ERR "), "{error}");
+        c.refused(
+            &format!("LOCK.ACQUIRE {key} b 60000 NOTIFY 0 {channel}"),
+            "ERR ",
+        );
     }
     c.int(&format!("LOCK.RELEASE {key} a"));
-    let error = c.error(&format!("LOCK.ACQUIRE {key} b 60000 NOTIFY 0 {key}"));
-    assert!(error.starts_with("ERR "), "{error}");
+    c.refused(
+        &format!("LOCK.ACQUIRE {key} b 60000 NOTIFY 0 {key}"),
+        "ERR ",
+    );
     assert_eq!(c.call(&format!("LOCK.INFO {key}")), Reply::Nil);
 }
 
@@ -71,8 +79,7 @@ fn a_channel_must_be_in_the_slot(cluster: &Cluster, c: &mut Client, key: &str) {
         }
         for channel in [elsewhere.as_str(), "{other}c"] {
             let line = format!("LOCK.ACQUIRE {key} b 60000 NOTIFY 0 {channel}");
-            let error = c.error(&line);
-            assert!(error.starts_with("CROSSSLOT"), "{line}: {error}");
+            c.refused(&line, "CROSSSLOT");
         }
         let info = c.call(&format!("LOCK.INFO {key}"));
         assert_eq!(info == Reply::Nil, !is_held);
@@ -147,7 +154,7 @@ fn a_subscriber_at_a_replica_hears_no_grant(cluster: &Cluster, c: &mut Client, k
         c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
         queued(c, ask);
         c.int(&format!("LOCK.RELEASE {key} a"));
-        assert_eq!(mode(c, key), "free");
+        assert_eq!(c.mode(key), "free");
         assert!(place(c, key, "b").is_absent());
         assert_eq!(
             heard_by(c, &mut sub, &channel, &format!("absent-{n}")),
@@ -196,14 +203,12 @@ fn a_failover_between_two_waits(cluster: &Cluster) {
     sub.fence(&key, "b");
     c.int(&format!("LOCK.RELEASE {key} b"));
     cluster.fail_over(SHARD + SHARDS, "CLUSTER FAILOVER");
-    wait_for("the old primary to follow", || {
-        (!cluster.is_primary(SHARD)).then_some(())
-    });
+    cluster.client(SHARD).until_info("role", "slave");
     let mut sub = Subscriber::new(&cluster.nodes[SHARD], &line);
     let mut c = cluster.client(SHARD + SHARDS);
     assert_eq!(heard_by(&mut c, &mut sub, &channel, "begin"), [""; 0]);
     let mut c = wait(SHARD + SHARDS);
-    assert_eq!(mode(&mut c, &key), "free");
+    assert_eq!(c.mode(&key), "free");
     assert_eq!(heard_by(&mut c, &mut sub, &channel, "end"), [""; 0]);
     // Now it listens at the primary, and asks again.
     let mut sub = Subscriber::new(&cluster.nodes[SHARD + SHARDS], &line);
@@ -214,21 +219,24 @@ fn a_failover_between_two_waits(cluster: &Cluster) {
     assert_eq!(c.holders(&key), ["b"]);
 }
 
-/// Takes one place of each kind. Answers with the client that blocks, and the subscriber.
-fn take_places(
-    kind: Kind,
-    cluster: &Cluster,
-    node: usize,
-    key: &str,
-) -> (crate::harness::Later, Option<Subscriber>) {
-    let mut c = cluster.client(node);
+/// How a slot leaves a node.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    KeyByKey,
+    AsAWhole,
+}
+
+/// A waiter of each kind, and a hold that is bound to its connection.
+fn waiters_are_told_when_their_slot_leaves(kind: Kind, cluster: &Cluster, key: &str, way: Way) {
+    let [one, two, bound] = ["one", "two", "bound"].map(|name| format!("{{{key}}}:{name}"));
+    let (mut c, mut to) = (cluster.client(FROM), cluster.client(TO));
     c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
     leaves_place(
         &mut c,
         &format!("LOCK.ACQUIRE {key} absent 60000 KEEP 60000"),
     );
     let sub = kind.is_7_0_or_later().then(|| {
-        let sub = Subscriber::new(&cluster.nodes[node], &format!("SSUBSCRIBE {key}"));
+        let sub = Subscriber::new(&cluster.nodes[FROM], &format!("SSUBSCRIBE {key}"));
         queued(
             &mut c,
             &format!("LOCK.ACQUIRE {key} notified 60000 NOTIFY 0 {key} KEEP 60000"),
@@ -236,54 +244,64 @@ fn take_places(
         sub
     });
     let line = format!("LOCK.ACQUIRE {key} blocked 60000 BLOCK 0 KEEP 60000");
-    (cluster.blocked(node, &line), sub)
-}
+    let blocked = cluster.blocked(FROM, &line);
+    c.int(&format!("LOCK.MACQUIRE 2 {one} {two} you 60000"));
+    let both = format!("LOCK.MACQUIRE 2 {one} {two} me 60000");
+    let several = cluster.nodes[FROM].blocked(&format!("{both} BLOCK 0"));
+    let line = format!("LOCK.ACQUIRE {bound} me 600000 LINGER 0");
+    let lingers = holder(&cluster.nodes[FROM], &line);
+    assert_eq!(c.info("lock_held_bound"), "1");
 
-fn is_told_to_try_again(blocked: crate::harness::Later) {
-    match blocked.reply() {
-        Reply::Error(error) => {
-            let words = ["TRYAGAIN ", "UNBLOCKED ", "MOVED "];
-            assert!(words.iter().any(|word| error.starts_with(word)), "{error}");
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-fn no_place_is_left(cluster: &Cluster, node: usize) {
-    let mut c = cluster.client(node);
-    wait_for("all places to end", || {
-        (figure(&mut c, "waiters") == 0).then_some(())
-    });
-}
-
-fn places_end_with_their_slot(kind: Kind, cluster: &Cluster, key: &str) {
-    let (blocked, sub) = take_places(kind, cluster, FROM, key);
     let slot = cluster.slot(key);
-    cluster.begin_to_move(slot, FROM, TO);
-    cluster.move_keys(slot, FROM, TO);
-    is_told_to_try_again(blocked);
-    if let Some(mut sub) = sub {
-        let text = format!("tryagain 0 {} {key} notified", key.len());
-        assert_eq!(sub.text(), text);
+    if way == Way::KeyByKey {
+        cluster.begin_to_move(slot, FROM, TO);
     }
-    no_place_is_left(cluster, FROM);
-    cluster.end_of_move(slot, FROM, TO);
-    cluster.wait_until_all_agree();
-    // The hold lives on at the new owner, and nobody waits for it there.
-    let mut to = cluster.client(TO);
+    // One of the keys is free now, and the other one leaves.
+    c.int(&format!("DEL {one}"));
+    if way == Way::KeyByKey {
+        assert_eq!(cluster.move_keys(slot, FROM, TO), 3);
+        blocked.error("TRYAGAIN ");
+        several.error("TRYAGAIN ");
+        if let Some(mut sub) = sub {
+            let text = format!("tryagain 0 {} {key} notified", key.len());
+            assert_eq!(sub.text(), text);
+        }
+    } else {
+        cluster.begin_to_migrate([slot, slot], FROM, TO);
+        cluster.end_of_migration(FROM, TO);
+        // The server ends the waits and the subscription, too: either tells them.
+        for waiter in [blocked, several] {
+            waiter.error_of(&["TRYAGAIN ", "UNBLOCKED ", "MOVED "]);
+        }
+    }
+    c.until_info("lock_waiters", "0");
+    c.until_info("lock_held_bound", "0");
+    if way == Way::KeyByKey {
+        cluster.end_of_move(slot, FROM, TO);
+        cluster.wait_until_all_agree();
+    }
+    kill(&mut c, &lingers);
+    // The holds live on at the new owner, and nobody waits for them there.
     assert_eq!(to.holders(key), ["a"]);
     assert_eq!(places(&mut to, key), []);
-    to.int(&format!("LOCK.RELEASE {key} a"));
-    // And the slot goes back.
+    assert_eq!(to.int(&format!("LOCK.RENEW {bound} me 600000")), 1);
+    assert_eq!(to.info("lock_held_bound"), "0");
+    // The request for two keys was granted none of them on either node.
+    assert_eq!(to.holders(&two), ["you"]);
+    assert_eq!(to.call(&both), Reply::Nil);
+    to.int(&format!("LOCK.RELEASE {two} you"));
+    assert!(to.int(&both) > 0);
+    to.int(&format!("DEL {key} {one} {two} {bound}"));
+}
+
+/// The slot, which has no keys, goes back.
+fn goes_back(cluster: &Cluster, key: &str) {
+    let slot = cluster.slot(key);
     cluster.begin_to_move(slot, TO, FROM);
-    cluster.move_keys(slot, TO, FROM);
     cluster.end_of_move(slot, TO, FROM);
     cluster.wait_until_all_agree();
-    assert_eq!(
-        cluster.client(FROM).call(&format!("LOCK.INFO {key}")),
-        Reply::Nil
-    );
-    a_free_lock_that_leaves(cluster, key);
+    let mut c = cluster.client(FROM);
+    assert_eq!(c.call(&format!("LOCK.INFO {key}")), Reply::Nil);
 }
 
 /// No key moves: only places were there.
@@ -303,29 +321,10 @@ fn a_free_lock_that_leaves(cluster: &Cluster, key: &str) {
     assert_eq!(cluster.move_keys(slot, FROM, TO), 0);
     cluster.end_of_move(slot, FROM, TO);
     let start = Instant::now();
-    is_told_to_try_again(blocked);
-    no_place_is_left(cluster, FROM);
+    blocked.error_of(&["TRYAGAIN ", "UNBLOCKED ", "MOVED "]);
+    cluster.client(FROM).until_info("lock_waiters", "0");
     assert!(start.elapsed() < Duration::from_secs(5));
     cluster.wait_until_all_agree();
-    // Back again.
-    cluster.begin_to_move(slot, TO, FROM);
-    cluster.end_of_move(slot, TO, FROM);
-    cluster.wait_until_all_agree();
-    assert_eq!(c.call(&format!("LOCK.INFO {key}")), Reply::Nil);
-}
-
-fn places_end_with_a_slot_that_moves_as_a_whole(cluster: &Cluster, key: &str) {
-    let (blocked, sub) = take_places(Kind::Valkey9, cluster, FROM, key);
-    let slot = cluster.slot(key);
-    cluster.begin_to_migrate([slot, slot], FROM, TO);
-    cluster.end_of_migration(FROM, TO);
-    is_told_to_try_again(blocked);
-    no_place_is_left(cluster, FROM);
-    // The server ends the subscription, too: either tells the subscriber.
-    drop(sub);
-    let mut to = cluster.client(TO);
-    assert_eq!(to.holders(key), ["a"]);
-    assert_eq!(places(&mut to, key), []);
 }
 
 /// It cannot tell a subscriber of its own from one at a replica, and grants as outside of a cluster.
@@ -333,16 +332,9 @@ fn a_node_without_pubsub_counts_the_receivers(kind: Kind) {
     if !kind.is_7_0_or_later() {
         return;
     }
-    let options = ["--cluster-enabled", "yes", "--rename-command", "PUBSUB", ""];
-    let server = Server::start_with(kind, &options);
+    let server = Cluster::node(kind, &["--rename-command", "PUBSUB", ""]);
     let mut c = server.client();
-    c.text("CLUSTER ADDSLOTSRANGE 0 16383");
-    wait_for("the cluster to be up", || {
-        let info = c.text("CLUSTER INFO");
-        info.contains("cluster_state:ok").then_some(())
-    });
-    let error = c.error("PUBSUB SHARDNUMSUB");
-    assert!(error.starts_with("ERR unknown command"), "{error}");
+    c.refused("PUBSUB SHARDNUMSUB", "ERR unknown command");
     let mut sub = Subscriber::new(&server, "SSUBSCRIBE {k}c");
     c.int("LOCK.ACQUIRE k a 60000");
     queued(

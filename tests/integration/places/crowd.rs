@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::fixture::{figure, Subscriber};
-use crate::harness::{figure as report, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{figure as report, wait_for, Client, Cluster, Kind, Reply, Server};
 
 on_every_server![
     a_flush_of_many_waited_keys_lets_others_in,
@@ -25,12 +25,6 @@ on_every_server![
 const MOST_MS: f64 = 30.0;
 const MANY: usize = 20_000;
 const LIMITS: [&str; 4] = ["max-waiters", "1000000", "max-waiters-per-key", "1000000"];
-
-fn until_waiters(c: &mut Client, count: i64) {
-    wait_for(&format!("{count} places"), || {
-        (figure(c, "waiters") == count).then_some(())
-    });
-}
 
 /// Sends many lines.
 fn send_all(c: &mut Client, lines: impl Iterator<Item = String>) {
@@ -136,8 +130,8 @@ fn a_flush_of_many_waited_keys_lets_others_in(kind: Kind) {
             many_places(&mut c, how);
             let longest = longest_ping_ms(server, || {
                 // The keys themselves go elsewhere.
-                assert_eq!(c.text("FLUSHALL ASYNC"), "OK");
-                until_waiters(&mut c, 0);
+                c.ok("FLUSHALL ASYNC");
+                c.until_info("lock_waiters", "0");
             });
             let held = if how.starts_with("KEEP") { 0 } else { MANY };
             assert_eq!(c.int("DBSIZE"), held as i64);
@@ -153,8 +147,8 @@ fn a_swap_of_many_waited_keys_lets_others_in(kind: Kind) {
         let _sub = Subscriber::new(server, "SUBSCRIBE c");
         many_places(&mut c, "NOTIFY 0 c");
         let longest = longest_ping_ms(server, || {
-            assert_eq!(c.text("SWAPDB 0 1"), "OK");
-            until_waiters(&mut c, 0);
+            c.ok("SWAPDB 0 1");
+            c.until_info("lock_waiters", "0");
         });
         assert_eq!(c.int("DBSIZE"), MANY as i64);
         c.text("FLUSHALL");
@@ -162,42 +156,8 @@ fn a_swap_of_many_waited_keys_lets_others_in(kind: Kind) {
     });
 }
 
-/// A node that has all slots.
-fn node(kind: Kind) -> Server {
-    let options = [
-        "--cluster-enabled",
-        "yes",
-        "--cluster-require-full-coverage",
-        "no",
-    ];
-    let server = Server::start_with(kind, &options);
-    let mut c = server.client();
-    let slots = (0..16_384).map(|slot| slot.to_string());
-    let words: Vec<String> = ["CLUSTER".into(), "ADDSLOTS".into()]
-        .into_iter()
-        .chain(slots)
-        .collect();
-    assert_eq!(c.send(&words), Reply::Simple("OK".into()));
-    wait_for("the cluster to be up", || {
-        c.text("CLUSTER INFO")
-            .contains("cluster_state:ok")
-            .then_some(())
-    });
-    server
-}
-
-/// How often the module has asked the server whether it takes writes.
-fn questions(c: &mut Client) -> u64 {
-    let info = c.text("INFO commandstats").to_ascii_lowercase();
-    let line = info
-        .lines()
-        .find(|line| line.starts_with("cmdstat_lock._writable:"));
-    let calls = line.and_then(|line| line.split_once("calls=")?.1.split(',').next()?.parse().ok());
-    calls.unwrap_or(0)
-}
-
 fn a_node_asks_for_many_waited_keys_of_a_slot_once(kind: Kind) {
-    let server = node(kind);
+    let server = Cluster::node(kind, &["--cluster-require-full-coverage", "no"]);
     let mut c = server.client();
     let keys = (0..3_000).map(|n| format!("{{{}}}{n}", ["a", "b", "d"][n % 3]));
     let lines = keys.flat_map(|key| {
@@ -205,18 +165,18 @@ fn a_node_asks_for_many_waited_keys_of_a_slot_once(kind: Kind) {
         [hold, format!("LOCK.ACQUIRE {key} b 600000 KEEP 600000")]
     });
     send_all(&mut c, lines);
-    let (before, start_us) = (questions(&mut c), c.now_us());
+    let (before, start_us) = (c.calls_of("lock._writable"), c.now_us());
     wait_for("a few rounds", || {
-        (questions(&mut c) >= before + 9).then_some(())
+        (c.calls_of("lock._writable") >= before + 9).then_some(())
     });
-    let asked = questions(&mut c) - before;
+    let asked = c.calls_of("lock._writable") - before;
     let seconds = (c.now_us() - start_us) / 1_000_000;
     assert!(asked <= 3 * (seconds + 2), "{asked} in {seconds} s");
     assert_eq!(figure(&mut c, "waiters"), 3_000);
 }
 
 fn places_end_with_their_slot_and_no_others(kind: Kind) {
-    let server = node(kind);
+    let server = Cluster::node(kind, &["--cluster-require-full-coverage", "no"]);
     let mut c = server.client();
     let keys = (0..2_000).map(|n| format!("{{{}}}{n}", ["a", "b"][n % 2]));
     let lines = keys.flat_map(|key| {
@@ -235,14 +195,8 @@ fn places_end_with_their_slot_and_no_others(kind: Kind) {
     );
     let slot = c.int("CLUSTER KEYSLOT a");
     c.text(&format!("CLUSTER DELSLOTS {slot}"));
-    match gone.reply() {
-        Reply::Error(error) => {
-            let words = ["TRYAGAIN ", "CLUSTERDOWN "];
-            assert!(words.iter().any(|word| error.starts_with(word)), "{error}");
-        }
-        other => panic!("{other:?}"),
-    }
-    until_waiters(&mut c, 1_001);
+    gone.error_of(&["TRYAGAIN ", "CLUSTERDOWN "]);
+    c.until_info("lock_waiters", "1001");
     assert!(stays.is_pending());
     assert_eq!(c.int("LOCK.RELEASE {b}1 a"), 1);
     c.int("LOCK.ACQUIRE {b}1 b 60000");
@@ -272,7 +226,7 @@ fn many_readers_are_granted_in_several_turns(kind: Kind) {
     let info = "LOCK.INFO k HOLDERS 0 WAITERS 0";
     let replies = c.multi(&["LOCK.RELEASE k a", info]);
     assert_eq!(numbers(&replies[1]), [1_000, 1_500]);
-    until_waiters(&mut c, 0);
+    c.until_info("lock_waiters", "0");
     assert_eq!(numbers(&c.call(info)), [SEVERAL_TURNS as i64, 0]);
 }
 
@@ -294,7 +248,7 @@ fn of_many_cancelled_waiters_none_is_granted(kind: Kind) {
         assert_eq!(sub.text(), format!("cancelled 0 1 k t{n}"));
     }
     sub.fence("k", "later");
-    until_waiters(&mut c, 0);
+    c.until_info("lock_waiters", "0");
     assert_eq!(figure(&mut c, "handed_over"), 1);
 }
 
@@ -306,7 +260,7 @@ fn many_unheard_waiters_end_and_the_one_who_hears_is_granted(kind: Kind) {
     c.call("LOCK.ACQUIRE k later 600000 NOTIFY 0 heard");
     assert_eq!(c.int("LOCK.RELEASE k a"), 1);
     sub.fence("k", "later");
-    until_waiters(&mut c, 0);
+    c.until_info("lock_waiters", "0");
     assert_eq!(figure(&mut c, "unheard"), SEVERAL_TURNS as i64);
 }
 

@@ -1,6 +1,6 @@
 //! What becomes of places when something happens to the key, the database or the server.
 
-use super::fixture::{figure, leaves_place, mode, queued, Subscriber};
+use super::fixture::{figure, leaves_place, queued, Subscriber};
 use crate::harness::{aof, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
@@ -22,7 +22,7 @@ fn take_places(c: &mut Client) -> i64 {
 #[track_caller]
 fn the_turns_come(c: &mut Client, sub: &mut Subscriber, what: &str) {
     wait_for(&format!("{what}: the lock to be free"), || {
-        (mode(c, "k") == "free").then_some(())
+        (c.mode("k") == "free").then_some(())
     });
     assert_eq!(c.waiters("k"), ["absent", "notified"], "{what}");
     assert_eq!(c.call("LOCK.ACQUIRE k other 60000"), Reply::Nil, "{what}");

@@ -98,12 +98,6 @@ pub fn place(c: &mut Client, key: &str, token: &str) -> Place {
     found.unwrap_or_else(|| panic!("{token} has no place for {key}"))
 }
 
-/// The mode of a lock as LOCK.INFO shows it.
-#[track_caller]
-pub fn mode(c: &mut Client, key: &str) -> String {
-    text(&c.call(&format!("LOCK.INFO {key}")).field("mode"))
-}
-
 /// Waits until nobody listens at the place of a token, which stays.
 #[track_caller]
 pub fn until_absent(c: &mut Client, key: &str, token: &str) {

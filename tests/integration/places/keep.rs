@@ -1,6 +1,6 @@
 //! KEEP: a request that ends without a grant leaves its place in the queue.
 
-use super::fixture::{mode, until_absent};
+use super::fixture::until_absent;
 use crate::harness::{Kind, Reply, Server};
 
 on_every_server![
@@ -17,7 +17,7 @@ fn a_closed_connection_leaves_its_place(kind: Kind) {
     until_absent(&mut c, "k", "b");
     assert_eq!(server.blocked_clients(), 0);
     c.int("LOCK.RELEASE k a");
-    assert_eq!(mode(&mut c, "k"), "free");
+    assert_eq!(c.mode("k"), "free");
     c.int("LOCK.ACQUIRE k b 60000");
 }
 
@@ -44,6 +44,6 @@ fn client_unblock_leaves_the_place_where_it_is_safe(kind: Kind) {
         until_absent(&mut c, "k", "b");
     }
     c.int("LOCK.RELEASE k a");
-    assert_eq!(mode(&mut c, "k"), "free");
+    assert_eq!(c.mode("k"), "free");
     c.int("LOCK.ACQUIRE k b 60000");
 }

@@ -10,16 +10,7 @@ on_every_server![
     scripts_and_transactions_count_against_a_share,
 ];
 
-const RULES: &str = "+lock.acquire +lock.release +auth +multi +exec +eval";
-
-/// A connection of a new user.
-fn user(server: &Server, name: &str) -> Client {
-    let rules = format!("ACL SETUSER {name} on nopass ~* &* -@all {RULES}");
-    assert_eq!(server.client().text(&rules), "OK");
-    let mut c = server.client();
-    assert_eq!(c.text(&format!("AUTH {name} any")), "OK");
-    c
-}
+const RULES: &str = "~* &* -@all +lock.acquire +lock.release +auth +multi +exec +eval";
 
 #[track_caller]
 fn is_over_its_share(c: &mut Client, line: &str) {
@@ -42,14 +33,14 @@ fn floods(mut c: Client, keys: usize) {
 fn a_user_that_pipelines_places_leaves_room_for_others(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    let mut other = user(&server, "other");
+    let mut other = server.user("other", RULES);
     for key in 0..20 {
         c.int(&format!("LOCK.ACQUIRE app:{key} a 3600000"));
     }
-    floods(user(&server, "flood"), 1);
+    floods(server.user("flood", RULES), 1);
     // On one key `max-absent` stops it.
     assert_eq!(figure(&mut c, "waiters_absent"), 1_000);
-    floods(user(&server, "flood"), 20);
+    floods(server.user("flood", RULES), 20);
     // Half of `max-waiters`, but for the hundredth that is not attributed.
     let absent = figure(&mut c, "waiters_absent");
     assert!((4_950..=5_000).contains(&absent), "{absent}");
@@ -60,7 +51,7 @@ fn a_user_that_pipelines_places_leaves_room_for_others(kind: Kind) {
     }
     let waits = server.blocked("LOCK.ACQUIRE app:0 d 60000 BLOCK 0");
     let ended = c.int("LOCK.CANCEL app:0");
-    assert!(matches!(waits.reply(), Reply::Error(error) if error.starts_with("CANCELLED ")));
+    waits.error("CANCELLED ");
     assert_eq!(ended, 1_003);
     queued(&mut other, "LOCK.ACQUIRE app:0 mine 60000 NOTIFY 0 c");
 }
@@ -70,7 +61,7 @@ fn a_user_may_have_its_share_and_no_more(kind: Kind) {
     let mut c = server.client();
     // Heard, because a message that nobody hears ends all requests of its channel.
     let _sub = Subscriber::new(&server, "SUBSCRIBE c");
-    let (mut one, mut two) = (user(&server, "one"), user(&server, "two"));
+    let (mut one, mut two) = (server.user("one", RULES), server.user("two", RULES));
     for key in ["k", "l", "m"] {
         c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
     }
@@ -88,8 +79,7 @@ fn a_user_may_have_its_share_and_no_more(kind: Kind) {
     for token in ["e", "f", "g", "h", "i", "j"] {
         leaves_place(&mut c, &format!("LOCK.ACQUIRE k {token} 60000 KEEP 60000"));
     }
-    let error = c.error("LOCK.ACQUIRE k z 60000 KEEP 60000");
-    assert!(error.contains("(max-waiters)"), "{error}");
+    c.refused_saying("LOCK.ACQUIRE k z 60000 KEEP 60000", "(max-waiters)");
     // What ends makes room.
     assert_eq!(c.int("LOCK.CANCEL l"), 1);
     queued(&mut one, "LOCK.ACQUIRE m mb 60000 NOTIFY 0 c");
@@ -99,7 +89,7 @@ fn a_user_may_have_its_share_and_no_more(kind: Kind) {
     queued(&mut two, "LOCK.ACQUIRE k d 60000 NOTIFY 0 c");
     queued(&mut one, "LOCK.ACQUIRE l lb 60000 NOTIFY 0 c");
     if kind.is_7_0_or_later() {
-        assert_eq!(c.text("CONFIG SET lock.max-waiters-share 100"), "OK");
+        c.ok("CONFIG SET lock.max-waiters-share 100");
         assert_eq!(c.int("LOCK.CANCEL k"), 7);
         for token in ["n", "o"] {
             queued(
@@ -120,17 +110,15 @@ fn a_user_may_have_its_share_and_no_more(kind: Kind) {
 fn scripts_and_transactions_count_against_a_share(kind: Kind) {
     let server = Server::start_with(kind, &["max-waiters", "10", "max-waiters-share", "20"]);
     let mut c = server.client();
-    let mut one = user(&server, "one");
+    let mut one = server.user("one", RULES);
     c.int("LOCK.ACQUIRE k a 60000");
     let script = "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],60000,'KEEP',60000)) 1 k";
     assert_eq!(one.call(&format!("{script} b")), Reply::Nil);
     assert_eq!(one.call(&format!("{script} d")), Reply::Nil);
-    let error = one.error(&format!("{script} e"));
-    assert!(error.contains("(max-waiters-share)"), "{error}");
+    one.refused_saying(&format!("{script} e"), "(max-waiters-share)");
     if !kind.is_7_0_or_later() {
         // There all scripts together count as one user.
-        let error = c.error(&format!("{script} e"));
-        assert!(error.contains("(max-waiters-share)"), "{error}");
+        c.refused_saying(&format!("{script} e"), "(max-waiters-share)");
         assert_eq!(c.int("LOCK.CANCEL k"), 2);
     } else {
         assert_eq!(c.call(&format!("{script} e")), Reply::Nil);

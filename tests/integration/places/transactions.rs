@@ -30,10 +30,7 @@ fn keep_in_a_function_leaves_a_place_at_once(kind: Kind) {
 }
 
 fn load_function(c: &mut Client) {
-    let code = "#!lua name=lib\n\
-        redis.register_function('ask', function(keys, args) \
-        return redis.call('LOCK.ACQUIRE', keys[1], unpack(args)) end)";
-    c.send(&["FUNCTION", "LOAD", code]);
+    c.load_functions("redis.register_function('ask', function(keys, args) return redis.call('LOCK.ACQUIRE', keys[1], unpack(args)) end)");
 }
 
 #[track_caller]
@@ -69,8 +66,7 @@ fn notify_in_a_script_or_a_function_is_an_error(kind: Kind) {
         for words in ["NOTIFY 0 c", "NOTIFY 0 c KEEP 1000"] {
             for key in ["k", "free"] {
                 let line = format!("{ask} {key} b 60000 {words}");
-                let error = c.error(&line);
-                assert!(error.contains("NOTIFY"), "{line}: {error}");
+                c.refused_saying(&line, "NOTIFY");
             }
         }
     }

@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use super::{assert_same, follow, info, lose_primary, primary, syncs};
+use super::{primary, syncs};
 use crate::harness::dump::raise_fences_by_an_hour;
-use crate::harness::mixed_load::{self, wait_for_link};
+use crate::harness::mixed_load;
 use crate::harness::{figure, scale, wait_for, Kind, Reply, Server, State};
 
 on_every_server![
@@ -40,19 +40,19 @@ fn arrives_by((diskless, load, says): (&str, &str, &str), kind: Kind) {
     primary.client().text(&set);
     let replica = Server::start_with(kind, &["--repl-diskless-load", load]);
     mixed_load::run(&primary, 500, 3_000 * scale(), || {
-        follow(&replica, &primary);
-        wait_for_link(&replica);
+        replica.follow(&primary);
+        replica.wait_until_link_is_up();
     });
-    assert_same(&primary, &replica, &way);
+    replica.assert_same_as(&primary, &way);
     assert!(replica.log().contains(says), "{way}:\n{}", replica.log());
     // Once more, with existing data.
-    replica.client().text("REPLICAOF NO ONE");
+    replica.stand_alone();
     replica.client().int("LOCK.ACQUIRE mine me 600000");
     mixed_load::run(&primary, 501, 3_000 * scale(), || {
-        follow(&replica, &primary);
-        wait_for_link(&replica);
+        replica.follow(&primary);
+        replica.wait_until_link_is_up();
     });
-    assert_same(&primary, &replica, &way);
+    replica.assert_same_as(&primary, &way);
     assert_eq!(syncs(&primary), (2, 0), "{way}");
 }
 
@@ -66,7 +66,7 @@ fn an_aborted_synchronization_keeps_the_old_data_set(kind: Kind) {
     let ahead = raise_fences_by_an_hour(&mut c);
     let replica = Server::start_replica_of(&old, &["--repl-diskless-load", "swapdb"]);
     let before = State::of(&mut replica.client());
-    let shown = info(&mut replica.client(), "shared");
+    let shown = replica.client().steady_info("shared");
 
     // Another primary, which sends a large key every 10 ms, so that each is transferred separately.
     let new = primary(kind);
@@ -81,7 +81,7 @@ fn an_aborted_synchronization_keeps_the_old_data_set(kind: Kind) {
     n.call("CONFIG SET repl-rdb-channel no");
     n.text("CONFIG SET rdbcompression no");
     n.text("CONFIG SET rdb-key-save-delay 10000");
-    follow(&replica, &new);
+    replica.follow(&new);
     let mut r = replica.client();
     wait_for("the data set to come", || {
         let info = r.text("INFO persistence");
@@ -94,9 +94,9 @@ fn an_aborted_synchronization_keeps_the_old_data_set(kind: Kind) {
         let loading = info.contains("\nloading:1") || info.contains("\nasync_loading:1");
         (!loading).then_some(())
     });
-    lose_primary(&replica);
+    replica.lose_primary();
     State::of(&mut r).assert_same(&before, "after half a data set");
-    assert_eq!(info(&mut r, "shared"), shown);
+    assert_eq!(r.steady_info("shared"), shown);
     r.text("REPLICAOF NO ONE");
     assert_eq!(r.int("LOCK.ACQUIRE held me 600000"), held);
     assert_eq!(r.call("LOCK.ACQUIRE held you 600000"), Reply::Nil);

@@ -1,6 +1,6 @@
 //! A replica's reads of its locks, and the commands that it refuses.
 
-use super::{assert_same, info, primary};
+use super::primary;
 use crate::harness::commands::writes;
 use crate::harness::workload::script;
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
@@ -29,7 +29,7 @@ fn a_replica_answers_as_its_primary(kind: Kind) {
     ] {
         c.call(line);
         replica.wait_until_it_follows(&primary);
-        assert_eq!(info(&mut c, "k"), info(&mut r, "k"), "{line}");
+        assert_eq!(c.steady_info("k"), r.steady_info("k"), "{line}");
         for ask in [
             "TYPE k",
             "EXISTS k",
@@ -84,8 +84,8 @@ fn an_expired_lock_is_free_on_a_replica_as_any_expired_key_is_gone(kind: Kind) {
     assert_eq!(r.int("DBSIZE"), 2);
     // The primary replicates the deletion.
     c.call("DEBUG SET-ACTIVE-EXPIRE 1");
-    wait_for("the DEL", || (r.int("DBSIZE") == 0).then_some(()));
-    assert_same(&primary, &replica, "at the end");
+    r.until("DBSIZE", 0);
+    replica.assert_same_as(&primary, "at the end");
 }
 
 fn a_replica_expires_nothing_by_itself(kind: Kind) {
@@ -112,10 +112,8 @@ fn a_replica_expires_nothing_by_itself(kind: Kind) {
     primary.signal("CONT");
     assert_eq!(size, 40);
     c.call("DEBUG SET-ACTIVE-EXPIRE 1");
-    wait_for("the primary to delete", || {
-        (c.int("DBSIZE") == 20).then_some(())
-    });
-    assert_same(&primary, &replica, "after the deletions");
+    c.until("DBSIZE", 20);
+    replica.assert_same_as(&primary, "after the deletions");
 }
 
 fn every_write_on_a_replica_is_refused(kind: Kind) {
@@ -137,8 +135,7 @@ fn every_write_on_a_replica_is_refused(kind: Kind) {
     let of_key = writes().map(|line| line.replace("{}", "k"));
     for line in of_key.chain(others.map(String::from)) {
         let line = line.as_str();
-        let error = r.error(line);
-        assert!(error.starts_with("READONLY "), "{line}: {error}");
+        r.refused(line, "READONLY ");
         // In a script and in a transaction as well. A script cannot call the internal command at
         // all.
         if !line.starts_with("LOCK._APPLY") {
@@ -152,8 +149,8 @@ fn every_write_on_a_replica_is_refused(kind: Kind) {
         r.text("MULTI");
         let error = r.error(line);
         assert!(error.starts_with("READONLY "), "{line}: {error}");
-        assert!(r.error("EXEC").starts_with("EXECABORT"));
+        r.refused("EXEC", "EXECABORT");
     }
     assert_eq!(replica.blocked_clients(), 0);
-    assert_same(&primary, &replica, "after the refusals");
+    replica.assert_same_as(&primary, "after the refusals");
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::{assert_same, primary, syncs};
-use crate::harness::mixed_load::{self, wait_for_link};
+use super::{primary, syncs};
+use crate::harness::mixed_load;
 use crate::harness::{aof, figure, scale, Kind, Server};
 
 on_every_server![
@@ -25,11 +25,11 @@ fn a_replica_killed_under_load_catches_up(kind: Kind) {
                     fs::remove_file(replica.dir().join("dump.rdb")).unwrap();
                 }
                 replica.start_again();
-                wait_for_link(&replica);
+                replica.wait_until_link_is_up();
             }
         }
     });
-    assert_same(&primary, &replica, "after the kills");
+    replica.assert_same_as(&primary, "after the kills");
     assert_eq!(syncs(&primary), (1 + rounds, rounds));
     let kills = 2 * rounds;
     figure(
@@ -46,14 +46,14 @@ fn a_replica_shut_down_under_load_resumes_by_partial_resync(kind: Kind) {
         for _ in 0..restarts {
             replica.shut_down_saving();
             replica.start_again();
-            wait_for_link(&replica);
+            replica.wait_until_link_is_up();
         }
     });
-    assert_same(&primary, &replica, "after the restarts");
+    replica.assert_same_as(&primary, "after the restarts");
     // Its RDB records how far it had followed.
     assert_eq!(syncs(&primary), (1, restarts));
     let next = {
-        replica.client().text("REPLICAOF NO ONE");
+        replica.stand_alone();
         replica.client().int("LOCK.ACQUIRE new me 600000")
     };
     assert!(next > totals.largest_fence);
@@ -73,9 +73,9 @@ fn a_replica_with_an_aof_killed_under_load_catches_up(kind: Kind) {
     let totals = mixed_load::run(&primary, 420, 6_000 * scale(), || {
         replica.kill();
         replica.start_again();
-        wait_for_link(&replica);
+        replica.wait_until_link_is_up();
     });
-    assert_same(&primary, &replica, "after the kill");
+    replica.assert_same_as(&primary, "after the kill");
     // Only its own file, rewritten after the synchronization.
     aof::until_rewritten(&mut replica.client());
     replica.kill();

@@ -4,9 +4,9 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{assert_same, follow, lose_primary, primary, syncs};
-use crate::harness::mixed_load::{self, wait_for_link};
-use crate::harness::{figure, scale, wait_for, Kind, Server};
+use super::{primary, syncs};
+use crate::harness::mixed_load;
+use crate::harness::{figure, scale, Kind, Server};
 
 on_every_server![
     a_cut_link_is_resynchronized_from_the_backlog,
@@ -29,12 +29,10 @@ fn a_cut_link_is_resynchronized_from_the_backlog(kind: Kind) {
     let totals = mixed_load::run(&primary, 300, 6_000 * scale(), || {
         let mut c = primary.client();
         for _ in 0..cuts {
-            wait_for("the link", || {
-                (c.int("CLIENT KILL TYPE replica") == 1).then_some(())
-            });
+            c.until("CLIENT KILL TYPE replica", 1);
         }
     });
-    assert_same(&primary, &replica, "after the cuts");
+    replica.assert_same_as(&primary, "after the cuts");
     assert_eq!(syncs(&primary), (1, cuts));
     let ops = totals.ops;
     figure(
@@ -49,13 +47,13 @@ fn a_replica_pointed_elsewhere_is_resynchronized_from_the_backlog(kind: Kind) {
     let cuts = CUTS * scale();
     mixed_load::run(&primary, 310, 6_000 * scale(), || {
         for _ in 0..cuts {
-            lose_primary(&replica);
+            replica.lose_primary();
             thread::sleep(Duration::from_millis(20)); // for the load to continue
-            follow(&replica, &primary);
-            wait_for_link(&replica);
+            replica.follow(&primary);
+            replica.wait_until_link_is_up();
         }
     });
-    assert_same(&primary, &replica, "after the cuts");
+    replica.assert_same_as(&primary, "after the cuts");
     assert_eq!(syncs(&primary), (1, cuts));
 }
 
@@ -65,11 +63,11 @@ fn a_replica_beyond_the_backlog_gets_a_full_synchronization(kind: Kind) {
     let replica = Server::start_replica_of(&primary, &[]);
     let rounds = 2 * scale();
     for round in 0..rounds {
-        lose_primary(&replica);
+        replica.lose_primary();
         // It still has its former data, which is no longer the primary's.
         mixed_load::run(&primary, 320 + round as u64, 6_000, || ());
-        follow(&replica, &primary);
-        assert_same(&primary, &replica, "after a full synchronization");
+        replica.follow(&primary);
+        replica.assert_same_as(&primary, "after a full synchronization");
     }
     assert_eq!(syncs(&primary), (1 + rounds, 0));
     figure(
@@ -91,10 +89,10 @@ fn a_former_primary_gets_a_full_synchronization(kind: Kind) {
             for n in 0..50 {
                 r.int(&format!("LOCK.ACQUIRE mine{n} me 600000"));
             }
-            follow(&replica, &primary);
-            wait_for_link(&replica);
+            replica.follow(&primary);
+            replica.wait_until_link_is_up();
         });
-        assert_same(&primary, &replica, "after it had led");
+        replica.assert_same_as(&primary, "after it had led");
     }
     assert_eq!(syncs(&primary), (1 + rounds, 0));
 }

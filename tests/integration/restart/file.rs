@@ -5,12 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use redis_lock::lock::codec::{decode, Record};
-use redis_lock::lock::{Effect, Fate, Lock};
+use redis_lock::lock::{Effect, Lock};
 
 use super::journal::{Answer, Life, Part, Request, Step, What};
 use super::load_clients::{client_of, several_of};
 use crate::harness::aof::{self, Command};
-use crate::harness::record_of;
+use crate::harness::{apply, record_of};
 
 /// The content of the file as the server will load it.
 #[derive(Default)]
@@ -151,19 +151,9 @@ impl Account {
             }
             Record::Fence(_) | Record::Leases(_) => {}
             Record::Effect(effect) => {
-                let fate = match self.locks.get_mut(&key) {
-                    Some(lock) => effect.apply_to(lock),
-                    None => match effect.apply_to_absent() {
-                        Some(lock) => {
-                            self.locks.insert(key.clone(), lock);
-                            Fate::Held
-                        }
-                        None => Fate::Held,
-                    },
-                };
-                if fate == Fate::Free {
-                    self.locks.remove(&key);
-                }
+                let mut lock = self.locks.remove(&key);
+                apply(&effect, &mut lock);
+                self.locks.extend(lock.map(|lock| (key.clone(), lock)));
                 let token = match effect {
                     Effect::Hold { token, .. } | Effect::Release { token, .. } => token,
                     Effect::Cap { .. } => return,

@@ -12,7 +12,7 @@ use crate::stats;
 const SOON: Duration = Duration::from_secs(10);
 
 /// How often the timer may ask in 100 milliseconds whether the server takes writes.
-const QUESTIONS_PER_100_MS: i64 = 6;
+const QUESTIONS_PER_100_MS: u64 = 6;
 
 pub(super) struct RealServer {
     server: Server,
@@ -99,15 +99,8 @@ impl RealServer {
     }
 
     /// How often the timer has asked whether the server takes writes.
-    fn questions(&mut self) -> i64 {
-        let info = self.operator.text("INFO commandstats");
-        let mut lines = info.lines();
-        let calls = lines.find_map(|line| {
-            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            let is_it = name.eq_ignore_ascii_case("lock._writable");
-            is_it.then(|| rest.split(',').next().unwrap().parse().unwrap())
-        });
-        calls.unwrap_or(0)
+    fn questions(&mut self) -> u64 {
+        self.operator.calls_of("lock._writable")
     }
 
     fn look(&mut self, shown: Shown, key: &str) -> Vec<String> {
@@ -279,7 +272,7 @@ impl Stage for RealServer {
         let start = Instant::now();
         self.after(ms);
         let questions = self.questions() - before;
-        let parts = i64::try_from(start.elapsed().as_millis() / 100).unwrap() + 1;
+        let parts = u64::try_from(start.elapsed().as_millis() / 100).unwrap() + 1;
         match questions <= parts * QUESTIONS_PER_100_MS {
             true => Ok(()),
             false => Err(format!("the timer has asked {questions} times in {ms} ms")),

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use super::{in_scripts, load_function, user};
+use super::{in_scripts, load_function};
 use crate::harness::{figure, packed, redis_cli, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
@@ -46,7 +46,7 @@ fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
     if kind.is_7_0_or_later() {
         load_function(&mut c);
     }
-    let mut boss = user(&server, "boss", "~* &* +@all");
+    let mut boss = server.user("boss", "~* &* +@all");
     let apply = [b"LOCK._APPLY".to_vec(), b"k".to_vec(), effect()];
     for setup in [
         "PING",
@@ -104,9 +104,7 @@ fn a_connection_that_sent_psync_cannot_apply_effects(kind: Kind) {
         let (server, mut c) = fixture(kind);
         let mut replica = server.raw();
         replica.send(ask);
-        wait_for("the server to have a replica", || {
-            (c.info("connected_slaves") == "1").then_some(())
-        });
+        c.until_info("connected_slaves", "1");
         let record = effect();
         replica.send_bytes(&packed(&[b"LOCK._APPLY".as_slice(), &b"k"[..], &record]));
         let calls = |c: &mut Client| c.text("INFO commandstats");
@@ -137,7 +135,7 @@ fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     ];
     let replica = Server::start_with(kind, &options);
     let mut c = replica.client();
-    c.call(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+    replica.follow(&primary);
     replica.wait_until_it_follows(&primary);
     // It misses more than the backlog holds, so it gets a full synchronization, which takes
     // seconds. Its data is of the same history.
@@ -148,9 +146,7 @@ fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
     p.call(&format!("SET large {}", "x".repeat(100_000)));
     p.call("SET small x");
     replica.signal("CONT");
-    wait_for("the replica to load beside its clients", || {
-        (c.info("async_loading") == "1").then_some(())
-    });
+    c.until_info("async_loading", "1");
     let mut refused = 0;
     loop {
         let reply = c.send(&[b"LOCK._APPLY".to_vec(), b"k".to_vec(), effect()]);

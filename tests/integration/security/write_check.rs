@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{in_scripts, load_function, user};
+use super::{in_scripts, load_function};
 use crate::harness::aof;
 use crate::harness::workload::{words, Command};
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Client, Cluster, Kind, Reply, Server};
 
 on_every_server![
     only_the_module_may_send_the_write_check,
@@ -19,10 +19,7 @@ const REFUSAL: &str = "this command is for the module itself only";
 
 #[track_caller]
 fn assert_refused(reply: &Reply) {
-    assert!(
-        matches!(reply, Reply::Error(e) if e.contains(REFUSAL)),
-        "{reply:?}"
-    );
+    assert!(reply.as_error().contains(REFUSAL), "{reply:?}");
 }
 
 /// In every context that a client can create.
@@ -52,18 +49,10 @@ fn in_transaction(c: &mut Client, commands: &[Command]) -> Vec<Reply> {
     replies.last().unwrap().items().to_vec()
 }
 
-/// The number of calls of the command.
-fn calls(c: &mut Client) -> u64 {
-    let stats = c.text("INFO commandstats").to_lowercase();
-    let mut lines = stats.lines();
-    let line = lines.find_map(|line| line.strip_prefix("cmdstat_lock._writable:calls="));
-    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-}
-
 /// Makes the timer hand off a lock, for which it sends the check.
 fn hand_on_by_timer(server: &Server) {
     let mut c = server.client();
-    let before = calls(&mut c);
+    let before = c.calls_of("lock._writable");
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
@@ -72,7 +61,10 @@ fn hand_on_by_timer(server: &Server) {
     c.int("DEL k");
     d.fence();
     c.int("LOCK.RELEASE k d");
-    assert!(calls(&mut c) > before, "or this has tested nothing");
+    assert!(
+        c.calls_of("lock._writable") > before,
+        "or this has tested nothing"
+    );
 }
 
 fn only_the_module_may_send_the_write_check(kind: Kind) {
@@ -81,7 +73,7 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
     if kind.is_7_0_or_later() {
         load_function(&mut c);
     }
-    let mut boss = user(&server, "boss", "~* &* +@all");
+    let mut boss = server.user("boss", "~* &* +@all");
     ask(&mut c, kind);
     hand_on_by_timer(&server);
     ask(&mut boss, kind);
@@ -98,9 +90,7 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
         });
         lines.map(String::from).collect::<Vec<_>>()
     };
-    wait_for("the lease to end", || {
-        c.holders("k").is_empty().then_some(())
-    });
+    c.until_holders("k", &[]);
     let before = questions(&mut c);
     if kind == Kind::Redis6_2 {
         wait_for("the timer to ask", || {
@@ -109,7 +99,7 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
     }
     assert!(b.is_pending());
     for line in ["LOCK._WRITABLE", "LOCK._WRITABLE k"] {
-        assert!(c.error(line).starts_with("NOREPLICAS "), "{line}");
+        c.refused(line, "NOREPLICAS ");
     }
     c.call("CONFIG SET min-replicas-to-write 0");
     ask(&mut c, kind);
@@ -119,16 +109,13 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
 /// If the default user may do nothing else, a deadline still hands off.
 fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
     let server = Server::start(kind);
-    let mut admin = server.client();
+    let mut admin = server.user("boss", "~* &* +@all");
     let allowed = "+ping +info +client +lock.acquire +lock.renew +lock.release +lock.info";
-    let reply = admin.call("ACL SETUSER boss on nopass ~* &* +@all");
-    assert_eq!(reply, Reply::Simple("OK".into()));
-    admin.call("AUTH boss any");
     let rules = format!("ACL SETUSER default -@all {allowed}");
-    assert_eq!(admin.text(&rules), "OK");
+    admin.ok(&rules);
     let mut c = server.client();
     for line in ["LOCK._WRITABLE", "EVAL return(1) 0", "CONFIG GET save"] {
-        assert!(c.error(line).starts_with("NOPERM "), "{line}");
+        c.refused(line, "NOPERM ");
     }
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
@@ -145,14 +132,10 @@ fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
 
 /// The names of the commands in the append-only file of a server.
 fn names(server: &Server) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for part in aof::parts(server.dir()) {
-        let bytes = std::fs::read(part).unwrap();
-        for command in aof::commands(&bytes[aof::len_of_preamble(&bytes)..]) {
-            names.insert(String::from_utf8_lossy(command.args[0]).to_uppercase());
-        }
-    }
-    names
+    let commands = aof::read(server.dir()).0.into_iter();
+    commands
+        .map(|command| String::from_utf8_lossy(&command[0]).to_uppercase())
+        .collect()
 }
 
 /// Only the effects of locks.
@@ -204,18 +187,10 @@ fn the_write_check_is_not_replicated_or_persisted(kind: Kind) {
 
 /// In a cluster the check is made for each key, and by commands in transactions, too.
 fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
-    let options = [&FILE[..], &["--cluster-enabled", "yes"]].concat();
-    let server = Server::start_with(kind, &options);
+    let server = Cluster::node(kind, &FILE);
     let mut c = server.client();
-    let mut words = vec!["CLUSTER".to_string(), "ADDSLOTS".to_string()];
-    words.extend((0..16_384).map(|slot| slot.to_string()));
-    assert_eq!(c.send(&words), Reply::Simple("OK".into()));
-    wait_for("the cluster to be up", || {
-        let up = c.text("CLUSTER INFO").contains("cluster_state:ok");
-        up.then_some(())
-    });
     hand_on_by_timer(&server);
-    let before = calls(&mut c);
+    let before = c.calls_of("lock._writable");
     // After a MIGRATE in a transaction, a command checks whether an absent key still belongs to
     // this node.
     c.int("LOCK.ACQUIRE other a 60000");
@@ -226,6 +201,6 @@ fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
         "LOCK.ACQUIRE other b 60000",
     ]);
     hand_on_by_timer(&server);
-    assert!(calls(&mut c) > before);
+    assert!(c.calls_of("lock._writable") > before);
     assert_only_effects(&server);
 }

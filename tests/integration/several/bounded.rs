@@ -1,6 +1,6 @@
 //! No step lasts for as long as somebody could want.
 
-use crate::harness::{wait_for, Kind, Server};
+use crate::harness::{Kind, Server};
 use crate::places::fixture::Subscriber;
 
 on_every_server![one_step_grants_no_more_than_a_thousand_keys];
@@ -30,7 +30,5 @@ fn one_step_grants_no_more_than_a_thousand_keys(kind: Kind) {
         .find_map(|line| line.strip_prefix("lock_held_shared:"));
     let held: usize = held.expect("a gauge").trim().parse().unwrap();
     assert!((1..=1_000 + KEYS).contains(&held), "{held}");
-    wait_for("all to be granted", || {
-        (c.info("lock_held_shared") == (READERS * KEYS).to_string()).then_some(())
-    });
+    c.until_info("lock_held_shared", &(READERS * KEYS).to_string());
 }

@@ -1,9 +1,7 @@
 //! Grants of several keys on replicas, in the append-only file, after a restart, and in a cluster.
 
-use std::fs;
-
-use super::{assert_held, holds};
-use crate::harness::{aof, wait_for, Client, Cluster, Kind, Reply, Server};
+use super::assert_held;
+use crate::harness::{aof, wait_for, Cluster, Kind, Reply, Server};
 use crate::places::fixture::queued;
 
 on_every_server![
@@ -24,36 +22,27 @@ fn pair(kind: Kind) -> (Server, Server) {
         "--repl-diskless-sync-delay",
         "0",
     ];
-    let primary = Server::start_with(kind, &options);
-    let replica = Server::start_replica_of(&primary, &options);
-    replica.wait_until_it_follows(&primary);
-    (primary, replica)
+    Server::pair(kind, &options)
 }
 
 /// The commands of an append-only file, the transactions as one: the name and the key of each.
 fn transactions(server: &Server) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     let mut open: Option<Vec<String>> = None;
-    for part in aof::parts(server.dir()) {
-        let bytes = fs::read(part).unwrap();
-        if aof::is_rdb(&bytes) {
-            continue;
-        }
-        for command in aof::commands(&bytes) {
-            let text = |at: usize| {
-                let word = command.args.get(at).copied().unwrap_or_default();
-                String::from_utf8_lossy(word).to_lowercase()
-            };
-            match text(0).as_str() {
-                "select" => {}
-                "multi" => open = Some(Vec::new()),
-                "exec" => all.extend(open.take()),
-                name => {
-                    let line = format!("{name} {}", text(1));
-                    match &mut open {
-                        Some(lines) => lines.push(line),
-                        None => all.push(vec![line]),
-                    }
+    for command in aof::read(server.dir()).0 {
+        let text = |at: usize| {
+            let word = command.get(at).map_or(&b""[..], Vec::as_slice);
+            String::from_utf8_lossy(word).to_lowercase()
+        };
+        match text(0).as_str() {
+            "select" => {}
+            "multi" => open = Some(Vec::new()),
+            "exec" => all.extend(open.take()),
+            name => {
+                let line = format!("{name} {}", text(1));
+                match &mut open {
+                    Some(lines) => lines.push(line),
+                    None => all.push(vec![line]),
                 }
             }
         }
@@ -98,20 +87,6 @@ fn a_grant_is_one_transaction(kind: Kind) {
     }
 }
 
-#[track_caller]
-fn assert_same(primary: &Server, replica: &Server, when: &str) {
-    replica.wait_until_it_follows(primary);
-    let (mut p, mut r) = (primary.client(), replica.client());
-    let fences = |c: &mut Client| {
-        KEYS.map(|key| {
-            let all = holds(c, key);
-            all.into_iter().map(|(t, f, _)| (t, f)).collect::<Vec<_>>()
-        })
-    };
-    assert_eq!(fences(&mut p), fences(&mut r), "{when}");
-    assert_eq!(p.text("DEBUG DIGEST"), r.text("DEBUG DIGEST"), "{when}");
-}
-
 fn a_replica_has_the_same_after_each_kind_of_grant(kind: Kind) {
     let (primary, replica) = pair(kind);
     let mut c = primary.client();
@@ -133,12 +108,12 @@ fn a_replica_has_the_same_after_each_kind_of_grant(kind: Kind) {
         let fence = waits.fence();
         behind.fence();
         assert_held(&mut c, &KEYS, "me", fence);
-        assert_same(&primary, &replica, end);
+        replica.assert_same_as(&primary, end);
         assert_eq!(
             c.int(&format!("LOCK.MACQUIRE 3 a b c me 50000 {modes}")),
             fence
         );
-        assert_same(&primary, &replica, end);
+        replica.assert_same_as(&primary, end);
         // A grant that is lost is taken back there, too.
         let lost = primary.blocked("LOCK.MACQUIRE 3 a b c lost 60000 BLOCK 0");
         for (key, token) in [("a", "me"), ("b", "me"), ("c", "me"), ("c", "you")] {
@@ -146,10 +121,8 @@ fn a_replica_has_the_same_after_each_kind_of_grant(kind: Kind) {
         }
         c.multi(&["LOCK.RELEASE b you", &format!("CLIENT KILL ID {}", lost.id)]);
         lost.broken();
-        wait_for("the grant to be taken back", || {
-            (c.int("EXISTS a b c") == 0).then_some(())
-        });
-        assert_same(&primary, &replica, end);
+        c.until("EXISTS a b c", 0);
+        replica.assert_same_as(&primary, end);
         c.call("FLUSHALL");
     }
     assert_eq!(c.info("sync_full"), "1", "the link has never broken");
@@ -186,21 +159,18 @@ fn all_are_there_after_a_restart(kind: Kind) {
     }
 }
 
-/// One cluster for all, because it takes a while to start.
 fn several_keys_in_a_cluster(kind: Kind) {
-    let cluster = Cluster::start(kind);
+    let cluster = Cluster::of(kind, 2, &[]);
     let names = cluster.keys_of(0, 2);
     let [a, b] = ["a", "b"].map(|name| format!("{{{}}}:{name}", names[0]));
     let mut c = cluster.client(0);
     let elsewhere = &names[1];
     assert_ne!(cluster.slot(&a), cluster.slot(elsewhere));
     for line in [format!("2 {a} {elsewhere}"), format!("2 {elsewhere} {b}")] {
-        let error = c.error(&format!("LOCK.MACQUIRE {line} me 60000"));
-        assert!(error.starts_with("CROSSSLOT"), "{error}");
+        c.refused(&format!("LOCK.MACQUIRE {line} me 60000"), "CROSSSLOT");
     }
     let not_here = cluster.keys_of(1, 1).remove(0);
-    let error = c.error(&format!("LOCK.MACQUIRE 1 {not_here} me 60000"));
-    assert!(error.starts_with("MOVED"), "{error}");
+    c.refused(&format!("LOCK.MACQUIRE 1 {not_here} me 60000"), "MOVED");
     let fence = c.int(&format!("LOCK.MACQUIRE 2 {a} {b} x 60000"));
     assert_held(&mut c, &[&a, &b], "x", fence);
     // A hand-over in a step, and one of the timer.
@@ -215,40 +185,14 @@ fn several_keys_in_a_cluster(kind: Kind) {
     let fence = waits.fence();
     assert_held(&mut c, &[&a, &b], "you", fence);
     if kind.is_7_0_or_later() {
-        let error = c.error(&format!(
-            "LOCK.MACQUIRE 2 {a} {b} me 60000 NOTIFY 0 {elsewhere}"
-        ));
-        assert!(error.starts_with("CROSSSLOT"), "{error}");
+        c.refused(
+            &format!("LOCK.MACQUIRE 2 {a} {b} me 60000 NOTIFY 0 {elsewhere}"),
+            "CROSSSLOT",
+        );
         queued(
             &mut c,
             &format!("LOCK.MACQUIRE 2 {a} {b} me 60000 NOTIFY 0 {a}:channel"),
         );
         assert_eq!(c.int(&format!("LOCK.RELEASE {a} me")), 0);
     }
-    a_slot_that_leaves_ends_the_wait(&cluster, &a, &b);
-}
-
-/// One of the keys goes to the other node before the other one: the request is granted on neither.
-fn a_slot_that_leaves_ends_the_wait(cluster: &Cluster, a: &str, b: &str) {
-    let mut c = cluster.client(0);
-    let waits = cluster.nodes[0].blocked(&format!("LOCK.MACQUIRE 2 {a} {b} me 60000 BLOCK 0"));
-    let slot = cluster.slot(a);
-    cluster.begin_to_move(slot, 0, 1);
-    c.call(&format!("DEL {a}"));
-    let moved = cluster.move_keys(slot, 0, 1);
-    assert_eq!(moved, 1);
-    let Reply::Error(error) = waits.reply() else {
-        panic!("it was granted");
-    };
-    assert!(error.starts_with("TRYAGAIN"), "{error}");
-    cluster.end_of_move(slot, 0, 1);
-    cluster.wait_until_all_agree();
-    let mut there = cluster.client(1);
-    assert_eq!(there.holders(b), ["you"]);
-    assert_eq!(
-        there.call(&format!("LOCK.MACQUIRE 2 {a} {b} me 60000")),
-        Reply::Nil
-    );
-    there.int(&format!("LOCK.RELEASE {b} you"));
-    assert!(there.int(&format!("LOCK.MACQUIRE 2 {a} {b} me 60000")) > 0);
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::holds;
-use crate::harness::{figure, scale, wait_for, Client, CutLink, Kind, Later, Server, AT_ONCE};
+use crate::harness::{figure, scale, Client, CutLink, Kind, Later, Server, AT_ONCE};
 
 on_every_server![a_replica_cut_off_anywhere_has_all_keys_or_none];
 
@@ -33,9 +32,7 @@ impl Fixture {
     /// The replica has the same as the primary, which has no locks.
     fn begin(&self) {
         self.primary.client().call("FLUSHALL");
-        let follow = format!("REPLICAOF 127.0.0.1 {}", self.link.port);
-        // Where it follows already, the answer says so.
-        assert!(self.replica.client().text(&follow).starts_with("OK"));
+        self.replica.follow_port(self.link.port);
         self.replica.wait_until_it_follows(&self.primary);
     }
 
@@ -43,10 +40,8 @@ impl Fixture {
     fn promoted(&self) -> Client {
         let mut c = self.replica.client();
         // It has read everything that came before the end of its connection.
-        wait_for("the link to break", || {
-            (c.info("master_link_status") == "down").then_some(())
-        });
-        assert_eq!(c.text("REPLICAOF NO ONE"), "OK");
+        c.until_info("master_link_status", "down");
+        c.ok("REPLICAOF NO ONE");
         self.link.mend();
         c
     }
@@ -88,9 +83,9 @@ impl Grant {
 
 /// The number of keys that the promoted replica has of the grant.
 fn held(promoted: &mut Client) -> usize {
-    let all = KEYS.map(|key| holds(promoted, key)).concat();
-    let of_grant: Vec<_> = all.iter().filter(|(token, ..)| token == "me").collect();
-    let fences = of_grant.iter().map(|(_, fence, _)| fence);
+    let all = KEYS.map(|key| promoted.holds(key)).concat();
+    let of_grant: Vec<_> = all.iter().filter(|(token, _)| token == "me").collect();
+    let fences = of_grant.iter().map(|(_, fence)| fence);
     assert!(fences.collect::<BTreeSet<_>>().len() <= 1, "{all:?}");
     of_grant.len()
 }

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
@@ -245,23 +244,9 @@ pub fn effect(bytes: &[u8]) -> Effect<'_> {
 
 /// Reads the append-only file in a server's directory.
 pub fn read_log(dir: &Path) -> Vec<Entry> {
-    let commands = commands_in_log(dir);
+    let (commands, is_whole) = aof::read(dir);
+    assert!(is_whole, "a part is no command");
     commands.iter().filter_map(|args| entry(args)).collect()
-}
-
-/// The commands of an append-only file, as their arguments.
-pub fn commands_in_log(dir: &Path) -> Vec<Vec<Vec<u8>>> {
-    let mut commands = Vec::new();
-    for part in aof::parts(dir) {
-        let bytes = fs::read(part).unwrap();
-        let mut end = 0;
-        for command in aof::commands(&bytes) {
-            commands.push(command.args.iter().map(|arg| arg.to_vec()).collect());
-            end = command.end;
-        }
-        assert_eq!(end, bytes.len(), "the rest is no command");
-    }
-    commands
 }
 
 fn entry(args: &[Vec<u8>]) -> Option<Entry> {

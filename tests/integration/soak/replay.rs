@@ -1,7 +1,9 @@
 //! The state of a key by the append-only file: the core's own effects, applied as on a replica, and
 //! slow queries of the result.
 
-use redis_lock::lock::{Effect, Fate, Hold, Lock, Mode, TokenText};
+use redis_lock::lock::{Effect, Hold, Lock, Mode, TokenText};
+
+use crate::harness::apply;
 
 /// How many holders a hold tolerates, itself included.
 pub fn tolerates(mode: Mode) -> usize {
@@ -90,16 +92,7 @@ impl Replayed {
 
     /// The key's own expiry is that of its last hold again, if it is held at all.
     pub fn apply(&mut self, effect: &Effect<'_>) {
-        let fate = match &mut self.lock {
-            Some(lock) => effect.apply_to(lock),
-            None => {
-                self.lock = effect.apply_to_absent();
-                Fate::Held
-            }
-        };
-        if fate == Fate::Free {
-            self.lock = None;
-        }
+        apply(effect, &mut self.lock);
         self.ends_ms = None;
     }
 

@@ -96,23 +96,13 @@ fn gauges_follow_every_change_of_locks(kind: Kind) {
         );
     }
     take_some(&mut c);
-    let restore = |key: &'static [u8], value, option: &'static [u8]| {
-        let words = [b"RESTORE", key, b"0", value, option];
-        words
-            .into_iter()
-            .filter(|word| !word.is_empty())
-            .collect::<Vec<_>>()
-    };
-    for (words, fails) in [
-        (restore(b"new", dump, b""), false),
-        (restore(b"readers", dump, b"REPLACE"), false),
-        (restore(b"exclusive", dump, b""), true),
-        (
-            restore(b"exclusive", &dump[..dump.len() - 12], b"REPLACE"),
-            true,
-        ),
+    for (line, payload, fails) in [
+        ("new 0", dump, false),
+        ("readers 0 REPLACE", dump, false),
+        ("exclusive 0", dump, true),
+        ("exclusive 0 REPLACE", &dump[..dump.len() - 12], true),
     ] {
-        let reply = c.send(&words);
+        let reply = c.restore(line, payload);
         assert_eq!(matches!(reply, Reply::Error(_)), fails, "{reply:?}");
         assert_held(&mut c, "RESTORE");
     }
@@ -248,7 +238,7 @@ fn gauges_follow_a_full_synchronization(kind: Kind) {
         let mut r = replica.client();
         take_some(&mut r);
         r.int("LOCK.ACQUIRE mine me 600000");
-        r.text(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+        replica.follow(&primary);
         replica.wait_until_it_follows(&primary);
         assert_eq!(assert_held(&mut r, load), [4, 2 * 104, 14, 2 * 5]);
         // The effects after the synchronization count as well.

@@ -226,7 +226,7 @@ fn resetstat_resets_the_counters_and_not_the_gauges(kind: Kind) {
     // A lock that was ended by force and not accessed since.
     c.int("LOCK.ACQUIRE forced me 600000");
     c.call("SET forced over");
-    assert_eq!(c.text("LOCK.RESETSTAT"), "OK");
+    c.ok("LOCK.RESETSTAT");
     let after = stats(&mut c);
     for (name, n) in &after {
         let expected = if GAUGES.contains(&name.as_str()) {
@@ -258,8 +258,7 @@ fn resetstat_is_for_operators(kind: Kind) {
             "{error}"
         );
     }
-    let error = c.error("EVAL return(redis.call('LOCK.RESETSTAT')) 0");
-    assert!(error.contains("not allowed"), "{error}");
+    c.refused_saying("EVAL return(redis.call('LOCK.RESETSTAT')) 0", "not allowed");
     let info = c.call("COMMAND INFO lock.resetstat");
     let info = info.items()[0].items();
     assert_eq!(info[3..6], [0, 0, 0].map(Reply::Int));
@@ -272,13 +271,8 @@ fn resetstat_is_for_operators(kind: Kind) {
     }
     if kind.is_7_2_or_later() {
         for category in ["admin", "dangerous"] {
-            c.call(&format!(
-                "ACL SETUSER {category} on nopass ~* +@all -@{category}"
-            ));
-            let mut user = server.client();
-            user.call(&format!("AUTH {category} any"));
-            let error = user.error("LOCK.RESETSTAT");
-            assert!(error.starts_with("NOPERM "), "{error}");
+            let mut user = server.user(category, &format!("~* +@all -@{category}"));
+            user.refused("LOCK.RESETSTAT", "NOPERM ");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! from a file.
 
 use super::{assert_held, counted, held, of, stats};
-use crate::harness::{wait_for, Client, Kind, Server};
+use crate::harness::{Client, Kind, Server};
 
 on_every_server![
     a_replica_counts_only_its_holds,
@@ -26,15 +26,11 @@ fn live(server: &Server, c: &mut Client) {
         c.int(line);
         c.call(ends);
     }
-    wait_for("it to expire", || {
-        (c.int("EXISTS short") == 0).then_some(())
-    });
+    c.until("EXISTS short", 0);
     c.call("DEL k");
     c.int("RWLOCK.RLOCK readers short 1");
     c.int("RWLOCK.RLOCK readers a 600000");
-    wait_for("a share to be over", || {
-        (c.holders("readers") == ["a"]).then_some(())
-    });
+    c.until_holders("readers", &["a"]);
     c.int("RWLOCK.RLOCK readers b 600000");
     c.int("LOCK.ACQUIRE moved a 600000");
     c.call("MOVE moved 1");

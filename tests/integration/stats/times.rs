@@ -69,7 +69,7 @@ fn hold_times_match_the_clients_measurements(kind: Kind) {
     c.int("LOCK.ACQUIRE k a 600000");
     c.call("DEL k");
     c.int("LOCK.ACQUIRE k a 1");
-    wait_for("it to expire", || (c.int("EXISTS k") == 0).then_some(()));
+    c.until("EXISTS k", 0);
     assert_eq!(stats(&mut c)["hold_count"], 0);
     for (n, ms) in [20, 40, 80].into_iter().enumerate() {
         let asks = Instant::now();

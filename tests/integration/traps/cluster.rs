@@ -1,11 +1,10 @@
 //! A key whose slot leaves the node. It looks free there, but its waiters get TRYAGAIN and are
 //! never granted.
 
-use crate::harness::{now_us, wait_for, Client, Kind, Later, Reply, Server};
+use crate::harness::{now_us, wait_for, Client, Cluster, Kind, Later, Reply, Server};
 
 on_every_server![
     a_cluster_node_hands_off_as_a_standalone_server,
-    a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain,
     a_key_migrated_in_a_transaction_grants_nobody,
     waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain,
     waiters_get_tryagain_when_another_node_claims_the_slot,
@@ -25,85 +24,24 @@ on_more_servers![
     a_slot_that_leaves_with_its_lock_grants_nobody,
 ];
 
-/// Slots from this one on belong to the first node.
-const HALF: u16 = 8_192;
 /// The key of these tests, in slot 15495.
 const KEY: &str = "a";
-/// A key of the second node, in slot 3300.
+/// Its node, of two with half of the slots each.
+const FROM: usize = 1;
+const TO: usize = 0;
+/// A key of the other node, in slot 3300.
 const OTHER_KEY: &str = "b";
-
-/// Two nodes, each with half of the slots.
-struct Cluster {
-    one: Server,
-    two: Server,
-}
-
-impl Cluster {
-    fn start(kind: Kind, options: &[&str]) -> Self {
-        let options = [&["--cluster-enabled", "yes"], options].concat();
-        let nodes = [(); 2].map(|()| Server::start_with(kind, &options));
-        for (node, slots) in nodes.iter().zip([HALF..16_384, 0..HALF]) {
-            let mut words = vec!["CLUSTER".to_string(), "ADDSLOTS".to_string()];
-            words.extend(slots.map(|slot| slot.to_string()));
-            assert_eq!(node.client().send(&words), Reply::Simple("OK".into()));
-        }
-        let [one, two] = nodes;
-        let mut c = one.client();
-        // Their epochs differ, so that the nodes need not resolve a conflict first.
-        for (epoch, node) in [(1, &one), (2, &two)] {
-            node.client()
-                .text(&format!("CLUSTER SET-CONFIG-EPOCH {epoch}"));
-        }
-        c.text(&format!("CLUSTER MEET 127.0.0.1 {}", two.port));
-        for node in [&one, &two] {
-            wait_for("the cluster to be up", || is_up(node).then_some(()));
-        }
-        Self { one, two }
-    }
-
-    /// Tells the first node that the key's slot is migrating to the second.
-    fn begin_to_migrate(&self) {
-        let (one, two) = (id(&self.one), id(&self.two));
-        let slot = slot(&self.one);
-        let (mut a, mut b) = (self.one.client(), self.two.client());
-        b.text(&format!("CLUSTER SETSLOT {slot} IMPORTING {one}"));
-        a.text(&format!("CLUSTER SETSLOT {slot} MIGRATING {two}"));
-    }
-
-    fn end_migration(&self) {
-        let (two, slot) = (id(&self.two), slot(&self.one));
-        for node in [&self.two, &self.one] {
-            let mut c = node.client();
-            c.text(&format!("CLUSTER SETSLOT {slot} NODE {two}"));
-        }
-    }
-}
-
-fn is_up(node: &Server) -> bool {
-    let info = node.client().text("CLUSTER INFO");
-    info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
-}
-
-fn id(node: &Server) -> String {
-    node.client().text("CLUSTER MYID")
-}
-
-fn slot(node: &Server) -> i64 {
-    node.client().int(&format!("CLUSTER KEYSLOT {KEY}"))
-}
 
 /// Nothing is left of the key on a node that has given it away.
 fn assert_nothing_left(c: &mut Client) {
     // An expired key is dropped when the server's cycle reaches it.
-    wait_for("the key to be dropped", || {
-        (c.int("DBSIZE") == 0).then_some(())
-    });
+    c.until("DBSIZE", 0);
     assert_eq!(c.info("blocked_clients"), "0");
 }
 
 fn a_cluster_node_hands_off_as_a_standalone_server(kind: Kind) {
-    let cluster = Cluster::start(kind, &[]);
-    let mut c = cluster.one.client();
+    let cluster = Cluster::of(kind, 2, &[]);
+    let mut c = cluster.client(FROM);
     for end in [
         "LOCK.RELEASE a a",
         "DEL a",
@@ -112,49 +50,21 @@ fn a_cluster_node_hands_off_as_a_standalone_server(kind: Kind) {
         "FLUSHALL",
     ] {
         c.int("LOCK.ACQUIRE a a 60000");
-        let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-        let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-        let e = cluster.one.blocked("LOCK.ACQUIRE a e 60000 BLOCK 50");
+        let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+        let d = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
+        let e = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a e 60000 BLOCK 50");
         c.call(end);
         b.fence();
         assert_eq!(e.reply(), Reply::Nil);
         // Granted and migrated in one step.
         c.multi(&["LOCK.RELEASE a b", &format!("CLIENT KILL ID {}", d.id)]);
         d.broken();
-        wait_for("the grant to be taken back", || {
-            (c.call("LOCK.INFO a") == Reply::Nil).then_some(())
-        });
+        c.until("LOCK.INFO a", Reply::Nil);
     }
-    let error = c.error(&format!("LOCK.ACQUIRE {OTHER_KEY} t 60000 BLOCK 0"));
-    assert!(error.starts_with("MOVED "), "{error}");
-}
-
-fn a_migrated_key_keeps_its_hold_and_its_waiters_get_tryagain(kind: Kind) {
-    let cluster = Cluster::start(kind, &[]);
-    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
-    c.int("LOCK.ACQUIRE a a 60000");
-    let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-    let e = cluster.one.blocked("RWLOCK.RLOCK a e 60000 BLOCK 15000");
-    cluster.begin_to_migrate();
-    // The node serves the key while it is here.
-    c.int("LOCK.RELEASE a a");
-    let fence = b.fence();
-    assert!(d.is_pending() && e.is_pending());
-    let migrated = c.text(&format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.two.port));
-    assert_eq!(migrated, "OK");
-    d.error("TRYAGAIN ");
-    e.error("TRYAGAIN ");
-    assert_nothing_left(&mut c);
-    assert!(c.error("LOCK.INFO a").starts_with("ASK "));
-    assert_eq!(other.text("ASKING"), "OK");
-    assert_eq!(other.int("LOCK.RENEW a b 60000"), 1);
-    cluster.end_migration();
-    assert!(c.error("LOCK.RELEASE a b").starts_with("MOVED "));
-    assert_eq!(other.int("LOCK.ACQUIRE a b 60000"), fence);
-    let d = cluster.two.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-    assert_eq!(other.int("LOCK.RELEASE a b"), 1);
-    assert!(d.fence() > fence);
+    c.refused(
+        &format!("LOCK.ACQUIRE {OTHER_KEY} t 60000 BLOCK 0"),
+        "MOVED ",
+    );
 }
 
 /// After the MIGRATE the key looks free to a command of the same transaction, which the server
@@ -166,28 +76,25 @@ fn a_key_migrated_in_a_transaction_grants_nobody(kind: Kind) {
         "RWLOCK.RLOCK a other 60000",
         "LOCK.RENEW a a 60000",
     ] {
-        let cluster = Cluster::start(kind, &[]);
-        let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+        let cluster = Cluster::of(kind, 2, &[]);
+        let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
         let fence = c.int("LOCK.ACQUIRE a a 60000");
-        let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-        cluster.begin_to_migrate();
-        let migrate = format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.two.port);
+        let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+        cluster.begin_to_move(cluster.slot(KEY), FROM, TO);
+        let migrate = format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.nodes[TO].port);
         let replies = c.in_one_go(&["MULTI", &migrate, then, "EXEC"]);
         let replies = replies[3].items();
         assert_eq!(replies[0], Reply::Simple("OK".into()));
-        match &replies[1] {
-            Reply::Error(error) => assert!(error.starts_with("TRYAGAIN "), "{then}: {error}"),
-            reply => panic!("{then}: {reply:?}"),
-        }
+        assert!(replies[1].as_error().starts_with("TRYAGAIN "), "{then}");
         b.error("TRYAGAIN ");
         assert_nothing_left(&mut c);
-        cluster.end_migration();
+        cluster.end_of_move(cluster.slot(KEY), FROM, TO);
         assert_eq!(other.holders("a"), ["a"]);
         assert_eq!(other.int("LOCK.ACQUIRE a a 60000"), fence);
     }
     // A free key that is still here can be acquired, next to one that has migrated.
-    let cluster = Cluster::start(kind, &[]);
-    let mut c = cluster.one.client();
+    let cluster = Cluster::of(kind, 2, &[]);
+    let mut c = cluster.client(FROM);
     c.int("LOCK.ACQUIRE {a}1 a 60000");
     let replies = c.multi(&[
         "DEL {a}1",
@@ -201,28 +108,28 @@ fn a_key_migrated_in_a_transaction_grants_nobody(kind: Kind) {
 }
 
 fn waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain(kind: Kind) {
-    let cluster = Cluster::start(kind, &[]);
-    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+    let cluster = Cluster::of(kind, 2, &[]);
+    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
     let fence = c.int("LOCK.ACQUIRE a a 1500");
-    let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-    cluster.begin_to_migrate();
+    let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+    let d = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
+    cluster.begin_to_move(cluster.slot(KEY), FROM, TO);
     b.error("TRYAGAIN ");
     d.error("TRYAGAIN ");
-    assert!(c.error("LOCK.ACQUIRE a b 60000").starts_with("ASK "));
+    c.refused("LOCK.ACQUIRE a b 60000", "ASK ");
     assert_nothing_left(&mut c);
     other.text("ASKING");
     assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
 }
 
 fn waiters_get_tryagain_when_another_node_claims_the_slot(kind: Kind) {
-    let cluster = Cluster::start(kind, &[]);
-    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+    let cluster = Cluster::of(kind, 2, &[]);
+    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
     c.int("LOCK.ACQUIRE a a 60000");
-    let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
+    let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+    let d = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
     // Only the second node is informed, and gossips it.
-    let (slot, one, two) = (slot(&cluster.one), id(&cluster.one), id(&cluster.two));
+    let (slot, one, two) = (cluster.slot(KEY), cluster.id(FROM), cluster.id(TO));
     other.text(&format!("CLUSTER SETSLOT {slot} IMPORTING {one}"));
     other.text(&format!("CLUSTER SETSLOT {slot} NODE {two}"));
     b.error("TRYAGAIN ");
@@ -232,59 +139,57 @@ fn waiters_get_tryagain_when_another_node_claims_the_slot(kind: Kind) {
 }
 
 fn waiters_of_an_unserved_slot_get_tryagain(kind: Kind) {
-    let cluster = Cluster::start(kind, &["--cluster-require-full-coverage", "no"]);
-    let mut c = cluster.one.client();
+    let cluster = Cluster::of(kind, 2, &["--cluster-require-full-coverage", "no"]);
+    let mut c = cluster.client(FROM);
     c.int("LOCK.ACQUIRE a a 1500");
-    let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    c.text(&format!("CLUSTER DELSLOTS {}", slot(&cluster.one)));
-    assert!(c.error("LOCK.RELEASE a a").starts_with("CLUSTERDOWN "));
+    let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+    c.text(&format!("CLUSTER DELSLOTS {}", cluster.slot(KEY)));
+    c.refused("LOCK.RELEASE a a", "CLUSTERDOWN ");
     b.error("TRYAGAIN ");
-    c.text(&format!("CLUSTER ADDSLOTS {}", slot(&cluster.one)));
-    wait_for("the lock to be free", || {
-        (c.call("LOCK.INFO a") == Reply::Nil).then_some(())
-    });
+    c.text(&format!("CLUSTER ADDSLOTS {}", cluster.slot(KEY)));
+    c.until("LOCK.INFO a", Reply::Nil);
     c.int("LOCK.ACQUIRE a b 60000");
 }
 
 /// The lock stays on its node, and its holder may be gone for long. Waiters must not wait for that.
 fn waiters_of_a_key_left_behind_by_its_slot_get_tryagain(kind: Kind) {
-    let cluster = Cluster::start(kind, &["--cluster-require-full-coverage", "no"]);
-    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
-    let slot = slot(&cluster.one);
+    let cluster = Cluster::of(kind, 2, &["--cluster-require-full-coverage", "no"]);
+    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
+    let slot = cluster.slot(KEY);
     c.int("LOCK.ACQUIRE a a 60000");
     let [b, d] = ["b", "d"].map(|token| {
         let line = format!("LOCK.ACQUIRE a {token} 60000 BLOCK 0");
-        cluster.one.blocked(&line)
+        cluster.nodes[FROM].blocked(&line)
     });
     // This is how an operator abandons the locks.
-    for node in [&cluster.one, &cluster.two] {
+    for node in &cluster.nodes {
         node.client().call(&format!("CLUSTER DELSLOTS {slot}"));
     }
     other.text(&format!("CLUSTER ADDSLOTS {slot}"));
     b.error("TRYAGAIN ");
     d.error("TRYAGAIN ");
     assert_eq!(c.info("blocked_clients"), "0");
-    let e = cluster.two.later("LOCK.ACQUIRE a e 60000 BLOCK 0");
+    let e = cluster.nodes[TO].later("LOCK.ACQUIRE a e 60000 BLOCK 0");
     e.fence();
 }
 
 fn a_node_of_a_cluster_that_is_down_grants_nobody(kind: Kind) {
-    let Cluster { one, mut two } = Cluster::start(kind, &["--cluster-node-timeout", "1000"]);
-    let mut c = one.client();
+    let mut cluster = Cluster::of(kind, 2, &["--cluster-node-timeout", "1000"]);
+    let mut c = cluster.client(FROM);
     c.int("LOCK.ACQUIRE a a 60000");
-    let b = one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    let d = one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-    two.kill();
-    wait_for("the cluster to be down", || (!is_up(&one)).then_some(()));
-    assert!(c.error("LOCK.RELEASE a a").starts_with("CLUSTERDOWN "));
+    let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+    let d = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
+    cluster.nodes[TO].kill();
+    wait_for("the cluster to be down", || {
+        let info = c.text("CLUSTER INFO");
+        (!info.contains("cluster_state:ok")).then_some(())
+    });
+    c.refused("LOCK.RELEASE a a", "CLUSTERDOWN ");
     // The lock is ended by a command that needs no slot.
     c.text("FLUSHALL");
     for waiter in [b, d] {
-        match waiter.reply() {
-            // The error comes from the module or from the server, whichever notices first.
-            Reply::Error(e) => assert!(e.starts_with("TRYAGAIN ") || e.starts_with("CLUSTERDOWN ")),
-            other => panic!("{other:?}"),
-        }
+        // The error comes from the module or from the server, whichever notices first.
+        waiter.error_of(&["TRYAGAIN ", "CLUSTERDOWN "]);
     }
     assert_nothing_left(&mut c);
 }
@@ -329,10 +234,10 @@ fn a_partitioned_primary_that_allows_reads_grants_nobody(kind: Kind) {
         "--cluster-allow-reads-when-down",
         "yes",
     ];
-    let cluster = Cluster::start(kind, &options);
-    let mut c = cluster.one.client();
-    let Row { keys, waiters } = Row::set(&cluster.one);
-    cluster.two.signal("STOP");
+    let cluster = Cluster::of(kind, 2, &options);
+    let mut c = cluster.client(FROM);
+    let Row { keys, waiters } = Row::set(&cluster.nodes[FROM]);
+    cluster.nodes[TO].signal("STOP");
     wait_for("the cluster to be down", || match c.call("SET {a}text x") {
         Reply::Error(error) => {
             assert!(error.starts_with("CLUSTERDOWN "), "{error}");
@@ -365,34 +270,33 @@ fn a_partitioned_primary_that_allows_reads_grants_nobody(kind: Kind) {
     assert!(before > 0, "deadlines hand on while the cluster is up");
     assert!(sent_away > 5, "too slow a machine: {before} were granted");
     assert_eq!(c.int("DBSIZE"), 0);
-    cluster.two.signal("CONT");
+    cluster.nodes[TO].signal("CONT");
     wait_for("the cluster to be up", || {
         (c.call("SET {a}text x") == Reply::Simple("OK".into())).then_some(())
     });
     c.int("LOCK.ACQUIRE a dead 100");
-    cluster.one.later("LOCK.ACQUIRE a b 60000 BLOCK 0").fence();
+    cluster.nodes[FROM]
+        .later("LOCK.ACQUIRE a b 60000 BLOCK 0")
+        .fence();
 }
 
 /// The lock ends and the slot leaves in one step, so that the timer has a lock to hand off that
 /// clients would find elsewhere.
 fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
-    let cluster = Cluster::start(kind, &[]);
-    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+    let cluster = Cluster::of(kind, 2, &[]);
+    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
     let fence = c.int("LOCK.ACQUIRE a a 60000");
-    let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-    cluster.begin_to_migrate();
+    let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+    let d = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
+    cluster.begin_to_move(cluster.slot(KEY), FROM, TO);
     let leave = format!(
         "CLUSTER SETSLOT {} NODE {}",
-        slot(&cluster.one),
-        id(&cluster.two)
+        cluster.slot(KEY),
+        cluster.id(TO)
     );
     let replies = c.in_one_go(&["DEL a", &leave, "LOCK.RELEASE a a"]);
     assert_eq!(replies[0], Reply::Int(1));
-    assert!(
-        matches!(&replies[2], Reply::Error(e) if e.starts_with("MOVED ")),
-        "{replies:?}"
-    );
+    assert!(replies[2].as_error().starts_with("MOVED "), "{replies:?}");
     other.text(&leave);
     b.error("TRYAGAIN ");
     d.error("TRYAGAIN ");
@@ -403,9 +307,9 @@ fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
 /// On the importing node, clients can wait for a lock only after ASKING. At its deadline, the slot
 /// still belongs to the other node.
 fn a_lock_that_goes_with_its_slot_blames_nobody(kind: Kind) {
-    let cluster = Cluster::start(kind, &[]);
-    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
-    let mut partial = cluster.one.raw();
+    let cluster = Cluster::of(kind, 2, &[]);
+    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
+    let mut partial = cluster.nodes[FROM].raw();
     partial.send("DEL a");
     partial.line();
     partial.send_bytes(b"*3\r\n$3\r\nDEL\r\n$1\r\na\r\n");
@@ -414,20 +318,22 @@ fn a_lock_that_goes_with_its_slot_blames_nobody(kind: Kind) {
         (!info.contains(" argv-mem=0 ")).then_some(())
     });
     c.int("LOCK.ACQUIRE a a 60000");
-    let (slot, two) = (slot(&cluster.one), id(&cluster.two));
+    let (slot, two) = (cluster.slot(KEY), cluster.id(TO));
     other.text(&format!("CLUSTER SETSLOT {slot} NODE {two}"));
+    // The later claim wins.
+    other.text("CLUSTER BUMPEPOCH");
     let log = || c.call("LOCK.LOG").items().first().cloned();
     assert_eq!(wait_for("the end", log).field("client"), Reply::Nil);
 }
 
 fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
-    let cluster = Cluster::start(kind, &[]);
-    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+    let cluster = Cluster::of(kind, 2, &[]);
+    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
     let fence = c.int("LOCK.ACQUIRE a a 60000");
-    cluster.begin_to_migrate();
-    let migrate = format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.two.port);
-    assert_eq!(c.text(&migrate), "OK");
-    let mut b = cluster.two.raw();
+    cluster.begin_to_move(cluster.slot(KEY), FROM, TO);
+    let migrate = format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.nodes[TO].port);
+    c.ok(&migrate);
+    let mut b = cluster.nodes[TO].raw();
     for line in ["LOCK.RENEW a a 150", "LOCK.ACQUIRE a b 60000 BLOCK 0"] {
         b.send("ASKING");
         b.send(line);
@@ -437,7 +343,7 @@ fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
     }
     let end = b.line().expect("a reply");
     assert!(end.starts_with("-TRYAGAIN "), "{end}");
-    assert!(other.error("LOCK.RELEASE a b").starts_with("MOVED "));
+    other.refused("LOCK.RELEASE a b", "MOVED ");
     let next = wait_for("the lock to be free", || {
         other.text("ASKING");
         match other.call("LOCK.ACQUIRE a d 60000") {
@@ -451,20 +357,19 @@ fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
 /// In a slot that is half migrated, clients get TRYAGAIN for two keys of which one has left. No
 /// server returns it for one key: the timer gets ASK for the key that has left.
 fn a_missing_key_of_a_migrating_slot_grants_nobody(kind: Kind) {
-    let cluster = Cluster::start(kind, &[]);
-    let (mut c, mut other) = (cluster.one.client(), cluster.two.client());
+    let cluster = Cluster::of(kind, 2, &[]);
+    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
     for key in ["a", "{a}here"] {
         c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
     }
-    let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    let here = cluster.one.blocked("LOCK.ACQUIRE {a}here b 60000 BLOCK 0");
-    cluster.begin_to_migrate();
+    let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+    let here = cluster.nodes[FROM].blocked("LOCK.ACQUIRE {a}here b 60000 BLOCK 0");
+    cluster.begin_to_move(cluster.slot(KEY), FROM, TO);
     let replies = c.in_one_go(&["DEL a", "DEL a {a}here"]);
     assert_eq!(replies[0], Reply::Int(1));
     // 6.2 returns ASK there, too.
     let code = ["ASK ", "TRYAGAIN "][usize::from(kind.is_7_0_or_later())];
-    let is_refused = matches!(&replies[1], Reply::Error(e) if e.starts_with(code));
-    assert!(is_refused, "{replies:?}");
+    assert!(replies[1].as_error().starts_with(code), "{replies:?}");
     b.error("TRYAGAIN ");
     assert_eq!(c.int("LOCK.RELEASE {a}here a"), 1);
     here.fence();
@@ -475,13 +380,13 @@ fn a_missing_key_of_a_migrating_slot_grants_nobody(kind: Kind) {
 /// A node checks whether it serves a key in a way that cannot be renamed.
 fn renamed_commands_unblock_no_waiter(kind: Kind) {
     for name in ["EXISTS", "EVAL", "SETRANGE", "CONFIG", "CLIENT"] {
-        let cluster = Cluster::start(kind, &["--rename-command", name, ""]);
-        let mut c = cluster.one.client();
-        assert!(c.error(name).starts_with("ERR unknown command"));
+        let cluster = Cluster::of(kind, 2, &["--rename-command", name, ""]);
+        let mut c = cluster.client(FROM);
+        c.refused(name, "ERR unknown command");
         // Longer than the interval at which a node checks whether it serves its waited keys.
         c.int("LOCK.ACQUIRE a a 2200");
-        let b = cluster.one.blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-        let d = cluster.one.blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
+        let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
+        let d = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
         b.fence();
         c.int("DEL a");
         d.fence();

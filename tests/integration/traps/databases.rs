@@ -49,8 +49,7 @@ fn waiters_follow_a_holder_changed_by_restore(kind: Kind) {
     let mut c = server.client();
     let b = two_locks(&server, &mut c, "LOCK.ACQUIRE other z 60000");
     let dump = c.call("DUMP other");
-    let restored = c.send::<&[u8]>(&[b"RESTORE", b"k", b"0", dump.as_bytes(), b"REPLACE"]);
-    assert_eq!(restored, Reply::Simple("OK".into()));
+    c.restore("k 0 REPLACE", dump.as_bytes()).assert_ok();
     b_waits_for_z(&mut c, b);
 }
 
@@ -111,8 +110,7 @@ fn a_lock_restored_without_its_ttl_gets_it_back_in_its_database(kind: Kind) {
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     here.call("SELECT 1");
     here.call("SET k text");
-    let restored = c.send::<&[u8]>(&[b"RESTORE", b"k", b"0", dump.as_bytes()]);
-    assert_eq!(restored, Reply::Simple("OK".into()));
+    c.restore("k 0", dump.as_bytes()).assert_ok();
     wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
     assert_eq!(c.holders("k"), ["z"]);
     assert_eq!(here.text("GET k"), "text");

@@ -4,10 +4,12 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::places::fixture::{queued, Subscriber};
 
 on_every_server![
     waiters_are_unblocked_with_an_error_at_demotion,
     a_replica_takes_nothing_back,
+    a_replica_grants_nobody_before_its_timer_runs,
     a_failover_unblocks_the_waiters,
     waiters_with_capa_redirect_are_unblocked_at_demotion,
 ];
@@ -58,6 +60,25 @@ fn a_replica_takes_nothing_back(kind: Kind) {
         assert_eq!(c.holders("k"), ["b"]);
         (start.elapsed() > Duration::from_millis(50)).then_some(())
     });
+}
+
+fn a_replica_grants_nobody_before_its_timer_runs(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let mut subscriber = Subscriber::new(&server, "SUBSCRIBE c");
+    c.int("LOCK.ACQUIRE k a 60000");
+    c.int("LOCK.ACQUIRE l a 60000");
+    queued(&mut c, "LOCK.ACQUIRE k b 60000 NOTIFY 0 c");
+    queued(&mut c, "LOCK.MACQUIRE 2 l m b 60000 NOTIFY 0 c");
+    c.multi(&[
+        "REPLICAOF 127.0.0.1 1",
+        "LOCK.RELEASE k a",
+        "LOCK.RELEASE l a",
+    ]);
+    let mut heard = [subscriber.text(), subscriber.text()];
+    heard.sort();
+    assert_eq!(heard, ["tryagain 0 1 k b", "tryagain 0 1 l b"]);
+    assert!(c.holders("k").is_empty() && c.holders("l").is_empty());
 }
 
 fn a_failover_unblocks_the_waiters(kind: Kind) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::leaving::may_be_unblocked;
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Kind, Reply, Server};
 
 on_every_server![
     a_deadline_during_a_write_pause_grants_after_it,
@@ -19,13 +19,6 @@ fn start(kind: Kind) -> Server {
     Server::start_with(kind, &["--appendonly", "yes"])
 }
 
-/// Waits until nobody holds the lock. During a pause of writes only LOCK.INFO can show that.
-fn wait_until_free(c: &mut Client, key: &str) {
-    wait_for("the lock to be free", || {
-        c.holders(key).is_empty().then_some(())
-    });
-}
-
 fn a_deadline_during_a_write_pause_grants_after_it(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
@@ -33,7 +26,8 @@ fn a_deadline_during_a_write_pause_grants_after_it(kind: Kind) {
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     c.in_one_go(&["LOCK.RENEW k a 200", "CLIENT PAUSE 60000 WRITE"]);
-    wait_until_free(&mut c, "k");
+    // During a pause of writes only LOCK.INFO can show that it is free.
+    c.until_holders("k", &[]);
     // The server's timer runs many times in this span.
     let start = Instant::now();
     wait_for("some time to pass", || {
@@ -87,7 +81,7 @@ fn a_waiter_that_leaves_during_a_pause_is_not_granted(kind: Kind) {
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     let e = server.blocked("LOCK.ACQUIRE k e 60000 BLOCK 0");
     c.in_one_go(&["LOCK.RENEW k a 200", "CLIENT PAUSE 60000 WRITE"]);
-    wait_until_free(&mut c, "k");
+    c.until_holders("k", &[]);
     assert_eq!(c.int(&format!("CLIENT KILL ID {}", b.id)), 1);
     b.broken();
     if may_be_unblocked(kind) {
@@ -147,9 +141,7 @@ fn graces_end_during_a_pause_and_nothing_is_granted(kind: Kind) {
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
     c.int("LOCK.RELEASE k a");
     c.text("CLIENT PAUSE 60000 WRITE");
-    wait_for("the grace to end", || {
-        (c.waiters("k") == ["d"]).then_some(())
-    });
+    c.until_waiters("k", &["d"]);
     let start = Instant::now();
     wait_for("some turns of the timer", || {
         assert!(d.is_pending());

@@ -79,13 +79,8 @@ fn an_importing_slot_holds_no_locks_before_takeover(kind: Kind) {
         &format!("LOCK.ACQUIRE {other} a 60000"),
         &format!("LOCK.RELEASE {other} a"),
     ]);
-    let restored = source.send(&[
-        &b"RESTORE"[..],
-        other.as_bytes(),
-        b"60000",
-        payload.as_bytes(),
-    ]);
-    assert_eq!(restored, Reply::Simple("OK".into()));
+    let restored = source.restore(&format!("{other} 60000"), payload.as_bytes());
+    restored.assert_ok();
     wait_until_all_has_come(&fixture);
     nothing_is_held_at_the_target(&fixture, "RESTORE");
     // No client of the target sees any of these keys.
@@ -95,7 +90,7 @@ fn an_importing_slot_holds_no_locks_before_takeover(kind: Kind) {
         format!("LOCK.RELEASE {k} b"),
         format!("LOCK.INFO {k}"),
     ] {
-        assert!(target.error(&line).starts_with("MOVED "), "{line}");
+        target.refused(&line, "MOVED ");
     }
     assert_eq!(target.int("DBSIZE"), 0);
     let keys = [k, shared, other];
@@ -110,7 +105,7 @@ fn an_importing_slot_holds_no_locks_before_takeover(kind: Kind) {
 
 fn a_cancelled_migration_loses_nothing(kind: Kind) {
     never_arrives(kind, |fixture| {
-        assert_eq!(fixture.source().text("CLUSTER CANCELSLOTMIGRATIONS"), "OK");
+        fixture.source().ok("CLUSTER CANCELSLOTMIGRATIONS");
     });
 }
 
@@ -193,9 +188,7 @@ fn a_deadline_during_migration_grants_one_waiter_once(kind: Kind) {
         .blocked(FROM, &format!("LOCK.ACQUIRE {k} c 60000 BLOCK 0"));
     fixture.set_out();
     let fence = b.fence();
-    wait_for("it to expire", || {
-        (source.int(&format!("EXISTS {alone}")) == 0).then_some(())
-    });
+    source.until(&format!("EXISTS {alone}"), 0);
     wait_until_all_has_come(&fixture);
     nothing_is_held_at_the_target(&fixture, "a deadline");
     assert!(c.is_pending());
@@ -253,15 +246,8 @@ fn a_lock_imported_without_a_ttl_is_repaired_after_takeover(kind: Kind) {
     source.int(&format!("LOCK.ACQUIRE {k} a 60000"));
     let payload = source.call(&format!("DUMP {k}"));
     fixture.set_out();
-    let replace = [
-        b"RESTORE",
-        k.as_bytes(),
-        b"0",
-        payload.as_bytes(),
-        b"REPLACE",
-    ];
     source.call("MULTI");
-    source.send(&replace);
+    source.restore(&format!("{k} 0 REPLACE"), payload.as_bytes());
     source.call("CLIENT PAUSE 60000 WRITE");
     let done = source.call("EXEC");
     assert_eq!(
@@ -273,7 +259,7 @@ fn a_lock_imported_without_a_ttl_is_repaired_after_takeover(kind: Kind) {
     wait_for("it to be repaired", || {
         (target.int(&format!("PTTL {k}")) > 0).then_some(())
     });
-    assert_eq!(source.text("CLIENT UNPAUSE"), "OK");
+    source.ok("CLIENT UNPAUSE");
     assert_eq!(gauges(&mut target), [1, 0, 1]);
     fixture.replicas_agree();
 }
