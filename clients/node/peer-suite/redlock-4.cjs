@@ -88,7 +88,13 @@ class Redlock extends EventEmitter {
 
   #innerLock({ resource, value, expiration }) {
     const until = performance.now() + expiration - Date.now();
-    return new redlockClient.Lock(this.inner, [].concat(resource), value, [], new Map(), until);
+    return new redlockClient.Lock(
+      this.inner,
+      { resources: [].concat(resource), token: value },
+      [],
+      new Map(),
+      until,
+    );
   }
 }
 
