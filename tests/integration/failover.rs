@@ -81,15 +81,14 @@ fn a_failover_under_load_loses_nothing_replicated(kind: Kind) {
         let (before, after) = story.assert_fences_grow(from.port, to.port);
         story.assert_nothing_granted(from.port, demoted);
         story.assert_one_holder(|_| false);
-        assert!(
-            story.sent_away.contains_key("UNBLOCKED"),
-            "{:?}",
-            story.sent_away
-        );
+        // Valkey 9 may leave them to the module, which says TRYAGAIN.
+        let away = ["UNBLOCKED", "TRYAGAIN"].map(|word| story.sent_away.get(word).copied());
+        let away: usize = away.into_iter().flatten().sum();
+        assert!(away > 0, "{:?}", story.sent_away);
         assert_eq!(from.blocked_clients(), 0);
         from.assert_same_as(to, "after the failover");
         grants += before + after;
-        unblocked += story.sent_away["UNBLOCKED"];
+        unblocked += away;
         (from, to) = (to, from);
     }
     figure(kind, &format!("{failovers} failovers under {grants} grants, {unblocked} waiters unblocked to ask again, never two holders"));
