@@ -229,6 +229,11 @@ public final class AsyncHold {
                 .thenApply(held -> held || client.resends() != before);
     }
 
+    /** A loss that only the clock has seen does not end it before that either. */
+    void keepAtLeast(long leastMs) {
+        hold.leastMs = leastMs;
+    }
+
     /** The server has prolonged it; false when that came too late. */
     private boolean prolonged(Lease.Sent sent) {
         if (!hold.lease.answered(sent)) {
@@ -285,7 +290,7 @@ public final class AsyncHold {
     private void lose(String reason) {
         if (end(hold.lose())) {
             // A renewal that is still on its way must leave nothing that nobody would unlock.
-            client.release(hold.claim, hold.token, 0);
+            client.release(hold.claim, hold.token, hold.leastMs);
             LostLock news = new LostLock(name(), null, fence(), reason);
             client.tellLost(news, () -> lost.complete(reason));
         }

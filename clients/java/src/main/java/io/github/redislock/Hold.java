@@ -35,6 +35,9 @@ final class Hold {
     /** Whether it may outlive the thread that took it, which may have handed it on. */
     boolean handedOn;
 
+    /** Where its owner does not say, it is given back no sooner than so long after its grant. */
+    volatile long leastMs;
+
     /** When the watchdog renews it next, and when the clock sees its end. */
     private volatile Future<?> renewal;
 

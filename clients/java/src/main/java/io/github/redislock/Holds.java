@@ -293,7 +293,7 @@ final class Holds implements AutoCloseable {
             throw new InterruptedException("before asking for " + claim.title());
         }
         Hold hold = take(claim, waitNanos, leaseMs, interruptible);
-        return hold == null ? null : new RedisHold(this, hold, 0);
+        return hold == null ? null : new RedisHold(this, hold);
     }
 
     Hold take(Claim claim, long waitNanos, long leaseMs, boolean interruptible)
@@ -366,7 +366,8 @@ final class Holds implements AutoCloseable {
     void lose(Hold hold, String reason) {
         if (hold.lose()) {
             forget(hold);
-            if (hold.claim.several()) {
+            // By a conversion its token may get a new hold.
+            if (hold.claim.several() || (reason != GONE && !hold.isConverting())) {
                 releaseRest(hold);
             }
             onLost.accept(new LostLock(hold.claim.title(), hold.owner, hold.fence, reason));
@@ -378,12 +379,13 @@ final class Holds implements AutoCloseable {
         hold.claim.names().forEach(name -> holds.remove(new Key(name, hold.owner), hold));
     }
 
-    /** One of several locks is lost, so the others are of no use. */
+    /** The others of several, or what a renewal that is still on its way would leave to nobody. */
     private synchronized void releaseRest(Hold hold) {
         if (!watchdog.isShutdown()) {
             watchdog.execute(() -> renewing.execute(() -> {
                 try {
-                    commands.release(hold.claim, hold.token);
+                    commands.resend(
+                            () -> commands.release(hold.claim, hold.token, hold.leastMs));
                 } catch (RuntimeException outOfReach) {
                     // Then their leases end them.
                 }

@@ -189,6 +189,7 @@ public final class LettuceLockClient implements AutoCloseable {
             return hold.unlock().thenCompose(was ->
                     CompletableFuture.failedFuture(Fallback.lacks(Fallback.LEAST_TIME)));
         }
+        hold.keepAtLeast(leastMs);
         CompletableFuture<?> work;
         try {
             work = job.apply(hold).toCompletableFuture();

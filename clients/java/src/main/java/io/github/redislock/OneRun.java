@@ -24,7 +24,7 @@ record OneRun(Holds holds, Claim claim, long mostMs, long leastMs) {
             return false;
         }
         try {
-            job.accept(new RedisHold(holds, hold, leastMs));
+            job.accept(new RedisHold(holds, hold));
         } catch (RuntimeException | Error failed) {
             try {
                 release(hold);
@@ -41,8 +41,11 @@ record OneRun(Holds holds, Claim claim, long mostMs, long leastMs) {
         try {
             Hold hold = holds.take(claim, 0, mostMs, false);
             if (hold != null && hold.fence == 0 && leastMs > 0) {
-                new RedisHold(holds, hold, 0).release();
+                new RedisHold(holds, hold).release();
                 throw Fallback.lacks(Fallback.LEAST_TIME);
+            }
+            if (hold != null) {
+                hold.leastMs = leastMs;
             }
             return hold;
         } catch (InterruptedException never) {

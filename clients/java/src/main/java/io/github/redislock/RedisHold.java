@@ -9,13 +9,10 @@ import java.time.Duration;
 public final class RedisHold implements AutoCloseable {
     private final Holds holds;
     private final Hold hold;
-    private final long leastMs;
 
-    /** Where it is given back by {@link #release()}, it ends {@code leastMs} after its grant. */
-    RedisHold(Holds holds, Hold hold, long leastMs) {
+    RedisHold(Holds holds, Hold hold) {
         this.holds = holds;
         this.hold = hold;
-        this.leastMs = leastMs;
     }
 
     /**
@@ -105,7 +102,7 @@ public final class RedisHold implements AutoCloseable {
      * @throws IllegalMonitorStateException when it was lost before
      */
     public void release() {
-        release(leastMs);
+        release(hold.leastMs);
     }
 
     /**

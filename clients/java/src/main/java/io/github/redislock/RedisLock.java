@@ -141,7 +141,8 @@ public final class RedisLock extends ThreadLock {
         }
         hold.setConverting(true);
         try {
-            return request(hold, waitNanos, leaseMs, interruptible);
+            // The clock releases what it ends before that, so it is asked for anew.
+            return request(hold.isOver() ? null : hold, waitNanos, leaseMs, interruptible);
         } finally {
             hold.setConverting(false);
         }

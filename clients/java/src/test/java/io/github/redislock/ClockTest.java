@@ -83,6 +83,33 @@ class ClockTest extends ServerTest {
     }
 
     @Test
+    void aRenewalThatCameThroughUnseenLeavesNothing() throws Exception {
+        Held renewed = behind.take("a");
+        Held leased = behind.take(Driver.Kind.LOCK, List.of("b"), 0, 1_000);
+        proxy.silent = true;
+        for (String name : List.of("a", "b")) {
+            server.ask("LOCK.RENEW", name, server.holders(name).get(0), 3_600_000);
+        }
+        awaitLost();
+        awaitLost();
+        proxy.silent = false;
+        assertFalse(renewed.isHeld() || leased.isHeld());
+        Eventually.isTrue("nothing is left", () -> !server.isLocked("a") && !server.isLocked("b"));
+    }
+
+    @Test
+    void aJobThatOutlivesItsLeaseKeepsItsLeastTime() throws Exception {
+        Duration least = Duration.ofSeconds(30);
+        behind.runOnce("a", least, least, hold -> {
+            hold.renew(Duration.ofMillis(200)); // What is left of it, by the client's clock.
+            server.ask("LOCK.RENEW", "a", server.holders("a").get(0), 60_000);
+            Eventually.isTrue("it is lost", () -> !hold.isHeld());
+        });
+        Eventually.isTrue("it has come", () -> server.calls("lock.release") > 0);
+        assertItLastsFor(least);
+    }
+
+    @Test
     void aLateGrantThatIsLostIsAskedForAgain() throws Exception {
         for (String answer : List.of(":0\r\n", TRY_AGAIN)) {
             RedisHold before = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
