@@ -30,8 +30,9 @@ const WARM_UP: usize = 1;
 const RESIDENT: usize = 3000;
 /// A count above the baseline by more than this is a failure.
 const TOLERANCE: f64 = 0.05;
-/// The same for a command behind many places: what it touches of large tables varies.
-const TOLERANCE_BEHIND: f64 = 0.25;
+/// The same for a command behind many places: what it touches of large tables varies. On a busy
+/// machine a turn of the timer falls into each round and adds a third.
+const TOLERANCE_BEHIND: f64 = 0.5;
 /// The highest cost of other clients' commands on a server with the module, as a ratio. A server
 /// with any module executes some 40 instructions more per command at 16 in a pipeline: in each turn
 /// of its loop it takes and releases a lock, and fires an event. The allocator adds up to 50. Each
