@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
@@ -415,11 +414,10 @@ class Core:
             try:
                 return await self._renew_once(token, ttl_ms, lease)
             except self._library.try_again_error:
-                # It is no loss until the lease is over.
-                left = lease.end - time.monotonic()
-            if left <= 0:
+                pause = lease.pause_before_asking_again()
+            if not pause:
                 return False
-            await self._pause(min(protocol.TRY_AGAIN, left))
+            await self._pause(pause)
 
     async def _renew_once(self, token: bytes, ttl_ms: int, lease: protocol.Lease) -> bool:
         ends = lease.sends(ttl_ms)

@@ -112,6 +112,10 @@ class Lease:
         """A connection is lost. It may have been lost as soon as the hold was found last, and lingers from then on."""
         self.end = min(self.end, _end(self._held_at, linger))
 
+    def pause_before_asking_again(self) -> float:
+        """Return how long to wait after TRYAGAIN. It is no loss until the lease is over: 0 then."""
+        return max(0.0, min(TRY_AGAIN, self.end - time.monotonic()))
+
     def ends(self) -> None:
         """A request was sent that ends it, or it is known to be over."""
         self.end = -math.inf

@@ -55,11 +55,10 @@ class KeepAlive:
                     raise self._not_owned
                 break
             except self._try_again as error:
-                # It is no loss until the lease is over.
-                left = self._lease.end - time.monotonic()
-                if left <= 0:
+                pause = self._lease.pause_before_asking_again()
+                if not pause:
                     raise self._not_owned from error
-                time.sleep(min(protocol.TRY_AGAIN, left))
+                time.sleep(pause)
         # Two threads, for a renewal may hang in the client for longer than the lease lasts.
         for run in (self._keep_renewing, self._watch_the_clock):
             threading.Thread(target=run, name=f"{run.__name__} {self._name!r}", daemon=True).start()

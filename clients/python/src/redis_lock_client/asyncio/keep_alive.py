@@ -50,11 +50,10 @@ class KeepAlive:
                     raise self._not_owned
                 break
             except self._try_again as error:
-                # It is no loss until the lease is over.
-                left = self._lease.end - time.monotonic()
-                if left <= 0:
+                pause = self._lease.pause_before_asking_again()
+                if not pause:
                     raise self._not_owned from error
-                await asyncio.sleep(min(protocol.TRY_AGAIN, left))
+                await asyncio.sleep(pause)
         body = asyncio.current_task()
         assert body is not None  # Whoever awaits this is a task.
         self._body, self._cancelling = body, body.cancelling()
