@@ -232,7 +232,7 @@ impl<W: Wire> Hold<W> {
 
     /// How long a release by hand is sent again.
     pub(crate) fn reach_of_release(&self) -> Duration {
-        let left = self.lease.until().saturating_duration_since(Instant::now());
+        let left = self.lease.left();
         self.engine.options.reach_of_release(left)
     }
 
@@ -258,7 +258,7 @@ impl<W: Wire> Hold<W> {
     }
 
     pub(crate) fn first_pause(&self) -> Duration {
-        let left = self.lease.until().saturating_duration_since(Instant::now());
+        let left = self.lease.left();
         pause_before_renewal(self.renewal_span().min(left), false)
     }
 

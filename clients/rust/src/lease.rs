@@ -85,6 +85,11 @@ impl Lease {
         self.inner().until
     }
 
+    /// How much of it is left; nothing when it is over.
+    pub(crate) fn left(&self) -> Duration {
+        self.until().saturating_duration_since(Instant::now())
+    }
+
     /// The way in which it is held now.
     pub(crate) fn claim(&self) -> Claim {
         self.inner().claim.clone()
@@ -164,7 +169,7 @@ impl Lease {
     /// How long to wait before a renewal is sent again that the server could not answer yet. `None`
     /// if the lease is over by now.
     pub(crate) fn pause_to_try_again(&self) -> Option<Duration> {
-        let left = self.until().saturating_duration_since(Instant::now());
+        let left = self.left();
         (!left.is_zero()).then(|| SOON.min(left))
     }
 
@@ -183,7 +188,7 @@ impl Lease {
 
     /// The ttl of a conversion, which shortens no lease.
     pub(crate) fn ttl_to_keep(&self, ttl: Duration) -> Duration {
-        let left = self.until().saturating_duration_since(Instant::now());
+        let left = self.left();
         let asked = left.saturating_add(DRIFT).mul_f64(100.0 / 99.0);
         ttl.max(asked)
     }

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -56,7 +55,7 @@ async fn keep(hold: &Hold<Tasks>) {
     let (lease, options) = (&hold.lease, &hold.engine.options);
     let mut pause = hold.first_pause();
     while !lease.is_ended() {
-        let left = lease.until().saturating_duration_since(Instant::now());
+        let left = lease.left();
         if left.is_zero() {
             return;
         }

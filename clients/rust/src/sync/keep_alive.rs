@@ -1,6 +1,5 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Instant;
 
 use super::inner::{Blocking, now};
 use crate::hold::Hold;
@@ -61,14 +60,14 @@ fn watch(hold: &Hold<Blocking>, stop: &Stop) {
     let lease = &hold.lease;
     let mut pause = hold.first_pause();
     loop {
-        let left = lease.until().saturating_duration_since(Instant::now());
+        let left = lease.left();
         if left.is_zero() {
             return lose(hold);
         }
         if stop.wait(pause.min(left)) || lease.is_ended() {
             return;
         }
-        let left = lease.until().saturating_duration_since(Instant::now());
+        let left = lease.left();
         // Of no use after the end of the lease. A timeout of 0 would be an error.
         let timeout = hold.engine.options.answer_time(hold.ttl).min(left);
         if timeout.is_zero() {
