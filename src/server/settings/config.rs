@@ -103,28 +103,46 @@ fn register_one(ctx: Context<'_>, setting: &'static Setting) -> bool {
     );
     let (value, of) = (setting.get(), ptr::from_ref(setting).cast_mut().cast());
     let number = c_int::try_from(value).unwrap_or_default();
-    let (get, set, then) = (
-        Some(get_number as _),
-        Some(set_number as _),
-        Some(apply as _),
-    );
     // SAFETY: the context is alive, the server copies the name, the words and the numbers, of which
     // there are as many as it is told, and the setting is a static.
     let status = unsafe {
         match setting.values {
-            Values::Numbers(min, max) => {
-                of_numbers(ctx, name, value, flags, min, max, get, set, then, of)
-            }
-            Values::YesOrNo => {
-                let (get, set) = (Some(get_word as _), Some(set_word as _));
-                of_switches(ctx, name, number, flags, get, set, None, of)
-            }
+            Values::Numbers(min, max) => of_numbers(
+                ctx,
+                name,
+                value,
+                flags,
+                min,
+                max,
+                Some(get_number),
+                Some(set_number),
+                Some(apply),
+                of,
+            ),
+            Values::YesOrNo => of_switches(
+                ctx,
+                name,
+                number,
+                flags,
+                Some(get_word),
+                Some(set_word),
+                None,
+                of,
+            ),
             Values::Words(words) => {
-                let (get, set) = (Some(get_word as _), Some(set_word as _));
-                let (mut words, numbers) = (words.map(CStr::as_ptr), [0, 1, 2, 3]);
-                let (all, numbers) = (words.as_mut_ptr(), numbers.as_ptr());
+                let mut names = words.map(CStr::as_ptr);
                 of_words(
-                    ctx, name, number, flags, all, numbers, 4, get, set, then, of,
+                    ctx,
+                    name,
+                    number,
+                    flags,
+                    names.as_mut_ptr(),
+                    [0, 1, 2, 3].as_ptr(),
+                    4,
+                    Some(get_word),
+                    Some(set_word),
+                    Some(apply),
+                    of,
                 )
             }
         }
