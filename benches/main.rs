@@ -33,6 +33,7 @@ mod scale;
 mod scale_waiters;
 mod several;
 mod shards;
+mod upgrade;
 
 // The tools that they share.
 mod callgrind;
@@ -56,7 +57,7 @@ use harness::Kind;
 
 type Part = fn(&Run);
 
-pub const PARTS: [(&str, Part); 16] = [
+pub const PARTS: [(&str, Part); 17] = [
     ("owner", owner::measure),
     ("others", other_commands::measure),
     ("contention", contention::measure),
@@ -73,6 +74,7 @@ pub const PARTS: [(&str, Part); 16] = [
     ("scale-waiters", scale_waiters::measure),
     ("shards", shards::measure),
     ("moves", moves::measure),
+    ("upgrade", upgrade::measure),
 ];
 
 #[derive(Parser)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::name;
 use crate::harness::Kind;
-use crate::moving::{patiently, Scene, BATCH, IS_BEFORE, IS_MOVING, IS_OVER, MOVING};
+use crate::moving::{patiently, Over, Scene, BATCH, IS_BEFORE, IS_MOVING, MOVING};
 use crate::report::{Bound, Report};
 use crate::scale::{kinds, Of};
 use crate::stats::{shown_us, Latency, Spread};
@@ -31,15 +31,6 @@ struct Found {
     pairs: [[Latency; 2]; 2],
     /// Of the source and of the target, in processor time.
     turns_us: [f64; 2],
-}
-
-/// Ends the clients, also if the move panics.
-struct Over<'a>(&'a AtomicU8);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(IS_OVER, Ordering::SeqCst);
-    }
 }
 
 fn observe(with: &Run, kind: Kind, of: Of) -> Found {

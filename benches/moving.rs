@@ -1,5 +1,6 @@
 //! Two primaries of a cluster that move slots, and a client that goes where they send it.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -127,12 +128,7 @@ impl Scene {
                 self.of.give_key(&key, &owner),
             ]
         };
-        Follower {
-            nodes: self.nodes.each_ref().map(|node| node.server.client()),
-            ports: self.nodes.each_ref().map(|node| node.server.port),
-            owners: vec![0; MOVING],
-            steps: keys.map(step).collect(),
-        }
+        Follower::new(self.nodes[0].server.port, keys.map(step).collect())
     }
 
     pub fn move_all(&mut self) {
@@ -213,11 +209,10 @@ pub fn patiently(what: &str, mut condition: impl FnMut() -> Option<()>) {
 
 /// A client that goes where the cluster sends it.
 pub struct Follower {
-    nodes: [Client; 2],
-    ports: [u16; 2],
-    /// For each of its slots the node that has it, as far as it knows.
-    owners: Vec<usize>,
-    /// For each of its slots how to take a key, and how to give it back.
+    nodes: HashMap<u16, Client>,
+    /// For each of its keys the port of the node that has it, as far as it knows.
+    owners: Vec<u16>,
+    /// For each of its keys how to take it, and how to give it back.
     steps: Vec<[String; 2]>,
 }
 
@@ -225,7 +220,24 @@ pub const IS_BEFORE: u8 = 0;
 pub const IS_MOVING: u8 = 1;
 pub const IS_OVER: u8 = 2;
 
+/// Ends the clients, also if what they go along with panics.
+pub struct Over<'a>(pub &'a AtomicU8);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(IS_OVER, Ordering::SeqCst);
+    }
+}
+
 impl Follower {
+    pub fn new(first: u16, steps: Vec<[String; 2]>) -> Self {
+        Self {
+            nodes: HashMap::new(),
+            owners: vec![first; steps.len()],
+            steps,
+        }
+    }
+
     /// Does pairs until the move is over. Returns how long they took before and during it.
     pub fn follow(mut self, stage: &AtomicU8) -> [Latency; 2] {
         let mut found = [Latency::new(), Latency::new()];
@@ -249,9 +261,11 @@ impl Follower {
         let begin = Instant::now();
         loop {
             assert!(begin.elapsed() < PATIENCE, "{line} has no end");
+            let client = self.nodes.entry(node);
+            let client = client.or_insert_with(|| Client::connect(node));
             let reply = match asks {
-                true => self.nodes[node].in_one_go(&["ASKING", line]).pop(),
-                false => Some(self.nodes[node].call(line)),
+                true => client.in_one_go(&["ASKING", line]).pop(),
+                false => Some(client.call(line)),
             };
             let error = match reply.expect("a reply") {
                 Reply::Int(1..) => return,
@@ -259,8 +273,7 @@ impl Follower {
                 Reply::Error(error) => error,
                 other => panic!("{line}: {other:?}"),
             };
-            let mut ports = self.ports.iter();
-            let named = ports.position(|port| error.ends_with(&format!(":{port}")));
+            let named = error.rsplit(':').next().and_then(|port| port.parse().ok());
             (node, asks) = match (error.split(' ').next(), named) {
                 (Some("MOVED"), Some(there)) => (there, false),
                 (Some("ASK"), Some(there)) => (there, true),

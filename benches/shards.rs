@@ -41,18 +41,18 @@ pub const OPTIONS: [&str; 10] = [
 ];
 
 /// Primaries on the server's core, each with a replica on the core of the clients.
-struct Shards {
-    primaries: Vec<Fixture>,
-    _replicas: Vec<Fixture>,
+pub struct Shards {
+    pub primaries: Vec<Fixture>,
+    pub replicas: Vec<Fixture>,
     /// The keys of each shard.
-    keys: Vec<Vec<String>>,
+    pub keys: Vec<Vec<String>>,
     /// The processor time of all primaries in a second without commands.
     idle_us: f64,
 }
 
 impl Shards {
-    fn start(kind: Kind, size: usize) -> Self {
-        let start = || Fixture::start_as(kind, Setup::with_module(&[]), &OPTIONS);
+    pub fn start(kind: Kind, size: usize, setup: &Setup) -> Self {
+        let start = || Fixture::start_as(kind, setup.clone(), &OPTIONS);
         let mut primaries: Vec<_> = (0..size).map(|_| start()).collect();
         let mut replicas: Vec<_> = (0..size).map(|_| start()).collect();
         for (shard, primary) in primaries.iter_mut().enumerate() {
@@ -74,7 +74,7 @@ impl Shards {
         let keys = keys(&mut primaries[0], size);
         Self {
             primaries,
-            _replicas: replicas,
+            replicas,
             keys,
             idle_us: 0.0,
         }
@@ -320,7 +320,9 @@ pub fn measure(with: &Run) {
 }
 
 fn of_server(with: &Run, kind: Kind, report: &mut Report) -> Vec<Vec<String>> {
-    let mut clusters: Vec<_> = SIZES.map(|size| Shards::start(kind, size)).into();
+    let mut clusters: Vec<_> = SIZES
+        .map(|size| Shards::start(kind, size, &Setup::with_module(&[])))
+        .into();
     for cluster in &mut clusters {
         cluster.observe_idle(with.quick);
     }
