@@ -3,7 +3,7 @@
 //!
 //! `BENCH_BEFORE` names the earlier build of the module.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn version(node: &mut Fixture) -> i64 {
     modules.items()[0].field("ver").as_int()
 }
 
-fn observe(with: &Run, kind: Kind, of: Of, earlier: &PathBuf) -> (Found, i64) {
+fn observe(with: &Run, kind: Kind, of: Of, earlier: &Path) -> (Found, i64) {
     let mut shards = Shards::start(kind, SIZE, &Setup::with_module_at(earlier, &[]));
     let from = version(&mut shards.primaries[0]);
     let held = shards.take_all(of);
