@@ -38,6 +38,16 @@ impl Bindings {
         self.are_any() && self.table.borrow().has_client(client)
     }
 
+    /// Whether a hold is bound.
+    pub fn has(&self, db: i32, name: &[u8], fence: Fence) -> bool {
+        self.are_any() && self.table.borrow().has(db, name, fence)
+    }
+
+    /// Whether a hold is over by the loss of its connection, and stands in its lock yet.
+    pub fn is_over(&self, key_ref: &KeyRef, fence: Fence, now: Now) -> bool {
+        self.table.borrow().is_over(key_ref, fence, now)
+    }
+
     /// Whether the deadlines of any holds are to come forward.
     #[inline]
     pub fn has_lost(&self) -> bool {

@@ -102,6 +102,9 @@ fn change<'k, 'r, H: Host>(
             if let Some(linger) = taker.and_then(|taker| taker.linger) {
                 linger::mark_in(&mut effect, linger, &key.parts().machine.guard);
             }
+            if matches!(cause, Cause::Renewed) && key.parts().machine.guard.marks_lingering() {
+                linger::mark_renewed(&key, &mut effect);
+            }
             // Also the owner that ends its hold knows of it.
             let fence = effect.fence().or(match &cause {
                 Cause::Released(hold) => Some(hold.fence),
@@ -126,7 +129,13 @@ fn change<'k, 'r, H: Host>(
             key.repair_ttl(now);
             // A request that can never be granted takes its token's place along.
             if let (Some(key_ref), Some(taker)) = (&key_ref, taker) {
-                resume(&mut key, key_ref, taker.token);
+                let registry = &mut key.parts().machine.registry;
+                if registry
+                    .resume(&Keys::One(key_ref.clone()), taker.token)
+                    .is_some()
+                {
+                    key.server().count(Count::Resumed);
+                }
                 serve::serve_changed(&mut key, key_ref, now);
             }
             Ok(Done::Reply(reply))

@@ -13,7 +13,7 @@
 //!
 //! 1. **No new grant** while the guard is closed: no acquire, no hand-off, not one of several keys.
 //! 2. **A token that holds** waits as well, because this server may lack the record of its
-//!    downgrade. Only what asks for less than the hold has is granted at once.
+//!    downgrade. Only a holder that becomes a reader is granted at once.
 //! 3. **A hold of another server's decision** counts only up to one second before its deadline, for
 //!    renewals, checks and commands: the clocks of two servers differ by less than that. One that
 //!    ends with a connection (LINGER) does not count ([`usable`]). None is made longer that ends
@@ -237,13 +237,16 @@ impl Guard {
         }
     }
 
-    /// Takes new settings while the server runs. What is turned on begins now.
-    pub(super) fn change(&mut self, settings: Settings, boot_us: u64) {
+    /// Takes new settings while the server runs. What is turned on begins now. Whether there may be
+    /// leases that are longer than these settings and the last ones say.
+    pub(super) fn change(&mut self, settings: Settings, boot_us: u64) -> bool {
         let (was_on, did_ask) = (self.is_on(), self.asks_replicas());
         self.set(settings, boot_us);
         if (self.is_on() && !was_on) || (self.asks_replicas() && !did_ask) {
             self.begin(Reason::Restart, boot_us);
         }
+        // Without a guard there may have been no longest lease at all.
+        self.is_on() && !was_on
     }
 
     /// Begins for a reason, as far as the mode says so.

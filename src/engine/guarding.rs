@@ -2,12 +2,12 @@
 
 use super::count::Count;
 use super::guard::usable::Usable;
-use super::guard::{Change, GuardEvent};
+use super::guard::{Change, Guard, GuardEvent};
 use super::host::{Host, Key, Name, Server};
 use super::machine::Machine;
 use super::printable::line_of;
 use super::slots;
-use crate::lock::Now;
+use crate::lock::{Deadline, Now};
 
 /// Which holds may be used now.
 #[inline]
@@ -184,8 +184,11 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
         }
         GuardEvent::LacksNothing => guard.lacks_nothing(),
         GuardEvent::SettingsChanged => {
-            guard.change(server.guard(), boot_us);
+            let may_have_longer = guard.change(server.guard(), boot_us);
             guard.beat_now();
+            if may_have_longer {
+                machine.sweep.request(server.monotonic_us());
+            }
         }
         GuardEvent::Linked => guard.linked(boot_us),
         GuardEvent::Heard(beat, at_us, now) => {
@@ -210,6 +213,21 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
     machine.is_due_changed = true;
     if machine.guard.is_on() || machine.guard.is_closed() {
         look(server, machine, server.now());
+    }
+}
+
+/// Notes a lease of this server. It may be from before the setting that it is too long for.
+#[inline]
+pub(super) fn note_lease<S: Server>(server: S, guard: &mut Guard, end: Deadline, now: Now) {
+    if guard.is_on() {
+        note_long_lease(server, guard, end.ms().saturating_sub(now.ms()));
+    }
+}
+
+#[cold]
+fn note_long_lease<S: Server>(server: S, guard: &mut Guard, left_ms: u64) {
+    if guard.is_longer(left_ms) && guard.long_lease_came(left_ms, server.boot_us()) {
+        say_longer(server, left_ms);
     }
 }
 

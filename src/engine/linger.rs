@@ -5,7 +5,7 @@
 
 use super::commit::{Cause, Commit};
 use super::guard::Guard;
-use super::host::{key_ref_of, Key, Server};
+use super::host::{key_ref_of, Key, Name, Server};
 use crate::command::acquire::Acquire;
 use crate::command::Error;
 use crate::lock::{Effect, Fence, Hold, Now, Token};
@@ -39,6 +39,16 @@ pub(super) fn mark(hold: &mut Hold, linger: Option<Linger>, guard: &Guard) {
 pub(super) fn mark_in(effect: &mut Effect<'_>, linger: Linger, guard: &Guard) {
     if let Effect::Hold { hold, .. } = effect {
         mark(hold, Some(linger), guard);
+    }
+}
+
+/// Marks a hold that is renewed, if it was granted before there was a guard.
+#[cold]
+pub(super) fn mark_renewed<K: Key>(key: &K, effect: &mut Effect<'_>) {
+    if let Effect::Hold { hold, .. } = effect {
+        let bindings = &key.shared().bindings;
+        let is_bound = bindings.has(key.server().selected_db(), key.name().bytes(), hold.fence);
+        hold.since = hold.since.marked(is_bound || hold.since.lingers());
     }
 }
 

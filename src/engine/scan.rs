@@ -1,5 +1,7 @@
 //! The steps of the sweep ([`super::sweep`]).
 
+use super::guard::Guard;
+use super::guarding;
 use super::host::Server;
 use super::machine::Registry;
 use super::sweep::{Findings, Run, Sweep};
@@ -16,7 +18,12 @@ const LATER_US: u64 = 100_000;
 
 impl<T: Types> Sweep<T> {
     /// Does the next step if it is due, and marks the keys that it finds. Only on a primary.
-    pub fn step<S: Server<Types = T>>(&mut self, server: S, registry: &mut Registry<T>) {
+    pub fn step<S: Server<Types = T>>(
+        &mut self,
+        server: S,
+        registry: &mut Registry<T>,
+        guard: &mut Guard,
+    ) {
         let now_us = server.monotonic_us();
         if self.due_us.is_none_or(|due_us| due_us > now_us) {
             return;
@@ -38,7 +45,7 @@ impl<T: Types> Sweep<T> {
         let Some(mut run) = run else {
             return self.cancel();
         };
-        let is_over = run.go_on(server, registry, now_us.saturating_add(STEP_US));
+        let is_over = run.go_on(server, registry, guard, now_us.saturating_add(STEP_US));
         if !is_over {
             self.run = Some(run);
         } else if !self.is_requested {
@@ -59,15 +66,20 @@ impl<T: Types> Run<T> {
         &mut self,
         server: S,
         registry: &mut Registry<T>,
+        guard: &mut Guard,
         until_us: u64,
     ) -> bool {
         while server.select_db(self.db) {
             let mut findings = Findings {
                 sought: registry.deliveries.sought(),
                 without_ttl: Vec::new(),
+                latest: None,
                 found: Vec::new(),
             };
             let has_more = (0..BUCKETS).all(|_| server.scan(&mut self.cursor, &mut findings));
+            if let Some(latest) = findings.latest {
+                guarding::note_lease(server, guard, latest, server.now());
+            }
             self.take(findings, registry);
             if !has_more {
                 self.db = self.db.saturating_add(1);

@@ -35,6 +35,7 @@ use std::rc::Rc;
 use super::commit::{Cause, Commit};
 use super::count::Count;
 use super::ending::{dismiss, note_unheard, unheard};
+use super::guarding;
 use super::host::{ClientOf, ClientOfServer, Key, Name, Parts, Server, WrongType};
 use super::linger;
 use super::machine::{Machine, Registry};
@@ -105,6 +106,10 @@ pub(super) fn take_place<S: Server>(
     // A replica that takes writes of its own grants nothing later, and blocks nobody.
     if !matches!(wait, Some(Wait::Block(_))) && !server.is_primary() {
         return Ok((Stay::No, Entered::No));
+    }
+    let cancelled = machine.registry.end_cancelled(keys, acquire.ask().token);
+    for removed in cancelled {
+        dismiss(server, machine, removed, Error::Cancelled);
     }
     let user = admit(server, &machine.registry, keys, acquire, wait)?;
     let (listener, stay) = listen(server, wait);
@@ -335,6 +340,12 @@ pub(super) fn tell_granted<S: Server>(
     granted: Granted<ClientOfServer<S>>,
 ) {
     let now_us = server.monotonic_us();
+    guarding::note_lease(
+        server,
+        &mut machine.guard,
+        granted.grant.hold.deadline,
+        granted.grant.at,
+    );
     server.count(Count::HandedOver);
     server.waited(now_us.saturating_sub(granted.removed.since_us));
     machine.wait_ended(&granted.removed, now_us);

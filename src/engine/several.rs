@@ -20,7 +20,7 @@ use super::host::{Host, Key, Parts, Purpose, Server};
 use super::linger;
 use super::serve::{self, serve_changed};
 use crate::command::Error;
-use crate::lock::{Now, Refusal};
+use crate::lock::{Fence, Now, Refusal};
 use crate::wait::{Candidate, KeyRef, TurnAt};
 
 /// Does what is left to do in a command before it ends, at its time.
@@ -133,18 +133,9 @@ fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> bool {
     })
 }
 
-/// Grants all requests of a place whose turn has come.
-fn grant<H: Host>(
-    host: &mut H,
-    candidate: &Candidate,
-    now: Now,
-    touched: &mut Option<&mut BTreeSet<KeyRef>>,
-) {
+/// Tells the channel of a place whose turn has come, if it has one. Whether somebody has heard it.
+fn tell_channel<H: Host>(host: &mut H, candidate: &Candidate, fence: Fence, at: Now) -> bool {
     let server = host.server();
-    let at = server.meanwhile(now, true);
-    let Ok(fence) = host.shared().fences.with(|fences| fences.next(at)) else {
-        return refuse(host, candidate);
-    };
     let offer = host
         .machine()
         .registry
@@ -168,6 +159,22 @@ fn grant<H: Host>(
             .iter()
             .for_each(|one| ending::note_unheard(server, one));
     }
+    is_heard
+}
+
+/// Grants all requests of a place whose turn has come.
+fn grant<H: Host>(
+    host: &mut H,
+    candidate: &Candidate,
+    now: Now,
+    touched: &mut Option<&mut BTreeSet<KeyRef>>,
+) {
+    let server = host.server();
+    let at = server.meanwhile(now, true);
+    let Ok(fence) = host.shared().fences.with(|fences| fences.next(at)) else {
+        return refuse(host, candidate);
+    };
+    let is_heard = tell_channel(host, candidate, fence, at);
     // A client may have gone since.
     host.drain();
     let registry = &mut host.machine().registry;
@@ -197,6 +204,13 @@ fn grant<H: Host>(
             touched.insert(one.key_ref.clone());
         }
     }
+    // The others have asked again for what the first one has.
+    let more = all
+        .len()
+        .saturating_sub(1)
+        .saturating_mul(candidate.several.iter().count());
+    server.count_many(Count::Acquired, more);
+    server.count_many(Count::Reacquired, more);
     for granted in all {
         server.count(Count::Macquired);
         serve::tell_granted(server, host.machine(), granted);

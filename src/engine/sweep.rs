@@ -4,15 +4,17 @@
 //! - **Locks without a ttl.** PERSIST removes the ttl, and a file or a primary may contain a lock
 //!   without one. Its holds end as usual, but the key would stay for ever. So the sweep runs after
 //!   the server has started, loaded a data set or been promoted.
+//! - **Leases that are longer than a guard thinks.** They may be from before `lock.max-ttl` was
+//!   set, so the sweep runs when a guard is set.
 //! - **Holds to revoke** that RENAME or MOVE has moved to another key since they were granted.
 //!
-//! The sweep only marks their keys. The timer does the rest, as for every marked key. A server
-//! without locks does not sweep, and neither does a replica.
+//! The sweep only marks keys, and tells the guard. The timer does the rest, as for every marked
+//! key. A server without locks does not sweep, and neither does a replica.
 
 use std::rc::Rc;
 
 use super::types::Types;
-use crate::lock::{Fence, Lock};
+use crate::lock::{Deadline, Fence, Lock};
 use crate::wait::delivery::find_in;
 use crate::wait::Revoked;
 
@@ -35,6 +37,8 @@ pub(super) struct Run<T: Types> {
 pub struct Findings {
     pub(super) sought: Vec<Revoked>,
     pub(super) without_ttl: Vec<Rc<[u8]>>,
+    /// When the longest lease ends.
+    pub(super) latest: Option<Deadline>,
     pub(super) found: Vec<(Fence, Rc<[u8]>)>,
 }
 
@@ -95,6 +99,7 @@ impl Findings {
         if !has_ttl {
             self.without_ttl.push(name());
         }
+        self.latest = self.latest.max(lock.latest_deadline());
         for fence in find_in(lock, &self.sought) {
             self.found.push((fence, name()));
         }

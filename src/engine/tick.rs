@@ -92,9 +92,12 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
         registry.follow_next();
     }
     let Machine {
-        sweep, registry, ..
+        sweep,
+        registry,
+        guard,
+        ..
     } = host.machine();
-    sweep.step(server, registry);
+    sweep.step(server, registry, guard);
     if !host.machine().registry.has_work() {
         return None;
     }
@@ -184,24 +187,29 @@ fn end_timed_out<H: Host>(host: &mut H) {
 /// the guard the absent place would have had its turn.
 fn begins_after_the_guard<H: Host>(host: &mut H, now_us: u64) -> bool {
     let server = host.server();
-    if !host.machine().guard.is_closed() || !server.is_primary() || server.must_not_write() {
-        return false;
-    }
     let Machine {
         guard, registry, ..
     } = host.machine();
-    let Some((left_ms, _)) = guard.closed_for(server.boot_us()) else {
+    if !(guard.is_closed() || guard.has_slots()) || !server.is_primary() {
+        return false;
+    }
+    let Some(keys) = registry.over_at_its_turn(now_us, server.now()).cloned() else {
         return false;
     };
-    let Some(keys) = registry.over_at_the_head(now_us).cloned() else {
+    let name = || &keys.first().name[..];
+    if !guard.is_closed_for(name) {
         return false;
-    };
-    let is_free = keys.iter().all(|key_ref| {
-        server.select_db(key_ref.db);
-        let name = host.name(&key_ref.name);
-        let key = host.open(&name, Purpose::Read);
-        key.is_ok_and(|key| key.lock().is_none())
-    });
+    }
+    let closed_for = guard.all_closed_for(Some(name()), server.boot_us());
+    let left_ms = closed_for.map_or(0, |(ms, _)| ms);
+    // A server that is paused must not open a key. Then it may as well be free.
+    let is_free = server.must_not_write()
+        || keys.iter().all(|key_ref| {
+            server.select_db(key_ref.db);
+            let name = host.name(&key_ref.name);
+            let key = host.open(&name, Purpose::Read);
+            key.is_ok_and(|key| key.lock().is_none())
+        });
     if is_free {
         // Where nobody knows when it ends, the next beat may tell.
         let left_us = match left_ms {

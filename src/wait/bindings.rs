@@ -15,6 +15,7 @@
 //! 5. **A deadline never moves back**, and never beyond that of the key ([`Lost::end`]).
 //! 6. **In memory only**, on the primary. A server that becomes a replica forgets all.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
@@ -37,6 +38,8 @@ pub struct Bindings {
     /// By the fence of the hold. A fence is that of several holds where a lock was copied by DUMP
     /// and RESTORE.
     bound: BTreeMap<(Fence, Number), Bound>,
+    /// How many of them each database has. There is none without any.
+    dbs: BTreeMap<i32, usize>,
     /// Exactly one entry for each entry of `bound`.
     by_client: BTreeSet<(NonZeroU64, Fence, Number)>,
     /// The losses of each key. There is no key without one.
@@ -113,6 +116,17 @@ impl Bindings {
         self.of_client(client).next().is_some()
     }
 
+    /// Whether a hold is bound to a connection.
+    pub fn has(&self, db: i32, name: &[u8], fence: Fence) -> bool {
+        self.find(Some(db), name, fence).is_some()
+    }
+
+    /// Whether a loss that is to be carried out ends a hold by now.
+    pub fn is_over(&self, key_ref: &KeyRef, fence: Fence, now: Now) -> bool {
+        let mut lost = self.lost.get(key_ref).into_iter().flatten();
+        lost.any(|lost| lost.fence == fence && lost.ends_at_ms < now.ms())
+    }
+
     /// Whether there are losses to carry out.
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
@@ -152,6 +166,8 @@ impl Bindings {
             token: token.into(),
             linger,
         };
+        let count = self.dbs.entry(bound.key_ref.db).or_default();
+        *count = count.saturating_add(1);
         self.bound.insert((fence, number), bound);
         self.by_client.insert((linger.client, fence, number));
     }
@@ -209,6 +225,12 @@ impl Bindings {
         let bound = self.bound.remove(&(fence, number))?;
         let entry = (bound.linger.client, fence, number);
         self.by_client.remove(&entry);
+        if let Entry::Occupied(mut count) = self.dbs.entry(bound.key_ref.db) {
+            match count.get().checked_sub(1) {
+                None | Some(0) => drop(count.remove()),
+                Some(left) => *count.get_mut() = left,
+            }
+        }
         Some(bound)
     }
 
@@ -257,11 +279,13 @@ impl Bindings {
         let Some(db) = db else {
             return self.clear();
         };
-        self.bound.retain(|_, bound| bound.key_ref.db != db);
-        let Self {
-            bound, by_client, ..
-        } = self;
-        by_client.retain(|(_, fence, number)| bound.contains_key(&(*fence, *number)));
+        if self.dbs.remove(&db).is_some() {
+            self.bound.retain(|_, bound| bound.key_ref.db != db);
+            let Self {
+                bound, by_client, ..
+            } = self;
+            by_client.retain(|(_, fence, number)| bound.contains_key(&(*fence, *number)));
+        }
         self.lost.retain(|key, _| key.db != db);
         self.untold.retain(|key| key.db != db);
     }
@@ -271,6 +295,10 @@ impl Bindings {
         for bound in self.bound.values_mut() {
             bound.key_ref.swap_db(one, other);
         }
+        let counts = [one, other].map(|db| self.dbs.remove(&db));
+        let swapped = [other, one].into_iter().zip(counts);
+        self.dbs
+            .extend(swapped.filter_map(|(db, count)| Some((db, count?))));
         let swapped = |mut key: KeyRef| {
             key.swap_db(one, other);
             key

@@ -22,6 +22,7 @@ on_every_server![
     a_synced_file_that_was_loaded_whole_needs_no_guard,
     a_longer_lease_that_came_in_is_waited_out,
     a_lease_from_before_the_guard_is_waited_out,
+    leases_from_before_a_setting_are_waited_out,
     a_wall_clock_set_forward_begins_it_anew,
     a_token_that_has_several_keys_asks_again_and_takes_no_place,
     transactions_and_scripts_get_null,
@@ -126,7 +127,12 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
                 assert_eq!(c.call("LOCK.ACQUIRE known owner 3000"), Reply::Nil);
                 assert_eq!(c.call("LOCK.ACQUIRE other new 3000"), Reply::Nil);
                 assert_eq!(c.call("LOCK.MACQUIRE 2 {k}1 {k}2 new 3000"), Reply::Nil);
-                // Its owner may have less of it at once. Whoever that lets in waits.
+                // A lost conversion may have let others in, to any limit.
+                assert_eq!(
+                    c.call("LOCK.ACQUIRE written owner 3000 LIMIT 9"),
+                    Reply::Nil
+                );
+                // Its owner may be a reader at once. Whoever that lets in waits.
                 c.int("RWLOCK.RLOCK written owner 3000");
                 assert_eq!(c.call("RWLOCK.RLOCK written other 3000"), Reply::Nil);
                 // Or it waits as a new one does, and keeps what it has.
@@ -226,6 +232,34 @@ fn open_with_clock(kind: Kind) -> (Server, Clock) {
     (server, clock)
 }
 
+/// A hold from when there was no longest lease, and a waiter from when it was longer.
+fn leases_from_before_a_setting_are_waited_out(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // There are no settings of modules.
+    }
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE old me 60000");
+    c.text("CONFIG SET lock.max-ttl 2000 lock.guard restart");
+    wait_for("the lease to be found", || {
+        (guarded_ms(&mut c) > 50_000).then_some(())
+    });
+    let server = Server::start_with(kind, &RESTART);
+    let mut c = server.client();
+    c.until_info("lock_guard", "open");
+    c.int("LOCK.ACQUIRE k first 3000");
+    let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
+    c.text("CONFIG SET lock.max-ttl 1000");
+    let (set, longest) = (Instant::now(), Duration::from_millis(TTL_MS));
+    wait_for("the leases of the old setting to be over", || {
+        assert_eq!(c.int("LOCK.RENEW k first 1000"), 1);
+        (set.elapsed() > longest).then_some(())
+    });
+    assert_eq!(c.int("LOCK.RELEASE k first"), 1);
+    waits.fence();
+    assert!(server.log().contains("lock.max-ttl is less"));
+}
+
 fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
     let (server, clock) = open_with_clock(kind);
     let mut c = server.client();
@@ -284,6 +318,17 @@ fn timeouts_and_graces_run_meanwhile(kind: Kind) {
     let mut heard = Subscriber::new(&server, "SUBSCRIBE mine");
     queued(&mut c, "LOCK.ACQUIRE told me 3000 NOTIFY 20000 mine");
     queued(&mut c, "LOCK.ACQUIRE told short 3000 NOTIFY 100 mine");
+    let absent = [
+        "RWLOCK.RLOCK read",
+        "LOCK.ACQUIRE shared",
+        "RWLOCK.WLOCK write",
+    ];
+    for (command, limit) in absent.into_iter().zip(["", " LIMIT 2", ""]) {
+        for token in ["a", "b", "c"] {
+            let line = format!("{command} {token} 3000{limit} KEEP 1000");
+            assert_eq!(c.call(&line), Reply::Nil);
+        }
+    }
     assert_eq!(c.call("LOCK.ACQUIRE k first 3000 KEEP 1000"), Reply::Nil);
     let next = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
     assert_eq!(c.call("LOCK.ACQUIRE k behind 3000 KEEP 300"), Reply::Nil);
@@ -294,8 +339,11 @@ fn timeouts_and_graces_run_meanwhile(kind: Kind) {
     heard.fence("told", "me");
     assert_eq!(c.info("lock_guard"), "open");
     // The grace of the first one begins only now, because without the guard it would have had its
-    // turn.
+    // turn. So would all readers, and as many permits as there are.
     assert_eq!(c.waiters("k"), ["first", "next"]);
+    assert_eq!(c.waiters("read"), ["a", "b", "c"]);
+    assert_eq!(c.waiters("shared"), ["a", "b"]);
+    assert_eq!(c.waiters("write"), ["a"]);
     c.int("LOCK.ACQUIRE k first 3000");
     assert!(next.is_pending());
     assert_eq!(c.int("LOCK.RELEASE k first"), 1);

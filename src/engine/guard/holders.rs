@@ -78,7 +78,8 @@ impl Guard {
         let Some((own, hold)) = lock.and_then(|lock| lock.hold_of(token, now)) else {
             return false;
         };
-        let is_less = mode.tolerates() > own.tolerates();
+        // A lost conversion may have been to any limit. Only a reader tolerates whoever came since.
+        let is_less = mode == Mode::Shared && own != Mode::Shared;
         !self.settings.has(Rule::Holders) || (is_less && self.usable.may_extend(&hold, now))
     }
 

@@ -9,6 +9,11 @@ impl Guard {
         self.settings.max_ttl_ms.max(left_us.div_ceil(1_000))
     }
 
+    /// Whether a lease may last longer than the settings say.
+    pub(in crate::engine) fn is_longer(&self, left_ms: u64) -> bool {
+        left_ms > self.settings.max_ttl_ms
+    }
+
     /// A lease has come from elsewhere, or there may be one. A guard waits for its end. True where
     /// leases are longer than what this server knew of.
     pub(in crate::engine) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) -> bool {

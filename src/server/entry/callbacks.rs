@@ -150,8 +150,8 @@ unsafe extern "C" fn on_flush(
     let db = (info.dbnum >= 0).then_some(info.dbnum);
     if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
         ends::flushed(module, db);
+        module.shared.bindings.empty_db(db);
     }
-    module.shared.bindings.empty_db(db);
     if module.shared.inbox.do_names_matter() {
         module.leave(Note::Emptied { db });
     }

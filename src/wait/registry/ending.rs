@@ -6,7 +6,9 @@ use std::rc::Rc;
 use super::endings::{Endings, Unheard, MOST};
 use super::leave::{Removed, Why};
 use super::{Leaving, Registry};
+use crate::lock::Token;
 use crate::wait::key_ref::KeyRef;
+use crate::wait::keys::Keys;
 use crate::wait::place::{Place, PlaceId, Ticket};
 use crate::wait::request::Seq;
 
@@ -38,6 +40,24 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let last = Ticket(self.last_ticket);
         self.endings.cancelled.insert(key.clone(), last);
         (count, Vec::new())
+    }
+
+    /// Ends the place of a token that asks again, if it is cancelled and has not ended yet: the token
+    /// begins at the end of the queue.
+    pub fn end_cancelled(&mut self, keys: &Keys, token: Token<'_>) -> Vec<Removed<L>> {
+        if self.endings.cancelled.is_empty() {
+            return Vec::new(); // The usual case.
+        }
+        let id = self.place_of(keys, token);
+        let place = id.and_then(|id| Some((id, self.places.get(id)?)));
+        let is_cancelled = |(_, place): &(PlaceId, &Place<L>)| {
+            let mut last = place
+                .keys()
+                .filter_map(|key| self.endings.cancelled.get(key));
+            last.any(|last| place.ticket <= *last)
+        };
+        let id = place.filter(is_cancelled).map(|(id, _)| id);
+        id.map_or_else(Vec::new, |id| self.end(id))
     }
 
     /// Takes out all requests that listen by a channel, because nobody has received its message.
@@ -181,7 +201,11 @@ mod tests {
         assert_eq!((count, now.len()), (MOST + 1, 0));
         enter(&mut world, &k, MOST + 1, b"c");
         assert!(grant_next(&mut world, &k).is_none() && world.has_work());
-        assert_eq!(end_all(&mut world), MOST + 1);
+        // One that asks again begins at the end.
+        let keys = Keys::One(k.clone());
+        let mut ends = |token: &[u8]| world.end_cancelled(&keys, Token::new(token).unwrap()).len();
+        assert_eq!((ends(b"t5"), ends(b"t1001"), ends(b"t9999")), (1, 0, 0));
+        assert_eq!(end_all(&mut world), MOST);
         assert!(world.is_marked(&k));
         assert!(matches!(grant_next(&mut world, &k), Some(Step::Offered(_))));
         assert_eq!(world.cancel(&k).1.len(), 1);

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use super::patrol::Patrol;
 use super::{Leaving, Registry};
-use crate::lock::{CompactToken, Mode, Token};
+use crate::lock::{CompactToken, Mode, Now, Token};
 use crate::wait::bindings::Linger;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::Keys;
@@ -81,16 +81,17 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
-    /// The keys of an absent place whose grace is over, if it is due first and nobody is ahead of
-    /// it.
-    pub fn over_at_the_head(&self, now_us: u64) -> Option<&Keys> {
+    /// The keys of an absent place whose grace is over, if it is due first and has its turn where
+    /// nobody holds anything.
+    pub fn over_at_its_turn(&self, now_us: u64, now: Now) -> Option<&Keys> {
         let id = self.timeouts.over(now_us)?;
         let place = self.places.get(id).filter(|place| place.is_absent())?;
-        let is_first = |key: &KeyRef| {
-            let queue = self.queues.of(key);
-            queue.is_some_and(|queue| queue.iter().next() == Some(id))
+        let text = place.token.text();
+        let is_its_turn = |key: &KeyRef| {
+            let mode = place.mode_among(&key.name).unwrap_or(place.mode());
+            !self.ahead_of(key, (text.as_token(), mode), None, now).any
         };
-        place.keys().all(is_first).then_some(&place.keys)
+        place.keys().all(is_its_turn).then_some(&place.keys)
     }
 
     /// Has that place stay for its grace from this instant of the monotonic clock on.

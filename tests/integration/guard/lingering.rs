@@ -2,12 +2,13 @@
 //! ended them.
 
 use super::group::Group;
-use crate::harness::{CutLink, Kind, Reply, Server};
+use crate::harness::{Client, CutLink, Kind, Reply, Server};
 
 on_every_server![
     a_hold_that_lingers_is_not_used_after_a_promotion,
     a_hold_that_lingers_is_not_used_after_a_restart,
     a_planned_hand_over_keeps_what_lingers,
+    a_renewal_says_that_it_lingers_once_there_is_a_guard,
     only_a_guard_says_in_a_value_that_it_lingers,
 ];
 
@@ -106,16 +107,35 @@ fn a_planned_hand_over_keeps_what_lingers(kind: Kind) {
     assert_eq!(c.int("LOCK.CHECK k me"), fence);
 }
 
+/// Whether a lock says that its hold lingers.
+fn is_marked(c: &mut Client) -> bool {
+    let dump = c.call("DUMP k");
+    let begins = |with: [u8; 3]| dump.as_bytes().windows(3).any(|three| three == with);
+    assert!(begins([3, 1, 129]) != begins([1, 1, 1]));
+    begins([3, 1, 129])
+}
+
+fn a_renewal_says_that_it_lingers_once_there_is_a_guard(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // There are no settings of modules.
+    }
+    let server = Server::start(kind);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k me 3000 LINGER 0");
+    c.text("CONFIG SET lock.max-ttl 3000 lock.guard failover");
+    assert!(!is_marked(&mut c));
+    for _ in 0..2 {
+        assert_eq!(server.client().int("LOCK.RENEW k me 3000"), 1);
+        assert!(is_marked(&mut c));
+    }
+}
+
 fn only_a_guard_says_in_a_value_that_it_lingers(kind: Kind) {
     let restart = ["guard", "restart", "max-ttl", "1000"];
     for options in [&[][..], &restart, &MODES[0][..4]] {
         let server = Server::start_with(kind, options);
         let mut c = server.client();
         c.int("LOCK.ACQUIRE k me 1000 BLOCK 20000 LINGER 0");
-        let dump = c.call("DUMP k");
-        let begins = |with: [u8; 3]| dump.as_bytes().windows(3).any(|three| three == with);
-        let is_marked = !options.is_empty();
-        assert_eq!(begins([3, 1, 129]), is_marked, "{options:?}");
-        assert_eq!(begins([1, 1, 1]), !is_marked, "{options:?}");
+        assert_eq!(is_marked(&mut c), !options.is_empty(), "{options:?}");
     }
 }
