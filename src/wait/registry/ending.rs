@@ -42,8 +42,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         (count, Vec::new())
     }
 
-    /// Ends the place of a token that asks again, if it is cancelled and has not ended yet: the token
-    /// begins at the end of the queue.
+    /// Ends the place of a token that asks again, if it is cancelled and has not ended yet: the
+    /// token begins at the end of the queue.
     pub fn end_cancelled(&mut self, keys: &Keys, token: Token<'_>) -> Vec<Removed<L>> {
         if self.endings.cancelled.is_empty() {
             return Vec::new(); // The usual case.
