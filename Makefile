@@ -44,7 +44,7 @@ test: setup ## Build, then run the tests against the oldest and the newest serve
 	@$(MAKE) build
 	@scripts/check/test.sh
 
-test-all: setup ## The same with all servers, and with all histories of the simulations (25 minutes)
+test-all: setup ## The same with all servers, and with all histories of the simulations (15 minutes)
 	@$(MAKE) servers build
 	@scripts/check/test.sh all
 
