@@ -13,7 +13,8 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from redis_lock_client import Lock as SyncLock
-from redis_lock_client._listening import tag_of
+from redis_lock_client._libraries import library
+from redis_lock_client._listening import Listeners, tag_of
 from redis_lock_client._protocol import SLOTS
 from redis_lock_client.asyncio import Lock
 
@@ -172,6 +173,24 @@ async def test_a_thousand_that_give_up_leave_nothing_behind(server: Server, clie
         assert not any(done[500:])
         assert server.waiters("stock") == 0
     assert not server.admin.exists("stock")
+
+
+async def test_a_request_that_waits_for_a_full_pool_and_is_cancelled_leaves_no_hold(server: Server) -> None:
+    pool = redis.asyncio.BlockingConnectionPool(port=server.port, max_connections=1)
+    async with Client(connection_pool=pool) as client:
+        used = await pool.get_connection("_")
+        task = asyncio.create_task(notified(client, timeout=None).acquire())
+        line = Listeners.of(library(redis.__name__), client).line
+        await asyncio.to_thread(until, lambda: not line.is_idle(), "the request in the line")
+        task.cancel()
+        # At once, however long the pool stays full.
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await pool.release(used)
+        await asyncio.to_thread(until, lambda: server.calls("lock.release"), "the release")
+        assert server.calls("lock.acquire") == 1
+        assert not server.admin.exists("stock")
+    await pool.disconnect()
 
 
 async def test_the_rights_that_it_needs(server: Server) -> None:

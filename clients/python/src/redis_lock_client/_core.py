@@ -138,7 +138,7 @@ class Core:
         except BaseException:
             # Interrupted or cancelled: what may just have been granted must not wait for the end of its ttl.
             with contextlib.suppress(Exception):
-                await self._abandon(key, before, patience)
+                await self._abandon_under_way(key, before, patience)
             raise
 
     async def _held_before(self, token: bytes) -> protocol.Held | None:
@@ -306,6 +306,10 @@ class Core:
             if await self._insist(*before.again(self.name, token)) == before.fence:
                 return
         await self._is_owner("LOCK.RELEASE", token)
+
+    async def _abandon_under_way(self, token: bytes, before: protocol.Held | None, patience: protocol.Patience) -> None:
+        """Abandon a request that may not have been answered."""
+        await self._abandon(token, before, patience)
 
     async def _abandon_after(self, error: Exception, token: bytes) -> None:
         """Give up after an error. Without a connection one attempt is enough: the grace limits what is left behind."""

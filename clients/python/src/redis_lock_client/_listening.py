@@ -5,7 +5,7 @@ import contextlib
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -35,15 +35,37 @@ class Line:
         self._library = library
         self._client = client
         self._queue: deque[tuple[tuple[Any, ...], dict[str, Any], asyncio.Future[Any]]] = deque()
+        # Of the command that came last.
+        self._reply: asyncio.Future[Any] | None = None
         self._sending: asyncio.Task[None] | None = None
+        self._afterwards: set[asyncio.Task[None]] = set()
 
     async def execute(self, *args: Any, **options: Any) -> Any:
         """Return the reply to a command. It is sent also when the caller is cancelled meanwhile."""
-        reply = asyncio.get_running_loop().create_future()
+        self._reply = reply = _future()
         self._queue.append((args, options, reply))
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
-        return await reply
+        # A caller that is cancelled leaves the reply to `afterwards`.
+        await asyncio.wait([reply])
+        return reply.result()
+
+    def is_idle(self) -> bool:
+        """Return whether all commands have been answered."""
+        return self._reply is None or self._reply.done()
+
+    def afterwards(self, act: Callable[[], Awaitable[object]]) -> None:
+        """Act when all the commands that came until now have been answered. Errors are of no interest."""
+
+        async def wait_and_act(reply: "asyncio.Future[Any]") -> None:
+            await asyncio.wait([reply])
+            with contextlib.suppress(Exception):
+                await act()
+
+        if self._reply:
+            task = asyncio.create_task(wait_and_act(self._reply))
+            self._afterwards.add(task)
+            task.add_done_callback(self._afterwards.discard)
 
     async def _send(self) -> None:
         while self._queue:

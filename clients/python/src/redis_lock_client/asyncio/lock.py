@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -131,6 +132,15 @@ class Lock(Core, Theirs):
         # Without waiting, and so that the place stays: what says no has not granted it.
         _, _, _, *keep = options
         return await listener.line.execute(*request, *keep)
+
+    async def _abandon_under_way(self, token: bytes, before: protocol.Held | None, patience: protocol.Patience) -> None:
+        if self.wait == "notify" and protocol.would_wait(getattr(self.redis, "connection_pool", None)):
+            # The request may stand in the line while the pool is full. What goes beside the pool would overtake it.
+            line = Listeners.of(self._library, self.redis).line
+            if not line.is_idle():
+                line.afterwards(partial(self._abandon, token, before, patience))
+                return
+        await self._abandon(token, before, patience)
 
     async def locked(self) -> bool:
         """Return whether anybody holds the lock, an old client included."""
