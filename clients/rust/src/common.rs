@@ -384,8 +384,11 @@ macro_rules! guard {
 
             /// Makes a writer a reader in one step, with the same fence. Readers that wait at the
             /// head enter at once.
+            ///
+            /// It counts as a reader as soon as that is sent. After an error the server may have it
+            /// as a writer yet: another `downgrade` asks again.
             pub $($async)* fn downgrade(&mut self) -> Result<()> {
-                $done!(self.hold.downgrade())
+                $done!(self.become_reader())
             }
 
             /// Makes the only reader the writer. False if there are others; then it is a reader

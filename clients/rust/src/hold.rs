@@ -173,22 +173,27 @@ impl<W: Wire> Hold<W> {
         self.still_held().map(|()| true)
     }
 
-    pub(crate) async fn downgrade(&self) -> Result<()> {
+    /// Whether it is exclusive, or may be yet.
+    pub(crate) fn is_to_downgrade(&self) -> Result<bool> {
         let claim = self.lease.claim();
         if !claim.converts() {
             return Err(Error::NoConversion);
         }
-        if claim.mode() != Mode::Exclusive {
-            return Ok(());
+        let share = Claim::RwLock(Mode::Shared);
+        if let Some(refusal) = self.engine.support.refuse(&share, None) {
+            return Err(refusal);
         }
-        let _asking = self.asks().await;
-        self.become_reader().await
+        Ok(claim.mode() == Mode::Exclusive || self.lease.is_unconfirmed())
     }
 
     /// Its caller keeps other requests for a mode off.
     pub(crate) async fn upgrade(&self, patience: Patience) -> Result<bool> {
         if !self.is_to_upgrade()? {
             return Ok(true);
+        }
+        // A request for a share that the server reads later would undo this one unseen.
+        if self.lease.is_unconfirmed() {
+            self.become_reader().await?;
         }
         let engine = self.engine.clone();
         let ttl = self.lease.ttl_to_keep(self.ttl);
@@ -215,8 +220,15 @@ impl<W: Wire> Hold<W> {
         }
     }
 
-    async fn become_reader(&self) -> Result<()> {
+    /// Its caller keeps other requests for a mode off.
+    pub(crate) async fn become_reader(&self) -> Result<()> {
         self.still_held()?;
+        self.restore_reader().await
+    }
+
+    /// Also after its end, which leaves the place of an upgrade.
+    pub(crate) async fn restore_reader(&self) -> Result<()> {
+        self.lease.becomes_reader();
         let (ttl, fence) = (self.lease.ttl_to_keep(self.ttl), self.lease.fence());
         match self.engine.restore_reader(&self.place, fence, ttl).await {
             Ok(grant) if self.lease.converted(grant, ttl, Mode::Shared) => Ok(()),

@@ -39,6 +39,8 @@ struct Inner {
     last: Instant,
     state: State,
     claim: Claim,
+    /// It was to become a reader's, and no answer has said that it is.
+    is_unconfirmed: bool,
     is_asking: bool,
 }
 
@@ -69,6 +71,7 @@ impl Lease {
                 last: grant.sent,
                 state: State::Held,
                 claim,
+                is_unconfirmed: false,
                 is_asking: false,
             }),
             changed: Condvar::new(),
@@ -93,6 +96,19 @@ impl Lease {
     /// The way in which it is held now.
     pub(crate) fn claim(&self) -> Claim {
         self.inner().claim.clone()
+    }
+
+    /// Remembers that it is to become a reader's. That counts without an answer, too: others may
+    /// read from now on.
+    pub(crate) fn becomes_reader(&self) {
+        let mut inner = self.inner();
+        inner.claim = Claim::RwLock(Mode::Shared);
+        inner.is_unconfirmed = true;
+    }
+
+    /// Whether the server may have it as a writer's yet, or may read the request for a share later.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.inner().is_unconfirmed
     }
 
     /// Keeps other requests for a mode off until the result is dropped. `None` if there is one.
@@ -179,6 +195,7 @@ impl Lease {
         let is_held = inner.state == State::Held && Instant::now() < inner.until;
         if is_held {
             inner.claim = Claim::RwLock(mode);
+            inner.is_unconfirmed = false;
             inner.until = until(grant.sent, ttl);
         }
         drop(inner);

@@ -72,6 +72,24 @@ async fn a_cancelled_upgrade_does_not_undo_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_downgrade_goes_on() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let pages = LockClient::open(proxy.url(), Options::default()).unwrap();
+    let (pages, mut admin) = (pages.rwlock("page"), server.admin());
+    let mut guard = pages.write().await.unwrap();
+    // It asks again every 50 ms.
+    proxy.answer("RWLOCK.RLOCK", 5, "-TRYAGAIN in a moment\r\n");
+    assert!(timeout(ms(80), guard.downgrade()).await.is_err());
+    assert_eq!(guard.mode(), Mode::Shared);
+    let is_shared = || admin.info("page").contains("shared");
+    eventually("it is a reader", is_shared).await;
+    let other = pages.try_read().await.unwrap().unwrap();
+    assert!(!guard.try_upgrade().await.unwrap());
+    drop(other);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wait_whose_end_the_server_sees_late_leaves_no_hold() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);

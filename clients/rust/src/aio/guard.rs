@@ -1,6 +1,6 @@
 use super::inner::Tasks;
 use super::keep_alive::KeepAlive;
-use super::settle::{Leftover, Settle};
+use super::settle::Settle;
 use crate::attempt::Patience;
 use crate::common::guard;
 use crate::error::Result;
@@ -60,10 +60,21 @@ impl Guard {
 
     /// Releases the lock. [`Error::NotHeld`](crate::Error::NotHeld) if it was lost before.
     pub async fn unlock(self) -> Result<()> {
-        let mut settle = Settle::of(&self.hold, Leftover::Release);
+        let mut settle = Settle::release(&self.hold);
         let released = self.hold.release(self.hold.reach_of_release()).await;
         settle.disarm();
         released
+    }
+
+    async fn become_reader(&mut self) -> Result<()> {
+        if !self.hold.is_to_downgrade()? {
+            return Ok(());
+        }
+        let asking = self.hold.asks().await;
+        let mut settle = Settle::reader(&self.hold, asking);
+        let downgraded = self.hold.become_reader().await;
+        settle.disarm();
+        downgraded
     }
 
     async fn upgrade_with(&mut self, patience: Patience) -> Result<bool> {
@@ -71,9 +82,7 @@ impl Guard {
             return Ok(true);
         }
         let asking = self.hold.asks().await;
-        let leftover = Leftover::Reader(self.hold.lease.fence(), asking);
-        let ttl = self.hold.lease.ttl_to_keep(self.hold.ttl);
-        let mut settle = Settle::new(&self.hold.engine, &self.hold.place, ttl, leftover);
+        let mut settle = Settle::reader(&self.hold, asking);
         let upgraded = self.hold.upgrade(patience).await;
         settle.disarm();
         upgraded
@@ -83,7 +92,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if self.hold.lease.end() {
-            drop(Settle::of(&self.hold, Leftover::Release));
+            drop(Settle::release(&self.hold));
         }
     }
 }

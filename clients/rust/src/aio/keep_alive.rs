@@ -4,7 +4,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::inner::Tasks;
-use super::settle::{Leftover, Settle};
+use super::settle::Settle;
 use crate::hold::Hold;
 use crate::lease::Lease;
 
@@ -46,7 +46,7 @@ async fn watch(hold: Hold<Tasks>) {
     keep(&hold).await;
     if hold.tell_lost() {
         // Not here: the drop of the `KeepAlive` ends this task.
-        drop(Settle::of(&hold, Leftover::Release));
+        drop(Settle::release(&hold));
     }
 }
 

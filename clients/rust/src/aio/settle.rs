@@ -24,13 +24,13 @@ pub(super) async fn acquire(
 }
 
 /// The work that is left if a future is dropped before its end.
-pub(super) enum Leftover {
+enum Leftover {
     /// The place is given up, and a hold released.
     Release,
-    /// The place of an upgrade is given up. The share with this fence stays.
+    /// The hold becomes a reader's, and the place of an upgrade is given up.
     ///
     /// No other conversion of the hold begins before that.
-    Reader(u64, Asking),
+    Reader(Hold<Tasks>, Asking),
     Nothing,
 }
 
@@ -43,12 +43,7 @@ pub(super) struct Settle {
 }
 
 impl Settle {
-    pub(super) fn new(
-        inner: &Arc<Inner>,
-        place: &Arc<Place>,
-        ttl: Duration,
-        leftover: Leftover,
-    ) -> Self {
+    fn new(inner: &Arc<Inner>, place: &Arc<Place>, ttl: Duration, leftover: Leftover) -> Self {
         Self {
             inner: inner.clone(),
             place: place.clone(),
@@ -57,7 +52,12 @@ impl Settle {
         }
     }
 
-    pub(super) fn of(hold: &Hold<Tasks>, leftover: Leftover) -> Self {
+    pub(super) fn release(hold: &Hold<Tasks>) -> Self {
+        Self::new(&hold.engine, &hold.place, hold.ttl, Leftover::Release)
+    }
+
+    pub(super) fn reader(hold: &Hold<Tasks>, asking: Asking) -> Self {
+        let leftover = Leftover::Reader(hold.clone(), asking);
         Self::new(&hold.engine, &hold.place, hold.ttl, leftover)
     }
 
@@ -76,9 +76,9 @@ impl Drop for Settle {
         self.inner.wire.runtime.spawn(async move {
             match leftover {
                 Leftover::Release => inner.give_up(&place, ttl).await,
-                Leftover::Reader(fence, _asking) => {
-                    if let Err(error) = inner.restore_reader(&place, fence, ttl).await {
-                        log::warn!("an upgrade could not be given up: {error}");
+                Leftover::Reader(hold, _asking) => {
+                    if let Err(error) = hold.restore_reader().await {
+                        log::warn!("a hold could not become a reader's: {error}");
                     }
                 }
                 Leftover::Nothing => {}

@@ -58,6 +58,14 @@ impl Guard {
         now(self.hold.release(self.hold.reach_of_release()))
     }
 
+    async fn become_reader(&mut self) -> Result<()> {
+        if !self.hold.is_to_downgrade()? {
+            return Ok(());
+        }
+        let _asking = self.hold.asks().await;
+        self.hold.become_reader().await
+    }
+
     async fn upgrade_with(&mut self, patience: Patience) -> Result<bool> {
         let _asking = self.hold.asks().await;
         self.hold.upgrade(patience).await

@@ -76,6 +76,31 @@ fn a_hold_is_converted_in_both_directions() {
 }
 
 #[test]
+fn a_downgrade_without_an_answer_counts() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let pages = open(proxy.url(), Options::default().reconnect(ms(0))).rwlock("page");
+    let mut admin = server.admin();
+    let mut guard = now(pages.write()).unwrap();
+    proxy.lose_replies(1_000, "RWLOCK.RLOCK");
+    assert!(matches!(now(guard.downgrade()), Err(Error::Redis(_))));
+    assert_eq!((guard.mode(), guard.is_lost()), (Mode::Shared, false));
+    proxy.lose_replies(0, "RWLOCK.RLOCK");
+    let before = admin.calls("rwlock.rlock");
+    now(guard.downgrade()).unwrap();
+    assert_eq!(admin.calls("rwlock.rlock"), before + 1);
+
+    proxy.lose_replies(1_000, "RWLOCK.RLOCK");
+    now(guard.upgrade()).unwrap();
+    assert!(now(guard.downgrade()).is_err());
+    proxy.lose_replies(0, "RWLOCK.RLOCK");
+    let other = now(pages.try_read()).unwrap().unwrap();
+    assert!(!now(guard.try_upgrade()).unwrap());
+    assert_eq!(guard.mode(), Mode::Shared);
+    drop(other);
+}
+
+#[test]
 fn a_lost_hold_is_told() {
     let server = Server::start();
     let (locks, mut admin) = (locks(&server), server.admin());
