@@ -8,6 +8,8 @@ export interface Connection {
   /** The program has ended it, or the library will not make it again. */
   readonly hasEnded: boolean;
   readonly isCluster: boolean;
+  /** Whether a connection to wait with is always of the database that the client has selected. */
+  readonly knowsDatabase: boolean;
   /** Grows when the library may have sent again what was not answered yet, of which it tells nobody. */
   readonly resends: number;
   /** Sends a command to where this key is, as the library does: after redirections, if there are any. */
@@ -24,7 +26,7 @@ export interface Connection {
 
 /** One server, as this client reaches it: for commands that wait, which follow no redirection. */
 export interface Node {
-  /** Of its address in a cluster. Elsewhere there is one, and it is empty. */
+  /** Of its address in a cluster. Elsewhere of its database, if that is known. */
   readonly id: string;
   /** Sends over the client's own connection. A redirection is an error. */
   send(command: Command): Promise<unknown>;

@@ -20,7 +20,7 @@ import { DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
 import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
 import { MultiLock, nullIfHeld, Semaphore, type Taker } from "./several.js";
 import { type Routine, useLock } from "./using.js";
-import { within } from "./timer.js";
+import { MAX_TIMER_MS, within } from "./timer.js";
 import { type Outcome, vote } from "./voting.js";
 import { MAX_BLOCK_MS, type Place } from "./waiting-room.js";
 
@@ -159,7 +159,9 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
   async #acquire(request: Request, settings: Settings): Promise<Lock> {
     const patience = new Patience(settings);
     const attempts: Promise<ExecutionStats>[] = [];
+    const knowsDatabase = this.#servers.every((server) => server.knowsDatabase);
     let place: Place | undefined;
+    let wasGrantedAtPlace = false;
     // A channel that listens may be named at once. A connection to block is for locks that are not free.
     let waiting = request.grace === undefined ? undefined : this.#listening(patience, settings);
     try {
@@ -171,13 +173,16 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
         );
         if (!errors.every(isAnswer)) this.#inDoubt.add(request);
         const took = performance.now() - start;
+        wasGrantedAtPlace ||= isPassed && waiting !== undefined && waiting.by === place;
         // A lock that lingers is bound to the connection that asked, which is to be the client's.
         if (isPassed && request.linger !== undefined && waiting && waiting.by === place) {
           waiting = undefined;
           continue;
         }
-        if (isPassed && waiting && took > request.duration / 10) {
-          // The lease counts from before the asking, so the waiting has eaten of it. A renewal begins it anew.
+        const isDoubtful = wasGrantedAtPlace && !knowsDatabase;
+        if (isPassed && waiting && (took > request.duration / 10 || isDoubtful)) {
+          // The lease counts from before the asking, so the waiting has eaten of it. A renewal begins it anew. It goes over the client's
+          // connection, so it tells as well whether the place was granted the key of the client's database.
           start = performance.now();
           const renew = () => this.#round(attempts, settings, (server) => server.renew(request));
           ({ isPassed, errors } = await this.#inTime(request, patience, attempts, renew));
@@ -187,6 +192,11 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
           const lock = new Lock(this, request, attempts, fencesOf(request, answers), until);
           if (request.linger !== undefined) for (const server of this.#servers) server.linger(lock);
           return lock;
+        }
+
+        if (place && isDoubtful && errors[0] instanceof ResourceLockedError) {
+          wasGrantedAtPlace = false;
+          await this.#servers[0]!.giveBackAt(place, request);
         }
 
         // Votes are split if nobody gives them back. And a circle of waits stays closed.
@@ -273,6 +283,10 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     settings: Settings,
   ): Promise<Waiting | undefined> {
     const atMost = Math.min(settings.retryDelay, settings.grace / 2, patience.left);
+    if (!this.#servers[0]?.support.block) {
+      await patience.spend(() => sleep(Math.min(atMost, MAX_TIMER_MS)));
+      return undefined;
+    }
     const isReady = await patience.spend(async () => place?.isReadyWithin(atMost));
     if (!place || !isReady) return undefined;
     return { by: place, ms: sliceOf(patience, settings) };

@@ -17,7 +17,7 @@ import type { Request } from "./request.js";
 import { slotOf } from "./slot.js";
 import { isExecMissing, isModuleMissing, isNotifyRefused, LOST, Support } from "./support.js";
 import type { Waiter } from "./waiter.js";
-import { WaitingRoom } from "./waiting-room.js";
+import { type Place, WaitingRoom } from "./waiting-room.js";
 
 /** How, and how long, an attempt waits for locks that others hold. */
 export interface Waiting {
@@ -65,6 +65,19 @@ export class Server {
   /** The server ends this lock soon after the connection. */
   linger(lock: Lock): void {
     Lingering.of(this.#connection).add(lock);
+  }
+
+  get knowsDatabase(): boolean {
+    return this.#connection.knowsDatabase;
+  }
+
+  /**
+   * Gives back what a place was granted, and the client's own connection does not have. If the place held it, the two are of different
+   * databases, and nobody waits by a place any more.
+   */
+  async giveBackAt(place: Place, { resources, token }: Request): Promise<void> {
+    const keys = resources.map((resource) => this.#connection.key(resource));
+    if (await place.release(keys, token)) this.support.isWithoutBlock();
   }
 
   /** Grows when a command that is not answered yet may be sent again. */

@@ -4,6 +4,7 @@ import { oneForEach } from "./waiter.js";
 /** What a client's server has. NOTIFY is tried until the server refuses it. */
 export class Support {
   #notify = true;
+  #block = true;
   #fallback: boolean | undefined;
 
   static readonly of = oneForEach((_: Connection) => new Support());
@@ -12,6 +13,10 @@ export class Support {
 
   get notify(): boolean {
     return this.#notify;
+  }
+
+  get block(): boolean {
+    return this.#block;
   }
 
   /** Whether its locks are strings: undefined until the server was asked for the first one. */
@@ -39,6 +44,16 @@ export class Support {
     if (!this.#notify) return;
     this.#notify = false;
     warn("REDIS_LOCK_WITHOUT_NOTIFY", `Waiting by NOTIFY is not possible, so connections block: ${why}`);
+  }
+
+  /** Connections to wait with are of another database than the client. Says so once. */
+  isWithoutBlock(): void {
+    if (!this.#block) return;
+    this.#block = false;
+    warn(
+      "REDIS_LOCK_DATABASE",
+      "The client has selected another database than its options have, so waiters ask again and again: name it in the options.",
+    );
   }
 }
 

@@ -163,6 +163,15 @@ export class Place implements Waiter {
     }
   }
 
+  /** Gives back over the connection that was granted. Resolves with whether anything was held there. */
+  async release(keys: readonly string[], token: string): Promise<boolean> {
+    const connection = this.#lent?.connection;
+    if (!connection) return false;
+    const releases = keys.map((key) => connection.send(["LOCK.RELEASE", key, token]));
+    const replies = await within(ANSWER_MS, Promise.all(releases), "no answer").catch(() => []);
+    return replies.some((reply) => Number(reply) > 0);
+  }
+
   /** Of several resources in a cluster each may be on another node. */
   async #lend(key: string, ms: number): Promise<Lent> {
     if (this.#key !== key) this.#giveBack(true);

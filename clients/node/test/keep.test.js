@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock, ResourceLockedError } from "redis-lock-client";
-import { Clients, library, Proxy, Server, until, ways, Redis } from "./harness.js";
+import { Clients, gatherWarnings, library, Proxy, Server, until, ways, Redis } from "./harness.js";
 
 let server;
 before(async () => (server = await Server.start()));
@@ -114,6 +114,26 @@ for (const { title, library, waitBy } of ways) {
       assert.equal(/^redis-lock:[0-9a-f]{32}$/.test(place.channel), waitBy === "notify");
       await holder.release();
       await waiting;
+    });
+
+    it("waits in the database that its client has selected", async () => {
+      const client = await connect();
+      const redlock = new Redlock([client], { retryCount: 2, retryDelay: 50, waitBy });
+      const isRefused = (error) => error.cause instanceof ResourceLockedError;
+      // The connection that waits is kept for the next wait.
+      await assert.rejects(redlock.acquire([key], 30_000), isRefused);
+      await client.select(2);
+      await holder.release();
+      const stop = gatherWarnings([]);
+      const lock = await redlock.acquire([key], 30_000);
+      for (const settings of [{}, { linger: 5000 }])
+        await assert.rejects(redlock.acquire([key], 30_000, settings), isRefused);
+      assert.deepEqual(await server.holders(key), [], "nothing in the other one");
+      const waiting = redlock.acquire([key], 30_000, { retryCount: -1 });
+      await lock.release();
+      assert.equal(await (await waiting).check(), true);
+      await sleep(0);
+      stop();
     });
 
     it("gives back what it has when its wait would close a circle", { timeout: 10_000 }, async () => {

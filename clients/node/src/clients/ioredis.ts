@@ -8,7 +8,10 @@ export interface IoredisClient {
     readonly keyPrefix?: string | undefined;
     readonly host?: string | undefined;
     readonly port?: number | undefined;
+    readonly db?: number | undefined;
   };
+  /** Of its connection, while it has one. */
+  readonly condition?: { readonly select: number } | null | undefined;
   call(command: string, ...args: Argument[]): Promise<unknown>;
   duplicate(override?: object): IoredisClient;
   connect(): Promise<unknown>;
@@ -48,12 +51,17 @@ interface WithShardChannels {
 }
 
 export class OfIoredis implements Connection, Node {
-  readonly id = "";
   readonly isCluster = false;
+  readonly knowsDatabase = true;
   resends = 0;
 
   constructor(private readonly client: IoredisClient) {
     client.on("close", () => this.resends++);
+  }
+
+  /** A connection to wait with stays in its database when the client selects another one. */
+  get id() {
+    return String(databaseOf(this.client));
   }
 
   get isOpen() {
@@ -108,6 +116,7 @@ export class OfIoredis implements Connection, Node {
 
 export class OfIoredisCluster implements Connection {
   readonly isCluster = true;
+  readonly knowsDatabase = true;
   resends = 0;
   readonly #onReconnect: (() => void)[] = [];
 
@@ -223,8 +232,14 @@ async function openSubscriber(client: IoredisClient, onLost: () => void): Promis
   return own;
 }
 
+/** The one that was selected last. `duplicate()` goes to that of the options. */
+function databaseOf(client: IoredisClient): number | undefined {
+  return client.condition?.select ?? client.options.db;
+}
+
 async function openClient(client: IoredisClient, override: object = {}): Promise<IoredisClient> {
   const own = client.duplicate({
+    db: databaseOf(client),
     lazyConnect: true,
     retryStrategy: null,
     // Asked once: who waits asks again.

@@ -37,6 +37,7 @@ const LOOK_AGAIN_MS = 500;
 
 export class OfNodeRedisCluster implements Connection {
   readonly isCluster = true;
+  readonly knowsDatabase = true;
   /** It rejects what is not answered when the connection is lost. */
   readonly resends = 0;
 

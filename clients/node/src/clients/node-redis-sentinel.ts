@@ -20,6 +20,7 @@ interface Leasing {
 export class OfNodeRedisSentinel implements Connection, Node {
   readonly id = "";
   readonly isCluster = false;
+  readonly knowsDatabase = true;
   resends = 0;
 
   readonly #leasing: Leasing;

@@ -23,6 +23,8 @@ export interface NodeRedisClient {
 export class OfNodeRedis implements Connection, Node {
   readonly id = "";
   readonly isCluster = false;
+  /** It tells nobody of the database that `select` has chosen, and `duplicate()` goes to that of its options. */
+  readonly knowsDatabase = false;
   /** It rejects what is not answered when the connection is lost. */
   readonly resends = 0;
 
