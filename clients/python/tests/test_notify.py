@@ -1,6 +1,7 @@
 """Many tasks that wait over two connections: one hears of the grants, the other carries the commands."""
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,7 +17,7 @@ from redis_lock_client import Lock as SyncLock
 from redis_lock_client._libraries import library
 from redis_lock_client._listening import Listeners, tag_of
 from redis_lock_client._protocol import SLOTS
-from redis_lock_client.asyncio import Lock
+from redis_lock_client.asyncio import Lock, MultiLock
 
 from .proxy import Proxy
 from .server import PATIENCE, Server, as_map, running, until
@@ -191,6 +192,30 @@ async def test_a_request_that_waits_for_a_full_pool_and_is_cancelled_leaves_no_h
         assert server.calls("lock.acquire") == 1
         assert not server.admin.exists("stock")
     await pool.disconnect()
+
+
+async def test_a_cancelled_request_for_several_keys_is_not_overtaken_by_its_release(server: Server) -> None:
+    with Proxy(server.port) as proxy:
+        async with Client(port=proxy.port, retry=no_retry(), socket_timeout=1) as client:
+            line = Listeners.of(library(redis.__name__), client).line
+            proxy.hold_reply_to(b"ECHO")
+            # The line waits for its reply in vain, and the request stands behind it.
+            before = asyncio.create_task(line.execute("ECHO", "anybody's"))
+            await asyncio.to_thread(until, lambda: server.calls("echo"), "the command before")
+            lock = MultiLock(client, ["stock", "prices"], timeout=None, wait="notify")
+            task = asyncio.create_task(lock.acquire())
+            await asyncio.to_thread(until, lambda: line._queue, "the request in the line")
+            task.cancel()
+            done = await asyncio.gather(before, task, return_exceptions=True)
+            assert [type(each) for each in done] == [redis.TimeoutError, asyncio.CancelledError]
+            await asyncio.to_thread(until, lambda: server.calls("lock.macquire"), "the request in the server")
+            assert not server.admin.exists("stock", "prices")
+
+
+async def test_a_client_that_is_gone_has_nothing_to_give_back() -> None:
+    listeners = Listeners.of(library(redis.__name__), Client())
+    gc.collect()
+    await listeners._give_back([b"stock"], b"late")
 
 
 async def test_the_rights_that_it_needs(server: Server) -> None:

@@ -566,16 +566,7 @@ class Core:
         if protocol.would_wait(pool):
             return await self._beside_the_pool(pool, pool.connection_kwargs, commands)
         try:
-            if len(commands) > 1:
-                pipeline = self.redis.pipeline(transaction=False)
-                for command in commands:
-                    pipeline.execute_command(*command)
-                replies: list[Any] = await self._settle(pipeline.execute(raise_on_error=False))
-                return replies
-            try:
-                return [await self._execute(*commands[0])]
-            except self._library.response_error as error:
-                return [error]
+            return await self._execute_all(commands)
         except self._library.connection_error as error:
             if pool is None or not self._library.is_exhausted(error):
                 raise
@@ -598,6 +589,19 @@ class Core:
 
     async def _execute(self, *args: Any, **options: Any) -> Any:
         return await self._execute_alone(*args, **options)
+
+    async def _execute_all(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+        """Send commands together. Return the replies and the errors that the server answered."""
+        if len(commands) > 1:
+            pipeline = self.redis.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            replies: list[Any] = await self._settle(pipeline.execute(raise_on_error=False))
+            return replies
+        try:
+            return [await self._execute(*commands[0])]
+        except self._library.response_error as error:
+            return [error]
 
     async def _execute_alone(self, *args: Any, **options: Any) -> Any:
         return await self._settle(self.redis.execute_command(*args, **options))

@@ -42,13 +42,23 @@ class Line:
 
     async def execute(self, *args: Any, **options: Any) -> Any:
         """Return the reply to a command. It is sent also when the caller is cancelled meanwhile."""
+        reply = self._queued(args, options)
+        # A caller that is cancelled leaves the reply to `afterwards`.
+        await asyncio.wait([reply])
+        return reply.result()
+
+    async def execute_all(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return the replies to commands, and the errors. All are sent also when the caller is cancelled meanwhile."""
+        replies = [self._queued(command, {}) for command in commands]
+        await asyncio.wait(replies)
+        return [reply.exception() or reply.result() for reply in replies]
+
+    def _queued(self, args: tuple[Any, ...], options: dict[str, Any]) -> "asyncio.Future[Any]":
         self._reply = reply = _future()
         self._queue.append((args, options, reply))
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
-        # A caller that is cancelled leaves the reply to `afterwards`.
-        await asyncio.wait([reply])
-        return reply.result()
+        return reply
 
     def is_idle(self) -> bool:
         """Return whether all commands have been answered."""
@@ -427,9 +437,8 @@ class Listeners:
                     listener.tell(None)
 
     async def _give_back(self, keys: Sequence[bytes], token: bytes) -> None:
-        for key in keys:
-            with contextlib.suppress(self._library.error):
-                await self.line.execute("LOCK.RELEASE", key, token)
+        # Errors are of no interest: that the client is gone, for instance.
+        await self.line.execute_all([("LOCK.RELEASE", key, token) for key in keys])
 
     def _note_given_up(self, keys: Sequence[bytes], token: bytes) -> None:
         now = time.monotonic()

@@ -205,6 +205,16 @@ class Lock(Core, Theirs):
             return await Listeners.of(self._library, self.redis).line.execute(*args, **options)
         return await self._execute_alone(*args, **options)
 
+    async def _execute_all(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+        if self.wait != "notify":
+            return await super()._execute_all(commands)
+        # Over another connection they might overtake the request whose hold they end.
+        replies = await Listeners.of(self._library, self.redis).line.execute_all(commands)
+        for reply in replies:
+            if isinstance(reply, Exception) and not isinstance(reply, self._library.response_error):
+                raise reply
+        return replies
+
 
 async def _cancellable(sending: Awaitable[Any]) -> Any:
     """Before Python 3.12 asyncio.wait_for, which redis-py sends by, may swallow a cancellation. It is not forgotten."""
