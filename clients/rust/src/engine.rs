@@ -215,23 +215,24 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Makes a reader of one that gave up becoming the writer. An error if its share is over.
+    /// Makes a reader of a writer, or of one that gave up becoming it. `None` if its hold is over:
+    /// what the server has is a new one, which nobody knows of.
     pub(crate) async fn restore_reader(
         &self,
         place: &Place,
         fence: u64,
         ttl: Duration,
-    ) -> Result<Grant> {
+    ) -> Result<Option<Grant>> {
         // Without KEEP, so that the place of the writer ends.
         let (granted, _) = self.convert(place, Mode::Shared, ttl, Patience::None).await;
         match granted? {
-            Some(grant) if grant.fence == fence => Ok(grant),
-            Some(_) => {
-                // A new hold, which nobody knows of.
-                self.release(place, ttl, self.options.reach()).await?;
-                Err(Error::NotHeld)
+            Some(grant) => Ok((grant.fence == fence).then_some(grant)),
+            // While a guard is on, one that has a share already waits for it as others do.
+            None => {
+                let sent = Instant::now();
+                let is_held = self.renew(place, ttl).await?;
+                Ok(is_held.then_some(Grant { fence, sent }))
             }
-            None => Err(Error::NotHeld),
         }
     }
 

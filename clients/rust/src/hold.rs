@@ -230,15 +230,10 @@ impl<W: Wire> Hold<W> {
     pub(crate) async fn restore_reader(&self) -> Result<()> {
         self.lease.becomes_reader();
         let (ttl, fence) = (self.lease.ttl_to_keep(self.ttl), self.lease.fence());
-        match self.engine.restore_reader(&self.place, fence, ttl).await {
-            Ok(grant) if self.lease.converted(grant, ttl, Mode::Shared) => Ok(()),
-            Ok(_) => Err(self.too_late().await),
-            Err(error) => {
-                if matches!(error, Error::NotHeld) {
-                    self.lease.lose();
-                }
-                Err(error)
-            }
+        let restored = self.engine.restore_reader(&self.place, fence, ttl);
+        match restored.await? {
+            Some(grant) if self.lease.converted(grant, ttl, Mode::Shared) => Ok(()),
+            _ => Err(self.too_late().await),
         }
     }
 

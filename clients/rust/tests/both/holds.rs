@@ -101,6 +101,28 @@ fn a_downgrade_without_an_answer_counts() {
 }
 
 #[test]
+fn a_share_is_not_lost_while_no_new_grants_are_made() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let (locks, mut admin) = (open(proxy.url(), Options::default()), server.admin());
+    let mut reader = now(locks.rwlock("a").read()).unwrap();
+    let mut writer = now(locks.rwlock("b").write()).unwrap();
+    admin.run(&["CONFIG", "SET", "lock.max-ttl", "60000"]);
+    admin.run(&["CONFIG", "SET", "lock.guard", "failover"]);
+    assert!(!now(reader.upgrade_timeout(ms(120))).unwrap());
+    assert_eq!(admin.waiters("a"), 0);
+    proxy.lose_replies(1, "RWLOCK.RLOCK");
+    now(writer.downgrade()).unwrap();
+    assert_eq!(proxy.losses_left(), 0);
+    for (guard, key) in [(reader, "a"), (writer, "b")] {
+        assert_eq!((guard.mode(), guard.is_lost()), (Mode::Shared, false));
+        assert!(now(guard.check()).unwrap());
+        now(guard.unlock()).unwrap();
+        assert!(admin.is_free(key));
+    }
+}
+
+#[test]
 fn a_lost_hold_is_told() {
     let server = Server::start();
     let (locks, mut admin) = (locks(&server), server.admin());
