@@ -113,7 +113,8 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       ...target,
       token: randomBytes(16).toString("hex"),
       duration,
-      shared: effective.shared,
+      // A permit is no reader's hold.
+      shared: effective.shared && target.limit === undefined,
       grace: waits ? effective.grace : undefined,
       linger: effective.linger,
     };
@@ -452,7 +453,9 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     if (!Number.isInteger(atLeast) || atLeast < 0 || atLeast > atMost)
       throw new RangeError("`atLeast` must be an integer from 0 to `atMost`.");
     if (typeof name !== "string") throw new TypeError("The name of a job must be a string.");
-    const lock = await nullIfHeld(this.acquire([name], atMost, { ...settings, retryCount: 0 }));
+    // Readers would all run it.
+    const once = { ...settings, shared: false, retryCount: 0 };
+    const lock = await nullIfHeld(this.acquire([name], atMost, once));
     if (lock === null) return { hasRun: false };
     const release = () => this.release(lock, { ...settings, ...(atLeast > 0 && { atLeast }) });
     return { hasRun: true, value: await useLock(lock, undefined, job, release) };

@@ -66,6 +66,16 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.equal(await server.calls("lock.renew"), renewals);
     });
 
+    it("runs a job once, and gives permits, also where holds are shared", async () => {
+      const sharing = new Redlock([client], { shared: true });
+      const job = { atMost: 30_000, atLeast: 30_000, shared: true };
+      const runs = [sharing, sharing, redlock].map((each) => each.runOnce(key, job, async () => {}));
+      assert.equal((await Promise.all(runs)).filter(({ hasRun }) => hasRun).length, 1);
+      const pool = sharing.semaphore(`${key} pool`, 1);
+      await pool.acquire(30_000);
+      assert.equal(await pool.tryAcquire(30_000), null);
+    });
+
     it("keeps others off after a job that fails", async () => {
       const settings = { atMost: 1500, atLeast: 1000 };
       const failing = async () => {
