@@ -130,6 +130,9 @@ impl Options {
     /// `linger` tells of losses early and costs more renewals. Below 300 ms there are none more, and a
     /// live client may lose its lock with a connection. Without `keep_alive`, renew more often than
     /// that yourself.
+    ///
+    /// A wait ends with its connection, too. So a task that waits asks again after half of
+    /// [`Options::grace`].
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = Some(linger.min(MAX_TTL));
         self

@@ -210,11 +210,18 @@ fn a_client_needs_a_runtime() {
     assert!(matches!(made, Err(Error::NoRuntime)));
 }
 
-/// One task that waits for a lock, which an operator holds. It asks again after an hour at the
-/// soonest.
-async fn one_that_waits(server: &Server, admin: &mut Admin) -> tokio::task::JoinHandle<()> {
+/// Whose slice lasts an hour.
+fn patient() -> Options {
+    Options::default().slice(ms(3_600_000))
+}
+
+/// One task that waits for a lock, which an operator holds.
+async fn one_that_waits(
+    server: &Server,
+    admin: &mut Admin,
+    options: Options,
+) -> tokio::task::JoinHandle<()> {
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-    let options = Options::default().slice(ms(3_600_000));
     let lock = LockClient::open(server.url(), options).unwrap().lock("k");
     let waiting = tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
     waiters(admin, "k", 1).await;
@@ -226,7 +233,7 @@ async fn one_that_waits(server: &Server, admin: &mut Admin) -> tokio::task::Join
 async fn a_grant_is_heard() {
     let server = Server::start();
     let mut admin = server.admin();
-    let waiting = one_that_waits(&server, &mut admin).await;
+    let waiting = one_that_waits(&server, &mut admin, patient()).await;
     let asked = admin.calls("lock.acquire");
     admin.run(&["LOCK.RELEASE", "k", "holder"]);
     timeout(BOUND, waiting).await.unwrap().unwrap();
@@ -237,13 +244,26 @@ async fn a_grant_is_heard() {
 async fn a_lost_subscription_is_made_up_for() {
     let server = Server::start();
     let mut admin = server.admin();
-    let waiting = one_that_waits(&server, &mut admin).await;
+    let waiting = one_that_waits(&server, &mut admin, patient()).await;
     let asked = admin.calls("lock.acquire");
     admin.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     eventually("it asked again", || admin.calls("lock.acquire") > asked).await;
     waiters(&mut admin, "k", 1).await;
     // The message is published before anybody hears it again.
     admin.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    timeout(BOUND, waiting).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_ended_with_its_connection_goes_on() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let options = patient().linger(ms(60_000)).grace(ms(3_000));
+    let waiting = one_that_waits(&server, &mut admin, options).await;
+    // The subscription stays, and hears nothing of it.
+    admin.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+    admin.run(&["LOCK.ACQUIRE", "k", "next", "60000", "KEEP", "60000"]);
     admin.run(&["LOCK.RELEASE", "k", "holder"]);
     timeout(BOUND, waiting).await.unwrap().unwrap();
 }

@@ -103,6 +103,12 @@ impl Inner {
             Verdict::Queued => return Verdict::AskAgain(PACE),
             verdict => return verdict,
         }
+        let slice = slice(attempt);
+        // With LINGER the wait ends with the connection that asked, and no message says so.
+        let slice = match self.options.linger {
+            Some(_) => slice.min(PACE.max(self.options.grace.div_f64(2.0))),
+            None => slice,
+        };
         tokio::select! {
             event = listener.event() => match event {
                 Event::Granted(_) if self.wire.ear.hears_hints() => Verdict::AskAgain(Duration::ZERO),
@@ -110,7 +116,7 @@ impl Inner {
             },
             () = self.wire.hub.ended(subscribed.number) => Verdict::AskAgain(Duration::ZERO),
             // The answer to the next request tells what was missed.
-            () = sleep(slice(attempt)) => Verdict::AskAgain(Duration::ZERO),
+            () = sleep(slice) => Verdict::AskAgain(Duration::ZERO),
         }
     }
 
