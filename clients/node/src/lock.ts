@@ -22,6 +22,8 @@ export class Lock implements ExecutionResult {
   #isEnded = false;
   /** Only for `Redlock`: how often the server was about to end it sooner. */
   shortenings = 0;
+  /** Only for `using`: called when the lease has another end. */
+  onLease: () => unknown = () => {};
   /** Only for `using`: called when the lease was cut short. */
   onShortened: () => void = () => {};
   readonly resources: readonly string[];
@@ -99,6 +101,7 @@ export class Lock implements ExecutionResult {
     if (this.#isEnded) return;
     this.#until = until;
     this.expiration = Math.floor(Date.now() + until - performance.now());
+    this.onLease();
   }
 
   /** Only for `Redlock`: a request was sent that may end it sooner. */

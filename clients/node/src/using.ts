@@ -43,13 +43,16 @@ export async function useLock<T>(
     signal.error = error;
     controller.abort(error);
   };
-  const keep = () => {
+  // Not left to the extension, which may be waiting for a server that does not answer.
+  const watchEnd = () => {
     cancelEnd();
-    failure = undefined;
-    // Not left to the extension, which may be waiting for a server that does not answer.
     cancelEnd = after(lock.remaining, () =>
       lose(new Error("The lock was not extended before its lease was over.", { cause: failure })),
     );
+  };
+  const keep = () => {
+    failure = undefined;
+    watchEnd();
     if (!extensions) return;
     cancelExtension();
     const { duration, threshold } = extensions;
@@ -70,6 +73,8 @@ export async function useLock<T>(
   };
 
   keep();
+  // The routine may extend it, too.
+  lock.onLease = () => isOver || watchEnd();
   lock.onShortened = () => {
     if (isOver) return;
     keep();

@@ -96,6 +96,23 @@ describe("using", () => {
     await until(async () => (await server.holders("a")).length === 0);
   });
 
+  it("aborts at the end of the lease that the routine has chosen", async () => {
+    let took = 0;
+    const using = redlock.using(["a"], 9000, async (signal, lock) => {
+      const start = performance.now();
+      await lock.extend(400);
+      await until(() => signal.aborted, "it is told", 1500);
+      took = performance.now() - start;
+    });
+    await assert.rejects(using, /not extended before its lease was over/);
+    assert.ok(took > 390, `${took} ms`);
+    await redlock.runOnce("a", { atMost: 400 }, async (signal, lock) => {
+      await lock.extend(5000);
+      await sleep(500);
+      assert.ok(!signal.aborted && lock.isValid, "a longer one, too");
+    });
+  });
+
   it("tries again when the connection is lost within the lease", async () => {
     await redlock.using(["a"], 1500, { automaticExtensionThreshold: 1300 }, async (signal, lock) => {
       // One extension after another meets a connection that has just been cut.
