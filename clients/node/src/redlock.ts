@@ -322,7 +322,10 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
   /** Only for `using`, which asks again by itself. */
   async extendOnce(lock: Lock, duration: number, settings: Partial<Settings>, tryAgainMs = 0): Promise<Lock> {
     checkDuration(duration);
-    if (!lock.isValid) throw new ExecutionError("Cannot extend an already-expired lock.", []);
+    if (!lock.isValid)
+      throw new ExecutionError("Cannot extend an already-expired lock.", [], {
+        cause: new ResourceLockedError(LEASE_OVER),
+      });
     const request = { ...lock.request, duration, grace: undefined };
     const lease = duration - drift(duration, withDefaults(settings, this.settings));
     let start = 0;

@@ -60,7 +60,8 @@ export async function useLock<T>(
     cancelExtension = after(Math.min(lock.remaining - threshold, duration / 3), () => extend(duration));
   };
   const extend = async (duration: number) => {
-    while (!isOver) {
+    // At the end of the lease its timer tells what has failed.
+    while (!isOver && lock.isValid) {
       try {
         await lock.redlock.extendOnce(lock, duration, { retryCount: 0 });
         return isOver || keep();
