@@ -265,8 +265,14 @@ impl<W: Wire> Hold<W> {
     }
 
     pub(crate) fn first_pause(&self) -> Duration {
-        let left = self.lease.left();
-        pause_before_renewal(self.renewal_span().min(left), false)
+        pause_before_renewal(self.renewal_span(), false)
+    }
+
+    /// The part of a pause that what is left of the lease allows. `None` if nothing is left.
+    pub(crate) fn pause_until(&self, until: Instant, pause: Duration) -> Option<Duration> {
+        let left = until.saturating_duration_since(Instant::now());
+        let third = pause_before_renewal(left, false).max(Duration::from_millis(1));
+        (!left.is_zero()).then(|| pause.min(third))
     }
 
     /// Renews each key once, as a watchdog does.

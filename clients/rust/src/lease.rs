@@ -1,5 +1,7 @@
 //! A hold as far as this process knows of it.
 
+#[cfg(feature = "sync")]
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -246,6 +248,48 @@ impl Lease {
             .wait_timeout_while(inner, time, |inner| inner.state == State::Held);
         let (inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
         inner.state != State::Held
+    }
+
+    /// Waits until the hold is over, ends before `until`, or `is_stopped`; `time` at most. False if
+    /// the time passed.
+    #[cfg(feature = "sync")]
+    pub(crate) fn wait_shorter(
+        &self,
+        until: Instant,
+        time: Duration,
+        is_stopped: &AtomicBool,
+    ) -> bool {
+        let goes_on = |inner: &mut Inner| {
+            inner.state == State::Held && inner.until >= until && !is_stopped.load(Relaxed)
+        };
+        let waited = self
+            .changed
+            .wait_timeout_while(self.inner(), time, goes_on)
+            .unwrap_or_else(PoisonError::into_inner);
+        !waited.1.timed_out()
+    }
+
+    /// Ends a wait for a shorter lease.
+    #[cfg(feature = "sync")]
+    pub(crate) fn stop(&self, is_stopped: &AtomicBool) {
+        let inner = self.inner();
+        is_stopped.store(true, Relaxed);
+        drop(inner);
+        self.wake();
+    }
+
+    /// Waits until the hold is over, or ends before `until`.
+    #[cfg(feature = "tokio")]
+    pub(crate) async fn shorter(&self, until: Instant) {
+        loop {
+            let notified = self.notify.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if self.is_ended() || self.until() < until {
+                return;
+            }
+            notified.await;
+        }
     }
 
     /// Waits until the hold is ended or lost, its time included.

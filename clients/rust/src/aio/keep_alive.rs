@@ -55,11 +55,15 @@ async fn keep(hold: &Hold<Tasks>) {
     let (lease, options) = (&hold.lease, &hold.engine.options);
     let mut pause = hold.first_pause();
     while !lease.is_ended() {
-        let left = lease.left();
-        if left.is_zero() {
+        let until = lease.until();
+        let Some(time) = hold.pause_until(until, pause) else {
             return;
+        };
+        tokio::select! {
+            () = sleep(time) => {}
+            // Its owner may make it shorter than this pause.
+            () = lease.shorter(until) => continue,
         }
-        sleep(pause.min(left)).await;
         let sent = lease.sends(hold.ttl);
         // Of no use after the end of the lease, however long a connection takes.
         let renewal = hold.renew_once(options.answer_time(hold.ttl));

@@ -1,4 +1,5 @@
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use super::inner::{Blocking, now};
@@ -10,20 +11,14 @@ use crate::lease::Lease;
 #[derive(Debug)]
 pub struct KeepAlive {
     lease: Arc<Lease>,
-    stop: Arc<Stop>,
-}
-
-#[derive(Debug, Default)]
-struct Stop {
-    is_stopped: Mutex<bool>,
-    changed: Condvar,
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl KeepAlive {
     pub(super) fn start(hold: Hold<Blocking>) -> Self {
-        let stop = Arc::new(Stop::default());
+        let is_stopped = Arc::new(AtomicBool::new(false));
         let lease = hold.lease.clone();
-        let watched = stop.clone();
+        let watched = is_stopped.clone();
         let started = thread::Builder::new()
             .name("redis-lock keep-alive".to_owned())
             .spawn(move || watch(&hold, &watched));
@@ -31,7 +26,7 @@ impl KeepAlive {
             // The lease ends by itself then, and `is_lost` says so.
             log::error!("nothing renews a lock: {error}");
         }
-        Self { lease, stop }
+        Self { lease, is_stopped }
     }
 
     /// Whether the hold is over.
@@ -47,25 +42,25 @@ impl KeepAlive {
 
 impl Drop for KeepAlive {
     fn drop(&mut self) {
-        *self
-            .stop
-            .is_stopped
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.changed.notify_all();
+        self.lease.stop(&self.is_stopped);
     }
 }
 
-fn watch(hold: &Hold<Blocking>, stop: &Stop) {
+fn watch(hold: &Hold<Blocking>, is_stopped: &AtomicBool) {
     let lease = &hold.lease;
     let mut pause = hold.first_pause();
     loop {
-        let left = lease.left();
-        if left.is_zero() {
+        let until = lease.until();
+        let Some(time) = hold.pause_until(until, pause) else {
             return lose(hold);
-        }
-        if stop.wait(pause.min(left)) || lease.is_ended() {
+        };
+        // Its owner may make it shorter than this pause.
+        let is_shorter = lease.wait_shorter(until, time, is_stopped);
+        if is_stopped.load(Relaxed) || lease.is_ended() {
             return;
+        }
+        if is_shorter {
+            continue;
         }
         let left = lease.left();
         // Of no use after the end of the lease. A timeout of 0 would be an error.
@@ -85,20 +80,5 @@ fn watch(hold: &Hold<Blocking>, stop: &Stop) {
 fn lose(hold: &Hold<Blocking>) {
     if hold.tell_lost() {
         now(hold.engine.give_up(&hold.place, hold.ttl));
-    }
-}
-
-impl Stop {
-    /// Waits for `time`. True as soon as it is stopped.
-    fn wait(&self, time: std::time::Duration) -> bool {
-        let is_stopped = self
-            .is_stopped
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .changed
-            .wait_timeout_while(is_stopped, time, |is_stopped| !*is_stopped);
-        let (is_stopped, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *is_stopped
     }
 }
