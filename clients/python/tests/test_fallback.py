@@ -23,9 +23,11 @@ from redis_lock_client import (
 )
 from redis_lock_client import asyncio as ours
 from redis_lock_client._fallback import CHOICES
+from redis_lock_client._protocol import SLOTS
 
 from .proxy import Proxy
 from .server import Server, running, until, versions
+from .worker import Package
 
 
 @pytest.fixture(scope="module", params=versions())
@@ -211,6 +213,42 @@ def test_the_choice_stays(plain: Server, client: redis.Redis, caplog: pytest.Log
     with Lock(client, "stock", timeout=30, fallback=True):
         pass
     assert plain.admin.info("stats")["total_error_replies"] == refused
+
+
+@pytest.fixture(scope="module")
+def plain_cluster(plain_server: Server) -> Iterator[Server]:
+    with running(plain_server.version, "--cluster-enabled", "yes", with_module=False) as node:
+        node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))
+        until(lambda: node.admin.cluster("info")["cluster_state"] == "ok", "a cluster")
+        yield node
+
+
+def test_in_a_cluster_too(plain_cluster: Server, package: Package) -> None:
+    now = package.now
+    with package.closing(package.redis.RedisCluster.from_url(plain_cluster.url)) as cluster:
+        with pytest.raises(ModuleMissingError):
+            now(package.lock(cluster).acquire())
+        several = package.made("MultiLock", cluster, name=["{7}:stock", "{7}:prices"])
+        several.local.token = b"mine"
+        with pytest.raises(ModuleMissingError):
+            now(several.release())
+        lock = package.lock(cluster, fallback=True)
+        assert now(lock.acquire())
+        assert lock.fence == 0
+        now(lock.release())
+
+
+async def test_in_a_cluster_a_task_without_the_option_spoils_nothing_for_others(plain_cluster: Server) -> None:
+    async def work(fallback: bool) -> None:
+        async with ours.Lock(client, "stock", timeout=30, sleep=0.01, fallback=fallback, wait="notify"):
+            pass
+
+    async with redis.asyncio.RedisCluster.from_url(plain_cluster.url) as client:
+        # So that the line has the commands of both from now on.
+        await work(True)
+        done = await asyncio.gather(*map(work, [True, False] * 5), return_exceptions=True)
+    assert done[::2] == [None] * 5
+    assert all(isinstance(each, ModuleMissingError) for each in done[1::2])
 
 
 def test_with_the_module_the_option_changes_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:

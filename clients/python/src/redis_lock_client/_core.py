@@ -592,19 +592,28 @@ class Core:
 
     async def _execute_all(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         """Send commands together. Return the replies and the errors that the server answered."""
-        if len(commands) > 1:
+        try:
+            if len(commands) == 1:
+                return [await self._execute(*commands[0])]
             pipeline = self.redis.pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command)
-            replies: list[Any] = await self._settle(pipeline.execute(raise_on_error=False))
+            replies: list[Any] = await self._answered(lambda: pipeline.execute(raise_on_error=False))
             return replies
-        try:
-            return [await self._execute(*commands[0])]
         except self._library.response_error as error:
-            return [error]
+            # Of a pipeline: a cluster's client has sent none of them.
+            return [error] * len(commands)
 
     async def _execute_alone(self, *args: Any, **options: Any) -> Any:
-        return await self._settle(self.redis.execute_command(*args, **options))
+        return await self._answered(lambda: self.redis.execute_command(*args, **options))
+
+    async def _answered(self, send: Callable[[], Any]) -> Any:
+        try:
+            return await self._settle(send())
+        except self._library.error as error:
+            if refused := protocol.refused_by_the_client(self._library, error):
+                raise refused from error
+            raise
 
 
 class MultiCore(Core):

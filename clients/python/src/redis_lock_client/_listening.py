@@ -81,13 +81,7 @@ class Line:
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
             try:
-                pipeline = self._client.pipeline(transaction=False)
-                for args, options, _ in batch:
-                    pipeline.execute_command(*args, **options)
-                replies = await pipeline.execute(raise_on_error=False)
-                await self._follow(batch, replies)
-            except Exception as error:
-                replies = [error] * len(batch)
+                replies = await self._replies(batch)
             except BaseException:
                 # The loop ends. Those that were queued must not wait for this task.
                 lost = self._library.connection_error("the connection for the commands of waiting tasks was closed")
@@ -95,6 +89,20 @@ class Line:
                 self._queue.clear()
                 raise
             self._answer(batch, replies)
+
+    async def _replies(self, batch: list[Any]) -> list[Any]:
+        try:
+            pipeline = self._client.pipeline(transaction=False)
+            for args, options, _ in batch:
+                pipeline.execute_command(*args, **options)
+            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+            await self._follow(batch, replies)
+            return replies
+        except Exception as error:
+            if protocol.refused_by_the_client(self._library, error):
+                # For one command it has sent none of them.
+                return [await self._alone(*each) for each in batch]
+            return [error] * len(batch)
 
     async def _follow(self, batch: list[Any], replies: list[Any]) -> None:
         """Send the first command again that a node of a cluster has not answered.
@@ -105,12 +113,14 @@ class Line:
             return
         for at, reply in enumerate(replies):
             if isinstance(reply, (self._library.connection_error, self._library.timeout_error)):
-                args, options, _ = batch[at]
-                try:
-                    replies[at] = await self._client.execute_command(*args, **options)
-                except Exception as error:
-                    replies[at] = error
+                replies[at] = await self._alone(*batch[at])
                 return
+
+    async def _alone(self, args: tuple[Any, ...], options: dict[str, Any], _: object) -> Any:
+        try:
+            return await self._client.execute_command(*args, **options)
+        except Exception as error:
+            return protocol.refused_by_the_client(self._library, error) or error
 
     @staticmethod
     def _answer(batch: list[Any], replies: list[Any]) -> None:

@@ -421,6 +421,12 @@ def unknown_command(error: Exception) -> str | None:
     return found[1].upper() if found else None
 
 
+def refused_by_the_client(library: Library, error: Exception) -> Exception | None:
+    """Return the error of a server for one of a cluster's client, which sends no command that its server lacks."""
+    found = re.match(r"((?:RW)?LOCK\.[A-Z]+) command doesn't exist", str(error))
+    return library.response_error(f"unknown command '{found[1]}'") if found else None
+
+
 def is_try_again(library: Library, error: Exception) -> bool:
     """Return whether the server could not answer yet. Some versions have a class for this in clusters only."""
     return isinstance(error, library.try_again_error) or str(error).startswith("TRYAGAIN")
