@@ -65,15 +65,17 @@ func refusal(client redis.UniversalClient) error {
 
 func (g *goRedis) Do(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	cmds, sent := make([]*redis.Cmd, len(commands)), make([]*countedWord, len(commands))
+	routed := make([]redis.Cmder, len(commands))
 	for i, command := range commands {
 		cmds[i], sent[i] = goRedisCmd(ctx, command)
+		routed[i] = g.routed(cmds[i])
 	}
 	if len(cmds) == 1 {
-		_ = g.client.Process(ctx, cmds[0])
+		_ = g.client.Process(ctx, routed[0])
 	} else {
 		// All of them, also when it fails for one. What each says is read below.
 		_, _ = g.client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
-			for _, cmd := range cmds {
+			for _, cmd := range routed {
 				_ = pipeline.Process(ctx, cmd)
 			}
 			return nil
@@ -243,6 +245,20 @@ func (b *goRedisBound) Release() {
 	delete(b.driver.bound, b.client)
 	b.driver.mu.Unlock()
 	b.driver.put(b.client)
+}
+
+// A toPrimary is a question to which a replica's answer may be old. A cluster's client may send what only reads to a replica, and it
+// tells that by the name. What has the name of a write goes to the primary, and follows MOVED and ASK as any command does.
+type toPrimary struct{ *redis.Cmd }
+
+func (toPrimary) Name() string { return "lock.renew" }
+
+func (g *goRedis) routed(cmd *redis.Cmd) redis.Cmder {
+	name := cmd.Name()
+	if _, cluster := g.client.(ofCluster); cluster && (name == "lock.check" || name == "lock.info") {
+		return toPrimary{cmd}
+	}
+	return cmd
 }
 
 // A countedWord is an argument that knows how often it was sent. go-redis sends a command again by itself, and does not tell; but it

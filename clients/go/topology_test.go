@@ -89,6 +89,7 @@ func TestClusterSlotMovesUnderAWaiterAndAClusterFailover(t *testing.T) {
 	from, _ := cluster.Owner("f")
 	expect(t, "it is the one that has a replica", from == cluster.Primaries[0], true)
 	first, second := clientOf(t, from), clientOf(t, cluster.Replica)
+	t.Run("only primaries are asked", func(t *testing.T) { clusterAsksPrimaries(t, cluster) })
 	t.Run("a clean failover between two waits", func(t *testing.T) { clusterHandsOver(t, locks, first, second) })
 	t.Run("a failover in the middle of a hold and a wait", func(t *testing.T) { survives(t, locks, "f", second, first, cluster.Replica.Kill) })
 }
@@ -131,6 +132,27 @@ func clusterSpreads(t *testing.T, cluster *testserver.Cluster, locks *RedisLock)
 	expect(t, "nodes", len(used), 3)
 	err := locks.NewMultiMutex([]string{"spread1", "spread2"}, nil).Lock()
 	expect(t, fmt.Sprint("several slots: ", err), says(err, "CROSSSLOT"), true)
+}
+
+// clusterAsksPrimaries has a client that sends what only reads to any node of the slot. A replica's answer may be old.
+func clusterAsksPrimaries(t *testing.T, cluster *testserver.Cluster) {
+	for _, primary := range cluster.Primaries {
+		admin := clientOf(t, primary)
+		eventually(t, "a replica that all know", func() bool { return len(admin.ClusterSlots(ctx).Val()[0].Nodes) == 2 })
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), RouteRandomly: true})
+	defer client.Close()
+	locks := New(client)
+	defer locks.Close()
+	mutex, replica := locks.NewMutex("f"), clientOf(t, cluster.Replica)
+	must(t, mutex.Lock())
+	for i := 0; i < 30; i++ {
+		released(t)(mutex.Check(ctx))
+		must(t, locks.send(ctx, about("LOCK.INFO", "f")).Err)
+	}
+	expect(t, "checks at the replica", callsAt(t, replica, "lock.check"), 0)
+	expect(t, "looks at the replica", callsAt(t, replica, "lock.info"), 0)
+	released(t)(mutex.Unlock())
 }
 
 func clusterSlotMoves(t *testing.T, cluster *testserver.Cluster, locks *RedisLock) {
