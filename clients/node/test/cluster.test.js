@@ -228,6 +228,15 @@ for (const { title, library, waitBy } of ways) {
   });
 }
 
+for (const [name, library] of Object.entries(allLibraries).filter(([, one]) => !one.isLikeIoredis)) {
+  it(`cluster, ${name}: an extension without retries does not wait for a node that is away`, async () => {
+    const client = await connect(library);
+    const lock = await new Redlock([client]).acquire([`away ${name}`], 2_000);
+    client.nodeClient = () => ({ isReady: false });
+    await assert.rejects(lock.extend(2_000, { retryCount: 0 }), /cannot be reached/);
+  });
+}
+
 it(
   "cluster_failover_in_a_wait_and_in_a_hold: both go on with their tokens",
   { timeout: 90_000 },

@@ -167,7 +167,7 @@ export class OfIoredisCluster implements Connection {
       .nodes("master")
       .find(({ options }) => `${options.host}:${options.port}` === address);
     if (address === undefined || client === undefined)
-      throw new Error("TRYAGAIN the node of the key is not known");
+      throw new Error("UNREACHABLE the node of the key is not known");
     return {
       id: address,
       send: ([name, ...args]) => client.call(name, ...args),

@@ -93,7 +93,8 @@ export class OfNodeRedisCluster implements Connection {
     const client = master && connectedOf(await this.#connect(master));
     if (!master || !client) {
       await this.#look(key);
-      throw new Error("TRYAGAIN the node of the key cannot be reached");
+      // Not TRYAGAIN, by which a server says that it is there and cannot say yet.
+      throw new Error("UNREACHABLE the node of the key cannot be reached");
     }
     this.#watch(client);
     return { master, client };
