@@ -43,8 +43,10 @@ export function vote<T>(
       const error = reason instanceof Error ? reason : new Error(String(reason));
       votesAgainst.set(server.client, error);
       onError(error);
+    } finally {
+      // Also when a listener throws.
+      count();
     }
-    count();
   });
   const stats = { membershipSize: servers.length, quorumSize, votesFor, votesAgainst };
   return { decided, stats: Promise.all(votes).then(() => stats) };

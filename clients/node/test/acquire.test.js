@@ -93,6 +93,16 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.equal((await server.clients()).length, 1, "no connection to wait with");
     });
 
+    it("is decided also when a listener throws", { timeout: 5000 }, async () => {
+      await redlock.acquire(["a"], 30_000);
+      redlock.on("error", () => {
+        throw new RangeError("the listener's");
+      });
+      const refused = await redlock.acquire(["a"], 30_000, { retryCount: 0 }).catch((error) => error);
+      await assert.rejects(refused.attempts[0], RangeError);
+      assert.ok(refused.cause instanceof ResourceLockedError);
+    });
+
     it("waits in slices, with one token", async () => {
       const first = await redlock.acquire(["a"], 30_000);
       const waiting = redlock.acquire(["a"], 30_000, { retryCount: -1, blockSlice: 50 });
