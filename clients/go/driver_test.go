@@ -120,6 +120,12 @@ type heldBack struct {
 	arrived, goOn chan struct{}
 }
 
+func newHeldBack(locks *RedisLock, name string) *heldBack {
+	late := &heldBack{Driver: locks.driver, name: name, arrived: make(chan struct{}), goOn: make(chan struct{})}
+	locks.waiters.driver = late
+	return late
+}
+
 func (h *heldBack) Wait(ctx context.Context, command driver.Command) (driver.Reply, driver.Bound) {
 	if command.Args[0] == h.name && h.kept.CompareAndSwap(false, true) {
 		close(h.arrived)

@@ -191,8 +191,7 @@ func TestAConversionWaitsForARenewalThatIsOnItsWay(t *testing.T) {
 	locks := newLocks(t)
 	both := locks.NewRWMutex("a", oneToken, WithExpiry(time.Minute), WithLinger(10*time.Second))
 	must(t, both.RLock())
-	late := &heldBack{Driver: locks.driver, name: "RWLOCK.RLOCK", arrived: make(chan struct{}), goOn: make(chan struct{})}
-	locks.waiters.driver = late
+	late := newHeldBack(locks, "RWLOCK.RLOCK")
 	renewal := inBackground(func() error {
 		_, err := both.Reader().Extend()
 		return err
@@ -226,4 +225,22 @@ func TestARenewalWhoseBindingIsRefusedForNowIsNoLoss(t *testing.T) {
 	released(t)(other.Unlock())
 	released(t)(one.Extend())
 	released(t)(one.Unlock())
+}
+
+func TestARenewalThatBindsOutlivesItsContext(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", WithExpiry(time.Minute), WithLinger(10*time.Second))
+	must(t, mutex.Lock())
+	before := mutex.bound
+	late := newHeldBack(locks, "LOCK.ACQUIRE")
+	within, cancel := context.WithCancel(ctx)
+	renewal := inBackground(func() error {
+		_, err := mutex.ExtendContext(within)
+		return err
+	})
+	<-late.arrived
+	cancel()
+	close(late.goOn)
+	must(t, result(t, renewal))
+	expect(t, "it depends on another connection", mutex.bound != before, true)
 }

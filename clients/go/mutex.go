@@ -260,6 +260,8 @@ func (m *Mutex) bind(connection driver.Bound) {
 // bindAnew binds a hold that lingers to a connection of now, which only an acquire does. False: it was lost since its renewal. Without
 // an answer the renewal counts, and with null, which a guard says to any acquire: the next renewal binds.
 func (m *Mutex) bindAnew(ctx context.Context, held hold) bool {
+	// The end of ctx would close the connection, to which the server may have bound the hold already.
+	ctx = context.WithoutCancel(ctx)
 	if m.sides != nil {
 		if !m.sides.asking.TryLock() {
 			return true // The next renewal binds.
