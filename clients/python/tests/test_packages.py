@@ -11,7 +11,7 @@ import redis.lock
 from redis_lock_client import NotSupportedError, _protocol
 
 from .proxy import Proxy
-from .server import Server, running, until
+from .server import PATIENCE, Server, running, until
 from .worker import KINDS, LOCKS, Package, Worker
 
 
@@ -154,7 +154,9 @@ def test_several_locks_are_released_beside_a_full_pool(server: Server, package: 
 
 
 def test_a_pool_that_was_waited_for_in_vain_is_left(server: Server, package: Package) -> None:
-    pool = package.redis.BlockingConnectionPool(port=server.port, max_connections=1, timeout=0.1)
+    # Threads do not wait for it at all.
+    seconds = PATIENCE if package.is_sync else 0.1
+    pool = package.redis.BlockingConnectionPool(port=server.port, max_connections=1, timeout=seconds)
     with package.closing(package.redis.Redis(connection_pool=pool)) as client:
         lock = package.lock(client)
         package.now(lock.acquire())
@@ -162,7 +164,9 @@ def test_a_pool_that_was_waited_for_in_vain_is_left(server: Server, package: Pac
         # As if another had been faster.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_protocol, "would_wait", lambda _: False)
+            start = time.monotonic()
             package.now(lock.release())
+            assert time.monotonic() - start < PATIENCE / 2
         package.now(pool.release(connection))
         package.now(pool.disconnect())
     assert not server.admin.exists("stock")

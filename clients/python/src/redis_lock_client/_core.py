@@ -592,10 +592,14 @@ class Core:
 
     async def _execute_all(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         """Send commands together. Return the replies and the errors that the server answered."""
+        # Another thread may take the last connection of a pool after any look at it.
+        may_wait = not self._IS_ASYNC and hasattr(getattr(self.redis, "connection_pool", None), "timeout")
         try:
-            if len(commands) == 1:
+            if len(commands) == 1 and not may_wait:
                 return [await self._execute(*commands[0])]
             pipeline = self.redis.pipeline(transaction=False)
+            if may_wait:
+                pipeline.connection_pool = protocol.impatient_pool(pipeline.connection_pool)
             for command in commands:
                 pipeline.execute_command(*command)
             replies: list[Any] = await self._answered(lambda: pipeline.execute(raise_on_error=False))

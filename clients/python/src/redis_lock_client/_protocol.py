@@ -1,5 +1,6 @@
 """What the sync and the asyncio lock have in common: everything but the waiting for an answer."""
 
+import functools
 import logging
 import math
 import re
@@ -365,6 +366,20 @@ def would_wait(pool: Any) -> bool:
     if hasattr(pool, "can_get_connection"):
         return not pool.can_get_connection()
     return hasattr(pool, "pool") and bool(pool.pool.empty())
+
+
+def impatient_pool(pool: Any) -> Any:
+    """Return a pool for threads, but one that makes nobody wait: it raises at once as it does in the end."""
+    # One state under two classes. A copy would miss a change of the first, and count its connections again.
+    kind: Any = type(pool)
+    same = object.__new__(_impatient_class(kind))
+    same.__dict__ = pool.__dict__
+    return same
+
+
+@functools.cache
+def _impatient_class(cls: Any) -> Any:
+    return type(cls.__name__, (cls,), {"timeout": property(lambda _: 0), "__del__": lambda _: None})
 
 
 def impatient(connection_kwargs: Mapping[str, Any]) -> dict[str, Any]:
