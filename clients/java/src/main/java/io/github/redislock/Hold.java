@@ -29,6 +29,12 @@ final class Hold {
     /** Whether the connection that its end was bound to is lost: a renewal binds it to the next. */
     volatile boolean unbound;
 
+    /**
+     * Whether it was to become a reader's and no answer has said that it is. It counts as one: the
+     * server may let others read already, or have it as a writer's yet.
+     */
+    boolean unconfirmed;
+
     /** Whether its owner turns it into a writer's or a reader's now. */
     private volatile boolean converting;
 

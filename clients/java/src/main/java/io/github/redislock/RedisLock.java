@@ -35,11 +35,9 @@ public final class RedisLock extends ThreadLock {
         if (hold.count(mode) > 1 || (mode == Mode.SHARED && hold.exclusive > 0)) {
             hold.add(mode, -1);
         } else if (mode == Mode.EXCLUSIVE && hold.shared > 0) {
-            hold.setConverting(true);
-            try {
-                downgrade(hold);
-            } finally {
-                hold.setConverting(false);
+            hold.exclusive = 0; // From the sending on, as others may read even if no answer comes.
+            if (!becomeReader(hold)) {
+                throw Holds.notHeld(claim);
             }
         } else {
             holds.release(hold, leastMs);
@@ -131,6 +129,10 @@ public final class RedisLock extends ThreadLock {
             throws InterruptedException {
         refuseOverlap(interruptible);
         Hold hold = mine();
+        // A request for a share that the server reads later would undo what comes now unseen.
+        if (hold != null && hold.unconfirmed && !becomeReader(hold)) {
+            hold = null;
+        }
         boolean covered = hold != null && (hold.exclusive > 0 || mode == Mode.SHARED);
         if (covered && prolong(hold, leaseMs)) {
             hold.add(mode, 1);
@@ -182,22 +184,28 @@ public final class RedisLock extends ThreadLock {
         }
     }
 
-    /** The last write lock goes and read locks stay: one step on the server. */
-    private void downgrade(Hold hold) {
+    /** The last write lock goes and read locks stay: one step on the server. False when lost. */
+    private boolean becomeReader(Hold hold) {
         long ttlMs = hold.renewed ? options.ttl().toMillis() : hold.lease.leftMs();
-        Claim shared = Claim.one(name, Mode.SHARED);
-        long sentNanos = System.nanoTime();
-        Long fence = commands.resend(() -> commands.tryAcquire(shared, hold.token, ttlMs));
-        if (fence == null || fence != hold.fence) {
-            holds.lose(hold, Holds.GONE);
-            if (fence != null) { // Another hold than the one that was to be converted: nobody asked
-                // for it.
-                commands.resend(() -> commands.release(shared, hold.token));
+        hold.setConverting(true);
+        hold.unconfirmed = true;
+        try {
+            Claim shared = Claim.one(name, Mode.SHARED);
+            long sentNanos = System.nanoTime();
+            Long fence = commands.resend(() -> commands.tryAcquire(shared, hold.token, ttlMs));
+            if (fence == null || fence != hold.fence) {
+                holds.lose(hold, Holds.GONE);
+                if (fence != null) { // A new hold, which nobody asked for.
+                    commands.resend(() -> commands.release(shared, hold.token));
+                }
+                return false;
             }
-            throw Holds.notHeld(claim);
+            hold.unconfirmed = false;
+            hold.lease.begin(sentNanos, ttlMs);
+            holds.watch(hold);
+            return true;
+        } finally {
+            hold.setConverting(false);
         }
-        hold.exclusive = 0;
-        hold.lease.begin(sentNanos, ttlMs);
-        holds.watch(hold);
     }
 }

@@ -8,7 +8,8 @@ import java.util.concurrent.locks.ReadWriteLock;
  *
  * <p><b>Downgrade</b>, as of {@link java.util.concurrent.locks.ReentrantReadWriteLock}: the writer
  * takes the read lock and then unlocks the write lock. In between nobody else writes, and it keeps
- * its fence.
+ * its fence. It counts as a reader from then on, even if that {@code unlock()} throws an exception
+ * of the driver.
  *
  * <p><b>Upgrade</b>, where the JDK's lock waits for itself for ever: the only reader that takes the
  * write lock becomes the writer in one step, with the fence it has. Beside other readers it waits

@@ -7,6 +7,8 @@ import io.github.redislock.testing.Eventually;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
+import redis.clients.jedis.exceptions.JedisConnectionException;
+
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Future;
@@ -94,6 +96,29 @@ class RedisReadWriteLockTest extends ServerTest {
         assertThrows(IllegalMonitorStateException.class, write::unlock);
         assertFalse(read.isHeldByCurrentThread());
         assertFalse(server.isLocked("a"), "nor is anything left behind");
+    }
+
+    @Test
+    void aWriterThatHearsNothingOfItsTurnIsAReader() throws Exception {
+        LockOptions brief = options.withTtl(Duration.ofSeconds(6)).withReconnect(Duration.ZERO);
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                RedisLockClient far = RedisLockClient.connect(proxy.url(), brief)) {
+            RedisReadWriteLock lock = far.readWriteLock("a");
+            lock.writeLock().lock();
+            lock.readLock().lock();
+            long fence = lock.readLock().fence();
+            proxy.silent = true;
+            assertThrows(JedisConnectionException.class, lock.writeLock()::unlock);
+            proxy.silent = false;
+            assertTrue(read.tryLock());
+            assertFalse(lock.writeLock().tryLock());
+            assertEquals(0, lock.writeLock().getHoldCount());
+            read.unlock();
+            assertTrue(lock.writeLock().tryLock());
+            assertEquals(fence, lock.writeLock().fence());
+            assertFalse(read.tryLock());
+        }
+        assertNull(lost.poll());
     }
 
     @Test
