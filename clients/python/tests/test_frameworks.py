@@ -105,6 +105,22 @@ def test_the_lock_of_a_django_cache_is_one_of_the_module(server: Server, cache: 
         assert cache.lock("stock", timeout=5, blocking=False).acquire()
     with pytest.raises(TypeError, match="tiemout"):
         cache.lock("stock", tiemout=5)
+    # As django-redis' own takes them.
+    lock = cache.lock("stock", None, 5, 0.2, False)
+    assert (lock.timeout, lock.sleep, lock.blocking, lock.grace) == (5, 0.2, False, 2)
+
+
+@needs["django_redis"]
+def test_the_lock_of_a_sharded_cache_is_where_its_key_is(server: Server, cache: Any) -> None:
+    from django_redis.client import ShardClient
+
+    from redis_lock_client.contrib.django_redis import LockMixin
+
+    mine: Any = type("Mine", (LockMixin, ShardClient), {})
+    shards = mine([f"{server.url}/{number}" for number in range(2)], {"OPTIONS": {}}, cache)
+    for number in range(20):
+        with shards.lock(f"stock{number}", timeout=30):
+            assert shards.has_key(f"stock{number}")
 
 
 @needs["django_redis"]

@@ -126,7 +126,17 @@ def _end(start: float, seconds: float) -> float:
     return start + seconds * 0.99 - 0.002
 
 
-class LockOptions(TypedDict, total=False):
+class OwnOptions(TypedDict, total=False):
+    """Those that django-redis' `cache.lock` does not have."""
+
+    raise_on_release_error: bool
+    grace: float
+    linger: float | None
+    at_least: float
+    fallback: bool
+
+
+class LockOptions(OwnOptions, total=False):
     """The options that every lock takes."""
 
     timeout: float | None
@@ -134,11 +144,6 @@ class LockOptions(TypedDict, total=False):
     blocking: bool
     blocking_timeout: float | None
     thread_local: bool
-    raise_on_release_error: bool
-    grace: float
-    linger: float | None
-    at_least: float
-    fallback: bool
 
 
 class AsyncLockOptions(LockOptions, total=False):

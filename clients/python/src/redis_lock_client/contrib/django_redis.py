@@ -24,6 +24,9 @@ from ..lock import Lock
 
 __all__ = ["LockClient", "LockMixin", "SentinelLockClient", "locked"]
 
+# What `LOCK_OPTIONS` may say instead.
+NOT_SAID: Any = object()
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -32,7 +35,16 @@ class LockMixin:
     """Gives a client of django-redis the module's locks: `class Mine(LockMixin, ShardClient)`."""
 
     def lock(
-        self, key: Any, version: int | None = None, client: Any = None, **options: Unpack[protocol.LockOptions]
+        self,
+        key: Any,
+        version: int | None = None,
+        timeout: float | None = NOT_SAID,
+        sleep: float = NOT_SAID,
+        blocking: bool = NOT_SAID,
+        blocking_timeout: float | None = NOT_SAID,
+        client: Any = None,
+        thread_local: bool = NOT_SAID,
+        **options: Unpack[protocol.OwnOptions],
     ) -> Lock:
         """Return a `redis_lock_client.Lock` under the cache's prefix and version. It takes all options of the lock.
 
@@ -40,9 +52,19 @@ class LockMixin:
         """
         this: Any = self
         defaults: protocol.LockOptions = this._options.get("LOCK_OPTIONS", {})
+        name = this.make_key(key, version=version)
         if client is None:
-            client = this.get_client(write=True)
-        return Lock(client, this.make_key(key, version=version), **protocol.merged(defaults, options))
+            is_sharded = hasattr(this, "get_server")
+            client = this.get_server(name) if is_sharded else this.get_client(write=True)
+        theirs = {
+            "timeout": timeout,
+            "sleep": sleep,
+            "blocking": blocking,
+            "blocking_timeout": blocking_timeout,
+            "thread_local": thread_local,
+        }
+        said: Any = {option: value for option, value in theirs.items() if value is not NOT_SAID}
+        return Lock(client, name, **{**defaults, **said, **options})
 
 
 class LockClient(LockMixin, DefaultClient):
