@@ -86,6 +86,22 @@ def test_only_a_held_lock_is_kept_alive(client: redis.Redis) -> None:
         pass
 
 
+async def test_a_context_is_entered_once_only(client: redis.Redis, async_client: "redis.asyncio.Redis") -> None:
+    with Lock(client, "stock", timeout=TTL) as lock:
+        kept = lock.keep_alive()
+        with kept:
+            pass
+        with pytest.raises(RuntimeError, match="once only"), kept:
+            pass
+    async with ours.Lock(async_client, "stock", timeout=TTL) as held:
+        kept_by_task = held.keep_alive()
+        async with kept_by_task:
+            pass
+        with pytest.raises(RuntimeError, match="once only"):
+            async with kept_by_task:
+                pass
+
+
 async def test_asyncio_work_is_cancelled_by_the_end_of_the_lease(server: Server) -> None:
     async def work(proxy: Proxy, lock: ours.Lock) -> None:
         async with lock.keep_alive():

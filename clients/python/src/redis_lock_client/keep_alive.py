@@ -8,6 +8,8 @@ from typing import Self
 from . import _protocol as protocol
 from ._libraries import LockNotOwnedError
 
+USED = "a context of keep_alive() can be entered once only: call keep_alive() again"
+
 # The longest pause in seconds after a renewal that has failed, with TRYAGAIN for instance.
 SOON = 0.25
 
@@ -49,6 +51,8 @@ class KeepAlive:
 
     def __enter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
+        if self._over.is_set():
+            raise RuntimeError(USED)
         while True:
             try:
                 if not self._renewed():

@@ -9,7 +9,7 @@ from typing import Self
 
 from .. import _protocol as protocol
 from .._libraries import LockNotOwnedError
-from ..keep_alive import SOON
+from ..keep_alive import SOON, USED
 
 
 class KeepAlive:
@@ -44,6 +44,8 @@ class KeepAlive:
 
     async def __aenter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
+        if self._over:
+            raise RuntimeError(USED)
         while True:
             try:
                 if not await self._renewed():
