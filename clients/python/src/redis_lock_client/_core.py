@@ -110,7 +110,11 @@ class Core:
             protocol.logger.warning("Lock was unlocked or no longer owned when exiting context manager.")
 
     async def _acquire(
-        self, blocking: bool | None = None, blocking_timeout: float | None = None, token: str | bytes | None = None
+        self,
+        blocking: bool | None = None,
+        blocking_timeout: float | None = None,
+        token: str | bytes | None = None,
+        sleep: float | None = None,
     ) -> bool:
         key = uuid4().hex.encode() if token is None else protocol.encode(self.redis, token)
         if blocking is None:
@@ -119,7 +123,8 @@ class Core:
             blocking_timeout = self.blocking_timeout
         seconds = blocking_timeout if blocking else 0
         timeout = protocol.socket_timeout(self._library, self.redis, self._IS_ASYNC)
-        patience = protocol.Patience(seconds, timeout, protocol.is_roaming(self.redis))
+        sleep = self.sleep if sleep is None else sleep
+        patience = protocol.Patience(seconds, timeout, protocol.is_roaming(self.redis), sleep)
         await self._resending(patience, self._falls_back)
         # What a token that was passed holds already is not of this call: it is left to its owner.
         before = None if token is None else await self._resending(patience, lambda: self._held_before(key))
@@ -233,7 +238,7 @@ class Core:
             left_ms = patience.left_ms()
             if left_ms == 0:
                 return False
-            await self._pause(min(_fallback.pause(self.sleep), left_ms / 1000))
+            await self._pause(min(_fallback.pause(patience.sleep), left_ms / 1000))
 
     async def _falls_back(self) -> bool:
         """Return whether the lock has to do without the module. Raise ModuleMissingError when this one cannot."""

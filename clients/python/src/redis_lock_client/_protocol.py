@@ -189,11 +189,19 @@ UNKNOWN = Held(0, "", 0, 0)
 class Patience:
     """How long an acquire still waits, and in what slices."""
 
-    def __init__(self, seconds: float | None, socket_timeout: float | None = None, is_roaming: bool = False) -> None:
+    def __init__(
+        self,
+        seconds: float | None,
+        socket_timeout: float | None = None,
+        is_roaming: bool = False,
+        sleep: float = 0,
+    ) -> None:
         """Wait for `seconds`, or for ever when it is None, by a client that reads for `socket_timeout` seconds.
 
-        A client that is roaming finds the server that takes over from one that failed.
+        A client that is roaming finds the server that takes over from one that failed. The fallback polls every
+        `sleep` seconds.
         """
+        self.sleep = sleep
         self._end = math.inf if seconds is None else time.monotonic() + seconds
         self._slice = math.inf if socket_timeout is None else socket_timeout * SLICE
         # Whether a request of this acquire said KEEP: then it may have left a place, which has to be given up.

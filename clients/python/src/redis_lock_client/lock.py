@@ -68,7 +68,7 @@ class Lock(Core, Theirs):
         token: str | bytes | None = None,
     ) -> bool:
         """Take the lock and return True, or return False when it was not available in time."""
-        return run(self._acquire(blocking, blocking_timeout, token))
+        return run(self._acquire(blocking, blocking_timeout, token, sleep))
 
     def do_acquire(self, token: str | bytes) -> bool:
         """Ask once, without waiting."""
