@@ -10,7 +10,7 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from redis_lock_client import Lock, TaskResult, run_once
+from redis_lock_client import Lock, TaskResult, run_once, runs_once
 from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
@@ -52,6 +52,13 @@ def test_the_times_are_checked(client: redis.Redis) -> None:
             run_once(client, "report", pytest.fail, at_most=30, at_least=wrong)
         with pytest.raises(ValueError, match="at_least"):
             Lock(client, "report", timeout=30, at_least=wrong)
+
+
+def test_an_async_job_needs_the_lock_of_asyncio(client: redis.Redis) -> None:
+    async def job() -> None: ...
+
+    with pytest.raises(TypeError, match="async"):
+        runs_once(client, "report", at_most=30)(job)
 
 
 async def test_a_cancelled_job_has_run(server: Server, async_client: Client) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -72,6 +73,10 @@ def runs_once(
     """
 
     def decorate(job: Callable[P, T]) -> Callable[P, TaskResult[T]]:
+        # The lock would be released before its coroutine has begun.
+        if inspect.iscoroutinefunction(job):
+            raise TypeError("the job is async: runs_once for it is in redis_lock_client.asyncio")
+
         @functools.wraps(job)
         def run(*args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
             return run_once(
