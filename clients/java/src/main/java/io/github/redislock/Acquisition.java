@@ -254,7 +254,7 @@ final class Acquisition {
         if (reader == null || reader.isOver()) {
             release();
         } else {
-            restoreReader();
+            holds.restoreReader(reader, "it ended while it waited to become the writer");
         }
     }
 
@@ -266,22 +266,5 @@ final class Acquisition {
     /** Whether it waits to turn a hold into another, so that a release would end that hold. */
     boolean isConversion() {
         return reader != null;
-    }
-
-    /**
-     * Makes a reader of one that may have become the writer unseen. A request without KEEP also
-     * ends a place that nobody listens for.
-     */
-    private void restoreReader() {
-        long restoredMs = Math.max(ttlMs, reader.lease.leftMs());
-        Claim shared = Claim.one(claim.name(), Mode.SHARED);
-        Long fence = commands.resend(() -> commands.tryAcquire(shared, token, restoredMs));
-        if (fence != null && fence == reader.fence && !reader.isOver()) {
-            return;
-        }
-        holds.lose(reader, "it ended while it waited to become the writer");
-        if (fence != null) { // A new hold, or one that was told as lost: nobody knows of it.
-            release();
-        }
     }
 }

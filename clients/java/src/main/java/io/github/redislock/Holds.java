@@ -263,6 +263,32 @@ final class Holds implements AutoCloseable {
     }
 
     /**
+     * Makes a reader of a writer, or of one that may have become it unseen; false when it is lost.
+     * A request without KEEP also ends a place that nobody listens for.
+     */
+    boolean restoreReader(Hold hold, String reason) {
+        Claim shared = Claim.one(hold.claim.name(), Mode.SHARED);
+        long leaseMs = hold.renewed ? ttlMs : hold.lease.leftMs();
+        hold.unconfirmed = true;
+        long sentNanos = System.nanoTime();
+        Long fence = commands.resend(() -> commands.tryAcquire(shared, hold.token, leaseMs));
+        // While a guard is on, one that has a share already gets null.
+        boolean held = fence == null ? renewed(hold, leaseMs) : fence == hold.fence;
+        if (held && !hold.isOver()) {
+            hold.unconfirmed = false;
+            if (fence != null) {
+                hold.lease.begin(sentNanos, leaseMs);
+            }
+            watch(hold);
+            return true;
+        }
+        lose(hold, reason);
+        // Nobody knows of what the server has yet.
+        commands.resend(() -> commands.release(shared, hold.token));
+        return false;
+    }
+
+    /**
      * Gives a hold back; an error when it was lost. On the server it ends {@code leastMs} after its
      * grant, or at once if that is past.
      */
@@ -340,8 +366,7 @@ final class Holds implements AutoCloseable {
     /** Whether the wrong type is the lock's; the command may meet one, too. */
     private boolean endedByString(Hold hold, RuntimeException failed) {
         try {
-            return commands.isError(failed, "WRONGTYPE")
-                    && !commands.check(hold.claim, hold.token);
+            return commands.isError(failed, "WRONGTYPE") && !commands.check(hold.claim, hold.token);
         } catch (RuntimeException unknown) {
             return false;
         }
@@ -384,8 +409,7 @@ final class Holds implements AutoCloseable {
         if (!watchdog.isShutdown()) {
             watchdog.execute(() -> renewing.execute(() -> {
                 try {
-                    commands.resend(
-                            () -> commands.release(hold.claim, hold.token, hold.leastMs));
+                    commands.resend(() -> commands.release(hold.claim, hold.token, hold.leastMs));
                 } catch (RuntimeException outOfReach) {
                     // Then their leases end them.
                 }

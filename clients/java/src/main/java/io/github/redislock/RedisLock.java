@@ -186,24 +186,9 @@ public final class RedisLock extends ThreadLock {
 
     /** The last write lock goes and read locks stay: one step on the server. False when lost. */
     private boolean becomeReader(Hold hold) {
-        long ttlMs = hold.renewed ? options.ttl().toMillis() : hold.lease.leftMs();
         hold.setConverting(true);
-        hold.unconfirmed = true;
         try {
-            Claim shared = Claim.one(name, Mode.SHARED);
-            long sentNanos = System.nanoTime();
-            Long fence = commands.resend(() -> commands.tryAcquire(shared, hold.token, ttlMs));
-            if (fence == null || fence != hold.fence) {
-                holds.lose(hold, Holds.GONE);
-                if (fence != null) { // A new hold, which nobody asked for.
-                    commands.resend(() -> commands.release(shared, hold.token));
-                }
-                return false;
-            }
-            hold.unconfirmed = false;
-            hold.lease.begin(sentNanos, ttlMs);
-            holds.watch(hold);
-            return true;
+            return holds.restoreReader(hold, Holds.GONE);
         } finally {
             hold.setConverting(false);
         }

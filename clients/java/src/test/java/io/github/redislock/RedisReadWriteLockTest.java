@@ -3,6 +3,7 @@ package io.github.redislock;
 import static org.junit.jupiter.api.Assertions.*;
 
 import io.github.redislock.testing.Eventually;
+import io.github.redislock.testing.TestServer;
 
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -131,6 +132,33 @@ class RedisReadWriteLockTest extends ServerTest {
         write.unlock();
         assertTrue(other.does(() -> read.tryLock()));
         assertEquals(fence, read.fence());
+    }
+
+    @Test
+    void aShareIsNotLostWhileNoNewGrantsAreMade() throws Exception {
+        LockOptions brief = options.withTtl(Duration.ofSeconds(6));
+        try (TestServer guarded = TestServer.start();
+                FaultyProxy proxy = new FaultyProxy(guarded.port());
+                RedisLockClient far = RedisLockClient.connect(proxy.url(), brief)) {
+            RedisReadWriteLock reader = far.readWriteLock("a");
+            RedisReadWriteLock writer = far.readWriteLock("b");
+            reader.readLock().lock();
+            writer.writeLock().lock();
+            writer.readLock().lock();
+            guarded.ask("CONFIG", "SET", "lock.max-ttl", 60_000);
+            guarded.ask("CONFIG", "SET", "lock.guard", "restart");
+            assertFalse(reader.writeLock().tryLock(50, TimeUnit.MILLISECONDS));
+            assertEquals(0, guarded.waiting("a"));
+            proxy.swallowFirstFence();
+            writer.writeLock().unlock();
+            assertTrue(proxy.hasSwallowed());
+            for (RedisLock mine : List.of(reader.readLock(), writer.readLock())) {
+                assertTrue(mine.check());
+                mine.unlock();
+                assertFalse(guarded.isLocked(mine.getName()));
+            }
+        }
+        assertNull(lost.poll());
     }
 
     @Test
