@@ -270,15 +270,17 @@ final class Holds implements AutoCloseable {
         Claim shared = Claim.one(hold.claim.name(), Mode.SHARED);
         long leaseMs = hold.renewed ? ttlMs : hold.lease.leftMs();
         hold.unconfirmed = true;
-        long sentNanos = System.nanoTime();
-        Long fence = commands.resend(() -> commands.tryAcquire(shared, hold.token, leaseMs));
+        Lease.Sent[] sent = new Lease.Sent[1];
+        Long fence = commands.resend(() -> {
+            sent[0] = hold.lease.sends(leaseMs);
+            return commands.tryAcquire(shared, hold.token, leaseMs);
+        });
         // While a guard is on, one that has a share already gets null.
-        boolean held = fence == null ? renewed(hold, leaseMs) : fence == hold.fence;
+        boolean held = fence == null
+                ? renewed(hold, leaseMs)
+                : fence == hold.fence && hold.lease.answered(sent[0]);
         if (held && !hold.isOver()) {
             hold.unconfirmed = false;
-            if (fence != null) {
-                hold.lease.begin(sentNanos, leaseMs);
-            }
             watch(hold);
             return true;
         }

@@ -123,6 +123,21 @@ class RedisReadWriteLockTest extends ServerTest {
     }
 
     @Test
+    void aWriterWhoseLeaseEndsBeforeTheAnswerIsNoReader() throws Exception {
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                RedisLockClient far = RedisLockClient.connect(
+                        proxy.url(), options.withTtl(Duration.ofSeconds(6)))) {
+            RedisReadWriteLock lock = far.readWriteLock("a");
+            lock.writeLock().lock(500, TimeUnit.MILLISECONDS);
+            lock.readLock().lock(500, TimeUnit.MILLISECONDS);
+            proxy.replyDelayMs = 800;
+            assertThrows(IllegalMonitorStateException.class, lock.writeLock()::unlock);
+            assertFalse(lock.readLock().isHeldByCurrentThread());
+            assertNotNull(awaitLost());
+        }
+    }
+
+    @Test
     void theOnlyReaderTurnsIntoTheWriterAndBack() {
         read.lock();
         long fence = read.fence();
