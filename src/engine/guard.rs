@@ -241,6 +241,9 @@ impl Guard {
     /// leases that are longer than these settings and the last ones say.
     pub(super) fn change(&mut self, settings: Settings, boot_us: u64) -> bool {
         let (was_on, did_ask) = (self.is_on(), self.asks_replicas());
+        if settings.scope == Scope::Off && was_on {
+            self.longer_until_us = 0; // What there is will be found when it is turned on again.
+        }
         self.set(settings, boot_us);
         if (self.is_on() && !was_on) || (self.asks_replicas() && !did_ask) {
             self.begin(Reason::Restart, boot_us);

@@ -226,7 +226,7 @@ pub(super) fn note_lease<S: Server>(server: S, guard: &mut Guard, end: Deadline,
 
 #[cold]
 fn note_long_lease<S: Server>(server: S, guard: &mut Guard, left_ms: u64) {
-    if guard.is_longer(left_ms) && guard.long_lease_came(left_ms, server.boot_us()) {
+    if guard.leases_may_be(left_ms, server.boot_us()) {
         say_longer(server, left_ms);
     }
 }

@@ -122,6 +122,16 @@ impl<C> Inbox<C> {
                 self.restored_keys.set(keys.saturating_add(1));
                 note
             }
+            Note::Guard(GuardEvent::LongLease(left_ms, at_us)) => {
+                // A file may have a million of them.
+                if let Some(Note::Guard(GuardEvent::LongLease(longest_ms, since_us))) =
+                    self.notes.borrow_mut().last_mut()
+                {
+                    (*longest_ms, *since_us) = (left_ms.max(*longest_ms), at_us);
+                    return;
+                }
+                note
+            }
             Note::SweepWanted if self.is_sweep_wanted.replace(true) => return,
             note => note,
         };

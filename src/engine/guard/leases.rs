@@ -9,11 +9,6 @@ impl Guard {
         self.settings.max_ttl_ms.max(left_us.div_ceil(1_000))
     }
 
-    /// Whether a lease may last longer than the settings say.
-    pub(in crate::engine) fn is_longer(&self, left_ms: u64) -> bool {
-        left_ms > self.settings.max_ttl_ms
-    }
-
     /// A lease has come from elsewhere, or there may be one. A guard waits for its end. True where
     /// leases are longer than what this server knew of.
     pub(in crate::engine) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) -> bool {
@@ -25,7 +20,9 @@ impl Guard {
         is_news
     }
 
-    pub(super) fn leases_may_be(&mut self, ms: u64, boot_us: u64) -> bool {
+    /// There may be leases of that length. The next guard waits for their end. True where they are
+    /// longer than what this server knew of.
+    pub(in crate::engine) fn leases_may_be(&mut self, ms: u64, boot_us: u64) -> bool {
         let max_ttl_ms = self.settings.max_ttl_ms;
         let is_news = ms > max_ttl_ms && self.longest_ms(boot_us) <= max_ttl_ms;
         let over_us = boot_us.saturating_add(ms.saturating_mul(1_000));

@@ -49,6 +49,18 @@ fn clocks_of_other_speed_and_steps_back_are_passed_over() {
     }
 }
 
+/// A server with many clients looks that often while the guard is closed.
+#[test]
+fn the_jitter_of_a_million_looks_is_no_step() {
+    let mut guard = guard();
+    for n in 0..1_000_000 {
+        // By turns the one clock and the other one has just begun a microsecond.
+        assert_eq!(look(&mut guard, n * 10, 5 + n % 2), None, "{n}");
+    }
+    let began = Some(Change::Began(Reason::Clock));
+    assert_eq!(look(&mut guard, 10_000_000, 3_000), began);
+}
+
 #[test]
 fn leases_under_a_larger_setting_count_until_they_are_over() {
     let mut guard = guard();

@@ -39,6 +39,10 @@ impl WallClock {
     /// Whether it was stepped forward since it was looked at last. `drift` says by how many of a
     /// thousand the speeds of clocks may differ.
     pub(super) fn was_stepped(&mut self, wall_us: u64, boot_us: u64, drift: u64) -> bool {
+        // A busy server looks each microsecond. Only the jitter that is up would add up then.
+        if !self.must_look(wall_us, boot_us) {
+            return false;
+        }
         let ahead_us = ahead_us(wall_us, boot_us);
         let before = self.0.unwrap_or(Looked {
             ahead_us,

@@ -53,7 +53,9 @@ impl Knowledge {
         drop(reply);
         let is_exact = self.retain_skipped(caller, &mut candidates);
         let client = candidates.pop().filter(|_| candidates.is_empty())?;
-        if caller.command_has_flag(&client.command, b"readonly") == Some(true) {
+        let is_own = client.command.starts_with(b"lock.") || client.command.starts_with(b"rwlock.");
+        let ends_nothing = is_own && *client.command != *b"lock.exec";
+        if ends_nothing || caller.command_has_flag(&client.command, b"readonly") == Some(true) {
             return None; // It has found a key that had ended already.
         }
         let is_certain = is_exact || is_served_here(caller, key);

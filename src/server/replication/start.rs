@@ -33,11 +33,13 @@ impl Start {
     /// A load has ended well. Answers whether nothing is missing.
     pub(in crate::server) fn ended(&self, caller: &mut Caller<'_>) -> bool {
         let before = self.bytes.take();
-        let is_always = |value: Vec<u8>| value == b"always";
+        let is_whole = planted("a-cut-file-is-whole") || before == len_of_aof(caller);
+        let mut has = |name, value: &[u8]| caller.config_value(name).is_some_and(|is| is == value);
+        // With the other setting nothing is synced while a child writes a file.
         before.is_some()
-            && (planted("a-cut-file-is-whole")
-                || (before == len_of_aof(caller)
-                    && caller.config_value(c"appendfsync").is_some_and(is_always)))
+            && is_whole
+            && has(c"appendfsync", b"always")
+            && has(c"no-appendfsync-on-rewrite", b"no")
     }
 
     /// The server runs.

@@ -64,13 +64,7 @@ pub(in crate::server) fn read_arguments<'a>(
         }
         seen.push(of);
     }
-    match limits::contradiction() {
-        Some(why) => Err(BadArgument {
-            of: c"bad settings",
-            why,
-        }),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Registers the settings for CONFIG, on servers that support it for modules. The load arguments

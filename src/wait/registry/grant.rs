@@ -323,9 +323,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             let first = &candidate.several.first().key_ref;
             self.deliveries.acknowledge(first.db, &first.name, fence);
         }
-        for one in candidate.several.iter() {
-            self.lock_granted(&one.key_ref);
-        }
         let leave = |(seq, kept, is_client)| {
             Some(Granted {
                 removed: self.leave(candidate.place, seq, Why::Decided)?,

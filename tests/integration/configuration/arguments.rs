@@ -188,7 +188,17 @@ fn module_loadex_refuses_bad_values(kind: Kind) {
         assert!(matches!(reply, Reply::Error(_)), "{value:?}: {reply:?}");
         assert!(!is_listed(&mut c));
     }
-    let words: [&[u8]; 3] = [b"CONFIG", NAME, b"7"];
+    // Either of these two needs the other.
+    let words = [
+        "CONFIG",
+        "lock.max-ttl",
+        "30000",
+        "ARGS",
+        "guard",
+        "restart",
+    ]
+    .map(str::as_bytes);
+    let words = [&[&b"CONFIG"[..], NAME, b"7"], &words[..]].concat();
     let reply = load(&mut c, "LOADEX", &words);
     assert_eq!(reply, Reply::Simple("OK".into()));
     let values = bad_values().into_iter().map(|value| (NAME, value));
