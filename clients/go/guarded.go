@@ -157,7 +157,7 @@ func (m *Mutex) whileLeased(ctx context.Context) (context.Context, context.Cance
 	}
 	go func() {
 		for within.Err() == nil && !ended() {
-			sleep(within, time.Until(m.Until()))
+			m.awaitEnd(within)
 		}
 		cancel(ErrNotHeld)
 	}()

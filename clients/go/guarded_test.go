@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -243,4 +244,56 @@ func TestARenewalThatBindsOutlivesItsContext(t *testing.T) {
 	close(late.goOn)
 	must(t, result(t, renewal))
 	expect(t, "it depends on another connection", mutex.bound != before, true)
+}
+
+func TestAWriterWhoseDowngradeGetsNoAnswerIsNoWriter(t *testing.T) {
+	proxy := newProxy(t)
+	// With a linger the library does not send it again.
+	both := newLocksAt(t, proxy.addr).NewRWMutex("a", oneToken, WithExpiry(time.Minute), WithLinger(time.Minute))
+	must(t, both.Lock())
+	within, stop := both.KeepAlive(ctx)
+	defer stop()
+	proxy.swallow.Store(true)
+	err := both.TryRLock()
+	expect(t, "an error of the connection", errors.As(err, new(*RedisError)), true)
+	failed(t, nil)(both.Check(ctx))
+	failed(t, ErrExtendFailed)(both.Extend())
+	eventually(t, "the end of its context", func() bool { return errors.Is(context.Cause(within), ErrNotHeld) })
+	must(t, locksTo(t, server.Addr).NewMutex("a").TryLock())
+}
+
+func TestADowngradeThatIsSentAgainUnderAGuardKeepsTheShare(t *testing.T) {
+	if !hasExec() {
+		t.Skip("Redis 6.2 has no CONFIG for modules")
+	}
+	guarded, err := testserver.Start("max-ttl", "60000")
+	must(t, err)
+	defer guarded.Stop()
+	client := clientOf(t, guarded)
+	proxy := newProxyTo(t, guarded.Addr)
+	locks := locksTo(t, proxy.addr)
+	both, lost := locks.NewRWMutex("a", oneToken, WithExpiry(time.Minute)), locks.NewRWMutex("b", oneToken, WithExpiry(time.Minute))
+	must(t, both.Lock())
+	must(t, lost.Lock())
+	must(t, client.ConfigSet(ctx, "lock.guard", "failover").Err())
+	proxy.swallow.Store(true)
+	must(t, both.RLock())
+	expect(t, "requests for the share", callsAt(t, client, "rwlock.rlock"), 2)
+	expect(t, "the fence", both.Reader().Fence(), both.Fence())
+	failed(t, nil)(both.Check(ctx))
+	released(t)(both.Reader().Check(ctx))
+
+	must(t, client.Del(ctx, "b").Err())
+	refused(t, lost.TryRLock())
+	expect(t, "one that has nothing is told", time.Now().Before(lost.Until()), false)
+}
+
+func TestAShareWhoseLeaseIsOverIsReleased(t *testing.T) {
+	both := newLocks(t).NewRWMutex("a", oneToken, WithExpiry(time.Minute))
+	must(t, both.Lock())
+	// As if a guard had said null for so long.
+	_, err := both.reader.goOnReading(ctx, both.held(), time.Now(), redis.Nil)
+	expect(t, "null", errors.Is(err, redis.Nil), true)
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+	failed(t, ErrExtendFailed)(both.Extend())
 }

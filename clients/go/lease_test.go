@@ -53,6 +53,15 @@ func TestAnUnlockWithoutAReplyEndsTheLease(t *testing.T) {
 	failed(t, ErrExtendFailed)(mutex.Extend())
 }
 
+func TestAnExtensionDoesNotBeginALeaseAnewThatHasEndedMeanwhile(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute))
+	must(t, mutex.Lock())
+	extension := mutex.held()
+	mutex.giveUp()
+	expect(t, "remembered", mutex.rememberExtended(extension), false)
+	expect(t, "the lease is over", time.Now().Before(mutex.Until()), false)
+}
+
 func TestALateGrantThatIsLostIsAskedForAgain(t *testing.T) {
 	for _, reply := range []driver.Reply{{Value: int64(0), Sent: 1}, tryAgainReply()} {
 		locks := newLocks(t)

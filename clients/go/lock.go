@@ -23,6 +23,7 @@ type hold struct {
 	value string
 	fence int64
 	sent  time.Time // before the command that began the lease
+	again bool      // the library has sent the acquire again: an answer may be lost
 }
 
 // lock asks until the lock is had, patience or ctx is over, or something happens that waiting does not cure. It asks with
@@ -42,13 +43,27 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 	}
 	grace := m.grace
 	converts := m.otherSide.holds(value)
+	var lease time.Time
 	if converts {
+		lease = m.leaseOf(value)
 		grace = 0 // A release that gives the place up would end the hold that the token has.
 	}
-	left := false // the server may have a hold or a place of ours that only we would end
+	left := false    // the server may have a hold or a place of ours that only we would end
+	lowered := false // the server may have made a reader of the writer that the token was
 	for {
-		held, err := m.ask(ctx, value, time.Until(deadline), grace)
+		wait, sends := time.Until(deadline), ctx.Err() == nil
+		if lowered {
+			wait = min(wait, time.Millisecond) // The server does it at once or never.
+		}
+		held, err := m.ask(ctx, value, wait, grace)
 		m.locks.choose(err)
+		unheard := sends && (held.fence != 0 || held.again || !answered(err))
+		if err != nil && converts && m.acquire == acquireShare && (unheard || errors.Is(err, redis.Nil)) {
+			lowered, left = true, true
+			if held, err = m.goOnReading(ctx, held, lease, err); errors.Is(err, redis.Nil) {
+				converts, lowered, grace = false, false, m.grace // It is one who has nothing, and waits.
+			}
+		}
 		if err == nil {
 			if m.sides != nil {
 				m.sides.latest.Store(m)
@@ -89,7 +104,7 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 			err = &RedisError{Err: err}
 		}
 		if patience == 0 || time.Until(deadline)-again < time.Millisecond {
-			if left && !converts {
+			if left && (!converts || lowered) {
 				m.giveBack(ctx, value)
 			}
 			return err
@@ -109,7 +124,9 @@ func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration
 	var bound driver.Bound
 	var err error
 	if wait < time.Millisecond && m.linger == nil {
-		held.fence, err = numberIn(m.locks.send(ctx, request))
+		reply := m.locks.send(ctx, request)
+		held.again = reply.Sent > 1
+		held.fence, err = numberIn(reply)
 	} else {
 		held.fence, bound, err = m.locks.waiters.ask(ctx, wait, grace, request)
 	}

@@ -7,18 +7,10 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
 )
-
-// sides are the reader and the writer of a lock. They may have one token, and the server has it in the mode that was asked for last. A
-// renewal that asked in the other mode would undo an upgrade, so one that binds and a Lock never ask at the same time.
-type sides struct {
-	asking sync.RWMutex // a Lock has a share, and a renewal that binds has it alone
-	latest atomic.Pointer[Mutex]
-}
 
 // A Mutex is a lock on the server. Every holder has a Mutex of its own: what it remembers is one hold. Extend, Until and
 // the others may be called by other goroutines than Lock.
@@ -44,7 +36,8 @@ type Mutex struct {
 	value string
 	until time.Time
 	fence int64
-	bound driver.Bound // the connection that a hold with linger depends on
+	bound driver.Bound  // the connection that a hold with linger depends on
+	early chan struct{} // closed when until becomes earlier; nil: nobody waits for that
 }
 
 // Name returns the name of the mutex, which is the key of the lock. Of a [MultiMutex] it is the first one.
@@ -155,6 +148,7 @@ func (m *Mutex) renew(ctx context.Context, held hold) (renewed bool, err error) 
 		return false, nil
 	case renewed:
 		m.rememberExtended(held)
+		renewed = !m.isOver(began) // An Unlock may have come between.
 	}
 	return renewed, nil
 }
@@ -317,26 +311,14 @@ func (m *Mutex) held() hold {
 	return hold{value: m.value, fence: m.fence, sent: time.Now()}
 }
 
-// isLatest tells whether the other side has not had the lock since.
-func (m *Mutex) isLatest() bool {
-	if m.sides == nil {
-		return true
-	}
-	latest := m.sides.latest.Load()
-	return latest == nil || latest == m
-}
-
-// holds tells whether this token is the one of a hold that is not over. A nil Mutex holds nothing.
-func (m *Mutex) holds(value string) bool {
-	return m != nil && m.Value() == value && time.Now().Before(m.Until())
-}
-
 // rememberExtended remembers an extension, unless a Lock has had another hold while its reply was on its way: that one's token
-// may be another, and its fence is larger in any case. Of two extensions that overtake each other the later one counts.
+// may be another, and its fence is larger in any case. Nor does it begin a lease anew that has ended meanwhile. Of two extensions that
+// overtake each other the later one counts.
 func (m *Mutex) rememberExtended(held hold) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.value != held.value || m.fence > held.fence {
+	ended := held.sent.Before(m.until) && !time.Now().Before(m.until)
+	if m.value != held.value || m.fence > held.fence || m.fence == held.fence && ended {
 		return false
 	}
 	m.fence = held.fence

@@ -74,9 +74,12 @@ func (r *RedisLock) NewMutex(name string, options ...Option) *Mutex {
 	return r.newMutex(name, "LOCK.ACQUIRE", options)
 }
 
+// acquireShare is the command of a reader.
+const acquireShare = "RWLOCK.RLOCK"
+
 // NewRWMutex returns a reader-writer mutex with the given name, which is the key of the lock.
 func (r *RedisLock) NewRWMutex(name string, options ...Option) *RWMutex {
-	writer, reader := r.newMutex(name, "RWLOCK.WLOCK", options), r.newMutex(name, "RWLOCK.RLOCK", options)
+	writer, reader := r.newMutex(name, "RWLOCK.WLOCK", options), r.newMutex(name, acquireShare, options)
 	writer.otherSide, reader.otherSide = reader, writer
 	writer.sides = &sides{}
 	reader.sides = writer.sides
@@ -113,7 +116,8 @@ type RWMutex struct {
 // Reader returns the reader's side: its Lock takes a share.
 func (rw *RWMutex) Reader() *Mutex { return rw.reader }
 
-// RLock takes a share of the lock.
+// RLock takes a share of the lock. A writer with the same value becomes a reader. If no answer tells that, it is a writer no more: Until
+// has passed, and the context of KeepAlive ends. An RLock that then gives up releases the lock.
 func (rw *RWMutex) RLock() error { return rw.reader.Lock() }
 
 // RLockContext takes a share of the lock.
