@@ -242,6 +242,13 @@ impl<'a> Attempt<'a> {
         self.options.reach_of_wait(left)
     }
 
+    /// How long what is left behind may be given up.
+    pub(crate) fn rest_of_reach(&self) -> Duration {
+        let tried = self.out_of_reach.map(|since| since.elapsed());
+        let reach = self.options.short_reach();
+        reach.saturating_sub(tried.unwrap_or_default())
+    }
+
     /// An error if the server has no such claim and never will.
     pub(crate) fn refused(&self) -> Option<Error> {
         self.support.refuse(self.claim, self.place.at_least)

@@ -72,7 +72,9 @@ impl<W: Wire> Engine<W> {
         let mut attempt = self.attempt(place, claim, ttl, patience);
         let granted = self.run(&mut attempt, false).await;
         if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
-            self.give_up(place, ttl).await;
+            // A server that is out of reach has had its time.
+            let rest = attempt.rest_of_reach();
+            self.give_up_within(place, ttl, rest).await;
         }
         granted
     }
@@ -210,7 +212,12 @@ impl<W: Wire> Engine<W> {
     /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
     /// it.
     pub(crate) async fn give_up(&self, place: &Place, ttl: Duration) {
-        if let Err(error) = self.release(place, ttl, self.options.short_reach()).await {
+        let reach = self.options.short_reach();
+        self.give_up_within(place, ttl, reach).await;
+    }
+
+    async fn give_up_within(&self, place: &Place, ttl: Duration, time: Duration) {
+        if let Err(error) = self.release(place, ttl, time).await {
             log::warn!("what was asked for could not be given up: {error}");
         }
     }

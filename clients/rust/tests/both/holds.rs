@@ -272,6 +272,21 @@ fn giving_up_leaves_no_hold_behind() {
 }
 
 #[test]
+fn giving_up_a_silent_server_takes_no_second_time() {
+    let server = Server::start();
+    let options = Options::default().ttl(ms(900)).reconnect(ms(6_000));
+    let lock = open(server.url(), options).lock("k");
+    now(now(lock.lock()).unwrap().unlock()).unwrap();
+    server.freeze();
+    let start = Instant::now();
+    let silent = now(lock.try_lock());
+    let time = start.elapsed();
+    server.thaw();
+    assert!(matches!(silent, Err(Error::Redis(_))), "{silent:?}");
+    assert!(time > ms(6_000) && time < ms(10_500), "{time:?}");
+}
+
+#[test]
 fn errors_are_told_apart() {
     let server = Server::start();
     let token = now(locks(&server).lock("k").with_token("").try_lock());
