@@ -293,6 +293,14 @@ record Commands(Wire wire, FallbackSender sender, LockOptions options) {
         return error != null && error.matches("(?s)(" + codes + ")\\b.*");
     }
 
+    /**
+     * Whether an error says that the server is not the primary any more. It closes nothing then, so
+     * its connections have to be left for those of another one.
+     */
+    static boolean isDemoted(String error) {
+        return error != null && (error.startsWith("READONLY") || error.startsWith("UNBLOCKED"));
+    }
+
     /** The server's text, or null where the failure is not its answer. */
     private String refusal(Throwable failed) {
         return wire.refusal(failed);

@@ -116,7 +116,7 @@ final class JedisConnectionWire extends JedisWire {
             usable = true;
             return replies;
         } catch (JedisDataException refusal) {
-            usable = true;
+            usable = !Commands.isDemoted(refusal.getMessage());
             throw refusal;
         } finally {
             end.accept(!usable);

@@ -384,8 +384,7 @@ public final class LettuceLockClient implements AutoCloseable {
     private CompletableFuture<Object> dispatch(Request request) {
         try {
             // The copy, as a command that is cancelled would not be sent again by Lettuce.
-            return servers.shared()
-                    .dispatch(request)
+            return servers.send(request)
                     .copy()
                     .orTimeout(options.answerMs(), TimeUnit.MILLISECONDS);
         } catch (RedisException failed) {
@@ -454,6 +453,9 @@ public final class LettuceLockClient implements AutoCloseable {
         @Override
         public void onRedisConnected(RedisChannelHandler<?, ?> connection, SocketAddress address) {
             holding.forEach(AsyncHold::rebind);
+            if (servers.hasLeft()) { // The subscription is to leave that server, too.
+                listening.async().quit();
+            }
         }
     }
 

@@ -63,7 +63,8 @@ public final class LettuceLocks {
 
     /**
      * Works over one connection and makes no others. So a waiting thread asks every 50 ms, at its
-     * place in the queue.
+     * place in the queue. With Sentinel give the client: a primary that is demoted closes nothing,
+     * so this connection would stay with it.
      *
      * @param connection stays yours to close
      * @param options what may be chosen

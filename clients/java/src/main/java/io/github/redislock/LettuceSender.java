@@ -111,6 +111,11 @@ final class LettuceSender {
         connection.removeListener(listener);
     }
 
+    /** Has the server close it. Lettuce connects anew, and asks a Sentinel where to. */
+    CompletableFuture<String> leave() {
+        return commands.quit().toCompletableFuture();
+    }
+
     boolean isOpen() {
         return connection.isOpen();
     }

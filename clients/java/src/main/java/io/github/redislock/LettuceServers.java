@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
@@ -9,7 +10,9 @@ import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 
 import java.time.Duration;
 import java.util.Deque;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Supplier;
 
 /** Connections of Lettuce: one that all commands share, and those of waiters that block. */
@@ -22,6 +25,8 @@ final class LettuceServers implements AutoCloseable {
     private final Runnable closing;
     private final boolean cluster;
     private final Deque<LettuceSender> idle = new ConcurrentLinkedDeque<>();
+    private final AtomicBoolean leaving = new AtomicBoolean();
+    private final AtomicBoolean left = new AtomicBoolean();
     private volatile boolean closed;
 
     private LettuceServers(
@@ -64,6 +69,33 @@ final class LettuceServers implements AutoCloseable {
 
     LettuceSender shared() {
         return shared;
+    }
+
+    /**
+     * By the connection that all share. One of our own leaves a server that was demoted; what the
+     * application gave may be in the middle of something.
+     */
+    CompletableFuture<Object> send(Request request) {
+        CompletableFuture<Object> sent = shared.dispatch(request);
+        sent.whenComplete((reply, failed) -> {
+            if (canBlock() && isDemoted(failed) && leaving.compareAndSet(false, true)) {
+                left.set(true);
+                shared.leave().whenComplete((bye, cut) -> leaving.set(false));
+            }
+        });
+        return sent;
+    }
+
+    /** Whether the shared connection has left a server, since this was asked last. */
+    boolean hasLeft() {
+        return left.getAndSet(false);
+    }
+
+    /** Whether a connection is of no more use. Those to a cluster find the next primary. */
+    boolean isDemoted(Throwable failed) {
+        return !cluster
+                && LettuceLockClient.cause(failed) instanceof RedisCommandExecutionException refusal
+                && Commands.isDemoted(refusal.getMessage());
     }
 
     /** Whether a waiter can have a connection for itself. */

@@ -61,7 +61,7 @@ final class LettuceWire implements Wire {
             reply = answer(own.dispatch(request), request.blockMs + answerMs);
             usable = true;
         } catch (RedisCommandExecutionException refusal) {
-            usable = true;
+            usable = !servers.isDemoted(refusal);
             throw refusal;
         } finally {
             waiting.remove(own);
@@ -76,13 +76,13 @@ final class LettuceWire implements Wire {
     }
 
     private Object ask(Request request) {
-        return answer(servers.shared().dispatch(request), answerMs);
+        return answer(servers.send(request), answerMs);
     }
 
     @Override
     public List<Object> sendAll(List<Request> requests) {
         List<CompletableFuture<Object>> sent = new ArrayList<>();
-        requests.forEach(request -> sent.add(servers.shared().dispatch(request)));
+        requests.forEach(request -> sent.add(servers.send(request)));
         List<Object> replies = new ArrayList<>();
         sent.forEach(reply -> replies.add(answer(reply, answerMs)));
         return replies;

@@ -226,6 +226,26 @@ class DriversTest extends ServerTest {
         }
     }
 
+    /** It closes nothing by itself, and another one may be the primary. */
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE"})
+    void aServerThatWasDemotedIsLeft(Driver driver) throws Exception {
+        LockOptions brief = options.withReconnect(Duration.ZERO);
+        try (Driver.Opened opened = driver.open(server.url(), brief)) {
+            server.ask("REPLICAOF", "127.0.0.1", 1);
+            try {
+                RuntimeException refused =
+                        assertThrows(RuntimeException.class, opened.locks.lock("a")::tryLock);
+                assertTrue(refused.getMessage().contains("READONLY"), refused.toString());
+                Eventually.isTrue(
+                        "no connection that was refused is there",
+                        () -> !server.ask("CLIENT", "LIST").toString().contains("cmd=lock"));
+            } finally {
+                server.ask("REPLICAOF", "NO", "ONE");
+            }
+        }
+    }
+
     @Test
     void aPoolThatHidesItsConnectionsCannotLinger() throws Exception {
         LockOptions lingers = options.withLinger(Duration.ZERO);

@@ -177,6 +177,38 @@ class TopologyTest {
         assertNull(lost.poll());
     }
 
+    /** The old primary lives on, and closes nothing. */
+    @Test
+    void sentinel_plannedFailover_isFollowed() throws Exception {
+        List<Scene> scenes = new ArrayList<>();
+        try (TestSentinel group = new TestSentinel()) {
+            for (String name : List.of("lettuce", "lettuce-futures")) {
+                Opening opening = SENTINEL.get(name);
+                scenes.add(new Scene(opening.open(group.sentinel.port(), brief), name));
+            }
+            begin(scenes, group.primary);
+            group.primary.ask("FAILOVER");
+            awaitPromotion(group.replica);
+            // Which it notices by itself within half a minute.
+            group.sentinel.ask("SENTINEL", "REMOVE", TestSentinel.MASTER);
+            group.sentinel.ask(
+                    "SENTINEL",
+                    "MONITOR",
+                    TestSentinel.MASTER,
+                    "127.0.0.1",
+                    group.replica.port(),
+                    1);
+            for (Scene scene : scenes) {
+                scene.awaitWaiters(group.replica);
+                Eventually.isTrue("somebody listens", () -> group.replica.absent(scene.name) == 0);
+                scene.end(group.replica);
+            }
+        } finally {
+            scenes.forEach(Scene::close);
+        }
+        assertNull(lost.poll());
+    }
+
     @Test
     void cluster_failover_betweenTwoWaits_andInTheMiddleOfAWaitAndOfAHold() throws Exception {
         List<Scene> scenes = new ArrayList<>();
