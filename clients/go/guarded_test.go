@@ -246,6 +246,23 @@ func TestARenewalThatBindsOutlivesItsContext(t *testing.T) {
 	expect(t, "it depends on another connection", mutex.bound != before, true)
 }
 
+func TestARenewalWhoseBindingGetsNoAnswerCountsForTheLinger(t *testing.T) {
+	proxy := newProxy(t)
+	locks := newLocksAt(t, proxy.addr)
+	mutex := locks.NewMutex("a", WithExpiry(time.Minute), WithLinger(10*time.Second))
+	must(t, mutex.Lock())
+	late := newHeldBack(locks, "LOCK.ACQUIRE")
+	renewal := inBackground(func() error {
+		_, err := mutex.Extend()
+		return err
+	})
+	<-late.arrived
+	proxy.cut(0, true)
+	close(late.goOn)
+	expect(t, "an error of the connection", errors.As(result(t, renewal), new(*RedisError)), true)
+	expect(t, "the lease is shorter", time.Until(mutex.Until()) < 10*time.Second, true)
+}
+
 func TestAWriterWhoseDowngradeGetsNoAnswerIsNoWriter(t *testing.T) {
 	proxy := newProxy(t)
 	// With a linger the library does not send it again.

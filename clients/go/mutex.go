@@ -144,13 +144,16 @@ func (m *Mutex) renew(ctx context.Context, held hold) (renewed bool, err error) 
 		return false, nil
 	case err != nil && !errors.Is(err, &ErrTaken{}):
 		return false, m.lacking(ctx, err)
-	case renewed && m.linger != nil && held.fence != 0 && !m.bindAnew(ctx, held):
+	case !renewed:
 		return false, nil
-	case renewed:
-		m.rememberExtended(held)
-		renewed = !m.isOver(began) // An Unlock may have come between.
 	}
-	return renewed, nil
+	if m.linger != nil && held.fence != 0 {
+		if kept, err := m.bindAnew(ctx, held); !kept {
+			return false, err
+		}
+	}
+	m.rememberExtended(held)
+	return !m.isOver(began), nil // An Unlock may have come between.
 }
 
 // Valid asks the server whether the lock is held.
@@ -251,26 +254,32 @@ func (m *Mutex) bind(connection driver.Bound) {
 	}
 }
 
-// bindAnew binds a hold that lingers to a connection of now, which only an acquire does. False: it was lost since its renewal. Without
-// an answer the renewal counts, and with null, which a guard says to any acquire: the next renewal binds.
-func (m *Mutex) bindAnew(ctx context.Context, held hold) bool {
+// bindAnew binds a hold that lingers to a connection of now, which only an acquire does. False: it was lost since its renewal. With null,
+// which a guard says to any acquire, the renewal counts: the next one binds. Without an answer the server may have bound the hold to a
+// connection that is closed since. Then it has the hold for the linger.
+func (m *Mutex) bindAnew(ctx context.Context, held hold) (bool, error) {
 	// The end of ctx would close the connection, to which the server may have bound the hold already.
 	ctx = context.WithoutCancel(ctx)
 	if m.sides != nil {
 		if !m.sides.asking.TryLock() {
-			return true // The next renewal binds.
+			return true, nil // The next renewal binds.
 		}
 		defer m.sides.asking.Unlock()
 		if !m.isLatest() {
-			return true
+			return true, nil
 		}
 	}
 	fence, bound, err := m.locks.waiters.do(ctx, 0, m.request(held.value))
-	if err != nil && !isTaken(err) && !answered(err) { // A connection that was idle may have ended, too.
+	if unheard := err; err != nil && !answered(err) {
+		m.endBy(m.after(held.sent, *m.linger))
+		// A connection that was idle may have ended, too.
 		fence, bound, err = m.locks.waiters.do(ctx, 0, m.request(held.value))
+		if err != nil {
+			return false, &RedisError{Err: unheard}
+		}
 	}
 	if err != nil {
-		return !says(err, "WRONGTYPE") && !says(err, "PARTIAL")
+		return !says(err, "WRONGTYPE") && !says(err, "PARTIAL"), nil
 	}
 	m.mu.Lock()
 	// Not if an Unlock has come first, or another Lock.
@@ -284,7 +293,7 @@ func (m *Mutex) bindAnew(ctx context.Context, held hold) bool {
 	if fence != held.fence {
 		m.giveBack(ctx, held.value) // Nobody knows of this one.
 	}
-	return fence == held.fence
+	return fence == held.fence, nil
 }
 
 func (m *Mutex) remember(held hold) {
@@ -338,6 +347,9 @@ func (m *Mutex) isOver(began time.Time) bool {
 }
 
 // untilFrom is the end of a lease that began, on the server, no earlier than sent.
-func (m *Mutex) untilFrom(sent time.Time) time.Time {
-	return sent.Add(m.expiry - time.Duration(float64(m.expiry)*m.driftFactor) - 2*time.Millisecond)
+func (m *Mutex) untilFrom(sent time.Time) time.Time { return m.after(sent, m.expiry) }
+
+// after is the earliest time at which a while of the server may be over.
+func (m *Mutex) after(sent time.Time, while time.Duration) time.Time {
+	return sent.Add(while - time.Duration(float64(while)*m.driftFactor) - 2*time.Millisecond)
 }
