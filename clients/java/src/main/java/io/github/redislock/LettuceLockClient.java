@@ -448,11 +448,14 @@ public final class LettuceLockClient implements AutoCloseable {
         return failed instanceof TimeoutException || failed instanceof RedisException;
     }
 
-    /** Tells the holds that the connection was made anew. */
+    /** The shared connection was made anew. */
     private final class Rebinding implements RedisConnectionStateListener {
         @Override
         public void onRedisConnected(RedisChannelHandler<?, ?> connection, SocketAddress address) {
             holding.forEach(AsyncHold::rebind);
+            if (options.linger().isPresent()) { // A place ends with its connection, and no message.
+                waiting.values().forEach(AsyncRequest::ask);
+            }
             if (servers.hasLeft()) { // The subscription is to leave that server, too.
                 listening.async().quit();
             }

@@ -88,6 +88,20 @@ class LettuceTest extends ServerTest {
     }
 
     @Test
+    void aWaiterThatLingersIsBoundToTheNextConnection() {
+        RedisHold held = locks.lock("a").tryAcquire();
+        try (LettuceLockClient lingers =
+                LettuceLockClient.connect(lettuce, patient.withLinger(Duration.ofSeconds(5)))) {
+            CompletableFuture<AsyncHold> waiting = lingers.lock("a").lock();
+            awaitWaiters("a", 1);
+            // All but the subscription.
+            server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+            held.release();
+            assertTrue(result(result(waiting).unlock()));
+        }
+    }
+
+    @Test
     void aWaiterOutlivesASilentServerForItsTimeToWait() throws Exception {
         RedisHold held = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
         LockOptions brief =
