@@ -153,7 +153,7 @@ final class Holds implements AutoCloseable {
         return executor;
     }
 
-    private static ThreadFactory daemons(String name) {
+    static ThreadFactory daemons(String name) {
         return task -> {
             Thread thread = new Thread(task, name);
             thread.setDaemon(true);

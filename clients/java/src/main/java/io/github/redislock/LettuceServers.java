@@ -24,7 +24,12 @@ final class LettuceServers implements AutoCloseable {
     private final RedisClient subscribing;
     private final Runnable closing;
     private final boolean cluster;
+    private final int answerMs;
     private final Deque<LettuceSender> idle = new ConcurrentLinkedDeque<>();
+
+    /** What somebody began to connect who did not wait for it. */
+    private final Deque<CompletableFuture<LettuceSender>> late = new ConcurrentLinkedDeque<>();
+
     private final AtomicBoolean leaving = new AtomicBoolean();
     private final AtomicBoolean left = new AtomicBoolean();
     private volatile boolean closed;
@@ -34,11 +39,13 @@ final class LettuceServers implements AutoCloseable {
             Supplier<LettuceSender> connecting,
             RedisClient subscribing,
             boolean cluster,
+            int answerMs,
             Runnable closing) {
         this.shared = shared;
         this.connecting = connecting;
         this.subscribing = subscribing;
         this.cluster = cluster;
+        this.answerMs = answerMs;
         this.closing = closing;
     }
 
@@ -56,15 +63,20 @@ final class LettuceServers implements AutoCloseable {
         Supplier<LettuceSender> connecting = () -> connected.get().withTimeout(longest);
         LettuceSender shared = connecting.get();
         return new LettuceServers(
-                shared, connecting, subscribing, subscribing == null, shared::closeNow);
+                shared,
+                connecting,
+                subscribing,
+                subscribing == null,
+                options.answerMs(),
+                shared::closeNow);
     }
 
     static LettuceServers of(StatefulRedisConnection<?, ?> connection) {
-        return new LettuceServers(LettuceSender.of(connection), null, null, false, () -> {});
+        return new LettuceServers(LettuceSender.of(connection), null, null, false, 0, () -> {});
     }
 
     static LettuceServers of(StatefulRedisClusterConnection<?, ?> connection) {
-        return new LettuceServers(LettuceSender.of(connection), null, null, true, () -> {});
+        return new LettuceServers(LettuceSender.of(connection), null, null, true, 0, () -> {});
     }
 
     LettuceSender shared() {
@@ -119,7 +131,34 @@ final class LettuceServers implements AutoCloseable {
             }
             one.close();
         }
-        return connecting.get();
+        CompletableFuture<LettuceSender> next = late.pollFirst();
+        return awaited(next == null ? connect() : next);
+    }
+
+    /** On a thread of its own: at a server that is silent Lettuce connects for up to a minute. */
+    private CompletableFuture<LettuceSender> connect() {
+        return CompletableFuture.supplyAsync(
+                connecting,
+                task -> Holds.daemons("redis-lock-connecting").newThread(task).start());
+    }
+
+    /** No longer than the caller has. One that comes late is for the next who asks. */
+    private LettuceSender awaited(CompletableFuture<LettuceSender> next) {
+        boolean waits = true;
+        try {
+            LettuceSender sender = LettuceWire.answer(next.copy(), answerMs);
+            waits = false;
+            return sender;
+        } finally {
+            if (waits) {
+                late.addFirst(next);
+                next.whenComplete((sender, failed) -> {
+                    if (late.remove(next) && sender != null) {
+                        giveBack(sender);
+                    }
+                });
+            }
+        }
     }
 
     /** Not to be called while a command may still wait on it: {@link LettuceSender#close} then. */

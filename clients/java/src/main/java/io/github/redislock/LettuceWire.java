@@ -88,7 +88,8 @@ final class LettuceWire implements Wire {
         return replies;
     }
 
-    private static Object answer(CompletableFuture<Object> sent, long mostMs) {
+    /** What does not come in time is cancelled. */
+    static <T> T answer(CompletableFuture<T> sent, long mostMs) {
         try {
             int leftMs = AnswerTime.leftMs((int) Math.min(Integer.MAX_VALUE, mostMs));
             return sent.get(leftMs, TimeUnit.MILLISECONDS);
