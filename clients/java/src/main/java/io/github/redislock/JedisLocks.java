@@ -26,8 +26,8 @@ public final class JedisLocks {
      * the others ask every 50 ms, at their places in the queue. A waiting thread notices an
      * interrupt at the end of a slice.
      *
-     * @param jedis stays yours to close. Its {@code blockingSocketTimeoutMillis} must be above the
-     *     slice, if it has one
+     * @param jedis stays yours to close. Set its {@code blockingSocketTimeoutMillis}, and above the
+     *     slice. Without it a waiter never notices a server that died without a word
      * @param options what may be chosen, but for {@code linger}
      * @return a client, to be closed before {@code jedis}
      */
@@ -39,7 +39,7 @@ public final class JedisLocks {
      * As {@link #over(UnifiedJedis, LockOptions)}, for another number of threads that wait with a
      * connection in hand.
      *
-     * @param jedis stays yours to close
+     * @param jedis stays yours to close, with its {@code blockingSocketTimeoutMillis} set as there
      * @param waiters how many; well below the size of its pool, or {@code unlock} waits for them
      * @param options what may be chosen, but for {@code linger}
      * @return a client, to be closed before {@code jedis}

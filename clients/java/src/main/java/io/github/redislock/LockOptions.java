@@ -11,7 +11,8 @@ import java.util.function.Consumer;
  * @param ttl the lease of a lock that is held until it is unlocked; the watchdog renews it at a
  *     third of this
  * @param slice the longest wait that is asked of the server at once. A connection that died without
- *     a word is noticed at the end of one
+ *     a word is noticed at the end of one; over a {@code UnifiedJedis} only if its {@code
+ *     blockingSocketTimeoutMillis} is set
  * @param grace for how long the server keeps a waiter's place in the queue while nobody listens
  *     for it: between two slices, and after a lost connection until the waiter has asked again. It
  *     must outlive a reconnect, and the time-out of an answer. A process that dies while it waits
