@@ -92,7 +92,7 @@ public final class RedisLock extends ThreadLock {
 
     /**
      * Takes the lock away from whoever holds it, readers and writers alike; the next waiter has it
-     * at once.
+     * at once. If the calling thread holds it with others as one, it gives the others back.
      *
      * @return whether anybody held it
      */
@@ -101,7 +101,11 @@ public final class RedisLock extends ThreadLock {
         if (hold != null) {
             holds.drop(hold);
         }
-        return commands.resend(() -> commands.delete(name));
+        boolean held = commands.resend(() -> commands.delete(name));
+        if (hold != null && hold.claim.several()) {
+            commands.resend(() -> commands.release(hold.claim, hold.token));
+        }
+        return held;
     }
 
     /**

@@ -62,6 +62,15 @@ class MultiLockTest extends ServerTest {
     }
 
     @Test
+    void oneThatIsTakenAwayTakesTheOthersAlong() {
+        RedisMultiLock both = both(locks);
+        both.lock();
+        assertTrue(locks.lock("a").forceUnlock());
+        assertFalse(both.isHeldByCurrentThread());
+        assertFalse(server.isLocked("a") || server.isLocked("b"));
+    }
+
+    @Test
     void aGrantThatWasNotSeenAndEndedInPartIsAskedForAnew() throws Exception {
         LockOptions brief =
                 options.withTtl(Duration.ofSeconds(3)).withSlice(Duration.ofMillis(200));
