@@ -193,7 +193,7 @@ public final class LettuceLockClient implements AutoCloseable {
         CompletableFuture<?> work;
         try {
             work = job.apply(hold).toCompletableFuture();
-        } catch (RuntimeException failed) {
+        } catch (RuntimeException | Error failed) {
             work = CompletableFuture.failedFuture(failed);
         }
         return work.handle((done, failed) -> failed)

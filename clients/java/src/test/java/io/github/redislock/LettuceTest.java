@@ -173,6 +173,18 @@ class LettuceTest extends ServerTest {
     }
 
     @Test
+    void aJobThatEndsByAnErrorGivesTheLockBack() {
+        Error failure = new StackOverflowError("the job");
+        CompletableFuture<Boolean> ran =
+                shared.runOnce("a", Duration.ofMinutes(1), Duration.ZERO, hold -> {
+                    throw failure;
+                });
+        assertSame(
+                failure, assertThrows(AssertionError.class, () -> result(ran)).getCause());
+        assertFalse(server.isLocked("a"));
+    }
+
+    @Test
     void aLossIsToldWithItsReason() throws Exception {
         try (LettuceLockClient quick = LettuceLockClient.connect(lettuce, options)) {
             AsyncHold hold = result(quick.lock("a").lock());
