@@ -184,6 +184,20 @@ class LettuceTest extends ServerTest {
         assertFalse(server.isLocked("a"));
     }
 
+    /** As in the README. */
+    @Test
+    void workEndsBeforeItsClientIsClosed() {
+        try (LettuceLockClient brief = LettuceLockClient.connect(lettuce, patient)) {
+            brief.lock("a")
+                    .lock()
+                    .thenCompose(hold -> CompletableFuture.supplyAsync(hold::fence)
+                            .handle((done, failed) -> hold.unlock())
+                            .thenCompose(unlocked -> unlocked))
+                    .join();
+        }
+        assertFalse(server.isLocked("a"));
+    }
+
     @Test
     void aLossIsToldWithItsReason() throws Exception {
         try (LettuceLockClient quick = LettuceLockClient.connect(lettuce, options)) {
