@@ -86,7 +86,12 @@ public class RedisRegistryLock implements Lock {
      * @param ttl after which it ends, at least a millisecond
      */
     public void lock(Duration ttl) {
-        lock(ttl.toMillis());
+        lock(ttlMs(ttl));
+    }
+
+    /** One below zero is refused, and is no word for a hold that is renewed. */
+    private static long ttlMs(Duration ttl) {
+        return Math.max(0, ttl.toMillis());
     }
 
     private void lock(long ttlMs) {
@@ -127,7 +132,7 @@ public class RedisRegistryLock implements Lock {
     public boolean tryLock(Duration waitTime, Duration ttl) throws InterruptedException {
         refuseInterrupted();
         long waitMs = waitTime.toMillis();
-        long ttlMs = ttl.toMillis();
+        long ttlMs = ttlMs(ttl);
         return nest(ttlMs) || (lock.tryLock(waitMs, ttlMs, TimeUnit.MILLISECONDS) && begin(ttlMs));
     }
 

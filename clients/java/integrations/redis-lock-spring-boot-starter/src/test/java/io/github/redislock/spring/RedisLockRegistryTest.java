@@ -87,6 +87,16 @@ class RedisLockRegistryTest extends ServerTest {
     }
 
     @Test
+    void aTtlBelowZeroIsRefused() {
+        RedisRegistryLock lock = first.obtain("a");
+        Duration below = Duration.ofMillis(-1);
+        assertThatThrownBy(() -> lock.lock(below)).isInstanceOf(IllegalArgumentException.class);
+        assertThatThrownBy(() -> lock.tryLock(Duration.ZERO, below))
+                .isInstanceOf(IllegalArgumentException.class);
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    @Test
     void itIsReentrantPerThread() throws Exception {
         first.obtain("a").lock();
         first.obtain("a").lock();
