@@ -13,6 +13,7 @@ import {
   StringLockError,
   UnsupportedError,
 } from "./errors.js";
+import { Bindings } from "./lingering.js";
 import { Lock, type LockOwner } from "./lock.js";
 import type { Request, Target } from "./request.js";
 import { Server, type Waiting } from "./server.js";
@@ -21,7 +22,7 @@ import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
 import { MultiLock, nullIfHeld, Semaphore, type Taker } from "./several.js";
 import { type Routine, useLock } from "./using.js";
 import { MAX_TIMER_MS, within } from "./timer.js";
-import { type Outcome, vote } from "./voting.js";
+import { type Outcome, quorumOf, vote } from "./voting.js";
 import { MAX_BLOCK_MS, type Place } from "./waiting-room.js";
 
 /** The longest grace that the module knows. */
@@ -73,6 +74,8 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
   readonly #waiting = new Set<Request>();
   /** The requests of which an answer was lost. */
   readonly #inDoubt = new WeakSet<Request>();
+  /** Of the locks that linger. */
+  readonly #bindings = new WeakMap<Lock, Bindings<Server>>();
   #hasQuit = false;
 
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}) {
@@ -161,6 +164,8 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     const patience = new Patience(settings);
     const attempts: Promise<ExecutionStats>[] = [];
     const knowsDatabase = this.#servers.every((server) => server.knowsDatabase);
+    const bindings = new Bindings<Server>();
+    const lease = request.duration - drift(request.duration, settings);
     let place: Place | undefined;
     let wasGrantedAtPlace = false;
     // A channel that listens may be named at once. A connection to block is for locks that are not free.
@@ -168,7 +173,8 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     try {
       for (;;) {
         let start = performance.now();
-        const ask = () => this.#round(attempts, settings, (server) => server.acquire(request, waiting));
+        const ask = () =>
+          this.#round(attempts, settings, (server) => this.#ask(server, request, waiting, bindings, lease));
         let { isPassed, answers, errors } = await this.#inTime(request, patience, attempts, () =>
           waiting ? patience.spend(ask) : ask(),
         );
@@ -188,10 +194,10 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
           const renew = () => this.#round(attempts, settings, (server) => server.renew(request));
           ({ isPassed, errors } = await this.#inTime(request, patience, attempts, renew));
         }
-        const until = start + request.duration - drift(request.duration, settings);
+        const until = start + lease;
         if (isPassed && performance.now() < until) {
           const lock = new Lock(this, request, attempts, fencesOf(request, answers), until);
-          if (request.linger !== undefined) for (const server of this.#servers) server.linger(lock);
+          if (request.linger !== undefined) this.#linger(lock, bindings);
           return lock;
         }
 
@@ -229,6 +235,37 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     } finally {
       place?.leave();
     }
+  }
+
+  /** Notes what the server holds then, also after the others have decided. What an earlier attempt had was given back. */
+  async #ask(
+    server: Server,
+    request: Request,
+    waiting: Waiting | undefined,
+    bindings: Bindings<Server>,
+    lease: number,
+  ): Promise<number[]> {
+    const sent = performance.now();
+    bindings.lose(server);
+    try {
+      const fences = await server.acquire(request, waiting);
+      bindings.bind(server, sent + lease);
+      return fences;
+    } catch (error) {
+      bindings.lose(server);
+      throw error;
+    }
+  }
+
+  /** A lost connection shortens the lease, unless a majority of the servers has the lock by others. */
+  #linger(lock: Lock, bindings: Bindings<Server>): void {
+    this.#bindings.set(lock, bindings);
+    for (const server of this.#servers)
+      server.linger(lock, () => {
+        // One of several that had no part in it changes nothing.
+        if (!bindings.lose(server) && this.#servers.length > 1) return;
+        lock.shortenTo(Math.max(lock.request.linger!, bindings.left(quorumOf(this.#servers.length))));
+      });
   }
 
   /** An acquire that waits does not wait longer for a client that is looking for its server, or for a server that says nothing. */
@@ -328,20 +365,32 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       });
     const request = { ...lock.request, duration, grace: undefined };
     const lease = duration - drift(duration, withDefaults(settings, this.settings));
+    const bindings = this.#bindings.get(lock);
     let start = 0;
     let shortenings = 0;
-    const renew = async (server: Server) => {
+    const renewOne = async (server: Server) => {
       // Then it stays lost, whatever the server says.
       if (!lock.isValid) throw new ResourceLockedError(LEASE_OVER);
       if (server === this.#servers[0]) [start, shortenings] = [performance.now(), Infinity];
       // If it is shortened, then also by a request whose answer does not come.
-      lock.atMostUntil(start + lease);
+      const until = start + lease;
+      lock.atMostUntil(until);
+      bindings?.shorten(server, until);
       let known = lock.shortenings;
       await server.renew(request);
+      bindings?.renew(server, until);
       const binds = request.linger !== undefined && lock.isValid;
-      if (binds && (await this.#bind(server, lock, request))) known = lock.shortenings;
+      if (binds && (await this.#bind(server, lock, request))) {
+        known = lock.shortenings;
+        bindings?.bind(server, until);
+      }
       shortenings = Math.min(shortenings, known);
     };
+    const renew = (server: Server) =>
+      renewOne(server).catch((error) => {
+        if (error instanceof ResourceLockedError) bindings?.lose(server);
+        throw error;
+      });
     const attempts = await this.#insist(settings, renew, tryAgainMs);
     if (!lock.isValid) throw this.#failed(attempts, [new ResourceLockedError(LEASE_OVER)]);
     // A connection that was lost after the renewal has shortened it at the server, too.

@@ -62,9 +62,9 @@ export class Server {
     return this.#connection.hasEnded;
   }
 
-  /** The server ends this lock soon after the connection. */
-  linger(lock: Lock): void {
-    Lingering.of(this.#connection).add(lock);
+  /** The server ends this lock soon after the connection, of which `onLost` is told. */
+  linger(lock: Lock, onLost: () => void): void {
+    Lingering.of(this.#connection).add(lock, onLost);
   }
 
   get knowsDatabase(): boolean {

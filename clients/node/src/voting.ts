@@ -16,13 +16,17 @@ export interface Outcome<T> {
   readonly errors: readonly Error[];
 }
 
+export function quorumOf(count: number): number {
+  return Math.floor(count / 2) + 1;
+}
+
 /** Asks all servers at once. Who answers with an error votes against, which `onError` is told at once. */
 export function vote<T>(
   servers: readonly Server[],
   ask: (server: Server) => Promise<T>,
   onError: (error: Error) => void = () => {},
 ): Round<T> {
-  const quorumSize = Math.floor(servers.length / 2) + 1;
+  const quorumSize = quorumOf(servers.length);
   const votesFor = new Set<Client>();
   const votesAgainst = new Map<Client, Error>();
   const answers = new Array<T | undefined>(servers.length).fill(undefined);

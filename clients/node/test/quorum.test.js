@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { ExecutionError, Redlock, ResourceLockedError } from "redis-lock-client";
-import { ioredis, Server, until } from "./harness.js";
+import { ioredis, Proxy, Server, until } from "./harness.js";
 
 describe("three servers", () => {
   let servers;
@@ -66,6 +66,35 @@ describe("three servers", () => {
       process.kill(servers[2].pid, "SIGCONT");
     }
     await until(async () => (await holders()).length === 0);
+  });
+
+  it("a lost connection shortens a lease with linger if no majority is left without it", async (t) => {
+    const proxies = await Promise.all(servers.slice(1).map(({ port }) => Proxy.start(port)));
+    t.after(() => proxies.forEach((proxy) => proxy.stop()));
+    const options = { commandTimeout: 500, retryStrategy: () => 20 };
+    for (const [i, { port }] of proxies.entries()) {
+      clients[i + 1].disconnect();
+      clients[i + 1] = await ioredis.connect(port, options);
+    }
+    const losses = [0, 0, 0];
+    clients.forEach((client, i) => client.on("close", () => losses[i]++));
+    redlock = new Redlock(clients, { retryCount: 0, linger: 300 });
+    const lock = await redlock.acquire(["a"], 60_000);
+    await Promise.all(lock.attempts);
+    proxies[0].cut();
+    await until(() => losses[1] > 0);
+    assert.ok(lock.remaining > 50_000, "two are left");
+    proxies[1].stop();
+    await until(() => losses[2] > 0);
+    assert.ok(lock.remaining <= 300, "one is left");
+
+    await until(() => clients[1].status === "ready");
+    const other = await redlock.acquire(["b"], 60_000);
+    const before = losses[2];
+    await until(() => losses[2] > before + 3, "it fails to connect");
+    assert.ok(other.remaining > 50_000, "that one had no part in it");
+    await other.extend(90_000);
+    assert.ok(other.remaining > 80_000);
   });
 
   it("a lost majority is a lost lock", async () => {
