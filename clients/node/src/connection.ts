@@ -18,8 +18,8 @@ export interface Connection {
   node(key: string): Promise<Node>;
   quit(): Promise<unknown>;
   onEnd(listener: () => void): void;
-  /** A connection was lost. The library makes it again, perhaps to another server. */
-  onReconnect(listener: () => void): void;
+  /** A connection was lost: in a cluster that to the node of this id. The library makes it again, perhaps to another server. */
+  onReconnect(listener: (node?: string) => void): void;
   /** The name of the resource's key: clients do not add their prefix to commands that they do not know. */
   key(resource: string): string;
 }

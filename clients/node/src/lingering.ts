@@ -5,18 +5,18 @@ import { oneForEach } from "./waiter.js";
 
 /** The locks with `linger`, which a lost connection may cut short: of all who share the connection. */
 export class Lingering {
-  readonly #onLost = new Map<Lock, () => void>();
+  readonly #onLost = new Map<Lock, (node?: string) => void>();
 
   static readonly of = oneForEach((shared: Connection) => new Lingering(shared));
 
   private constructor(shared: Connection) {
-    const tell = () => this.#onLost.forEach((onLost) => onLost());
+    const tell = (node?: string) => this.#onLost.forEach((onLost) => onLost(node));
     shared.onReconnect(tell);
     // The program has ended it.
-    shared.onEnd(tell);
+    shared.onEnd(() => tell());
   }
 
-  add(lock: Lock, onLost: () => void): void {
+  add(lock: Lock, onLost: (node?: string) => void): void {
     for (const other of this.#onLost.keys()) if (!other.isValid) this.#onLost.delete(other);
     this.#onLost.set(lock, onLost);
   }

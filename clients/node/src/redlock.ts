@@ -120,6 +120,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       shared: effective.shared && target.limit === undefined,
       grace: waits ? effective.grace : undefined,
       linger: effective.linger,
+      boundAt: new WeakMap(),
     };
     if (waits) this.#waiting.add(request);
     try {

@@ -1,3 +1,5 @@
+import type { Connection } from "./connection.js";
+
 /** What is to be locked, and how. */
 export interface Target {
   /** In one order for all who use this package, so that no two wait for each other. Those of a multi-lock in any. */
@@ -16,4 +18,6 @@ export interface Request extends Target {
   /** How long the server keeps the places in its queues while nobody listens. Undefined for a request that does not wait. */
   readonly grace?: number | undefined;
   readonly linger?: number | undefined;
+  /** With `linger` in a cluster: by key the node to whose connection it is bound, as far as that is known. */
+  readonly boundAt: WeakMap<Connection, Map<string, string>>;
 }

@@ -64,7 +64,13 @@ export class Server {
 
   /** The server ends this lock soon after the connection, of which `onLost` is told. */
   linger(lock: Lock, onLost: () => void): void {
-    Lingering.of(this.#connection).add(lock, onLost);
+    const { resources, boundAt } = lock.request;
+    const keys = resources.map((resource) => this.#connection.key(resource));
+    Lingering.of(this.#connection).add(lock, (lost) => {
+      const nodes = boundAt.get(this.#connection);
+      // Where it is not known it may be that one.
+      if (lost === undefined || keys.some((key) => (nodes?.get(key) ?? lost) === lost)) onLost();
+    });
   }
 
   get knowsDatabase(): boolean {
@@ -177,7 +183,7 @@ export class Server {
     const keep = grace === undefined ? [] : ["KEEP", grace];
     try {
       // BLOCK 0 would wait for ever.
-      if (by === undefined || block <= 0) return await this.#connection.send([...command, ...keep], key);
+      if (by === undefined || block <= 0) return await this.#send([...command, ...keep], keys, request);
       return await by.ask({ key, token, command, keep }, block);
     } catch (error) {
       if (isWrongType(error)) await this.#throwIfStringLock(keys);
@@ -192,6 +198,26 @@ export class Server {
           cause: error,
         });
       throw error;
+    }
+  }
+
+  /** With `linger` it notes the node of a cluster that answers. The library would follow a redirection without a word. */
+  async #send(command: Command, keys: readonly string[], { linger, boundAt }: Request): Promise<unknown> {
+    const key = keys[0]!;
+    if (linger === undefined || !this.#connection.isCluster) return this.#connection.send(command, key);
+    const nodes = boundAt.get(this.#connection) ?? new Map<string, string>();
+    boundAt.set(this.#connection, nodes);
+    // Until it answers it may be bound to any.
+    for (const one of keys) nodes.delete(one);
+    const node = await this.#connection.node(key).catch(() => undefined);
+    if (node === undefined) return this.#connection.send(command, key);
+    try {
+      const reply = await node.send(command);
+      for (const one of keys) nodes.set(one, node.id);
+      return reply;
+    } catch (error) {
+      if (!/^(MOVED|ASK) /.test((error as Error).message)) throw error;
+      return this.#connection.send(command, key);
     }
   }
 

@@ -99,6 +99,23 @@ for (const { title, library, waitBy } of ways) {
       await (await pool.acquire(1000)).release();
     });
 
+    it("cluster: a lost connection to another node shortens no lease with linger", async () => {
+      const client = await connect(library);
+      const redlock = new Redlock([client], { linger: 2000, waitBy });
+      const keys = [await cluster.key(`near ${title}`), await cluster.key(`far ${title}`, false)];
+      const [near, far] = await Promise.all(keys.map((key) => redlock.acquire([key], 60_000)));
+      // The channel does not say which node has granted it.
+      if (waitBy === "notify") await Promise.all([near, far].map((lock) => lock.extend(60_000)));
+      const { admin } = await cluster.ownerOf(keys[1]);
+      await admin.client("KILL", "TYPE", "normal", "SKIPME", "yes");
+      await until(() => far.remaining <= 2000, "it is shortened");
+      assert.ok(near.remaining > 50_000);
+      await near.extend(90_000);
+      assert.ok(near.remaining > 80_000);
+      library.end(client);
+      await until(() => near.remaining <= 2000, "it is shortened, too");
+    });
+
     it("acl: in a cluster the client may ask where the slots are, too", async () => {
       const worker = ["+lock.acquire", "+rwlock.rlock", "+lock.release", "+lock.renew"];
       const asked = library.isLikeIoredis ? ["+cluster|slots", "+cluster|info"] : ["+cluster|slots"];

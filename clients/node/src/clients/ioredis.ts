@@ -106,7 +106,7 @@ export class OfIoredis implements Connection, Node {
   }
 
   onReconnect(listener: () => void) {
-    this.client.on("close", listener);
+    this.client.on("close", () => listener());
   }
 
   key(resource: string) {
@@ -118,13 +118,13 @@ export class OfIoredisCluster implements Connection {
   readonly isCluster = true;
   readonly knowsDatabase = true;
   resends = 0;
-  readonly #onReconnect: (() => void)[] = [];
+  readonly #onReconnect: ((node: string) => void)[] = [];
 
   constructor(private readonly client: IoredisCluster) {
     const watch = (node: IoredisClient) =>
       node.on("close", () => {
         this.resends++;
-        for (const listener of this.#onReconnect) listener();
+        for (const listener of this.#onReconnect) listener(addressOf(node));
       });
     client.nodes().forEach(watch);
     client.on("+node", watch);
@@ -163,9 +163,7 @@ export class OfIoredisCluster implements Connection {
 
   async node(key: string): Promise<Node> {
     const address = this.client.slots[slotOf(key)]?.[0];
-    const client = this.client
-      .nodes("master")
-      .find(({ options }) => `${options.host}:${options.port}` === address);
+    const client = this.client.nodes("master").find((node) => addressOf(node) === address);
     if (address === undefined || client === undefined)
       throw new Error("UNREACHABLE the node of the key is not known");
     return {
@@ -205,13 +203,18 @@ export class OfIoredisCluster implements Connection {
     this.client.on("end", listener);
   }
 
-  onReconnect(listener: () => void) {
+  onReconnect(listener: (node: string) => void) {
     this.#onReconnect.push(listener);
   }
 
   key(resource: string) {
     return (this.client.options.keyPrefix ?? "") + resource;
   }
+}
+
+/** As the slots name it. */
+function addressOf({ options }: IoredisClient): string {
+  return `${options.host}:${options.port}`;
 }
 
 async function openDedicated(client: IoredisClient): Promise<Dedicated> {

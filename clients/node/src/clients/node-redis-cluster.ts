@@ -42,7 +42,7 @@ export class OfNodeRedisCluster implements Connection {
   readonly resends = 0;
 
   readonly #end: EndWatch;
-  readonly #onReconnect: (() => void)[] = [];
+  readonly #onReconnect: ((node: string) => void)[] = [];
   readonly #watched = new WeakSet<object>();
   #looking: Promise<unknown> | undefined;
   #lookedAt = -Infinity;
@@ -96,7 +96,7 @@ export class OfNodeRedisCluster implements Connection {
       // Not TRYAGAIN, by which a server says that it is there and cannot say yet.
       throw new Error("UNREACHABLE the node of the key cannot be reached");
     }
-    this.#watch(client);
+    this.#watch(client, master.address);
     return { master, client };
   }
 
@@ -110,10 +110,10 @@ export class OfNodeRedisCluster implements Connection {
   }
 
   /** Once per client of a node: its locks may linger. */
-  #watch(client: NodeRedisClient): void {
+  #watch(client: NodeRedisClient, address: string): void {
     if (this.#watched.has(client)) return;
     this.#watched.add(client);
-    const tell = () => this.#onReconnect.forEach((listener) => listener());
+    const tell = () => this.#onReconnect.forEach((listener) => listener(address));
     client.on("reconnecting", tell);
     client.on("end", tell);
   }
@@ -151,7 +151,7 @@ export class OfNodeRedisCluster implements Connection {
     this.#end.onEnd(listener);
   }
 
-  onReconnect(listener: () => void) {
+  onReconnect(listener: (node: string) => void) {
     this.#onReconnect.push(listener);
   }
 

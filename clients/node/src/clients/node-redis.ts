@@ -67,7 +67,7 @@ export class OfNodeRedis implements Connection, Node {
   }
 
   onReconnect(listener: () => void) {
-    this.client.on("reconnecting", listener);
+    this.client.on("reconnecting", () => listener());
   }
 
   key(resource: string) {
