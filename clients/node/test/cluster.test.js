@@ -165,13 +165,15 @@ for (const { title, library, waitBy } of ways) {
 
     it("cluster_slot_moves: a lock is had while its slot is on its way", { timeout: 30_000 }, async () => {
       const key = await cluster.key(`on its way ${title}`, false);
-      const redlock = new Redlock([await connect(library)], { retryCount: 5, waitBy });
+      const redlock = new Redlock([await connect(library)], { retryCount: 5, waitBy, linger: 5000 });
       const { from, to, finish } = await cluster.beginToMove(key);
       // The key is not on the old node, which says ASK.
       const lock = await redlock.acquire([key], 30_000);
       assert.equal((await from.admin.cluster("COUNTKEYSINSLOT", slotOf(key))) ?? 0, 0);
       await finish();
       assert.deepEqual(await to.holders(key), [lock.value]);
+      await to.admin.client("KILL", "TYPE", "normal", "SKIPME", "yes");
+      await until(() => lock.remaining <= 5000, "its lease is cut short, wherever it was bound", 3000);
       await lock.release();
     });
 

@@ -62,7 +62,13 @@ export class OfNodeRedisCluster implements Connection {
   async send(command: Command, key: string) {
     // It would keep the command until a master that has died is back.
     await this.#connected(key);
-    return this.client.sendCommand(key, false, textsOf(command));
+    const reply = await this.client.sendCommand(key, false, textsOf(command));
+    // A redirection may have led to any of them, and is told to nobody.
+    for (const master of this.client.masters) {
+      const client = connectedOf(master.client);
+      if (client) this.#watch(client, master.address);
+    }
+    return reply;
   }
 
   async node(key: string): Promise<Node> {
