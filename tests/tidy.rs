@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 mod imports;
 #[path = "integration/harness/links.rs"]
 mod links;
+#[path = "tidy/modules.rs"]
+mod modules;
 #[path = "tidy/plots.rs"]
 mod plots;
 #[path = "tidy/proof.rs"]

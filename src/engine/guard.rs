@@ -201,7 +201,13 @@ impl Guard {
     pub(super) fn beat_later(&mut self, boot_us: u64, monotonic_us: u64) {
         let is_soon = (self.asks_replicas() && self.quorum.expects_somebody(boot_us))
             || self.slots.expects_answer(boot_us);
-        let pause_us = if is_soon { SOON_BEAT_US } else { BEAT_US };
+        // What a member has acknowledged is heard of with the next beat, and must be fresh then.
+        let fresh_us = self.settings.fresh_ms.saturating_mul(1_000);
+        let pause_us = match is_soon {
+            true => SOON_BEAT_US,
+            false if self.asks_replicas() => BEAT_US.min(fresh_us / 4),
+            false => BEAT_US,
+        };
         self.beat_due_us = Some(monotonic_us.saturating_add(pause_us));
     }
 
@@ -230,9 +236,11 @@ impl Guard {
             self.leases_may_be(self.settings.max_ttl_ms, boot_us);
         }
         self.settings = settings;
+        if !self.has_beats() {
+            self.slots = Slots::default(); // Nobody looks at them any more.
+        }
         if !self.is_on() {
             self.ends_us = [0; Reason::TIMED.len()];
-            self.slots = Slots::default();
             self.wall_clock = WallClock::default();
         }
     }
@@ -240,13 +248,25 @@ impl Guard {
     /// Takes new settings while the server runs. What is turned on begins now. Whether there may be
     /// leases that are longer than these settings and the last ones say.
     pub(super) fn change(&mut self, settings: Settings, boot_us: u64) -> bool {
-        let (was_on, did_ask) = (self.is_on(), self.asks_replicas());
+        let (was_on, did_beat, did_ask) = (self.is_on(), self.has_beats(), self.asks_replicas());
+        let (before, was_closed) = (self.settings, self.closed_for(boot_us).is_some());
         if settings.scope == Scope::Off && was_on {
             self.longer_until_us = 0; // What there is will be found when it is turned on again.
         }
         self.set(settings, boot_us);
-        if (self.is_on() && !was_on) || (self.asks_replicas() && !did_ask) {
+        let (has_beats, asks) = (self.has_beats(), self.asks_replicas());
+        let is_news = (self.is_on() && !was_on) || (has_beats && !did_beat) || (asks && !did_ask);
+        // What a majority has kept closed stays so without one, or with a smaller one.
+        let is_given_up = did_ask && !asks && was_closed;
+        if is_news || is_given_up {
             self.begin(Reason::Restart, boot_us);
+        }
+        if is_given_up {
+            self.begin(Reason::Promotion, boot_us);
+        }
+        let is_easier = settings.fresh_ms > before.fresh_ms || settings.members < before.members;
+        if did_ask && asks && was_closed && is_easier {
+            self.quorum.begin(self.quorum.began_by(), boot_us);
         }
         // Without a guard there may have been no longest lease at all.
         self.is_on() && !was_on
@@ -358,3 +378,6 @@ impl Guard {
         !self.is_closed_for(name) || (!self.puts_off_renewals && self.asks_for_less(lock, of, now))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,9 +12,12 @@ impl Guard {
     pub(in crate::engine) fn beat(&self, boot_us: u64, now: Now) -> Beat {
         let longest_ms = self.longest_ms(boot_us);
         let wait_us = self.quorum_wait_us(boot_us);
+        // The primary before this one may still decide: the next one must not go on from here.
+        let is_second = self.slack_until_us > boot_us || self.must_put_off_renewals(boot_us);
         Beat {
             // A replica that is promoted knows nothing of slots that are closed here.
             left_ms: match self.all_closed_for(None, boot_us) {
+                _ if is_second => None,
                 None => Some(0),
                 Some((_, Reason::Alone)) => None,
                 Some((ms, _)) => Some(ms),

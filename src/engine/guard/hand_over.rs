@@ -12,6 +12,10 @@ pub(super) type Before = Vec<(Box<[u8]>, u64)>;
 /// must not be able to crash and to start again in that time.
 const SOON_US: u64 = 5_000_000;
 
+/// How old the last beat may be at the promotion, in microseconds. A primary that hands over pauses
+/// writes for less. One that was cut off may have granted since.
+const LAST_BEAT_US: u64 = 1_500_000;
+
 /// How far the clock of this server may be ahead of the old primary's, in microseconds. Clients
 /// count leases less by that, and holds end here by this clock.
 const MOST_AHEAD_US: u64 = 2_000;
@@ -76,7 +80,10 @@ impl HandOver {
         let before = std::mem::take(self);
         let ahead_us = before.ahead_us.into_iter().flatten().min();
         let agrees = |us: u64| us <= MOST_AHEAD_US || !settings.has(Rule::Clocks);
-        let theirs = before.theirs.filter(|_| ahead_us.is_some_and(agrees));
+        let theirs = before.theirs.filter(|(_, at_us)| {
+            let is_last = boot_us.saturating_sub(*at_us) <= LAST_BEAT_US;
+            is_last && ahead_us.is_some_and(agrees)
+        });
         let is_long = |us: u64| boot_us.saturating_sub(us) >= wait_us;
         let is_old = before.linked_us.is_some_and(is_long) || !settings.has(Rule::LongLink);
         *self = Self {

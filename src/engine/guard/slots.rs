@@ -5,7 +5,7 @@
 //! that it serves the slot no more, has no key in it, and lost no held lock with it. All leases
 //! have been moved then, and only the rest of that node's own guard remains. While a slot is being
 //! imported, the node that still has it says only that rest: what is granted here is what is not
-//! there.
+//! there. So that node must go on answering. Another one is elected in its place only later.
 //!
 //! A node looks at the slots a few times a second. In a slot that it has not seen at the last look
 //! it grants nothing. So what may be missed is a slot that goes and comes back between two looks.
@@ -19,6 +19,10 @@ pub type NodeId = [u8; 40];
 
 /// For how long the answer of another node is expected at any moment, in microseconds.
 const EXPECTED_US: u64 = 2_000_000;
+
+/// How old the last answer about a slot that is being imported may be, in microseconds. An election
+/// takes longer than that.
+const ANSWERS_US: u64 = 1_000_000;
 
 /// How many questions of other nodes wait for their answer at most.
 const MOST_QUESTIONS: usize = 64;
@@ -52,6 +56,10 @@ impl Cluster {
 
     fn imports(&self, slot: u16) -> bool {
         self.importing.iter().any(|(one, _)| *one == slot)
+    }
+
+    fn imports_from(&self, slot: u16, from: &NodeId) -> bool {
+        self.importing.contains(&(slot, *from))
     }
 
     /// Whether this node has a slot that is going to another one.
@@ -102,6 +110,8 @@ pub(super) struct Slots {
     /// For each slot whether new grants may be made.
     pub(super) open: Vec<bool>,
     pub(super) questions: Vec<Question>,
+    /// When the nodes were asked whose slots are being imported, and have answered.
+    answered_us: BTreeMap<NodeId, u64>,
 }
 
 impl Slots {
@@ -139,12 +149,20 @@ impl Slots {
                     self.closed.insert(slot, closed(before.node_of(slot)));
                 }
             }
+            let answers = |from| {
+                let at_us = self.answered_us.get(from);
+                at_us.is_some_and(|us| boot_us.saturating_sub(*us) <= ANSWERS_US)
+            };
             for (slot, from) in &cluster.importing {
-                if !before.imports(*slot) && !cluster.has(*slot) {
+                let is_new = !before.imports_from(*slot, from);
+                let is_open = !self.closed.contains_key(slot);
+                if !cluster.has(*slot) && (is_new || (is_open && !answers(from))) {
                     self.closed.insert(*slot, closed(Some(*from)));
                 }
             }
         }
+        let is_source = |node: &NodeId| cluster.importing.iter().any(|(_, from)| from == node);
+        self.answered_us.retain(|node, _| is_source(node));
         self.seen = Some(cluster);
         self.note_open();
     }
@@ -194,6 +212,9 @@ impl Slots {
             let from = (*slot, answer.by);
             let seen = self.seen.as_ref();
             let is_importing = seen.is_some_and(|seen| seen.importing.contains(&from));
+            if is_importing {
+                self.answered_us.insert(answer.by, answer.asked_us);
+            }
             if is_importing && answer.left_ms > 0 {
                 self.closed.entry(*slot).or_insert(Closed {
                     since_us: answer.asked_us,
@@ -218,5 +239,48 @@ impl Slots {
         if self.questions.len() < MOST_QUESTIONS {
             self.questions.push(question);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The node that has a slot which is being imported may die, and another one take its place.
+    #[test]
+    fn a_slot_is_imported_only_while_its_node_answers() {
+        let [this, source] = [[1; 40], [2; 40]];
+        let cluster = |importing| Cluster {
+            nodes: vec![this, source],
+            owners: vec![Some(1); usize::from(SLOTS)],
+            importing,
+            migrating: Vec::new(),
+        };
+        let mut slots = Slots::default();
+        slots.look(cluster(Vec::new()), 0, 9_000_000);
+        let answer = |asked_us| Answer {
+            by: source,
+            asked_us,
+            left_ms: 0,
+            slots: vec![7],
+        };
+        let mut is_open_at = |us, is_answered: bool| {
+            slots.look(cluster(vec![(7, source)]), us, 9_000_000);
+            assert_eq!(slots.asks()[&source], [7]);
+            if is_answered {
+                slots.hear(&answer(us), us);
+                slots.time_passes(us + 1);
+            }
+            slots.is_open(7)
+        };
+        let steps = [
+            (1, false),
+            (2, true),
+            (1_000_000, false),
+            (1_100_000, false),
+        ];
+        let steps = steps.map(|(us, is_answered)| is_open_at(us, is_answered));
+        assert_eq!(steps, [false, true, true, false]);
+        assert!(is_open_at(1_200_000, true));
     }
 }

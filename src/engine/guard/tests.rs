@@ -1,6 +1,7 @@
 //! Settings and clocks of the guard.
 
 use super::*;
+use crate::command::guard::Beat;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -102,4 +103,100 @@ fn the_reason_that_ends_last_is_named() {
     guard.begin(Reason::Promotion, 15 * SECOND_US);
     guard.set(Settings::default(), 15 * SECOND_US);
     assert_eq!(guard.closed_for(15 * SECOND_US), None);
+}
+
+fn failover(scope: Scope) -> Settings {
+    Settings {
+        scope,
+        slack_ms: 5_000,
+        members: 3,
+        fresh_ms: 1_000,
+        ..settings(10_000)
+    }
+}
+
+/// What a primary says whose guard is open.
+fn beat_at(us: u64) -> Beat {
+    Beat {
+        left_ms: Some(0),
+        longest_ms: 10_000,
+        wait_ms: 15_000,
+        clock_us: us,
+        followers: Vec::new(),
+    }
+}
+
+/// A primary that hands over has said something until then. One that was cut off may have granted.
+#[test]
+fn an_old_primary_that_comes_back_ends_the_guard_only_if_it_was_heard_to_the_end() {
+    for (promoted_us, is_open) in [(SECOND_US, true), (3 * SECOND_US, false)] {
+        let mut guard = Guard::default();
+        guard.set(failover(Scope::Failover), 0);
+        guard.linked(0);
+        guard.hear(beat_at(0), 0, Now::from_micros(0));
+        guard.begin(Reason::Promotion, promoted_us);
+        guard.old_primary_is_back(b"old", promoted_us + 1);
+        assert_eq!(guard.closed_for(promoted_us + 1).is_none(), is_open);
+    }
+}
+
+/// The primary before may hand locks on until then.
+#[test]
+fn within_the_slack_a_primary_does_not_say_when_its_guard_ends() {
+    let mut guard = Guard::default();
+    guard.set(failover(Scope::Failover), 0);
+    guard.begin(Reason::Promotion, 0);
+    let left_ms = |at_us| guard.beat(at_us, Now::from_micros(at_us)).left_ms;
+    assert_eq!(left_ms(4 * SECOND_US), None);
+    assert_eq!(left_ms(6 * SECOND_US), Some(9_000));
+}
+
+#[test]
+fn a_guard_that_a_majority_keeps_closed_stays_so_without_one() {
+    let mut guard = Guard::default();
+    guard.set(failover(Scope::Quorum), 0);
+    guard.begin(Reason::Promotion, 0);
+    let alone = Some((0, Reason::Alone));
+    assert_eq!(guard.closed_for(SECOND_US), alone);
+    guard.change(failover(Scope::Failover), SECOND_US);
+    let closed_for = guard.closed_for(SECOND_US);
+    assert_eq!(closed_for, Some((15_000, Reason::Promotion)));
+    // Nor with one that is found by new settings.
+    let mut guard = Guard::default();
+    guard.set(failover(Scope::Quorum), 0);
+    guard.begin(Reason::Restart, 0);
+    let replicas = Replicas {
+        offset: 20,
+        all: vec![quorum::Replica {
+            name: Box::from(*b"one"),
+            acked: 15,
+        }],
+    };
+    for second in [1, 60] {
+        guard.note_sent(10, second * SECOND_US);
+        guard.replicas_are(&replicas, second * SECOND_US);
+    }
+    assert_eq!(guard.closed_for(60 * SECOND_US), None);
+    assert_eq!(guard.closed_for(63 * SECOND_US), alone);
+    for (fresh_ms, members) in [(6_000, 3), (1_000, 1)] {
+        let mut guard = guard.clone();
+        let settings = Settings {
+            fresh_ms,
+            members,
+            ..failover(Scope::Quorum)
+        };
+        guard.change(settings, 63 * SECOND_US);
+        assert!(guard.closed_for(63 * SECOND_US).is_some());
+    }
+}
+
+#[test]
+fn a_guard_that_knows_more_begins_and_one_that_knows_less_forgets_slots() {
+    let mut guard = guard();
+    guard.change(failover(Scope::Failover), SECOND_US);
+    assert_eq!(guard.closed_for(SECOND_US), Some((11_000, Reason::Restart)));
+    guard.look_at_slots(slots::Cluster::default(), SECOND_US);
+    assert!(guard.has_slots());
+    guard.change(settings(10_000), SECOND_US);
+    assert!(!guard.has_slots());
 }

@@ -193,7 +193,8 @@ fn each_rule_of_a_hand_over_matters() {
         Step::Promote(1),
         Step::Crash(0),
         Step::Follow(2, 1),
-        Step::Tick(250),
+        // Before its slack is over it does not say when its guard ends.
+        Step::Tick(1_550),
         Step::Flow,
         Step::HandOver(2),
         Step::Ask(1, 2, take(2_000)),
