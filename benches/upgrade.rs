@@ -29,6 +29,8 @@ const BEFORE: Duration = Duration::from_secs(3);
 const REST: Duration = Duration::from_millis(500);
 
 struct Found {
+    /// The version before.
+    from: i64,
     seconds: f64,
     kept: f64,
     pairs: [Latency; 2],
@@ -43,7 +45,7 @@ fn version(node: &mut Fixture) -> i64 {
     ours.expect("the module").field("ver").as_int()
 }
 
-fn observe(with: &Run, kind: Kind, of: Of, earlier: &Path) -> (Found, i64) {
+fn observe(with: &Run, kind: Kind, of: Of, earlier: &Path) -> Found {
     let mut shards = Shards::start(kind, SIZE, &Setup::with_module_at(earlier, &[]));
     let from = version(&mut shards.primaries[0]);
     let held = shards.take_all(of);
@@ -68,12 +70,12 @@ fn observe(with: &Run, kind: Kind, of: Of, earlier: &Path) -> (Found, i64) {
         drop(over);
         (seconds, client.join().expect("pairs to the end"))
     });
-    let found = Found {
+    Found {
+        from,
         seconds,
         kept: shards.kept(of, &held),
         pairs,
-    };
-    (found, from)
+    }
 }
 
 impl Shards {
@@ -81,12 +83,8 @@ impl Shards {
     fn take_all(&mut self, of: Of) -> Vec<Vec<Reply>> {
         let both = self.primaries.iter_mut().zip(&self.keys);
         let take = |key: &String| of.take_key(key, &token(0), TTL_MS);
-        both.map(|(primary, keys)| {
-            let lines: Vec<_> = keys.iter().map(take).collect();
-            let lines: Vec<_> = lines.iter().map(String::as_str).collect();
-            primary.control.in_one_go(&lines)
-        })
-        .collect()
+        both.map(|(primary, keys)| ask(primary, keys, take))
+            .collect()
     }
 
     /// The share of what was taken that is there, with the same fences.
@@ -98,9 +96,7 @@ impl Shards {
                 Of::Locks => format!("LOCK.CHECK {key} {}", token(0)),
                 Of::Strings => format!("GET {key}"),
             };
-            let lines: Vec<_> = keys.iter().map(look).collect();
-            let lines: Vec<_> = lines.iter().map(String::as_str).collect();
-            let found = node.control.in_one_go(&lines);
+            let found = ask(node, keys, look);
             let is_kept = |(found, taken): &(&Reply, &Reply)| match of {
                 Of::Locks => found == taken,
                 Of::Strings => found.as_bytes() == token(0).as_bytes(),
@@ -130,6 +126,13 @@ impl Shards {
     }
 }
 
+/// The replies to a line for each key.
+fn ask(node: &mut Fixture, keys: &[String], line: impl FnMut(&String) -> String) -> Vec<Reply> {
+    let lines: Vec<_> = keys.iter().map(line).collect();
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    node.control.in_one_go(&lines)
+}
+
 /// With the module of this source.
 fn restart(node: &mut Fixture) {
     node.server.shut_down();
@@ -149,8 +152,7 @@ pub fn measure(with: &Run) {
             let rounds: Vec<_> = (0..with.rounds(ROUNDS))
                 .map(|_| observe(with, kind, of, &earlier))
                 .collect();
-            from = rounds[0].1;
-            let rounds: Vec<_> = rounds.into_iter().map(|(found, _)| found).collect();
+            from = rounds[0].from;
             rows.push(row(kind, of, &rounds, &mut report));
             longest.push(
                 rounds

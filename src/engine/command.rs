@@ -118,7 +118,8 @@ fn change<'k, 'r, H: Host>(
             if let Some(key_ref) = &key_ref {
                 if let Some(taker) = taker {
                     key.parts().machine.registry.lock_granted(key_ref);
-                    resume(&mut key, key_ref, taker.token);
+                    let since_us = resume(&mut key, key_ref, taker.token);
+                    note_resumed(key.server(), since_us);
                 }
                 serve::serve_changed(&mut key, key_ref, now);
             }
@@ -129,11 +130,7 @@ fn change<'k, 'r, H: Host>(
             key.repair_ttl(now);
             // A request that can never be granted takes its token's place along.
             if let (Some(key_ref), Some(taker)) = (&key_ref, taker) {
-                let registry = &mut key.parts().machine.registry;
-                if registry
-                    .resume(&Keys::One(key_ref.clone()), taker.token)
-                    .is_some()
-                {
+                if resume(&mut key, key_ref, taker.token).is_some() {
                     key.server().count(Count::Resumed);
                 }
                 serve::serve_changed(&mut key, key_ref, now);
@@ -253,11 +250,10 @@ fn decide_on<'r, K: Key>(
 }
 
 /// Ends the place without a listener of a token that has just been granted its hold, or never can
-/// be.
-fn resume<K: Key>(key: &mut K, key_ref: &KeyRef, token: Token<'_>) {
+/// be. Answers since when it was there.
+fn resume<K: Key>(key: &mut K, key_ref: &KeyRef, token: Token<'_>) -> Option<u64> {
     let keys = Keys::One(key_ref.clone());
-    let server = key.server();
-    note_resumed(server, key.parts().machine.registry.resume(&keys, token));
+    key.parts().machine.registry.resume(&keys, token)
 }
 
 /// Counts a place that its token has taken up again with a grant, if it has, and how long it has

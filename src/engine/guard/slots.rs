@@ -209,9 +209,8 @@ impl Slots {
     pub(super) fn hear(&mut self, answer: &Answer, boot_us: u64) {
         let end_us = boot_us.saturating_add(answer.left_ms.saturating_mul(1_000));
         for slot in &answer.slots {
-            let from = (*slot, answer.by);
             let seen = self.seen.as_ref();
-            let is_importing = seen.is_some_and(|seen| seen.importing.contains(&from));
+            let is_importing = seen.is_some_and(|seen| seen.imports_from(*slot, &answer.by));
             if is_importing {
                 self.answered_us.insert(answer.by, answer.asked_us);
             }
