@@ -20,7 +20,7 @@ use crate::lock::{CompactToken, Fence, Hold, Lock, Mode};
 
 /// The number of a delivery: one for all the requests of a token that are granted the same hold of
 /// a key, or of several keys together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(u64);
 
 /// A hold that was granted to a waiter, on its way to the listener.

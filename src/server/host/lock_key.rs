@@ -1,6 +1,7 @@
 //! Locks in the keyspace: a key as the core sees it. A change goes through `commit`.
 
 use std::cell::Cell;
+use std::mem;
 
 use super::module::Task;
 use crate::engine::host::{self, End, Key as _, Name, Purpose, WrongType};
@@ -32,6 +33,8 @@ pub(in crate::server) struct Key<'k, 'c> {
     /// time.
     deadline: Cell<Option<Option<Deadline>>>,
     has_changed: bool,
+    /// Whether the server was told that it has changed.
+    is_signalled: bool,
 }
 
 /// When the key expires by itself, once somebody asks: the server looks it up.
@@ -76,6 +79,7 @@ impl<'k, 'c> Key<'k, 'c> {
             vacated: None,
             deadline: Cell::new(None),
             has_changed: false,
+            is_signalled: false,
         })
     }
 
@@ -226,7 +230,10 @@ impl<'k, 'c> host::Key for Key<'k, 'c> {
         let mut buffer = record.take();
         propagation::send(ctx, self.argv, self.name, effect, ends_lock, &mut buffer);
         record.set(buffer);
-        ctx.signal_modified(self.name);
+        // Nobody can look between two changes of one key.
+        if !mem::replace(&mut self.is_signalled, true) {
+            ctx.signal_modified(self.name);
+        }
     }
 
     #[inline]

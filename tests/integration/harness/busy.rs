@@ -23,11 +23,17 @@ impl Server {
     /// Puts the server to sleep, and returns when the sleep has begun. The server reads what comes
     /// meanwhile in one turn of its loop.
     pub fn sleeps(&self, seconds: &str) -> Raw {
+        self.sleeps_before(seconds, "PING")
+    }
+
+    /// The same, and the server runs a command in the turn of the sleep, after it.
+    pub fn sleeps_before(&self, seconds: &str, command: &str) -> Raw {
         let naps = self.log().matches("nap-begins").count();
         let mut sleeper = self.raw();
         // The log is written immediately, so it shows when the sleep begins.
         let log = "EVAL redis.log(redis.LOG_WARNING,ARGV[1]) 0 nap-begins";
-        sleeper.send(&format!("MULTI\r\n{log}\r\nDEBUG SLEEP {seconds}\r\nEXEC"));
+        let sleep = format!("DEBUG SLEEP {seconds}");
+        sleeper.send(&["MULTI", log, &sleep, command, "EXEC"].join("\r\n"));
         wait_for("the server to sleep", || {
             (self.log().matches("nap-begins").count() > naps).then_some(())
         });

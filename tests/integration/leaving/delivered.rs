@@ -10,6 +10,7 @@ use crate::harness::{Client, Kind, Raw, Server};
 on_every_server![
     a_hand_off_calls_client_list_only_with_client_eviction,
     a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back,
+    a_delivered_hold_stays_when_its_owner_leaves_in_the_next_turn,
     a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script,
     a_grant_to_a_closed_client_is_taken_back_with_client_eviction,
 ];
@@ -72,6 +73,33 @@ fn a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back(kind: Kind) {
     b.broken();
     d.fence();
     assert_eq!(c.holders("k"), ["d"]);
+}
+
+fn a_delivered_hold_stays_when_its_owner_leaves_in_the_next_turn(kind: Kind) {
+    let server = Server::start(kind);
+    let (mut c, mut killer) = (server.client(), server.raw());
+    for is_killed in [true, false] {
+        c.int("LOCK.ACQUIRE k a 60000");
+        let mut b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+        // The end comes before the release, so the next turn begins with it.
+        let _sleeper = server.sleeps_before("0.5", "LOCK.RELEASE k a");
+        match is_killed {
+            true => killer.send(&format!("CLIENT KILL ID {}", b.id)),
+            false => b.leave(),
+        }
+        assert!(b.line().unwrap().starts_with(':'));
+        assert_eq!(b.line(), None);
+        if is_killed {
+            assert_eq!(killer.line().unwrap(), ":1");
+        }
+        let_the_timer_run(&server);
+        assert_eq!(c.holders("k"), ["b"]);
+        assert!(d.is_pending());
+        c.int("LOCK.RELEASE k b");
+        d.fence();
+        c.int("LOCK.RELEASE k d");
+    }
 }
 
 fn a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script(kind: Kind) {
