@@ -23,6 +23,8 @@ export class Fallback {
     if (others.length > 0 || request.sharedFrom !== undefined)
       throw unavailable("a lock of several resources");
     if (request.linger !== undefined) throw unavailable("the setting `linger`");
+    // Refused by the release only, the job would have run.
+    if (request.atLeast !== undefined) throw unavailable("the option `atLeast`");
     const key = this.connection.key(resource!);
     const { token, duration } = request;
     const { resends } = this.connection;

@@ -508,9 +508,10 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     if (typeof name !== "string") throw new TypeError("The name of a job must be a string.");
     // Readers would all run it.
     const once = { ...settings, shared: false, retryCount: 0 };
-    const lock = await nullIfHeld(this.acquire([name], atMost, once));
+    const option = atLeast > 0 ? { atLeast } : {};
+    const lock = await nullIfHeld(this.take({ resources: [name], ...option }, atMost, once));
     if (lock === null) return { hasRun: false };
-    const release = () => this.release(lock, { ...settings, ...(atLeast > 0 && { atLeast }) });
+    const release = () => this.release(lock, { ...settings, ...option });
     return { hasRun: true, value: await useLock(lock, undefined, job, release) };
   }
 

@@ -8,6 +8,8 @@ export interface Target {
   readonly limit?: number;
   /** Of a multi-lock only: the resources from this one on are shared. */
   readonly sharedFrom?: number;
+  /** What its release will be asked for, which not every server has. */
+  readonly atLeast?: number;
 }
 
 /** One wish to have it. */
