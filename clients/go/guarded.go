@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -74,7 +75,7 @@ func (r *RedisLock) RunOnce(
 	if atLeast < 0 || atLeast > atMost {
 		return false, errors.New("redislock: atLeast must be from 0 to atMost")
 	}
-	mutex := r.NewMutex(name, append(options, WithExpiry(atMost))...)
+	mutex := r.NewMutex(name, append(slices.Clip(options), WithExpiry(atMost))...)
 	if err := mutex.TryLockContext(ctx); errors.Is(err, &ErrTaken{}) {
 		return false, nil
 	} else if err != nil {

@@ -50,6 +50,14 @@ func TestAJobThatFailsOrIsCancelledGivesTheLockBack(t *testing.T) {
 	expect(t, "atLeast beyond atMost", err != nil, true)
 }
 
+func TestAJobLeavesTheCallersOptionsAsTheyAre(t *testing.T) {
+	locks := newLocks(t)
+	options := append(make([]Option, 0, 2), WithTries(1))
+	_, err := locks.RunOnce(ctx, "a", time.Minute, 0, func(context.Context, *Mutex) error { return nil }, options...)
+	must(t, err)
+	expect(t, "nothing beyond their end", options[:2][1] == nil, true)
+}
+
 func TestAJobsContextEndsWithItsLock(t *testing.T) {
 	locks := newLocks(t)
 	const atMost = time.Second
