@@ -64,7 +64,7 @@ public sealed class RedisLocks
                 var left = patience - since.Elapsed;
                 if (left <= TimeSpan.Zero) return null;
                 // A message wakes it. Without one it asks again, because a message can be lost.
-                var slice = Math.Min(notify ? SliceMs : PollMs, (int)Math.Min(left.TotalMilliseconds, int.MaxValue) + 1);
+                var slice = (int)Math.Min(left.TotalMilliseconds + 1, notify ? SliceMs : PollMs);
                 await heard.WaitAsync(slice, cancel).ConfigureAwait(false);
             }
         }
