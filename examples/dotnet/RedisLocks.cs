@@ -201,7 +201,7 @@ public sealed class RedisHold
 
     private async Task RenewAsync()
     {
-        var pause = TimeSpan.FromMilliseconds(Math.Max(1, ttl.TotalMilliseconds / 3));
+        var pause = Delayable(TimeSpan.FromMilliseconds(ttl.TotalMilliseconds / 3));
         try
         {
             while (true)
@@ -211,8 +211,7 @@ public sealed class RedisHold
                 var asked = Stopwatch.StartNew();
                 // A request that hangs must not keep the loss from being noticed.
                 var request = locks.RenewAsync(key, token, ttl);
-                var left = RedisLocks.Lease(ttl) - renewed.Elapsed;
-                var limit = Task.Delay(left > TimeSpan.Zero ? left : TimeSpan.Zero, ended.Token);
+                var limit = Task.Delay(Delayable(RedisLocks.Lease(ttl) - renewed.Elapsed), ended.Token);
                 if (await Task.WhenAny(request, limit).ConfigureAwait(false) != request)
                 {
                     Forget(request);
@@ -240,6 +239,12 @@ public sealed class RedisHold
             lost.Cancel();
             throw;
         }
+    }
+
+    /// <summary>Task.Delay refuses more than int.MaxValue, which is 24 days.</summary>
+    private static TimeSpan Delayable(TimeSpan time)
+    {
+        return TimeSpan.FromMilliseconds(Math.Min(Math.Max(1, time.TotalMilliseconds), int.MaxValue));
     }
 
     /// <summary>Nobody waits for the request any more, so nobody sees its error.</summary>
