@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,7 +152,7 @@ func underLease(ctx context.Context, client *redis.Client, s *settings, work fun
 	lease.end = time.AfterFunc(surely(s.ttl), func() { cancel(fmt.Errorf("%w no renewal succeeded in time", errLost)) })
 	defer lease.end.Stop()
 	if err := lease.renew(ctx); err != nil {
-		return err
+		return cmp.Or(context.Cause(ctx), err) // the cause says more than "client is closed"
 	}
 
 	group, groupCtx := errgroup.WithContext(ctx)
