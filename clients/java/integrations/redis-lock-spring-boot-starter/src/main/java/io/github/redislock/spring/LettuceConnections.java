@@ -6,7 +6,9 @@ import io.github.redislock.RedisLockClient;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.cluster.RedisClusterClient;
 
+import org.springframework.beans.DirectFieldAccessor;
 import org.springframework.data.redis.connection.RedisConnectionFactory;
+import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceClientConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
@@ -40,6 +42,16 @@ final class LettuceConnections {
         }
         return theirs.getSentinelConfiguration() != null
                 ? new LettuceConnectionFactory(theirs.getSentinelConfiguration(), client)
-                : new LettuceConnectionFactory(theirs.getStandaloneConfiguration(), client);
+                : new LettuceConnectionFactory(standalone(theirs), client);
+    }
+
+    /** By the field, as the getter has the default server where it was made of anything else. */
+    private static RedisStandaloneConfiguration standalone(LettuceConnectionFactory theirs) {
+        Object madeOf = new DirectFieldAccessor(theirs).getPropertyValue("configuration");
+        if (madeOf instanceof RedisStandaloneConfiguration server) {
+            return server;
+        }
+        throw new IllegalStateException("the locks cannot use a LettuceConnectionFactory of a socket"
+                + " or of a static primary with replicas: define a RedisLockClient bean");
     }
 }

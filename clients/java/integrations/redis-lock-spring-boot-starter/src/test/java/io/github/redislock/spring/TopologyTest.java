@@ -5,14 +5,58 @@ import static org.assertj.core.api.Assertions.assertThat;
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestCluster;
 import io.github.redislock.testing.TestSentinel;
+import io.github.redislock.testing.TestServer;
 
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+
+import org.springframework.data.redis.connection.RedisConfiguration;
+import org.springframework.data.redis.connection.RedisConnectionFactory;
+import org.springframework.data.redis.connection.RedisSocketConfiguration;
+import org.springframework.data.redis.connection.RedisStaticMasterReplicaConfiguration;
+import org.springframework.data.redis.connection.lettuce.LettuceClientConfiguration;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
 class TopologyTest {
+    /** Lettuce's getter has the default server then. */
+    @ParameterizedTest
+    @ValueSource(strings = {"socket", "static"})
+    void locks_do_not_go_to_a_server_that_nobody_named(String kind) {
+        RedisConfiguration configuration = kind.equals("socket")
+                ? new RedisSocketConfiguration("/run/redis.sock")
+                : new RedisStaticMasterReplicaConfiguration("127.0.0.2", 6380);
+        var client = LettuceClientConfiguration.defaultConfiguration();
+        var factory = new LettuceConnectionFactory(configuration, client);
+        ServerTest.runner("lettuce")
+                .withBean(RedisConnectionFactory.class, () -> factory)
+                .run(context -> assertThat(context)
+                        .getFailure()
+                        .rootCause()
+                        .isInstanceOf(IllegalStateException.class)
+                        .hasMessageContaining("define a RedisLockClient bean"));
+    }
+
+    /** Lettuce's getter has the default server then, too. */
+    @Test
+    void locks_go_to_the_server_of_an_address_that_lettuce_has_read() {
+        try (TestServer server = TestServer.start()) {
+            var configuration = LettuceConnectionFactory.createRedisConfiguration(server.url());
+            var factory = new LettuceConnectionFactory(configuration);
+            ServerTest.runner("lettuce")
+                    .withBean(RedisConnectionFactory.class, () -> factory)
+                    .run(context -> {
+                        var lock = context.getBean(RedisLockRegistry.class).obtain("a");
+                        lock.lock();
+                        assertThat(server.isLocked(lock.getKey())).isTrue();
+                        lock.unlock();
+                    });
+        }
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void in_a_cluster_locks_are_spread_by_their_keys(String driver) {
