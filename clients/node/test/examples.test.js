@@ -87,9 +87,10 @@ describe("NestJS", { skip }, () => {
         timeout: 30_000,
       });
       assert.equal(stderr, "");
-      const { most, fences } = JSON.parse(stdout);
+      const { most, fences, metadata, name } = JSON.parse(stdout);
       assert.equal(most, 1);
       assert.ok(fences[1] > fences[0]);
+      assert.deepEqual([metadata, name], [["above", "below"], "sell"]);
       assert.deepEqual(await server.clients(), [], "it has closed its connections");
       assert.deepEqual(await server.admin.keys("stock:*"), []);
     },

@@ -1,7 +1,7 @@
 // An application that sells: no two sales of one article at the same time, in all its processes.
 import "reflect-metadata";
-import { Inject, Injectable, Module } from "@nestjs/common";
-import { NestFactory } from "@nestjs/core";
+import { Inject, Injectable, Module, SetMetadata } from "@nestjs/common";
+import { NestFactory, Reflector } from "@nestjs/core";
 import { Redis } from "ioredis";
 import { Redlock } from "redis-lock-client";
 import { Locked, RedlockModule } from "./redlock.module.js";
@@ -13,7 +13,10 @@ export class StockService {
 
   constructor(@Inject(Redlock) readonly redlock: Redlock) {}
 
+  // Metadata as that of `@Cron` or `@Get`, which may stand on either side.
+  @SetMetadata("above", true)
   @Locked((article: string) => `stock:${article}`, 5000, { retryCount: -1 })
+  @SetMetadata("below", true)
   async sell(_article: string): Promise<number> {
     this.most = Math.max(this.most, ++this.inside);
     await new Promise((resolve) => setTimeout(resolve, 5));
@@ -43,5 +46,12 @@ const app = await NestFactory.createApplicationContext(AppModule, { logger: ["er
 app.enableShutdownHooks();
 const stock = app.get(StockService);
 await Promise.all(Array.from({ length: 20 }, () => stock.sell("7")));
-console.log(JSON.stringify({ most: stock.most, fences: [await stock.fence("7"), await stock.fence("7")] }));
+const reflector = app.get(Reflector);
+const found = {
+  most: stock.most,
+  fences: [await stock.fence("7"), await stock.fence("7")],
+  metadata: ["above", "below"].filter((key) => reflector.get(key, stock.sell)),
+  name: stock.sell.name,
+};
+console.log(JSON.stringify(found));
 await app.close();

@@ -1,4 +1,5 @@
 // Locks for NestJS: a module that provides one `Redlock` for the application, and a decorator for methods.
+import "reflect-metadata";
 import { type DynamicModule, Inject, Module, type OnApplicationShutdown } from "@nestjs/common";
 import { type Client, Redlock, type Settings } from "redis-lock-client";
 
@@ -34,7 +35,10 @@ export interface HasRedlock {
   readonly redlock: Redlock;
 }
 
-/** Runs a method under the lock that `resourceOf` names by the arguments of the call. */
+/**
+ * Runs a method under the lock that `resourceOf` names by the arguments of the call. The method is not told when the lock is lost: the
+ * call rejects when it has ended. One that is to stop at once calls `redlock.using` itself, for its signal.
+ */
 export function Locked<A extends unknown[]>(
   resourceOf: (...args: A) => string,
   duration: number,
@@ -46,7 +50,7 @@ export function Locked<A extends unknown[]>(
     descriptor: TypedPropertyDescriptor<(...args: A) => Promise<any>>,
   ) => {
     const method = descriptor.value!;
-    descriptor.value = function (this: unknown, ...args: A) {
+    const wrapper = function (this: unknown, ...args: A) {
       const { redlock } = this as HasRedlock;
       return redlock.using([resourceOf(...args)], duration, settings, async (signal) => {
         const result = await method.apply(this, args);
@@ -54,5 +58,9 @@ export function Locked<A extends unknown[]>(
         return result;
       });
     };
+    // Of the decorators below this one: those of Nest write to the method, and read from what is in its place.
+    for (const key of Reflect.getMetadataKeys(method))
+      Reflect.defineMetadata(key, Reflect.getMetadata(key, method), wrapper);
+    descriptor.value = Object.defineProperty(wrapper, "name", { value: method.name, configurable: true });
   };
 }
