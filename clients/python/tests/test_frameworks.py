@@ -177,6 +177,27 @@ def test_a_task_of_celery_that_is_called_twice_runs_once(server: Server, client:
 
 
 @needs["celery"]
+def test_a_task_of_celery_that_is_retried_runs_again(server: Server, client: redis.Redis) -> None:
+    from celery import Celery
+
+    from redis_lock_client.contrib.celery import Once
+
+    tries = iter([ConnectionError("trouble"), None])
+
+    def work() -> int:
+        if trouble := next(tries):
+            raise trouble
+        return 7
+
+    app = Celery("example", broker="memory://")
+    options = {"lock_client": client, "at_most": 30, "at_least": 20, "autoretry_for": (ConnectionError,)}
+    task = app.task(work, base=Once, name="report", **options)
+    assert task.apply().get() == 7
+    assert task.apply().get() is None
+    assert server.mode("once:report") == "exclusive"
+
+
+@needs["celery"]
 def test_a_task_of_celery_may_linger(server: Server, client: redis.Redis) -> None:
     from celery import Celery
 

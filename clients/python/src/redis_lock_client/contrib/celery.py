@@ -1,12 +1,14 @@
 """A Celery task that many workers get at the same time, and one of them runs."""
 
+import contextlib
 import inspect
 import logging
 from typing import Any
 
 from celery import Task
+from celery.exceptions import Retry
 
-from ..once import run_once
+from ..lock import Lock
 
 __all__ = ["Once"]
 
@@ -20,7 +22,7 @@ class Once(Task):
         def report(): ...
 
     The options are those of `run_once`. `lock_name` may contain the task's arguments, `"report:{day}"`; it is the
-    task's own name when it is not said.
+    task's own name when it is not said. A try that Celery is to repeat leaves the lock free at once.
     """
 
     abstract = True
@@ -38,17 +40,26 @@ class Once(Task):
         if self.lock_client is None or self.at_most is None:
             raise TypeError(f"the task {self.name} needs lock_client and at_most")
         name = self._lock_name(args, kwargs)
-        run = super().__call__
-        done = run_once(
+        once = Lock(
             self.lock_client,
             name,
-            lambda: run(*args, **kwargs),
-            at_most=self.at_most,
+            timeout=self.at_most,
             at_least=self.at_least,
+            blocking=False,
+            raise_on_release_error=False,
             linger=self.linger,
             fallback=self.fallback,
         )
-        return done.result if done else self.skipped(name)
+        if not once.acquire():
+            return self.skipped(name)
+        with contextlib.ExitStack() as stack:
+            stack.push(once)
+            try:
+                return super().__call__(*args, **kwargs)
+            except Retry:
+                # Kept for `at_least`, the lock would have the next try skipped.
+                once._at_least = ()
+                raise
 
     def skipped(self, name: str) -> Any:
         """Return the result of a call that has not run, because another one has: None, unless this is overridden."""
