@@ -9,8 +9,10 @@ import java.util.function.Supplier;
  * interrupted. Leaves nothing behind when it fails.
  */
 final class Acquisition {
-    /** A grant, and the moment from which its lease is surely not over-estimated. */
-    record Grant(long fence, long sentNanos) {}
+    /**
+     * A grant, a moment before it, and the one from which its lease is surely not over-estimated.
+     */
+    record Grant(long fence, long askedNanos, long sentNanos) {}
 
     /** What a failover may take, for a waiter whose wait has no end. */
     static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
@@ -29,6 +31,9 @@ final class Acquisition {
 
     /** Whether the last answer was lost, so that the server may have granted what was not seen. */
     private boolean uncertain;
+
+    /** The sending of the first that the server may have granted by. */
+    private long askedNanos;
 
     /** Whether the server may keep a place in the queue for the token though nobody asks. */
     private boolean placed;
@@ -116,6 +121,7 @@ final class Acquisition {
                 ? 0
                 : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
         long sentNanos = System.nanoTime();
+        askedNanos = uncertain ? askedNanos : sentNanos;
         Long fence = answered(blockMs, () -> askServer(blockMs));
         // From here on a hold is there to be given back if anything fails before it is handed out.
         uncertain = fence != null;
@@ -134,7 +140,7 @@ final class Acquisition {
         }
         uncertain = false;
         outOfReachSince = 0;
-        return fence == null ? null : new Grant(fence, sentNanos);
+        return fence == null ? null : new Grant(fence, askedNanos, sentNanos);
     }
 
     private Long askServer(long blockMs) {

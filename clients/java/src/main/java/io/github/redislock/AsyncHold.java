@@ -24,12 +24,13 @@ public final class AsyncHold {
             Claim claim,
             String token,
             long fence,
+            long askedNanos,
             long sentNanos,
             long leaseMs) {
         this.client = client;
         this.hold = new Hold(claim, null, token, fence);
         hold.renewed = leaseMs == ThreadLock.RENEWED;
-        hold.lease.begin(sentNanos, hold.renewed ? client.ttlMs() : leaseMs);
+        hold.lease.begin(askedNanos, sentNanos, hold.renewed ? client.ttlMs() : leaseMs);
         plan();
         client.holds(this);
     }
@@ -170,6 +171,10 @@ public final class AsyncHold {
 
     /** At TRYAGAIN it asks again for as long as the lease lasts. */
     private CompletableFuture<Boolean> renewUntilItEnds(long leaseMs) {
+        if (!isHeld()) {
+            lose(Holds.ENDED);
+            return CompletableFuture.completedFuture(false);
+        }
         Lease.Sent sent = hold.lease.sends(leaseMs);
         return client.renew(hold.claim, hold.token, leaseMs)
                 .handle((held, failed) -> {
@@ -182,10 +187,6 @@ public final class AsyncHold {
                     Throwable cause = LettuceLockClient.cause(failed);
                     if (!LettuceLockClient.isError(cause, "TRYAGAIN")) {
                         return CompletableFuture.<Boolean>failedFuture(cause);
-                    }
-                    if (!isHeld()) {
-                        lose(Holds.ENDED);
-                        return CompletableFuture.completedFuture(false);
                     }
                     return CompletableFuture.supplyAsync(() -> renewUntilItEnds(leaseMs), SOON)
                             .thenCompose(next -> next);
@@ -290,7 +291,8 @@ public final class AsyncHold {
     private void lose(String reason) {
         if (end(hold.lose())) {
             // A renewal that is still on its way must leave nothing that nobody would unlock.
-            client.release(hold.claim, hold.token, hold.leastMs);
+            long leastMs = reason == Holds.GONE ? hold.leastMs : hold.leastMsAtItsEnd();
+            client.release(hold.claim, hold.token, leastMs);
             LostLock news = new LostLock(name(), null, fence(), reason);
             client.tellLost(news, () -> lost.complete(reason));
         }

@@ -215,7 +215,8 @@ final class AsyncRequest<T> {
             held = true;
             end();
         }
-        AsyncHold hold = new AsyncHold(client, claim, token, fence, leaseNanos, leaseMs);
+        AsyncHold hold =
+                new AsyncHold(client, claim, token, fence, sent(), leaseNanos, leaseMs);
         client.run(() -> {
             if (!result.complete(outcome.apply(hold))) {
                 hold.unlock();

@@ -100,6 +100,14 @@ final class Hold {
         return isOver() || lease.leftNanos() <= 0;
     }
 
+    /**
+     * Where nobody renews it, its owner may be at work still when the client's clock sees its end:
+     * the server's comes no sooner for that.
+     */
+    long leastMsAtItsEnd() {
+        return renewed ? leastMs : Math.max(leastMs, lease.mostMs());
+    }
+
     /** In place of the last plan. */
     void planRenewal(Future<?> next) {
         cancel(renewal);

@@ -89,7 +89,7 @@ final class Holds implements AutoCloseable {
             watch(hold);
             if (late || hold.isLost()) {
                 // It came through too late: the loss is told, so nobody would ever unlock it.
-                commands.release(hold.claim, hold.token);
+                commands.release(hold.claim, hold.token, hold.leastMsAtItsEnd());
             } else if (hold.unbound && !hold.isConverting()) {
                 return bind(hold, leaseMs);
             }
@@ -218,7 +218,7 @@ final class Holds implements AutoCloseable {
             return null;
         }
         Hold hold = new Hold(claim, Thread.currentThread(), token, grant.fence());
-        hold.lease.begin(grant.sentNanos(), ttlMs);
+        hold.lease.begin(grant.askedNanos(), grant.sentNanos(), ttlMs);
         return hold;
     }
 
@@ -257,8 +257,7 @@ final class Holds implements AutoCloseable {
         if (hold.lease.answered(sent[0])) {
             return true;
         }
-        // Nobody would ever unlock it.
-        commands.resend(() -> commands.release(hold.claim, hold.token));
+        releaseLost(hold, hold.leastMsAtItsEnd()); // Nobody would ever unlock it.
         return false;
     }
 
@@ -395,7 +394,7 @@ final class Holds implements AutoCloseable {
             forget(hold);
             // By a conversion its token may get a new hold.
             if (hold.claim.several() || (reason != GONE && !hold.isConverting())) {
-                releaseRest(hold);
+                releaseRest(hold, reason);
             }
             onLost.accept(new LostLock(hold.claim.title(), hold.owner, hold.fence, reason));
         }
@@ -407,15 +406,18 @@ final class Holds implements AutoCloseable {
     }
 
     /** The others of several, or what a renewal that is still on its way would leave to nobody. */
-    private synchronized void releaseRest(Hold hold) {
+    private synchronized void releaseRest(Hold hold, String reason) {
         if (!watchdog.isShutdown()) {
-            watchdog.execute(() -> renewing.execute(() -> {
-                try {
-                    commands.resend(() -> commands.release(hold.claim, hold.token, hold.leastMs));
-                } catch (RuntimeException outOfReach) {
-                    // Then their leases end them.
-                }
-            }));
+            long leastMs = reason == GONE ? hold.leastMs : hold.leastMsAtItsEnd();
+            watchdog.execute(() -> renewing.execute(() -> releaseLost(hold, leastMs)));
+        }
+    }
+
+    private void releaseLost(Hold hold, long leastMs) {
+        try {
+            commands.resend(() -> commands.release(hold.claim, hold.token, leastMs));
+        } catch (RuntimeException outOfReach) {
+            // Then their leases end them.
         }
     }
 

@@ -8,24 +8,39 @@ import java.util.concurrent.TimeUnit;
  */
 final class Lease {
     /** A request under way: the end of the lease before it, and the one that it sets. */
-    record Sent(long beforeNanos, long endNanos) {}
+    record Sent(long beforeNanos, long endNanos, long ttlMs) {}
 
     private static final long MARGIN_NANOS = TimeUnit.MILLISECONDS.toNanos(2);
 
     private long endNanos;
     private Sent last;
 
+    /** Before the first grant. */
+    private long askedNanos;
+
+    /** So long after its first grant the server ends it at the latest. */
+    private long mostMs;
+
     private static long endNanos(long sentNanos, long ttlMs) {
         return sentNanos + TimeUnit.MILLISECONDS.toNanos(ttlMs) / 100 * 99 - MARGIN_NANOS;
     }
 
-    synchronized void begin(long sentNanos, long ttlMs) {
+    /** What was granted after {@code askedNanos} lasts by what was sent then, or later. */
+    synchronized void begin(long askedNanos, long sentNanos, long ttlMs) {
+        boolean first = mostMs == 0;
+        this.askedNanos = first ? askedNanos : this.askedNanos;
         endNanos = endNanos(sentNanos, ttlMs);
+        mostMs = first && askedNanos == sentNanos ? ttlMs : sinceAskedMs() + ttlMs;
+    }
+
+    /** By a server whose clock is fast. */
+    private long sinceAskedMs() {
+        return (System.nanoTime() - askedNanos) / 990_000 + 1;
     }
 
     /** A request is sent now. One that shortens the lease counts, whatever becomes of its reply. */
     synchronized Sent sends(long ttlMs) {
-        last = new Sent(endNanos, endNanos(System.nanoTime(), ttlMs));
+        last = new Sent(endNanos, endNanos(System.nanoTime(), ttlMs), ttlMs);
         if (last.endNanos - endNanos < 0) {
             endNanos = last.endNanos;
         }
@@ -39,12 +54,17 @@ final class Lease {
         }
         if (sent == last) { // Another one may have overtaken it.
             endNanos = sent.endNanos;
+            mostMs = sinceAskedMs() + sent.ttlMs;
         }
         return true;
     }
 
     synchronized long leftNanos() {
         return endNanos - System.nanoTime();
+    }
+
+    synchronized long mostMs() {
+        return mostMs;
     }
 
     /** What to ask for, so that a lease that is begun anew does not get shorter. */

@@ -180,7 +180,7 @@ public final class RedisLock extends ThreadLock {
                 converted ? reader : new Hold(claim, Thread.currentThread(), token, grant.fence());
         hold.add(mode, 1);
         hold.renewed |= leaseMs == RENEWED;
-        hold.lease.begin(grant.sentNanos(), ttlMs);
+        hold.lease.begin(grant.askedNanos(), grant.sentNanos(), ttlMs);
         if (converted) {
             holds.watch(hold);
         } else {

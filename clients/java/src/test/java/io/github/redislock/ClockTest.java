@@ -10,7 +10,9 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 import java.io.IOException;
 import java.time.Duration;
@@ -49,7 +51,8 @@ class ClockTest extends ServerTest {
     @Test
     void aTtlCountsFromTheSendingLessTheDrift() {
         Lease lease = new Lease();
-        lease.begin(System.nanoTime(), 200_000);
+        long nowNanos = System.nanoTime();
+        lease.begin(nowNanos, nowNanos, 200_000);
         long beforeNanos = System.nanoTime();
         Lease.Sent sent = lease.sends(100_000);
         long endNanos = beforeNanos + TimeUnit.MILLISECONDS.toNanos(98_998);
@@ -107,6 +110,26 @@ class ClockTest extends ServerTest {
         });
         Eventually.isTrue("it has come", () -> server.calls("lock.release") > 0);
         assertItLastsFor(least);
+    }
+
+    /** The last hundredth belongs to a job that is at work still. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void aLeaseThatNobodyRenewsEndsAtTheServerNoSoonerForItsClient(boolean byHand)
+            throws Exception {
+        long leaseMs = 4_000;
+        long startNanos = System.nanoTime();
+        Held hold = behind.take(Driver.Kind.LOCK, List.of("a"), 0, leaseMs);
+        if (byHand) {
+            Eventually.pause(500);
+            startNanos = System.nanoTime();
+            assertTrue(hold.renew(Duration.ofMillis(leaseMs)));
+        }
+        assertTrue(locks.lock("a").tryLock(20, TimeUnit.SECONDS));
+        long lastedMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - startNanos);
+        assertTrue(lastedMs >= leaseMs - 1, "it lasted for " + lastedMs + " ms");
+        assertEquals(Holds.ENDED, awaitLost().reason());
+        assertTrue(server.calls("lock.release") > 0, "which would have ended a renewal");
     }
 
     @Test
