@@ -17,6 +17,10 @@ public final class AsyncHold {
 
     private final LettuceLockClient client;
     private final Hold hold;
+
+    /** Whether it is renewed while no lease is being set. */
+    private boolean renews;
+
     private final CompletableFuture<String> lost = new CompletableFuture<>();
 
     AsyncHold(
@@ -29,7 +33,8 @@ public final class AsyncHold {
             long leaseMs) {
         this.client = client;
         this.hold = new Hold(claim, null, token, fence);
-        hold.renewed = leaseMs == ThreadLock.RENEWED;
+        renews = leaseMs == ThreadLock.RENEWED;
+        hold.renewed = renews;
         hold.lease.begin(askedNanos, sentNanos, hold.renewed ? client.ttlMs() : leaseMs);
         plan();
         client.holds(this);
@@ -166,7 +171,17 @@ public final class AsyncHold {
             hold.renewed = false;
             hold.planRenewal(null);
         }
-        return renewUntilItEnds(leaseMs);
+        return renewUntilItEnds(leaseMs)
+                .whenComplete((held, failed) -> endRenewal(failed == null));
+    }
+
+    /** After a failure its owner relies on what was before. */
+    private synchronized void endRenewal(boolean done) {
+        renews &= !done;
+        hold.renewed = renews;
+        if (!done) {
+            plan();
+        }
     }
 
     /** At TRYAGAIN it asks again for as long as the lease lasts. */

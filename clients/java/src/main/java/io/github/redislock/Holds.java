@@ -227,14 +227,21 @@ final class Holds implements AutoCloseable {
      * it.
      */
     boolean renew(Hold hold, long leaseMs) {
-        hold.renewed = false;
         if (hold.isEnded()) {
             lose(hold, ENDED); // Unless the clock was quicker.
             return false;
         }
         boolean held;
         synchronized (hold) { // A renewal by the watchdog that is under way comes first.
-            held = renewed(hold, leaseMs);
+            boolean before = hold.renewed;
+            hold.renewed = false;
+            try {
+                held = renewed(hold, leaseMs);
+            } catch (RuntimeException failed) {
+                hold.renewed = before; // Its owner relies on that, as no lease was set.
+                watch(hold);
+                throw failed;
+            }
         }
         if (held) {
             watch(hold);

@@ -183,6 +183,10 @@ class ClockTest extends ServerTest {
             IllegalArgumentException refused = assertThrows(
                     IllegalArgumentException.class, () -> hold.renew(Duration.ofMillis(3_001)));
             assertTrue(refused.getMessage().contains("lock.max-ttl"), refused.getMessage());
+            bounded.ask("CONFIG", "RESETSTAT");
+            Eventually.isTrue(
+                    "it is renewed as before", () -> bounded.calls("lock.renew") > 1);
+            assertTrue(hold.isHeld());
         }
     }
 }
