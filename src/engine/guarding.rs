@@ -176,8 +176,8 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
     let boot_us = server.boot_us();
     let guard = &mut machine.guard;
     match event {
-        GuardEvent::Began(reason, at_us) => {
-            guard.set(server.guard(), boot_us);
+        GuardEvent::Began(reason, at_us, settings) => {
+            guard.set(settings, boot_us);
             guard.begin(reason, at_us);
             guard.forgets_connections();
             guard.beat_now();

@@ -108,7 +108,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     }
     module.shared.fences.begin_ahead(clock::now());
     module.shared.inbox.leave(Note::SweepWanted);
-    let begins = GuardEvent::Began(Reason::Restart, clock::boot_us());
+    let begins = GuardEvent::Began(Reason::Restart, clock::boot_us(), limits::guard());
     module.shared.inbox.leave(Note::Guard(begins));
     if server_version() >= SAYS_WHEN_IT_SLEEPS {
         callbacks::subscribe_to_clients(ctx);

@@ -17,7 +17,7 @@ impl Guard {
         Beat {
             // A replica that is promoted knows nothing of slots that are closed here.
             left_ms: match self.all_closed_for(None, boot_us) {
-                _ if is_second => None,
+                _ if is_second || self.wall_clock.was_set_back(boot_us) => None,
                 None => Some(0),
                 Some((_, Reason::Alone)) => None,
                 Some((ms, _)) => Some(ms),

@@ -1,7 +1,7 @@
 //! What callbacks see that matters to the guard.
 
 use super::quorum::Replicas;
-use super::settings::Reason;
+use super::settings::{Reason, Settings};
 use super::slots::{Answer, Question};
 use crate::command::guard::Beat;
 use crate::lock::Now;
@@ -10,8 +10,9 @@ use crate::lock::Now;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardEvent {
     /// Something after which leases may be missing, and when, on the clock that goes on while the
-    /// machine is suspended.
-    Began(Reason, u64),
+    /// machine is suspended. The settings are those of that time: they may change before the note
+    /// is read.
+    Began(Reason, u64, Settings),
     /// The server has loaded everything that it had.
     LacksNothing,
     /// The settings have changed.

@@ -8,6 +8,10 @@ const SMALL_STEPS_US: i64 = 2_000;
 /// from which clients take as much.
 const FRESH_US: u64 = 100_000;
 
+/// For how long a step back matters to those who compare this clock with theirs, in microseconds:
+/// more than the last beats of a hand-over span.
+const BACK_US: u64 = 2_000_000;
+
 /// The wall clock, as it was looked at last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WallClock(Option<Looked>);
@@ -20,6 +24,8 @@ struct Looked {
     at_us: u64,
     /// How far it was stepped forward since the guard began last for it.
     stepped_us: i64,
+    /// When it was set back last.
+    back_us: Option<u64>,
 }
 
 impl WallClock {
@@ -48,10 +54,12 @@ impl WallClock {
             ahead_us,
             at_us: boot_us,
             stepped_us: 0,
+            back_us: None,
         });
         let passed_us = i64::try_from(boot_us.saturating_sub(before.at_us)).unwrap_or(i64::MAX);
+        // The jitter of two looks is forgiven by any setting, or it would add up.
         let drift_us = passed_us
-            .saturating_mul(i64::try_from(drift).unwrap_or(10))
+            .saturating_mul(i64::try_from(drift.max(1)).unwrap_or(10))
             .div_euclid(1_000);
         let grown_us = ahead_us.saturating_sub(before.ahead_us);
         let step_us = grown_us.saturating_sub(drift_us).max(0);
@@ -61,8 +69,18 @@ impl WallClock {
             ahead_us,
             at_us: boot_us,
             stepped_us: if was_stepped { 0 } else { stepped_us },
+            back_us: match grown_us < -SMALL_STEPS_US {
+                true => Some(boot_us),
+                false => before.back_us,
+            },
         });
         was_stepped
+    }
+
+    /// Whether it was set back a moment ago: the last beats say wrongly how far others are ahead.
+    pub(super) fn was_set_back(&self, boot_us: u64) -> bool {
+        let back_us = self.0.and_then(|looked| looked.back_us);
+        back_us.is_some_and(|us| boot_us.saturating_sub(us) < BACK_US)
     }
 }
 

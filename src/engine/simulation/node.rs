@@ -214,8 +214,8 @@ impl Node {
 
     fn begins(&self, reason: Reason) {
         self.shared.fences.begin_ahead(self.memory.ctx().now());
-        let at_us = self.memory.ctx().boot_us();
-        let note = Note::Guard(GuardEvent::Began(reason, at_us));
+        let (at_us, settings) = (self.memory.ctx().boot_us(), self.memory.guard.get());
+        let note = Note::Guard(GuardEvent::Began(reason, at_us, settings));
         self.shared.inbox.leave(note);
         self.leave(Note::SweepWanted);
     }

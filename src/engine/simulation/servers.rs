@@ -15,6 +15,7 @@
 //! loses records must have one where there is no guard ([`guarded`]).
 
 mod breaches;
+mod changing;
 mod clients;
 mod clock;
 mod dice;
@@ -86,6 +87,9 @@ enum Step {
     HandOver(usize),
     /// The primary dies when this replica has received everything, which is promoted then.
     FailOver(usize),
+    /// CONFIG SET at all servers. One that is paused reads it later, and one that is down finds it
+    /// when it starts.
+    Set(guard::Settings),
 }
 
 /// What a server finds when it starts.
@@ -343,6 +347,7 @@ impl Cluster {
             Step::SetClock(s, ms) => self.servers[s].clocks.wall_ahead_us += ms * 1_000,
             Step::HandOver(to) => self.change_primary(to, false),
             Step::FailOver(to) => self.change_primary(to, true),
+            Step::Set(guard) => self.set(guard),
         }
         if self.settings.hears_at_once {
             (0..self.clients.len()).for_each(|c| self.hear(c));

@@ -8,7 +8,10 @@ use std::num::NonZeroU64;
 
 use super::server::Connection;
 use super::FIRST_OF_CHANNELS;
-use super::{at, guard, Arrival, Asker, Careless, Cluster, Event, Mode, RequestId, State, What};
+use super::{
+    at, guard, Arrival, Asker, Careless, Cluster, Event, Mode, Request, RequestId, State, What,
+};
+use crate::engine::guard::GuardEvent;
 
 /// A client.
 #[derive(Clone, Debug)]
@@ -366,8 +369,13 @@ impl Cluster {
                 let memory = &server.node.memory;
                 memory.connection.set(Some(connection.number));
                 memory.linger_ms.set(connection.linger);
-                let token = request.token();
-                if !server.is_primary {
+                let (token, guard) = (request.token(), memory.guard.get());
+                let asked_ms = match request {
+                    Request::Take { ttl, .. } | Request::Renew(_, ttl) => ttl,
+                    _ => 0,
+                };
+                let is_too_long = guard.scope != guard::Scope::Off && asked_ms > guard.max_ttl_ms;
+                if is_too_long || !server.is_primary {
                     self.answer(s, vec![(id, Event::TryAgain)]);
                 } else {
                     let asker = Asker { id, token };
@@ -398,6 +406,10 @@ impl Cluster {
                 self.turn(s, None, |node| node.end_delivery(id, true));
             }
             Arrival::Heard(_) => {}
+            Arrival::Settings(guard) => {
+                server.node.memory.guard.set(guard);
+                server.node.note_link(GuardEvent::SettingsChanged);
+            }
         }
         if self.settings.timer_is_prompt && self.servers[s].node.is_timer_set() {
             self.run_timer(s);

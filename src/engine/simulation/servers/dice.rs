@@ -16,6 +16,8 @@ pub(super) struct Dice {
     /// The longest ttl.
     longest: u64,
     lingers: bool,
+    /// The settings of the guard that others are made of, if they change.
+    changing: Option<guard::Settings>,
 }
 
 /// What kind of world it is.
@@ -32,6 +34,8 @@ pub(super) struct Kind {
     pub(super) guard: guard::Settings,
     /// Whether holds may end with connections.
     pub(super) lingers: bool,
+    /// Whether the settings of the guard change.
+    pub(super) settings_change: bool,
     /// What clients do wrong.
     pub(super) careless: Option<Careless>,
 }
@@ -43,12 +47,14 @@ impl Dice {
             names: rng.random_range(1..=2),
             longest: [40, 200, LONGEST_MS, LONGEST_MS][rng.random_range(0..4)],
             lingers: false,
+            changing: None,
             rng,
         }
     }
 
     pub(super) fn settings(&mut self, kind: Kind) -> Settings {
         self.lingers = kind.lingers && self.below(2) == 0;
+        self.changing = kind.settings_change.then_some(kind.guard);
         let (apart, drift) = (kind.walls_apart_us, kind.walls_drift);
         let is_guarded = kind.guard.scope != guard::Scope::Off;
         if is_guarded {
@@ -95,6 +101,9 @@ impl Dice {
         if self.lingers && self.below(30) == 0 {
             return Step::Disconnect(c);
         }
+        if let Some(guard) = self.changing.filter(|_| self.below(60) == 0) {
+            return Step::Set(self.changed(guard));
+        }
         match self.below(100) {
             0..=34 => self.ask(c, cluster),
             35..=59 => Step::Hear(c),
@@ -111,6 +120,24 @@ impl Dice {
         }
     }
 
+    /// Each time is as it was at the beginning, or half as long. Where old primaries stop, the server
+    /// may ask a majority or not.
+    fn changed(&mut self, guard: guard::Settings) -> guard::Settings {
+        let asks = guard.scope == guard::Scope::Failover && self.below(2) == 0;
+        let mut either = |ms: u64| ms / [1, 2][self.below(2)];
+        guard::Settings {
+            scope: if asks {
+                guard::Scope::Quorum
+            } else {
+                guard.scope
+            },
+            max_ttl_ms: either(guard.max_ttl_ms),
+            slack_ms: either(guard.slack_ms),
+            fresh_ms: either(guard.fresh_ms),
+            ..guard
+        }
+    }
+
     fn ask(&mut self, c: usize, cluster: &Cluster) -> Step {
         let client = &cluster.clients[c];
         match (&client.pending, self.below(8)) {
@@ -124,9 +151,13 @@ impl Dice {
             _ => client.server,
         };
         let name = self.below(self.names.into()) as u8;
-        let ttl = match self.below(3) {
+        let longest = match cluster.settings.guard.max_ttl_ms {
             0 => self.longest,
-            _ => self.ms(self.longest),
+            most => self.longest.min(most),
+        };
+        let ttl = match self.below(3) {
+            0 => longest,
+            _ => self.ms(longest),
         };
         if let Some(name) = client.unconfirmed.keys().next() {
             return Step::Ask(c, s, What::Renew(*name, ttl));
@@ -227,7 +258,9 @@ impl Dice {
                     && self.below(4) == 0 =>
             {
                 let ms = self.ms(self.longest) as i64;
-                Step::SetClock(s, if self.below(3) == 0 { -ms } else { ms })
+                // A start waits for longer than a clock goes back, or fences may fall.
+                let least = if self.changing.is_some() { 2 } else { 1 };
+                Step::SetClock(s, if self.below(3) == 0 { -ms / least } else { ms })
             }
             (_, 6..=7) if server.is_primary => Step::Demote(s, to),
             _ => Step::Follow(s, to),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Arrival, Cluster, Disk, Event, Server, Snapshot, State};
+use super::{guard, Arrival, Cluster, Disk, Event, Server, Snapshot, State};
 use crate::engine::simulation::node::Node;
 
 /// Clocks that differ by less are within the second that the documents ask for.
@@ -188,6 +188,11 @@ impl Cluster {
                 self.follow(other, to);
             }
         }
+    }
+
+    pub(super) fn set(&mut self, guard: guard::Settings) {
+        self.settings.guard = guard;
+        (0..self.servers.len()).for_each(|s| self.arrive(s, Arrival::Settings(guard)));
     }
 
     /// What a client sends reaches a server.

@@ -210,6 +210,28 @@ fn each_rule_of_a_hand_over_matters() {
     breach(450_000, &early, Rule::Clocks);
 }
 
+/// What the last beats say of the clocks is from before the step.
+#[test]
+fn a_clock_that_was_set_back_puts_off_the_end_of_a_hand_over() {
+    let beat = [Step::Tick(250), Step::Flow];
+    let begin = [Step::Tick(LONGEST_MS + 1_000), Step::Flow];
+    let step = [Step::SetClock(0, -900), Step::Ask(0, 0, take(2_000))];
+    let end = [
+        Step::HandOver(1),
+        Step::Flow,
+        Step::Tick(700),
+        Step::Ask(1, 1, take(2_000)),
+    ];
+    let steps = [&begin, &beat.repeat(4)[..], &step, &beat.repeat(2), &end].concat();
+    let settings = Settings {
+        clocks: vec![Clocks::default(); 3],
+        guard: FAILOVER,
+        ..small(false)
+    };
+    let tally = play(&settings, &steps);
+    assert_eq!((tally.grants, tally.breaches), (1, 0));
+}
+
 /// The old primary sees the end of a hold that the new one would have renewed, and hands the lock
 /// on.
 #[test]

@@ -83,6 +83,7 @@ pub(super) const ONE: Kind = Kind {
     walls_drift: 10,
     guard: NONE,
     lingers: false,
+    settings_change: false,
     careless: None,
 };
 

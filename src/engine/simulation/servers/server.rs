@@ -7,7 +7,7 @@ use super::clock::Clocks;
 use super::rules::Ledger;
 use super::{Keys, Node, Request, RequestId, Snapshot};
 use crate::engine::guard::quorum::{Replica, Replicas};
-use crate::engine::guard::GuardEvent;
+use crate::engine::guard::{self, GuardEvent};
 use crate::engine::simulation::node::Record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub(super) enum Arrival {
     Lost(NonZeroU64),
     /// It has received the reply.
     Heard(RequestId),
+    /// CONFIG SET of an operator.
+    Settings(guard::Settings),
 }
 
 /// What is sent to a replica.

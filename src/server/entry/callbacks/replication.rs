@@ -61,7 +61,7 @@ unsafe extern "C" fn on_role_change(
     }
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
         module.shared.fences.begin_ahead(clock::now());
-        let begins = GuardEvent::Began(Reason::Promotion, clock::boot_us());
+        let begins = GuardEvent::Began(Reason::Promotion, clock::boot_us(), limits::guard());
         if let Some(ctx) = Context::detached() {
             module.links.is_promoted(ctx);
         }
