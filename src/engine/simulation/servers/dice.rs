@@ -120,8 +120,8 @@ impl Dice {
         }
     }
 
-    /// Each time is as it was at the beginning, or half as long. Where old primaries stop, the server
-    /// may ask a majority or not.
+    /// Each time is as it was at the beginning, or half as long. Where old primaries stop, a
+    /// majority may be asked or not.
     fn changed(&mut self, guard: guard::Settings) -> guard::Settings {
         let asks = guard.scope == guard::Scope::Failover && self.below(2) == 0;
         let mut either = |ms: u64| ms / [1, 2][self.below(2)];
