@@ -320,6 +320,20 @@ final class Holds implements AutoCloseable {
         }
     }
 
+    /** Gives a hold back, to end {@code restMs} from now; an error when it was lost. */
+    void releaseIn(Hold hold, long restMs) {
+        try {
+            release(hold, hold.lease.sinceAskedMs() + restMs);
+        } catch (IllegalArgumentException aboveMaxTtl) { // Which the rest alone is not.
+            boolean held = commands.renewWhile(
+                    () -> hold.lease.leftNanos() > 0,
+                    () -> commands.renew(hold.claim, hold.token, restMs));
+            if (!held) {
+                throw notHeld(hold.claim);
+            }
+        }
+    }
+
     /** A new hold that belongs to no thread, or null. */
     RedisHold handOut(Claim claim, long waitNanos, long leaseMs, boolean interruptible)
             throws InterruptedException {

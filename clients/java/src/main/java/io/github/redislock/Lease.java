@@ -33,8 +33,8 @@ final class Lease {
         mostMs = first && askedNanos == sentNanos ? ttlMs : sinceAskedMs() + ttlMs;
     }
 
-    /** By a server whose clock is fast. */
-    private long sinceAskedMs() {
+    /** How long ago the first grant is at most, by a server whose clock may be fast. */
+    synchronized long sinceAskedMs() {
         return (System.nanoTime() - askedNanos) / 990_000 + 1;
     }
 

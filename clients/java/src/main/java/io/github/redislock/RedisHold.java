@@ -119,13 +119,33 @@ public final class RedisHold implements AutoCloseable {
     }
 
     private void release(long ms) {
+        if (isHeldStill()) {
+            holds.release(hold, ms);
+        }
+    }
+
+    /**
+     * Gives it back, and has the server end it a time from now: until then nobody else has it.
+     *
+     * @param rest from a millisecond on
+     * @throws IllegalMonitorStateException when it was lost before
+     */
+    public void releaseIn(Duration rest) {
+        long ms = ThreadLock.leaseMs(rest);
+        if (isHeldStill()) {
+            holds.releaseIn(hold, ms);
+        }
+    }
+
+    /** False when it was given back before. */
+    private boolean isHeldStill() {
         if (hold.isGivenBack()) {
-            return;
+            return false;
         }
         if (!isHeld()) {
             throw Holds.notHeld(hold.claim);
         }
-        holds.release(hold, ms);
+        return true;
     }
 
     /** As {@link #release()}; nothing where it was released already. */

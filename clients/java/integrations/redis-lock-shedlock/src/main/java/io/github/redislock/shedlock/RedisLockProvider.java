@@ -55,8 +55,6 @@ public final class RedisLockProvider implements ExtensibleLockProvider {
      */
     @Override
     public Optional<SimpleLock> lock(LockConfiguration configuration) {
-        // Before the grant, so that a time that is counted from here is never too short.
-        long askedNanos = System.nanoTime();
         RedisHold hold;
         try {
             hold = client.lock(prefix + configuration.getName())
@@ -73,7 +71,7 @@ public final class RedisLockProvider implements ExtensibleLockProvider {
         }
         Duration atLeast = configuration.getLockAtLeastFor();
         refuseInFallback(hold, atLeast);
-        return Optional.of(new RedisSimpleLock(configuration, hold, askedNanos, atLeast));
+        return Optional.of(new RedisSimpleLock(configuration, hold));
     }
 
     /** Before the job is run, as it cannot be kept after it. */

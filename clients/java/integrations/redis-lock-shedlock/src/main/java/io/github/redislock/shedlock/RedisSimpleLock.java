@@ -14,21 +14,24 @@ public final class RedisSimpleLock extends AbstractSimpleLock {
     private static final System.Logger LOG = System.getLogger("io.github.redislock");
 
     private final RedisHold hold;
-    private final long askedNanos;
-    private final Duration atLeast;
+    private final boolean extended;
+    private final long beganNanos;
+
+    RedisSimpleLock(LockConfiguration configuration, RedisHold hold) {
+        this(configuration, hold, false, 0);
+    }
 
     /**
-     * A hold that is kept for a time after its grant.
+     * One that was extended, or was not.
      *
-     * @param askedNanos a moment before the grant
-     * @param atLeast counted from the grant, however often it was extended
+     * @param beganNanos a moment before the extension
      */
-    RedisSimpleLock(
-            LockConfiguration configuration, RedisHold hold, long askedNanos, Duration atLeast) {
+    private RedisSimpleLock(
+            LockConfiguration configuration, RedisHold hold, boolean extended, long beganNanos) {
         super(configuration);
         this.hold = hold;
-        this.askedNanos = askedNanos;
-        this.atLeast = atLeast;
+        this.extended = extended;
+        this.beganNanos = beganNanos;
     }
 
     /** The ttl that stands for {@code lockAtMostFor}, of which ShedLock allows zero. */
@@ -64,11 +67,7 @@ public final class RedisSimpleLock extends AbstractSimpleLock {
     @Override
     protected void doUnlock() {
         try {
-            if (atLeast.isZero()) {
-                hold.release();
-            } else {
-                hold.release(atLeast);
-            }
+            release(lockConfiguration.getLockAtLeastFor());
         } catch (IllegalMonitorStateException lost) {
             LOG.log(
                     System.Logger.Level.WARNING,
@@ -78,15 +77,26 @@ public final class RedisSimpleLock extends AbstractSimpleLock {
         }
     }
 
+    /** ShedLock counts {@code lockAtLeastFor} from the extension, the server from the grant. */
+    private void release(Duration atLeast) {
+        if (!extended) {
+            hold.release(atLeast);
+            return;
+        }
+        Duration rest = atLeast.minusNanos(System.nanoTime() - beganNanos);
+        if (rest.toMillis() > 0) {
+            hold.releaseIn(rest);
+        } else {
+            hold.release();
+        }
+    }
+
     @Override
     protected Optional<SimpleLock> doExtend(LockConfiguration configuration) {
         long extendedNanos = System.nanoTime();
         if (!hold.renew(ttl(configuration))) {
             return Optional.empty();
         }
-        Duration least = configuration.getLockAtLeastFor();
-        // ShedLock counts it from the extension, the server from the grant.
-        Duration fromGrant = least.isZero() ? least : least.plusNanos(extendedNanos - askedNanos);
-        return Optional.of(new RedisSimpleLock(configuration, hold, askedNanos, fromGrant));
+        return Optional.of(new RedisSimpleLock(configuration, hold, true, extendedNanos));
     }
 }

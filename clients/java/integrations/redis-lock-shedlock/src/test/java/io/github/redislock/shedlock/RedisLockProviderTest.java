@@ -93,6 +93,38 @@ class RedisLockProviderTest {
         assertThat(leftMs).isBetween(leastMs - sinceMs - 50, leastMs + grantedWithinMs + 50);
     }
 
+    @ParameterizedTest
+    @ValueSource(longs = {0, 800})
+    void aLockThatIsExtendedIsKeptThoughTheSumIsAboveMaxTtl(long workMs) {
+        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "3000");
+                RedisLockClient mine = RedisLockClient.connect(bounded.url())) {
+            Duration most = Duration.ofSeconds(3);
+            long leastMs = workMs == 0 ? 3_000 : workMs;
+            SimpleLock lock = lock(new RedisLockProvider(mine), most, Duration.ZERO);
+            Eventually.pause(2_400);
+            long extendedNanos = System.nanoTime();
+            SimpleLock extended =
+                    lock.extend(most, Duration.ofMillis(leastMs)).orElseThrow();
+            Eventually.pause(workMs);
+            extended.unlock();
+            assertThat(bounded.isLocked(KEY)).isEqualTo(workMs == 0);
+            Eventually.isTrue("it ends", () -> !bounded.isLocked(KEY));
+            assertThat(System.nanoTime() - extendedNanos)
+                    .isGreaterThanOrEqualTo((leastMs - 1) * 1_000_000);
+        }
+    }
+
+    /** The server's clock decides when it is over, and a job may be at work until then. */
+    @Test
+    void lockAtMostForIsNotCutByTheClientsClock() {
+        Duration most = Duration.ofSeconds(4);
+        long startNanos = System.nanoTime();
+        lock(provider, most, most);
+        Eventually.isTrue("it ends", () -> !server.isLocked(KEY));
+        assertThat(Duration.ofNanos(System.nanoTime() - startNanos))
+                .isGreaterThanOrEqualTo(most.minusMillis(1));
+    }
+
     @Test
     void lockAtMostForIsTheTtlAndAnExtensionMayBringItForward() {
         SimpleLock lock = lock(provider, MINUTE, Duration.ZERO);
