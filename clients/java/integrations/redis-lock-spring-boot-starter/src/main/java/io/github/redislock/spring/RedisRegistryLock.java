@@ -211,8 +211,14 @@ public class RedisRegistryLock implements Lock {
 
     /** Gives the calling thread's hold a ttl of its own; false when it was lost. */
     boolean renew(Duration ttl) {
-        mine().renewed = false;
-        return lock.renew(ttl);
+        Depth depth = mine();
+        try {
+            boolean held = lock.renew(ttl);
+            depth.renewed = false;
+            return held;
+        } catch (IllegalMonitorStateException noticedBefore) {
+            return false;
+        }
     }
 
     private Depth mine() {

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import io.github.redislock.LockOptions;
 import io.github.redislock.RedisLockClient;
 import io.github.redislock.testing.Eventually;
+import io.github.redislock.testing.TestServer;
 
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -160,12 +161,40 @@ class RedisLockRegistryTest extends ServerTest {
     }
 
     @Test
+    void aRenewalThatFailsLeavesAHoldToTheWatchdog() {
+        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "3000");
+                RedisLockClient client = RedisLockClient.connect(
+                        bounded.url(), LockOptions.defaults().withTtl(Duration.ofSeconds(3)))) {
+            RedisLockRegistry brief = new RedisLockRegistry(
+                    client, RedisLockRegistry.DEFAULT_PREFIX, Duration.ofSeconds(3));
+            brief.obtain("a").lock();
+            assertThatThrownBy(() -> brief.renewLock("a", Duration.ofMinutes(5)))
+                    .isInstanceOf(IllegalArgumentException.class);
+            brief.renewLock("a");
+            assertThat(bounded.calls("lock.check")).isOne();
+            bounded.ask("CONFIG", "RESETSTAT");
+            Eventually.isTrue("it is renewed", () -> bounded.calls("lock.renew") > 1);
+            brief.obtain("a").unlock();
+        }
+    }
+
+    @Test
     void aLostLockCannotBeRenewed() {
         first.obtain("a").lock();
         server.ask("DEL", KEY);
         assertThatThrownBy(() -> first.renewLock("a")).isInstanceOf(IllegalStateException.class);
         assertThatThrownBy(() -> first.obtain("a").unlock())
                 .isInstanceOf(IllegalMonitorStateException.class);
+    }
+
+    @Test
+    void aLossThatWasNoticedIsToldByRenewLock() {
+        RedisRegistryLock lock = first.obtain("a");
+        lock.lock(Duration.ofMillis(50));
+        Eventually.isTrue("it is noticed", () -> !lock.isHeldByCurrentThread());
+        assertThatThrownBy(() -> first.renewLock("a")).isInstanceOf(IllegalStateException.class);
+        assertThatThrownBy(() -> first.renewLock("a", Duration.ofMinutes(1)))
+                .isInstanceOf(IllegalStateException.class);
     }
 
     /** A new hold would hide that others may have been in between. */
