@@ -10,14 +10,21 @@ import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.util.JedisURIHelper;
 
 import java.net.URI;
+import java.net.URISyntaxException;
 import java.util.Deque;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** Connections to one server: as many as are asked for at once, of which a few idle ones stay. */
 final class OwnConnections implements JedisConnections {
     private static final int MOST_IDLE = 8;
     private static final long LONGEST_IDLE_NANOS = TimeUnit.SECONDS.toNanos(30);
+
+    /** A host may have an underscore, as those of Docker do, for which URI has no host. */
+    private static final Pattern URL = Pattern.compile(
+            "(?<before>[^:/]+://([^/@]*@)?)(?<host>[\\w.-]+|\\[[^/@\\]]+\\])(?<after>:.*)");
 
     private record Idle(Connection connection, long sinceNanos) {
         boolean isStale() {
@@ -32,11 +39,13 @@ final class OwnConnections implements JedisConnections {
     private volatile boolean closed;
 
     OwnConnections(String url, int answerMs) {
-        URI uri = URI.create(url);
-        if (uri.getHost() == null || uri.getPort() < 0) {
-            throw new IllegalArgumentException("expected redis://host:port, got " + url);
+        Matcher parts = URL.matcher(url);
+        URI uri = parts.matches() ? uri(parts) : null;
+        if (uri == null || uri.getHost() == null || uri.getPort() < 0) {
+            // Without its text, which has the password.
+            throw new IllegalArgumentException("expected redis://[[user]:password@]host:port");
         }
-        HostAndPort address = JedisURIHelper.getHostAndPort(uri);
+        HostAndPort address = new HostAndPort(parts.group("host"), uri.getPort());
         config = DefaultJedisClientConfig.builder()
                 .connectionTimeoutMillis(answerMs)
                 .socketTimeoutMillis(answerMs)
@@ -50,6 +59,15 @@ final class OwnConnections implements JedisConnections {
         socketFactory = config.isSsl()
                 ? () -> new DefaultJedisSocketFactory(address, brief()).createSocket()
                 : sockets;
+    }
+
+    /** With a host that it knows. Null where it is none, as the exception would have its text. */
+    private static URI uri(Matcher parts) {
+        try {
+            return new URI(parts.group("before") + "host" + parts.group("after"));
+        } catch (URISyntaxException wrong) {
+            return null;
+        }
     }
 
     /** The same, with no more time than the caller has. */

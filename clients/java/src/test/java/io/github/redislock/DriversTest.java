@@ -7,6 +7,7 @@ import io.github.redislock.testing.Eventually;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 import redis.clients.jedis.JedisPool;
 
@@ -252,6 +253,34 @@ class DriversTest extends ServerTest {
         assertThrows(
                 IllegalArgumentException.class,
                 () -> Driver.JEDIS_UNIFIED.open(server.url(), lingers));
+    }
+
+    /** As the hosts of Docker have one. */
+    @Test
+    void aHostMayHaveAnUnderscore() {
+        String url = "redis://me:secret@no_host.invalid:1";
+        LockOptions brief = options.withReconnect(Duration.ZERO);
+        try (RedisLockClient far = RedisLockClient.connect(url, brief)) {
+            String failed = assertThrows(RuntimeException.class, far.lock("a")::tryLock).toString();
+            assertTrue(failed.contains("connect to no_host.invalid:1"), failed);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "redis://me:secret@host",
+                "redis://me:secret@:1",
+                "redis://me:secret@ho st:1",
+                "redis://me:secret @host:1",
+                "redis://me:secret@host:port",
+                "me:secret@host:1"
+            })
+    void anAddressThatIsNoneIsRefusedWithoutItsPassword(String url) {
+        IllegalArgumentException refused = assertThrows(
+                IllegalArgumentException.class, () -> RedisLockClient.connect(url, options));
+        assertFalse(refused.toString().contains("secret"), refused.toString());
+        assertNull(refused.getCause());
     }
 
     @Test

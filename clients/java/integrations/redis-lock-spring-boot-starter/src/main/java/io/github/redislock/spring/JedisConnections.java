@@ -24,8 +24,8 @@ import redis.clients.jedis.JedisPoolConfig;
 import redis.clients.jedis.JedisSentinelPool;
 import redis.clients.jedis.util.Pool;
 
-import java.net.URI;
-import java.net.URISyntaxException;
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.Set;
@@ -69,22 +69,22 @@ final class JedisConnections {
     }
 
     private static String url(RedisStandaloneConfiguration server) {
-        String password = server.getPassword().map(String::new).orElse(null);
         String user = server.getUsername() == null ? "" : server.getUsername();
-        try {
-            return new URI(
-                            "redis",
-                            password == null ? null : user + ":" + password,
-                            server.getHostName(),
-                            server.getPort(),
-                            "/" + server.getDatabase(),
-                            null,
-                            null)
-                    .toString();
-        } catch (URISyntaxException wrong) {
-            // Without its text, which has the password.
-            throw new IllegalArgumentException("no address: " + server.getHostName());
-        }
+        String login = server.getPassword()
+                .map(password -> encoded(user) + ":" + encoded(new String(password)) + "@")
+                .orElse("");
+        String host = server.getHostName();
+        return "redis://"
+                + login
+                + (host.contains(":") && !host.startsWith("[") ? "[" + host + "]" : host)
+                + ":"
+                + server.getPort()
+                + "/"
+                + server.getDatabase();
+    }
+
+    private static String encoded(String text) {
+        return URLEncoder.encode(text, StandardCharsets.UTF_8).replace("+", "%20");
     }
 
     private JedisPool standalone(RedisStandaloneConfiguration server) {

@@ -72,6 +72,21 @@ class AutoConfigurationTest extends ServerTest {
                 });
     }
 
+    /** As the hosts of Docker have one. */
+    @Test
+    void aHostMayHaveAnUnderscore() {
+        runner(
+                        "jedis",
+                        "spring.data.redis.host=no_host.invalid",
+                        "spring.data.redis.password=pass:w@rd/%",
+                        "redis-lock.reconnect=0s")
+                .run(context -> {
+                    var lock = context.getBean(RedisLockRegistry.class).obtain("a");
+                    assertThatThrownBy(lock::tryLock)
+                            .hasMessageContaining("connect to no_host.invalid:6379");
+                });
+    }
+
     /** With a name Jedis takes a pool. */
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
