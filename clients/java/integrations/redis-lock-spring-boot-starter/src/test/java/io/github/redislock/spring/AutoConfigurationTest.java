@@ -54,7 +54,7 @@ class AutoConfigurationTest extends ServerTest {
     void itLogsInWithTheApplicationsUserToItsDatabase(String driver) {
         // No right but those of the role worker in the documents, and those to ask for a database.
         String rights = "~lock-registry:* resetchannels -@all"
-                + " +lock.acquire +lock.release +lock.renew +select";
+                + " +lock.acquire +lock.release +lock.renew +lock.check +select";
         server.ask((Object[]) ("ACL SETUSER app on >pass:w@rd/% " + rights).split(" "));
         application(
                         driver,
@@ -68,6 +68,9 @@ class AutoConfigurationTest extends ServerTest {
                     registry.renewLock("a", Duration.ofMinutes(2));
                     assertThat(server.isLocked("lock-registry:a")).isFalse();
                     assertThat(server.ask("INFO", "keyspace").toString()).contains("db3:");
+                    lock.unlock();
+                    lock.lock();
+                    registry.renewLock("a");
                     lock.unlock();
                 });
     }
