@@ -91,6 +91,18 @@ class HoldTest extends ServerTest {
     }
 
     @Test
+    void aReleaseMayCountFromNow() throws Exception {
+        RedisHold hold = locks.lock("a").tryAcquire(1, 60, TimeUnit.SECONDS);
+        hold.releaseIn(LEAST);
+        assertFalse(hold.isHeld());
+        hold.releaseIn(Duration.ofMillis(1)); // Nothing more: it was given back.
+        assertTrue(server.leftMs("a") > 20_000 && server.leftMs("a") < 40_000);
+        RedisHold taken = locks.lock("b").tryAcquire();
+        server.ask("DEL", "b");
+        assertThrows(IllegalMonitorStateException.class, () -> taken.releaseIn(LEAST));
+    }
+
+    @Test
     void theLastUnlockKeepsTheLockForItsLeastTime() {
         RedisLock lock = locks.lock("a");
         lock.lock(60, TimeUnit.SECONDS);
