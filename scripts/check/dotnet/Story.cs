@@ -32,6 +32,17 @@ public static class Story
             Assert(next.IsHeld && await next.ReleaseAsync(), "the next one has it");
         }
 
+        // For ever is no overflow, neither of the patience nor of the ttl.
+        foreach (var each in new[] { locks, await RedisLocks.OpenAsync(redis, notify: false) })
+        {
+            var days = await each.AcquireAsync("days", TimeSpan.FromDays(90), TimeSpan.MaxValue);
+            var patient = each.AcquireAsync("days", minute, TimeSpan.MaxValue);
+            await Task.Delay(300);
+            Assert(!patient.IsCompleted, "it waits for ever: " + patient.Exception);
+            Assert(days.IsHeld, "a ttl of 90 days");
+            Assert(await days.ReleaseAsync() && await (await patient).ReleaseAsync(), "the patient one has it");
+        }
+
         // The reply is lost after the grant: the token asks again, and has the same hold.
         redis.Connection.Lose = 1;
         var lost = await locks.AcquireAsync("lost", minute, minute);
