@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::fixture::{Fixture, LOCK};
-use crate::harness::{wait_for, Reply};
+use crate::harness::wait_for;
 use crate::proxy::{Fate, Proxy};
 use crate::worker::Worker;
 
@@ -12,7 +12,6 @@ with_every_worker![
     writes_nothing_after_a_sleep_that_nobody_used,
     writes_nothing_for_a_grant_that_it_slept_through,
     writes_nothing_for_a_grant_that_comes_late,
-    tells_of_a_silence_right_after_its_grant,
     leaves_the_lock_to_the_next_when_it_is_killed,
 ];
 
@@ -73,18 +72,6 @@ fn writes_nothing_for_a_grant_that_comes_late(mut fixture: Fixture) {
     wait_for("a grant", || proxy.caught());
     let newer = fixture.take_as("second");
     waits_again_or_ends(&mut fixture, worker, newer);
-}
-
-fn tells_of_a_silence_right_after_its_grant(mut fixture: Fixture) {
-    let proxy = Proxy::to(fixture.server.port, Fate::Last);
-    let options = "--ttl 1500 --block 5000 --writes 2 --pause 20 --token T";
-    fixture
-        .worker_on(proxy.port, options)
-        .finish()
-        .assert_lost();
-    wait_for("the end of the ttl", || {
-        (fixture.control.call(&format!("LOCK.INFO {LOCK}")) == Reply::Nil).then_some(())
-    });
 }
 
 /// What a worker may do with a grant that has expired when it reads it: report itself late, or

@@ -1,5 +1,4 @@
-//! A proxy that drops or delays one reply, the server's answer to the first acquire, or all that
-//! follow it.
+//! A proxy that drops or delays one reply: the server's answer to the first acquire.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -13,8 +12,6 @@ use std::time::Duration;
 pub enum Fate {
     Lost,
     Late(Duration),
-    /// It passes, and nothing after it does. The connections stay open.
-    Last,
 }
 
 pub struct Proxy {
@@ -79,12 +76,6 @@ fn join(client: TcpStream, server: TcpStream, caught: &Arc<AtomicI64>, fate: Fat
                 was.is_ok()
             });
             match fate {
-                Fate::Last => {
-                    while !is_first && caught.load(Ordering::Relaxed) > 0 {
-                        thread::park();
-                    }
-                    true
-                }
                 Fate::Lost => !is_first,
                 Fate::Late(delay) => {
                     if is_first {
