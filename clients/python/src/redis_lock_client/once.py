@@ -25,6 +25,22 @@ class TaskResult(NamedTuple, Generic[T]):
         return self.was_executed
 
 
+def lock_of_job(
+    redis: Any, name: str | bytes, *, at_most: float, at_least: float, linger: float | None, fallback: bool
+) -> Lock:
+    """Return the lock under which a job runs once."""
+    return Lock(
+        redis,
+        name,
+        timeout=at_most,
+        at_least=at_least,
+        blocking=False,
+        raise_on_release_error=False,
+        linger=linger,
+        fallback=fallback,
+    )
+
+
 def run_once(
     redis: Any,
     name: str | bytes,
@@ -41,16 +57,7 @@ def run_once(
     job that fails has run. A job that took longer than `at_most` is told by a warning of the logger
     `redis_lock_client`.
     """
-    once = Lock(
-        redis,
-        name,
-        timeout=at_most,
-        at_least=at_least,
-        blocking=False,
-        raise_on_release_error=False,
-        linger=linger,
-        fallback=fallback,
-    )
+    once = lock_of_job(redis, name, at_most=at_most, at_least=at_least, linger=linger, fallback=fallback)
     if not once.acquire():
         return TaskResult(False, None)
     with contextlib.ExitStack() as stack:

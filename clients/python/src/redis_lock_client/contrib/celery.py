@@ -8,7 +8,7 @@ from typing import Any
 from celery import Task
 from celery.exceptions import Retry
 
-from ..lock import Lock
+from ..once import lock_of_job
 
 __all__ = ["Once"]
 
@@ -40,13 +40,11 @@ class Once(Task):
         if self.lock_client is None or self.at_most is None:
             raise TypeError(f"the task {self.name} needs lock_client and at_most")
         name = self._lock_name(args, kwargs)
-        once = Lock(
+        once = lock_of_job(
             self.lock_client,
             name,
-            timeout=self.at_most,
+            at_most=self.at_most,
             at_least=self.at_least,
-            blocking=False,
-            raise_on_release_error=False,
             linger=self.linger,
             fallback=self.fallback,
         )
