@@ -8,9 +8,7 @@ use std::num::NonZeroU64;
 
 use super::server::Connection;
 use super::FIRST_OF_CHANNELS;
-use super::{
-    at, guard, Arrival, Asker, Careless, Cluster, Event, Mode, Request, RequestId, State, What,
-};
+use super::{at, guard, Arrival, Asker, Careless, Cluster, Event, Mode, RequestId, State, What};
 use crate::engine::guard::GuardEvent;
 
 /// A client.
@@ -370,11 +368,8 @@ impl Cluster {
                 memory.connection.set(Some(connection.number));
                 memory.linger_ms.set(connection.linger);
                 let (token, guard) = (request.token(), memory.guard.get());
-                let asked_ms = match request {
-                    Request::Take { ttl, .. } | Request::Renew(_, ttl) => ttl,
-                    _ => 0,
-                };
-                let is_too_long = guard.scope != guard::Scope::Off && asked_ms > guard.max_ttl_ms;
+                let is_too_long =
+                    guard.scope != guard::Scope::Off && request.ttl().ms() > guard.max_ttl_ms;
                 if is_too_long || !server.is_primary {
                     self.answer(s, vec![(id, Event::TryAgain)]);
                 } else {

@@ -210,7 +210,7 @@ fn each_rule_of_a_hand_over_matters() {
     breach(450_000, &early, Rule::Clocks);
 }
 
-/// What the last beats say of the clocks is from before the step.
+/// The last beats were sent before the step, so they are wrong about the clocks.
 #[test]
 fn a_clock_that_was_set_back_puts_off_the_end_of_a_hand_over() {
     let beat = [Step::Tick(250), Step::Flow];
