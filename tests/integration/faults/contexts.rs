@@ -211,8 +211,8 @@ fn waiters_fail_no_watch(kind: Kind) {
     let mut b = None;
     assert!(!is_broken(&mut watcher, || {
         b = Some(server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0"));
-        let mut d = server.raw_blocked("LOCK.ACQUIRE k d 60000 BLOCK 20");
-        assert_eq!(d.line().unwrap(), "$-1");
+        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 20");
+        assert_eq!(d.reply(), Reply::Nil);
         let e = server.blocked("RWLOCK.RLOCK k e 60000 BLOCK 0");
         c.int(&format!("CLIENT KILL ID {}", e.id));
         e.broken();

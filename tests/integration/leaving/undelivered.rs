@@ -161,7 +161,8 @@ fn a_grant_to_a_deleted_user_is_taken_back(kind: Kind) {
 pub(super) fn let_the_timer_run(server: &Server) {
     let mut c = server.client();
     c.int("LOCK.ACQUIRE turn one 60000");
-    let mut two = server.raw_blocked("LOCK.ACQUIRE turn two 60000 BLOCK 5");
+    let mut two = server.raw();
+    two.send("LOCK.ACQUIRE turn two 60000 BLOCK 5");
     assert_eq!(two.line().unwrap(), "$-1");
     c.int("DEL turn");
 }
