@@ -73,9 +73,10 @@ final class Acquisition {
      * Waits for up to {@code waitNanos}, not at all with 0; null when the lock was not to be had.
      */
     Grant await(long waitNanos) throws InterruptedException {
+        Grant grant = null;
         holds.waiting.add(this);
         try {
-            return ask(waitNanos);
+            grant = ask(waitNanos);
         } finally {
             holds.waiting.remove(this);
             if (uncertain || placed) {
@@ -85,6 +86,26 @@ final class Acquisition {
                 Thread.currentThread().interrupt();
             }
         }
+        // Looked at when a close that begins now does not find it among those that wait any more.
+        if (grant != null && !isConversion() && holds.isClosed()) {
+            refuse();
+        }
+        return grant;
+    }
+
+    /** What the close has given back belongs to others now; what it missed is given back here. */
+    private void refuse() {
+        RuntimeException closed = closed();
+        try {
+            release();
+        } catch (RuntimeException outOfReach) {
+            closed.addSuppressed(outOfReach); // Then the lease ends it.
+        }
+        throw closed;
+    }
+
+    private RuntimeException closed() {
+        return commands.wire().failure("the client was closed");
     }
 
     private Grant ask(long waitNanos) throws InterruptedException {
@@ -97,7 +118,7 @@ final class Acquisition {
             // A set flag would close the socket, so it is taken down and kept.
             noteInterrupt();
             if (holds.isClosed()) {
-                throw commands.wire().failure("the client was closed");
+                throw closed();
             }
             long leftNanos = waitNanos - (System.nanoTime() - startNanos);
             boolean answered = true;

@@ -132,6 +132,22 @@ class PlaceTest extends ServerTest {
         assertEquals(0, server.waiting("a"));
     }
 
+    /** The waiter has its answer while the close still waits for the one to its release. */
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE"})
+    void aGrantThatAClosingClientGivesBackIsHandedToNobody(Driver driver) throws Exception {
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                Driver.Opened closing = driver.open(proxy.url(), LockOptions.defaults())) {
+            RedisHold held = locks.lock("a").tryAcquire();
+            Future<Void> waiting = awaitWaiter(() -> closing.locks.lock("a").acquire());
+            proxy.replyDelayMs = 200;
+            held.release();
+            closing.locks.close();
+            assertThrows(RuntimeException.class, () -> Other.result(waiting));
+            assertFalse(server.isLocked("a"));
+        }
+    }
+
     @ParameterizedTest
     @ValueSource(longs = {30, 10_000})
     void aReaderThatDoesNotBecomeTheWriterGoesOnReading(long sliceMs) {
