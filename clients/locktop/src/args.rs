@@ -100,7 +100,10 @@ impl Args {
         }
         if login.password().is_none() {
             if let Some(password) = &self.password {
-                login = login.set_password(password);
+                // An empty REDISCLI_AUTH is no password, unless a user is named.
+                if !password.is_empty() || login.username().is_some() {
+                    login = login.set_password(password);
+                }
             }
         }
         Ok(info.set_redis_settings(login))

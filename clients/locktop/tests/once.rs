@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{eventually, free_port, Cluster, Server};
-use program::{address, locktop, name_of_a_user, without_top, Ran};
+use program::{address, command, locktop, name_of_a_user, without_top, Ran};
 use serde_json::{json, Value};
 
 /// A lock that `owner` holds and `next` waits for.
@@ -51,6 +51,14 @@ fn one_server_as_a_table() {
         ]
     );
     assert!(ran.line("primary").contains(&address(&server)), "{ran:?}");
+}
+
+#[test]
+fn an_empty_password_is_none() {
+    let server = Server::start();
+    let words = ["--once", &address(&server)];
+    let ran = Ran::of(command(&words).env("REDISCLI_AUTH", ""));
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
 }
 
 #[test]
