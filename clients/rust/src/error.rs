@@ -129,8 +129,9 @@ fn later_command(error: &RedisError) -> Option<&'static str> {
     // Servers quote the name in different ways.
     let name = detail.strip_prefix("UNKNOWN COMMAND ")?;
     let name = name.trim_start_matches(['\'', '`']);
+    let name = name.split(['\'', '`', ',', ' ']).next();
     let mut later = ["LOCK.CHECK", "LOCK.EXEC"].into_iter();
-    later.find(|later| name.starts_with(later))
+    later.find(|later| name == Some(later))
 }
 
 /// Whether the server does not know the command.

@@ -135,6 +135,8 @@ impl<W: Wire> Hold<W> {
                     Ok(false) => Error::NotHeld,
                     _ => Error::Redis(error),
                 },
+                // The server knows LOCK.EXEC, and not the command under it.
+                Error::ModuleMissing(error) => Error::Redis(error),
                 error => error,
             }),
         }
@@ -154,7 +156,7 @@ impl<W: Wire> Hold<W> {
         Error::NotHeld
     }
 
-    fn still_held(&self) -> Result<()> {
+    pub(crate) fn still_held(&self) -> Result<()> {
         match self.lease.is_held() {
             true => Ok(()),
             false => Err(Error::NotHeld),
@@ -167,10 +169,8 @@ impl<W: Wire> Hold<W> {
         if !claim.converts() {
             return Err(Error::NoConversion);
         }
-        if claim.mode() == Mode::Exclusive {
-            return Ok(false);
-        }
-        self.still_held().map(|()| true)
+        self.still_held()?;
+        Ok(claim.mode() != Mode::Exclusive)
     }
 
     /// Whether it is exclusive, or may be yet.

@@ -68,7 +68,7 @@ impl Guard {
 
     async fn become_reader(&mut self) -> Result<()> {
         if !self.hold.is_to_downgrade()? {
-            return Ok(());
+            return self.hold.still_held();
         }
         let asking = self.hold.asks().await;
         let mut settle = Settle::reader(&self.hold, asking);

@@ -60,7 +60,7 @@ impl Guard {
 
     async fn become_reader(&mut self) -> Result<()> {
         if !self.hold.is_to_downgrade()? {
-            return Ok(());
+            return self.hold.still_held();
         }
         let _asking = self.hold.asks().await;
         self.hold.become_reader().await

@@ -65,6 +65,27 @@ fn a_lease_that_is_over_stays_lost() {
 }
 
 #[test]
+fn a_hold_that_is_lost_has_no_mode_to_keep() {
+    let server = Server::start();
+    let pages = open(server.url(), options()).rwlock("a").with_ttl(ms(100));
+    let mut reader = now(pages.read()).unwrap();
+    eventually("the share ends", || reader.is_lost());
+    let kept = now(reader.downgrade());
+    assert!(matches!(kept, Err(Error::NotHeld)), "{kept:?}");
+    drop(reader);
+    let mut writer = now(pages.write()).unwrap();
+    eventually("the hold ends", || writer.is_lost());
+    let kept = [
+        now(writer.upgrade()),
+        now(writer.try_upgrade()).map(drop),
+        now(writer.upgrade_timeout(ms(20))).map(drop),
+    ];
+    for kept in kept {
+        assert!(matches!(kept, Err(Error::NotHeld)), "{kept:?}");
+    }
+}
+
+#[test]
 fn a_late_conversion_revives_no_lease() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);

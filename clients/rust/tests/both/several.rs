@@ -103,6 +103,20 @@ fn a_guarded_command_is_not_sent_twice() {
 }
 
 #[test]
+fn a_guarded_command_that_the_server_lacks_is_its_own_error() {
+    let server = Server::start();
+    let guard = now(open(server.url(), Options::default()).lock("k").lock()).unwrap();
+    if !server.admin().has_exec() {
+        return;
+    }
+    let lacking = now(guard.exec::<()>(redis::cmd("JSON.SET").arg("x").arg("$").arg(1)));
+    assert!(matches!(lacking, Err(Error::Redis(_))), "{lacking:?}");
+    let text = lacking.unwrap_err().to_string();
+    assert!(text.to_lowercase().contains("json.set"), "{text}");
+    assert!(now(guard.check()).unwrap());
+}
+
+#[test]
 fn a_job_that_panics_is_not_run_again_either() {
     let server = Server::start();
     let (locks, mut admin) = (locks(&server), server.admin());
