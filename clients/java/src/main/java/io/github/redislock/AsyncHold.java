@@ -140,9 +140,13 @@ public final class AsyncHold {
         hold.unbound = false; // Before it is sent, as that connection may be lost as well.
         client.acquire(hold.claim, hold.token, leftMs(), false).whenComplete((reply, failed) -> {
             Throwable cause = LettuceLockClient.cause(failed);
-            if (LettuceLockClient.isError(cause, "WRONGTYPE")
-                    || LettuceLockClient.isError(cause, "PARTIAL")
-                    || reply instanceof Long fence && fence != hold.fence) {
+            boolean another = reply instanceof Long fence && fence != hold.fence;
+            if (another) {
+                client.release(hold.claim, hold.token, 0); // Which nobody asked for.
+            }
+            if (another
+                    || LettuceLockClient.isError(cause, "WRONGTYPE")
+                    || LettuceLockClient.isError(cause, "PARTIAL")) {
                 lose(Holds.GONE);
             } else if (reply == null) {
                 hold.unbound = true;
@@ -297,8 +301,8 @@ public final class AsyncHold {
                 return; // Its owner has set a lease meanwhile.
             } else if (failed != null) {
                 planRenewal(Holds.soonNanos(client.ttlMs()));
-            } else if (prolonged(sent) && hold.unbound) {
-                bind();
+            } else if (prolonged(sent) && hold.unbound && !hold.isOver()) {
+                bind(); // Of one that was given back meanwhile it would make a new hold.
             }
         });
     }

@@ -101,6 +101,23 @@ class LettuceTest extends ServerTest {
         }
     }
 
+    /** Its renewal for the next connection is under way when the hold is given back. */
+    @Test
+    void aHoldThatLingersIsNotTakenAgainAfterItsUnlock() throws Exception {
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                Driver.Opened far = Driver.LETTUCE_FUTURES.open(
+                        proxy.url(), patient.withLinger(Duration.ofMinutes(1)))) {
+            AsyncHold hold = result(far.futures.lock("a").lock());
+            server.ask("CONFIG", "RESETSTAT");
+            proxy.replyDelayMs = 300;
+            proxy.cut();
+            Eventually.isTrue("it is renewed", () -> server.calls("lock.renew") > 0);
+            assertTrue(result(hold.unlock()));
+            result(far.futures.lock("b").lock()); // By the same connection, so it comes after.
+            assertFalse(server.isLocked("a"));
+        }
+    }
+
     @Test
     void aWaiterOutlivesASilentServerForItsTimeToWait() throws Exception {
         RedisHold held = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
