@@ -236,14 +236,28 @@ public final class AsyncHold {
      * nobody else has it. A lease that ends earlier ends it earlier.
      *
      * @param atLeast how long it is held at least, counted from its grant
-     * @return false when it was not held any more
+     * @return false when it was not held any more. It fails with {@link IllegalArgumentException}
+     *     for a time above the server's {@code lock.max-ttl}; the lock is given back at once then
      */
     public CompletableFuture<Boolean> unlock(Duration atLeast) {
         long leastMs = ThreadLock.leastMs(atLeast);
         if (!end(hold.giveBack())) {
             return CompletableFuture.completedFuture(false);
         }
-        // Nothing at a second try: the first one released it, as the lease was not over.
+        return release(leastMs).exceptionallyCompose(failed -> {
+            Throwable cause = LettuceLockClient.cause(failed);
+            if (!LettuceLockClient.isError(cause, Commands.TTL_TOO_LONG)) {
+                return CompletableFuture.failedFuture(cause);
+            }
+            // Its owner has no more way to it, so it must not stay.
+            return release(0).handle((was, late) -> {
+                throw Commands.leastTooLong(cause);
+            });
+        });
+    }
+
+    /** Nothing at a second try: the first one released it, as the lease was not over. */
+    private CompletableFuture<Boolean> release(long leastMs) {
         long before = client.resends();
         return client.release(hold.claim, hold.token, leastMs)
                 .thenApply(held -> held || client.resends() != before);

@@ -133,7 +133,11 @@ record Commands(Wire wire, FallbackSender sender, LockOptions options) {
 
     /** Whether all of it was held. */
     boolean renew(Claim claim, String token, long ttlMs) {
-        return ofAll(claim, name -> renewing(name, token, ttlMs));
+        try {
+            return ofAll(claim, name -> renewing(name, token, ttlMs));
+        } catch (RuntimeException failed) {
+            throw isError(failed, TTL_TOO_LONG) ? tooLong(failed) : failed;
+        }
     }
 
     /** Whether all of it was held. */
@@ -143,7 +147,11 @@ record Commands(Wire wire, FallbackSender sender, LockOptions options) {
 
     /** Whether all of it was held. It ends {@code leastMs} after its grant, or now if that is past. */
     boolean release(Claim claim, String token, long leastMs) {
-        return ofAll(claim, name -> releasing(name, token, leastMs));
+        try {
+            return ofAll(claim, name -> releasing(name, token, leastMs));
+        } catch (RuntimeException failed) {
+            throw isError(failed, TTL_TOO_LONG) ? leastTooLong(failed) : failed;
+        }
     }
 
     static Request renewing(String name, String token, long ttlMs) {
@@ -198,7 +206,7 @@ record Commands(Wire wire, FallbackSender sender, LockOptions options) {
                 // What was written over the key has ended the hold.
                 return Collections.singletonList(null);
             }
-            throw isError(failed, TTL_TOO_LONG) ? tooLong(failed) : failed;
+            throw failed;
         }
     }
 
@@ -330,6 +338,11 @@ record Commands(Wire wire, FallbackSender sender, LockOptions options) {
                         + " long: "
                         + failed.getMessage(),
                 failed);
+    }
+
+    /** The same bound counts for the least time. */
+    static IllegalArgumentException leastTooLong(Throwable failed) {
+        return new IllegalArgumentException("atLeast is too long: " + failed.getMessage(), failed);
     }
 
     static IllegalArgumentException crossSlot(Claim claim, Throwable failed) {

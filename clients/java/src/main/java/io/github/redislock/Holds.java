@@ -298,9 +298,22 @@ final class Holds implements AutoCloseable {
 
     /**
      * Gives a hold back; an error when it was lost. On the server it ends {@code leastMs} after its
-     * grant, or at once if that is past.
+     * grant, or at once if that is past. A time above the server's bound is an error, too.
      */
     void release(Hold hold, long leastMs) {
+        try {
+            giveBack(hold, leastMs);
+        } catch (IllegalArgumentException aboveMaxTtl) {
+            try {
+                giveBack(hold, 0); // Its owner has no more way to it, so it must not stay.
+            } catch (RuntimeException late) {
+                aboveMaxTtl.addSuppressed(late);
+            }
+            throw aboveMaxTtl;
+        }
+    }
+
+    private void giveBack(Hold hold, long leastMs) {
         drop(hold);
         // If the reply is lost, the second try cannot tell "released by the first" from "lost
         // before". The lease was not over by the client's clock, so it is taken for the former.
@@ -323,7 +336,7 @@ final class Holds implements AutoCloseable {
     /** Gives a hold back, to end {@code restMs} from now; an error when it was lost. */
     void releaseIn(Hold hold, long restMs) {
         try {
-            release(hold, hold.lease.sinceAskedMs() + restMs);
+            giveBack(hold, hold.lease.sinceAskedMs() + restMs);
         } catch (IllegalArgumentException aboveMaxTtl) { // Which the rest alone is not.
             boolean held = commands.renewWhile(
                     () -> hold.lease.leftNanos() > 0,

@@ -112,6 +112,8 @@ public final class RedisHold implements AutoCloseable {
      * @param atLeast how long it is held at least, counted from its grant. No renewal changes that
      *     moment
      * @throws IllegalMonitorStateException when it was lost before
+     * @throws IllegalArgumentException for a time above the server's {@code lock.max-ttl}; it is
+     *     given back at once then
      * @throws ModuleMissingException in the fallback, unless the time is zero
      */
     public void release(Duration atLeast) {

@@ -106,6 +106,8 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
      *
      * @param atLeast how long it is held at least, counted from its grant
      * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
+     * @throws IllegalArgumentException for a time above the server's {@code lock.max-ttl}; it is
+     *     given back at once then
      * @throws ModuleMissingException in the fallback, unless the time is zero
      */
     public void unlock(Duration atLeast) {

@@ -189,4 +189,19 @@ class ClockTest extends ServerTest {
             assertTrue(hold.isHeld());
         }
     }
+
+    @Test
+    void aLeastTimeAboveMaxTtlGivesTheLockBackAndSaysSo() {
+        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "3000");
+                Driver.Opened client = driver.open(bounded.url(), longer)) {
+            Held hold = client.take("a");
+            IllegalArgumentException refused = assertThrows(
+                    IllegalArgumentException.class,
+                    () -> hold.releases().accept(Duration.ofMillis(3_001)));
+            String text = refused.getMessage();
+            assertTrue(text.contains("atLeast") && text.contains("lock.max-ttl"), text);
+            assertFalse(text.contains("LockOptions.ttl"), text);
+            assertFalse(bounded.isLocked("a") || hold.isHeld());
+        }
+    }
 }
