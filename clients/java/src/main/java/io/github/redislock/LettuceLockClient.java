@@ -44,6 +44,10 @@ public final class LettuceLockClient implements AutoCloseable {
     /** How many waiters at once have a connection for themselves, in a cluster. */
     private static final int MOST_BLOCKED = 32;
 
+    /** After this a release is sent again. */
+    private static final Executor AGAIN =
+            CompletableFuture.delayedExecutor(Wire.PACE_MS, TimeUnit.MILLISECONDS);
+
     private record Key(String name, String token) {}
 
     private final Map<Key, AsyncRequest<?>> waiting = new ConcurrentHashMap<>();
@@ -299,9 +303,40 @@ public final class LettuceLockClient implements AutoCloseable {
         return servers.shared().writtenAgain();
     }
 
-    /** Whether all of it was held. */
+    /**
+     * Whether all of it was held. It is sent again for as long as {@link LockOptions#reconnect()}
+     * where that helps; a hold that is gone by then counts as released by the try before.
+     */
     CompletableFuture<Boolean> release(Claim claim, String token, long leastMs) {
-        return ofAll(claim, name -> Commands.releasing(name, token, leastMs));
+        return release(claim, token, leastMs, System.nanoTime(), false)
+                .orTimeout(options.patienceNanos(), TimeUnit.NANOSECONDS);
+    }
+
+    private CompletableFuture<Boolean> release(
+            Claim claim, String token, long leastMs, long startNanos, boolean unanswered) {
+        return ofAll(claim, name -> Commands.releasing(name, token, leastMs))
+                .handle((held, failed) -> {
+                    if (failed == null) {
+                        return CompletableFuture.completedFuture(held || unanswered);
+                    }
+                    Throwable cause = cause(failed);
+                    if (!passes(cause) || closed || !isWorthAnother(startNanos)) {
+                        return CompletableFuture.<Boolean>failedFuture(cause);
+                    }
+                    // One of several may be refused after others were released.
+                    boolean mayBeDone = unanswered
+                            || claim.several()
+                            || !(cause instanceof RedisCommandExecutionException);
+                    return CompletableFuture.supplyAsync(
+                                    () -> release(claim, token, leastMs, startNanos, mayBeDone),
+                                    AGAIN)
+                            .thenCompose(next -> next);
+                })
+                .thenCompose(next -> next);
+    }
+
+    private boolean isWorthAnother(long startNanos) {
+        return System.nanoTime() - startNanos <= options.reconnect().toNanos();
     }
 
     /** Whether all of it is held. */

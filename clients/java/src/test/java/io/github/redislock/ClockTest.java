@@ -144,7 +144,7 @@ class ClockTest extends ServerTest {
             long asked = server.calls("lock.acquire");
             before.release();
             Other.result(late).release();
-            assertEquals(0, proxy.renewalsToAnswer.get());
+            assertEquals(0, proxy.toAnswer.get());
             assertTrue(server.calls("lock.acquire") > asked);
         }
     }
@@ -154,7 +154,7 @@ class ClockTest extends ServerTest {
         Held hold = behind.take("a");
         proxy.answerRenewals(TRY_AGAIN, 3);
         Eventually.isTrue("a renewal is answered", () -> server.calls("lock.renew") > 0);
-        assertEquals(0, proxy.renewalsToAnswer.get());
+        assertEquals(0, proxy.toAnswer.get());
         assertTrue(hold.isHeld());
         assertNull(lost.poll());
         proxy.answerRenewals(TRY_AGAIN, Integer.MAX_VALUE);
@@ -166,7 +166,7 @@ class ClockTest extends ServerTest {
         Held hold = behind.take("a");
         proxy.answerRenewals(TRY_AGAIN, 2);
         assertTrue(hold.renew(Duration.ofSeconds(5)));
-        assertEquals(0, proxy.renewalsToAnswer.get());
+        assertEquals(0, proxy.toAnswer.get());
         proxy.answerRenewals(TRY_AGAIN, Integer.MAX_VALUE);
         long startNanos = System.nanoTime();
         assertFalse(hold.renew(Duration.ofSeconds(5)));
@@ -203,5 +203,15 @@ class ClockTest extends ServerTest {
             assertFalse(text.contains("LockOptions.ttl"), text);
             assertFalse(bounded.isLocked("a") || hold.isHeld());
         }
+    }
+
+    @Test
+    void aReleaseThatIsRefusedForAWhileIsSentAgain() {
+        Held hold = behind.take("a");
+        String readOnly = "-READONLY You can't write against a read only replica.\r\n";
+        proxy.answer("LOCK.RELEASE", readOnly, 5);
+        hold.release();
+        assertEquals(0, proxy.toAnswer.get());
+        assertFalse(server.isLocked("a"));
     }
 }

@@ -13,7 +13,7 @@ import java.util.regex.Pattern;
 
 /**
  * Stands before a server. It can cut the connections, serve new ones late or not at all, keep
- * replies to itself, and answer renewals.
+ * replies to itself, and answer commands.
  */
 final class FaultyProxy implements AutoCloseable {
     /** The only integer of the protocol that is as long. */
@@ -31,14 +31,15 @@ final class FaultyProxy implements AutoCloseable {
     /** How late replies are. */
     volatile long replyDelayMs;
 
-    /** How many renewals are answered here, and do not get to the server. */
-    final AtomicInteger renewalsToAnswer = new AtomicInteger();
+    /** How many commands are answered here still, and do not get to the server. */
+    final AtomicInteger toAnswer = new AtomicInteger();
 
     private final List<Socket> open = new CopyOnWriteArrayList<>();
     private final AtomicInteger fencesToSwallow = new AtomicInteger();
     private final ServerSocket listener;
     private volatile boolean swallowed;
-    private volatile String renewalAnswer;
+    private volatile String answered = "";
+    private volatile String answer;
     private volatile boolean shut;
     private volatile long delayMs;
 
@@ -88,10 +89,15 @@ final class FaultyProxy implements AutoCloseable {
         return swallowed;
     }
 
-    /** Answers the next renewals, each of which comes alone. */
     void answerRenewals(String answer, int count) {
-        renewalAnswer = answer;
-        renewalsToAnswer.set(count);
+        answer("LOCK.RENEW", answer, count);
+    }
+
+    /** Answers the next commands of a name, each of which comes alone. */
+    void answer(String command, String answer, int count) {
+        this.answer = answer;
+        answered = "\r\n" + command + "\r\n";
+        toAnswer.set(count);
     }
 
     private void serve(Socket client, int serverPort) throws Exception {
@@ -119,8 +125,8 @@ final class FaultyProxy implements AutoCloseable {
             if (text.contains("\r\nKEEP\r\n")) {
                 keeps.incrementAndGet();
             }
-            if (text.contains("\r\nLOCK.RENEW\r\n") && takes(renewalsToAnswer)) {
-                client.getOutputStream().write(renewalAnswer.getBytes(StandardCharsets.US_ASCII));
+            if (text.contains(answered) && takes(toAnswer)) {
+                client.getOutputStream().write(answer.getBytes(StandardCharsets.US_ASCII));
                 continue;
             }
             server.getOutputStream().write(bytes, 0, count);
