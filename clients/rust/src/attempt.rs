@@ -13,6 +13,9 @@ use crate::support::Support;
 /// The time between two questions that the server cannot make wait.
 pub(crate) const PACE: Duration = Duration::from_millis(50);
 
+/// The least time for the last try at a server that has been silent. One that works answers in it.
+pub(crate) const LAST_TRY: Duration = Duration::from_millis(500);
+
 /// How long an attempt waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
@@ -65,6 +68,13 @@ pub(crate) struct Question {
     pub(crate) sent: Instant,
 }
 
+impl Question {
+    /// When its answer is late from.
+    fn due(&self) -> Instant {
+        self.sent.checked_add(self.wait).unwrap_or(self.sent)
+    }
+}
+
 /// The meaning of an answer.
 #[derive(Debug)]
 pub(crate) enum Verdict {
@@ -94,6 +104,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) is_uncertain: bool,
     /// A request asked the server to keep its place.
     pub(crate) has_place: bool,
+    /// Since when answers are due that have not come.
     out_of_reach: Option<Instant>,
 }
 
@@ -168,13 +179,13 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Reads an answer to what was sent at `sent`.
-    pub(crate) fn verdict(&mut self, sent: Instant, answer: RedisResult<Value>) -> Verdict {
+    /// Reads the answer to a question.
+    pub(crate) fn verdict(&mut self, question: &Question, answer: RedisResult<Value>) -> Verdict {
         let error = match answer.and_then(Value::extract_error) {
             Ok(value) => {
                 self.out_of_reach = None;
                 self.support.has_module();
-                return self.read(sent, &value);
+                return self.read(question.sent, &value);
             }
             Err(error) => error,
         };
@@ -191,7 +202,7 @@ impl<'a> Attempt<'a> {
             return self.again_or_unavailable(PACE);
         }
         if may_pass(&error) {
-            return self.out_of_reach(error);
+            return self.out_of_reach(error, question.due());
         }
         // Without a lost answer the token's owner holds some of it by another guard.
         if error.code() == Some("PARTIAL") && self.is_uncertain {
@@ -217,14 +228,14 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks again for as long as the options say. Longer than its patience, if need be: an answer
-    /// is owed.
-    pub(crate) fn out_of_reach(&mut self, error: RedisError) -> Verdict {
+    /// Asks again for as long as the options say, after an answer that was `due`. Longer than its
+    /// patience, if need be: an answer is owed.
+    pub(crate) fn out_of_reach(&mut self, error: RedisError, due: Instant) -> Verdict {
         self.is_uncertain |= is_unanswered(&error);
         match self.out_of_reach {
             // An idle connection may have been dead for long, so the first time needs no pause.
             None => {
-                self.out_of_reach = Some(Instant::now());
+                self.out_of_reach = Some(due.min(Instant::now()));
                 Verdict::AskAgain(Duration::ZERO)
             }
             Some(since) if since.elapsed() < self.reach(since) => Verdict::AskAgain(PACE),
@@ -240,6 +251,15 @@ impl<'a> Attempt<'a> {
             Patience::Forever => None,
         };
         self.options.reach_of_wait(left)
+    }
+
+    /// The part of a time that a server still has. One that is out of reach has what is left of it.
+    pub(crate) fn bounded(&self, time: Duration) -> Duration {
+        let Some(since) = self.out_of_reach else {
+            return time;
+        };
+        let left = self.reach(since).saturating_sub(since.elapsed());
+        time.min(left.max(LAST_TRY))
     }
 
     /// How long what is left behind may be given up.

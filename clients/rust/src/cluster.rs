@@ -10,6 +10,7 @@ use redis::{
 
 use crate::address::{Address, text, with_address};
 use crate::error::{Result, is_unanswered};
+use crate::info::unnamed;
 
 /// The time for the slots of a cluster. The next node is asked after it.
 pub(crate) const SLOTS_TIME: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ impl Topology {
     ) -> Result<Self> {
         let infos = addresses
             .into_iter()
-            .map(IntoConnectionInfo::into_connection_info)
+            .map(unnamed)
             .collect::<RedisResult<Vec<_>>>()?;
         let seeds = infos.iter().filter_map(|info| match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {

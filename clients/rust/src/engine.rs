@@ -10,17 +10,24 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, RedisResult, Value};
 
 use crate::answer::{OwnerAnswer, goes_on, owner_answer};
-use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
+use crate::attempt::{Attempt, LAST_TRY, PACE, Patience, Verdict, Wait};
 use crate::command::{Claim, Place};
 use crate::error::{Result, is_unanswered};
 use crate::lease::Grant;
-use crate::options::Options;
+use crate::options::{ANSWER_TIME, Options};
 use crate::support::Support;
 use crate::{Error, Mode};
 
+/// What connecting since `start` has left of the time for an answer. At least half of it, as
+/// otherwise a connection that is made slowly would never be of use.
+pub(crate) fn rest_for_answer(start: Instant, time: Duration) -> Duration {
+    let half = time.checked_div(2).unwrap_or(time);
+    time.saturating_sub(start.elapsed()).max(half)
+}
+
 /// How commands get to the server, and how time passes.
 pub(crate) trait Wire: Send + Sync + Sized + 'static {
-    /// Sends a command once that is answered at once, in `time` at most.
+    /// Sends a command once that is answered at once, in `time` at most. The time to connect counts.
     fn ask(&self, command: &Cmd, time: Duration)
     -> impl Future<Output = RedisResult<Value>> + Send;
 
@@ -73,8 +80,9 @@ impl<W: Wire> Engine<W> {
         let granted = self.run(&mut attempt, false).await;
         if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
             // A server that is out of reach has had its time.
+            let time = attempt.bounded(self.options.answer_time(ttl));
             let rest = attempt.rest_of_reach();
-            self.give_up_within(place, ttl, rest).await;
+            self.give_up_within(place, time, rest).await;
         }
         granted
     }
@@ -138,10 +146,14 @@ impl<W: Wire> Engine<W> {
     /// Asks once, without waiting for longer than an answer takes.
     pub(crate) async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
         let question = attempt.question(wait);
-        let time = self.options.answer_time(attempt.ttl);
-        let time = question.wait.saturating_add(time);
+        let time = match question.wait.is_zero() {
+            true => self.options.answer_time(attempt.ttl),
+            // Connecting must not take the time of the wait.
+            false => ANSWER_TIME,
+        };
+        let time = question.wait.saturating_add(attempt.bounded(time));
         let answer = self.wire.ask(&question.command, time).await;
-        attempt.verdict(question.sent, answer)
+        attempt.verdict(&question, answer)
     }
 
     /// Begins the lease of a late grant anew. `None` if it was over before anybody heard of it.
@@ -212,12 +224,14 @@ impl<W: Wire> Engine<W> {
     /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
     /// it.
     pub(crate) async fn give_up(&self, place: &Place, ttl: Duration) {
-        let reach = self.options.short_reach();
-        self.give_up_within(place, ttl, reach).await;
+        let time = self.options.answer_time(ttl);
+        self.give_up_within(place, time, self.options.short_reach())
+            .await;
     }
 
-    async fn give_up_within(&self, place: &Place, ttl: Duration, time: Duration) {
-        if let Err(error) = self.release(place, ttl, time).await {
+    async fn give_up_within(&self, place: &Place, time: Duration, patience: Duration) {
+        let release = place.release(self.support.is_fallback());
+        if let Err(error) = self.insist(&release, time, patience).await {
             log::warn!("what was asked for could not be given up: {error}");
         }
     }
@@ -243,8 +257,8 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Sends commands of an owner until they are answered, each for as long as `patience`. A
-    /// repetition does no harm.
+    /// Sends commands of an owner until they are answered, each for as long as `patience`, and an
+    /// answer takes `time` at most. A repetition does no harm.
     ///
     /// Returns whether all did what they say, and whether an answer was lost before.
     pub(crate) async fn insist(
@@ -256,6 +270,7 @@ impl<W: Wire> Engine<W> {
         let (mut done, mut was_lost) = (true, false);
         for command in commands {
             let start = Instant::now();
+            let mut time = time;
             loop {
                 match owner_answer(self.wire.ask(command, time).await) {
                     OwnerAnswer::Done => break,
@@ -266,9 +281,11 @@ impl<W: Wire> Engine<W> {
                     OwnerAnswer::Failed(error) => return Err(error),
                     OwnerAnswer::MayPass(error) => {
                         was_lost |= is_unanswered(&error);
-                        if start.elapsed() >= patience {
+                        let left = patience.saturating_sub(start.elapsed());
+                        if left.is_zero() {
                             return Err(Error::from(error));
                         }
+                        time = time.min(left.max(LAST_TRY));
                     }
                 }
                 self.wire.pause(PACE).await;

@@ -275,10 +275,13 @@ impl<W: Wire> Hold<W> {
         (!left.is_zero()).then(|| pause.min(third))
     }
 
-    /// Renews each key once, as a watchdog does.
-    pub(crate) async fn renew_once(&self, time: Duration) -> OwnerAnswer {
+    /// Renews each key once, as a watchdog does. After the end of the lease that is of no use.
+    pub(crate) async fn renew_once(&self) -> OwnerAnswer {
         let engine = &self.engine;
         for command in self.place.renew(self.ttl, engine.support.is_fallback()) {
+            // A timeout of 0 would be an error.
+            let left = self.lease.left().max(Duration::from_millis(1));
+            let time = engine.options.answer_time(self.ttl).min(left);
             let answer = owner_answer(engine.wire.ask(&command, time).await);
             if !matches!(answer, OwnerAnswer::Done) {
                 return answer;

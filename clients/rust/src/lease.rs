@@ -239,15 +239,24 @@ impl Lease {
         was_held
     }
 
-    /// Waits until the hold is over, `time` at most. True if it is over.
+    /// Waits until the hold is over, its time included, `time` at most. True if it is over.
     #[cfg(feature = "sync")]
     pub(crate) fn wait_ended(&self, time: Duration) -> bool {
-        let inner = self.inner();
-        let waited = self
-            .changed
-            .wait_timeout_while(inner, time, |inner| inner.state == State::Held);
-        let (inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        inner.state != State::Held
+        let start = Instant::now();
+        let mut inner = self.inner();
+        loop {
+            let left = inner.until.saturating_duration_since(Instant::now());
+            if inner.state != State::Held || left.is_zero() {
+                return true;
+            }
+            let patience = time.saturating_sub(start.elapsed());
+            if patience.is_zero() {
+                return false;
+            }
+            // A renewal makes it longer, and wakes this.
+            let waited = self.changed.wait_timeout(inner, left.min(patience));
+            (inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Waits until the hold is over, ends before `until`, or `is_stopped`; `time` at most. False if

@@ -71,6 +71,8 @@ mod engine;
 mod error;
 #[cfg(any(feature = "sync", feature = "tokio"))]
 mod hold;
+#[cfg(any(feature = "sync", feature = "tokio", feature = "sentinel"))]
+mod info;
 mod lease;
 #[cfg(any(feature = "tokio", test))]
 mod message;

@@ -10,6 +10,9 @@ const MAX_GRACE: Duration = Duration::from_secs(3_600);
 /// A shorter linger makes no renewals more frequent.
 const SHORTEST_SPAN: Duration = Duration::from_millis(300);
 
+/// The longest time that an answer may take.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
+
 /// The time for which commands are sent again to one server.
 const SHORT: Duration = Duration::from_secs(3);
 /// The same where another server takes the place of one that is gone.
@@ -198,7 +201,7 @@ impl Options {
     /// is over.
     pub(crate) fn answer_time(&self, ttl: Duration) -> Duration {
         let third = ttl.checked_div(3).unwrap_or(ttl);
-        third.clamp(Duration::from_millis(1), Duration::from_secs(2))
+        third.clamp(Duration::from_millis(1), ANSWER_TIME)
     }
 }
 

@@ -4,6 +4,7 @@ use redis::{Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Va
 
 use crate::address::{Address, text, with_address};
 use crate::error::Result;
+use crate::info::unnamed;
 
 /// The sentinels that watch a primary, which the locks are on.
 ///
@@ -34,7 +35,7 @@ impl Sentinel {
     ) -> Result<Self> {
         let sentinels = sentinels
             .into_iter()
-            .map(IntoConnectionInfo::into_connection_info)
+            .map(unnamed)
             .collect::<RedisResult<Vec<_>>>()?;
         Ok(Self {
             sentinels,
@@ -45,7 +46,7 @@ impl Sentinel {
 
     /// Takes the credentials, the database and TLS of the servers from an address.
     pub fn servers(mut self, like: impl IntoConnectionInfo) -> Result<Self> {
-        self.like = Some(like.into_connection_info()?);
+        self.like = Some(unnamed(like)?);
         Ok(self)
     }
 
@@ -69,9 +70,9 @@ impl Sentinel {
     pub(crate) fn server(&self, (host, port): &Address) -> RedisResult<ConnectionInfo> {
         match &self.like {
             Some(like) => Ok(with_address(like, host, *port)),
-            None => format!("redis://any:{port}")
-                .into_connection_info()
-                .map(|like| with_address(&like, host, *port)),
+            None => {
+                unnamed(format!("redis://any:{port}")).map(|like| with_address(&like, host, *port))
+            }
         }
     }
 

@@ -68,6 +68,7 @@ impl Inner {
             left.map_or(self.options.slice, |left| left.min(self.options.slice))
         };
         let time = self.options.short_reach().max(PACE).min(slice(attempt));
+        let (start, time) = (Instant::now(), attempt.bounded(time));
         let key = &attempt.place.key;
         let subscribed = self
             .wire
@@ -79,12 +80,12 @@ impl Inner {
             Err(error) if is_refused(&error) || is_unknown_command(&error) => {
                 return self.without_notify(&error);
             }
-            Err(error) => return attempt.out_of_reach(error),
+            Err(error) => return attempt.out_of_reach(error, start),
         };
         // It listens before it asks.
         let mut listener = self.wire.hub.listen(attempt.place);
         let question = attempt.question(Wait::Notify(&subscribed.channel));
-        let answer_time = self.options.answer_time(attempt.ttl);
+        let answer_time = attempt.bounded(self.options.answer_time(attempt.ttl));
         let (command, transport) = (&question.command, &*self.wire.transport);
         let asking = self
             .wire
@@ -97,7 +98,7 @@ impl Inner {
         {
             return self.without_notify(error);
         }
-        match attempt.verdict(question.sent, answer) {
+        match attempt.verdict(&question, answer) {
             Verdict::Queued if is_heard => {}
             // Another node has the slot by now, or another one answers while the slot moves.
             Verdict::Queued => return Verdict::AskAgain(PACE),
@@ -147,6 +148,7 @@ impl Inner {
         source: &Source,
         _permit: SemaphorePermit<'_>,
     ) -> Verdict {
+        let start = Instant::now();
         let idle = self.wire.idle().pop();
         let connection = match idle {
             Some(connection) => Ok(connection),
@@ -154,10 +156,10 @@ impl Inner {
         };
         let mut connection = match connection {
             Ok(connection) => connection,
-            Err(error) => return attempt.out_of_reach(error),
+            Err(error) => return attempt.out_of_reach(error, start),
         };
         let question = attempt.question(Wait::Block);
-        let answer_time = self.options.answer_time(attempt.ttl);
+        let answer_time = attempt.bounded(self.options.answer_time(attempt.ttl));
         let time = question.wait.saturating_add(answer_time);
         // If this future is dropped here, the connection is closed, and the server ends the wait.
         let answer: RedisResult<Value> =
@@ -166,7 +168,7 @@ impl Inner {
             Err(error) if is_unanswered(error) || is_demoted(error) => self.wire.idle().clear(),
             _ => self.wire.idle().push(connection),
         }
-        attempt.verdict(question.sent, answer)
+        attempt.verdict(&question, answer)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::command::Claim;
 use crate::common::{Named, Parts, locks};
 use crate::error::Result;
 use crate::hold::Hold;
+use crate::info::unnamed;
 use crate::options::Options;
 
 /// Makes locks. One client serves all tasks of a program, and a clone is the same client.
@@ -27,9 +28,11 @@ pub struct LockClient {
 impl LockClient {
     /// Makes a client of the server at an address. It connects when the first command is sent.
     ///
+    /// It does not send CLIENT SETINFO. A `redis::Client` that [`LockClient::new`] gets may do so.
+    ///
     /// [`Error::NoRuntime`] outside a tokio runtime.
     pub fn open(address: impl IntoConnectionInfo, options: Options) -> Result<Self> {
-        Self::new(Client::open(address)?, options)
+        Self::new(Client::open(unnamed(address)?)?, options)
     }
 
     /// Makes a client with connections of its own: one that all tasks share, and one that listens

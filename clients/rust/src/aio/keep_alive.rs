@@ -52,7 +52,7 @@ async fn watch(hold: Hold<Tasks>) {
 
 /// Renews until it is over.
 async fn keep(hold: &Hold<Tasks>) {
-    let (lease, options) = (&hold.lease, &hold.engine.options);
+    let lease = &hold.lease;
     let mut pause = hold.first_pause();
     while !lease.is_ended() {
         let until = lease.until();
@@ -66,8 +66,8 @@ async fn keep(hold: &Hold<Tasks>) {
         }
         let sent = lease.sends(hold.ttl);
         // Of no use after the end of the lease, however long a connection takes.
-        let renewal = hold.renew_once(options.answer_time(hold.ttl));
-        let Ok(answer) = tokio::time::timeout_at(lease.until().into(), renewal).await else {
+        let renewal = tokio::time::timeout_at(lease.until().into(), hold.renew_once());
+        let Ok(answer) = renewal.await else {
             continue;
         };
         match hold.after_renewal(answer, sent) {

@@ -1,13 +1,14 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::{Mutex, Notify};
 
-use super::link::{connect_to, within};
+use super::link::{CONNECT_TIME, connect_to, within};
+use crate::engine::rest_for_answer;
 use crate::error::is_to_leave;
 
 /// A connection that many tasks use at the same time, as redis-rs has several.
@@ -92,7 +93,9 @@ impl Own {
     /// Sends a command that the node answers although its slot has not arrived there yet.
     #[cfg(feature = "cluster-async")]
     pub(super) async fn ask_asking(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
-        let (mut connection, number) = self.connection().await?;
+        let start = Instant::now();
+        let (mut connection, number) = self.connection(time).await?;
+        let time = rest_for_answer(start, time);
         let mut pipeline = redis::pipe();
         pipeline.cmd("ASKING").add_command(command.clone());
         let answers = within(time, connection.req_packed_commands(&pipeline, 1, 1)).await;
@@ -101,7 +104,13 @@ impl Own {
         answer
     }
 
-    async fn connection(&self) -> RedisResult<(MultiplexedConnection, u64)> {
+    /// The present connection, or a new one. A short time for an answer leaves a second for that.
+    async fn connection(&self, time: Duration) -> RedisResult<(MultiplexedConnection, u64)> {
+        let time = time.clamp(Duration::from_secs(1), CONNECT_TIME);
+        within(time, self.current_or_new()).await
+    }
+
+    async fn current_or_new(&self) -> RedisResult<(MultiplexedConnection, u64)> {
         // One task connects, and the others wait for it.
         let mut current = self.current.lock().await;
         if let Some(connection) = &current.connection {
@@ -134,7 +143,9 @@ impl Own {
 impl Transport for Own {
     fn ask<'a>(&'a self, command: &'a Cmd, time: Duration) -> Answer<'a> {
         Box::pin(async move {
-            let (mut connection, number) = self.connection().await?;
+            let start = Instant::now();
+            let (mut connection, number) = self.connection(time).await?;
+            let time = rest_for_answer(start, time);
             let answer = within(time, connection.req_packed_command(command))
                 .await
                 .and_then(Value::extract_error);

@@ -27,6 +27,14 @@ fn attempt(setup: &Setup, patience: Patience) -> Attempt<'_> {
     )
 }
 
+fn asked() -> Question {
+    Question {
+        command: Cmd::new(),
+        wait: Duration::ZERO,
+        sent: Instant::now(),
+    }
+}
+
 fn words(question: &Question) -> String {
     let mut words = Vec::new();
     for arg in question.command.args_iter() {
@@ -75,14 +83,20 @@ fn several_keys_and_options_are_asked_for_in_one_command() {
         "LOCK.MACQUIRE 2 a key b t 30000 MODES EXCLUSIVE SHARED BLOCK 10000 KEEP 5000 LINGER 0"
     );
     // A part that is held is not this attempt's, unless an answer was lost.
-    let sent = Instant::now();
+    let asked = asked();
     let partial = || server_error("PARTIAL release them first");
     assert!(matches!(
-        several.verdict(sent, partial()),
+        several.verdict(&asked, partial()),
         Verdict::Failed(Error::Redis(_))
     ));
-    assert!(matches!(several.verdict(sent, cut()), Verdict::AskAgain(_)));
-    assert!(matches!(several.verdict(sent, partial()), Verdict::Partial));
+    assert!(matches!(
+        several.verdict(&asked, cut()),
+        Verdict::AskAgain(_)
+    ));
+    assert!(matches!(
+        several.verdict(&asked, partial()),
+        Verdict::Partial
+    ));
 }
 
 #[test]
@@ -94,13 +108,13 @@ fn nothing_waits_without_patience() {
         "LOCK.ACQUIRE a key t 30000"
     );
     assert!(!attempt.leaves_something());
-    let sent = Instant::now();
+    let asked = asked();
     assert!(matches!(
-        attempt.verdict(sent, Ok(Value::Nil)),
+        attempt.verdict(&asked, Ok(Value::Nil)),
         Verdict::Unavailable
     ));
     assert!(matches!(
-        attempt.verdict(sent, server_error("WRONGTYPE it is a string")),
+        attempt.verdict(&asked, server_error("WRONGTYPE it is a string")),
         Verdict::Unavailable
     ));
 }
@@ -109,36 +123,39 @@ fn nothing_waits_without_patience() {
 fn a_lost_answer_is_asked_for_again_for_a_while() {
     let setup = setup();
     let mut attempt = attempt(&setup, Patience::None);
-    let sent = Instant::now();
+    let asked = asked();
     assert!(matches!(
-        attempt.verdict(sent, cut()),
+        attempt.verdict(&asked, cut()),
         Verdict::AskAgain(Duration::ZERO)
     ));
     assert!(attempt.is_uncertain);
     std::thread::sleep(Duration::from_millis(2));
     assert!(matches!(
-        attempt.verdict(sent, cut()),
+        attempt.verdict(&asked, cut()),
         Verdict::Failed(Error::Redis(_))
     ));
     // An answer begins the count anew.
     assert!(
-        matches!(attempt.verdict(sent, Ok(Value::Int(7))), Verdict::Granted(grant) if grant.fence == 7)
+        matches!(attempt.verdict(&asked, Ok(Value::Int(7))), Verdict::Granted(grant) if grant.fence == 7)
     );
-    assert!(matches!(attempt.verdict(sent, cut()), Verdict::AskAgain(_)));
+    assert!(matches!(
+        attempt.verdict(&asked, cut()),
+        Verdict::AskAgain(_)
+    ));
 }
 
 #[test]
 fn errors_that_waiting_does_not_cure_are_returned() {
     let setup = setup();
     let mut attempt = attempt(&setup, Patience::Forever);
-    let sent = Instant::now();
-    let deadlock = attempt.verdict(sent, server_error("DEADLOCK a cycle of 2 waits"));
+    let asked = asked();
+    let deadlock = attempt.verdict(&asked, server_error("DEADLOCK a cycle of 2 waits"));
     assert!(matches!(deadlock, Verdict::Failed(Error::Deadlock(text)) if text.contains("2 waits")));
-    let missing = attempt.verdict(sent, server_error("ERR unknown command 'LOCK.ACQUIRE'"));
+    let missing = attempt.verdict(&asked, server_error("ERR unknown command 'LOCK.ACQUIRE'"));
     assert!(matches!(missing, Verdict::Failed(Error::ModuleMissing(_))));
-    let full = attempt.verdict(sent, server_error("QUEUEFULL too many"));
+    let full = attempt.verdict(&asked, server_error("QUEUEFULL too many"));
     assert!(matches!(full, Verdict::Failed(Error::Redis(_))));
-    let moved = attempt.verdict(sent, server_error("READONLY it is a replica"));
+    let moved = attempt.verdict(&asked, server_error("READONLY it is a replica"));
     assert!(matches!(moved, Verdict::AskAgain(_)));
     assert!(!attempt.is_uncertain);
 }

@@ -11,6 +11,7 @@ use crate::command::{Claim, Place};
 use crate::common::{Named, Parts, locks};
 use crate::error::Result;
 use crate::hold::Hold;
+use crate::info::unnamed;
 use crate::lease::Grant;
 use crate::options::Options;
 
@@ -22,8 +23,10 @@ pub struct LockClient {
 
 impl LockClient {
     /// Makes a client of the server at an address. It connects when the first command is sent.
+    ///
+    /// It does not send CLIENT SETINFO. A `redis::Client` that [`LockClient::new`] gets may do so.
     pub fn open(address: impl IntoConnectionInfo, options: Options) -> Result<Self> {
-        Ok(Self::new(redis::Client::open(address)?, options))
+        Ok(Self::new(redis::Client::open(unnamed(address)?)?, options))
     }
 
     /// Makes a client of a `redis::Client`, or of anything else that makes connections.

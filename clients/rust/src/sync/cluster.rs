@@ -1,12 +1,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Client, Cmd, RedisResult, Value};
 
 use super::connect::{Connect, Connection};
 use crate::address::Address;
 use crate::cluster::{Route, SLOTS_TIME, Topology, is_stale, slot_of_command};
+use crate::engine::rest_for_answer;
 use crate::error::{is_demoted, is_unanswered};
 
 /// The number of connections to a node that are kept for the next command.
@@ -81,9 +82,11 @@ impl Inner {
         is_asking: bool,
         timeout: Duration,
     ) -> RedisResult<Value> {
+        let start = Instant::now();
         let answer = self
             .connection(address, timeout)
             .and_then(|mut connection| {
+                let timeout = rest_for_answer(start, timeout);
                 let asking = match is_asking {
                     true => connection.ask(&redis::cmd("ASKING"), timeout),
                     false => Ok(Value::Okay),

@@ -1,13 +1,13 @@
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisResult, Value};
 
 use super::connect::{CONNECT_TIME, Connect, Connection};
 use crate::attempt::{Attempt, Verdict, Wait};
-use crate::engine::{Engine, Turn, Wire};
+use crate::engine::{Engine, Turn, Wire, rest_for_answer};
 use crate::error::{is_demoted, is_to_leave, is_unanswered};
 
 /// The number of connections that are kept for the next command.
@@ -36,7 +36,9 @@ pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
 
 impl Wire for Blocking {
     async fn ask(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
+        let start = Instant::now();
         let answer = self.connection(time).and_then(|mut connection| {
+            let time = rest_for_answer(start, time);
             let answer = connection.ask(command, time).and_then(Value::extract_error);
             // A server that is no longer primary is not asked again: a new connection asks who is.
             if answer

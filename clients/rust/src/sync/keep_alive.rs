@@ -62,14 +62,8 @@ fn watch(hold: &Hold<Blocking>, is_stopped: &AtomicBool) {
         if is_shorter {
             continue;
         }
-        let left = lease.left();
-        // Of no use after the end of the lease. A timeout of 0 would be an error.
-        let timeout = hold.engine.options.answer_time(hold.ttl).min(left);
-        if timeout.is_zero() {
-            continue;
-        }
         let sent = lease.sends(hold.ttl);
-        let answer = now(hold.renew_once(timeout));
+        let answer = now(hold.renew_once());
         match hold.after_renewal(answer, sent) {
             Some(next) => pause = next,
             None => return lose(hold),

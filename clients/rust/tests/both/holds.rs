@@ -212,6 +212,28 @@ fn keep_alive_says_lost_when_the_server_is_silent() {
 }
 
 #[test]
+fn the_end_of_a_lease_is_told_in_time_when_the_server_is_silent() {
+    let server = Server::start();
+    let (told, lost) = mpsc::channel();
+    // An answer to a renewal may take a second, which is more than what is left at the end.
+    let options = Options::default().ttl(ms(3_000)).on_lost(move |_| {
+        let _ = told.send(Instant::now());
+    });
+    let guard = now(open(server.url(), options).lock("k").lock()).unwrap();
+    let keep_alive = guard.keep_alive();
+    server.freeze();
+    assert!(is_told(&keep_alive));
+    let heard = Instant::now();
+    let told = lost.recv_timeout(BOUND);
+    server.thaw();
+    let end = guard.valid_until();
+    for (who, when) in [("waits", heard), ("on_lost", told.unwrap())] {
+        assert!(when >= end, "{who} is told before the end");
+        assert!(when < end + ms(500), "{who}: {:?}", when - end);
+    }
+}
+
+#[test]
 fn a_lost_reply_is_asked_for_again() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
@@ -284,6 +306,27 @@ fn giving_up_a_silent_server_takes_no_second_time() {
     server.thaw();
     assert!(matches!(silent, Err(Error::Redis(_))), "{silent:?}");
     assert!(time > ms(6_000) && time < ms(10_500), "{time:?}");
+}
+
+#[test]
+fn a_server_that_was_always_silent_takes_no_longer_than_reconnect() {
+    let server = Server::start();
+    server.freeze();
+    // The second one has to be answered before a connection is of use.
+    let tries = ["", "/1"].map(|database| {
+        let url = format!("{}{database}", server.url());
+        thread::spawn(move || {
+            let start = Instant::now();
+            let tried = now(open(url, Options::default()).lock("k").try_lock());
+            (tried.map(drop), start.elapsed())
+        })
+    });
+    let tried = tries.map(|tried| tried.join().unwrap());
+    server.thaw();
+    for (silent, time) in tried {
+        assert!(matches!(silent, Err(Error::Redis(_))), "{silent:?}");
+        assert!(time >= ms(3_000) && time < ms(5_000), "{time:?}");
+    }
 }
 
 #[test]
