@@ -259,13 +259,17 @@ public class RedisRegistryLock implements Lock {
         throw new IllegalMonitorStateException("the lock of " + getKey() + " was lost");
     }
 
+    /** An interrupt counts nothing, so it is tried again. */
     private boolean lockAgain(long ttlMs) {
         boolean interrupted = Thread.interrupted();
         try {
-            return lock.tryLock(0, ttlMs, TimeUnit.MILLISECONDS);
-        } catch (InterruptedException flag) {
-            interrupted = true;
-            return lock.isHeldByCurrentThread();
+            while (true) {
+                try {
+                    return lock.tryLock(0, ttlMs, TimeUnit.MILLISECONDS);
+                } catch (InterruptedException flag) {
+                    interrupted = true;
+                }
+            }
         } finally {
             if (interrupted) {
                 Thread.currentThread().interrupt();

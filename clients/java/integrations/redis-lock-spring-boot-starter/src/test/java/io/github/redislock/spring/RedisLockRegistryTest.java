@@ -2,8 +2,11 @@ package io.github.redislock.spring;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.mockito.Mockito.doThrow;
+import static org.mockito.Mockito.spy;
 
 import io.github.redislock.LockOptions;
+import io.github.redislock.RedisLock;
 import io.github.redislock.RedisLockClient;
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
@@ -206,6 +209,24 @@ class RedisLockRegistryTest extends ServerTest {
         assertThatThrownBy(lock::lock).isInstanceOf(IllegalMonitorStateException.class);
         assertThat(server.isLocked(KEY)).isFalse();
         lock.lock(); // The loss is told, so this is a new hold.
+        assertThat(server.isLocked(KEY)).isTrue();
+        lock.unlock();
+        assertThat(server.isLocked(KEY)).isFalse();
+    }
+
+    /** It comes in the moment after the flag was taken down. */
+    @Test
+    void anInterruptDoesNotTakeANestedLockForALoss() throws Exception {
+        RedisLock real = spy(clients.get(0).lock(KEY));
+        doThrow(new InterruptedException())
+                .doCallRealMethod()
+                .when(real)
+                .tryLock(0, -1, TimeUnit.MILLISECONDS);
+        RedisRegistryLock lock = new RedisRegistryLock(real, new RedisRegistryLock.Depths());
+        lock.lock();
+        lock.lock();
+        assertThat(Thread.interrupted()).isTrue();
+        lock.unlock();
         assertThat(server.isLocked(KEY)).isTrue();
         lock.unlock();
         assertThat(server.isLocked(KEY)).isFalse();
