@@ -27,7 +27,8 @@ pub(crate) fn rest_for_answer(start: Instant, time: Duration) -> Duration {
 
 /// How commands get to the server, and how time passes.
 pub(crate) trait Wire: Send + Sync + Sized + 'static {
-    /// Sends a command once that is answered at once, in `time` at most. The time to connect counts.
+    /// Sends a command once that is answered at once, in `time` at most. Connecting is part of that,
+    /// as far as `rest_for_answer` says.
     fn ask(&self, command: &Cmd, time: Duration)
     -> impl Future<Output = RedisResult<Value>> + Send;
 
