@@ -18,8 +18,8 @@ public final class AsyncLock {
     }
 
     /**
-     * Waits in the server's queue until the lock is granted. To cancel the future gives the place
-     * up.
+     * Waits in the server's queue until the lock is granted. To cancel the future, or to complete
+     * it in another way as {@code orTimeout} does, gives the place up.
      *
      * @return the hold
      */

@@ -58,11 +58,8 @@ final class AsyncRequest<T> {
     }
 
     CompletableFuture<T> begin() {
-        result.whenComplete((held, failed) -> {
-            if (result.isCancelled()) {
-                giveUp(() -> {});
-            }
-        });
+        // By its owner: a cancel, or a time-out of his. Otherwise it is over already.
+        result.whenComplete((held, failed) -> giveUp(() -> {}));
         client.waits(this);
         if (waits) {
             synchronized (this) {

@@ -18,6 +18,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 /** Waiting without a thread and without a connection of its own: by messages, over Lettuce. */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
@@ -161,6 +162,20 @@ class LettuceTest extends ServerTest {
         }
         held.release();
         assertFalse(server.isLocked("a") || server.isLocked("b"), "nothing was left to it");
+    }
+
+    @Test
+    void aWaiterWhoseFutureTimesOutLeavesNoPlace() {
+        RedisHold held = locks.lock("a").tryAcquire();
+        CompletableFuture<AsyncHold> waiting =
+                shared.lock("a").lock().orTimeout(2, TimeUnit.SECONDS);
+        awaitWaiters("a", 1);
+        assertInstanceOf(
+                TimeoutException.class,
+                assertThrows(AssertionError.class, () -> result(waiting)).getCause());
+        awaitWaiters("a", 0);
+        held.release();
+        assertFalse(server.isLocked("a"));
     }
 
     @Test
