@@ -78,20 +78,23 @@ func locksTo(t *testing.T, addr string, options ...ClientOption) *RedisLock {
 	return connected(t, dialing{addrs: []string{addr}}, options...)
 }
 
-// A lateReply is a driver that keeps the reply to the first LOCK.RENEW back: it is there, and its reader is slow.
+// A lateReply is a driver that keeps the reply to the first command of a name back: it is there, and its reader is slow.
 type lateReply struct {
 	driver.Driver
+	name          string
 	kept          atomic.Bool
 	arrived, goOn chan struct{}
 }
 
-func newLateReply(to driver.Driver) *lateReply {
-	return &lateReply{Driver: to, arrived: make(chan struct{}), goOn: make(chan struct{})}
+func newLateReply(locks *RedisLock, name string) *lateReply {
+	late := &lateReply{Driver: locks.driver, name: name, arrived: make(chan struct{}), goOn: make(chan struct{})}
+	locks.driver = late
+	return late
 }
 
 func (l *lateReply) Do(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	replies := l.Driver.Do(ctx, commands...)
-	if commands[0].Args[0] == "LOCK.RENEW" && l.kept.CompareAndSwap(false, true) {
+	if commands[0].Args[0] == l.name && l.kept.CompareAndSwap(false, true) {
 		close(l.arrived)
 		<-l.goOn
 	}

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	mathrand "math/rand"
@@ -126,7 +127,7 @@ func (m *Mutex) fallbackLock(ctx context.Context, value string, patience time.Du
 			m.remember(held)
 			return nil
 		}
-		unsure = unsure || !isTaken(err) && !answered(err)
+		unsure = unsure || errors.Is(err, errLate) || !isTaken(err) && !answered(err)
 		over := time.Until(deadline) < time.Millisecond
 		switch {
 		case ctx.Err() != nil:
@@ -155,18 +156,24 @@ func (m *Mutex) fallbackAsk(ctx context.Context, value string, unsure bool) (hol
 	held := hold{value: value, sent: time.Now()}
 	expiry := m.expiry.Milliseconds()
 	reply := m.locks.send(ctx, about("SET", m.Name(), value, "NX", "PX", expiry))
-	if reply.Err != nil || reply.Value != nil {
+	if reply.Err != nil {
 		return held, reply.Err
+	}
+	if reply.Value != nil {
+		return held, m.inTime(held)
 	}
 	if !unsure && reply.Sent < 2 {
 		return held, redis.Nil
 	}
 	held.sent = time.Now()
 	renewed, err := numberIn(m.locks.owned(ctx, about("LOCK.RENEW", m.Name(), value, expiry))[0])
-	if err == nil && renewed == 0 {
-		err = redis.Nil
+	switch {
+	case err != nil:
+		return held, err
+	case renewed == 0:
+		return held, redis.Nil
 	}
-	return held, err
+	return held, m.inTime(held)
 }
 
 // askAgain takes the lock once more with a token that has lost it.

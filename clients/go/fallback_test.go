@@ -205,3 +205,49 @@ func TestWithTheModuleTheFallbackChangesNothing(t *testing.T) {
 	must(t, err)
 	expect(t, "warnings", said(), 0)
 }
+
+func TestAGrantOfTheFallbackThatIsHeardAfterItsLeaseIsGivenBack(t *testing.T) {
+	addr, plain := withoutTheModule(t)
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprint("another has it: ", lost), func(t *testing.T) {
+			locks := locksTo(t, addr, WithFallback())
+			must(t, locks.NewMutex("b").Lock())
+			must(t, plain.FlushAll(ctx).Err())
+			late := newLateReply(locks, "SET")
+			mutex := locks.NewMutex("a", WithExpiry(time.Second))
+			done := inBackground(mutex.TryLock)
+			<-late.arrived
+			granted, left := time.Now(), int64(0)
+			if lost {
+				left = 1
+				must(t, plain.Set(ctx, "a", "another's", time.Minute).Err())
+			} else {
+				must(t, plain.Persist(ctx, "a").Err())
+			}
+			eventually(t, "the end of the lease", func() bool { return time.Since(granted) > mutex.expiry })
+			close(late.goOn)
+			refused(t, result(t, done))
+			expect(t, "holds left", plain.Exists(ctx, "a").Val(), left)
+		})
+	}
+}
+
+func TestARenewalOfTheFallbackThatIsHeardAfterItsLeaseIsNoGrant(t *testing.T) {
+	addr, plain := withoutTheModule(t)
+	locks := locksTo(t, addr, WithFallback())
+	must(t, locks.NewMutex("b").Lock())
+	mutex := locks.NewMutex("a", WithExpiry(time.Second))
+	// As after a reply that was lost.
+	must(t, plain.Set(ctx, "a", "mine", time.Minute).Err())
+	late := newLateReply(locks, "EVAL")
+	var err error
+	done := inBackground(func() error {
+		_, err = mutex.fallbackAsk(ctx, "mine", true)
+		return nil
+	})
+	<-late.arrived
+	eventually(t, "the end of the lease", func() bool { return plain.Exists(ctx, "a").Val() == 0 })
+	close(late.goOn)
+	must(t, result(t, done))
+	expect(t, fmt.Sprint("it is late: ", err), errors.Is(err, errLate), true)
+}

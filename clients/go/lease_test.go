@@ -235,3 +235,46 @@ func TestALateGrantThatCannotBeRenewedIsGivenBack(t *testing.T) {
 		})
 	}
 }
+
+// lateRenewal has a mutex wait for longer than a tenth of its expiry, and keeps the reply to the renewal after its grant back.
+func lateRenewal(t *testing.T, locks *RedisLock, mutex *Mutex) (late *lateReply, done <-chan error) {
+	t.Helper()
+	holder := locks.NewMutex("a", WithExpiry(time.Minute))
+	must(t, holder.Lock())
+	late = newLateReply(locks, "LOCK.RENEW")
+	done = inBackground(mutex.Lock)
+	eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+	queued := time.Now()
+	eventually(t, "more than a tenth of the expiry", func() bool { return time.Since(queued) > mutex.expiry/10 })
+	released(t)(holder.Unlock())
+	<-late.arrived
+	return late, done
+}
+
+func TestAGrantThatIsHeardAfterItsLeaseIsNone(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", WithExpiry(time.Second), WithTries(forever))
+	late, done := lateRenewal(t, locks, mutex)
+	other := locksTo(t, server.Addr).NewMutex("a", WithExpiry(time.Minute), WithTries(forever))
+	must(t, other.Lock())
+	close(late.goOn)
+	eventually(t, "an answer, or a place in the queue", func() bool { return waiting("a") == 1 || len(done) == 1 })
+	expect(t, "believers beside the other", len(done), 0)
+	released(t)(other.Unlock())
+	must(t, result(t, done))
+	expect(t, "its fence is the later one", mutex.Fence() > other.Fence(), true)
+	expect(t, "its lease is not over", time.Now().Before(mutex.Until()), true)
+}
+
+func TestAGrantThatIsHeardAfterItsLeaseIsGivenBack(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", WithExpiry(time.Second), WithTries(2), WithRetryDelay(time.Second), oneToken)
+	late, done := lateRenewal(t, locks, mutex)
+	// The server's clock may be slower than ours.
+	must(t, admin.Do(ctx, "LOCK.RENEW", "a", "mine", 60_000).Err())
+	granted := time.Now()
+	eventually(t, "the end of the lease", func() bool { return time.Since(granted) > mutex.expiry })
+	close(late.goOn)
+	refused(t, result(t, done))
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+}

@@ -138,6 +138,9 @@ func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration
 			err = redis.Nil
 		}
 	}
+	if err == nil {
+		err = m.inTime(held)
+	}
 	switch {
 	case err == nil:
 		m.bind(bound)
@@ -145,6 +148,17 @@ func (m *Mutex) ask(ctx context.Context, value string, wait, grace time.Duration
 		bound.Release()
 	}
 	return held, err
+}
+
+// errLate is a null of our own: the lease was over when its grant was heard. The server may still have the hold, or another holder.
+var errLate = fmt.Errorf("redislock: the lease was over when its grant was heard: %w", redis.Nil)
+
+// inTime returns an error if the lease of a grant is over already.
+func (m *Mutex) inTime(held hold) error {
+	if !time.Now().Before(m.untilFrom(held.sent)) {
+		return errLate
+	}
+	return nil
 }
 
 // request is the acquire of this mutex, without the words for the way to wait.

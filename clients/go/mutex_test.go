@@ -172,8 +172,7 @@ func TestPatience(t *testing.T) {
 // extendLate begins an Extend whose reply is there and not yet read. What it returns lets it be read and waits for that.
 func extendLate(t *testing.T, mutex *Mutex) func() (bool, error) {
 	t.Helper()
-	late := newLateReply(mutex.locks.driver)
-	mutex.locks.driver = late
+	late := newLateReply(mutex.locks, "LOCK.RENEW")
 	var ok bool
 	done := inBackground(func() (err error) {
 		ok, err = mutex.Extend()
