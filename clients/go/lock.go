@@ -29,6 +29,9 @@ type hold struct {
 // lock asks until the lock is had, patience or ctx is over, or something happens that waiting does not cure. It asks with
 // one token throughout, so that a hold whose reply was lost is had by asking again, and a place in the queue is kept.
 func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
+	if err := m.wrong(); err != nil {
+		return err
+	}
 	value, err := m.genValueFunc()
 	if err != nil {
 		return err
@@ -111,6 +114,18 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 		}
 		sleep(ctx, again)
 	}
+}
+
+// shortestLease is the shortest time for which a Lock may say that it is held.
+const shortestLease = time.Millisecond
+
+// wrong returns an error if this mutex can never be held, whatever the server says.
+func (m *Mutex) wrong() error {
+	if m.surely(m.expiry) < shortestLease {
+		return fmt.Errorf("redislock: the expiry (WithExpiry, or atMost of RunOnce) is too short: the drift (WithDriftFactor)"+
+			" and 2ms leave nothing of %v", m.expiry)
+	}
+	return nil
 }
 
 // ask sends the acquire once, waiting in the server for at most wait. If it waits in vain, the

@@ -351,5 +351,10 @@ func (m *Mutex) untilFrom(sent time.Time) time.Time { return m.after(sent, m.exp
 
 // after is the earliest time at which a while of the server may be over.
 func (m *Mutex) after(sent time.Time, while time.Duration) time.Time {
-	return sent.Add(while - time.Duration(float64(while)*m.driftFactor) - 2*time.Millisecond)
+	return sent.Add(m.surely(while))
+}
+
+// surely is the least time that passes on this machine while a time passes on the server.
+func (m *Mutex) surely(while time.Duration) time.Duration {
+	return while - time.Duration(float64(while)*m.driftFactor) - 2*time.Millisecond
 }

@@ -2,7 +2,9 @@ package redislock
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -85,6 +87,29 @@ func TestExpiry(t *testing.T) {
 	failed(t, ErrExtendFailed)(locks.NewMutex("a").Extend())
 }
 
+func TestAnExpiryOfWhichNothingIsLeftIsRefused(t *testing.T) {
+	locks := newLocks(t)
+	refuses := func(what string, err error) {
+		t.Helper()
+		expect(t, fmt.Sprint(what, ": ", err), err != nil && strings.Contains(err.Error(), "too short"), true)
+	}
+	for _, expiry := range []time.Duration{-time.Second, 0, time.Millisecond, 3 * time.Millisecond} {
+		option := WithExpiry(expiry)
+		refuses("Lock", locks.NewMutex("a", option).Lock())
+		refuses("TryLock", locks.NewMutex("a", option).TryLock())
+		refuses("RLock", locks.NewRWMutex("a", option).RLock())
+		refuses("several", locks.NewMultiMutex([]string{"a"}, nil, option).Lock())
+		_, err := locks.NewSemaphore("a", 2, option).Acquire(ctx)
+		refuses("a permit", err)
+		ran, err := locks.RunOnce(ctx, "a", expiry, 0, nil)
+		expect(t, "ran", ran, false)
+		expect(t, "an error", err != nil, true)
+	}
+	refuses("the drift takes all", locks.NewMutex("a", WithDriftFactor(1)).Lock())
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+	must(t, locks.NewMutex("a", WithExpiry(4*time.Millisecond)).wrong())
+}
+
 func TestExtend(t *testing.T) {
 	locks := newLocks(t)
 	mutex := locks.NewMutex("a", WithExpiry(time.Minute))
@@ -128,7 +153,7 @@ func TestOldClientsString(t *testing.T) {
 func TestErrorsOfTheServerAreNotWaitedOut(t *testing.T) {
 	locks := newLocks(t)
 	start := time.Now()
-	err := locks.NewMutex("a", WithExpiry(0), WithTries(1000)).Lock()
+	err := locks.NewMutex("a", WithGrace(2*time.Hour), WithTries(1000)).Lock()
 	var redisError *RedisError
 	expect(t, "RedisError", errors.As(err, &redisError), true)
 	if took := time.Since(start); took > 30*time.Second {

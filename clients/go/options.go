@@ -19,7 +19,8 @@ type OptionFunc func(*Mutex)
 // Apply calls f(mutex).
 func (f OptionFunc) Apply(mutex *Mutex) { f(mutex) }
 
-// WithExpiry sets how long the lock is held if it is neither extended nor unlocked. The default is 8s.
+// WithExpiry sets how long the lock is held if it is neither extended nor unlocked. The default is 8s. Lock refuses one of 3ms or less,
+// of which the drift and 2ms leave nothing: see [Mutex.Until].
 func WithExpiry(expiry time.Duration) Option {
 	return OptionFunc(func(m *Mutex) { m.expiry = expiry })
 }
