@@ -263,6 +263,18 @@ public final class AsyncHold {
                 .thenApply(held -> held || client.resends() != before);
     }
 
+    /** Gives a job's lock back. A loss is no error here: it is told as any other is, and once. */
+    CompletableFuture<Void> endJob() {
+        if (!end(hold.giveBack())) {
+            return CompletableFuture.completedFuture(null);
+        }
+        return release(hold.leastMs).thenAccept(held -> {
+            if (!held) {
+                tellLost(Holds.GONE);
+            }
+        });
+    }
+
     /** A loss that only the clock has seen does not end it before that either. */
     void keepAtLeast(long leastMs) {
         hold.leastMs = leastMs;
@@ -326,9 +338,13 @@ public final class AsyncHold {
             // A renewal that is still on its way must leave nothing that nobody would unlock.
             long leastMs = reason == Holds.GONE ? hold.leastMs : hold.leastMsAtItsEnd();
             client.release(hold.claim, hold.token, leastMs);
-            LostLock news = new LostLock(name(), null, fence(), reason);
-            client.tellLost(news, () -> lost.complete(reason));
+            tellLost(reason);
         }
+    }
+
+    private void tellLost(String reason) {
+        LostLock news = new LostLock(name(), null, fence(), reason);
+        client.tellLost(news, () -> lost.complete(reason));
     }
 
     private boolean end(boolean ended) {

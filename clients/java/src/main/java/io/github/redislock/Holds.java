@@ -315,6 +315,13 @@ final class Holds implements AutoCloseable {
 
     private void giveBack(Hold hold, long leastMs) {
         drop(hold);
+        if (!isHeldAtItsRelease(hold, leastMs)) {
+            throw notHeld(hold.claim);
+        }
+    }
+
+    /** Has the server end what was dropped. True also where a lost answer leaves that open. */
+    boolean isHeldAtItsRelease(Hold hold, long leastMs) {
         // If the reply is lost, the second try cannot tell "released by the first" from "lost
         // before". The lease was not over by the client's clock, so it is taken for the former.
         boolean[] unanswered = {false};
@@ -328,9 +335,7 @@ final class Holds implements AutoCloseable {
                 throw failed;
             }
         });
-        if (!released && !unanswered[0] && commands.wire().resends() == before) {
-            throw notHeld(hold.claim);
-        }
+        return released || unanswered[0] || commands.wire().resends() != before;
     }
 
     /** Gives a hold back, to end {@code restMs} from now; an error when it was lost. */
@@ -416,11 +421,13 @@ final class Holds implements AutoCloseable {
         watch(hold);
     }
 
-    /** Forgets a hold that its owner gives back. */
-    void drop(Hold hold) {
-        if (hold.giveBack()) {
+    /** Forgets a hold that its owner gives back; false when it was over. */
+    boolean drop(Hold hold) {
+        boolean dropped = hold.giveBack();
+        if (dropped) {
             forget(hold);
         }
+        return dropped;
     }
 
     void lose(Hold hold, String reason) {
@@ -430,8 +437,12 @@ final class Holds implements AutoCloseable {
             if (hold.claim.several() || (reason != GONE && !hold.isConverting())) {
                 releaseRest(hold, reason);
             }
-            onLost.accept(new LostLock(hold.claim.title(), hold.owner, hold.fence, reason));
+            tellLost(hold, reason);
         }
+    }
+
+    void tellLost(Hold hold, String reason) {
+        onLost.accept(new LostLock(hold.claim.title(), hold.owner, hold.fence, reason));
     }
 
     private void forget(Hold hold) {

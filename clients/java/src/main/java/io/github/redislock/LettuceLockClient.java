@@ -200,11 +200,20 @@ public final class LettuceLockClient implements AutoCloseable {
         } catch (RuntimeException | Error failed) {
             work = CompletableFuture.failedFuture(failed);
         }
-        return work.handle((done, failed) -> failed)
-                .thenCompose(failed -> hold.unlock(Duration.ofMillis(leastMs))
-                        .thenCompose(was -> failed == null
-                                ? CompletableFuture.completedFuture(true)
-                                : CompletableFuture.failedFuture(cause(failed))));
+        return work.handle((done, failed) -> cause(failed))
+                .thenCompose(failed ->
+                        hold.endJob().handle((done, late) -> ran(failed, cause(late))));
+    }
+
+    /** That it ran, unless the job or the giving back failed. */
+    private static boolean ran(Throwable failed, Throwable late) {
+        if (failed == null && late == null) {
+            return true;
+        }
+        if (failed != null && late != null) {
+            failed.addSuppressed(late);
+        }
+        throw new CompletionException(failed == null ? late : failed);
     }
 
     /**

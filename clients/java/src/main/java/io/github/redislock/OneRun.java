@@ -53,13 +53,13 @@ record OneRun(Holds holds, Claim claim, long mostMs, long leastMs) {
         }
     }
 
-    /** Says nothing of a hold that was lost: that is told to {@link LockOptions#onLost()}. */
+    /** A loss is no error here: it is told to {@link LockOptions#onLost()}, and only once. */
     private void release(Hold hold) {
         if (hold.lease.leftNanos() <= 0) {
             holds.lose(hold, Holds.ENDED); // Unless the clock was quicker.
         }
-        if (hold.giveBack()) {
-            holds.commands.resend(() -> holds.commands.release(claim, hold.token, leastMs));
+        if (holds.drop(hold) && !holds.isHeldAtItsRelease(hold, leastMs)) {
+            holds.tellLost(hold, Holds.GONE);
         }
     }
 }

@@ -112,6 +112,19 @@ class ClockTest extends ServerTest {
         assertItLastsFor(least);
     }
 
+    @Test
+    void aJobIsToldOfALossThatOnlyItsReleaseSees() throws Exception {
+        for (boolean ended : new boolean[] {false, true}) {
+            Duration most = Duration.ofSeconds(30);
+            assertTrue(behind.runOnce("a", most, Duration.ZERO, hold -> {
+                server.ask("DEL", "a");
+                assertTrue(!ended || !hold.check(), "its loss is told before the release");
+            }));
+            assertEquals(Holds.GONE, awaitLost().reason());
+        }
+        assertNull(lost.poll());
+    }
+
     /** The last hundredth belongs to a job that is at work still. */
     @ParameterizedTest
     @ValueSource(booleans = {false, true})

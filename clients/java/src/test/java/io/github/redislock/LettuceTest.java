@@ -216,6 +216,23 @@ class LettuceTest extends ServerTest {
         assertFalse(server.isLocked("a"));
     }
 
+    @Test
+    void aJobsErrorComesBeforeThatOfTheUnlock() throws Exception {
+        Error failure = new StackOverflowError("the job");
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                Driver.Opened far = Driver.LETTUCE_FUTURES.open(proxy.url(), options)) {
+            proxy.answer("LOCK.RELEASE", "-ERR not today\r\n", 1);
+            CompletableFuture<Boolean> ran =
+                    far.futures.runOnce("a", Duration.ofMinutes(1), Duration.ZERO, hold -> {
+                        throw failure;
+                    });
+            assertSame(
+                    failure,
+                    assertThrows(AssertionError.class, () -> result(ran)).getCause());
+            assertEquals("ERR not today", failure.getSuppressed()[0].getMessage());
+        }
+    }
+
     /** As in the README. */
     @Test
     void workEndsBeforeItsClientIsClosed() {
