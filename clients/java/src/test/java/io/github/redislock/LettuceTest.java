@@ -17,8 +17,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
 
 /** Waiting without a thread and without a connection of its own: by messages, over Lettuce. */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
@@ -234,15 +236,28 @@ class LettuceTest extends ServerTest {
     }
 
     /** As in the README. */
+    private static <T> T lockAround(
+            LettuceLockClient locks, Function<Long, CompletableFuture<T>> work) {
+        return locks.lock("a")
+                .lock()
+                .thenCompose(hold -> work.apply(hold.fence())
+                        .handle((done, failed) ->
+                                hold.unlock().thenCompose(unlocked -> failed == null
+                                        ? CompletableFuture.completedFuture(done)
+                                        : CompletableFuture.failedFuture(failed)))
+                        .thenCompose(end -> end))
+                .join();
+    }
+
     @Test
-    void workEndsBeforeItsClientIsClosed() {
+    void workEndsBeforeItsClientIsClosedAndItsErrorIsSeen() {
+        RuntimeException failure = new IllegalStateException("the work");
         try (LettuceLockClient brief = LettuceLockClient.connect(lettuce, patient)) {
-            brief.lock("a")
-                    .lock()
-                    .thenCompose(hold -> CompletableFuture.supplyAsync(hold::fence)
-                            .handle((done, failed) -> hold.unlock())
-                            .thenCompose(unlocked -> unlocked))
-                    .join();
+            assertTrue(lockAround(brief, CompletableFuture::completedFuture) > 0);
+            CompletionException failed = assertThrows(
+                    CompletionException.class,
+                    () -> lockAround(brief, fence -> CompletableFuture.failedFuture(failure)));
+            assertSame(failure, failed.getCause());
         }
         assertFalse(server.isLocked("a"));
     }
