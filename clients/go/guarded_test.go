@@ -75,6 +75,34 @@ func TestAJobsContextEndsWithItsLock(t *testing.T) {
 	}
 }
 
+func TestALateRenewalDoesNotProlongWhatAJobLeaves(t *testing.T) {
+	const atMost, atLeast = 3 * time.Second, 2 * time.Second
+	proxy := newProxy(t)
+	locks := newLocksAt(t, proxy.addr)
+	must(t, admin.ConfigResetStat(ctx).Err())
+	late := proxy.delays("LOCK.RENEW")
+	done := inBackground(func() error {
+		_, err := locks.RunOnce(ctx, "a", atMost, atLeast, func(ctx context.Context, mutex *Mutex) error {
+			_, stop := mutex.KeepAlive(ctx)
+			<-late.arrived // A third of atMost has passed.
+			stop()
+			return nil
+		})
+		return err
+	})
+	<-late.arrived
+	// The release may come first, if nothing keeps it.
+	for began := time.Now(); time.Since(began) < 300*time.Millisecond && calls(t, "lock.release") == 0; {
+		time.Sleep(2 * time.Millisecond)
+	}
+	close(late.goOn)
+	must(t, result(t, done))
+	eventually(t, "the renewal", func() bool { return calls(t, "lock.renew") == 1 })
+	if left := admin.PTTL(ctx, "a").Val(); left > atLeast-atMost/3 {
+		t.Fatalf("%v are left", left)
+	}
+}
+
 // waiterIDs returns the connections whose last command is an acquire.
 func waiterIDs(t *testing.T) (ids []string) {
 	t.Helper()

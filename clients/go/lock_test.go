@@ -138,6 +138,35 @@ type proxy struct {
 	open  []net.Conn
 	shut  bool          // new connections are closed at once
 	delay time.Duration // before a new connection is served
+	late  *lateRequest  // nil: none is late
+}
+
+// A lateRequest is a command that the proxy carries to the server only when it may go on.
+type lateRequest struct {
+	name          string
+	arrived, goOn chan struct{}
+}
+
+// delays has the next request of a name be late.
+func (p *proxy) delays(name string) *lateRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = &lateRequest{name: name, arrived: make(chan struct{}), goOn: make(chan struct{})}
+	return p.late
+}
+
+// hold keeps a request back if it is the one that is to be late.
+func (p *proxy) hold(request []byte) {
+	p.mu.Lock()
+	late := p.late
+	if late == nil || !bytes.Contains(request, []byte(late.name)) {
+		p.mu.Unlock()
+		return
+	}
+	p.late = nil
+	p.mu.Unlock()
+	close(late.arrived)
+	<-late.goOn
 }
 
 // cut closes the connections, as a lost network would. New ones are then served late, or not at all.
@@ -221,6 +250,7 @@ func (p *proxy) ask(upstream, client net.Conn) {
 		if bytes.Contains(buffer[:n], []byte("\r\nKEEP\r\n")) {
 			p.keeps.Add(1)
 		}
+		p.hold(buffer[:n])
 		if _, err := upstream.Write(buffer[:n]); err != nil {
 			return
 		}

@@ -32,6 +32,8 @@ type Mutex struct {
 	otherSide     *Mutex         // the reader of this writer, or the writer of this reader; nil where there is none
 	sides         *sides         // what this one and the other side share; nil where there is none
 
+	renewing sync.RWMutex // renewals have a share, and a release that leaves some of the lease has it alone
+
 	mu    sync.Mutex // of what follows
 	value string
 	until time.Time
@@ -88,6 +90,11 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) { return m.unlo
 
 func (m *Mutex) unlock(ctx context.Context, options ...any) (bool, error) {
 	until := m.giveUp()
+	if len(options) > 0 {
+		// A renewal that the server gets later would prolong what is left. After giveUp no other one begins.
+		m.renewing.Lock()
+		defer m.renewing.Unlock()
+	}
 	released, sent, err := m.ownerAsks(ctx, "LOCK.RELEASE", m.Value(), options...)
 	if err != nil {
 		return false, m.lacking(ctx, err)
@@ -130,6 +137,8 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 
 // renew sets the expiry of a hold anew. False: it is over, by the server's word or by this machine's clock.
 func (m *Mutex) renew(ctx context.Context, held hold) (renewed bool, err error) {
+	m.renewing.RLock()
+	defer m.renewing.RUnlock()
 	began := held.sent
 	for again := true; again && !m.isOver(began); {
 		held.sent = time.Now()
