@@ -121,6 +121,9 @@ const shortestLease = time.Millisecond
 
 // wrong returns an error if this mutex can never be held, whatever the server says.
 func (m *Mutex) wrong() error {
+	if m.unlockable != nil {
+		return m.unlockable
+	}
 	if m.surely(m.expiry) < shortestLease {
 		return fmt.Errorf("redislock: the expiry (WithExpiry, or atMost of RunOnce) is too short: the drift (WithDriftFactor)"+
 			" and 2ms leave nothing of %v", m.expiry)

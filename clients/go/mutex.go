@@ -31,6 +31,7 @@ type Mutex struct {
 	linger        *time.Duration // nil: the hold does not depend on a connection
 	otherSide     *Mutex         // the reader of this writer, or the writer of this reader; nil where there is none
 	sides         *sides         // what this one and the other side share; nil where there is none
+	unlockable    error          // why it was made in vain; nil: it can be locked
 
 	renewing sync.RWMutex // renewals have a share, and a release that leaves some of the lease has it alone
 
@@ -42,7 +43,8 @@ type Mutex struct {
 	early chan struct{} // closed when until becomes earlier; nil: nobody waits for that
 }
 
-// Name returns the name of the mutex, which is the key of the lock. Of a [MultiMutex] it is the first one.
+// Name returns the name of the mutex, which is the key of the lock. Of a [MultiMutex] it is the first one, or
+// empty without any.
 func (m *Mutex) Name() string { return m.names[0] }
 
 // Value returns the token of the last lock. It is empty until a lock is had (or WithValue is used).
@@ -120,7 +122,7 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	if err != nil || renewed {
 		return renewed, err
 	}
-	if m.setNXOnExtend && held.value != "" && m.isLatest() {
+	if m.setNXOnExtend && held.value != "" && m.isLatest() && m.wrong() == nil {
 		held, err = m.askAgain(ctx, held.value)
 		if err == nil && m.rememberExtended(held) {
 			return true, nil

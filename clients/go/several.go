@@ -2,6 +2,8 @@ package redislock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -19,7 +21,7 @@ type Semaphore struct {
 }
 
 // NewSemaphore returns a semaphore with the given name, which is the key of the lock. The options are those of a mutex, and are for
-// each permit.
+// each permit. With less than one permit, Acquire and TryAcquire return an error.
 func (r *RedisLock) NewSemaphore(name string, permits int, options ...Option) *Semaphore {
 	return &Semaphore{locks: r, name: name, permits: permits, options: options}
 }
@@ -39,7 +41,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Mutex, error) {
 
 func (s *Semaphore) newPermit() *Mutex {
 	permit := s.locks.newMutex(s.name, "LOCK.ACQUIRE", s.options)
-	permit.limit = max(s.permits, 1)
+	permit.limit = s.permits
+	if s.permits < 1 {
+		permit.unlockable = fmt.Errorf("redislock: a semaphore has at least one permit, not %d", s.permits)
+	}
 	return permit
 }
 
@@ -57,12 +62,13 @@ type MultiMutex struct {
 }
 
 // NewMultiMutex returns a mutex of several names, which are 1 to 128 different keys, in a cluster of one slot. Of the shared ones it takes
-// a share.
+// a share. Without a name, Lock returns an error.
 func (r *RedisLock) NewMultiMutex(exclusive, shared []string, options ...Option) *MultiMutex {
 	m := r.newMutex("", acquireSeveral, options)
-	m.names, m.shared = slices.Concat(exclusive, shared), len(shared)
-	if len(m.names) == 0 {
-		m.names = []string{""}
+	if names := slices.Concat(exclusive, shared); len(names) > 0 {
+		m.names, m.shared = names, len(shared)
+	} else {
+		m.unlockable = errors.New("redislock: a MultiMutex has at least one name")
 	}
 	return &MultiMutex{m}
 }

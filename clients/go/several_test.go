@@ -163,3 +163,25 @@ func TestAMultiMutexLeavesWhatItsTokenHeldBefore(t *testing.T) {
 	}
 	released(t)(one.Unlock())
 }
+
+func TestNoNamesAndNoPermitsAreRefused(t *testing.T) {
+	locks := newLocks(t)
+	refuses := func(err error, why string) {
+		t.Helper()
+		expect(t, fmt.Sprint("refused: ", err), err != nil && strings.Contains(err.Error(), why), true)
+	}
+	none := locks.NewMultiMutex(nil, []string{}, WithSetNXOnExtend(), WithValue("mine"))
+	expect(t, "its name", none.Name(), "")
+	refuses(none.Lock(), "at least one name")
+	refuses(none.TryLock(), "at least one name")
+	failed(t, ErrExtendFailed)(none.Extend())
+	failed(t, ErrLockAlreadyExpired)(none.Unlock())
+	for _, permits := range []int{0, -1} {
+		semaphore := locks.NewSemaphore("a", permits)
+		_, err := semaphore.TryAcquire(ctx)
+		refuses(err, "at least one permit")
+		_, err = semaphore.Acquire(ctx)
+		refuses(err, "at least one permit")
+	}
+	expect(t, "holds left", admin.DBSize(ctx).Val(), 0)
+}
