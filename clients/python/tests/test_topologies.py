@@ -19,6 +19,7 @@ import redis_lock_client.asyncio as ours
 from redis_lock_client import Lock, MultiLock
 
 from .server import PATIENCE, Server, as_map, until, versions
+from .test_interrupts import interrupt_before_the_reply
 from .topologies import NAME, Cluster, SentinelSet, cluster_of_four, sentinel_set
 from .worker import KINDS
 
@@ -342,3 +343,14 @@ async def test_cluster_several_keys_of_other_slots_are_explained(cluster: Cluste
     async with async_client(cluster) as client:
         with pytest.raises(ValueError, match=told):
             ours.MultiLock(client, ["a", "b"], timeout=30)
+
+
+def test_cluster_the_reply_to_an_interrupted_command_is_not_taken_for_a_fence(cluster: Cluster) -> None:
+    key, first = islice(cluster.keys_of(cluster.nodes[1]), 2)
+    client = sync_client(cluster)
+    with Lock(sync_client(cluster), key, timeout=30):
+        of_node = getattr(client, f"get_{redis.__name__}_connection")
+        interrupt_before_the_reply(of_node(client.get_node_from_key(first)), KeyboardInterrupt)
+        with pytest.raises(KeyboardInterrupt):
+            Lock(client, first, timeout=30).acquire()
+        assert not Lock(client, key, timeout=30).acquire(blocking=False)

@@ -381,6 +381,29 @@ def would_wait(pool: Any) -> bool:
     return hasattr(pool, "pool") and bool(pool.pool.empty())
 
 
+def close_idle_connections(library: Library, client: Any) -> None:
+    """Close the connections in a sync client's pools. Those in use stay open; a closed one opens again when used."""
+    if not is_cluster(client):
+        # What only behaves like a client may have none.
+        if pool := getattr(client, "connection_pool", None):
+            _close_idle_connections_of(pool)
+        return
+    for node in client.get_nodes():
+        # A node that was not asked yet may have none.
+        if of_node := getattr(node, f"{library.name}_connection"):
+            _close_idle_connections_of(of_node.connection_pool)
+
+
+def _close_idle_connections_of(pool: Any) -> None:
+    if not hasattr(pool, "pool"):
+        pool.disconnect(inuse_connections=False)
+        return
+    # Most versions of a BlockingConnectionPool close all or none. Nobody takes one out of its queue meanwhile.
+    with pool.pool.mutex:
+        for connection in filter(None, pool.pool.queue):
+            connection.disconnect()
+
+
 def impatient_pool(pool: Any) -> Any:
     """Return a pool for threads, but one that makes nobody wait: it raises at once as it does in the end."""
     # One state under two classes. A copy would miss a change of the first, and count its connections again.

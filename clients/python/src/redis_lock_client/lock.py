@@ -46,6 +46,17 @@ class Lock(Core, Theirs):
     async def _pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - a thread waits
 
+    async def _answered(self, send: Callable[[], Any]) -> Any:
+        try:
+            return await super()._answered(send)
+        except (self._library.error, self._library.cluster_exception):
+            raise
+        except BaseException:
+            # A signal handler raised this, between the request and its reply say. The connection is in the pool again,
+            # and the next command would take that reply for its own: a fence, for a lock that somebody else holds.
+            protocol.close_idle_connections(self._library, self.redis)
+            raise
+
     def register_scripts(self) -> None:
         """Do nothing: there are none."""
 
