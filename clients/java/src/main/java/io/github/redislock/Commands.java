@@ -5,24 +5,25 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import java.util.function.Supplier;
 
-/** The module's commands, one try each. */
-record Commands(Wire wire, FallbackSender sender, LockOptions options) {
+/** The module's commands, one try each. Once {@code closed}, none is sent again. */
+record Commands(Wire wire, FallbackSender sender, LockOptions options, AtomicBoolean closed) {
     static final String TTL_TOO_LONG = "ERR ttl must not be above lock.max-ttl";
 
     private static final long RESEND_PAUSE_MS = 50;
 
     Commands(Wire wire, LockOptions options) {
-        this(wire, new FallbackSender(wire, options.fallback()), options);
+        this(wire, new FallbackSender(wire, options.fallback()), options, new AtomicBoolean());
     }
 
     /**
      * For commands that answer at once and may be sent twice, as all with a token may. Sends until
-     * there is an answer, for as long as {@link LockOptions#reconnect()}; an interrupt waits for
-     * that.
+     * there is an answer, for as long as {@link LockOptions#reconnect()} and the client is open; an
+     * interrupt waits for that.
      */
     <T> T resend(Supplier<T> command) {
         // A set flag would close the socket, so it is taken down and kept.
@@ -35,6 +36,7 @@ record Commands(Wire wire, FallbackSender sender, LockOptions options) {
                 } catch (RuntimeException failed) {
                     interrupted |= Thread.interrupted();
                     if (!passes(failed)
+                            || closed.get()
                             || System.nanoTime() - startNanos
                                     > options.reconnect().toNanos()) {
                         throw failed;

@@ -525,6 +525,8 @@ final class Holds implements AutoCloseable {
             }
         } catch (RuntimeException outOfReach) {
             // Then the grace ends them.
+        } finally {
+            commands.closed().set(true);
         }
     }
 }

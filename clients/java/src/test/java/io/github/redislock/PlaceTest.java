@@ -132,6 +132,24 @@ class PlaceTest extends ServerTest {
         assertEquals(0, server.waiting("a"));
     }
 
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE"})
+    void aWaiterOfAClosedClientDoesNotTryToReachTheServer(Driver driver) throws Exception {
+        LockOptions patient = longGrace.withReconnect(Duration.ofSeconds(15));
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                Driver.Opened closing = driver.open(proxy.url(), patient)) {
+            locks.lock("a").lock();
+            Future<Void> waiting = awaitWaiter(() -> closing.locks.lock("a").lock());
+            proxy.replyDelayMs = 200; // What gives the place up is on its way at the close.
+            closing.locks.close();
+            long startNanos = System.nanoTime();
+            assertThrows(RuntimeException.class, () -> Other.result(waiting));
+            long tookMs = (System.nanoTime() - startNanos) / 1_000_000;
+            assertTrue(tookMs < 10_000, "it took " + tookMs + " ms");
+            assertEquals(0, server.waiting("a"));
+        }
+    }
+
     /** The waiter has its answer while the close still waits for the one to its release. */
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE"})
