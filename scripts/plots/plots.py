@@ -19,7 +19,6 @@ PLOTS = {
     "growth": ("results.tsv", ["growth"], results.growth),
     "growth-contended": ("results.tsv", ["growth"], results.growth_contended),
     "places": ("results.tsv", ["places"], results.places),
-    "waiters": ("results.tsv", ["memory", "place-bytes"], results.waiters),
     "libraries": ("libraries.tsv", [], libraries.rates),
     "oversell": ("oversell.tsv", [], oversell.ways),
 }

@@ -217,38 +217,3 @@ def places(figures, theme):
     handles, _ = first.get_legend_handles_labels()
     labels = ["one queue, told by NOTIFY", "one queue, absent", "a key for each, told by NOTIFY", "a key for each, absent"]
     return figure, finding, f"All lines are this module. {MEDIANS}", (handles, labels), 2
-
-
-def waiters(figures, theme):
-    """The memory of a waiter: of one that blocks a connection, and of a place without one."""
-    figures, memory = figures.part("place-bytes"), figures.part("memory")
-    servers = [server for server in memory.values("server") if server in figures.values("server")]
-    bars = []
-    for server in servers:
-        bytes_of = {row["subject"]: spread(row)[0] for row in memory.of("server", server) if row["measure"] == "bytes"}
-        rows = figures.of("server", server)
-        place = {row["subject"]: spread(row)[0] for row in rows}
-        most = max(int(subject.split()[0]) for subject in place)
-        bars.append((server, [
-            ("BLOCK, with its connection", bytes_of["waiter"]),
-            ("BLOCK, its wait alone", bytes_of["waiter"] - bytes_of["idle client"]),
-            ("NOTIFY, a key for each", place[f"{most} places, own keys, NOTIFY"]),
-            ("NOTIFY, one queue", place[f"{most} places, one key, NOTIFY"]),
-            ("absent, one queue", place[f"{most} places, one key, absent"]),
-        ]))  # fmt: skip
-    figure, axes = plt.subplots(1, len(bars), figsize=(WIDTH, 3.1), sharey=True, sharex=True, squeeze=False)
-    for axis, (server, found) in zip(axes[0], bars, strict=True):
-        names, values = zip(*found[::-1], strict=True)
-        drawn = axis.barh(names, values, 0.66, color=theme.colour(OURS))
-        axis.bar_label(drawn, [f"{value / 1000:.1f} kB" if value >= 1000 else f"{value:.0f} B" for value in values], padding=4)
-        log_axis(axis.xaxis, "bytes per waiter", [100, 1000, 10_000, 100_000])
-        axis.set_xlim(50, 400_000)
-        axis.set_title(server)
-        axis.grid(axis="y", visible=False)
-        axis.tick_params(axis="y", length=0)
-    values = [dict(found) for _, found in bars]
-    finding = (
-        f"A client that waits by BLOCK costs {between([one['BLOCK, with its connection'] / 1000 for one in values], 0)} kB, "
-        f"a place without a connection {between([one[name] for one in values for name in list(one)[2:]], 0)} bytes"
-    )
-    return figure, finding, f"used_memory per waiter, measured once with {number(most)} places, and with fewer blocked clients.", None

@@ -8,7 +8,10 @@ set -euo pipefail
 # A toolchain may be chosen by folder, so all is asked in the one that is built.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . scripts/setup/apt.sh
-oldest_rust=$(sed -nE 's/^rust-version *= *"([0-9.]+)".*/\1/p' Cargo.toml)
+# The package has locktop in it, which needs a newer Rust than the module.
+crate=.
+[ "${SETUP_FOR:-}" != packages ] || crate=clients/locktop
+oldest_rust=$(sed -nE 's/^rust-version *= *"([0-9.]+)".*/\1/p' "$crate/Cargo.toml")
 # As in the Makefile; and ldconfig is in /sbin.
 [[ :$PATH: == *":$HOME/.cargo/bin:"* ]] || PATH=$HOME/.cargo/bin:$PATH
 export PATH=$PATH:/sbin
@@ -69,12 +72,12 @@ libsystemd.so.0 libsystemd0
 LIBRARIES
 }
 
-# The packages with a Rust that is new enough. Debian 13 has one. Debian 12 has one under names of its own:
-# in main the oldest that Cargo.toml allows, in the security updates a current one. Others have rustup.
+# The packages with a Rust that is new enough. Debian 13 has one for the module, and rustup. Debian 12 has one under
+# names of its own: in main the oldest for the module, in the security updates a current one. Others have rustup.
 rust_packages() {
     if has_candidate cargo; then
         echo rustc cargo rustfmt rust-clippy
-    elif has_candidate cargo-web || grep -qE '^VERSION_CODENAME=(bookworm|trixie)$' /etc/os-release; then
+    elif has_candidate cargo-web || grep -qE '^VERSION_CODENAME=bookworm$' /etc/os-release; then
         echo rustc-web cargo-web rustfmt-web rust-web-clippy
     else
         echo rustup

@@ -237,6 +237,7 @@ impl Call<'_, '_> {
         let (server, machine) = (host.server(), host.machine());
         if let Some(keys) = keys {
             if machine.registry.resume(keys, token).is_some() {
+                server.count(Count::Resumed);
                 machine.registry.serve_later(keys.iter());
             }
         }

@@ -80,8 +80,8 @@ impl<T: Types> Shared<T> {
 }
 
 impl<T: Types> Machine<T> {
-    /// Notes that a request has left without a word: the waiter behind it may be next.
-    fn left(&mut self, removed: &Removed<T>, now_us: u64) {
+    /// Notes that a request has left its queue: the waiter behind it may be next.
+    pub(super) fn left(&mut self, removed: &Removed<T>, now_us: u64) {
         self.wait_ended(removed, now_us);
         let first = removed.keys.first();
         self.registry.mark(first.db, &first.name);

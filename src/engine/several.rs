@@ -219,7 +219,7 @@ fn grant<H: Host>(
 
 fn serve_if_waited_for<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) {
     let registry = &key.parts().machine.registry;
-    if registry.len_of(key_ref) > 0 {
+    if registry.is_waited_for(key_ref) {
         serve_changed(key, key_ref, now);
     }
 }

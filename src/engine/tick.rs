@@ -167,10 +167,7 @@ fn end_timed_out<H: Host>(host: &mut H) {
             let Some(removed) = machine.registry.take_timed_out(leaving) else {
                 break;
             };
-            machine.wait_ended(&removed, now_us);
-            // The waiter behind it may be next.
-            let first = removed.keys.first();
-            machine.registry.mark(first.db, &first.name);
+            machine.left(&removed, now_us);
             match removed.listener {
                 Some(_) => server.count(Count::TimedOut),
                 None => server.count(Count::PassedOver),
@@ -208,7 +205,7 @@ fn begins_after_the_guard<H: Host>(host: &mut H, now_us: u64) -> bool {
             server.select_db(key_ref.db);
             let name = host.name(&key_ref.name);
             let key = host.open(&name, Purpose::Read);
-            key.is_ok_and(|key| key.lock().is_none())
+            key.is_ok_and(|key| key.lock().is_none_or(|lock| lock.is_free(server.now())))
         });
     if is_free {
         // Where nobody knows when it ends, the next beat may tell.

@@ -103,7 +103,7 @@ fn an_aborted_failover_changes_nothing(kind: Kind) {
     c.int("LOCK.ACQUIRE short a 600000");
     let b = primary.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
     let d = primary.blocked("LOCK.ACQUIRE short d 600000 BLOCK 0");
-    let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 500", replica.port);
+    let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 3000", replica.port);
     // Sent together, so that the deadline follows the pause.
     c.in_one_go(&["LOCK.RENEW short a 200", &failover]);
     assert_eq!(c.info("master_failover_state"), "waiting-for-sync");

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE};
 use crate::places::fixture::{leaves_place, queued, until_gone};
@@ -248,23 +247,11 @@ fn an_expiry_during_a_long_timer_run_is_replicated_in_order(kind: Kind) {
         c.int(&format!("RWLOCK.RLOCK k {token} 600000"));
     }
     let up = primary.blocked("RWLOCK.WLOCK k up 600000 BLOCK 0");
-    let mut step = primary.raw();
     let kill = format!("CLIENT KILL ID {}", up.id);
-    let release = "LOCK.RELEASE k other";
-    step.send(
-        &[
-            "MULTI",
-            "DEBUG SLEEP 0.06",
-            "LOCK.RENEW k up 40",
-            release,
-            &kill,
-            "EXEC",
-        ]
-        .join("\r\n"),
-    );
+    let end = ["LOCK.RENEW k up 40", "LOCK.RELEASE k other", &kill].join("\r\n");
     // Commands that arrive during its sleep are executed in the same turn of the loop in which the
     // timer learns of the client's end.
-    thread::sleep(Duration::from_millis(20));
+    let _step = primary.sleeps_before("0.2", &end);
     let restore = "for n=1,1500 do redis.call('RESTORE','a'..n,0,ARGV[1]) end \
                    redis.call('SELECT',1) return redis.call('RESTORE','k',0,ARGV[1])";
     let restored = other.send::<&[u8]>(&[b"EVAL", restore.as_bytes(), b"0", dump.as_bytes()]);
@@ -313,7 +300,7 @@ fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {
     w.fence();
     assert_ne!(size(&mut c), before);
     // A turn that nobody takes is nothing, too.
-    leaves_place(&mut c, "RWLOCK.WLOCK k absent 60000 KEEP 20");
+    leaves_place(&mut c, "RWLOCK.WLOCK k absent 60000 KEEP 500");
     c.int("LOCK.RELEASE k w");
     let free = size(&mut c);
     until_gone(&mut c, "k", "absent");

@@ -161,6 +161,12 @@ impl<'c> Context<'c> {
         status == raw::REDISMODULE_OK as c_int
     }
 
+    /// Whether the selected database has any keys.
+    pub(crate) fn has_keys(self) -> bool {
+        // SAFETY: the context is alive.
+        unsafe { call!(RedisModule_DbSize(self.as_ptr())) > 0 }
+    }
+
     /// Calls `callback` after `ms` milliseconds, once.
     pub(crate) fn create_timer(
         self,

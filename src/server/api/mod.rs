@@ -33,8 +33,8 @@ use redis_module::raw;
 /// `unsafe` block.
 ///
 /// Its users need not prove that the pointer is there. The server sets it before the load, the load
-/// fails without it (`missing_function`), and it never changes after that. Each use states what its
-/// arguments need.
+/// fails without it (`missing_function`), and it never changes after that: a second load of the same
+/// file, which the server refuses, writes the same values. Each use states what its arguments need.
 macro_rules! call {
     ($name:ident($($arg:expr),* $(,)?)) => {
         (raw::$name.unwrap_unchecked())($($arg),*)
@@ -66,7 +66,7 @@ required! {
     RedisModule_LoadStringBuffer, RedisModule_EmitAOF, RedisModule_DigestAddStringBuffer, RedisModule_DigestEndSequence,
     RedisModule_Log, RedisModule_BlockClient, RedisModule_UnblockClient, RedisModule_SetDisconnectCallback,
     RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
-    RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
+    RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_DbSize, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
     RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_CallReplyType, RedisModule_GetClientId, RedisModule_GetDetachedThreadSafeContext,
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,

@@ -109,13 +109,21 @@ pub(in crate::server) fn cluster(caller: &mut Caller<'_>) -> Option<Cluster> {
     reply.part().text().map(cluster_of)
 }
 
-/// Whether there are no keys in a slot.
+/// Whether there are no keys in a slot. On Valkey 9 a cluster may have several databases, and the
+/// server counts only in the selected one.
 pub(in crate::server) fn is_empty(caller: &mut Caller<'_>, slot: u16) -> bool {
     let Ok(slot) = CString::new(slot.to_string()) else {
         return false;
     };
-    let reply = caller.call_with(c"CLUSTER", &[c"COUNTKEYSINSLOT", &slot]);
-    reply.is_ok_and(|reply| reply.part().number() == Some(0))
+    let ctx = caller.context();
+    let selected = ctx.selected_db();
+    let mut dbs = (0..).take_while(|db| ctx.select_db(*db));
+    let is_empty = dbs.all(|_| {
+        let mut count = || caller.call_with(c"CLUSTER", &[c"COUNTKEYSINSLOT", &slot]);
+        !ctx.has_keys() || count().is_ok_and(|reply| reply.part().number() == Some(0))
+    });
+    ctx.select_db(selected);
+    is_empty
 }
 
 /// What left this node with its slots.

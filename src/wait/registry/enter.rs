@@ -65,9 +65,12 @@ impl Entered {
         }
     }
 
-    /// Whether it goes on with a place at which nobody has listened.
+    /// Whether it has found a place at which nobody has listened.
     pub const fn is_resumed(self) -> bool {
-        matches!(self, Self::Waits(At::Absent) | Self::Kept(At::Absent))
+        matches!(
+            self,
+            Self::Waits(At::Absent) | Self::Kept(At::Absent) | Self::Ended
+        )
     }
 }
 

@@ -81,7 +81,7 @@ fn a_script_that_has_acquired_a_lock_cannot_be_killed(kind: Kind) {
     // Long enough for other commands to be refused. It then ends on its own.
     let script = "local fence = redis.call('LOCK.ACQUIRE', 'own', 'script', '60000') \
                   redis.call('LOCK.RELEASE', 'k', 'a') \
-                  for n = 1, 50000000 do end \
+                  for n = 1, 200000000 do end \
                   return fence";
     let mut caller = server.busy_with(&packed(&["EVAL", script, "0"]));
     let killed = c.error("SCRIPT KILL");

@@ -3,11 +3,15 @@
 use std::time::{Duration, Instant};
 
 use super::assert_logged;
-use crate::harness::{Cluster, Kind, Reply, SHARDS};
+use crate::harness::{wait_for, Cluster, Kind, Reply, SHARDS};
 
-on_every_server![failovers_of_a_shard, slots_that_come];
+on_every_server![
+    failovers_of_a_shard,
+    slots_that_come,
+    a_slot_is_not_empty_with_a_lock_in_another_database,
+];
 
-const LEASE: Duration = Duration::from_secs(4);
+const LEASE: Duration = Duration::from_secs(8);
 
 fn failovers_of_a_shard(kind: Kind) {
     if !kind.is_7_0_or_later() {
@@ -15,22 +19,22 @@ fn failovers_of_a_shard(kind: Kind) {
     }
     let mut cluster = Cluster::start(kind);
     for node in &cluster.nodes {
-        let line = "CONFIG SET lock.guard failover lock.max-ttl 4000 lock.guard-slack 1000";
+        let line = "CONFIG SET lock.guard failover lock.max-ttl 8000 lock.guard-slack 1000";
         node.client().text(line);
     }
     let (old, new) = (0, SHARDS);
     let keys = cluster.keys_of(0, 2);
-    let take = |token: &str| format!("LOCK.ACQUIRE {} {token} 4000 BLOCK 0", keys[1]);
+    let take = |token: &str| format!("LOCK.ACQUIRE {} {token} 8000 BLOCK 0", keys[1]);
     let mut c = cluster.client(old);
     c.until_info("lock_guard", "open");
     let held = &keys[0];
-    c.int(&format!("LOCK.ACQUIRE {held} owner 4000"));
+    c.int(&format!("LOCK.ACQUIRE {held} owner 8000"));
     cluster.nodes[new].wait_until_it_follows(&cluster.nodes[old]);
     let begun = Instant::now();
     cluster.client(new).text("CLUSTER FAILOVER");
     cluster.client(new).until_info("role", "master");
     let mut c = cluster.client(new);
-    assert_eq!(c.int(&format!("LOCK.RENEW {held} owner 4000")), 1);
+    assert_eq!(c.int(&format!("LOCK.RENEW {held} owner 8000")), 1);
     c.until_info("lock_guard", "open");
     assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
     cluster.nodes[old].wait_until_it_follows(&cluster.nodes[new]);
@@ -71,7 +75,7 @@ fn slots_that_come(kind: Kind) {
     let (mut from, mut to) = (cluster.client(0), cluster.client(1));
     let keys = cluster.keys_of(0, 7);
     let slot = |n: usize| cluster.slot(&keys[n]);
-    let take = |n: usize, token: &str| format!("LOCK.ACQUIRE {} {token} 4000 BLOCK 0", keys[n]);
+    let take = |n: usize, token: &str| format!("LOCK.ACQUIRE {} {token} 8000 BLOCK 0", keys[n]);
     let set = |line: &str| {
         for node in &cluster.nodes {
             node.client().text(line);
@@ -84,7 +88,7 @@ fn slots_that_come(kind: Kind) {
     to.int(&take(0, "second"));
     assert!(sent.elapsed() < LEASE);
 
-    set("CONFIG SET lock.guard failover lock.max-ttl 4000 lock.guard-slack 1000");
+    set("CONFIG SET lock.guard failover lock.max-ttl 8000 lock.guard-slack 1000");
     from.until_info("lock_guard", "open");
     to.until_info("lock_guard", "open");
     // With its keys, and so fast that nobody sees it.
@@ -93,8 +97,8 @@ fn slots_that_come(kind: Kind) {
     assert_eq!(cluster.move_keys(slot(1), 0, 1), 1);
     cluster.end_of_move(slot(1), 0, 1);
     let begun = Instant::now();
-    assert_eq!(to.int(&format!("LOCK.RENEW {} owner 4000", keys[1])), 1);
-    to.int(&format!("LOCK.ACQUIRE {{{}}}2 other 4000 BLOCK 0", keys[1]));
+    assert_eq!(to.int(&format!("LOCK.RENEW {} owner 8000", keys[1])), 1);
+    to.int(&format!("LOCK.ACQUIRE {{{}}}2 other 8000 BLOCK 0", keys[1]));
     cluster.begin_to_move(slot(2), 0, 1);
     cluster.end_of_move(slot(2), 0, 1);
     to.int(&take(2, "owner"));
@@ -110,7 +114,7 @@ fn slots_that_come(kind: Kind) {
     let begun = Instant::now();
     from.int(&take(6, "first"));
     add(&cluster, slot(6), 1);
-    let early = to.call(&format!("LOCK.ACQUIRE {} early 4000", keys[6]));
+    let early = to.call(&format!("LOCK.ACQUIRE {} early 8000", keys[6]));
     // The nodes may take long to agree.
     assert!(early == Reply::Nil || begun.elapsed() > LEASE, "{early:?}");
     let added = cluster.blocked(1, &take(6, "second"));
@@ -118,7 +122,7 @@ fn slots_that_come(kind: Kind) {
     let sent = Instant::now();
     from.int(&take(3, "first"));
     seize(&cluster, slot(3), 1);
-    let early = to.call(&format!("LOCK.ACQUIRE {} early 4000", keys[3]));
+    let early = to.call(&format!("LOCK.ACQUIRE {} early 8000", keys[3]));
     assert!(early == Reply::Nil || sent.elapsed() > LEASE, "{early:?}");
     assert!(to.info("lock_guard") == "slot" || sent.elapsed() > LEASE);
     let seized = cluster.blocked(1, &take(3, "second"));
@@ -139,4 +143,28 @@ fn slots_that_come(kind: Kind) {
     to.until_info("lock_guard", "open");
     let ended = "guard: it has ended in all slots";
     assert_logged(&cluster.nodes[1], "slot", ended);
+}
+
+/// In a cluster of Valkey 9 with several databases, a node that asks is told of all of them.
+fn a_slot_is_not_empty_with_a_lock_in_another_database(kind: Kind) {
+    if kind != Kind::Valkey9 {
+        return;
+    }
+    let cluster = Cluster::of(kind, 2, &["--cluster-databases", "4"]);
+    let (mut from, mut to) = (cluster.client(0), cluster.client(1));
+    for c in [&mut from, &mut to] {
+        c.text("CONFIG SET lock.guard failover lock.max-ttl 8000 lock.guard-slack 1000");
+        c.until_info("lock_guard", "open");
+        c.text("SELECT 1");
+    }
+    let key = cluster.keys_of(0, 1).remove(0);
+    let sent = Instant::now();
+    from.int(&format!("LOCK.ACQUIRE {key} first 8000"));
+    add(&cluster, cluster.slot(&key), 1);
+    wait_for("the lease to end", || {
+        let early = to.call(&format!("LOCK.ACQUIRE {key} early 8000"));
+        let is_over = sent.elapsed() > LEASE;
+        assert!(early == Reply::Nil || is_over, "{early:?}");
+        is_over.then_some(())
+    });
 }

@@ -53,7 +53,7 @@ impl Server {
 
     /// The number of blocked clients.
     pub fn blocked_clients(&self) -> i64 {
-        self.client().info("blocked_clients").parse().unwrap()
+        self.waits().0
     }
 }
 

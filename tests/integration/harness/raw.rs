@@ -28,7 +28,7 @@ impl Server {
         raw
     }
 
-    /// A bare connection that waits for the reply of a command which must block.
+    /// A bare connection that waits for the reply of a command which must block until it is seen.
     #[track_caller]
     pub fn raw_blocked(&self, line: &str) -> Raw {
         let before = self.blocked_clients();

@@ -50,7 +50,7 @@ fn a_place_is_kept(c: &mut Client, key: &str) {
     c.int(&format!("LOCK.RELEASE {key} a"));
     assert_eq!(c.mode(key), "free");
     c.int(&format!("LOCK.ACQUIRE {key} b 60000"));
-    leaves_place(c, &format!("LOCK.ACQUIRE {key} d 60000 KEEP 40"));
+    leaves_place(c, &format!("LOCK.ACQUIRE {key} d 60000 KEEP 500"));
     c.int(&format!("LOCK.RELEASE {key} b"));
     until_gone(c, key, "d");
 }

@@ -201,7 +201,7 @@ struct Row {
 }
 
 impl Row {
-    const LEN: usize = 40;
+    const LEN: usize = 80;
     const APART_MS: usize = 100;
 
     fn set(server: &Server) -> Self {
@@ -304,8 +304,6 @@ fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
     assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
 }
 
-/// On the importing node, clients can wait for a lock only after ASKING. At its deadline, the slot
-/// still belongs to the other node.
 fn a_lock_that_goes_with_its_slot_blames_nobody(kind: Kind) {
     let cluster = Cluster::of(kind, 2, &[]);
     let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
@@ -326,6 +324,8 @@ fn a_lock_that_goes_with_its_slot_blames_nobody(kind: Kind) {
     assert_eq!(wait_for("the end", log).field("client"), Reply::Nil);
 }
 
+/// On the importing node, clients can wait for a lock only after ASKING. At its deadline, the slot
+/// still belongs to the other node.
 fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
     let cluster = Cluster::of(kind, 2, &[]);
     let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));

@@ -61,7 +61,7 @@ fn a_timeout_during_a_pause_is_answered(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("RWLOCK.RLOCK k a 60000");
-    let w = server.blocked("RWLOCK.WLOCK k w 60000 BLOCK 300");
+    let w = server.blocked("RWLOCK.WLOCK k w 60000 BLOCK 1500");
     let r = server.blocked("RWLOCK.RLOCK k r 60000 BLOCK 0");
     c.text("CLIENT PAUSE 60000 WRITE");
     assert_eq!(w.reply(), Reply::Nil);
@@ -137,10 +137,10 @@ fn graces_end_during_a_pause_and_nothing_is_granted(kind: Kind) {
     let server = start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
-    assert_eq!(c.call("LOCK.ACQUIRE k b 60000 KEEP 40"), Reply::Nil);
+    assert_eq!(c.call("LOCK.ACQUIRE k b 60000 KEEP 1000"), Reply::Nil);
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    c.int("LOCK.RELEASE k a");
-    c.text("CLIENT PAUSE 60000 WRITE");
+    let replies = c.in_one_go(&["LOCK.RELEASE k a", "CLIENT PAUSE 60000 WRITE"]);
+    assert_eq!(replies[0], Reply::Int(1));
     c.until_waiters("k", &["d"]);
     let start = Instant::now();
     wait_for("some turns of the timer", || {
