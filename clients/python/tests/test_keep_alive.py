@@ -71,6 +71,34 @@ def test_a_release_that_leaves_the_hold_comes_after_the_last_renewal(
     assert 0 < server.admin.pttl("stock") <= 5_000
 
 
+async def test_asyncio_a_release_that_leaves_the_hold_comes_after_the_last_renewal(
+    server: Server, async_client: "redis.asyncio.Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With this linger it renews ten times a second.
+    lock = ours.Lock(async_client, "stock", timeout=30, at_least=5, linger=0.3)
+    await lock.acquire()
+    renew, under_way, go = lock._prolong, asyncio.Event(), asyncio.Event()
+
+    async def sent(*args: Any) -> bool:
+        under_way.set()
+        await go.wait()
+        return await renew(*args)
+
+    async def late(*args: Any) -> bool:
+        # Nothing calls back what the network has.
+        return await asyncio.shield(asyncio.create_task(sent(*args)))
+
+    async with lock.keep_alive():
+        monkeypatch.setattr(lock, "_prolong", late)
+        await asyncio.wait_for(under_way.wait(), PATIENCE)
+    releasing = asyncio.create_task(lock.release())
+    await asyncio.wait([releasing], timeout=0.2)
+    go.set()
+    await releasing
+    await asyncio.to_thread(until, lambda: server.calls("lock.renew") == 2, "the late renewal")
+    assert 0 < server.admin.pttl("stock") <= 5_000
+
+
 def test_any_error_of_a_renewal_is_told_by_the_end_of_the_lease() -> None:
     with KeepAlive(failing(OSError("no credentials")), 300, "stock", None, NOT_OWNED) as lease:
         assert lease.lost.wait(PATIENCE)

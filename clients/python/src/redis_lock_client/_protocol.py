@@ -1,5 +1,6 @@
 """What the sync and the asyncio lock have in common: everything but the waiting for an answer."""
 
+import asyncio
 import functools
 import logging
 import math
@@ -82,8 +83,9 @@ class Lease:
         self.end = math.inf
         # When the last request was sent that found the hold.
         self._held_at = now
-        # Held by a renewal under way in another thread.
+        # Held by a renewal under way in another thread, or in another task.
         self.renewing = Mutex()
+        self.renewing_task = asyncio.Lock()
         self.sends(ttl_ms)
 
     def is_fresh(self) -> bool:

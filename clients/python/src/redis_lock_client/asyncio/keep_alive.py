@@ -29,8 +29,12 @@ class KeepAlive:
         lease: protocol.Lease | None = None,
         linger: float | None = None,
         try_again: type[Exception] | tuple[()] = (),
+        is_awaited: bool = False,
     ) -> None:
-        """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`."""
+        """Renew by `renew`, which returns whether anything was held. Use `Lock.keep_alive`.
+
+        A renewal that `is_awaited` by the release is not cancelled when the context ends.
+        """
         self.lost = False
         self._over = False
         self._renew = renew
@@ -39,6 +43,7 @@ class KeepAlive:
         self._lease = lease or protocol.Lease(ttl_ms)
         self._linger = linger
         self._try_again = try_again
+        self._is_awaited = is_awaited
         self._not_owned = not_owned
         self._clock: asyncio.TimerHandle | None = None
 
@@ -79,13 +84,19 @@ class KeepAlive:
             raise self._not_owned from error
 
     async def _renewed(self) -> bool:
-        ends = self._lease.sends(self._ttl_ms)
-        if not self._lease.answers(ends, await self._renew()):
-            return False
-        self._set_the_clock()
-        return True
+        async with self._lease.renewing_task:
+            if self._over:
+                return True
+            ends = self._lease.sends(self._ttl_ms)
+            if not self._lease.answers(ends, await self._renew()):
+                return False
+            self._set_the_clock()
+            return True
 
     def _failed(self, is_connection_lost: bool) -> None:
+        if self._over:
+            # So that it is not sent again.
+            raise self._not_owned
         if is_connection_lost and self._linger is not None:
             self._lease.breaks(self._linger)
             # Without a clock there is no body yet.
@@ -115,12 +126,15 @@ class KeepAlive:
     def _lose(self) -> None:
         if not self._over:
             self._stop()
+            # What is lost is not prolonged: nobody has to wait for a server that may not answer.
+            self._renewing.cancel()
             self.lost = True
             self._body.cancel()
 
     def _stop(self) -> None:
-        # A renewal under way ends as it likes; it is of no interest any more.
         self._over = True
-        self._renewing.cancel()
+        # Cancelled, a renewal that is on its way could come after the release, and prolong what that leaves.
+        if not (self._is_awaited and self._lease.renewing_task.locked()):
+            self._renewing.cancel()
         if self._clock:
             self._clock.cancel()

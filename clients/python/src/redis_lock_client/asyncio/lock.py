@@ -1,6 +1,7 @@
 """The library's asyncio Lock on the commands of the redis-lock module."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable
 from functools import partial
 from types import TracebackType
@@ -154,6 +155,12 @@ class Lock(Core, Theirs):
         """Release the lock. It can be called again when the server has not answered."""
         await self._release()
 
+    async def _release(self) -> None:
+        lease = self.local.lease if self._at_least else None
+        # A renewal that came after this release would prolong what the release leaves.
+        async with lease.renewing_task if lease else contextlib.nullcontext():
+            await super()._release()
+
     async def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
         await self._do_release(expected_token)
@@ -196,8 +203,8 @@ class Lock(Core, Theirs):
         def renew() -> Awaitable[bool]:
             return self._prolong(token, ttl_ms, fence, kept._failed)
 
-        try_again = self._library.try_again_error
-        kept = KeepAlive(renew, ttl_ms, not_owned, self.local.lease, self._linger, try_again)
+        try_again, is_awaited = self._library.try_again_error, bool(self._at_least)
+        kept = KeepAlive(renew, ttl_ms, not_owned, self.local.lease, self._linger, try_again, is_awaited)
         return kept
 
     async def _execute(self, *args: Any, **options: Any) -> Any:
