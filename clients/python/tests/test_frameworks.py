@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -142,8 +143,15 @@ def test_a_decorated_function_holds_the_lock_of_its_arguments(server: Server, ca
 
     async def view() -> None: ...
 
-    with pytest.raises(TypeError, match="async"):
-        locked("invoice")(view)
+    def stream() -> Iterator[int]:
+        yield pytest.fail("it has run")
+
+    for later in (view, stream):
+        with pytest.raises(TypeError, match="async"):
+            locked("invoice")(later)
+    returns_later: Any = locked("invoice", timeout=30)(lambda: view())
+    with pytest.raises(TypeError, match="has returned an awaitable"):
+        returns_later()
 
 
 @needs["celery"]

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -54,11 +56,32 @@ def test_the_times_are_checked(client: redis.Redis) -> None:
             Lock(client, "report", timeout=30, at_least=wrong)
 
 
-def test_an_async_job_needs_the_lock_of_asyncio(client: redis.Redis) -> None:
-    async def job() -> None: ...
+async def later() -> None: ...
 
-    with pytest.raises(TypeError, match="async"):
+
+def generates() -> Iterator[int]:
+    yield pytest.fail("it has run")
+
+
+async def generates_later() -> AsyncIterator[int]:
+    yield pytest.fail("it has run")
+
+
+@pytest.mark.parametrize("job", [later, generates, generates_later, partial(later)])
+def test_a_job_that_would_run_after_the_release_is_refused(server: Server, client: redis.Redis, job: Any) -> None:
+    with pytest.raises(TypeError, match=r"locks in redis_lock_client\.asyncio"):
         runs_once(client, "report", at_most=30)(job)
+    with pytest.raises(TypeError, match=r"locks in redis_lock_client\.asyncio"):
+        run_once(client, "report", job, at_most=30)
+    assert server.calls("lock.acquire") == 0
+
+
+def test_a_job_whose_result_is_to_be_awaited_is_refused(server: Server, client: redis.Redis) -> None:
+    with pytest.raises(TypeError, match="has returned an awaitable"):
+        run_once(client, "report", lambda: later(), at_most=30)
+    with pytest.raises(TypeError, match="has returned an awaitable"):
+        runs_once(client, "report", at_most=30)(lambda: later())()
+    assert not server.admin.exists("report")
 
 
 async def test_a_cancelled_job_has_run(server: Server, async_client: Client) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import functools
+import inspect
 import logging
 import math
 import re
 import time
 from binascii import crc_hqx
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock as Mutex
 from threading import local
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
@@ -59,6 +60,12 @@ MODULE_MISSING = (
     "the server has not loaded the module redis-lock. Load it with `loadmodule /path/libredis_lock.so` in the server's "
     "configuration, and restart the server. Where modules cannot be loaded, `fallback=True` "
     "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
+)
+
+# Of a function that a sync lock is to be held for.
+RUNS_LATER = (
+    "is async or a generator, and would run after the lock is released. "
+    "Async functions need the locks in redis_lock_client.asyncio"
 )
 
 
@@ -253,6 +260,23 @@ class Patience:
         # PTTL answers -1 for a key without ttl and -2 for one that is gone.
         soonest = OLD_CLIENT_PACE_MS if pttl == -1 else min(max(pttl, 1), OLD_CLIENT_PACE_MS)
         return min(soonest, self.left_ms()) / 1000
+
+
+def refuse_what_runs_later(function: Callable[..., Any]) -> None:
+    """Raise TypeError for an async function or a generator: the lock would be released before it has begun."""
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(is_of_kind(function) for is_of_kind in kinds):
+        raise TypeError(f"{function} {RUNS_LATER}")
+
+
+def refuse_a_later_result(function: Callable[..., Any], result: Any) -> None:
+    """Raise TypeError for what is still to be awaited: no look at a function finds all of those that return it."""
+    if not inspect.isawaitable(result):
+        return
+    if inspect.iscoroutine(result):
+        # It says nothing more about never having been awaited.
+        result.close()
+    raise TypeError(f"{function} has returned an awaitable: it {RUNS_LATER}")
 
 
 class WithoutNotify:

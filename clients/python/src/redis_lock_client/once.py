@@ -2,10 +2,10 @@
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
+from . import _protocol as protocol
 from .lock import Lock
 
 __all__ = ["TaskResult", "run_once", "runs_once"]
@@ -57,12 +57,15 @@ def run_once(
     job that fails has run. A job that took longer than `at_most` is told by a warning of the logger
     `redis_lock_client`.
     """
+    protocol.refuse_what_runs_later(job)
     once = lock_of_job(redis, name, at_most=at_most, at_least=at_least, linger=linger, fallback=fallback)
     if not once.acquire():
         return TaskResult(False, None)
     with contextlib.ExitStack() as stack:
         stack.push(once)
-        return TaskResult(True, job())
+        result = job()
+        protocol.refuse_a_later_result(job, result)
+        return TaskResult(True, result)
 
 
 def runs_once(
@@ -80,9 +83,7 @@ def runs_once(
     """
 
     def decorate(job: Callable[P, T]) -> Callable[P, TaskResult[T]]:
-        # The lock would be released before its coroutine has begun.
-        if inspect.iscoroutinefunction(job):
-            raise TypeError("the job is async: runs_once for it is in redis_lock_client.asyncio")
+        protocol.refuse_what_runs_later(job)
 
         @functools.wraps(job)
         def run(*args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:

@@ -85,8 +85,7 @@ def locked(
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        if inspect.iscoroutinefunction(function):
-            raise TypeError("django-redis is sync: in an async view use the locks in redis_lock_client.asyncio")
+        protocol.refuse_what_runs_later(function)
         signature = inspect.signature(function)
 
         @functools.wraps(function)
@@ -94,7 +93,9 @@ def locked(
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             with caches[cache].lock(name.format(**bound.arguments), **options):
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                protocol.refuse_a_later_result(function, result)
+                return result
 
         return run
 
