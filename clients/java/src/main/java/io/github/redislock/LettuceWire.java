@@ -117,11 +117,7 @@ final class LettuceWire implements Wire {
 
     @Override
     public boolean isOutOfReach(Throwable failed) {
-        String refusal = refusal(failed);
-        return refusal == null
-                ? failed instanceof RedisException
-                // Sent on by Lettuce until it had enough of it.
-                : refusal.startsWith("MOVED ") || refusal.startsWith("ASK ");
+        return failed instanceof RedisException && refusal(failed) == null;
     }
 
     @Override

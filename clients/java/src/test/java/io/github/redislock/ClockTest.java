@@ -227,4 +227,15 @@ class ClockTest extends ServerTest {
         assertEquals(0, proxy.toAnswer.get());
         assertFalse(server.isLocked("a"));
     }
+
+    /** As after the last redirection that a driver follows, while the slots are on the move. */
+    @Test
+    void aRedirectionThatReachesAWaiterEndsNoWait() {
+        for (String answer : List.of("-MOVED 1 127.0.0.1:1\r\n", "-ASK 1 127.0.0.1:1\r\n")) {
+            proxy.answer("LOCK.ACQUIRE", answer, 2);
+            Held hold = behind.take(Driver.Kind.LOCK, List.of("a"), 20_000, -1);
+            assertEquals(0, proxy.toAnswer.get());
+            hold.release();
+        }
+    }
 }
