@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -102,6 +103,17 @@ async def test_asyncio_a_release_that_leaves_the_hold_comes_after_the_last_renew
 def test_any_error_of_a_renewal_is_told_by_the_end_of_the_lease() -> None:
     with KeepAlive(failing(OSError("no credentials")), 300, "stock", None, NOT_OWNED) as lease:
         assert lease.lost.wait(PATIENCE)
+
+
+def test_an_error_of_on_lost_is_told(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: queue.Queue[Any] = queue.Queue()
+    monkeypatch.setattr(threading, "excepthook", told.put)
+    lock = Lock(client, "stock", timeout=TTL)
+    lock.acquire()
+    with lock.keep_alive(on_lost=lambda: 1 // 0) as lease:
+        client.delete("stock")
+        assert told.get(timeout=PATIENCE).exc_type is ZeroDivisionError
+        assert lease.lost.is_set()
 
 
 def test_only_a_held_lock_is_kept_alive(client: redis.Redis) -> None:

@@ -85,12 +85,15 @@ class KeepAlive:
         # An Event waits for some 290 years at most.
         while not self._over.wait(min(pause, threading.TIMEOUT_MAX)):
             try:
-                if not self._renewed():
-                    return self._lose()
-                pause = self._span / 3
+                is_held = self._renewed()
             except Exception:
                 # Whatever it was, the clock goes on. Sooner than usual, because the rest of the lease is short.
                 pause = min(self._span / 10, SOON)
+                continue
+            if not is_held:
+                # An error of `on_lost` is told as any other of a thread.
+                return self._lose()
+            pause = self._span / 3
 
     def _failed(self, is_connection_lost: bool) -> None:
         if self._over.is_set():
