@@ -79,7 +79,7 @@ final class Holds implements AutoCloseable {
         if (!hold.unbound && !renewed) {
             return true;
         }
-        long leaseMs = hold.renewed ? ttlMs : hold.lease.leftMs();
+        long leaseMs = leaseMs(hold);
         Lease.Sent sent = hold.lease.sends(leaseMs);
         try {
             if (!commands.renew(hold.claim, hold.token, leaseMs)) {
@@ -97,6 +97,11 @@ final class Holds implements AutoCloseable {
             planRenewal(hold, soonNanos(ttlMs));
         }
         return true;
+    }
+
+    /** What to ask for: the ttl where it is renewed, but no less than is left. */
+    private long leaseMs(Hold hold) {
+        return Math.max(hold.renewed ? ttlMs : 0, hold.lease.leftMs());
     }
 
     /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
@@ -274,7 +279,7 @@ final class Holds implements AutoCloseable {
      */
     boolean restoreReader(Hold hold, String reason) {
         Claim shared = Claim.one(hold.claim.name(), Mode.SHARED);
-        long leaseMs = hold.renewed ? ttlMs : hold.lease.leftMs();
+        long leaseMs = leaseMs(hold);
         hold.unconfirmed = true;
         Lease.Sent[] sent = new Lease.Sent[1];
         Long fence = commands.resend(() -> {

@@ -324,9 +324,8 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
      * left of {@code hold}.
      */
     final long ttlMs(Hold hold, long leaseMs) {
-        if (leaseMs == RENEWED || (hold != null && hold.renewed)) {
-            return options.ttl().toMillis();
-        }
-        return hold == null ? leaseMs : Math.max(leaseMs, hold.lease.leftMs());
+        boolean renewed = leaseMs == RENEWED || (hold != null && hold.renewed);
+        long wantedMs = renewed ? options.ttl().toMillis() : leaseMs;
+        return hold == null ? wantedMs : Math.max(wantedMs, hold.lease.leftMs());
     }
 }

@@ -8,6 +8,7 @@ import org.junit.jupiter.api.Test;
 
 import java.time.Duration;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -49,6 +50,31 @@ class LeaseTest extends ServerTest {
         Eventually.pause(2 * TTL_MS);
         assertEquals(2, lock.getHoldCount());
         assertFalse(other.does(() -> lock.tryLock()));
+    }
+
+    @Test
+    void aNestedLockWithoutLeaseDoesNotShortenALongerOne() {
+        for (ThreadLock lock : List.of(locks.lock("a"), locks.multiLock(locks.lock("a")))) {
+            lock.lock(1, TimeUnit.HOURS);
+            lock.lock();
+            assertTrue(server.leftMs("a") > 3_500_000);
+            server.ask("CONFIG", "RESETSTAT");
+            Eventually.isTrue("it is renewed", () -> server.calls("lock.renew") > 1);
+            assertTrue(server.leftMs("a") > 3_500_000);
+            lock.unlock();
+            lock.unlock();
+        }
+    }
+
+    @Test
+    void aReaderThatWasTheWriterKeepsALongerLease() {
+        RedisReadWriteLock lock = locks.readWriteLock("a");
+        lock.readLock().lock(1, TimeUnit.HOURS);
+        lock.writeLock().lock();
+        assertTrue(server.leftMs("a") > 3_500_000);
+        lock.writeLock().unlock();
+        assertTrue(server.leftMs("a") > 3_500_000);
+        lock.readLock().unlock();
     }
 
     @Test
