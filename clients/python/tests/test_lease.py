@@ -1,6 +1,7 @@
 """A lease counts from the sending of its request, and a grant that came late is renewed before the work begins."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -129,15 +130,35 @@ def test_a_late_grant_of_which_a_part_is_lost_is_asked_for_again(
 def test_a_ttl_that_is_shorter_than_the_way_is_not_asked_for_without_a_pause(
     server: Server, proxy: Proxy, package: Package
 ) -> None:
+    proxy.delay = 0.01
     with package.client(port=proxy.port) as client:
-        assert not package.now(package.lock(client, timeout=0.001, blocking_timeout=1).acquire())
+        assert not package.now(package.lock(client, timeout=0.004, blocking_timeout=1).acquire())
     assert server.calls("lock.acquire") <= 21
     assert not server.admin.exists("stock")
 
 
-def test_a_timeout_must_not_be_negative(client: redis.Redis) -> None:
-    with pytest.raises(ValueError, match=r"^timeout must not be negative"):
-        Lock(client, "stock", timeout=-0.1)
+@pytest.mark.parametrize(
+    ("timeout", "told"),
+    [
+        (-0.1, "not be negative"),
+        (0.001, "above 0.003"),
+        (0.003, "above 0.003"),
+        (math.nan, "finite"),
+        (math.inf, "finite"),
+    ],
+)
+def test_a_timeout_must_leave_a_lease_that_ends(
+    client: redis.Redis, package: Package, timeout: float, told: str
+) -> None:
+    with package.client() as either, pytest.raises(ValueError, match=f"^timeout must .*{told}"):
+        package.lock(either, timeout=timeout)
+    with pytest.raises(ValueError, match=f"^timeout must .*{told}"):
+        run_once(client, "stock", pytest.fail, at_most=timeout)
+
+
+def test_a_timeout_of_0_is_none(server: Server, client: redis.Redis) -> None:
+    with Lock(client, "stock", timeout=0):
+        assert server.admin.pttl("stock") > 2**47
 
 
 def test_try_again_loses_nothing(server: Server, proxy: Proxy) -> None:

@@ -23,6 +23,9 @@ MAX_TTL_MS = 2**48
 # A shorter linger makes no renewals more frequent.
 SHORTEST_SPAN_MS = 300
 
+# In seconds: of this timeout a lease leaves one millisecond.
+TOO_SHORT_TIMEOUT = 0.003
+
 # The share of the client's socket timeout for which one command waits. The rest is for the way there and back.
 SLICE = 0.75
 
@@ -304,9 +307,16 @@ WITHOUT_NOTIFY = WithoutNotify()
 
 
 def checked_timeout(seconds: float | None) -> float | None:
-    """Return a timeout that has not passed already. 0 is none, as in the libraries."""
-    if seconds is not None and seconds < 0:
+    """Return a timeout whose lease has an end, and one that has not passed already. 0 is none, as in the libraries."""
+    if seconds is None:
+        return None
+    if not math.isfinite(seconds):
+        raise ValueError("timeout must be a finite number: None is for ever")
+    if seconds < 0:
         raise ValueError("timeout must not be negative")
+    # No grant would come in time, and an acquire would ask without end.
+    if 0 < seconds <= TOO_SHORT_TIMEOUT:
+        raise ValueError(f"timeout must be above {TOO_SHORT_TIMEOUT} seconds: a lease is shorter by 1 % and 2 ms")
     return seconds
 
 
