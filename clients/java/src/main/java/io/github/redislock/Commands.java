@@ -217,8 +217,13 @@ record Commands(Wire wire, FallbackSender sender, LockOptions options, AtomicBoo
         return info(name).getOrDefault("mode", "free").toString();
     }
 
+    /** How many permits of a semaphore are held. */
     int holders(String name) {
-        return info(name).get("holders") instanceof List<?> holders ? holders.size() : 0;
+        Map<String, Object> info = info(name);
+        if (sender.isFallback()) {
+            throw Fallback.lacks(Fallback.SEMAPHORE);
+        }
+        return info.get("holders") instanceof List<?> holders ? holders.size() : 0;
     }
 
     /** False where the user may not ask. A release gives the place up all the same. */

@@ -15,6 +15,7 @@ final class Fallback {
                     + " commands, and a clock that an eviction or a failover can cut short";
 
     static final String LEAST_TIME = "a least time";
+    static final String SEMAPHORE = "a semaphore";
 
     private static final System.Logger LOG = System.getLogger("io.github.redislock");
 
@@ -127,7 +128,7 @@ final class Fallback {
         List<Request.Word> words = request.words();
         return switch (request.command) {
             case "LOCK.ACQUIRE" ->
-                has(words, 3, "LIMIT") ? unavailable("a semaphore") : script(ACQUIRE, words, 3);
+                has(words, 3, "LIMIT") ? unavailable(SEMAPHORE) : script(ACQUIRE, words, 3);
             case "LOCK.RELEASE" ->
                 has(words, 2, "ATLEAST") ? unavailable(LEAST_TIME) : script(RELEASE, words, 2);
             case "LOCK.RENEW" -> script(RENEW, words, 3);

@@ -14,6 +14,11 @@ final class FallbackSender {
         this.fallback = new Fallback(allowed);
     }
 
+    /** Whether what was sent has shown that the server has no module. */
+    boolean isFallback() {
+        return fallback.isUsed();
+    }
+
     Object send(Request request) {
         if (!Fallback.isOurs(request)) {
             return wire.send(request);

@@ -86,6 +86,7 @@ public final class RedisSemaphore {
      * Asks the server how many permits nobody holds.
      *
      * @return of those that this semaphore allows
+     * @throws ModuleMissingException in the fallback, which has no semaphores
      */
     public int availablePermits() {
         int held = holds.commands.resend(() -> holds.commands.holders(getName()));

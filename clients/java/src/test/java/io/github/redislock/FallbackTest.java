@@ -113,6 +113,7 @@ class FallbackTest extends ServerTest {
             RedisHold hold = locks.lock("hold").acquire();
             List<Executable> uses = List.of(
                     () -> locks.semaphore("a", 2).acquire(),
+                    () -> locks.semaphore("a", 2).availablePermits(),
                     () -> locks.readWriteLock("a").readLock().tryLock(),
                     () -> locks.multiLock(locks.lock("a"), locks.lock("b")).lock(),
                     () -> lock.exec("SET", "b", 1),
