@@ -199,6 +199,21 @@ func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 	}
 }
 
+func TestAWaiterThatGivesUpBesideALostRequestLeavesNoPlaceBehind(t *testing.T) {
+	proxy := newProxy(t)
+	far := newLocksAt(t, proxy.addr)
+	must(t, newLocks(t).NewMutex("a", WithExpiry(time.Minute)).Lock())
+	ctx, cancel := context.WithCancel(ctx)
+	done := inBackground(func() error {
+		return far.NewMutex("a", WithTries(forever), WithGrace(hour)).LockContext(ctx)
+	})
+	eventually(t, "a place in the queue", func() bool { return waiting("a") == 1 })
+	proxy.loses("LOCK.RELEASE")
+	cancel()
+	expect(t, "cancelled", errors.Is(result(t, done), context.Canceled), true)
+	expect(t, "waiters", waiting("a"), 0)
+}
+
 func TestAPlaceOutlivesItsConnection(t *testing.T) {
 	for _, fault := range []struct {
 		name  string

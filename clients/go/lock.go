@@ -220,11 +220,22 @@ func (r *RedisLock) send(ctx context.Context, command driver.Command) driver.Rep
 // queue. If it cannot, the lease or the grace ends it.
 func (m *Mutex) giveBack(ctx context.Context, value string) {
 	for _, name := range m.names {
-		release := about("LOCK.RELEASE", name, value)
-		if _, _, err := m.locks.waiters.do(context.WithoutCancel(ctx), 0, release); err != nil {
+		if m.giveBackOne(context.WithoutCancel(ctx), name, value) != nil {
 			return
 		}
 	}
+}
+
+func (m *Mutex) giveBackOne(ctx context.Context, name, value string) error {
+	ctx, cancel := context.WithTimeout(ctx, margin)
+	defer cancel()
+	release := about("LOCK.RELEASE", name, value)
+	_, _, err := m.locks.waiters.do(ctx, 0, release)
+	if err != nil && !answered(err) && ctx.Err() == nil {
+		// What ended our wait may have ended this connection, too.
+		_, _, err = m.locks.waiters.do(ctx, 0, release)
+	}
+	return err
 }
 
 // oldClientsPause is the time after which to ask again for a key that an old client holds as a string, which has no queue.

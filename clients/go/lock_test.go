@@ -141,32 +141,44 @@ type proxy struct {
 	late  *lateRequest  // nil: none is late
 }
 
-// A lateRequest is a command that the proxy carries to the server only when it may go on.
+// A lateRequest is a command that the proxy carries to the server only when it may go on, or not at all.
 type lateRequest struct {
 	name          string
+	lost          bool
 	arrived, goOn chan struct{}
 }
 
 // delays has the next request of a name be late.
 func (p *proxy) delays(name string) *lateRequest {
+	late := &lateRequest{name: name, arrived: make(chan struct{}), goOn: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.late = &lateRequest{name: name, arrived: make(chan struct{}), goOn: make(chan struct{})}
-	return p.late
+	p.late = late
+	return late
 }
 
-// hold keeps a request back if it is the one that is to be late.
-func (p *proxy) hold(request []byte) {
+// loses has the next request of a name be lost, and the connection with it.
+func (p *proxy) loses(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = &lateRequest{name: name, lost: true}
+}
+
+// isLost keeps a request back if it is the one that is to be late, and tells whether it is lost.
+func (p *proxy) isLost(request []byte) bool {
 	p.mu.Lock()
 	late := p.late
 	if late == nil || !bytes.Contains(request, []byte(late.name)) {
 		p.mu.Unlock()
-		return
+		return false
 	}
 	p.late = nil
 	p.mu.Unlock()
-	close(late.arrived)
-	<-late.goOn
+	if !late.lost {
+		close(late.arrived)
+		<-late.goOn
+	}
+	return late.lost
 }
 
 // cut closes the connections, as a lost network would. New ones are then served late, or not at all.
@@ -250,7 +262,9 @@ func (p *proxy) ask(upstream, client net.Conn) {
 		if bytes.Contains(buffer[:n], []byte("\r\nKEEP\r\n")) {
 			p.keeps.Add(1)
 		}
-		p.hold(buffer[:n])
+		if p.isLost(buffer[:n]) {
+			return
+		}
 		if _, err := upstream.Write(buffer[:n]); err != nil {
 			return
 		}
