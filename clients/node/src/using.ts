@@ -9,6 +9,8 @@ export type LockSignal = AbortSignal & { error?: Error };
 /** The lock is given for its fence. */
 export type Routine<T> = (signal: LockSignal, lock: Lock) => Promise<T>;
 
+const NOT_EXTENDED = "The lock was not extended before its lease was over.";
+
 /** Between two extensions of which the first could not be sent. */
 const RETRY_MS = 50;
 
@@ -32,6 +34,8 @@ export async function useLock<T>(
   let cancelExtension = () => {};
   let cancelEnd = () => {};
   let failure: Error | undefined;
+  // Without extensions the lease is the time that the job was given.
+  let message = extensions ? NOT_EXTENDED : "The job took longer than `atMost`.";
 
   const stop = () => {
     isOver = true;
@@ -46,9 +50,7 @@ export async function useLock<T>(
   // Not left to the extension, which may be waiting for a server that does not answer.
   const watchEnd = () => {
     cancelEnd();
-    cancelEnd = after(lock.remaining, () =>
-      lose(new Error("The lock was not extended before its lease was over.", { cause: failure })),
-    );
+    cancelEnd = after(lock.remaining, () => lose(new Error(message, { cause: failure })));
   };
   const keep = () => {
     failure = undefined;
@@ -75,7 +77,12 @@ export async function useLock<T>(
 
   keep();
   // The routine may extend it, too.
-  lock.onLease = () => isOver || watchEnd();
+  lock.onLease = () => {
+    if (isOver) return;
+    // It is another lease now, also where a lost connection has cut it short.
+    message = NOT_EXTENDED;
+    watchEnd();
+  };
   lock.onShortened = () => {
     if (isOver) return;
     keep();

@@ -111,6 +111,11 @@ describe("using", () => {
       await sleep(500);
       assert.ok(!signal.aborted && lock.isValid, "a longer one, too");
     });
+    const job = redlock.runOnce("a", { atMost: 9000 }, async (signal, lock) => {
+      await lock.extend(400);
+      await aborted(signal);
+    });
+    await assert.rejects(job, /not extended before its lease was over/, "it took no longer than atMost");
   });
 
   it("tries again when the connection is lost within the lease", async () => {
