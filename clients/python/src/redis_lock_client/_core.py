@@ -365,6 +365,10 @@ class Core:
         if not await self._is_owner("LOCK.RELEASE", token, *self._at_least):
             raise self._library.not_owned("release", self.name)
 
+    def _forget_at_least(self) -> None:
+        """Let a release end the hold at once."""
+        self._at_least = ()
+
     def _check_has_timeout(self, doing: str) -> None:
         self._held_token(doing)
         if self.timeout is None:

@@ -56,7 +56,7 @@ class Once(Task):
                 return super().__call__(*args, **kwargs)
             except Retry:
                 # Kept for `at_least`, the lock would have the next try skipped.
-                once._at_least = ()
+                once._forget_at_least()
                 raise
 
     def skipped(self, name: str) -> Any:
