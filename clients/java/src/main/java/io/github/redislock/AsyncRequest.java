@@ -108,7 +108,7 @@ final class AsyncRequest<T> {
             }
         }
         if (failed == null) {
-            finish(null);
+            finish();
         } else {
             recover(LettuceLockClient.cause(failed));
         }
@@ -118,7 +118,7 @@ final class AsyncRequest<T> {
     private void recover(Throwable failed) {
         boolean foreign = LettuceLockClient.isError(failed, "WRONGTYPE");
         if (foreign && !waits) {
-            finish(null);
+            finish();
             return;
         }
         if (LettuceLockClient.isError(failed, "DEADLOCK")) {
@@ -236,9 +236,10 @@ final class AsyncRequest<T> {
         giveUp(() -> result.complete(outcome.apply(null)));
     }
 
-    private void finish(AsyncHold hold) {
+    /** It was not to be had. */
+    private void finish() {
         if (end()) {
-            client.run(() -> result.complete(outcome.apply(hold)));
+            client.run(() -> result.complete(outcome.apply(null)));
         }
     }
 
