@@ -25,7 +25,9 @@
 //! does not tell whether the reply was read.
 //!
 //! The server says it by an event of its loop. Each turn fires two of them, and each of these makes
-//! and clears a client for its context. So the module listens for one turn only, after a grant.
+//! and clears a client for its context: 1,200 instructions. So the module listens for one turn
+//! only, after a grant, and hears one of them. To listen on for the next grant costs more than to
+//! begin anew.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
