@@ -33,8 +33,9 @@ use redis_module::raw;
 /// `unsafe` block.
 ///
 /// Its users need not prove that the pointer is there. The server sets it before the load, the load
-/// fails without it (`missing_function`), and it never changes after that: a second load of the same
-/// file, which the server refuses, writes the same values. Each use states what its arguments need.
+/// fails without it (`missing_function`), and it never changes after that: a second load of the
+/// same file, which the server refuses, writes the same values. Each use states what its arguments
+/// need.
 macro_rules! call {
     ($name:ident($($arg:expr),* $(,)?)) => {
         (raw::$name.unwrap_unchecked())($($arg),*)
