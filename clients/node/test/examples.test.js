@@ -38,13 +38,13 @@ describe("BullMQ", { skip }, () => {
         atOnce,
         [...inside.values()].reduce((sum, n) => sum + n),
       );
-      await sleep(100);
+      await sleep(300);
       inside.set(customer, inside.get(customer) - 1);
       signal.throwIfAborted();
       return lock.fence;
     };
     const processor = locked(redlock, ({ data }) => `customer:${data.customer}`, process, {
-      waitMs: 20,
+      waitMs: 200, // Less than a job takes, and enough to open a connection on a busy machine.
       delayMs: 30,
     });
     const workers = [1, 2].map(() => new Worker("invoices", processor, { connection, concurrency: 4 }));
