@@ -16,9 +16,10 @@ pub fn key(n: usize) -> String {
     format!("lock:{n:011}")
 }
 
-/// The n-th owner of a measurement: 36 bytes, the length of a UUID.
+/// The n-th owner of a measurement: 36 bytes, the length of a UUID. As two UUIDs do, two of them
+/// differ in their first and in their last digits.
 pub fn token(n: usize) -> String {
-    format!("{n:08x}-5f2c-4b1e-9a6d-3c7e81d0f4a2")
+    format!("{n:08x}-5f2c-4b1e-9a6d-3c7e{n:08x}")
 }
 
 /// Commands as bytes, ready to be sent.

@@ -24,6 +24,10 @@ const STALLED_US: u64 = 100_000;
 /// replicas have left, or that it is a replica.
 const LISTEN_US: u64 = 20_000;
 
+/// How often in a row it listens when it is late again: a machine that comes back may stop once
+/// more. On a server whose every turn takes long all timers are late, and would be put off for ever.
+const MOST_STALLS: u8 = 2;
+
 /// The function that the server calls when the timer fires.
 pub(in crate::server) type OnTimer = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void);
 
@@ -34,6 +38,8 @@ pub(in crate::server) struct Timer {
     armed: Cell<Option<Armed>>,
     /// Until when nothing is done after the server has stood still, on the monotonic clock.
     listens_until_us: Cell<u64>,
+    /// How often in a row the timer was late.
+    stalls: Cell<u8>,
 }
 
 /// A timer that is set.
@@ -46,8 +52,7 @@ struct Armed {
     at_once: bool,
     /// The reason for it; empty when it has a reason of its own.
     due: Due,
-    /// Whether the server listens until then. A late timer of this kind says nothing new: on a
-    /// server whose every turn takes long, all of them are late, and would be put off for ever.
+    /// Whether the server listens until then.
     listens: bool,
 }
 
@@ -144,9 +149,15 @@ impl Timer {
     /// has stood still, because it should have fired.
     fn listens_for_us(&self, armed: Option<Armed>) -> u64 {
         let now_us = clock::monotonic_us();
-        let is_late =
-            |armed: Armed| !armed.listens && now_us.saturating_sub(armed.at_us) > STALLED_US;
-        if armed.is_some_and(is_late) {
+        let stalls = |armed: Armed| match armed.listens {
+            true => self.stalls.get(),
+            false => 0,
+        };
+        let is_late = |armed: &Armed| {
+            stalls(*armed) < MOST_STALLS && now_us.saturating_sub(armed.at_us) > STALLED_US
+        };
+        if let Some(armed) = armed.filter(is_late) {
+            self.stalls.set(stalls(armed).saturating_add(1));
             self.listens_until_us.set(now_us.saturating_add(LISTEN_US));
         }
         self.listens_until_us.get().saturating_sub(now_us)

@@ -8,6 +8,7 @@ use crate::harness::{figure, scale, wait_for, Kind, Later, Reply, Server};
 on_every_server![
     a_hold_confirmed_by_wait_is_on_the_promoted_replica,
     a_primary_without_enough_replicas_grants_no_waiter,
+    a_primary_that_stops_twice_grants_nothing_without_its_replica,
     a_primary_resumed_after_its_replica_left_grants_nobody,
 ];
 
@@ -131,4 +132,21 @@ fn a_primary_resumed_after_its_replica_left_grants_nobody(kind: Kind) {
         old.wait_until_it_follows(&new);
         assert_eq!(old.client().holders("k"), ["d"]);
     }
+}
+
+/// After a stop the timer listens for a moment, so that it hears that the replica has left. The
+/// second stop falls into that moment.
+fn a_primary_that_stops_twice_grants_nothing_without_its_replica(kind: Kind) {
+    let (primary, mut replica) = careful(kind);
+    let (b, end) = waiter_for_a_dead_owner(&primary, 600);
+    primary.signal("STOP");
+    wait_until(Instant::now() + Duration::from_millis(300));
+    primary.signal("CONT");
+    primary.signal("STOP");
+    replica.kill();
+    wait_until(end + Duration::from_millis(200));
+    primary.signal("CONT");
+    lacks_replicas(&primary);
+    wait_until(Instant::now() + Duration::from_millis(100));
+    assert!(b.is_pending());
 }
