@@ -25,7 +25,8 @@ const STALLED_US: u64 = 100_000;
 const LISTEN_US: u64 = 20_000;
 
 /// How often in a row it listens when it is late again: a machine that comes back may stop once
-/// more. On a server whose every turn takes long all timers are late, and would be put off for ever.
+/// more. On a server whose every turn takes long all timers are late, and would be put off for
+/// ever.
 const MOST_STALLS: u8 = 2;
 
 /// The function that the server calls when the timer fires.
