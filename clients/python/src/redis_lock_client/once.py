@@ -12,6 +12,7 @@ __all__ = ["TaskResult", "run_once", "runs_once"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+L = TypeVar("L")
 
 
 class TaskResult(NamedTuple, Generic[T]):
@@ -26,10 +27,17 @@ class TaskResult(NamedTuple, Generic[T]):
 
 
 def lock_of_job(
-    redis: Any, name: str | bytes, *, at_most: float, at_least: float, linger: float | None, fallback: bool
-) -> Lock:
-    """Return the lock under which a job runs once."""
-    return Lock(
+    kind: Callable[..., L],
+    redis: Any,
+    name: str | bytes,
+    *,
+    at_most: float,
+    at_least: float,
+    linger: float | None,
+    fallback: bool,
+) -> L:
+    """Return the lock under which a job runs once, of the sync kind or that of asyncio."""
+    return kind(
         redis,
         name,
         timeout=at_most,
@@ -58,7 +66,7 @@ def run_once(
     `redis_lock_client`.
     """
     protocol.refuse_what_runs_later(job)
-    once = lock_of_job(redis, name, at_most=at_most, at_least=at_least, linger=linger, fallback=fallback)
+    once = lock_of_job(Lock, redis, name, at_most=at_most, at_least=at_least, linger=linger, fallback=fallback)
     if not once.acquire():
         return TaskResult(False, None)
     with contextlib.ExitStack() as stack:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
-from ..once import TaskResult
+from ..once import TaskResult, lock_of_job
 from .lock import Lock
 
 __all__ = ["TaskResult", "run_once", "runs_once"]
@@ -30,16 +30,7 @@ async def run_once(
     job that fails has run. A job that took longer than `at_most` is told by a warning of the logger
     `redis_lock_client`.
     """
-    once = Lock(
-        redis,
-        name,
-        timeout=at_most,
-        at_least=at_least,
-        blocking=False,
-        raise_on_release_error=False,
-        linger=linger,
-        fallback=fallback,
-    )
+    once = lock_of_job(Lock, redis, name, at_most=at_most, at_least=at_least, linger=linger, fallback=fallback)
     if not await once.acquire():
         return TaskResult(False, None)
     async with contextlib.AsyncExitStack() as stack:

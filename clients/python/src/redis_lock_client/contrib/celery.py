@@ -8,6 +8,7 @@ from typing import Any
 from celery import Task
 from celery.exceptions import Retry
 
+from ..lock import Lock
 from ..once import lock_of_job
 
 __all__ = ["Once"]
@@ -41,6 +42,7 @@ class Once(Task):
             raise TypeError(f"the task {self.name} needs lock_client and at_most")
         name = self._lock_name(args, kwargs)
         once = lock_of_job(
+            Lock,
             self.lock_client,
             name,
             at_most=self.at_most,
