@@ -18,8 +18,8 @@ use crate::options::{ANSWER_TIME, Options};
 use crate::support::Support;
 use crate::{Error, Mode};
 
-/// What connecting since `start` has left of the time for an answer. At least half of it, as
-/// otherwise a connection that is made slowly would never be of use.
+/// The time left for an answer after connecting since `start`: at least half of `time`, or a slow
+/// connection would never be of use.
 pub(crate) fn rest_for_answer(start: Instant, time: Duration) -> Duration {
     let half = time.checked_div(2).unwrap_or(time);
     time.saturating_sub(start.elapsed()).max(half)

@@ -39,7 +39,7 @@ pub(in crate::server) struct Timer {
     armed: Cell<Option<Armed>>,
     /// Until when nothing is done after the server has stood still, on the monotonic clock.
     listens_until_us: Cell<u64>,
-    /// How often in a row the timer was late.
+    /// How often in a row it had stood still by then.
     stalls: Cell<u8>,
 }
 
@@ -53,8 +53,8 @@ struct Armed {
     at_once: bool,
     /// The reason for it; empty when it has a reason of its own.
     due: Due,
-    /// Whether the server listens until then.
-    listens: bool,
+    /// How often in a row the server has stood still, if it listens until then; otherwise 0.
+    stalls: u8,
 }
 
 impl Timer {
@@ -120,7 +120,10 @@ impl Timer {
             return;
         };
         let listens_us = self.listens_for_us(self.armed.get());
-        let listens = idle_us < listens_us;
+        let stalls = match idle_us < listens_us {
+            true => self.stalls.get(),
+            false => 0,
+        };
         let idle_us = idle_us.max(listens_us);
         // The server counts in milliseconds.
         let sleep_ms = match planted("the-timer-sleeps") {
@@ -142,7 +145,7 @@ impl Timer {
             at_us,
             at_once,
             due,
-            listens,
+            stalls,
         }));
     }
 
@@ -150,15 +153,11 @@ impl Timer {
     /// has stood still, because it should have fired.
     fn listens_for_us(&self, armed: Option<Armed>) -> u64 {
         let now_us = clock::monotonic_us();
-        let stalls = |armed: Armed| match armed.listens {
-            true => self.stalls.get(),
-            false => 0,
-        };
         let is_late = |armed: &Armed| {
-            stalls(*armed) < MOST_STALLS && now_us.saturating_sub(armed.at_us) > STALLED_US
+            armed.stalls < MOST_STALLS && now_us.saturating_sub(armed.at_us) > STALLED_US
         };
         if let Some(armed) = armed.filter(is_late) {
-            self.stalls.set(stalls(armed).saturating_add(1));
+            self.stalls.set(armed.stalls.saturating_add(1));
             self.listens_until_us.set(now_us.saturating_add(LISTEN_US));
         }
         self.listens_until_us.get().saturating_sub(now_us)
