@@ -20,6 +20,8 @@ export class Lock implements ExecutionResult {
   expiration = 0;
   #until = 0;
   #isEnded = false;
+  /** Only for `Redlock`: how many extensions were sent. */
+  extensions = 0;
   /** Only for `Redlock`: how often the server was about to end it sooner. */
   shortenings = 0;
   /** Only for `using`: called when the lease has another end. */

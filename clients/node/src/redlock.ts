@@ -368,17 +368,22 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     const lease = duration - drift(duration, withDefaults(settings, this.settings));
     const bindings = this.#bindings.get(lock);
     let start = 0;
+    let mine = 0;
     let shortenings = 0;
+    // What the servers do last is what was sent last.
+    const isLatest = () => mine === lock.extensions;
     const renewOne = async (server: Server) => {
       // Then it stays lost, whatever the server says.
       if (!lock.isValid) throw new ResourceLockedError(LEASE_OVER);
-      if (server === this.#servers[0]) [start, shortenings] = [performance.now(), Infinity];
+      if (server === this.#servers[0])
+        [start, mine, shortenings] = [performance.now(), ++lock.extensions, Infinity];
       // If it is shortened, then also by a request whose answer does not come.
       const until = start + lease;
       lock.atMostUntil(until);
       bindings?.shorten(server, until);
       let known = lock.shortenings;
       await server.renew(request);
+      if (!isLatest()) return;
       bindings?.renew(server, until);
       const binds = request.linger !== undefined && lock.isValid;
       if (binds && (await this.#bind(server, lock, request))) {
@@ -395,7 +400,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     const attempts = await this.#insist(settings, renew, tryAgainMs);
     if (!lock.isValid) throw this.#failed(attempts, [new ResourceLockedError(LEASE_OVER)]);
     // A connection that was lost after the renewal has shortened it at the server, too.
-    if (lock.shortenings === shortenings) lock.leaseUntil(start + lease);
+    if (isLatest() && lock.shortenings === shortenings) lock.leaseUntil(start + lease);
     return lock;
   }
 

@@ -53,6 +53,24 @@ for (const { title, library, waitBy } of ways) {
       assert.ok(lock.remaining < 9_898, "a request that shortens it counts without an answer, too");
     });
 
+    it("lets no answer to an older extension undo a newer, shorter one", async () => {
+      const lock = await redlock.acquire(["a"], 60_000);
+      let goOn;
+      const told = new Promise((resolve) => (goOn = resolve));
+      const answers = [
+        (send) => send().finally(() => told),
+        (send) => send().then(() => Promise.reject(new Error("ERR the answer was lost"))),
+      ];
+      fake(client, 2, (send) => answers.shift()(send));
+      const older = lock.extend(50_000);
+      await assert.rejects(lock.extend(10_000, { retryCount: 0 }), ExecutionError);
+      goOn();
+      await older;
+      assert.ok(lock.remaining <= 9_898, `${lock.remaining} ms`);
+      await lock.extend(50_000);
+      assert.ok(lock.remaining > 30_000);
+    });
+
     it("takes a lease that is over for lost", async () => {
       const lock = await redlock.acquire(["a"], 300);
       await server.admin.call("LOCK.RENEW", "a", lock.value, 60_000);
