@@ -201,6 +201,23 @@ func TestAConnectionOfALockThatLingersIsUsedAgain(t *testing.T) {
 // oneToken makes an upgrade of a reader's Lock: both sides have the same value.
 var oneToken = WithGenValueFunc(func() (string, error) { return "mine", nil })
 
+func TestAnUnlockOfOneSideEndsTheOther(t *testing.T) {
+	both := newLocks(t).NewRWMutex("a", oneToken, WithExpiry(time.Minute))
+	writer, reader := both.Mutex, both.Reader()
+	for _, order := range [][]*Mutex{{reader, writer, writer}, {reader, writer, reader}, {writer, reader, reader}, {writer, reader, writer}} {
+		var areOver []func() bool
+		for _, side := range order[:2] {
+			must(t, side.Lock())
+			areOver = append(areOver, leaseOf(t, side))
+		}
+		released(t)(order[2].Unlock())
+		for i, side := range order[:2] {
+			expect(t, "the lease goes on", time.Now().Before(side.Until()), false)
+			eventually(t, "the end of its context", areOver[i])
+		}
+	}
+}
+
 func TestARenewalDoesNotUndoAConversion(t *testing.T) {
 	locks := newLocks(t)
 	both := locks.NewRWMutex("a", oneToken, WithExpiry(time.Minute), WithLinger(10*time.Second))

@@ -53,6 +53,27 @@ func TestAnUnlockWithoutAReplyEndsTheLease(t *testing.T) {
 	failed(t, ErrExtendFailed)(mutex.Extend())
 }
 
+func TestAnUnlockEndsTheContextOfTheLease(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute))
+	must(t, mutex.Lock())
+	isOver := leaseOf(t, mutex)
+	released(t)(mutex.Unlock())
+	eventually(t, "the end of its context", isOver)
+}
+
+// leaseOf has a context that ends with the lease, and tells whether it has ended.
+func leaseOf(t *testing.T, mutex *Mutex) (isOver func() bool) {
+	t.Helper()
+	within, cancel := mutex.whileLeased(ctx)
+	t.Cleanup(func() { cancel(nil) })
+	eventually(t, "the wait for the end", func() bool {
+		mutex.mu.Lock()
+		defer mutex.mu.Unlock()
+		return mutex.early != nil
+	})
+	return func() bool { return errors.Is(context.Cause(within), ErrNotHeld) }
+}
+
 func TestAnExtensionDoesNotBeginALeaseAnewThatHasEndedMeanwhile(t *testing.T) {
 	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute))
 	must(t, mutex.Lock())

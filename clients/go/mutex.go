@@ -34,6 +34,7 @@ type Mutex struct {
 	unlockable    error          // why it was made in vain; nil: it can be locked
 
 	renewing sync.RWMutex // renewals have a share, and a release that leaves some of the lease has it alone
+	retaking sync.Mutex   // an Extend that takes the lock again has it, and an Unlock waits for that
 
 	mu    sync.Mutex // of what follows
 	value string
@@ -41,6 +42,8 @@ type Mutex struct {
 	fence int64
 	bound driver.Bound  // the connection that a hold with linger depends on
 	early chan struct{} // closed when until becomes earlier; nil: nobody waits for that
+
+	released bool // by an Unlock since the last Lock
 }
 
 // Name returns the name of the mutex, which is the key of the lock. Of a [MultiMutex] it is the first one, or
@@ -91,20 +94,23 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) { return m.unlock(ctx) }
 
 func (m *Mutex) unlock(ctx context.Context, options ...any) (bool, error) {
-	until := m.giveUp()
+	value, until := m.Value(), m.giveUp()
+	if m.otherSide.holds(value) {
+		m.otherSide.giveUp() // The server has one hold of both.
+	}
 	if len(options) > 0 {
 		// A renewal that the server gets later would prolong what is left. After giveUp no other one begins.
 		m.renewing.Lock()
 		defer m.renewing.Unlock()
 	}
-	released, sent, err := m.ownerAsks(ctx, "LOCK.RELEASE", m.Value(), options...)
+	released, sent, err := m.ownerAsks(ctx, "LOCK.RELEASE", value, options...)
 	if err != nil {
 		return false, m.lacking(ctx, err)
 	}
 	m.bind(nil)
 	// The reply to the first was lost, and nothing has ended the lease meanwhile but that.
-	wasReleased := sent > 1 && time.Now().Before(until)
-	if !released && !wasReleased {
+	wasHeld := sent > 1 && time.Now().Before(until)
+	if !released && !wasHeld {
 		return false, ErrLockAlreadyExpired
 	}
 	return true, nil
@@ -122,7 +128,9 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	if err != nil || renewed {
 		return renewed, err
 	}
-	if m.setNXOnExtend && held.value != "" && m.isLatest() && m.wrong() == nil {
+	m.retaking.Lock()
+	defer m.retaking.Unlock()
+	if m.setNXOnExtend && held.value != "" && !m.wasReleased() && m.isLatest() && m.wrong() == nil {
 		held, err = m.askAgain(ctx, held.value)
 		if err == nil && m.rememberExtended(held) {
 			return true, nil
@@ -310,18 +318,26 @@ func (m *Mutex) bindAnew(ctx context.Context, held hold) (bool, error) {
 func (m *Mutex) remember(held hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.value, m.fence, m.until = held.value, held.fence, m.untilFrom(held.sent)
+	m.value, m.fence, m.until, m.released = held.value, held.fence, m.untilFrom(held.sent), false
 }
 
 // giveUp ends the lease: a release is sent, which counts whether or not its reply comes. It returns until when the lease was.
 func (m *Mutex) giveUp() time.Time {
+	m.retaking.Lock()
+	defer m.retaking.Unlock()
+	m.mu.Lock()
+	until := m.until
+	m.released = true
+	m.mu.Unlock()
+	m.endBy(time.Now())
+	return until
+}
+
+// wasReleased tells whether an Unlock has come after the last Lock.
+func (m *Mutex) wasReleased() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	until := m.until
-	if now := time.Now(); now.Before(until) {
-		m.until = now
-	}
-	return until
+	return m.released
 }
 
 // held is what Lock or Extend remembered, for a command that is sent now.

@@ -245,6 +245,47 @@ func TestALateExtensionDoesNotTakeTheLockAgainBesideTheNextHold(t *testing.T) {
 	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
 }
 
+func TestAnExtensionDoesNotTakeTheLockAgainThatWasUnlocked(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute), WithSetNXOnExtend())
+	must(t, mutex.Lock())
+	finish := extendLate(t, mutex)
+	released(t)(mutex.Unlock())
+	failed(t, ErrExtendFailed)(finish())
+	failed(t, ErrExtendFailed)(mutex.Extend())
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+
+	must(t, mutex.Lock())
+	must(t, admin.Del(ctx, "a").Err())
+	released(t)(mutex.Extend())
+	released(t)(mutex.Unlock())
+}
+
+func TestAnUnlockReleasesWhatAnExtensionIsTakingAgain(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute), WithSetNXOnExtend())
+	must(t, mutex.Lock())
+	must(t, admin.Del(ctx, "a").Err())
+	late := newLateReply(mutex.locks, "LOCK.ACQUIRE")
+	extension := inBackground(func() error {
+		_, err := mutex.Extend()
+		return err
+	})
+	<-late.arrived
+	must(t, admin.ConfigResetStat(ctx).Err())
+	unlock := inBackground(func() error {
+		_, err := mutex.Unlock()
+		return err
+	})
+	// The release may come first, if nothing keeps it.
+	for began := time.Now(); time.Since(began) < 300*time.Millisecond && calls(t, "lock.release") == 0; {
+		time.Sleep(2 * time.Millisecond)
+	}
+	close(late.goOn)
+	must(t, result(t, extension))
+	must(t, result(t, unlock))
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+	expect(t, "the lease goes on", time.Now().Before(mutex.Until()), false)
+}
+
 func TestUntilDoesNotGoBackWhenRepliesOvertakeEachOther(t *testing.T) {
 	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute))
 	must(t, mutex.Lock())
