@@ -100,6 +100,29 @@ async def test_asyncio_a_release_that_leaves_the_hold_comes_after_the_last_renew
     assert 0 < server.admin.pttl("stock") <= 5_000
 
 
+def test_the_end_of_a_lease_that_the_work_has_shortened_is_told(server: Server, client: redis.Redis) -> None:
+    # The next renewal would come minutes later.
+    lock = Lock(client, "stock", timeout=600)
+    lock.acquire()
+    with lock.keep_alive() as lease:
+        lock.extend(0.5, replace_ttl=True)
+        assert lease.lost.wait(PATIENCE)
+
+
+async def test_asyncio_the_end_of_a_lease_that_the_work_has_shortened_is_told(
+    async_client: "redis.asyncio.Redis",
+) -> None:
+    async def work(lock: ours.Lock) -> None:
+        async with lock.keep_alive():
+            await lock.extend(0.5, replace_ttl=True)
+            await asyncio.sleep(PATIENCE)
+
+    lock = ours.Lock(async_client, "stock", timeout=600)
+    await lock.acquire()
+    with pytest.raises(LockNotOwnedError):
+        await work(lock)
+
+
 def test_any_error_of_a_renewal_is_told_by_the_end_of_the_lease() -> None:
     with KeepAlive(failing(OSError("no credentials")), 300, "stock", None, NOT_OWNED) as lease:
         assert lease.lost.wait(PATIENCE)

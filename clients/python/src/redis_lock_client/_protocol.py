@@ -93,6 +93,8 @@ class Lease:
         self.end = math.inf
         # When the last request was sent that found the hold.
         self._held_at = now
+        # Called when the end has come nearer.
+        self.watchers: set[Callable[[], object]] = set()
         # Held by a renewal under way in another thread, or in another task.
         self.renewing = Mutex()
         self.renewing_task = asyncio.Lock()
@@ -102,11 +104,15 @@ class Lease:
         """Return whether no more than a tenth of the first ttl has passed."""
         return time.monotonic() <= self._late
 
+    def left(self) -> float:
+        """Return the seconds until the end: 0 when it is over."""
+        return max(0.0, self.end - time.monotonic())
+
     def sends(self, ttl_ms: int) -> tuple[float, float, float]:
         """Return the end, the one that a request sets, and now. One that shortens the lease counts, reply or not."""
         before, now = self.end, time.monotonic()
         self._last = _end(now, ttl_ms / 1000)
-        self.end = min(before, self._last)
+        self._shorten(self._last)
         return before, self._last, now
 
     def answers(self, ends: tuple[float, float, float], is_held: bool) -> bool:
@@ -123,15 +129,21 @@ class Lease:
 
     def breaks(self, linger: float) -> None:
         """A connection is lost. It may have been lost as soon as the hold was found last, and lingers from then on."""
-        self.end = min(self.end, _end(self._held_at, linger))
+        self._shorten(_end(self._held_at, linger))
 
     def pause_before_asking_again(self) -> float:
         """Return how long to wait after TRYAGAIN. It is no loss until the lease is over: 0 then."""
-        return max(0.0, min(TRY_AGAIN, self.end - time.monotonic()))
+        return min(TRY_AGAIN, self.left())
 
     def ends(self) -> None:
         """A request was sent that ends it, or it is known to be over."""
-        self.end = -math.inf
+        self._shorten(-math.inf)
+
+    def _shorten(self, end: float) -> None:
+        if end < self.end:
+            self.end = end
+            for tell in tuple(self.watchers):
+                tell()
 
 
 def _end(start: float, seconds: float) -> float:

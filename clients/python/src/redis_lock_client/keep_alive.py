@@ -45,7 +45,7 @@ class KeepAlive:
         self._on_lost = on_lost
         self._not_owned = not_owned
         self._over = threading.Event()
-        # Set when the lease has become shorter, or when it is of no interest any more.
+        # Set when the end of the lease has come nearer, or when it is of no interest any more.
         self._news = threading.Event()
         self._once = threading.Lock()
 
@@ -63,6 +63,7 @@ class KeepAlive:
                 if not pause:
                     raise self._not_owned from error
                 time.sleep(pause)
+        self._lease.watchers.add(self._news.set)
         # Two threads, for a renewal may hang in the client for longer than the lease lasts.
         for run in (self._keep_renewing, self._watch_the_clock):
             threading.Thread(target=run, name=f"{run.__name__} {self._name!r}", daemon=True).start()
@@ -72,6 +73,7 @@ class KeepAlive:
         """Stop renewing. Nothing is released."""
         self._over.set()
         self._news.set()
+        self._lease.watchers.discard(self._news.set)
 
     def _renewed(self) -> bool:
         with self._lease.renewing:
@@ -101,10 +103,9 @@ class KeepAlive:
             raise self._not_owned
         if is_connection_lost and self._linger is not None:
             self._lease.breaks(self._linger)
-            self._news.set()
 
     def _watch_the_clock(self) -> None:
-        while (left := self._lease.end - time.monotonic()) > 0:
+        while left := self._lease.left():
             self._news.wait(min(left, threading.TIMEOUT_MAX))
             self._news.clear()
             if self._over.is_set():

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
@@ -64,6 +63,8 @@ class KeepAlive:
         body = asyncio.current_task()
         assert body is not None  # Whoever awaits this is a task.
         self._body, self._cancelling = body, body.cancelling()
+        self._watch_the_clock()
+        self._lease.watchers.add(self._watch_the_clock)
         self._renewing = asyncio.create_task(self._keep_renewing())
         return self
 
@@ -88,10 +89,7 @@ class KeepAlive:
             if self._over:
                 return True
             ends = self._lease.sends(self._ttl_ms)
-            if not self._lease.answers(ends, await self._renew()):
-                return False
-            self._set_the_clock()
-            return True
+            return self._lease.answers(ends, await self._renew())
 
     def _failed(self, is_connection_lost: bool) -> None:
         if self._over:
@@ -99,17 +97,16 @@ class KeepAlive:
             raise self._not_owned
         if is_connection_lost and self._linger is not None:
             self._lease.breaks(self._linger)
-            # Without a clock there is no body yet.
-            if self._clock:
-                self._set_the_clock()
 
-    def _set_the_clock(self) -> None:
-        if not self._over:
-            if self._clock:
-                self._clock.cancel()
-            # Not the renewing task's to keep: a renewal may hang for longer than the lease lasts.
-            left = self._lease.end - time.monotonic()
-            self._clock = asyncio.get_running_loop().call_later(left, self._lose)
+    def _watch_the_clock(self) -> None:
+        # Not the renewing task's to do: a renewal may hang for longer than the lease lasts.
+        if self._clock:
+            self._clock.cancel()
+        left = self._lease.left()
+        # The end may have moved by then. The body may be who runs this: it is cancelled where it
+        # waits only.
+        then = self._watch_the_clock if left else self._lose
+        self._clock = asyncio.get_running_loop().call_later(left, then)
 
     async def _keep_renewing(self) -> None:
         pause = self._span / 3
@@ -136,5 +133,6 @@ class KeepAlive:
         # Cancelled, a renewal that is on its way could come after the release, and prolong what that leaves.
         if not (self._is_awaited and self._lease.renewing_task.locked()):
             self._renewing.cancel()
+        self._lease.watchers.discard(self._watch_the_clock)
         if self._clock:
             self._clock.cancel()
