@@ -123,6 +123,34 @@ async def test_asyncio_the_end_of_a_lease_that_the_work_has_shortened_is_told(
         await work(lock)
 
 
+@pytest.mark.parametrize("at_least", [0, 5])
+def test_a_release_by_the_work_ends_the_renewals_and_is_no_loss(
+    server: Server, client: redis.Redis, at_least: float
+) -> None:
+    # With this linger it renews ten times a second.
+    lock = Lock(client, "released", timeout=30, at_least=at_least, linger=0.3)
+    lock.acquire()
+    with lock.keep_alive() as lease:
+        lock.release()
+        until(lambda: "released" not in str(threading.enumerate()), "the end of the renewals")
+        assert not lease.lost.is_set()
+        assert server.admin.pttl("released") <= 5_000
+
+
+@pytest.mark.parametrize("at_least", [0, 5])
+async def test_asyncio_a_release_by_the_work_ends_the_renewals_and_is_no_loss(
+    server: Server, async_client: "redis.asyncio.Redis", at_least: float
+) -> None:
+    # With this linger it renews ten times a second.
+    lock = ours.Lock(async_client, "released", timeout=30, at_least=at_least, linger=0.3)
+    await lock.acquire()
+    async with lock.keep_alive() as lease:
+        await lock.release()
+        await asyncio.to_thread(until, lease._renewing.done, "the end of the renewals")
+        assert server.admin.pttl("released") <= 5_000
+    assert not lease.lost
+
+
 def test_any_error_of_a_renewal_is_told_by_the_end_of_the_lease() -> None:
     with KeepAlive(failing(OSError("no credentials")), 300, "stock", None, NOT_OWNED) as lease:
         assert lease.lost.wait(PATIENCE)

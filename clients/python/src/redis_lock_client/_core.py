@@ -350,14 +350,14 @@ class Core:
         if token is None:
             raise self._library.lock_error("Cannot release a lock that's not owned or is already unlocked.", self.name)
         self.local.token = self.local.lease = None
+        if lease:
+            lease.releases()
         try:
             await self._do_release(token)
         except LockNotOwnedError:
             raise
         except BaseException:
-            # The server has not answered: it can be called again. It may have ended the hold.
-            if lease:
-                lease.ends()
+            # The server has not answered: it can be called again.
             self.local.token, self.local.lease = token, lease
             raise
 

@@ -93,6 +93,7 @@ class Lease:
         self.end = math.inf
         # When the last request was sent that found the hold.
         self._held_at = now
+        self.is_released = False
         # Called when the end has come nearer.
         self.watchers: set[Callable[[], object]] = set()
         # Held by a renewal under way in another thread, or in another task.
@@ -118,7 +119,7 @@ class Lease:
     def answers(self, ends: tuple[float, float, float], is_held: bool) -> bool:
         """Return whether the request has set the lease. A lease that was over by then stays lost."""
         before, end, sent = ends
-        if not is_held or time.monotonic() >= before:
+        if not is_held or self.is_released or time.monotonic() >= before:
             self.ends()
             return False
         self._held_at = max(self._held_at, sent)
@@ -135,8 +136,13 @@ class Lease:
         """Return how long to wait after TRYAGAIN. It is no loss until the lease is over: 0 then."""
         return min(TRY_AGAIN, self.left())
 
+    def releases(self) -> None:
+        """A release is sent, which ends it also without a reply. That is no loss."""
+        self.is_released = True
+        self.ends()
+
     def ends(self) -> None:
-        """A request was sent that ends it, or it is known to be over."""
+        """It is known to be over."""
         self._shorten(-math.inf)
 
     def _shorten(self, end: float) -> None:

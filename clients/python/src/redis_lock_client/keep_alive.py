@@ -20,6 +20,8 @@ class KeepAlive:
     `lost` is set, and `on_lost` called, when a renewal answers that nothing is held, or when none has succeeded by the
     end of the lease. The lease is counted by this process's clock from before a renewal was sent, less 1 % and 2 ms, so
     it ends here before it ends in the server. When the connection is lost, the lease is the linger.
+
+    A release ends the renewals, and is no loss.
     """
 
     def __init__(
@@ -79,6 +81,9 @@ class KeepAlive:
         with self._lease.renewing:
             if self._over.is_set():
                 return True
+            # After the lease a renewal would only prolong what somebody else waits for.
+            if not self._lease.left():
+                return False
             ends = self._lease.sends(self._ttl_ms)
             return self._lease.answers(ends, self._renew())
 
@@ -118,6 +123,8 @@ class KeepAlive:
                 return
             self._over.set()
             self._news.set()
+            if self._lease.is_released:
+                return
             self.lost.set()
         if self._on_lost:
             self._on_lost()

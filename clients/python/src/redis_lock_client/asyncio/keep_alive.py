@@ -18,6 +18,8 @@ class KeepAlive:
     its next await, and the context raises LockNotOwnedError. The lease is counted by this process's clock from before a
     renewal was sent, less 1 % and 2 ms, so it ends here before it ends in the server. When the connection is lost, the
     lease is the linger.
+
+    A release ends the renewals, and is no loss.
     """
 
     def __init__(
@@ -88,6 +90,9 @@ class KeepAlive:
         async with self._lease.renewing_task:
             if self._over:
                 return True
+            # After the lease a renewal would only prolong what somebody else waits for.
+            if not self._lease.left():
+                return False
             ends = self._lease.sends(self._ttl_ms)
             return self._lease.answers(ends, await self._renew())
 
@@ -123,6 +128,8 @@ class KeepAlive:
     def _lose(self) -> None:
         if not self._over:
             self._stop()
+            if self._lease.is_released:
+                return
             # What is lost is not prolonged: nobody has to wait for a server that may not answer.
             self._renewing.cancel()
             self.lost = True
