@@ -85,12 +85,15 @@ final class Holds implements AutoCloseable {
             if (!commands.renew(hold.claim, hold.token, leaseMs)) {
                 return false;
             }
-            boolean late = !hold.lease.answered(sent);
-            watch(hold);
-            if (late || hold.isLost()) {
-                // It came through too late: the loss is told, so nobody would ever unlock it.
+            hold.lease.answered(sent);
+            watch(hold); // If that came too late, the clock sees the end, unless it has begun anew.
+            if (hold.isConverting()) {
+                return true; // By a conversion its token may get a new hold.
+            }
+            if (hold.isLost()) {
+                // The loss is told, so nobody would ever unlock it.
                 commands.release(hold.claim, hold.token, hold.leastMsAtItsEnd());
-            } else if (hold.unbound && !hold.isConverting()) {
+            } else if (hold.unbound && !hold.isEnded()) {
                 return bind(hold, leaseMs);
             }
         } catch (RuntimeException failed) {
@@ -319,7 +322,7 @@ final class Holds implements AutoCloseable {
     }
 
     private void giveBack(Hold hold, long leastMs) {
-        drop(hold);
+        drop(hold, leastMs);
         if (!isHeldAtItsRelease(hold, leastMs)) {
             throw notHeld(hold.claim);
         }
@@ -433,6 +436,16 @@ final class Holds implements AutoCloseable {
             forget(hold);
         }
         return dropped;
+    }
+
+    /** The same before a release that leaves it for {@code leastMs}. */
+    boolean drop(Hold hold, long leastMs) {
+        if (leastMs == 0) {
+            return drop(hold);
+        }
+        synchronized (hold) { // A renewal that is under way comes first, or it would undo that.
+            return drop(hold);
+        }
     }
 
     void lose(Hold hold, String reason) {

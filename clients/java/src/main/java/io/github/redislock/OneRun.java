@@ -58,7 +58,7 @@ record OneRun(Holds holds, Claim claim, long mostMs, long leastMs) {
         if (hold.lease.leftNanos() <= 0) {
             holds.lose(hold, Holds.ENDED); // Unless the clock was quicker.
         }
-        if (holds.drop(hold) && !holds.isHeldAtItsRelease(hold, leastMs)) {
+        if (holds.drop(hold, leastMs) && !holds.isHeldAtItsRelease(hold, leastMs)) {
             holds.tellLost(hold, Holds.GONE);
         }
     }

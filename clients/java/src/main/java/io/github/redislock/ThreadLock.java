@@ -309,14 +309,17 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
 
     /** Asks the server if a hold is still there, and for as much time as the nested lock wants. */
     final boolean prolong(Hold hold, long leaseMs) {
-        hold.renewed |= leaseMs == RENEWED;
-        long ttlMs = ttlMs(hold, leaseMs);
-        if (!holds.renewed(hold, ttlMs)) {
-            holds.lose(hold, Holds.GONE);
-            return false;
+        boolean held;
+        synchronized (hold) { // A renewal that is under way comes first, as it may ask for less.
+            hold.renewed |= leaseMs == RENEWED;
+            held = holds.renewed(hold, ttlMs(hold, leaseMs));
         }
-        holds.watch(hold);
-        return true;
+        if (held) {
+            holds.watch(hold);
+        } else {
+            holds.lose(hold, Holds.GONE);
+        }
+        return held;
     }
 
     /**
