@@ -22,8 +22,6 @@ export class Lock implements ExecutionResult {
   #isEnded = false;
   /** Only for `Redlock`: how many extensions were sent. */
   extensions = 0;
-  /** Only for `Redlock`: how often the server was about to end it sooner. */
-  shortenings = 0;
   /** Only for `using`: called when the lease has another end. */
   onLease: () => unknown = () => {};
   /** Only for `using`: called when the lease was cut short. */
@@ -106,18 +104,11 @@ export class Lock implements ExecutionResult {
     this.onLease();
   }
 
-  /** Only for `Redlock`: a request was sent that may end it sooner. */
-  atMostUntil(until: number): void {
-    if (until < this.#until) this.leaseUntil(until);
-  }
-
-  /** Only for `Redlock`: the server will end it sooner. */
-  shortenTo(ms: number): void {
-    this.shortenings++;
-    const until = performance.now() + ms;
-    if (until >= this.#until) return;
-    this.leaseUntil(until);
-    this.onShortened();
+  /** Only for `Redlock`: the server may end it sooner. Returns whether that is news. */
+  atMostUntil(until: number): boolean {
+    const isSooner = until < this.#until;
+    if (isSooner) this.leaseUntil(until);
+    return isSooner;
   }
 
   /** Only for `Redlock`. */

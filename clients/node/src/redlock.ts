@@ -48,6 +48,9 @@ const TRY_AGAIN_MS = 200;
 /** The least part of a lease that is taken off for clocks of different speeds: a server's guard counts on no less. */
 const LEAST_DRIFT = 0.01;
 
+/** A shorter linger makes no extensions more frequent. */
+const SHORTEST_SPAN_MS = 300;
+
 /** Before a command is sent again that a node of a cluster, or a former master, does not serve. */
 const REDIRECT_MS = 50;
 
@@ -89,6 +92,10 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     this.#servers = [...this.clients].map(
       (client) => new Server(client, this.settings.maxWaitingConnections, this.settings.fallback),
     );
+  }
+
+  get #quorumSize(): number {
+    return quorumOf(this.#servers.length);
   }
 
   /** Ends all connections, the given clients' too. */
@@ -165,8 +172,9 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     const patience = new Patience(settings);
     const attempts: Promise<ExecutionStats>[] = [];
     const knowsDatabase = this.#servers.every((server) => server.knowsDatabase);
-    const bindings = new Bindings<Server>();
     const lease = request.duration - drift(request.duration, settings);
+    const linger = request.linger ?? 0;
+    const bindings = new Bindings<Server>(linger - drift(linger, settings));
     let place: Place | undefined;
     let wasGrantedAtPlace = false;
     // A channel that listens may be named at once. A connection to block is for locks that are not free.
@@ -188,11 +196,15 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
           continue;
         }
         const isDoubtful = wasGrantedAtPlace && !knowsDatabase;
-        if (isPassed && waiting && (took > request.duration / 10 || isDoubtful)) {
+        if (isPassed && waiting && (took > spanOf(request.duration, request.linger) / 10 || isDoubtful)) {
           // The lease counts from before the asking, so the waiting has eaten of it. A renewal begins it anew. It goes over the client's
           // connection, so it tells as well whether the place was granted the key of the client's database.
           start = performance.now();
-          const renew = () => this.#round(attempts, settings, (server) => server.renew(request));
+          const renew = () =>
+            this.#round(attempts, settings, async (server) => {
+              await server.renew(request);
+              bindings.renew(server, start, start + lease);
+            });
           ({ isPassed, errors } = await this.#inTime(request, patience, attempts, renew));
         }
         const until = start + lease;
@@ -250,7 +262,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     bindings.lose(server);
     try {
       const fences = await server.acquire(request, waiting);
-      bindings.bind(server, sent + lease);
+      bindings.begin(server, sent, sent + lease);
       return fences;
     } catch (error) {
       bindings.lose(server);
@@ -263,9 +275,8 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     this.#bindings.set(lock, bindings);
     for (const server of this.#servers)
       server.linger(lock, () => {
-        // One of several that had no part in it changes nothing.
-        if (!bindings.lose(server) && this.#servers.length > 1) return;
-        lock.shortenTo(Math.max(lock.request.linger!, bindings.left(quorumOf(this.#servers.length))));
+        bindings.disconnect(server);
+        if (lock.atMostUntil(bindings.end(this.#quorumSize))) lock.onShortened();
       });
   }
 
@@ -369,28 +380,22 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     const bindings = this.#bindings.get(lock);
     let start = 0;
     let mine = 0;
-    let shortenings = 0;
     // What the servers do last is what was sent last.
     const isLatest = () => mine === lock.extensions;
     const renewOne = async (server: Server) => {
       // Then it stays lost, whatever the server says.
       if (!lock.isValid) throw new ResourceLockedError(LEASE_OVER);
-      if (server === this.#servers[0])
-        [start, mine, shortenings] = [performance.now(), ++lock.extensions, Infinity];
+      if (server === this.#servers[0]) [start, mine] = [performance.now(), ++lock.extensions];
       // If it is shortened, then also by a request whose answer does not come.
       const until = start + lease;
       lock.atMostUntil(until);
       bindings?.shorten(server, until);
-      let known = lock.shortenings;
       await server.renew(request);
       if (!isLatest()) return;
-      bindings?.renew(server, until);
-      const binds = request.linger !== undefined && lock.isValid;
-      if (binds && (await this.#bind(server, lock, request))) {
-        known = lock.shortenings;
-        bindings?.bind(server, until);
-      }
-      shortenings = Math.min(shortenings, known);
+      bindings?.renew(server, start, until);
+      if (!bindings || !lock.isValid) return;
+      const losses = bindings.losses(server);
+      if (await this.#bind(server, lock, request)) bindings.bind(server, losses);
     };
     const renew = (server: Server) =>
       renewOne(server).catch((error) => {
@@ -399,8 +404,8 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       });
     const attempts = await this.#insist(settings, renew, tryAgainMs);
     if (!lock.isValid) throw this.#failed(attempts, [new ResourceLockedError(LEASE_OVER)]);
-    // A connection that was lost after the renewal has shortened it at the server, too.
-    if (isLatest() && lock.shortenings === shortenings) lock.leaseUntil(start + lease);
+    // Servers whose connection was lost end it sooner.
+    if (isLatest()) lock.leaseUntil(Math.min(start + lease, bindings?.end(this.#quorumSize) ?? Infinity));
     return lock;
   }
 
@@ -495,7 +500,8 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     if (typeof routine !== "function") throw new Error("INVARIANT: routine is not a function.");
     const threshold = this.#threshold(duration, settings);
     const lock = await this.take(target, duration, settings);
-    return useLock(lock, { duration, threshold }, routine);
+    const span = spanOf(duration, lock.request.linger);
+    return useLock(lock, { duration, threshold, span }, routine);
   }
 
   /**
@@ -565,6 +571,11 @@ function checkDuration(duration: number): void {
 /** As node-redlock has it: 2 ms for the precision of the servers' ttl, and a part for clocks of different rates. */
 function drift(duration: number, settings: Settings): number {
   return Math.round(Math.max(settings.driftFactor, LEAST_DRIFT) * duration) + 2;
+}
+
+/** Within what time a lock is to be renewed: one whose connection is lost lasts for the linger only. */
+function spanOf(duration: number, linger = duration): number {
+  return Math.min(duration, Math.max(linger, SHORTEST_SPAN_MS));
 }
 
 function sliceOf(patience: Patience, settings: Settings): number {

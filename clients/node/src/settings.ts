@@ -29,8 +29,10 @@ export interface Settings {
    */
   readonly waitBy: "block" | "notify";
   /**
-   * When the client's connection is lost, the lock ends this long after it, so that a process that dies does not hold it for the
-   * rest of its duration. Off unless set. It must outlive a reconnect.
+   * When the client's connection is lost, the lock ends this long after it, so that a process
+   * that dies does not hold it for the rest of its duration. The lease counts it from the last
+   * request that found the lock, for nobody knows when the connection broke. `using` extends at a
+   * third of it. Off unless set. It must outlive a reconnect.
    */
   readonly linger: number | undefined;
   /**

@@ -17,7 +17,9 @@ const RETRY_MS = 50;
 /** When a lock is extended, and for how long. */
 export interface Extensions {
   readonly duration: number;
-  /** It is extended at a third of its duration, or this long before the end of its lease if that is sooner. */
+  /** It is extended at a third of this, */
+  readonly span: number;
+  /** or this long before the end of its lease if that is sooner. */
   readonly threshold: number;
 }
 
@@ -57,9 +59,9 @@ export async function useLock<T>(
     watchEnd();
     if (!extensions) return;
     cancelExtension();
-    const { duration, threshold } = extensions;
+    const { duration, span, threshold } = extensions;
     // Only an extension tells that the lock was taken away. So there are some in each lease.
-    cancelExtension = after(Math.min(lock.remaining - threshold, duration / 3), () => extend(duration));
+    cancelExtension = after(Math.min(lock.remaining - threshold, span / 3), () => extend(duration));
   };
   const extend = async (duration: number) => {
     // At the end of the lease its timer tells what has failed.

@@ -1,6 +1,7 @@
 // A command under a lock, a job that runs once, and a lock that ends with its connection.
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock, ResourceLockedError, UnsupportedError } from "redis-lock-client";
 import { Clients, libraries, library, Proxy, Server, until, ways } from "./harness.js";
 
@@ -126,6 +127,27 @@ for (const { title, name, library, waitBy } of ways) {
       const took = performance.now() - start;
       assert.ok(took < 5000, `${took} ms`);
       await until(() => !lock.isValid, "the lease was cut short, too", 1000);
+    });
+
+    it("ends by the linger after the server was heard last, less the drift", async () => {
+      const redlock = new Redlock([client], { waitBy, linger: 2000 });
+      const lock = await redlock.acquire([key], 60_000);
+      await lock.extend(30_000);
+      // Not earlier than it was sent.
+      const sent = lock.remaining + performance.now() - 29_698;
+      await sleep(100);
+      proxy.cut();
+      await until(() => lock.remaining < 2000, "it is shortened");
+      const took = performance.now() + lock.remaining - sent;
+      assert.ok(took <= 1978, `${took} ms`);
+    });
+
+    it("is extended at a third of the linger", async () => {
+      const redlock = new Redlock([client], { waitBy, linger: 900 });
+      await redlock.using([key], 60_000, async () => {
+        const renewals = await server.calls("lock.renew");
+        await until(async () => (await server.calls("lock.renew")) > renewals + 2);
+      });
     });
 
     it("is kept by `using` over a new connection", async () => {
