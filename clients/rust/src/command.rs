@@ -76,6 +76,14 @@ impl Place {
         }
     }
 
+    /// Without the time that only a job which has begun keeps.
+    pub(crate) fn without_job(&self) -> Self {
+        Self {
+            at_least: None,
+            ..self.clone()
+        }
+    }
+
     /// What a message about it says.
     #[cfg(any(feature = "tokio", test))]
     pub(crate) fn head(&self) -> Self {

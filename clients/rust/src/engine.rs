@@ -83,7 +83,7 @@ impl<W: Wire> Engine<W> {
             // A server that is out of reach has had its time.
             let time = attempt.bounded(self.options.answer_time(ttl));
             let rest = attempt.rest_of_reach();
-            self.give_up_within(place, time, rest).await;
+            self.give_up_within(&place.without_job(), time, rest).await;
         }
         granted
     }
@@ -157,11 +157,16 @@ impl<W: Wire> Engine<W> {
         attempt.verdict(&question, answer)
     }
 
-    /// Begins the lease of a late grant anew. `None` if it was over before anybody heard of it.
+    /// Begins the lease of a late grant anew. `None` if it was over before anybody heard of it, or
+    /// may be.
     async fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Result<Option<Grant>> {
         attempt.is_uncertain = true;
         let sent = Instant::now();
-        let renewed = self.renew(attempt.place, attempt.ttl).await?;
+        let renewed = match self.renew(attempt.place, attempt.ttl).await {
+            // The server may say so for long. The same token asks again.
+            Err(error) if error.is_try_again() => return Ok(None),
+            renewed => renewed?,
+        };
         if !renewed {
             self.release_rest(attempt.place, attempt.ttl).await;
         }

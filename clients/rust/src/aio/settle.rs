@@ -17,7 +17,7 @@ pub(super) async fn acquire(
     ttl: Duration,
     patience: Patience,
 ) -> Result<Option<Grant>> {
-    let mut settle = Settle::new(inner, place, ttl, Leftover::Release);
+    let mut settle = Settle::new(inner, place, ttl, Leftover::Request);
     let granted = inner.acquire(place, claim, ttl, patience).await;
     settle.disarm();
     granted
@@ -25,7 +25,9 @@ pub(super) async fn acquire(
 
 /// The work that is left if a future is dropped before its end.
 enum Leftover {
-    /// The place is given up, and a hold released.
+    /// The place is given up, and what was granted unseen is released.
+    Request,
+    /// The hold is released.
     Release,
     /// The hold becomes a reader's, and the place of an upgrade is given up.
     ///
@@ -75,6 +77,7 @@ impl Drop for Settle {
         let (inner, place, ttl) = (self.inner.clone(), self.place.clone(), self.ttl);
         self.inner.wire.runtime.spawn(async move {
             match leftover {
+                Leftover::Request => inner.give_up(&place.without_job(), ttl).await,
                 Leftover::Release => inner.give_up(&place, ttl).await,
                 Leftover::Reader(hold, _asking) => {
                     if let Err(error) = hold.restore_reader().await {

@@ -130,6 +130,19 @@ fn a_job_that_panics_is_not_run_again_either() {
 }
 
 #[test]
+fn a_job_that_never_ran_keeps_no_lock() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let locks = open(proxy.url(), Options::default().reconnect(ms(300)));
+    // The grant is made, and neither it nor the answers to the next tries arrive.
+    proxy.lose_replies(1_000, "LOCK.ACQUIRE");
+    let never = once(&locks, ("k", 60_000, 30_000), || panic!("it ran"));
+    assert!(matches!(never, Err::<Option<()>, _>(Error::Redis(_))));
+    assert!(proxy.losses_left() < 1_000);
+    assert!(server.admin().is_free("k"));
+}
+
+#[test]
 fn a_renewal_binds_a_hold_to_the_next_connection() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
