@@ -17,9 +17,12 @@ import redis.sentinel
 import redis_lock_client
 import redis_lock_client.asyncio as ours
 from redis_lock_client import Lock, MultiLock
+from redis_lock_client import _protocol as protocol
 
+from .proxy import Proxy
 from .server import PATIENCE, Server, as_map, until, versions
 from .test_interrupts import interrupt_before_the_reply
+from .test_lease import TRY_AGAIN
 from .topologies import NAME, Cluster, SentinelSet, cluster_of_four, sentinel_set
 from .worker import KINDS
 
@@ -300,6 +303,33 @@ def test_cluster_failover_in_the_middle_of_a_hold(cluster: Cluster) -> None:
         assert not lease.lost.is_set()
         assert lock.check() == lock.fence
     assert not new.admin.exists(key)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_cluster_a_renewal_by_hand_asks_again_until_the_guard_lets_it(
+    cluster: Cluster, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The client asks 16 times by itself. For so long the lock lets it do so again.
+    monkeypatch.setattr(protocol, "FOLLOW", 0.1)
+    node = cluster.nodes[2]
+    with Proxy(node.port) as proxy:
+        by_proxy = {("127.0.0.1", node.port): ("127.0.0.1", proxy.port)}
+        settings = {"address_remap": lambda address: by_proxy.get(address, address)}
+        key = cluster.key_of(node)
+        if kind == "threads":
+            lock = Lock(sync_client(cluster, **settings), key, timeout=30)
+            lock.acquire()
+            proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=40)
+            lock.reacquire()
+        else:
+            wait: Any = "notify" if kind == "notify" else "block"
+            async with (
+                async_client(cluster, **settings) as client,
+                ours.Lock(client, key, timeout=30, wait=wait) as by_task,
+            ):
+                proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=40)
+                await by_task.reacquire()
+        assert proxy.refusals == 40
 
 
 @pytest.mark.parametrize("kind", KINDS)

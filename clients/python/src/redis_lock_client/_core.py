@@ -562,7 +562,12 @@ class Core:
 
         if not is_roaming:
             return await ask()
-        replies: list[Any] = await self._resending(protocol.Patience(protocol.FOLLOW, is_roaming=True), ask)
+        try:
+            replies: list[Any] = await self._resending(protocol.Patience(protocol.FOLLOW, is_roaming=True), ask)
+        except self._library.error as error:
+            if protocol.is_try_again(self._library, error):
+                raise self._library.try_again_error(str(error)) from error
+            raise
         return replies
 
     async def _insist_together(self, commands: list[tuple[Any, ...]]) -> list[Any]:

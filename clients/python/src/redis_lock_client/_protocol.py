@@ -533,8 +533,11 @@ def refused_by_the_client(library: Library, error: Exception) -> Exception | Non
 
 
 def is_try_again(library: Library, error: Exception) -> bool:
-    """Return whether the server could not answer yet. Some versions have a class for this in clusters only."""
-    return isinstance(error, library.try_again_error) or str(error).startswith("TRYAGAIN")
+    """Return whether the server could not answer yet. Some versions have a class for this in clusters only.
+
+    A cluster's client asks again by itself, and in the end says only that it has done so too often.
+    """
+    return isinstance(error, library.try_again_error) or str(error).startswith(("TRYAGAIN", "TTL exhausted"))
 
 
 def may_ask_again(library: Library, error: Exception, is_roaming: bool) -> bool:
