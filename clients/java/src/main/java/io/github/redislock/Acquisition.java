@@ -261,7 +261,7 @@ final class Acquisition {
         try {
             boolean again = uncertain;
             for (int tries = 0; again && tries < ABANDON_TRIES; tries++) {
-                again = commands.isWaiting(claim.name(), token);
+                again = commands.resend(() -> commands.isWaiting(claim.name(), token));
                 giveUp();
                 if (again) {
                     Thread.sleep(Math.min(Wire.PACE_MS, 1 + tries));

@@ -5,6 +5,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 
 /**
  * One hold of an {@link AsyncLock}. It belongs to no thread: any may give it back. It is renewed
@@ -78,10 +79,11 @@ public final class AsyncHold {
         if (!isHeld()) {
             return CompletableFuture.completedFuture(false);
         }
-        return client.check(hold.claim, hold.token).whenComplete((held, failed) -> {
-            if (failed == null && !held) {
+        return client.check(hold.claim, hold.token).thenApply(held -> {
+            if (!held) {
                 lose(Holds.GONE);
             }
+            return isHeld();
         });
     }
 
@@ -142,7 +144,7 @@ public final class AsyncHold {
             Throwable cause = LettuceLockClient.cause(failed);
             boolean another = reply instanceof Long fence && fence != hold.fence;
             if (another) {
-                client.release(hold.claim, hold.token, 0); // Which nobody asked for.
+                client.giveUp(hold.claim, hold.token); // Which nobody asked for.
             }
             if (another
                     || LettuceLockClient.isError(cause, "WRONGTYPE")
@@ -237,7 +239,8 @@ public final class AsyncHold {
      *
      * @param atLeast how long it is held at least, counted from its grant
      * @return false when it was not held any more. It fails with {@link IllegalArgumentException}
-     *     for a time above the server's {@code lock.max-ttl}; the lock is given back at once then
+     *     for a time above the server's {@code lock.max-ttl}, and in the fallback with {@link
+     *     ModuleMissingException}; the lock is given back at once then
      */
     public CompletableFuture<Boolean> unlock(Duration atLeast) {
         long leastMs = ThreadLock.leastMs(atLeast);
@@ -246,21 +249,23 @@ public final class AsyncHold {
         }
         return release(leastMs).exceptionallyCompose(failed -> {
             Throwable cause = LettuceLockClient.cause(failed);
-            if (!LettuceLockClient.isError(cause, Commands.TTL_TOO_LONG)) {
+            boolean tooLong = LettuceLockClient.isError(cause, Commands.TTL_TOO_LONG);
+            if (!tooLong && !(cause instanceof ModuleMissingException)) {
                 return CompletableFuture.failedFuture(cause);
             }
             // Its owner has no more way to it, so it must not stay.
             return release(0).handle((was, late) -> {
-                throw Commands.leastTooLong(cause);
+                throw tooLong ? Commands.leastTooLong(cause) : new CompletionException(cause);
             });
         });
     }
 
-    /** Nothing at a second try: the first one released it, as the lease was not over. */
+    /** Nothing at a second try: while the lease lasts, the first one has released it. */
     private CompletableFuture<Boolean> release(long leastMs) {
         long before = client.resends();
-        return client.release(hold.claim, hold.token, leastMs)
-                .thenApply(held -> held || client.resends() != before);
+        BooleanSupplier lasts = () -> hold.lease.leftNanos() > 0;
+        return client.release(hold.claim, hold.token, leastMs, lasts)
+                .thenApply(held -> held || client.resends() != before && lasts.getAsBoolean());
     }
 
     /** Gives a job's lock back. A loss is no error here: it is told as any other is, and once. */
@@ -337,7 +342,7 @@ public final class AsyncHold {
         if (end(hold.lose())) {
             // A renewal that is still on its way must leave nothing that nobody would unlock.
             long leastMs = reason == Holds.GONE ? hold.leastMs : hold.leastMsAtItsEnd();
-            client.release(hold.claim, hold.token, leastMs);
+            client.release(hold.claim, hold.token, leastMs, () -> false);
             tellLost(reason);
         }
     }

@@ -131,7 +131,7 @@ final class AsyncRequest<T> {
         }
         if (claim.several() && LettuceLockClient.isError(failed, "PARTIAL")) {
             // A grant whose answer was lost has ended in part meanwhile.
-            client.release(claim, token, 0).whenComplete((was, cut) -> again());
+            client.giveUp(claim, token).whenComplete((was, cut) -> again());
             return;
         }
         long now = System.nanoTime();
@@ -194,7 +194,7 @@ final class AsyncRequest<T> {
                 hold(fence, now);
             } else if (failed == null && claim.several()) {
                 // Some of it may be held still.
-                client.release(claim, token, 0).whenComplete((was, cut) -> again());
+                client.giveUp(claim, token).whenComplete((was, cut) -> again());
             } else {
                 again();
             }
@@ -205,7 +205,7 @@ final class AsyncRequest<T> {
         synchronized (this) {
             if (over) {
                 if (!held && !client.isTold()) { // The grant came by another connection.
-                    client.release(claim, token, 0);
+                    client.giveUp(claim, token);
                 } // Otherwise the release that gave it up comes after the grant.
                 return;
             }
@@ -252,7 +252,7 @@ final class AsyncRequest<T> {
         if (!end()) {
             return CompletableFuture.completedFuture(false);
         }
-        return client.release(claim, token, 0).whenComplete((was, failed) -> client.run(news));
+        return client.giveUp(claim, token).whenComplete((was, failed) -> client.run(news));
     }
 
     private synchronized boolean end() {

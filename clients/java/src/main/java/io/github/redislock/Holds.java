@@ -306,18 +306,19 @@ final class Holds implements AutoCloseable {
 
     /**
      * Gives a hold back; an error when it was lost. On the server it ends {@code leastMs} after its
-     * grant, or at once if that is past. A time above the server's bound is an error, too.
+     * grant, or at once if that is past. A time above the server's bound is an error, too, as any
+     * is in the fallback.
      */
     void release(Hold hold, long leastMs) {
         try {
             giveBack(hold, leastMs);
-        } catch (IllegalArgumentException aboveMaxTtl) {
+        } catch (IllegalArgumentException | ModuleMissingException refused) {
             try {
                 giveBack(hold, 0); // Its owner has no more way to it, so it must not stay.
             } catch (RuntimeException late) {
-                aboveMaxTtl.addSuppressed(late);
+                refused.addSuppressed(late);
             }
-            throw aboveMaxTtl;
+            throw refused;
         }
     }
 
@@ -331,7 +332,7 @@ final class Holds implements AutoCloseable {
     /** Has the server end what was dropped. True also where a lost answer leaves that open. */
     boolean isHeldAtItsRelease(Hold hold, long leastMs) {
         // If the reply is lost, the second try cannot tell "released by the first" from "lost
-        // before". The lease was not over by the client's clock, so it is taken for the former.
+        // before". While the lease lasts by the client's clock it is taken for the former.
         boolean[] unanswered = {false};
         long before = commands.wire().resends();
         boolean released = commands.resend(() -> {
@@ -343,14 +344,16 @@ final class Holds implements AutoCloseable {
                 throw failed;
             }
         });
-        return released || unanswered[0] || commands.wire().resends() != before;
+        boolean again = unanswered[0] || commands.wire().resends() != before;
+        return released || again && hold.lease.leftNanos() > 0;
     }
 
     /** Gives a hold back, to end {@code restMs} from now; an error when it was lost. */
     void releaseIn(Hold hold, long restMs) {
         try {
             giveBack(hold, hold.lease.sinceAskedMs() + restMs);
-        } catch (IllegalArgumentException aboveMaxTtl) { // Which the rest alone is not.
+        } catch (IllegalArgumentException | ModuleMissingException refused) {
+            // The rest alone is not above the bound, nor does it need the module.
             boolean held = commands.renewWhile(
                     () -> hold.lease.leftNanos() > 0,
                     () -> commands.renew(hold.claim, hold.token, restMs));
@@ -382,13 +385,12 @@ final class Holds implements AutoCloseable {
         return hold;
     }
 
-    /** Whether the server says that it is held. */
+    /** Whether the server says that it is held, while the lease lasts. */
     boolean check(Hold hold) {
-        boolean held = commands.resend(() -> commands.check(hold.claim, hold.token));
-        if (!held) {
+        if (!commands.resend(() -> commands.check(hold.claim, hold.token))) {
             lose(hold, GONE);
         }
-        return held;
+        return !hold.isEnded();
     }
 
     Object exec(Hold hold, String command, Object... arguments) {

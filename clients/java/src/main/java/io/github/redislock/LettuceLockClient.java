@@ -28,6 +28,7 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import java.util.stream.Stream;
 
@@ -314,19 +315,32 @@ public final class LettuceLockClient implements AutoCloseable {
 
     /**
      * Whether all of it was held. It is sent again for as long as {@link LockOptions#reconnect()}
-     * where that helps; a hold that is gone by then counts as released by the try before.
+     * where that helps; one that is gone by then, while it {@code lasts}, counts as released by the
+     * try before.
      */
-    CompletableFuture<Boolean> release(Claim claim, String token, long leastMs) {
-        return release(claim, token, leastMs, System.nanoTime(), false)
+    CompletableFuture<Boolean> release(
+            Claim claim, String token, long leastMs, BooleanSupplier lasts) {
+        return release(claim, token, leastMs, lasts, System.nanoTime(), false)
                 .orTimeout(options.patienceNanos(), TimeUnit.NANOSECONDS);
     }
 
+    /** Ends a place in the queue, or a hold that nobody has. */
+    CompletableFuture<Boolean> giveUp(Claim claim, String token) {
+        return release(claim, token, 0, () -> false);
+    }
+
     private CompletableFuture<Boolean> release(
-            Claim claim, String token, long leastMs, long startNanos, boolean unanswered) {
+            Claim claim,
+            String token,
+            long leastMs,
+            BooleanSupplier lasts,
+            long startNanos,
+            boolean unanswered) {
         return ofAll(claim, name -> Commands.releasing(name, token, leastMs))
                 .handle((held, failed) -> {
                     if (failed == null) {
-                        return CompletableFuture.completedFuture(held || unanswered);
+                        return CompletableFuture.completedFuture(
+                                held || unanswered && lasts.getAsBoolean());
                     }
                     Throwable cause = cause(failed);
                     if (!passes(cause) || closed || !isWorthAnother(startNanos)) {
@@ -337,7 +351,8 @@ public final class LettuceLockClient implements AutoCloseable {
                             || claim.several()
                             || !(cause instanceof RedisCommandExecutionException);
                     return CompletableFuture.supplyAsync(
-                                    () -> release(claim, token, leastMs, startNanos, mayBeDone),
+                                    () -> release(
+                                            claim, token, leastMs, lasts, startNanos, mayBeDone),
                                     AGAIN)
                             .thenCompose(next -> next);
                 })

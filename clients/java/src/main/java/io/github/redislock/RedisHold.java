@@ -114,7 +114,8 @@ public final class RedisHold implements AutoCloseable {
      * @throws IllegalMonitorStateException when it was lost before
      * @throws IllegalArgumentException for a time above the server's {@code lock.max-ttl}; it is
      *     given back at once then
-     * @throws ModuleMissingException in the fallback, unless the time is zero
+     * @throws ModuleMissingException in the fallback, unless the time is zero; it is given back at
+     *     once then
      */
     public void release(Duration atLeast) {
         release(ThreadLock.leastMs(atLeast));

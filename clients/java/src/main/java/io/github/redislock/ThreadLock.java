@@ -108,7 +108,8 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
      * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
      * @throws IllegalArgumentException for a time above the server's {@code lock.max-ttl}; it is
      *     given back at once then
-     * @throws ModuleMissingException in the fallback, unless the time is zero
+     * @throws ModuleMissingException in the fallback, unless the time is zero; it is given back at
+     *     once then
      */
     public void unlock(Duration atLeast) {
         unlock(leastMs(atLeast));

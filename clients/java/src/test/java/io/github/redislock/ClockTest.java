@@ -86,6 +86,26 @@ class ClockTest extends ServerTest {
     }
 
     @Test
+    void anAnswerAfterTheLeaseDoesNotSayThatItIsHeld() {
+        Held hold = behind.take(Driver.Kind.LOCK, List.of("a"), 0, 500);
+        proxy.replyDelayMs = 700;
+        assertFalse(hold.check());
+    }
+
+    @Test
+    void aReleaseThatIsSentAgainCountsAsDoneOnlyWhileTheLeaseLasts() throws Exception {
+        Held hold = behind.take(Driver.Kind.LOCK, List.of("a"), 0, 500);
+        long endNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(500);
+        proxy.silent = true;
+        Future<Void> released = other.starts(hold::release);
+        Eventually.isTrue("its answer is lost", () -> proxy.lostReplies.get() > 0);
+        Eventually.isTrue("the lease is over", () -> System.nanoTime() - endNanos > 0);
+        proxy.silent = false;
+        proxy.cut();
+        assertThrows(IllegalMonitorStateException.class, () -> Other.result(released));
+    }
+
+    @Test
     void aRenewalThatCameThroughUnseenLeavesNothing() throws Exception {
         Held renewed = behind.take("a");
         Held leased = behind.take(Driver.Kind.LOCK, List.of("b"), 0, 1_000);

@@ -126,6 +126,25 @@ class FallbackTest extends ServerTest {
     }
 
     @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
+    void aLeastTimeGivesTheLockBackAndSaysSo(Driver driver) {
+        try (Driver.Opened opened = driver.open(server.url(), lenient)) {
+            Held hold = opened.take("a");
+            assertThrows(
+                    ModuleMissingException.class, () -> hold.releases().accept(SECOND));
+            assertFalse(server.isLocked("a") || hold.isHeld());
+        }
+    }
+
+    @Test
+    void aReleaseMayCountFromNow() {
+        try (Driver.Opened opened = Driver.JEDIS.open(server.url(), lenient)) {
+            opened.locks.lock("a").tryAcquire().releaseIn(Duration.ofMinutes(1));
+            assertItLastsFor(Duration.ofMinutes(1));
+        }
+    }
+
+    @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE"})
     void atAServerWithTheModuleTheOptionChangesNothing(Driver driver) {
         try (TestServer full = TestServer.start();

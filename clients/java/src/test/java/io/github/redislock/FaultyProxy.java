@@ -25,6 +25,9 @@ final class FaultyProxy implements AutoCloseable {
     /** Whether replies go nowhere, on connections that stay open. */
     volatile boolean silent;
 
+    /** How many replies went nowhere. */
+    final AtomicInteger lostReplies = new AtomicInteger();
+
     /** Whether messages go nowhere, on a connection that stays open. */
     volatile boolean deaf;
 
@@ -151,6 +154,8 @@ final class FaultyProxy implements AutoCloseable {
                 }
                 if (!over && !silent && !(deaf && subscribed.get())) {
                     client.getOutputStream().write(bytes, 0, count);
+                } else {
+                    lostReplies.incrementAndGet();
                 }
             }
         }

@@ -122,6 +122,19 @@ class PlaceTest extends ServerTest {
     }
 
     @Test
+    void anInterruptedWaiterWhoseQuestionFailsLeavesNoPlace() throws Exception {
+        locks.lock("a").lock();
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                RedisLockClient client = RedisLockClient.connect(proxy.url(), longGrace)) {
+            Future<Void> waiting = awaitWaiter(() -> client.lock("a").lockInterruptibly());
+            proxy.answer("LOCK.INFO", "-LOADING the dataset\r\n", 1);
+            interrupt(waiting);
+            assertEquals(0, proxy.toAnswer.get());
+            assertEquals(0, server.waiting("a"));
+        }
+    }
+
+    @Test
     void aClosedClientLeavesNoPlace() {
         RedisLockClient closing = RedisLockClient.connect(server.url(), longGrace);
         locks.lock("a").lock();
