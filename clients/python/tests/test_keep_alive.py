@@ -123,6 +123,43 @@ async def test_asyncio_the_end_of_a_lease_that_the_work_has_shortened_is_told(
         await work(lock)
 
 
+def suspend(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let the clocks of the operating system tell of a sleep from which the machine has just come back."""
+    read = time.clock_gettime
+    goes_on = {time.CLOCK_BOOTTIME, time.CLOCK_REALTIME}
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: read(clock) + (seconds if clock in goes_on else 0))
+
+
+on_linux = pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="a clock of Linux")
+
+
+@on_linux
+def test_a_lease_ends_while_the_machine_is_suspended(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The next renewal would come minutes later.
+    lock = Lock(client, "stock", timeout=600)
+    lock.acquire()
+    with lock.keep_alive() as lease:
+        suspend(monkeypatch, 700)
+        assert lease.lost.wait(PATIENCE)
+    with pytest.raises(LockNotOwnedError):
+        lock.reacquire()
+
+
+@on_linux
+async def test_asyncio_a_lease_ends_while_the_machine_is_suspended(
+    async_client: "redis.asyncio.Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(lock: ours.Lock) -> None:
+        async with lock.keep_alive():
+            suspend(monkeypatch, 700)
+            await asyncio.sleep(PATIENCE)
+
+    lock = ours.Lock(async_client, "stock", timeout=600)
+    await lock.acquire()
+    with pytest.raises(LockNotOwnedError):
+        await work(lock)
+
+
 @pytest.mark.parametrize("at_least", [0, 5])
 def test_a_release_by_the_work_ends_the_renewals_and_is_no_loss(
     server: Server, client: redis.Redis, at_least: float

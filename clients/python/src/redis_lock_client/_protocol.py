@@ -26,6 +26,10 @@ SHORTEST_SPAN_MS = 300
 # In seconds: of this timeout a lease leaves one millisecond.
 TOO_SHORT_TIMEOUT = 0.003
 
+# In a suspended machine the hold goes on to its end. On macOS time.monotonic() stands still then,
+# and CLOCK_MONOTONIC does not.
+CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
 # The share of the client's socket timeout for which one command waits. The rest is for the way there and back.
 SLICE = 0.75
 
@@ -80,6 +84,11 @@ class Hold(local):
     lease: "Lease | None" = None
 
 
+def now() -> float:
+    """Return the seconds of a clock that goes on while the machine is suspended, where there is one."""
+    return time.monotonic() if CLOCK is None else time.clock_gettime(CLOCK)
+
+
 class Lease:
     """Until when a hold lasts by this process's clock.
 
@@ -88,11 +97,11 @@ class Lease:
 
     def __init__(self, ttl_ms: int) -> None:
         """Begin with a request that is sent now."""
-        now = time.monotonic()
-        self._late = now + ttl_ms / 10_000
+        start = now()
+        self._late = start + ttl_ms / 10_000
         self.end = math.inf
         # When the last request was sent that found the hold.
-        self._held_at = now
+        self._held_at = start
         self.is_released = False
         # Called when the end has come nearer.
         self.watchers: set[Callable[[], object]] = set()
@@ -103,23 +112,23 @@ class Lease:
 
     def is_fresh(self) -> bool:
         """Return whether no more than a tenth of the first ttl has passed."""
-        return time.monotonic() <= self._late
+        return now() <= self._late
 
     def left(self) -> float:
         """Return the seconds until the end: 0 when it is over."""
-        return max(0.0, self.end - time.monotonic())
+        return max(0.0, self.end - now())
 
     def sends(self, ttl_ms: int) -> tuple[float, float, float]:
         """Return the end, the one that a request sets, and now. One that shortens the lease counts, reply or not."""
-        before, now = self.end, time.monotonic()
-        self._last = _end(now, ttl_ms / 1000)
+        before, sent = self.end, now()
+        self._last = _end(sent, ttl_ms / 1000)
         self._shorten(self._last)
-        return before, self._last, now
+        return before, self._last, sent
 
     def answers(self, ends: tuple[float, float, float], is_held: bool) -> bool:
         """Return whether the request has set the lease. A lease that was over by then stays lost."""
         before, end, sent = ends
-        if not is_held or self.is_released or time.monotonic() >= before:
+        if not is_held or self.is_released or now() >= before:
             self.ends()
             return False
         self._held_at = max(self._held_at, sent)

@@ -13,6 +13,9 @@ USED = "a context of keep_alive() can be entered once only: call keep_alive() ag
 # The longest pause in seconds after a renewal that has failed, with TRYAGAIN for instance.
 SOON = 0.25
 
+# For how many seconds at most nobody looks at the clock. Timers stand still in a suspended machine.
+TURN = 1.0
+
 
 class KeepAlive:
     """Renews a hold at a third of its ttl, or of a shorter linger, in a thread of its own, until the context ends.
@@ -111,7 +114,7 @@ class KeepAlive:
 
     def _watch_the_clock(self) -> None:
         while left := self._lease.left():
-            self._news.wait(min(left, threading.TIMEOUT_MAX))
+            self._news.wait(min(left, TURN))
             self._news.clear()
             if self._over.is_set():
                 return

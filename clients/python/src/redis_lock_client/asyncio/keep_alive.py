@@ -8,7 +8,7 @@ from typing import Self
 
 from .. import _protocol as protocol
 from .._libraries import LockNotOwnedError
-from ..keep_alive import SOON, USED
+from ..keep_alive import SOON, TURN, USED
 
 
 class KeepAlive:
@@ -111,7 +111,7 @@ class KeepAlive:
         # The end may have moved by then. The body may be who runs this: it is cancelled where it
         # waits only.
         then = self._watch_the_clock if left else self._lose
-        self._clock = asyncio.get_running_loop().call_later(left, then)
+        self._clock = asyncio.get_running_loop().call_later(min(left, TURN), then)
 
     async def _keep_renewing(self) -> None:
         pause = self._span / 3
