@@ -123,6 +123,55 @@ async def test_asyncio_the_end_of_a_lease_that_the_work_has_shortened_is_told(
         await work(lock)
 
 
+def test_a_renewal_does_not_overtake_an_extension(
+    server: Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With this linger it renews ten times a second.
+    lock = Lock(client, "stock", timeout=30, linger=0.3, thread_local=False)
+    lock.acquire()
+    renew, under_way, go = lock._prolong, threading.Event(), threading.Event()
+
+    async def late(token: bytes, ttl_ms: int, *args: Any) -> bool:
+        if ttl_ms == 2_000:
+            under_way.set()
+            assert go.wait(PATIENCE)
+        return await renew(token, ttl_ms, *args)
+
+    monkeypatch.setattr(lock, "_prolong", late)
+    with ThreadPoolExecutor() as pool:
+        with lock.keep_alive():
+            extending = pool.submit(lock.extend, 2, replace_ttl=True)
+            assert under_way.wait(PATIENCE)
+            wait([extending], timeout=0.5)
+        go.set()
+        assert extending.result()
+    assert lock.local.lease.left() <= 2
+
+
+async def test_asyncio_a_renewal_does_not_overtake_an_extension(
+    async_client: "redis.asyncio.Redis", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With this linger it renews ten times a second.
+    lock = ours.Lock(async_client, "stock", timeout=30, linger=0.3)
+    await lock.acquire()
+    renew, under_way, go = lock._prolong, asyncio.Event(), asyncio.Event()
+
+    async def late(token: bytes, ttl_ms: int, *args: Any) -> bool:
+        if ttl_ms == 2_000:
+            under_way.set()
+            await go.wait()
+        return await renew(token, ttl_ms, *args)
+
+    monkeypatch.setattr(lock, "_prolong", late)
+    async with lock.keep_alive():
+        extending = asyncio.create_task(lock.extend(2, replace_ttl=True))
+        await asyncio.wait_for(under_way.wait(), PATIENCE)
+        await asyncio.wait([extending], timeout=0.5)
+    go.set()
+    assert await extending
+    assert lock.local.lease.left() <= 2
+
+
 def suspend(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let the clocks of the operating system tell of a sleep from which the machine has just come back."""
     read = time.clock_gettime

@@ -105,7 +105,8 @@ class Lease:
         self.is_released = False
         # Called when the end has come nearer.
         self.watchers: set[Callable[[], object]] = set()
-        # Held by a renewal under way in another thread, or in another task.
+        # Held by a renewal under way in another thread, or in another task: over two connections
+        # one could overtake the other, and the server end the hold sooner than this lease.
         self.renewing = Mutex()
         self.renewing_task = asyncio.Lock()
         self.sends(ttl_ms)
@@ -121,9 +122,9 @@ class Lease:
     def sends(self, ttl_ms: int) -> tuple[float, float, float]:
         """Return the end, the one that a request sets, and now. One that shortens the lease counts, reply or not."""
         before, sent = self.end, now()
-        self._last = _end(sent, ttl_ms / 1000)
-        self._shorten(self._last)
-        return before, self._last, sent
+        end = _end(sent, ttl_ms / 1000)
+        self._shorten(end)
+        return before, end, sent
 
     def answers(self, ends: tuple[float, float, float], is_held: bool) -> bool:
         """Return whether the request has set the lease. A lease that was over by then stays lost."""
@@ -132,9 +133,7 @@ class Lease:
             self.ends()
             return False
         self._held_at = max(self._held_at, sent)
-        # Another request may have overtaken this one.
-        if end == self._last:
-            self.end = end
+        self.end = end
         return True
 
     def breaks(self, linger: float) -> None:

@@ -103,6 +103,10 @@ class Lock(Core, Theirs):
         with lease.renewing if lease else contextlib.nullcontext():
             await super()._release()
 
+    async def _renew_once(self, token: bytes, ttl_ms: int, lease: protocol.Lease) -> bool:
+        with lease.renewing:
+            return await super()._renew_once(token, ttl_ms, lease)
+
     def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
         run(self._do_release(expected_token))

@@ -161,6 +161,10 @@ class Lock(Core, Theirs):
         async with lease.renewing_task if lease else contextlib.nullcontext():
             await super()._release()
 
+    async def _renew_once(self, token: bytes, ttl_ms: int, lease: protocol.Lease) -> bool:
+        async with lease.renewing_task:
+            return await super()._renew_once(token, ttl_ms, lease)
+
     async def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
         await self._do_release(expected_token)
