@@ -297,10 +297,10 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     }
   }
 
-  /** True if each server has answered that decided it. */
+  /** True if each server that decided it holds nothing any more, or does not know how to. */
   async #giveBack(request: Request): Promise<boolean> {
     const { errors } = await vote(this.#servers, (server) => server.release(request)).decided;
-    return errors.every(isAnswer);
+    return errors.every((error) => error instanceof ResourceLockedError || isFinal(error));
   }
 
   /** Gives back what may be left of a request that has failed: a part, a hold whose grant was not heard of, a place in the queue. */

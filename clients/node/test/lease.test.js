@@ -16,12 +16,15 @@ beforeEach(async () => {
 const isLost = (error) => error instanceof ExecutionError && error.cause instanceof ResourceLockedError;
 const TRY_AGAIN = "TRYAGAIN not enough servers have confirmed it";
 
-/** Has the client treat its next renewals so, instead of sending them or after their answer. Returns how many are left. */
-function fake(client, times, answer) {
+/**
+ * Has the client treat its next renewals so, or another command, instead of sending them or after
+ * their answer. Returns how many are left.
+ */
+function fake(client, times, answer, command = "LOCK.RENEW") {
   const name = "call" in client ? "call" : "sendCommand";
   const send = client[name];
   client[name] = async (...args) => {
-    if (args.flat()[0] !== "LOCK.RENEW" || times <= 0) return send.apply(client, args);
+    if (args.flat()[0] !== command || times <= 0) return send.apply(client, args);
     times--;
     return answer(() => send.apply(client, args));
   };
@@ -107,6 +110,16 @@ for (const { title, library, waitBy } of ways) {
       const end = performance.now() + lock.remaining;
       await assert.rejects(lock.extend(1_500, { retryCount: 0 }), isLost);
       assert.ok(performance.now() >= end && !lock.isValid);
+    });
+
+    it("gives back what it may hold until a server has done it", async () => {
+      const lost = new Error("Socket closed unexpectedly");
+      const readonly = new Error("READONLY You can't write against a read only replica.");
+      fake(client, 1, (send) => send().then(() => Promise.reject(lost)), "LOCK.ACQUIRE");
+      fake(client, 3, () => Promise.reject(readonly), "LOCK.RELEASE");
+      await assert.rejects(redlock.acquire(["a"], 60_000, { retryCount: 0 }), /Socket closed/);
+      assert.equal((await server.holders("a")).length, 1);
+      await until(async () => (await server.holders("a")).length === 0);
     });
 
     it("takes off no less for drift than a guard counts on", async () => {
