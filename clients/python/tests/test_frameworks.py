@@ -206,6 +206,28 @@ def test_a_task_of_celery_that_is_retried_runs_again(server: Server, client: red
 
 
 @needs["celery"]
+def test_a_task_of_celery_that_rejects_its_message_leaves_the_lock_free_if_it_is_requeued(
+    server: Server, client: redis.Redis
+) -> None:
+    from celery import Celery
+    from celery.exceptions import Reject
+
+    from redis_lock_client.contrib.celery import Once
+
+    tries = iter([Reject("trouble", requeue=True), Reject("trouble")])
+
+    def work() -> None:
+        raise next(tries)
+
+    app = Celery("example", broker="memory://")
+    task = app.task(work, base=Once, name="report", lock_client=client, at_most=30, at_least=20)
+    for mode in (None, "exclusive"):
+        with pytest.raises(Reject):
+            task()
+        assert server.mode("once:report") == mode
+
+
+@needs["celery"]
 def test_a_task_of_celery_may_linger(server: Server, client: redis.Redis) -> None:
     from celery import Celery
 

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from celery import Task
-from celery.exceptions import Retry
+from celery.exceptions import Reject, Retry
 
 from ..lock import Lock
 from ..once import lock_of_job
@@ -56,9 +56,10 @@ class Once(Task):
             stack.push(once)
             try:
                 return super().__call__(*args, **kwargs)
-            except Retry:
+            except (Reject, Retry) as error:
                 # Kept for `at_least`, the lock would have the next try skipped.
-                once._forget_at_least()
+                if isinstance(error, Retry) or error.requeue:
+                    once._forget_at_least()
                 raise
 
     def skipped(self, name: str) -> Any:
