@@ -53,6 +53,7 @@ impl<W: Wire> Hold<W> {
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
         let engine = &self.engine;
+        let _renewing = self.alone(Lease::renews).await;
         if !self.lease.is_held() {
             return Err(self.not_held().await);
         }
@@ -92,10 +93,10 @@ impl<W: Wire> Hold<W> {
         engine.rebind(&self.place, &claim, fence, ttl).await
     }
 
-    /// Waits until no other request asks for a mode.
-    pub(crate) async fn asks(&self) -> Asking {
+    /// Waits until there is no other request of this kind.
+    pub(crate) async fn alone(&self, asks: fn(&Arc<Lease>) -> Option<Asking>) -> Asking {
         loop {
-            if let Some(asking) = self.lease.asks() {
+            if let Some(asking) = asks(&self.lease) {
                 return asking;
             }
             self.engine.wire.pause(PACE).await;
@@ -246,6 +247,11 @@ impl<W: Wire> Hold<W> {
     pub(crate) async fn release(&self, patience: Duration) -> Result<()> {
         let was_held = self.lease.is_held();
         let is_first = self.lease.end();
+        // A renewal that the server gets later would prolong what a job leaves.
+        let _renewing = match self.place.at_least {
+            Some(_) => Some(self.alone(Lease::renews).await),
+            None => None,
+        };
         let released = self.engine.release(&self.place, self.ttl, patience).await;
         let (released, was_lost) = released?;
         // The reply to the first was lost, and nothing else has ended the lease by then.

@@ -44,14 +44,15 @@ struct Inner {
     /// It was to become a reader's, and no answer has said that it is.
     is_unconfirmed: bool,
     is_asking: bool,
+    is_renewing: bool,
 }
 
-/// One request for a mode. A late one for the mode before it would undo a conversion unseen.
-pub(crate) struct Asking(Arc<Lease>);
+/// One request of its kind. A late one would undo the next unseen.
+pub(crate) struct Asking(Arc<Lease>, fn(&mut Inner) -> &mut bool);
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.0.inner().is_asking = false;
+        *self.1(&mut self.0.inner()) = false;
     }
 }
 
@@ -75,6 +76,7 @@ impl Lease {
                 claim,
                 is_unconfirmed: false,
                 is_asking: false,
+                is_renewing: false,
             }),
             changed: Condvar::new(),
             #[cfg(feature = "tokio")]
@@ -115,8 +117,17 @@ impl Lease {
 
     /// Keeps other requests for a mode off until the result is dropped. `None` if there is one.
     pub(crate) fn asks(self: &Arc<Self>) -> Option<Asking> {
-        let was_asking = std::mem::replace(&mut self.inner().is_asking, true);
-        (!was_asking).then(|| Asking(self.clone()))
+        self.alone(|inner| &mut inner.is_asking)
+    }
+
+    /// Keeps other renewals off until the result is dropped. `None` if there is one.
+    pub(crate) fn renews(self: &Arc<Self>) -> Option<Asking> {
+        self.alone(|inner| &mut inner.is_renewing)
+    }
+
+    fn alone(self: &Arc<Self>, kind: fn(&mut Inner) -> &mut bool) -> Option<Asking> {
+        let is_other = std::mem::replace(kind(&mut self.inner()), true);
+        (!is_other).then(|| Asking(self.clone(), kind))
     }
 
     pub(crate) fn is_held(&self) -> bool {

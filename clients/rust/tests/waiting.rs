@@ -187,6 +187,86 @@ async fn a_job_that_is_cut_off_has_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_cut_off_before_its_grant_keeps_no_lock() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
+    let mut admin = server.admin();
+    // It connects.
+    locks
+        .lock("k")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let released = admin.calls("lock.release");
+    proxy.delay_replies(1_000);
+    let (minute, thirty) = (ms(60_000), ms(30_000));
+    let never = locks.run_once("k", minute, thirty, async |_| panic!("it ran"));
+    assert!(timeout(ms(100), never).await.is_err());
+    eventually("it is given up", || admin.calls("lock.release") > released).await;
+    assert!(admin.is_free("k"));
+}
+
+/// Whose renewal, at a third of the ttl, the proxy holds back.
+fn with_a_late_renewal(proxy: &Proxy) -> sync::LockClient {
+    proxy.hold_back("LOCK.RENEW");
+    sync::LockClient::open(proxy.url(), Options::default().ttl(ms(4_500))).unwrap()
+}
+
+/// Lets the renewal get to the server: after what has come first, if nothing waits for it.
+fn let_go(proxy: &Proxy, mut has_come_first: impl FnMut() -> bool) {
+    let end = Instant::now() + ms(300);
+    while Instant::now() < end && !has_come_first() {
+        thread::sleep(ms(2));
+    }
+    proxy.hold_back("");
+}
+
+#[test]
+fn a_late_renewal_does_not_prolong_what_a_job_leaves() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let locks = with_a_late_renewal(&proxy);
+    let mut admin = server.admin();
+    thread::scope(|scope| {
+        let job = scope.spawn(|| {
+            locks.run_once("k", ms(4_500), ms(3_000), |guard| {
+                let _keep_alive = guard.keep_alive();
+                common::eventually("it renews", || proxy.held_back() == 1);
+            })
+        });
+        common::eventually("it renews", || proxy.held_back() == 1);
+        let_go(&proxy, || admin.calls("lock.release") == 1);
+        assert!(job.join().unwrap().unwrap().is_some());
+    });
+    common::eventually("the renewal", || admin.calls("lock.renew") == 1);
+    assert!(admin.int(&["PTTL", "k"]) <= 3_000);
+}
+
+#[test]
+fn a_late_renewal_does_not_shorten_a_lease() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let locks = with_a_late_renewal(&proxy);
+    let mut admin = server.admin();
+    let guard = locks.lock("k").lock().unwrap();
+    let keep_alive = guard.keep_alive();
+    common::eventually("it renews", || proxy.held_back() == 1);
+    drop(keep_alive);
+    thread::scope(|scope| {
+        let extending = scope.spawn(|| guard.extend(ms(600_000)));
+        let_go(&proxy, || admin.calls("lock.renew") == 1);
+        extending.join().unwrap().unwrap();
+    });
+    common::eventually("both", || admin.calls("lock.renew") == 2);
+    assert!(admin.int(&["PTTL", "k"]) > 500_000);
+    assert!(guard.valid_until() > Instant::now() + ms(500_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_programs_own_connection_serves() {
     let server = Server::start();
     let (client, mut admin) = (server.client(), server.admin());

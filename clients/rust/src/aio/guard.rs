@@ -5,6 +5,7 @@ use crate::attempt::Patience;
 use crate::common::guard;
 use crate::error::Result;
 use crate::hold::Hold;
+use crate::lease::Lease;
 
 /// A hold on a lock. Dropping it releases the lock, in a task of its own.
 ///
@@ -70,7 +71,7 @@ impl Guard {
         if !self.hold.is_to_downgrade()? {
             return self.hold.still_held();
         }
-        let asking = self.hold.asks().await;
+        let asking = self.hold.alone(Lease::asks).await;
         let mut settle = Settle::reader(&self.hold, asking);
         let downgraded = self.hold.become_reader().await;
         settle.disarm();
@@ -81,7 +82,7 @@ impl Guard {
         if !self.hold.is_to_upgrade()? {
             return Ok(true);
         }
-        let asking = self.hold.asks().await;
+        let asking = self.hold.alone(Lease::asks).await;
         let mut settle = Settle::reader(&self.hold, asking);
         let upgraded = self.hold.upgrade(patience).await;
         settle.disarm();

@@ -64,12 +64,21 @@ async fn keep(hold: &Hold<Tasks>) {
             // Its owner may make it shorter than this pause.
             () = lease.shorter(until) => continue,
         }
+        // Its owner may renew or release it now.
+        let Some(renewing) = lease.renews() else {
+            pause = hold.first_pause();
+            continue;
+        };
+        if lease.is_ended() {
+            return;
+        }
         let sent = lease.sends(hold.ttl);
         // Of no use after the end of the lease, however long a connection takes.
         let renewal = tokio::time::timeout_at(lease.until().into(), hold.renew_once());
         let Ok(answer) = renewal.await else {
             continue;
         };
+        drop(renewing);
         match hold.after_renewal(answer, sent) {
             Some(next) => pause = next,
             None => return,

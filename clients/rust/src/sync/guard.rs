@@ -3,6 +3,7 @@ use crate::attempt::Patience;
 use crate::common::guard;
 use crate::error::Result;
 use crate::hold::Hold;
+use crate::lease::Lease;
 
 use super::inner::{Blocking, now};
 use super::keep_alive::KeepAlive;
@@ -62,12 +63,12 @@ impl Guard {
         if !self.hold.is_to_downgrade()? {
             return self.hold.still_held();
         }
-        let _asking = self.hold.asks().await;
+        let _asking = self.hold.alone(Lease::asks).await;
         self.hold.become_reader().await
     }
 
     async fn upgrade_with(&mut self, patience: Patience) -> Result<bool> {
-        let _asking = self.hold.asks().await;
+        let _asking = self.hold.alone(Lease::asks).await;
         self.hold.upgrade(patience).await
     }
 }

@@ -48,6 +48,7 @@ impl Drop for KeepAlive {
 
 fn watch(hold: &Hold<Blocking>, is_stopped: &AtomicBool) {
     let lease = &hold.lease;
+    let is_over = || is_stopped.load(Relaxed) || lease.is_ended();
     let mut pause = hold.first_pause();
     loop {
         let until = lease.until();
@@ -56,14 +57,23 @@ fn watch(hold: &Hold<Blocking>, is_stopped: &AtomicBool) {
         };
         // Its owner may make it shorter than this pause.
         let is_shorter = lease.wait_shorter(until, time, is_stopped);
-        if is_stopped.load(Relaxed) || lease.is_ended() {
+        if is_over() {
             return;
         }
         if is_shorter {
             continue;
         }
+        // Its owner may renew or release it now.
+        let Some(renewing) = lease.renews() else {
+            pause = hold.first_pause();
+            continue;
+        };
+        if is_over() {
+            return;
+        }
         let sent = lease.sends(hold.ttl);
         let answer = now(hold.renew_once());
+        drop(renewing);
         match hold.after_renewal(answer, sent) {
             Some(next) => pause = next,
             None => return lose(hold),

@@ -26,6 +26,9 @@ struct State {
     /// How many requests are answered here, those that contain what, and how.
     fakes: AtomicUsize,
     fake: Mutex<(&'static str, &'static str)>,
+    /// The first request that contains this is held back, and the next are not.
+    late: Mutex<&'static str>,
+    held_back: AtomicUsize,
     streams: Mutex<Vec<TcpStream>>,
     clients: Mutex<Vec<TcpStream>>,
 }
@@ -74,6 +77,16 @@ impl Proxy {
         self.state.fakes.store(count, SeqCst);
     }
 
+    /// Holds back the next request that contains `of`, and those behind it on its connection, until
+    /// this is called with an empty text.
+    pub fn hold_back(&self, of: &'static str) {
+        *self.state.late.lock().unwrap() = of;
+    }
+
+    pub fn held_back(&self) -> usize {
+        self.state.held_back.load(SeqCst)
+    }
+
     pub fn fakes_left(&self) -> usize {
         self.state.fakes.load(SeqCst)
     }
@@ -109,6 +122,21 @@ impl Proxy {
     pub fn cut(&self) {
         for stream in self.state.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl State {
+    fn keep_late(&self, request: &[u8]) {
+        let late = *self.late.lock().unwrap();
+        let is_late = !late.is_empty()
+            && request
+                .windows(late.len())
+                .any(|window| window == late.as_bytes());
+        if is_late && self.held_back.fetch_add(1, SeqCst) == 0 {
+            while !self.late.lock().unwrap().is_empty() {
+                thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 }
@@ -175,7 +203,9 @@ fn pass(
             }
             continue;
         }
-        if !is_request {
+        if is_request {
+            state.keep_late(&bytes[..count]);
+        } else {
             thread::sleep(Duration::from_millis(state.delay.load(SeqCst)));
         }
         if to.write_all(&bytes[..count]).is_err() {
