@@ -237,6 +237,23 @@ async def test_asyncio_a_release_by_the_work_ends_the_renewals_and_is_no_loss(
     assert not lease.lost
 
 
+def test_an_interrupt_between_its_threads_leaves_no_renewals(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = Lock(client, "interrupted", timeout=30, linger=0.3)
+    lock.acquire()
+    start = threading.Thread.start
+
+    def start_and_interrupt(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt), lock.keep_alive():
+        pass
+    until(lambda: "interrupted" not in str(threading.enumerate()), "the end of the renewals")
+
+
 def test_any_error_of_a_renewal_is_told_by_the_end_of_the_lease() -> None:
     with KeepAlive(failing(OSError("no credentials")), 300, "stock", None, NOT_OWNED) as lease:
         assert lease.lost.wait(PATIENCE)

@@ -70,8 +70,13 @@ class KeepAlive:
                 time.sleep(pause)
         self._lease.watchers.add(self._news.set)
         # Two threads, for a renewal may hang in the client for longer than the lease lasts.
-        for run in (self._keep_renewing, self._watch_the_clock):
-            threading.Thread(target=run, name=f"{run.__name__} {self._name!r}", daemon=True).start()
+        try:
+            for run in (self._keep_renewing, self._watch_the_clock):
+                threading.Thread(target=run, name=f"{run.__name__} {self._name!r}", daemon=True).start()
+        except BaseException:
+            # A signal handler may raise at any time.
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
