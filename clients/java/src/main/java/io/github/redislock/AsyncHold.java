@@ -140,20 +140,21 @@ public final class AsyncHold {
     /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
     private void bind() {
         hold.unbound = false; // Before it is sent, as that connection may be lost as well.
-        client.acquire(hold.claim, hold.token, leftMs(), false).whenComplete((reply, failed) -> {
-            Throwable cause = LettuceLockClient.cause(failed);
-            boolean another = reply instanceof Long fence && fence != hold.fence;
-            if (another) {
-                client.giveUp(hold.claim, hold.token); // Which nobody asked for.
-            }
-            if (another
-                    || LettuceLockClient.isError(cause, "WRONGTYPE")
-                    || LettuceLockClient.isError(cause, "PARTIAL")) {
-                lose(Holds.GONE);
-            } else if (reply == null) {
-                hold.unbound = true;
-            }
-        });
+        client.acquire(hold.claim, hold.token, leftMs(), () -> false)
+                .whenComplete((reply, failed) -> {
+                    Throwable cause = LettuceLockClient.cause(failed);
+                    boolean another = reply instanceof Long fence && fence != hold.fence;
+                    if (another) {
+                        client.giveUp(hold.claim, hold.token); // Which nobody asked for.
+                    }
+                    if (another
+                            || LettuceLockClient.isError(cause, "WRONGTYPE")
+                            || LettuceLockClient.isError(cause, "PARTIAL")) {
+                        lose(Holds.GONE);
+                    } else if (reply == null) {
+                        hold.unbound = true;
+                    }
+                });
     }
 
     /** What a renewal asks for: the ttl where it is renewed, otherwise what is left. */

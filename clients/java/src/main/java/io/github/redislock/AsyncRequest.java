@@ -83,8 +83,12 @@ final class AsyncRequest<T> {
         int number = ++asked;
         long now = System.nanoTime();
         sentNanos = number == 1 ? now : sentNanos;
-        client.acquire(claim, token, ttlMs(), waits)
+        client.acquire(claim, token, ttlMs(), this::isWaiting)
                 .whenComplete((reply, failed) -> answered(number, now, reply, failed));
+    }
+
+    private synchronized boolean isWaiting() {
+        return waits && !over;
     }
 
     private void answered(int number, long askedNanos, Object reply, Throwable failed) {
@@ -93,7 +97,11 @@ final class AsyncRequest<T> {
             return;
         }
         synchronized (this) {
-            if (over || number != asked) {
+            if (over) {
+                endUnseen();
+                return;
+            }
+            if (number != asked) {
                 return;
             }
             if (failed == null && waits) { // QUEUED, or the end of a slice
@@ -204,9 +212,7 @@ final class AsyncRequest<T> {
     private void hold(long fence, long leaseNanos) {
         synchronized (this) {
             if (over) {
-                if (!held && !client.isTold()) { // The grant came by another connection.
-                    client.giveUp(claim, token);
-                } // Otherwise the release that gave it up comes after the grant.
+                endUnseen();
                 return;
             }
             held = true;
@@ -219,6 +225,13 @@ final class AsyncRequest<T> {
                 hold.unlock();
             }
         });
+    }
+
+    /** What a request brought that the server had after the release that gave it up. */
+    private void endUnseen() {
+        if (!held && !client.isTold()) { // Only one that blocks has another connection than that.
+            client.giveUp(claim, token);
+        }
     }
 
     private long ttlMs() {

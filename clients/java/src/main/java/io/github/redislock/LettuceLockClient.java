@@ -261,13 +261,14 @@ public final class LettuceLockClient implements AutoCloseable {
         return options.ttl().toMillis();
     }
 
-    /** A fence, QUEUED where it is told of the end, or null. */
-    CompletableFuture<Object> acquire(Claim claim, String token, long ttlMs, boolean waits) {
+    /** A fence, QUEUED where it is told of the end, or null, also when it waits no more. */
+    CompletableFuture<Object> acquire(
+            Claim claim, String token, long ttlMs, BooleanSupplier waits) {
         Request request = Commands.acquiring(claim, token, ttlMs, options);
-        if (waits) {
+        if (waits.getAsBoolean()) {
             request.keepMs = options.grace().toMillis();
             if (!isTold()) {
-                return explained(block(request));
+                return explained(block(request, waits));
             }
             request.add("NOTIFY").add(0).add(channel);
         }
@@ -282,25 +283,22 @@ public final class LettuceLockClient implements AutoCloseable {
         });
     }
 
-    private CompletableFuture<Object> block(Request request) {
+    private CompletableFuture<Object> block(Request request, BooleanSupplier waits) {
         if (!fallback.isChosen() || fallback.isUsed() || !blocked.tryAcquire()) {
             return send(request.atOnce(true));
         }
         request.blockMs = Math.min(LettuceWire.CLUSTER_SLICE_MS, options.slice().toMillis());
         long mostMs = request.blockMs + options.answerMs();
         return CompletableFuture.supplyAsync(servers::take, executor)
-                .thenCompose(own -> own.dispatch(request)
-                        .orTimeout(mostMs, TimeUnit.MILLISECONDS)
-                        .whenComplete((reply, failed) -> end(own, failed)))
+                .thenCompose(own -> (waits.getAsBoolean()
+                                ? own.dispatch(request).orTimeout(mostMs, TimeUnit.MILLISECONDS)
+                                : CompletableFuture.completedFuture(null))
+                        .whenComplete((reply, failed) -> servers.end(own, isAnswer(failed))))
                 .whenComplete((reply, failed) -> blocked.release());
     }
 
-    private void end(LettuceSender own, Throwable failed) {
-        if (failed == null || cause(failed) instanceof RedisCommandExecutionException) {
-            servers.giveBack(own);
-        } else {
-            own.close();
-        }
+    private static boolean isAnswer(Throwable failed) {
+        return failed == null || cause(failed) instanceof RedisCommandExecutionException;
     }
 
     /** Whether all of it was held. */

@@ -2,6 +2,7 @@ package io.github.redislock;
 
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisException;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
@@ -10,7 +11,9 @@ import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 
 import java.time.Duration;
 import java.util.Deque;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Supplier;
@@ -26,6 +29,7 @@ final class LettuceServers implements AutoCloseable {
     private final boolean cluster;
     private final int answerMs;
     private final Deque<LettuceSender> idle = new ConcurrentLinkedDeque<>();
+    private final Set<LettuceSender> taken = ConcurrentHashMap.newKeySet();
 
     /** What somebody began to connect who did not wait for it. */
     private final Deque<CompletableFuture<LettuceSender>> late = new ConcurrentLinkedDeque<>();
@@ -123,8 +127,18 @@ final class LettuceServers implements AutoCloseable {
         return subscribing.connectPubSub(StringCodec.UTF8);
     }
 
-    /** A connection for one command that blocks. */
+    /** A connection for one command that blocks, until {@link #end}. */
     LettuceSender take() {
+        LettuceSender sender = connected();
+        taken.add(sender);
+        if (closed) { // And may not have seen it.
+            end(sender, false);
+            throw new RedisException("the client was closed");
+        }
+        return sender;
+    }
+
+    private LettuceSender connected() {
         for (LettuceSender one; (one = idle.pollFirst()) != null; ) {
             if (one.isOpen()) {
                 return one;
@@ -161,8 +175,17 @@ final class LettuceServers implements AutoCloseable {
         }
     }
 
-    /** Not to be called while a command may still wait on it: {@link LettuceSender#close} then. */
-    void giveBack(LettuceSender sender) {
+    /** One on which a command may still wait is of no more use. */
+    void end(LettuceSender sender, boolean usable) {
+        taken.remove(sender);
+        if (usable) {
+            giveBack(sender);
+        } else {
+            sender.close();
+        }
+    }
+
+    private void giveBack(LettuceSender sender) {
         if (closed || idle.size() >= MOST_IDLE) {
             sender.close();
             return;
@@ -177,6 +200,7 @@ final class LettuceServers implements AutoCloseable {
     @Override
     public void close() {
         closed = true;
+        taken.forEach(LettuceSender::close);
         for (LettuceSender one; (one = idle.pollFirst()) != null; ) {
             one.closeNow();
         }

@@ -9,10 +9,8 @@ import io.lettuce.core.RedisException;
 import java.net.SocketAddress;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -30,7 +28,6 @@ final class LettuceWire implements Wire {
     private final LettuceServers servers;
     private final int answerMs;
     private final boolean failsOver;
-    private final Set<LettuceSender> waiting = ConcurrentHashMap.newKeySet();
     private final Runnable closing;
     private RedisConnectionStateListener listener;
 
@@ -54,7 +51,6 @@ final class LettuceWire implements Wire {
         request.blockMs =
                 servers.isCluster() ? Math.min(CLUSTER_SLICE_MS, request.blockMs) : request.blockMs;
         LettuceSender own = servers.take();
-        waiting.add(own);
         boolean usable = false;
         Object reply;
         try {
@@ -64,12 +60,7 @@ final class LettuceWire implements Wire {
             usable = !servers.isDemoted(refusal);
             throw refusal;
         } finally {
-            waiting.remove(own);
-            if (usable) {
-                servers.giveBack(own);
-            } else {
-                own.close();
-            }
+            servers.end(own, usable);
         }
         // Its end is to be bound to the connection that stays.
         return reply instanceof Long && request.lingers() ? ask(request.atOnce(false)) : reply;
@@ -157,7 +148,6 @@ final class LettuceWire implements Wire {
         if (listener != null) {
             servers.shared().removeListener(listener);
         }
-        waiting.forEach(LettuceSender::close);
         servers.close();
         closing.run();
     }

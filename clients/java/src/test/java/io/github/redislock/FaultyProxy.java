@@ -1,5 +1,7 @@
 package io.github.redislock;
 
+import io.github.redislock.testing.Eventually;
+
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
@@ -33,6 +35,9 @@ final class FaultyProxy implements AutoCloseable {
 
     /** How late replies are. */
     volatile long replyDelayMs;
+
+    /** A command that waits on its way to the server, until this is null. */
+    volatile String heldBack;
 
     /** How many commands are answered here still, and do not get to the server. */
     final AtomicInteger toAnswer = new AtomicInteger();
@@ -132,6 +137,8 @@ final class FaultyProxy implements AutoCloseable {
                 client.getOutputStream().write(answer.getBytes(StandardCharsets.US_ASCII));
                 continue;
             }
+            Eventually.isTrue(
+                    "it goes on", () -> heldBack == null || !text.contains("\r\n" + heldBack));
             server.getOutputStream().write(bytes, 0, count);
         }
     }

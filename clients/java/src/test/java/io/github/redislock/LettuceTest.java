@@ -4,6 +4,10 @@ import static org.junit.jupiter.api.Assertions.*;
 
 import io.github.redislock.testing.Eventually;
 import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisException;
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.codec.RedisCodec;
 
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -18,6 +22,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
@@ -193,6 +198,29 @@ class LettuceTest extends ServerTest {
                 result(result(waiting).unlock());
             }
             Eventually.isTrue("it is free", () -> !server.isLocked("a"));
+        }
+    }
+
+    @Test
+    void aWaiterWhoseConnectionComesAfterTheCloseDoesNotAsk() throws Exception {
+        locks.lock("a").lock();
+        Gate gate = new Gate();
+        RedisClient slow = new RedisClient(null, RedisURI.create(server.url())) {
+            @Override
+            public <K, V> StatefulRedisConnection<K, V> connect(RedisCodec<K, V> codec) {
+                gate.pass();
+                return super.connect(codec);
+            }
+        };
+        try (Driver.Opened closing =
+                new Driver.Opened(LettuceLocks.over(slow, patient), Driver.ending(slow))) {
+            gate.shut();
+            Future<Void> waiting = other.starts(() -> closing.locks.lock("a").lock());
+            gate.awaitSomebody();
+            closing.locks.close();
+            gate.open();
+            assertThrows(RedisException.class, () -> Other.result(waiting));
+            assertEquals(0, server.waiting("a"));
         }
     }
 

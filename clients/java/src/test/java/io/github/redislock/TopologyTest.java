@@ -7,9 +7,12 @@ import io.github.redislock.testing.TestCluster;
 import io.github.redislock.testing.TestSentinel;
 import io.github.redislock.testing.TestServer;
 import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisURI;
 import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
+import io.lettuce.core.codec.RedisCodec;
 
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.parallel.Execution;
@@ -302,6 +305,63 @@ class TopologyTest {
         assertTrue(refused.getMessage().contains("one slot"), refused.getMessage());
     }
 
+    /** To the first node, whichever node they ask. */
+    private static void goBy(FaultyProxy proxy, TestCluster cluster) {
+        int bus = cluster.first().port() + 10_000;
+        cluster.first().ask("CONFIG", "SET", "cluster-announce-bus-port", bus);
+        cluster.first().ask("CONFIG", "SET", "cluster-announce-port", proxy.port());
+        Eventually.isTrue(
+                "clients go by the proxy",
+                () -> cluster.nodes.stream()
+                        .allMatch(node -> node.ask("CLUSTER", "SLOTS")
+                                .toString()
+                                .contains("" + proxy.port())));
+    }
+
+    @Test
+    void cluster_waiterThatGivesUpBeforeItIsConnected_leavesNoPlace() {
+        Gate gate = new Gate();
+        try (TestCluster cluster = new TestCluster()) {
+            RedisURI url = RedisURI.create(cluster.first().url());
+            RedisClusterClient slow = new RedisClusterClient(null, List.of(url)) {
+                @Override
+                public <K, V> StatefulRedisClusterConnection<K, V> connect(RedisCodec<K, V> codec) {
+                    gate.pass();
+                    return super.connect(codec);
+                }
+            };
+            try (Driver.Opened opened = new Driver.Opened(
+                    LettuceLockClient.connect(slow, options), Driver.ending(slow))) {
+                String name = cluster.key("a", 0);
+                opened.take(name);
+                gate.shut();
+                assertNull(opened.take(Driver.Kind.LOCK, List.of(name), 20, -1));
+                gate.open();
+                assertNull(opened.take(Driver.Kind.LOCK, List.of(name), 1_000, -1));
+                assertEquals(0, cluster.first().waiting(name));
+            }
+        }
+    }
+
+    /** What gives it up has another connection. */
+    @Test
+    void cluster_waiterThatGivesUpBeforeTheServerHasItsRequest_leavesNoPlace() throws Exception {
+        try (TestCluster cluster = new TestCluster();
+                FaultyProxy proxy = new FaultyProxy(cluster.first().port())) {
+            goBy(proxy, cluster);
+            try (Driver.Opened opened = CLUSTER.get("lettuce-futures")
+                    .open(cluster.nodes.get(1).port(), options.withGrace(Duration.ofHours(1)))) {
+                String name = cluster.key("a", 0);
+                opened.take(name);
+                proxy.heldBack = "LOCK.ACQUIRE";
+                assertNull(opened.take(Driver.Kind.LOCK, List.of(name), 500, -1));
+                proxy.heldBack = null;
+                Eventually.isTrue("it has come", () -> cluster.first().waiting(name) == 1);
+                Eventually.isTrue("it is gone", () -> cluster.first().waiting(name) == 0);
+            }
+        }
+    }
+
     /** To its clients: the cluster sees nothing of it, and nobody takes over. */
     @Test
     void cluster_nodeThatIsSilent_costsNoLockOfAnother() throws Exception {
@@ -310,15 +370,7 @@ class TopologyTest {
         try (TestCluster cluster = new TestCluster();
                 FaultyProxy proxy = new FaultyProxy(cluster.first().port())) {
             TestServer other = cluster.nodes.get(1);
-            int bus = cluster.first().port() + 10_000;
-            cluster.first().ask("CONFIG", "SET", "cluster-announce-bus-port", bus);
-            cluster.first().ask("CONFIG", "SET", "cluster-announce-port", proxy.port());
-            Eventually.isTrue(
-                    "clients go by the proxy, whichever node they ask",
-                    () -> cluster.nodes.stream()
-                            .allMatch(node -> node.ask("CLUSTER", "SLOTS")
-                                    .toString()
-                                    .contains("" + proxy.port())));
+            goBy(proxy, cluster);
             Map<String, Driver.Opened> all = new HashMap<>();
             CLUSTER.forEach((name, opening) -> all.put(name, opening.open(other.port(), quick)));
             Set<String> silent = new HashSet<>();
