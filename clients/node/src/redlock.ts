@@ -353,6 +353,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       const { resends } = server;
       try {
         await server.release(lock.request, settings.atLeast);
+        inDoubt.add(server);
       } catch (error) {
         const isLost = error instanceof ResourceLockedError;
         if (!isLost || server.resends > resends) inDoubt.add(server);
@@ -454,12 +455,15 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     for (;;) {
       const { isPassed, errors } = await this.#round(attempts, effective, ask);
       if (isPassed) return attempts;
-      const isEnd = errors.some((error) => error instanceof ResourceLockedError || isFinal(error));
+      const decisive = errors.filter((error) => error instanceof ResourceLockedError || isFinal(error));
+      const isEnd = decisive.length > this.#servers.length - this.#quorumSize;
       if (!isEnd && tryAgainMs > 0 && errors.some(isTryAgain)) {
         await sleep(tryAgainMs);
         continue;
       }
-      if (isEnd || patience.isOver) throw this.#failed(attempts, errors);
+      // The others may have it: that one has lost it is no cause then.
+      const others = errors.filter((error) => !decisive.includes(error));
+      if (isEnd || patience.isOver) throw this.#failed(attempts, isEnd ? decisive : others);
       await patience.pause();
     }
   }

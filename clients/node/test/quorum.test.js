@@ -106,6 +106,28 @@ describe("three servers", () => {
     assert.deepEqual(await holders(), []);
   });
 
+  it("one that has lost it decides nothing, also while another cannot be reached", async () => {
+    const lock = await redlock.acquire(["a"], 5000);
+    await Promise.all(lock.attempts);
+    await servers[2].admin.del("a");
+    const { call } = clients[1];
+    const breakOnce = (error) => {
+      clients[1].call = async () => {
+        clients[1].call = call;
+        throw error;
+      };
+    };
+    const reset = new Error("read ECONNRESET");
+    breakOnce(reset);
+    await assert.rejects(lock.extend(5000, { retryCount: 0 }), { cause: reset });
+    breakOnce(reset);
+    await lock.extend(60_000);
+    assert.ok(lock.remaining > 50_000);
+    breakOnce(reset);
+    await Promise.all((await lock.release()).attempts);
+    assert.deepEqual(await holders(), []);
+  });
+
   it("a lost majority is not excused by another's lost connection", async () => {
     const lock = await redlock.acquire(["a"], 5000);
     await Promise.all(lock.attempts);
