@@ -11,6 +11,7 @@ from redis_lock_client import Lock
 
 from .proxy import Proxy
 from .server import Server
+from .worker import Package
 
 NO_RETRY = Retry(NoBackoff(), 0)
 
@@ -41,3 +42,11 @@ def test_a_server_that_is_gone_is_told(server: Server) -> None:
         proxy.close()
         with pytest.raises(redis.ConnectionError):
             Lock(client, "stock", timeout=30).acquire()
+
+
+def test_a_no_that_comes_at_once_is_not_asked_for_again_without_a_pause(server: Server, package: Package) -> None:
+    # As to a multi-lock with the token of a hold, while a guard lets nothing be granted.
+    with Proxy(server.port) as proxy, package.client(port=proxy.port, protocol=2) as client:
+        proxy.answer(b"LOCK.ACQUIRE", b"$-1")
+        assert not package.now(package.lock(client, timeout=30, blocking_timeout=1).acquire())
+        assert proxy.refusals <= 22

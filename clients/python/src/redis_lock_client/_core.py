@@ -172,6 +172,7 @@ class Core:
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
         request = self._request(token, ttl_ms)
         while True:
+            asked = protocol.now()
             try:
                 fence, lease = await self._resending(
                     patience,
@@ -193,8 +194,12 @@ class Core:
             if fence is not None:
                 self.local.token, self.local.fence, self.local.lease = token, fence, lease
                 return True
-            if patience.left_ms() == 0:
+            left_ms = patience.left_ms()
+            if left_ms == 0:
                 return False
+            # A null at once is that of a request which has not waited in the server.
+            if protocol.now() - asked < protocol.FIRST_PAUSE:
+                await self._pause(min(protocol.FIRST_PAUSE, left_ms / 1000))
 
     async def _granted(
         self, token: bytes, ttl_ms: int, patience: protocol.Patience, is_own: bool, ask: Callable[[], Awaitable[Any]]
