@@ -233,8 +233,11 @@ func TestARenewalDoesNotUndoAConversion(t *testing.T) {
 	released(t)(both.Extend())
 	expect(t, "the writer's renewal binds", calls(t, "rwlock.wlock"), 1)
 
+	isOver := leaseOf(t, both.Mutex)
 	must(t, both.RLock())
-	released(t)(both.Extend())
+	expect(t, "the writer's lease goes on", time.Now().Before(both.Until()), false)
+	eventually(t, "the end of its context", isOver)
+	failed(t, ErrExtendFailed)(both.Extend())
 	must(t, other.TryRLock())
 	must(t, admin.ConfigResetStat(ctx).Err())
 	released(t)(both.Reader().Extend())
@@ -351,6 +354,7 @@ func TestADowngradeThatIsSentAgainUnderAGuardKeepsTheShare(t *testing.T) {
 	expect(t, "requests for the share", callsAt(t, client, "rwlock.rlock"), 2)
 	expect(t, "the fence", both.Reader().Fence(), both.Fence())
 	failed(t, nil)(both.Check(ctx))
+	must(t, both.RLock())
 	released(t)(both.Reader().Check(ctx))
 
 	must(t, client.Del(ctx, "b").Err())

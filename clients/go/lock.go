@@ -45,7 +45,8 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 		defer m.sides.asking.RUnlock()
 	}
 	grace := m.grace
-	converts := m.otherSide.holds(value)
+	// Also one that reads already and asks once more.
+	converts := m.otherSide.holds(value) || m.acquire == acquireShare && m.holds(value)
 	var lease time.Time
 	if converts {
 		lease = m.leaseOf(value)
@@ -74,6 +75,9 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 			m.remember(held)
 			if converts {
 				m.otherSide.bind(nil) // The server has bound the lock to this side's connection instead.
+				if m.acquire == acquireShare {
+					m.otherSide.endBy(time.Now()) // Others may read.
+				}
 			}
 			return nil
 		}
