@@ -17,7 +17,7 @@ public final class AsyncHold {
             CompletableFuture.delayedExecutor(200, TimeUnit.MILLISECONDS);
 
     private final LettuceLockClient client;
-    private final Hold hold;
+    final Hold hold;
 
     /** Whether it is renewed while no lease is being set. */
     private boolean renews;
@@ -138,7 +138,10 @@ public final class AsyncHold {
     }
 
     /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
-    private void bind() {
+    private synchronized void bind() {
+        if (hold.isOver()) {
+            return; // Of one that was given back meanwhile it would make a new hold.
+        }
         hold.unbound = false; // Before it is sent, as that connection may be lost as well.
         client.acquire(hold.claim, hold.token, leftMs(), () -> false)
                 .whenComplete((reply, failed) -> {
@@ -192,7 +195,7 @@ public final class AsyncHold {
     }
 
     /** At TRYAGAIN it asks again for as long as the lease lasts. */
-    private CompletableFuture<Boolean> renewUntilItEnds(long leaseMs) {
+    private synchronized CompletableFuture<Boolean> renewUntilItEnds(long leaseMs) {
         if (!isHeld()) {
             lose(Holds.ENDED);
             return CompletableFuture.completedFuture(false);
@@ -245,7 +248,7 @@ public final class AsyncHold {
      */
     public CompletableFuture<Boolean> unlock(Duration atLeast) {
         long leastMs = ThreadLock.leastMs(atLeast);
-        if (!end(hold.giveBack())) {
+        if (!giveBack()) {
             return CompletableFuture.completedFuture(false);
         }
         return release(leastMs).exceptionallyCompose(failed -> {
@@ -271,7 +274,7 @@ public final class AsyncHold {
 
     /** Gives a job's lock back. A loss is no error here: it is told as any other is, and once. */
     CompletableFuture<Void> endJob() {
-        if (!end(hold.giveBack())) {
+        if (!giveBack()) {
             return CompletableFuture.completedFuture(null);
         }
         return release(hold.leastMs).thenAccept(held -> {
@@ -320,8 +323,8 @@ public final class AsyncHold {
         }
     }
 
-    private void renew() {
-        if (!hold.renewed && !hold.unbound) {
+    private synchronized void renew() {
+        if (hold.isOver() || (!hold.renewed && !hold.unbound)) {
             return;
         }
         long leaseMs = leftMs();
@@ -333,8 +336,8 @@ public final class AsyncHold {
                 return; // Its owner has set a lease meanwhile.
             } else if (failed != null) {
                 planRenewal(Holds.soonNanos(client.ttlMs()));
-            } else if (prolonged(sent) && hold.unbound && !hold.isOver()) {
-                bind(); // Of one that was given back meanwhile it would make a new hold.
+            } else if (prolonged(sent) && hold.unbound) {
+                bind();
             }
         });
     }
@@ -351,6 +354,11 @@ public final class AsyncHold {
     private void tellLost(String reason) {
         LostLock news = new LostLock(name(), null, fence(), reason);
         client.tellLost(news, () -> lost.complete(reason));
+    }
+
+    /** Nothing goes out from then on that the server would have after the release. */
+    private synchronized boolean giveBack() {
+        return end(hold.giveBack());
     }
 
     private boolean end(boolean ended) {

@@ -126,6 +126,33 @@ class LettuceTest extends ServerTest {
         }
     }
 
+    /** Its thread has seen that the hold is there, and has not sent anything yet. */
+    @Test
+    void aRenewalDoesNotUndoTheLeastTimeOfARelease() {
+        Duration least = Duration.ofSeconds(10);
+        AsyncHold hold = result(shared.lock("a").lock());
+        try (Other owner = new Other()) {
+            Future<Void> renewed;
+            Future<Boolean> released;
+            synchronized (hold.hold.lease) {
+                renewed = other.starts(hold::rebind);
+                Eventually.isTrue("it is about to be sent", () -> isBlocked(other));
+                released = owner.starts(() -> result(hold.unlock(least)));
+                Eventually.isTrue(
+                        "it is released, or waits",
+                        () -> released.isDone() || isBlocked(owner));
+            }
+            Other.result(renewed);
+            assertTrue(Other.result(released));
+            assertFalse(result(shared.lock("b").tryLock()).isEmpty(), "comes after the renewal");
+            assertItLastsFor(least);
+        }
+    }
+
+    private static boolean isBlocked(Other thread) {
+        return thread.thread.getState() == Thread.State.BLOCKED;
+    }
+
     @Test
     void aWaiterOutlivesASilentServerForItsTimeToWait() throws Exception {
         RedisHold held = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
