@@ -37,9 +37,15 @@ final class JedisConnectionWire extends JedisWire {
         if (request.blockMs == 0) {
             return plain(link.send(request));
         }
-        Object reply = plain(sendOnAny(true, List.of(request)).get(0));
-        // Its end is to be bound to the connection that stays.
-        return reply instanceof Long ? plain(link.send(request.atOnce(false))) : reply;
+        JedisConnections.Loan loan = connections.take(true);
+        boolean[] broken = {true};
+        try {
+            Object reply = sendBy(loan, List.of(request), is -> broken[0] = is).get(0);
+            // Its end is to be bound to the connection that stays, before this one may be closed.
+            return plain(reply instanceof Long ? link.send(request.atOnce(false)) : reply);
+        } finally {
+            loan.end(broken[0]);
+        }
     }
 
     @Override

@@ -52,18 +52,19 @@ final class LettuceWire implements Wire {
                 servers.isCluster() ? Math.min(CLUSTER_SLICE_MS, request.blockMs) : request.blockMs;
         LettuceSender own = servers.take();
         boolean usable = false;
-        Object reply;
         try {
-            reply = answer(own.dispatch(request), request.blockMs + answerMs);
+            Object reply = answer(own.dispatch(request), request.blockMs + answerMs);
             usable = true;
+            // Its end is to be bound to the connection that stays, before this one may be closed.
+            return reply instanceof Long && request.lingers()
+                    ? ask(request.atOnce(false))
+                    : reply;
         } catch (RedisCommandExecutionException refusal) {
             usable = !servers.isDemoted(refusal);
             throw refusal;
         } finally {
             servers.end(own, usable);
         }
-        // Its end is to be bound to the connection that stays.
-        return reply instanceof Long && request.lingers() ? ask(request.atOnce(false)) : reply;
     }
 
     private Object ask(Request request) {

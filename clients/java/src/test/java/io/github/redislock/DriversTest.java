@@ -191,6 +191,27 @@ class DriversTest extends ServerTest {
     }
 
     @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE_CLIENT", "LETTUCE_FUTURES"})
+    void aGrantAfterAWaitIsBoundBeforeTheConnectionOfItsWaitEnds(Driver driver) {
+        try (Driver.Opened opened =
+                        driver.open(server.url(), patient.withLinger(Duration.ZERO));
+                Other next = new Other()) {
+            RedisHold held = locks.lock("a").tryAcquire();
+            Future<Held> first =
+                    other.starts(() -> opened.take(Driver.Kind.LOCK, List.of("a"), 60_000, -1));
+            awaitWaiters("a", 1);
+            Future<RedisHold> second = next.starts(() -> locks.lock("a").acquire());
+            awaitWaiters("a", 2);
+            held.release();
+            Held hold = Other.result(first);
+            assertTrue(hold.check());
+            hold.release();
+            Other.result(second).release();
+        }
+        assertNull(lost.poll());
+    }
+
+    @ParameterizedTest
     @EnumSource
     void aReleaseWhoseAnswerIsLostHasReleased(Driver driver) throws Exception {
         try (FaultyProxy proxy = new FaultyProxy(server.port());
