@@ -12,11 +12,14 @@ const SPARE_MS = 2000;
 /** How often the connection is asked whether it still lives. */
 const HEARTBEAT_MS = 5000;
 
-/** How long it may take to say so. */
+/** How long it may take to say so, or to subscribe. */
 const PONG_MS = 2000;
 
 /** How long after the time to wait a request may take to be answered. */
 const ANSWER_MS = 2000;
+
+/** How long a waiter waits for the channel before it asks without it, which keeps its place. */
+const READY_MS = 3000;
 
 const LATE = "no answer within the time to wait";
 
@@ -49,7 +52,8 @@ export class Channel implements Waiter {
     const left = () => until - performance.now();
     while (left() > 0) {
       if (closings !== this.#closings) throw new Error("the client was ended");
-      const { node, live, channel } = await within(left(), this.#subscribed(key), LATE);
+      const ready = this.#subscribed(key);
+      const { node, live, channel } = await within(Math.min(left(), READY_MS), ready, LATE);
       // It listens before it asks, and after a lost subscription it asks again: what was missed is in the answer.
       const end = this.#listen(key, token);
       try {
@@ -170,7 +174,10 @@ class Live {
   async subscribe(channel: string): Promise<void> {
     let subscribing = this.#channels.get(channel);
     if (subscribing === undefined)
-      this.#channels.set(channel, (subscribing = this.#subscriber!.subscribe(channel)));
+      this.#channels.set(
+        channel,
+        (subscribing = within(PONG_MS, this.#subscriber!.subscribe(channel), LATE)),
+      );
     try {
       await subscribing;
     } catch (error) {

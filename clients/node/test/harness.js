@@ -247,6 +247,8 @@ export const ways = Object.keys(libraries).flatMap((name) => [
 export class Proxy {
   #pairs = new Set();
   #cutAtReply = 0;
+  /** The first connection to send such a thing gets no answer to it, nor to anything after it. */
+  silentAfter;
 
   static async start(port) {
     const proxy = new Proxy();
@@ -258,7 +260,11 @@ export class Proxy {
         socket.on("error", () => {});
         socket.on("close", () => (pair.forEach((other) => other.destroy()), proxy.#pairs.delete(pair)));
       }
-      client.on("data", (data) => server.write(data));
+      client.on("data", (data) => {
+        if (!proxy.silentAfter?.test(data)) return server.write(data);
+        proxy.silentAfter = undefined;
+        client.removeAllListeners("data").resume();
+      });
       server.on("data", (data) => {
         if (proxy.#cutAtReply > 0) return (proxy.#cutAtReply--, client.destroy());
         client.write(data);

@@ -109,6 +109,26 @@ for (const [name, library] of Object.entries(libraries)) {
       await waiting;
     });
 
+    // The oldest node-redis sends nothing when it opens a connection.
+    const messages = { opens: /info|hello|subscribe/i, "subscribes to": /subscribe/i };
+    for (const [what, message] of Object.entries(messages))
+      it(`does not wait for a server that says nothing when it ${what} the channel`, async () => {
+        const proxy = await Proxy.start(server.port);
+        try {
+          const far = new Redlock([await connect(proxy.port)], { retryCount: -1, waitBy: "notify" });
+          const first = await redlock.acquire([key], 30_000);
+          proxy.silentAfter = message;
+          const waiting = far.acquire([key], 30_000);
+          waiting.catch(() => {});
+          await until(() => proxy.silentAfter === undefined, "it has asked");
+          await isListening(1);
+          await first.release();
+          await waiting;
+        } finally {
+          proxy.stop();
+        }
+      });
+
     it("ends its connection with the client's", async () => {
       await redlock.acquire([key], 30_000);
       const waiting = redlock.acquire([key], 30_000);

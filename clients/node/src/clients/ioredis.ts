@@ -1,5 +1,6 @@
 import type { Argument, Command, Connection, Dedicated, Node, Subscriber } from "../connection.js";
 import { slotOf } from "../slot.js";
+import { connect } from "./opening.js";
 
 /** What of an ioredis or iovalkey client (`Redis`) is used. */
 export interface IoredisClient {
@@ -19,7 +20,7 @@ export interface IoredisClient {
   quit(): Promise<unknown>;
   ping(): Promise<unknown>;
   subscribe(channel: string): Promise<unknown>;
-  on(event: "error" | "close" | "end", listener: () => void): unknown;
+  on(event: "connect" | "error" | "close" | "end", listener: () => void): unknown;
   on(event: "messageBuffer", listener: (channel: Buffer, message: Buffer) => void): unknown;
 }
 
@@ -258,7 +259,7 @@ async function openClient(client: IoredisClient, override: object = {}): Promise
   // What goes wrong is told to who sends a command.
   own.on("error", () => {});
   try {
-    await own.connect();
+    await connect(own);
   } catch (error) {
     own.disconnect();
     throw error;

@@ -1,4 +1,5 @@
 import type { Command, Connection, Dedicated, Node, Subscriber } from "../connection.js";
+import { connect } from "./opening.js";
 
 /** What of a node-redis client (`createClient()`) is used. */
 export interface NodeRedisClient {
@@ -16,7 +17,7 @@ export interface NodeRedisClient {
   ping(): Promise<unknown>;
   subscribe(channel: string, listener: (message: Buffer) => unknown, bufferMode: true): Promise<unknown>;
   sSubscribe?(channel: string, listener: (message: Buffer) => unknown, bufferMode: true): Promise<unknown>;
-  on(event: "error" | "end" | "reconnecting", listener: () => void): unknown;
+  on(event: "connect" | "error" | "end" | "reconnecting", listener: () => void): unknown;
   on(event: "sharded-channel-moved", listener: () => void): unknown;
 }
 
@@ -134,7 +135,7 @@ async function openClient(client: NodeRedisClient): Promise<NodeRedisClient> {
   // What goes wrong is told to who sends a command.
   own.on("error", () => {});
   try {
-    await own.connect();
+    await connect(own);
   } catch (error) {
     end(own);
     throw error;
