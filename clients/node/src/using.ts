@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { ResourceLockedError } from "./errors.js";
 import type { Lock } from "./lock.js";
-import { after } from "./timer.js";
+import { after, within } from "./timer.js";
 
 /** Aborted when the lock is lost; `error` (and `reason`) say why. */
 export type LockSignal = AbortSignal & { error?: Error };
@@ -10,6 +10,11 @@ export type LockSignal = AbortSignal & { error?: Error };
 export type Routine<T> = (signal: LockSignal, lock: Lock) => Promise<T>;
 
 const NOT_EXTENDED = "The lock was not extended before its lease was over.";
+
+const NOT_RELEASED = "The release was not answered before the lease was over.";
+
+/** How long after the end of its lease, when nothing is left to release, a release is waited for. */
+const ANSWER_MS = 2000;
 
 /** Between two extensions of which the first could not be sent. */
 const RETRY_MS = 50;
@@ -91,6 +96,7 @@ export async function useLock<T>(
     cancelExtension();
     if (extensions) void extend(extensions.duration);
   };
+  const releaseInTime = () => within(lock.remaining + ANSWER_MS, release(), NOT_RELEASED);
   let value: T;
   try {
     value = await routine(signal, lock);
@@ -100,11 +106,11 @@ export async function useLock<T>(
   } catch (error) {
     stop();
     // Nobody waits for a server that may not answer to release what is lost.
-    const released = release().catch(() => {});
+    const released = releaseInTime().catch(() => {});
     if (!signal.aborted) await released;
     throw error;
   }
   stop();
-  await release();
+  await releaseInTime();
   return value;
 }

@@ -96,6 +96,21 @@ describe("using", () => {
     await until(async () => (await server.holders("a")).length === 0);
   });
 
+  it("ends soon after the lease when the release is not answered", { timeout: 20_000 }, async () => {
+    for (const failure of [undefined, new RangeError("mine")]) {
+      const using = redlock.using(["a"], 600, async () => {
+        process.kill(server.pid, "SIGSTOP");
+        if (failure) throw failure;
+      });
+      try {
+        await assert.rejects(using, failure ?? /The release was not answered/);
+      } finally {
+        process.kill(server.pid, "SIGCONT");
+      }
+      await until(async () => (await server.holders("a")).length === 0);
+    }
+  });
+
   it("aborts at the end of the lease that the routine has chosen", async () => {
     let took = 0;
     const using = redlock.using(["a"], 9000, async (signal, lock) => {
