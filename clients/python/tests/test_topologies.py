@@ -305,17 +305,22 @@ def test_cluster_failover_in_the_middle_of_a_hold(cluster: Cluster) -> None:
     assert not new.admin.exists(key)
 
 
+@contextlib.contextmanager
+def before_a_node(cluster: Cluster) -> Iterator[tuple[Proxy, str, dict[str, Any]]]:
+    """A proxy before a node, a key of that node, and the settings of a client that goes there by the proxy."""
+    node = cluster.nodes[2]
+    with Proxy(node.port) as proxy:
+        by_proxy = {("127.0.0.1", node.port): ("127.0.0.1", proxy.port)}
+        yield proxy, cluster.key_of(node), {"address_remap": lambda address: by_proxy.get(address, address)}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_cluster_a_renewal_by_hand_asks_again_until_the_guard_lets_it(
     cluster: Cluster, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The client asks 16 times by itself. For so long the lock lets it do so again.
+    # The client asks 16 times by itself.
     monkeypatch.setattr(protocol, "FOLLOW", 0.1)
-    node = cluster.nodes[2]
-    with Proxy(node.port) as proxy:
-        by_proxy = {("127.0.0.1", node.port): ("127.0.0.1", proxy.port)}
-        settings = {"address_remap": lambda address: by_proxy.get(address, address)}
-        key = cluster.key_of(node)
+    with before_a_node(cluster) as (proxy, key, settings):
         if kind == "threads":
             lock = Lock(sync_client(cluster, **settings), key, timeout=30)
             lock.acquire()
@@ -330,6 +335,19 @@ async def test_cluster_a_renewal_by_hand_asks_again_until_the_guard_lets_it(
                 proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=40)
                 await by_task.reacquire()
         assert proxy.refusals == 40
+
+
+def test_cluster_a_release_does_not_wait_for_the_guard(cluster: Cluster) -> None:
+    with before_a_node(cluster) as (proxy, key, settings):
+        # With this linger it renews ten times a second.
+        lock = Lock(sync_client(cluster, **settings), key, timeout=30, at_least=5, linger=0.3)
+        lock.acquire()
+        with lock.keep_alive():
+            proxy.answer(b"LOCK.RENEW", TRY_AGAIN)
+            until(lambda: proxy.refusals, "a renewal")
+            start = time.monotonic()
+            lock.release()
+            assert time.monotonic() - start < protocol.FOLLOW / 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

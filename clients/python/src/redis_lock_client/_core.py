@@ -506,9 +506,9 @@ class Core:
         await self._falls_back()
         replies = await self._insisting(self._for_all(command, token, *args), failed)
         for at, reply in enumerate(replies):
+            if isinstance(reply, Exception) and protocol.is_try_again(self._library, reply):
+                raise self._library.try_again_error(str(reply)) from reply
             if isinstance(reply, self._library.response_error):
-                if protocol.is_try_again(self._library, reply):
-                    raise self._library.try_again_error(str(reply)) from reply
                 self._refuse_the_ttl(reply)
                 await self._refuse_what_is_missing(reply, command)
                 # A string that was written over the key has ended the hold.
@@ -560,6 +560,9 @@ class Core:
                     if isinstance(reply, Exception) and protocol.may_ask_again(self._library, reply, True):
                         raise reply
             except Exception as error:
+                # A renewal asks again by itself, and nobody has to wait for it between two tries.
+                if commands[0][0] == "LOCK.RENEW" and protocol.is_try_again(self._library, error):
+                    return [error]
                 if failed:
                     failed(self._library.is_of_a_connection(error))
                 raise
@@ -567,12 +570,7 @@ class Core:
 
         if not is_roaming:
             return await ask()
-        try:
-            replies: list[Any] = await self._resending(protocol.Patience(protocol.FOLLOW, is_roaming=True), ask)
-        except self._library.error as error:
-            if protocol.is_try_again(self._library, error):
-                raise self._library.try_again_error(str(error)) from error
-            raise
+        replies: list[Any] = await self._resending(protocol.Patience(protocol.FOLLOW, is_roaming=True), ask)
         return replies
 
     async def _insist_together(self, commands: list[tuple[Any, ...]]) -> list[Any]:
