@@ -51,8 +51,8 @@ const LEAST_DRIFT = 0.01;
 /** A shorter linger makes no extensions more frequent. */
 const SHORTEST_SPAN_MS = 300;
 
-/** Before a command is sent again that a node of a cluster, or a former master, does not serve. */
-const REDIRECT_MS = 50;
+/** Before a command is sent again that was answered at once, and not as if it had waited. */
+const PAUSE_MS = 50;
 
 /** The longest ttl that the module knows. */
 const MAX_DURATION_MS = 2 ** 48;
@@ -118,6 +118,8 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     checkDuration(duration);
     const effective = withDefaults(settings, this.settings);
     checkWaiting(effective);
+    if (drift(duration, effective) >= duration)
+      throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     const waits = this.#servers.length === 1 && !new Patience(effective).isOver;
     const request: Request = {
       ...target,
@@ -229,7 +231,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
         if (this.#servers.length > 1) {
           await patience.pause();
         } else if (!(error instanceof ResourceLockedError)) {
-          if (isElsewhere(error)) await patience.spend(() => sleep(REDIRECT_MS));
+          if (isElsewhere(error)) await patience.spend(() => sleep(PAUSE_MS));
           else await patience.pause(wasWaiting ? 0 : performance.now() - start);
         } else if (error instanceof StringLockError) {
           await patience.spend(() => sleep(Math.min(error.retryAfter, patience.left)));
@@ -239,6 +241,9 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
             await patience.pause();
             continue;
           }
+          // A guard that makes no new grant may answer at once.
+          if (wasWaiting && took < PAUSE_MS)
+            await patience.spend(() => sleep(Math.min(PAUSE_MS, patience.left)));
           waiting = this.#listening(patience, settings);
           if (waiting) continue;
           place ??= this.#servers[0]?.room.enter();
@@ -332,7 +337,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     patience: Patience,
     settings: Settings,
   ): Promise<Waiting | undefined> {
-    const atMost = Math.min(settings.retryDelay, settings.grace / 2, patience.left);
+    const atMost = Math.min(settings.retryDelay || PAUSE_MS, settings.grace / 2, patience.left);
     if (!this.#servers[0]?.support.block) {
       await patience.spend(() => sleep(Math.min(atMost, MAX_TIMER_MS)));
       return undefined;

@@ -6,6 +6,8 @@ import { oneForEach, type Question, type Waiter } from "./waiter.js";
 /** How long after its BLOCK time a command may take to be answered. */
 const ANSWER_MS = 2000;
 
+const LATE = `no answer within ${ANSWER_MS} ms after the time of BLOCK`;
+
 /** The longest BLOCK that a timer can watch over. */
 export const MAX_BLOCK_MS = MAX_TIMER_MS - ANSWER_MS;
 
@@ -152,10 +154,13 @@ export class Place implements Waiter {
 
   /** Asks with BLOCK. If the answer does not come within `ms` and a little more, the connection is no good. */
   async ask({ key, command, keep }: Question, ms: number): Promise<unknown> {
+    const end = performance.now() + ms;
     const { connection } = await this.#lend(key, ms);
-    const answer = connection.send([...command, "BLOCK", ms, ...keep]);
+    // BLOCK 0 would wait for ever.
+    const left = Math.max(1, Math.floor(end - performance.now()));
+    const answer = connection.send([...command, "BLOCK", left, ...keep]);
     try {
-      return await within(ms + ANSWER_MS, answer, `no answer within ${ANSWER_MS} ms after the time of BLOCK`);
+      return await within(left + ANSWER_MS, answer, LATE);
     } catch (error) {
       // Also for an error that the server has answered: rare, and a new connection is always right.
       this.#giveBack(false);

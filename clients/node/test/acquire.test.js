@@ -3,6 +3,7 @@ import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as redis from "redis";
 import { ExecutionError, Lock, Redlock, ResourceLockedError } from "redis-lock-client";
+import { Place } from "../dist/esm/waiting-room.js";
 import { ioredis, libraries, library, Proxy, Server, until } from "./harness.js";
 
 let server;
@@ -188,6 +189,20 @@ for (const [name, library] of Object.entries(libraries)) {
       await first.release();
       await Promise.all(all);
       assert.equal((await server.clients()).length, 3, "they are kept, and no more than these");
+    });
+
+    it("does not ask without a pause when all are waiting and there is no retryDelay", async () => {
+      redlock = new Redlock([client], { maxWaitingConnections: 1, retryCount: -1, retryDelay: 0 });
+      const first = await redlock.acquire(["a"], 30_000);
+      const waiting = [1, 2].map(() => redlock.acquire(["a"], 30_000));
+      await until(async () => (await server.waiters("a")).length === 2);
+      const [calls, start] = [await server.calls("lock.acquire"), performance.now()];
+      await sleep(500);
+      const most = (performance.now() - start) / 25;
+      const asked = (await server.calls("lock.acquire")) - calls;
+      assert.ok(asked < most, `${asked} times`);
+      await first.release();
+      await Promise.all(waiting.map(async (one) => (await one).release()));
     });
 
     it("shares what it keeps with all that have the client", async () => {
@@ -380,6 +395,15 @@ for (const [name, library] of Object.entries(libraries)) {
 }
 
 describe("ioredis", () => {
+  it("waits for less when its connection came late", async () => {
+    let command;
+    const send = async (sent) => void (command = sent);
+    const lend = () => sleep(100).then(() => ({ connection: { send } }));
+    await new Place({ lend }).ask({ key: "a", command: [], keep: [] }, 1000);
+    assert.equal(command[0], "BLOCK");
+    assert.ok(command[1] > 0 && command[1] < 910, `${command[1]} ms`);
+  });
+
   it("adds the client's prefix to the key", async () => {
     const client = await ioredis.connect(server.port, { keyPrefix: "app:" });
     const lock = await new Redlock([client]).acquire(["a"], 5000);

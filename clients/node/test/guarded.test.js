@@ -222,6 +222,25 @@ describe("linger, what an extension hears", () => {
     assert.ok(lock.remaining <= 2000, `${lock.remaining} ms`);
   });
 
+  it("pauses while a guard answers its wait at once", async (t) => {
+    if (process.env.REDIS_LOCK_SERVER?.startsWith("redis-6")) return t.skip("has no CONFIG SET of modules");
+    const [, longest] = await own.admin.config("GET", "lock.max-ttl");
+    const name = "call" in client ? "call" : "sendCommand";
+    const send = client[name];
+    // It is granted, nobody hears of it, and then the guard grants nothing for a while.
+    client[name] = async (...args) => {
+      client[name] = send;
+      await send.apply(client, args);
+      await own.admin.config("SET", "lock.max-ttl", 2000, "lock.guard", "restart");
+      throw new Error("read ECONNRESET");
+    };
+    const waiting = new Redlock([client], { retryCount: -1 }).multiLock(["a", "b"]).acquire(2000);
+    await (await waiting).release();
+    const asked = await own.calls("lock.macquire");
+    await own.admin.config("SET", "lock.guard", "off", "lock.max-ttl", longest);
+    assert.ok(asked > 2 && asked < 100, `${asked} times`);
+  });
+
   it("is not lost while a guard grants nothing, and is bound again after it", async (t) => {
     if (process.env.REDIS_LOCK_SERVER?.startsWith("redis-6")) return t.skip("has no CONFIG SET of modules");
     await redlock.using(["a"], 3000, async (signal) => {

@@ -209,6 +209,8 @@ describe("using", () => {
     await assert.rejects(redlock.acquire(["a"], 1.5), /integer/);
     await assert.rejects(redlock.acquire(["a"], 0), RangeError);
     await assert.rejects(redlock.acquire(["a"], 2 ** 48 + 2), RangeError);
+    await assert.rejects(redlock.acquire(["a"], 2, { retryCount: 1 }), RangeError, "all of it is drift");
+    await assert.rejects(redlock.acquire(["a"], 100, { retryCount: 1, driftFactor: 1 }), RangeError);
     await assert.rejects(redlock.acquire([], 1000), /at least one resource/);
     assert.equal((await server.admin.keys("*")).length, 0);
   });
