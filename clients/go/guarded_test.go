@@ -335,6 +335,23 @@ func TestAWriterWhoseDowngradeGetsNoAnswerIsNoWriter(t *testing.T) {
 	must(t, locksTo(t, server.Addr).NewMutex("a").TryLock())
 }
 
+func TestWhatASecondRequestGivesBackIsNotHeld(t *testing.T) {
+	for _, ofReader := range []bool{false, true} {
+		proxy := newProxy(t)
+		both := newLocksAt(t, proxy.addr).NewRWMutex("a", oneToken, WithExpiry(time.Minute), WithLinger(time.Minute))
+		side := both.Mutex
+		if ofReader {
+			side = both.Reader()
+		}
+		must(t, side.Lock())
+		proxy.swallow.Store(true)
+		err := side.TryLock()
+		expect(t, "an error of the connection", errors.As(err, new(*RedisError)), true)
+		expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+		expect(t, "the lease goes on", time.Now().Before(side.Until()), false)
+	}
+}
+
 func TestADowngradeThatIsSentAgainUnderAGuardKeepsTheShare(t *testing.T) {
 	if !hasExec() {
 		t.Skip("Redis 6.2 has no CONFIG for modules")

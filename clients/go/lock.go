@@ -223,6 +223,9 @@ func (r *RedisLock) send(ctx context.Context, command driver.Command) driver.Rep
 // giveBack releases what may have been granted without our knowing, or gives up our place in the
 // queue. If it cannot, the lease or the grace ends it.
 func (m *Mutex) giveBack(ctx context.Context, value string) {
+	if m.holds(value) {
+		m.endBy(time.Now())
+	}
 	for _, name := range m.names {
 		if m.giveBackOne(context.WithoutCancel(ctx), name, value) != nil {
 			return

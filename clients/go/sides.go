@@ -46,9 +46,6 @@ func (m *Mutex) goOnReading(ctx context.Context, held hold, lease time.Time, err
 	if err != nil || renewed == 1 && time.Now().Before(lease) {
 		return held, err
 	}
-	if m.holds(held.value) {
-		m.endBy(time.Now())
-	}
 	m.giveBack(ctx, held.value)
 	return held, redis.Nil
 }
