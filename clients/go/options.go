@@ -45,8 +45,9 @@ func WithRetryDelayFunc(delayFunc DelayFunc) Option {
 	return OptionFunc(func(m *Mutex) { m.delayFunc = delayFunc })
 }
 
-// WithSetNXOnExtend has Extend take the lock again when it was lost and nobody has it, but not after an Unlock. The fence is
-// then a new one: what was done without the lock may have been overtaken.
+// WithSetNXOnExtend has Extend take the lock again when it was lost and nobody has it, but not
+// after an Unlock. The fence is then a new one: what was done without the lock may have been
+// overtaken.
 func WithSetNXOnExtend() Option {
 	return OptionFunc(func(m *Mutex) { m.setNXOnExtend = true })
 }

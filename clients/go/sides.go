@@ -41,7 +41,8 @@ func (m *Mutex) goOnReading(ctx context.Context, held hold, lease time.Time, err
 	if !errors.Is(err, redis.Nil) {
 		return held, err
 	}
-	held.sent, held.fence = time.Now(), max(m.Fence(), m.otherSide.Fence()) // A conversion keeps the fence.
+	// A conversion keeps the fence.
+	held.sent, held.fence = time.Now(), max(m.Fence(), m.otherSide.Fence())
 	renewed, _, err := m.locks.waiters.do(ctx, 0, about("LOCK.RENEW", m.Name(), held.value, m.expiry.Milliseconds()))
 	if err != nil || renewed == 1 && time.Now().Before(lease) {
 		return held, err
