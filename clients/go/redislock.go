@@ -116,9 +116,9 @@ type RWMutex struct {
 // Reader returns the reader's side: its Lock takes a share.
 func (rw *RWMutex) Reader() *Mutex { return rw.reader }
 
-// RLock takes a share of the lock. A writer with the same value becomes a reader, and is a writer no
-// more: Until has passed, and the context of KeepAlive ends. That counts without an answer, too. An
-// RLock that then gives up releases the lock.
+// RLock takes a share of the lock. A writer with the same value becomes a reader, and is a writer
+// no more: Until has passed, and the context of KeepAlive ends. That counts without an answer, too.
+// An RLock that then gives up releases the lock.
 func (rw *RWMutex) RLock() error { return rw.reader.Lock() }
 
 // RLockContext takes a share of the lock.
