@@ -252,7 +252,7 @@ class DriversTest extends ServerTest {
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE"})
     void aServerThatWasDemotedIsLeft(Driver driver) throws Exception {
-        LockOptions brief = options.withReconnect(Duration.ZERO);
+        LockOptions brief = patient.withReconnect(Duration.ZERO);
         try (Driver.Opened opened = driver.open(server.url(), brief)) {
             server.ask("REPLICAOF", "127.0.0.1", 1);
             try {
