@@ -16,7 +16,7 @@ const NOT_RELEASED = "The release was not answered before the lease was over.";
 /** How long after the end of its lease, when nothing is left to release, a release is waited for. */
 const ANSWER_MS = 2000;
 
-/** Between two extensions of which the first could not be sent. */
+/** Between two extensions at least. */
 const RETRY_MS = 50;
 
 /** When a lock is extended, and for how long. */
@@ -66,7 +66,8 @@ export async function useLock<T>(
     cancelExtension();
     const { duration, span, threshold } = extensions;
     // Only an extension tells that the lock was taken away. So there are some in each lease.
-    cancelExtension = after(Math.min(lock.remaining - threshold, span / 3), () => extend(duration));
+    const pause = Math.max(RETRY_MS, Math.min(lock.remaining - threshold, span / 3));
+    cancelExtension = after(pause, () => extend(duration));
   };
   const extend = async (duration: number) => {
     // At the end of the lease its timer tells what has failed.

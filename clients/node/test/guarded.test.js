@@ -243,7 +243,10 @@ describe("linger, what an extension hears", () => {
 
   it("is not lost while a guard grants nothing, and is bound again after it", async (t) => {
     if (process.env.REDIS_LOCK_SERVER?.startsWith("redis-6")) return t.skip("has no CONFIG SET of modules");
-    await redlock.using(["a"], 3000, async (signal) => {
+    // More than the lease has while the lock is not bound.
+    const settings = { automaticExtensionThreshold: 2100 };
+    await redlock.using(["a"], 3000, settings, async (signal) => {
+      const renewals = await own.calls("lock.renew");
       await own.admin.config("SET", "lock.max-ttl", 3000, "lock.guard", "restart");
       const acquires = await own.calls("lock.acquire");
       proxy.cut();
@@ -254,6 +257,8 @@ describe("linger, what an extension hears", () => {
       assert.ok(await hears("lock_held_bound:0")());
       await until(async () => signal.aborted || (await hears("lock_held_bound:1")()), "it is bound");
       assert.equal(signal.error, undefined);
+      const times = (await own.calls("lock.renew")) - renewals;
+      assert.ok(times < 100, `it was extended ${times} times`);
     });
     assert.equal(await own.admin.exists("a"), 0);
   });
