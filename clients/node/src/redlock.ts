@@ -182,6 +182,11 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     // A channel that listens may be named at once. A connection to block is for locks that are not free.
     let waiting = request.grace === undefined ? undefined : this.#listening(patience, settings);
     try {
+      // What was not free just now is waited for at once.
+      if (request.grace !== undefined && !waiting && this.#servers[0]!.wasBusy(request)) {
+        place = this.#servers[0]!.room.enter();
+        if (place.isReady) waiting = await this.#waitingAt(place, patience, settings);
+      }
       for (;;) {
         let start = performance.now();
         const ask = () =>

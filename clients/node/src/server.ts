@@ -37,6 +37,12 @@ function orThrow<T>(error: Error, value: T): T {
 /** How often a lock of an old client is looked at. */
 const LOOK_AGAIN_MS = 50;
 
+/** For how long a lock counts as taken that was so. */
+const BUSY_MS = 1000;
+
+/** How many of them are known. */
+const MOST_BUSY = 1000;
+
 /** One server of the Redlock: the commands, by which the module does the rest. */
 export class Server {
   readonly room: WaitingRoom;
@@ -44,6 +50,8 @@ export class Server {
   readonly support: Support;
   readonly #connection: Connection;
   readonly #fallback: Fallback;
+  /** Resources that others held, and how long that counts. */
+  readonly #busyUntil = new Map<string, number>();
 
   constructor(
     readonly client: Client,
@@ -103,13 +111,26 @@ export class Server {
       this.support.hasModule();
       return fences;
     } catch (error) {
-      if (error instanceof ResourceLockedError) this.support.hasModule();
+      if (error instanceof ResourceLockedError) {
+        this.support.hasModule();
+        this.#noteBusy(request);
+      }
       if (!isModuleMissing(error)) throw error;
       if (this.mayFallBack) this.support.isWithoutModule();
       if (!this.isFallback) throw missing(error);
       // The choice was made just now.
       return this.#fallback.acquire(request);
     }
+  }
+
+  /** Whether its first resource was taken a moment ago. Then an attempt without a wait would be in vain. */
+  wasBusy({ resources }: Request): boolean {
+    return !this.isFallback && performance.now() < (this.#busyUntil.get(resources[0]!) ?? 0);
+  }
+
+  #noteBusy({ resources }: Request): void {
+    if (this.#busyUntil.size >= MOST_BUSY) this.#busyUntil.clear();
+    this.#busyUntil.set(resources[0]!, performance.now() + BUSY_MS);
   }
 
   /** Only who wants it gets it, whatever another `Redlock` of the same client has chosen. */

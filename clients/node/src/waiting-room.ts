@@ -1,6 +1,5 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Connection, Dedicated } from "./connection.js";
-import { MAX_TIMER_MS, within } from "./timer.js";
+import { after, MAX_TIMER_MS, within } from "./timer.js";
 import { oneForEach, type Question, type Waiter } from "./waiter.js";
 
 /** How long after its BLOCK time a command may take to be answered. */
@@ -141,13 +140,18 @@ export class Place implements Waiter {
     this.#called();
   }
 
+  /** Whether it is free for us. */
+  get isReady(): boolean {
+    return this.#isReady;
+  }
+
   /** Whether it is free for us within this time. */
   async isReadyWithin(ms: number): Promise<boolean> {
     if (!this.#isReady) {
-      const timer = new AbortController();
-      const over = sleep(Math.min(ms, MAX_TIMER_MS), undefined, { signal: timer.signal });
-      await Promise.race([this.#ready, over.catch(() => {})]);
-      timer.abort();
+      let stop = () => {};
+      const over = new Promise<void>((resolve) => (stop = after(ms, resolve)));
+      await Promise.race([this.#ready, over]);
+      stop();
     }
     return this.#isReady;
   }

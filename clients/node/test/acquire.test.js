@@ -70,6 +70,12 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.deepEqual(await server.holders("a"), [second.value]);
       // One that was refused, one that waited.
       assert.equal((await server.calls("lock.acquire")) - calls, 2);
+      // A moment later nobody tries in vain.
+      const next = redlock.acquire(["a"], 30_000, { retryCount: -1 });
+      await until(async () => (await server.waiters("a")).length === 1);
+      await second.release();
+      await (await next).release();
+      assert.equal((await server.calls("lock.acquire")) - calls, 3);
     });
 
     it("gives up after retryCount times retryDelay", async () => {
