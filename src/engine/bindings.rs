@@ -76,6 +76,13 @@ impl Bindings {
         self.change(|table| table.forget(Some(db), name, fence));
     }
 
+    /// Forgets that the connection of a hold is lost.
+    pub fn forget_lost(&self, db: i32, name: &[u8], fence: Fence) {
+        if self.has_lost() {
+            self.change(|table| table.forget_lost(Some(db), name, fence));
+        }
+    }
+
     /// Forgets the bindings of a lock that leaves its key. `db` is `None` where the server does not
     /// say which.
     pub fn lock_left(&self, db: Option<i32>, name: &[u8], lock: &Lock) {

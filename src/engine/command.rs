@@ -271,7 +271,10 @@ pub(super) fn acknowledge<K: Key>(key: &mut K, fence: Option<Fence>) {
     let (server, name) = (key.server(), key.name());
     let deliveries = &mut key.parts().machine.registry.deliveries;
     if let (Some(fence), true) = (fence, deliveries.is_waiting()) {
-        deliveries.acknowledge(server.selected_db(), name.bytes(), fence);
+        let db = server.selected_db();
+        deliveries.acknowledge(db, name.bytes(), fence);
+        // A lost connection meant less than this request, as long as it waited for the grant.
+        key.shared().bindings.forget_lost(db, name.bytes(), fence);
     }
 }
 

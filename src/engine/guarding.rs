@@ -88,6 +88,10 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
         return;
     };
     machine.is_due_changed = true;
+    server.guard_changed(match change {
+        Change::Began(reason) | Change::GoesOn(reason) => Some(reason),
+        Change::Ended => None,
+    });
     let line = match change {
         Change::Began(reason) | Change::GoesOn(reason) => {
             if let Change::Began(_) = change {

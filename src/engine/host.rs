@@ -96,6 +96,9 @@ pub trait Server: Copy {
 
     /// After what the server waits with new grants.
     fn guard(self) -> guard::Settings;
+    /// The guard is closed for a reason, or open. A server that ends meanwhile is to know it at its
+    /// next start.
+    fn guard_changed(self, closed_by: Option<guard::Reason>);
     /// Its replicas, and how much was sent to them.
     fn replicas(self) -> Replicas;
     /// Tells the replicas of the guard.

@@ -12,6 +12,7 @@
 // Long because: the world and all its steps belong together.
 
 mod check;
+mod cycles;
 mod drivers;
 mod node;
 mod oracle;
@@ -84,6 +85,8 @@ enum Op {
     SlotGoes(u8, bool),
     SlotComes(u8),
     RefuseWrites(bool),
+    /// CLIENT PAUSE WRITE begins or ends.
+    PauseWrites(bool),
     /// Whether anybody receives what is published from now on.
     Subscribe(bool),
 }
@@ -109,9 +112,12 @@ enum Request {
         keep: u32,
     },
     Release(u8),
+    /// ATLEAST, in milliseconds.
+    ReleaseLater(u8, u64),
     Renew(u8, u64),
-    /// It changes nothing, so the oracle is not asked.
     Check(u8),
+    /// LOCK.EXEC, before its command runs.
+    Exec(u8),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,15 +148,17 @@ impl Request {
         match self {
             Self::Take { token, .. }
             | Self::Release(token)
+            | Self::ReleaseLater(token, _)
             | Self::Renew(token, _)
-            | Self::Check(token) => token,
+            | Self::Check(token)
+            | Self::Exec(token) => token,
         }
     }
 
     fn ttl(self) -> Ttl {
         match self {
             Self::Take { ttl, .. } | Self::Renew(_, ttl) => Ttl::from_millis(ttl).unwrap(),
-            Self::Release(_) | Self::Check(_) => Ttl::from_millis(1).unwrap(),
+            _ => Ttl::from_millis(1).unwrap(),
         }
     }
 }
@@ -181,6 +189,7 @@ struct Scene {
     is_primary: bool,
     served: [bool; NAMES as usize],
     refuses_writes: bool,
+    pauses_writes: bool,
     has_subscribers: bool,
     detects_deadlocks: bool,
     /// How many may wait.
@@ -196,6 +205,7 @@ impl Scene {
             is_primary: true,
             served: [true; NAMES as usize],
             refuses_writes: false,
+            pauses_writes: false,
             has_subscribers: true,
             detects_deadlocks: false,
             room: Room {
@@ -210,6 +220,11 @@ impl Scene {
 
     fn now(&self) -> Now {
         Now::from_millis(self.now_ms)
+    }
+
+    /// Whether the timer may change locks.
+    fn may_write(&self) -> bool {
+        !self.refuses_writes && !self.pauses_writes
     }
 
     fn serves(&self, at: Place) -> bool {
@@ -301,6 +316,7 @@ impl World {
                 self.real.slots_changed();
             }
             Op::RefuseWrites(refuses) => self.scene.refuses_writes = refuses,
+            Op::PauseWrites(pauses) => self.scene.pauses_writes = pauses,
             Op::Subscribe(subscribes) => self.scene.has_subscribers = subscribes,
             _ => self.keyspace(op),
         }
@@ -313,7 +329,7 @@ impl World {
     /// Whether the server lets a command through.
     fn lets_in(&self, mut keys: impl Iterator<Item = Place>) -> bool {
         let scene = &self.scene;
-        scene.is_primary && !scene.refuses_writes && keys.all(|at| scene.serves(at))
+        scene.is_primary && scene.may_write() && keys.all(|at| scene.serves(at))
     }
 
     fn command(&mut self, at: Place, request: Request) {

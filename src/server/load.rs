@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use redis_module::{raw, RedisString, Status};
 
 use crate::command::Command;
-use crate::engine::guard::{GuardEvent, Reason};
+use crate::engine::guard::{GuardEvent, Reason, Scope};
 use crate::server::api::clock;
 use crate::server::api::main_thread;
 use crate::server::api::{call, missing_function, Caller, Context, Level};
@@ -108,12 +108,18 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     }
     module.shared.fences.begin_ahead(clock::now());
     module.shared.inbox.leave(Note::SweepWanted);
-    let begins = GuardEvent::Began(Reason::Restart, clock::boot_us(), limits::guard());
-    module.shared.inbox.leave(Note::Guard(begins));
+    let guard = limits::guard();
+    let mut caller = Caller::new(ctx);
+    let was_promoted = guard.scope != Scope::Off && module.start.begins(&mut caller);
+    let promotion = Some(Reason::Promotion).filter(|_| was_promoted);
+    for reason in [Reason::Restart].into_iter().chain(promotion) {
+        let begins = GuardEvent::Began(reason, clock::boot_us(), guard);
+        module.shared.inbox.leave(Note::Guard(begins));
+    }
     if server_version() >= SAYS_WHEN_IT_SLEEPS {
         callbacks::subscribe_to_clients(ctx);
     }
-    writes::prepare(&mut Caller::new(ctx));
+    writes::prepare(&mut caller);
     eviction::warn(ctx);
     ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");
     Status::Ok

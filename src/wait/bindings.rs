@@ -202,7 +202,8 @@ impl Bindings {
         }
     }
 
-    fn forget_lost(&mut self, db: Option<i32>, name: &[u8], fence: Fence) {
+    /// Forgets the losses of a hold that are to be carried out.
+    pub fn forget_lost(&mut self, db: Option<i32>, name: &[u8], fence: Fence) {
         let keys: Vec<KeyRef> = match db {
             Some(db) => vec![KeyRef::new(db, name)],
             None => {

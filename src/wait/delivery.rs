@@ -139,6 +139,7 @@ impl Deliveries {
         fence: Fence,
         before: Option<(Mode, Hold)>,
     ) -> DeliveryId {
+        let lost = self.take_lost(key_ref, fence);
         let is_it =
             |pending: &Pending| pending.others.is_empty() && pending.spot.key_ref == *key_ref;
         if self.may_have(fence) {
@@ -148,12 +149,29 @@ impl Deliveries {
                 return *delivery;
             }
         }
-        // An earlier grant of this hold was lost. It is on its way again, so this delivery decides
-        // whether it stays. The owner knows of what it had before the first of them.
-        let is_lost = |revoked: &Revoked| revoked.fence == fence && revoked.key_ref == *key_ref;
-        let lost = self.revoked.iter().position(is_lost);
-        let before = lost.map_or(before, |n| self.revoked.remove(n).before);
+        // The owner knows of what it had before the first of them.
+        let before = lost.map_or(before, |lost| lost.before);
         self.begin(Origin::new(key_ref), Box::default(), fence, 1, before)
+    }
+
+    /// Takes the earlier grants of a hold that were lost, and answers the first one. The hold is on
+    /// its way again, so that decides whether it stays.
+    fn take_lost(&mut self, key_ref: &KeyRef, fence: Fence) -> Option<Revoked> {
+        if !self.has_lost() {
+            return None; // The usual case.
+        }
+        let here = |lost: &Revoked| lost.fence == fence && lost.key_ref == *key_ref;
+        let revoked = take(&mut self.revoked).into_iter();
+        let (lost, revoked): (Vec<_>, _) = revoked.partition(here);
+        // What is looked for is found.
+        let all = take(&mut self.sought).into_iter();
+        let (found, sought): (Vec<_>, _) = all.partition(|lost| lost.fence == fence);
+        (self.revoked, self.sought) = (revoked, sought);
+        lost.into_iter().chain(found).next()
+    }
+
+    fn has_lost(&self) -> bool {
+        !self.revoked.is_empty() || !self.sought.is_empty()
     }
 
     /// Notes that so many waiting clients were granted several keys together. `None` without any.
@@ -191,7 +209,7 @@ impl Deliveries {
 
     /// Notes that a client was told.
     pub fn delivered(&mut self, granted: &Delivery) {
-        let has_lost = !self.revoked.is_empty() || !self.sought.is_empty();
+        let has_lost = self.has_lost();
         let all_of = || self.pending.range(all_of(granted.fence));
         let is_only = self.pending.len() == 1 || all_of().nth(1).is_none();
         if let Some(pending) = self.pending.get_mut(&granted.id()) {
@@ -246,7 +264,7 @@ impl Deliveries {
 
     /// Whether an acknowledgement can matter.
     pub fn is_waiting(&self) -> bool {
-        !self.pending.is_empty() || !self.revoked.is_empty() || !self.sought.is_empty()
+        !self.pending.is_empty() || self.has_lost()
     }
 
     /// Whether nothing is left of the deliveries that have ended.

@@ -24,6 +24,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
+use std::mem;
 
 use super::key_ref::KeyRef;
 use super::place::{Place, PlaceId, Ticket};
@@ -33,7 +34,7 @@ use crate::lock::{CompactToken, Lock, Mode, Now, Token, TokenText};
 
 mod first_look;
 #[cfg(test)]
-mod simulation;
+mod tests;
 
 pub use first_look::may_close;
 
@@ -108,6 +109,8 @@ pub struct Search {
     /// Up to which spot queues were looked at. Earlier ones wait for nobody else.
     looked_at: HashMap<KeyRef, Ticket>,
     budget: Budget,
+    /// How many spots of tokens may yet be walked over.
+    walked: Budget,
     leg: Leg,
     verdict: Verdict,
 }
@@ -140,6 +143,7 @@ impl Search {
             current: None,
             looked_at: HashMap::new(),
             budget: Budget::new(BUDGET),
+            walked: Budget::new(BUDGET),
             leg: Leg::NotBegun,
             verdict: Verdict::NoCycle,
         }
@@ -181,13 +185,13 @@ impl Search {
             return;
         }
         self.at = self.at.saturating_add(1);
-        if let Some(node) = self.nodes.get(self.at) {
-            self.waits = waits_of(registry, &node.token)
-                .filter(|(key_ref, spot)| {
-                    let until = self.looked_at.get(key_ref);
-                    until.is_none_or(|until| *until < spot.at)
-                })
-                .collect();
+        if let Some(token) = self.nodes.get(self.at).map(|node| node.token.clone()) {
+            let looked_at = mem::take(&mut self.looked_at);
+            self.wait_for(registry, &token, |key_ref, spot| {
+                let until = looked_at.get(key_ref);
+                until.is_none_or(|until| *until < spot.at)
+            });
+            self.looked_at = looked_at;
         } else if self.leg == Leg::FromIt && self.stands_ahead(registry) {
             self.begin_again(registry);
         } else {
@@ -210,13 +214,30 @@ impl Search {
         self.nodes.truncate(1);
         self.looked_at.clear();
         self.seen.clear();
-        let Some(asker) = self.nodes.first() else {
+        let Some(token) = self.nodes.first().map(|asker| asker.token.clone()) else {
             return;
         };
-        self.seen.insert(asker.token.clone());
-        let is_asked = |key_ref: &KeyRef| self.asked.iter().any(|asked| asked.key_ref == *key_ref);
-        let others = waits_of(registry, &asker.token).filter(|(key_ref, _)| !is_asked(key_ref));
-        self.waits = others.collect();
+        self.seen.insert(token.clone());
+        let asked: HashSet<KeyRef> = self.asked.iter().map(|one| one.key_ref.clone()).collect();
+        self.wait_for(registry, &token, |key_ref, _| !asked.contains(key_ref));
+    }
+
+    /// The keys that a token waits for, of which some are to be looked at.
+    fn wait_for<L, S: BuildHasher>(
+        &mut self,
+        registry: &Registry<L, S>,
+        token: &CompactToken,
+        is_wanted: impl Fn(&KeyRef, &Spot) -> bool,
+    ) {
+        self.waits.clear();
+        for (key_ref, spot) in waits_of(registry, token) {
+            if self.walked.spend(1).is_none() {
+                return self.end(Verdict::OverBudget);
+            }
+            if is_wanted(&key_ref, &spot) {
+                self.waits.push((key_ref, spot));
+            }
+        }
     }
 
     /// Where the token that asks stands in a queue, or will stand.
@@ -225,9 +246,8 @@ impl Search {
         registry: &Registry<L, S>,
         key_ref: &KeyRef,
     ) -> Option<Spot> {
-        let token = &self.nodes.first()?.token;
-        let mut own = waits_of(registry, token).filter(|(waited, _)| waited == key_ref);
-        let own = own.next().map(|(_, spot)| spot);
+        let token = self.nodes.first()?.token.text();
+        let own = registry.spot_of(key_ref, token.as_token());
         let Some(asked) = self.asked.iter().find(|asked| asked.key_ref == *key_ref) else {
             return own;
         };

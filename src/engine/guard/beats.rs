@@ -15,9 +15,11 @@ impl Guard {
         // The primary before this one may still decide: the next one must not go on from here.
         let is_second = self.slack_until_us > boot_us || self.must_put_off_renewals(boot_us);
         Beat {
-            // A replica that is promoted knows nothing of slots that are closed here.
+            // A replica that is promoted knows nothing of slots that are closed here, nor of those
+            // that go to another node, where locks of theirs may be granted.
             left_ms: match self.all_closed_for(None, boot_us) {
-                _ if is_second || self.wall_clock.was_set_back(boot_us) => None,
+                _ if is_second || self.slots.is_handing_over() => None,
+                _ if self.wall_clock.was_set_back(boot_us) => None,
                 None => Some(0),
                 Some((_, Reason::Alone)) => None,
                 Some((ms, _)) => Some(ms),

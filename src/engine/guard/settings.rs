@@ -47,6 +47,12 @@ pub struct Settings {
 pub enum Rule {
     /// The wait after a start.
     Restart,
+    /// A server that ends while its guard is closed knows it at the next start.
+    WasGuarded,
+    /// The wait after the guard was turned on.
+    TurnedOn,
+    /// The wait after a majority that kept the guard closed is asked no more.
+    GivenUp,
     /// The wait after a promotion.
     Promotion,
     /// The slack after a promotion.

@@ -120,6 +120,12 @@ impl Slots {
         self.open.get(usize::from(slot)) == Some(&true)
     }
 
+    /// Whether a slot goes to another node, key by key.
+    pub(super) fn is_handing_over(&self) -> bool {
+        let mut seen = self.seen.iter();
+        seen.any(|seen| !seen.migrating.is_empty())
+    }
+
     /// When the next one ends. It changes at a look and by an answer.
     pub(super) fn next_end_us(&self) -> u64 {
         let ends_us = self.closed.values().map(|closed| closed.end_us);
@@ -147,6 +153,12 @@ impl Slots {
                 let has_come = cluster.has(slot) && !before.has(slot);
                 if has_come && !before.imports(slot) {
                     self.closed.insert(slot, closed(before.node_of(slot)));
+                }
+            }
+            // A move that was given up. What was granted there is not known here.
+            for (slot, to) in &before.migrating {
+                if cluster.has(*slot) && !cluster.hands_over(*slot, to) {
+                    self.closed.insert(*slot, closed(Some(*to)));
                 }
             }
             let answers = |from| {

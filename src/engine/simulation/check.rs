@@ -148,12 +148,12 @@ impl World {
         }
         if self.real.memory.in_flight.borrow().is_empty()
             && matches!(op, Op::Timer)
-            && !self.scene.refuses_writes
+            && self.scene.may_write()
         {
             let is_waiting = self.real.machine.registry.deliveries.is_waiting();
             assert!(!is_waiting, "{op:?}: a delivery for nobody");
         }
-        if !matches!(op, Op::Timer) || !self.scene.is_primary || self.scene.refuses_writes {
+        if !matches!(op, Op::Timer) || !self.scene.is_primary || !self.scene.may_write() {
             return;
         }
         assert!(!self.real.is_due(), "{op:?}: work is left");

@@ -139,6 +139,31 @@ fn all_histories_of_lost_replies_on_the_move() {
     enumerate("lost replies on the move", &first, &ops, 6);
 }
 
+/// Three requests of a token beside a reader: it is a reader itself before it is alone.
+#[test]
+fn all_histories_of_lost_replies_of_one_token() {
+    let first = [
+        Op::Ask(K, take(Exclusive, b'w', 9, Forever)),
+        Op::Ask(K, take(Shared, b'r', 9, Forever)),
+        Op::Ask(K, take(Shared, b't', 9, Forever)),
+        Op::Ask(K, take(Shared, b't', 9, Forever)),
+        Op::Ask(K, take(Exclusive, b't', 9, Forever)),
+        Op::Ask(K, take(Exclusive, b'z', 9, Forever)),
+    ];
+    let ops = [
+        Op::Ask(K, Request::Release(b'w')),
+        Op::Ask(K, Request::Release(b'r')),
+        Op::Ask(K, Request::Renew(b't', 8)),
+        Op::Rename(K, J),
+        Op::Lose(1),
+        Op::Lose(2),
+        Op::Deliver(0),
+        Op::Deliver(1),
+        Op::Timer,
+    ];
+    enumerate("lost replies of one token", &first, &ops, 6);
+}
+
 /// A hold that stands under two keys, by DUMP and RESTORE.
 #[test]
 fn all_histories_of_copies() {

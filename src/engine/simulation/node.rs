@@ -15,12 +15,12 @@ use crate::command::check::Check;
 use crate::command::macquire::Macquire;
 use crate::command::release::Release;
 use crate::command::renew::Renew;
-use crate::command::{rlock, Args};
+use crate::command::{rlock, Args, Reply};
 use crate::engine::guard::{GuardEvent, Reason};
-use crate::engine::host::Server;
+use crate::engine::host::{Host, Server};
 use crate::engine::tick::{self, LOOK_AGAIN_US};
-use crate::engine::{check, command, macquire, Machine, Note, Shared};
-use crate::lock::{Deadline, Mode};
+use crate::engine::{self, check, command, macquire, Machine, Note, Shared};
+use crate::lock::{Deadline, Mode, Token};
 use crate::wait::Delivery;
 
 pub(super) use log::{counted, Log, Said};
@@ -273,9 +273,20 @@ impl Node {
                 let release = Release::parse(Args::new([&token[..]].into_iter()));
                 command::release(&mut task, &release.unwrap())
             }
+            Request::ReleaseLater(_, ms) => {
+                let ms = ms.to_string();
+                let words = [&token[..], b"ATLEAST", ms.as_bytes()];
+                let release = Release::parse(Args::new(words.into_iter()));
+                command::release(&mut task, &release.unwrap())
+            }
             Request::Check(_) => {
                 let question = Check::parse(Args::new([&token[..]].into_iter()));
                 check(&mut task, &question.unwrap())
+            }
+            Request::Exec(_) => {
+                let token = Token::new(&token).unwrap();
+                let is_held = engine::must_hold(&mut task, token);
+                is_held.map(|()| task.server().reply(Reply::Done(true)))
             }
             Request::Renew(..) => {
                 let renew = Renew::parse(Args::new([&token[..], ttl.as_bytes()].into_iter()));
@@ -355,7 +366,8 @@ impl Node {
         let scene = self.memory.scene.get();
         let due = self.machine.due();
         let patrolled_us = scene.mono_us - self.machine.patrolled_us;
-        let is_patrol_due = scene.is_primary && patrolled_us >= LOOK_AGAIN_US;
+        let may_go = scene.is_primary && !scene.pauses_writes;
+        let is_patrol_due = may_go && patrolled_us >= LOOK_AGAIN_US;
         if self.memory.is_armed.get() {
             return true;
         }

@@ -22,6 +22,8 @@ pub(super) struct NaiveHold {
     pub(super) token: u8,
     pub(super) mode: Mode,
     pub(super) deadline: u64,
+    /// When its token was first granted.
+    pub(super) since: u64,
     /// Grows with each new hold, as fences do. A copy of a hold has the same.
     pub(super) id: u64,
 }
@@ -156,6 +158,8 @@ pub(super) struct Oracle {
     last_position: u64,
     pub(super) pending: Vec<NaiveGrant>,
     lost: Vec<NaiveGrant>,
+    /// Whether those that are lost are looked for everywhere.
+    is_seeking: bool,
     last_group: u64,
     pub(super) last_id: u64,
     pub(super) events: Vec<(Client, Event)>,
@@ -213,6 +217,7 @@ impl Oracle {
             token,
             mode,
             deadline,
+            since: own.map_or(now, |own| own.since),
             id,
         });
         id
@@ -395,13 +400,13 @@ impl Oracle {
             .iter()
             .find(|grant| grant.id == id && grant.at == at && !self.is_of_several(grant))
             .cloned();
-        // One that was lost is on its way again.
-        let is_lost = |grant: &NaiveGrant| grant.id == id && grant.at == at;
-        let lost = match beside {
-            None => self.lost.iter().position(is_lost),
-            Some(_) => None,
-        };
-        let lost = lost.map(|n| self.lost.remove(n));
+        // Those that were lost are on their way again.
+        let is_found = self.is_seeking;
+        let is_lost = |grant: &NaiveGrant| grant.id == id && (grant.at == at || is_found);
+        let (lost, others): (Vec<_>, _) = std::mem::take(&mut self.lost)
+            .into_iter()
+            .partition(is_lost);
+        self.lost = others;
         let new = NaiveGrant {
             client: request.client,
             at,
@@ -409,7 +414,7 @@ impl Oracle {
             id,
             has_left: false,
             is_known: false,
-            before: match lost {
+            before: match lost.first() {
                 Some(lost) => lost.before,
                 None => before.map(|hold| (hold.mode, hold.deadline)),
             },

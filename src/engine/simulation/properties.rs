@@ -32,6 +32,9 @@ fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         6 => take.prop_map(|(mode, token, ttl, limits, grace)| keep(mode, token, ttl, limits, grace)),
         3 => token.clone().prop_map(Request::Release),
+        1 => (token.clone(), ttl.clone()).prop_map(|(token, ms)| Request::ReleaseLater(token, ms)),
+        1 => token.clone().prop_map(Request::Check),
+        1 => token.clone().prop_map(Request::Exec),
         1 => (token, ttl).prop_map(|(token, ttl)| Request::Renew(token, ttl)),
     ]
 }
@@ -59,6 +62,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..NAMES, any::<bool>()).prop_map(|(slot, deletes)| Op::SlotGoes(slot, deletes)),
         3 => (0..NAMES).prop_map(Op::SlotComes),
         1 => any::<bool>().prop_map(Op::RefuseWrites),
+        1 => any::<bool>().prop_map(Op::PauseWrites),
         1 => any::<bool>().prop_map(Op::Subscribe),
     ]
 }

@@ -80,6 +80,31 @@ fn all_histories_of_kept_places_for_two_keys() {
     enumerate("kept places for two keys", &[], &ops, 5);
 }
 
+/// Places that are kept, permits and several keys, which end by the end of a key, by a release that
+/// takes effect later, and while writes are paused.
+#[test]
+fn all_histories_of_permits_beside_two_keys() {
+    let two = Mode::of_limit(2).unwrap();
+    let ops = [
+        all(&[(A, Exclusive), (B, Shared)], b'a', 3, Until(1), 2),
+        all(&[(B, Exclusive), (A, Shared)], b'b', 2, Forever, 0),
+        Op::Ask(A, keep(two, b'c', 3, Forever, 2)),
+        Op::Ask(A, take(two, b'd', 2, Forever)),
+        Op::Ask(B, Request::ReleaseLater(b'a', 2)),
+        Op::Ask(A, Request::Release(b'c')),
+        Op::Ask(A, Request::Check(b'a')),
+        Op::Ask(A, Request::Exec(b'd')),
+        Op::Expire(A, 1),
+        Op::Expire(B, 2),
+        Op::PauseWrites(true),
+        Op::PauseWrites(false),
+        Op::KillWaiter(0),
+        Op::Tick(1),
+        Op::Timer,
+    ];
+    enumerate("permits beside two keys", &[], &ops, 5);
+}
+
 /// What happens to a whole server, or to one of the keys.
 #[test]
 fn all_histories_of_two_keys_on_servers() {

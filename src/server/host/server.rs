@@ -16,7 +16,7 @@ use crate::engine::{Count, Message, Outcome};
 use crate::lock::{Hold, Now, Token};
 use crate::server::api::clock;
 use crate::server::api::scan::Cursor;
-use crate::server::api::{Context, Level, OwnedString};
+use crate::server::api::{Caller, Context, Level, OwnedString};
 use crate::server::clients::blocked_client::{self, BlockedClient, Machine, Redis, Shared};
 use crate::server::clients::channel;
 use crate::server::cluster::slots;
@@ -164,6 +164,11 @@ impl Server for Context<'_> {
 
     fn guard(self) -> guard::Settings {
         limits::guard()
+    }
+
+    fn guard_changed(self, closed_by: Option<guard::Reason>) {
+        let start = &Module::get().start;
+        start.guard_changed(&mut Caller::new(self), closed_by);
     }
 
     fn replicas(self) -> Replicas {

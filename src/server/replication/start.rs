@@ -3,13 +3,17 @@
 //!
 //! A server that loads a file with a cut end cuts it there, too (`aof-load-truncated`). So the file
 //! is as long after the load as it was before only if it was whole.
+//!
+//! A process that ends while its guard is closed may lack leases, and so does the next one, although
+//! that finds a whole file. So a small file beside the data says that the guard is closed, and why.
 
 use std::cell::Cell;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use crate::engine::guard::Reason;
 use crate::planted::planted;
 use crate::server::api::Caller;
 
@@ -20,9 +24,34 @@ pub(in crate::server) struct Start {
     is_over: Cell<bool>,
     /// The length of the append-only file when its load began.
     bytes: Cell<Option<u64>>,
+    /// Whether the guard was closed when the process before this one ended.
+    was_guarded: Cell<bool>,
 }
 
 impl Start {
+    /// A process with a guard begins. Whether the one before it was promoted, and had not waited to
+    /// the end.
+    pub(in crate::server) fn begins(&self, caller: &mut Caller<'_>) -> bool {
+        let before = marker(caller).and_then(|marker| fs::read(marker).ok());
+        self.was_guarded.set(before.is_some());
+        self.guard_changed(caller, Some(Reason::Restart));
+        before.is_some_and(|why| why == Reason::Promotion.name().to_bytes())
+    }
+
+    /// The guard is closed, or open. Where nothing can be written, nothing is known at the next
+    /// start.
+    pub(in crate::server) fn guard_changed(&self, caller: &mut Caller<'_>, why: Option<Reason>) {
+        let Some(marker) = marker(caller) else {
+            return;
+        };
+        let _ = match why {
+            None => fs::remove_file(marker),
+            // The rules after a promotion outlast those of a start.
+            Some(reason) if reason != Reason::Promotion && marker.exists() => Ok(()),
+            Some(reason) => fs::write(marker, reason.name().to_bytes()),
+        };
+    }
+
     /// The load of an append-only file begins.
     pub(in crate::server) fn aof_begins(&self, caller: &mut Caller<'_>) {
         if !self.is_over.get() {
@@ -38,6 +67,7 @@ impl Start {
         // With the other setting nothing is synced while a child writes a file.
         before.is_some()
             && is_whole
+            && !self.was_guarded.get()
             && has(c"appendfsync", b"always")
             && has(c"no-appendfsync-on-rewrite", b"no")
     }
@@ -48,12 +78,24 @@ impl Start {
     }
 }
 
+/// The file that is there while the guard is closed. Servers that share a directory have data files
+/// of different names.
+fn marker(caller: &mut Caller<'_>) -> Option<PathBuf> {
+    let dir = path(caller, c"dir")?;
+    let mut name = path(caller, c"dbfilename")?.into_os_string();
+    name.push(".guarded");
+    Some(dir.join(name))
+}
+
+/// A setting that is a path, or a part of one.
+fn path(caller: &mut Caller<'_>, name: &CStr) -> Option<PathBuf> {
+    let value = caller.config_value(name)?;
+    Some(PathBuf::from(OsStr::from_bytes(&value)))
+}
+
 /// The bytes of the append-only file, or of all its parts from 7.0 on.
 fn len_of_aof(caller: &mut Caller<'_>) -> Option<u64> {
-    let mut path = |name| {
-        let value = caller.config_value(name)?;
-        Some(PathBuf::from(OsStr::from_bytes(&value)))
-    };
+    let mut path = |name| path(caller, name);
     let dir = path(c"dir")?;
     let Some(parts) = path(c"appenddirname") else {
         let file = fs::metadata(dir.join(path(c"appendfilename")?));

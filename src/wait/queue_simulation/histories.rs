@@ -38,20 +38,6 @@ fn alphabet(tokens: &[u8]) -> Vec<Op> {
     ops
 }
 
-/// Places that are kept, taken up again by other words, and given up.
-fn kept_places() -> Vec<Op> {
-    let mut ops = vec![Op::Tick(1), Op::Cancel(Seat::First), Op::Cancel(Seat::Last)];
-    for token in *b"abc" {
-        ops.push(Op::Ask(Mode::Shared, token, 3, Block::NoKeep));
-        ops.push(Op::Release(token));
-    }
-    ops.push(Op::Ask(Mode::Exclusive, b'a', 3, Block::Keep));
-    ops.push(Op::Ask(Mode::Exclusive, b'b', 3, Block::NoKeep));
-    ops.push(Op::Ask(Mode::Exclusive, b'b', 3, Block::Yes));
-    ops.push(Op::Ask(Mode::Shared, b'c', 3, Block::Yes));
-    ops
-}
-
 /// Conversions of those who are absent, and locks that are replaced under them.
 fn kept_upgrades() -> Vec<Op> {
     let mut ops = vec![Op::Tick(1), Op::Cancel(Seat::First), Op::Release(b'a')];
@@ -68,32 +54,12 @@ fn kept_upgrades() -> Vec<Op> {
 }
 
 #[test]
-fn all_histories_of_six_steps_with_kept_places() {
-    enumerate(&kept_places(), 6);
-}
-
-#[test]
 fn all_histories_of_six_steps_with_kept_upgrades() {
     enumerate(&kept_upgrades(), 6);
 }
 
 fn counted(n: u32) -> Mode {
     Mode::of_limit(n).unwrap()
-}
-
-/// Permits beside readers and writers, waited for and kept.
-fn permits() -> Vec<Op> {
-    let mut ops = vec![Op::Tick(1), Op::Cancel(Seat::First)];
-    for token in *b"abc" {
-        ops.push(Op::Ask(counted(2), token, 3, Block::Yes));
-        ops.push(Op::Release(token));
-    }
-    ops.push(Op::Ask(counted(2), b'a', 3, Block::NoKeep));
-    ops.push(Op::Ask(counted(3), b'b', 2, Block::Keep));
-    ops.push(Op::Ask(Mode::Shared, b'c', 3, Block::NoKeep));
-    ops.push(Op::Ask(Mode::Exclusive, b'c', 3, Block::Yes));
-    ops.push(Op::Ask(Mode::Shared, b'd', 2, Block::Yes));
-    ops
 }
 
 /// Holders that ask for smaller and larger limits.
@@ -108,11 +74,6 @@ fn narrower() -> Vec<Op> {
     ops.push(Op::Ask(Mode::Exclusive, b'b', 3, Block::Yes));
     ops.push(Op::Replace(b'a', b'c', 3));
     ops
-}
-
-#[test]
-fn all_histories_of_six_steps_with_permits() {
-    enumerate(&permits(), 6);
 }
 
 #[test]

@@ -76,15 +76,6 @@ impl<S: BuildHasher> Channels<S> {
         })
     }
 
-    /// At how many places a channel listens.
-    pub(super) fn len_of(&self, name: &[u8]) -> usize {
-        let listening = self.by_name.get(name);
-        listening.map_or(0, |all| {
-            let rest = all.rest.as_ref().map_or(0, |rest| rest.len());
-            rest.saturating_add(1)
-        })
-    }
-
     /// The place with the next number at which a channel listens, in the order of the numbers.
     pub(super) fn place_after(&self, name: &[u8], seen: Option<PlaceId>) -> Option<PlaceId> {
         let listening = self.by_name.get(name)?;

@@ -32,7 +32,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Ends all places for a key. Answers how many requests and absent places those are, and those
     /// that have ended now. The others end by [`Registry::next_ending`].
     pub fn cancel(&mut self, key: &KeyRef) -> (usize, Vec<Removed<L>>) {
-        if self.len_of(key) <= MOST {
+        let ids = self.queues.of(key).into_iter();
+        if self.are_few(ids.flat_map(|queue| queue.iter())) {
             let removed = self.dismiss(key, MOST);
             return (removed.len(), removed);
         }
@@ -40,6 +41,16 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let last = Ticket(self.last_ticket);
         self.endings.cancelled.insert(key.clone(), last);
         (count, Vec::new())
+    }
+
+    /// Whether so many places may end in one step, by their keys and requests.
+    fn are_few(&self, ids: impl Iterator<Item = PlaceId>) -> bool {
+        let mut sum = 0_usize;
+        let mut places = ids.filter_map(|id| self.places.get(id));
+        places.all(|place| {
+            sum = sum.saturating_add(place.keys().count().max(place.iter().count()));
+            sum <= MOST
+        })
     }
 
     /// Ends the place of a token that asks again, if it is cancelled and has not ended yet: the
@@ -65,7 +76,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// their keys are to be served before the step ends: see [`Registry::take_unserved`]. If there
     /// are too many, they end by [`Registry::next_ending`].
     pub fn unheard(&mut self, channel: &[u8], leaving: Leaving) -> Vec<Removed<L>> {
-        if self.listeners.channels.len_of(channel) > MOST {
+        if !self.are_few(self.listeners.channels.places(channel)) {
             let last = Seq(self.listeners.last_seq);
             let unheard = &mut self.endings.unheard;
             match unheard.get_mut(channel) {
@@ -146,7 +157,7 @@ mod tests {
 
     use super::*;
     use crate::lock::{FenceClock, Mode, Now, Refusal, Token, Ttl};
-    use crate::wait::keys::Keys;
+    use crate::wait::keys::{Keys, Several, Wanted};
     use crate::wait::{Listener, NewRequest, Rest, Step};
 
     type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
@@ -157,7 +168,7 @@ mod tests {
         KeyRef::new(0, name)
     }
 
-    fn enter(world: &mut World, key: &KeyRef, number: usize, channel: &[u8]) {
+    fn enter_for(world: &mut World, keys: &Keys, number: usize, channel: &[u8]) {
         let token = format!("t{number}");
         let new = NewRequest {
             token: Token::new(token.as_bytes()).unwrap(),
@@ -172,7 +183,11 @@ mod tests {
             refusal: Refusal::Busy,
             now_us: 0,
         };
-        world.enter(&Keys::One(key.clone()), new);
+        world.enter(keys, new);
+    }
+
+    fn enter(world: &mut World, key: &KeyRef, number: usize, channel: &[u8]) {
+        enter_for(world, &Keys::One(key.clone()), number, channel);
     }
 
     fn grant_next(world: &mut World, key: &KeyRef) -> Option<Step<u64>> {
@@ -249,5 +264,26 @@ mod tests {
         assert_eq!((world.len_of(&k), world.len_of(&key(b"l"))), (1, 2));
         // Few end at once.
         assert_eq!(world.unheard(b"d", LEAVING).len(), 2);
+    }
+
+    #[test]
+    fn places_for_many_keys_end_one_by_one() {
+        const KEYS: usize = 100;
+        let (mut world, k) = (World::default(), key(b"k"));
+        for n in 0..=MOST.div_euclid(KEYS) {
+            let names = (1..KEYS).map(|own| key(format!("{n}:{own}").as_bytes()));
+            let wanted = [k.clone()].into_iter().chain(names).map(|key_ref| Wanted {
+                key_ref,
+                mode: Mode::Exclusive,
+            });
+            let several = Several::new(wanted).unwrap();
+            enter_for(&mut world, &Keys::Several(Rc::new(several)), n, b"c");
+        }
+        let all = world.len_of(&k);
+        assert!(world.unheard(b"c", LEAVING).is_empty());
+        world.clear_endings();
+        assert_eq!(world.cancel(&k).0, all);
+        assert_eq!((world.len_of(&k), end_all(&mut world)), (all, all));
+        assert!(world.is_empty());
     }
 }

@@ -9,6 +9,8 @@ use super::Registry;
 use crate::lock::{CompactToken, Deadline, Lock, Mode, Now, Token, TokenText, Waiting};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::Keys;
+#[cfg(test)]
+use crate::wait::keys::Several;
 use crate::wait::place::{Counts, Place, PlaceId};
 use crate::wait::queue::in_the_way::{Budget, InTheWay, Spot};
 use crate::wait::queue::WaitQueue;
@@ -77,6 +79,13 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// The place that a token has for a key.
     pub(super) fn place_of_token(&self, key: &KeyRef, token: Token<'_>) -> Option<PlaceId> {
         self.queues.of(key)?.of_token(token, &self.places)
+    }
+
+    /// Where a token stands in the queue of a key.
+    pub(in crate::wait) fn spot_of(&self, key: &KeyRef, token: Token<'_>) -> Option<Spot> {
+        let queue = self.queues.of(key)?;
+        let id = queue.of_token(token, &self.places)?;
+        Some(queue.spot_of(id, self.places.get(id)?, &key.name))
     }
 
     /// Whether a token waits for any of these keys by another request than one for exactly these,
@@ -215,14 +224,14 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.queues.key_ref(db, name)
     }
 
-    /// All keys that are waited for.
+    /// The keys of a token's place that stands in the queue of this one, if it is for several.
     #[cfg(test)]
-    pub(in crate::wait) fn waited_keys(&self) -> Vec<KeyRef> {
-        let key_ref = |(db, name, _): (i32, &Rc<[u8]>, _)| KeyRef {
-            db,
-            name: Rc::clone(name),
-        };
-        self.queues.iter().map(key_ref).collect()
+    pub(crate) fn several_at(&self, db: i32, name: &[u8], token: Token<'_>) -> Option<Rc<Several>> {
+        let token = token.into();
+        let mut places = self.places_of(&token).map(|(_, place)| place);
+        let is_here = |at: &KeyRef| at.db == db && *at.name == *name;
+        let place = places.find(|place| place.keys().any(is_here));
+        place?.keys.several().cloned()
     }
 
     /// Whether there is something to do now: marked keys, databases that have changed, or holds to

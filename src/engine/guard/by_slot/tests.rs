@@ -156,7 +156,7 @@ impl World {
     /// Does something. Whether two clients believe that they hold the lock.
     fn step(&mut self, rng: &mut StdRng) -> bool {
         let n = rng.random_range(0..2);
-        let step = rng.random_range(0..12);
+        let step = rng.random_range(0..13);
         match (step, self.thief) {
             (0..=3, _) => return self.grants(n),
             (4..=5, _) => self.look(n),
@@ -193,6 +193,13 @@ impl World {
                 self.thief = Some(other);
             }
             10 => self.pass(rng.random_range(1..400_000)),
+            // The operator gives the move up. A lock that is held there stays there.
+            12 if self.nodes[owner].migrates => {
+                (0..2).for_each(|n| self.look(n));
+                self.nodes[owner].migrates = false;
+                self.nodes[other].imports = false;
+                (0..2).for_each(|n| self.look(n));
+            }
             11 => {
                 let node = &mut self.nodes[n];
                 node.guard.begin(Reason::Restart, self.us);

@@ -68,10 +68,14 @@ pub(in super::super) struct Memory {
     pub(in super::super) connection: Cell<Option<NonZeroU64>>,
     /// The settings of the guard.
     pub(in super::super) guard: Cell<guard::Settings>,
+    /// Why the guard is closed: what the next start is to know.
+    pub(in super::super) closed_by: Cell<Option<guard::Reason>>,
     /// Those that follow this server.
     pub(in super::super) replicas: RefCell<Replicas>,
     /// What clients see, if somebody reads it.
     pub(in super::super) log: RefCell<Option<Log>>,
+    /// What the server logs, if somebody reads it.
+    pub(in super::super) lines: RefCell<Option<Vec<String>>>,
 }
 
 /// The server, for calls that do not come back.
@@ -99,8 +103,10 @@ impl Memory {
             linger_ms: Cell::new(Some(0)),
             connection: Cell::default(),
             guard: Cell::default(),
+            closed_by: Cell::default(),
             replicas: RefCell::default(),
             log: RefCell::default(),
+            lines: RefCell::default(),
         }
     }
 
@@ -222,7 +228,7 @@ impl Server for Ctx<'_> {
     }
 
     fn must_not_write(self) -> bool {
-        false
+        self.0.scene.get().pauses_writes
     }
 
     fn selected_db(self) -> i32 {
@@ -354,6 +360,14 @@ impl Server for Ctx<'_> {
         self.0.guard.get()
     }
 
+    fn guard_changed(self, closed_by: Option<guard::Reason>) {
+        let promotion = Some(guard::Reason::Promotion);
+        let was_promoted = closed_by.is_some() && self.0.closed_by.get() == promotion;
+        self.0
+            .closed_by
+            .set(if was_promoted { promotion } else { closed_by });
+    }
+
     fn replicas(self) -> Replicas {
         self.0.replicas.borrow().clone()
     }
@@ -377,7 +391,11 @@ impl Server for Ctx<'_> {
 
     fn held(self, _hold: &Hold, _now: Now) {}
 
-    fn log(self, _line: &CStr) {}
+    fn log(self, line: &CStr) {
+        if let Some(lines) = &mut *self.0.lines.borrow_mut() {
+            lines.push(line.to_str().unwrap().into());
+        }
+    }
 }
 
 fn event_of(reply: Reply<'_>) -> Event {

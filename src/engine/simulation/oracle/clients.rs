@@ -17,9 +17,14 @@ impl Oracle {
             self.events.push((client, Event::WrongType));
             return;
         }
-        let now = scene.now_ms;
+        let (now, token) = (scene.now_ms, what.token());
+        let own = self.own(at, token, now);
+        if let Request::Check(_) | Request::Exec(_) = what {
+            // A question serves nobody.
+            self.events.push((client, answer(what, own)));
+            return;
+        }
         self.serve_first(at, scene);
-        let token = what.token();
         let own = self.own(at, token, now);
         let place = self.place(at, token);
         let is_partial = place.is_some_and(|place| !place.several.is_empty());
@@ -55,7 +60,15 @@ impl Oracle {
                 }
                 Event::Done(own.is_some())
             }
-            Request::Check(_) => unreachable!(),
+            Request::ReleaseLater(_, ms) => {
+                match own {
+                    Some(own) if now < own.since + ms => self.end_later(at, token, own.since + ms),
+                    Some(_) => self.release(at, token),
+                    None => self.give_up(at, token, scene),
+                }
+                Event::Done(own.is_some())
+            }
+            Request::Check(_) | Request::Exec(_) => unreachable!(),
             Request::Renew(_, ttl) => {
                 if let Some(own) = own {
                     self.take(at, token, own.mode, now + ttl, now);
@@ -68,11 +81,20 @@ impl Oracle {
         // The owner is answered, and knows of its hold.
         match (what, event, own) {
             (_, Event::Granted(id), _) => self.learn(id, at, false),
-            (Request::Renew(..) | Request::Release(_), _, Some(own)) => {
+            (_, _, Some(own)) if !matches!(what, Request::Take { .. }) => {
                 self.learn(own.id, at, false);
             }
             _ => {}
         }
+    }
+
+    /// A hold ends at an instant, or earlier.
+    fn end_later(&mut self, at: Place, token: u8, until: u64) {
+        self.settle_end(at);
+        let mut own = self.holds.iter_mut();
+        let own = own.find(|hold| hold.at == at && hold.token == token);
+        own.into_iter()
+            .for_each(|own| own.deadline = own.deadline.min(until));
     }
 
     fn serve_first(&mut self, at: Place, scene: &Scene) {
@@ -129,6 +151,16 @@ impl Oracle {
         let place = self.place(at, token).unwrap();
         place.upgrade |= owns;
         place.ask(client, what, scene)
+    }
+}
+
+/// What a question gets.
+fn answer(what: Request, own: Option<NaiveHold>) -> Event {
+    match (what, own) {
+        (Request::Check(_), Some(own)) => Event::Granted(own.id),
+        (Request::Check(_), None) => Event::Null,
+        (_, Some(_)) => Event::Done(true),
+        (_, None) => Event::Refused,
     }
 }
 

@@ -85,22 +85,28 @@ impl Oracle {
         if take(&mut self.was_demoted) {
             self.dismiss(|_| true, Event::TryAgain, scene);
         }
-        if scene.refuses_writes {
+        if !scene.may_write() {
             return;
         }
         let lost = std::mem::take(&mut self.lost);
         lost.iter().for_each(|grant| self.give_back(grant, scene));
         self.dismiss(|at| !scene.serves(at), Event::TryAgain, scene);
-        for grant in lost {
-            if !scene.serves(grant.at) {
-                continue;
+        // Their keys come first. An owner may hear of its hold when they are served.
+        self.is_seeking = true;
+        for at in scene.places().filter(|at| scene.serves(*at)) {
+            let mut here = lost.iter().filter(|grant| grant.at == at).peekable();
+            let has_any = here.peek().is_some();
+            for grant in here {
+                if !self.revoke(grant, at, scene) && grant.has_left {
+                    self.lost.push(grant.clone());
+                }
             }
-            if !self.revoke(&grant, grant.at, scene) && grant.has_left {
-                self.lost.push(grant);
+            if has_any {
+                self.serve_or_dismiss(at, scene);
             }
         }
-        // An owner may hear of its hold now.
         self.serve_all(scene);
+        self.is_seeking = false;
         let sought = std::mem::take(&mut self.lost);
         for at in scene.places() {
             for grant in sought.iter().filter(|_| scene.serves(at)) {
@@ -158,10 +164,15 @@ impl Oracle {
     }
 
     fn serve_all(&mut self, scene: &Scene) {
-        let others = self.others.clone();
-        self.dismiss(|at| others.contains(&at), Event::WrongType, scene);
-        for at in scene.places() {
-            self.serve(at, scene);
+        scene
+            .places()
+            .for_each(|at| self.serve_or_dismiss(at, scene));
+    }
+
+    fn serve_or_dismiss(&mut self, at: Place, scene: &Scene) {
+        match self.others.contains(&at) {
+            true => self.dismiss(|other| other == at, Event::WrongType, scene),
+            false => self.serve(at, scene),
         }
     }
 

@@ -73,13 +73,21 @@ impl Oracle {
         if is_mine && is_absent {
             self.end_absent(keys[0].0, token);
         }
-        self.hold_all(&keys, token, id, now + what.ttl().ms());
+        self.hold_all(&keys, token, id, (now, now + what.ttl().ms()));
         Event::Granted(id)
     }
 
-    fn hold_all(&mut self, keys: &[(Place, Mode)], token: u8, id: u64, deadline: u64) {
+    fn hold_all(
+        &mut self,
+        keys: &[(Place, Mode)],
+        token: u8,
+        id: u64,
+        (now, deadline): (u64, u64),
+    ) {
         self.last_id = self.last_id.max(id);
         for (at, mode) in keys {
+            // Another lock may have come with a hold of the token.
+            let own = self.own(*at, token, now).filter(|own| own.id == id);
             self.settle_end(*at);
             self.release(*at, token);
             self.holds.push(NaiveHold {
@@ -87,6 +95,7 @@ impl Oracle {
                 token,
                 mode: *mode,
                 deadline,
+                since: own.map_or(now, |own| own.since),
                 id,
             });
         }
@@ -158,7 +167,7 @@ impl Oracle {
         let granted = place.as_ref().and_then(|p| Some((p, p.requests.last()?)));
         if let Some((place, last)) = granted {
             let id = self.last_id + 1;
-            self.hold_all(keys, place.token, id, now + last.ttl);
+            self.hold_all(keys, place.token, id, (now, now + last.ttl));
             self.places.retain(|p| p.position != place.position);
             self.last_group += 1;
             for request in &place.requests {

@@ -1,12 +1,13 @@
 //! Settings of the guard that change while servers run.
 
 use super::dice::Kind;
-use super::guard::Settings as Guard;
-use super::guarded::{seeds, FAILOVERS, LONGEST_MS, QUORUMS, RESTART, RESTARTS};
+use super::guard::{Rule, Scope, Settings as Guard};
+use super::guarded::{seeds, FAILOVERS, LONGEST_MS, QUORUM, QUORUMS, RESTART, RESTARTS};
 use super::histories::{play, play_seeds, small, take};
+use super::worlds::World;
 use super::*;
 
-/// Times that become shorter and longer again, and a majority that is asked and not asked.
+/// Times that become shorter and longer again, and modes that ask for more and less.
 #[test]
 fn settings_that_change_have_no_breach() {
     for (kind, steps) in [(RESTARTS, 500), (FAILOVERS, 500), (QUORUMS, 2_000)] {
@@ -42,4 +43,67 @@ fn a_shorter_longest_lease_right_after_a_start_counts_later() {
     };
     let tally = play(&settings, &steps);
     assert_eq!((tally.grants, tally.breaches), (1, 0));
+}
+
+/// A server that has lost a lease while its guard was off, and all that operators and clients may
+/// do once it is on.
+#[test]
+fn all_short_histories_of_a_guard_that_is_turned_on_have_no_breach() {
+    let off = Guard {
+        scope: Scope::Off,
+        ..RESTART
+    };
+    let failover = Guard {
+        scope: Scope::Failover,
+        ..RESTART
+    };
+    let begin = [
+        Step::Ask(0, 0, take(LONGEST_MS)),
+        Step::Crash(0),
+        Step::Restart(0, Disk::Empty, true),
+        Step::Set(RESTART),
+    ];
+    let steps = [
+        Step::Ask(0, 0, What::Renew(0, LONGEST_MS)),
+        Step::Ask(0, 0, take(LONGEST_MS)),
+        Step::Ask(1, 0, take(LONGEST_MS)),
+        Step::Ask(1, 0, What::Release(0)),
+        Step::Set(RESTART),
+        Step::Set(failover),
+        Step::Tick(LONGEST_MS / 2),
+        Step::Tick(LONGEST_MS + 1_001),
+        Step::Crash(0),
+        Step::Restart(0, Disk::Empty, true),
+    ];
+    let world = World::new(off, 1, &begin, &steps);
+    world.none_has_a_breach("turned on", 4, &[Rule::TurnedOn]);
+}
+
+/// A replica that was promoted without the newest lease, and that nobody follows. Its old primary
+/// is gone, and the operator gives the majority up.
+#[test]
+fn all_short_histories_of_a_majority_that_is_given_up_have_no_breach() {
+    let beat = [Step::Tick(250), Step::Flow];
+    let end = [
+        Step::Ask(0, 0, take(2_000)),
+        Step::Crash(0),
+        Step::Promote(1),
+    ];
+    let begin = [&beat.repeat(20)[..], &end].concat();
+    let as_if = |scope| Step::Set(Guard { scope, ..QUORUM });
+    let steps = [
+        as_if(Scope::Restart),
+        as_if(Scope::Failover),
+        as_if(Scope::Quorum),
+        Step::Ask(0, 1, What::Renew(0, 2_000)),
+        Step::Ask(0, 1, take(2_000)),
+        Step::Ask(1, 1, take(2_000)),
+        Step::Follow(2, 1),
+        Step::Flow,
+        Step::Tick(50),
+        Step::Tick(1_000),
+        Step::Tick(2_050),
+    ];
+    let world = World::new(QUORUM, 3, &begin, &steps);
+    world.none_has_a_breach("given up", 4, &[Rule::GivenUp]);
 }

@@ -120,17 +120,19 @@ impl Dice {
         }
     }
 
-    /// Each time is as it was at the beginning, or half as long. Where old primaries stop, a
-    /// majority may be asked or not.
+    /// Each time is as it was at the beginning, or half as long, and more may be asked: as much as
+    /// the world can give.
     fn changed(&mut self, guard: guard::Settings) -> guard::Settings {
-        let asks = guard.scope == guard::Scope::Failover && self.below(2) == 0;
+        use guard::Scope::{Failover, Quorum, Restart};
+        let scopes: &[_] = match guard.scope {
+            Restart => &[Restart, Failover, Quorum],
+            Failover => &[Failover, Quorum],
+            _ => &[guard.scope],
+        };
+        let scope = scopes[self.below(scopes.len())];
         let mut either = |ms: u64| ms / [1, 2][self.below(2)];
         guard::Settings {
-            scope: if asks {
-                guard::Scope::Quorum
-            } else {
-                guard.scope
-            },
+            scope,
             max_ttl_ms: either(guard.max_ttl_ms),
             slack_ms: either(guard.slack_ms),
             fresh_ms: either(guard.fresh_ms),

@@ -45,6 +45,27 @@ fn all_short_histories_of_a_guarded_restart_have_no_breach() {
     none_has_a_breach(1, RESTART, &begin, &steps, &[Rule::Restart, Rule::Clock]);
 }
 
+/// A start from nothing is guarded, and writes a file. A second start finds that file whole.
+#[test]
+fn all_short_histories_of_whole_files_have_no_breach() {
+    let begin = [
+        Step::Tick(LONGEST_MS + 1_000),
+        Step::Ask(0, 0, take(LONGEST_MS)),
+    ];
+    let steps = [
+        Step::Ask(0, 0, What::Renew(0, LONGEST_MS)),
+        Step::Ask(1, 0, take(LONGEST_MS)),
+        Step::Ask(1, 0, What::Release(0)),
+        Step::Tick(LONGEST_MS / 2),
+        Step::Tick(LONGEST_MS + 1_001),
+        Step::Crash(0),
+        Step::Restart(0, Disk::Empty, true),
+        Step::Restart(0, Disk::Whole, true),
+    ];
+    let world = World::new(RESTART, 1, &begin, &steps);
+    world.none_has_a_breach("whole files", depth() + 1, &[Rule::WasGuarded]);
+}
+
 #[test]
 fn all_short_histories_of_a_guarded_failover_have_no_breach() {
     let begin = [

@@ -25,7 +25,10 @@ pub(super) const RESTARTS: Kind = Kind {
     loses_nothing: false,
     must_be_safe: true,
     walls_drift: 4,
-    guard: RESTART,
+    guard: Guard {
+        members: 1,
+        ..RESTART
+    },
     lingers: true,
     ..ONE
 };
@@ -233,7 +236,7 @@ fn a_clock_that_was_set_back_puts_off_the_end_of_a_hand_over() {
 }
 
 /// The old primary sees the end of a hold that the new one would have renewed, and hands the lock
-/// on.
+/// on. So it is where the new one starts again.
 #[test]
 fn a_hold_that_ends_within_the_slack_is_not_made_longer() {
     let steps = [
@@ -249,7 +252,15 @@ fn a_hold_that_ends_within_the_slack_is_not_made_longer() {
         Step::Tick(1_301),
         Step::Hear(1),
     ];
-    for (without, breaches) in [(None, 0), (Some(Rule::Longer), 1)] {
+    let restart = Step::Restart(1, Disk::Lacks(0), true);
+    let again = [Step::Tick(0), Step::Crash(1), restart];
+    let again = [&steps[..7], &again, &steps[7..]].concat();
+    for (steps, without, breaches) in [
+        (&steps[..], None, 0),
+        (&steps, Some(Rule::Longer), 1),
+        (&again, None, 0),
+        (&again, Some(Rule::WasGuarded), 1),
+    ] {
         let settings = Settings {
             clocks: vec![Clocks::default(); 3],
             guard: Guard {
@@ -259,7 +270,7 @@ fn a_hold_that_ends_within_the_slack_is_not_made_longer() {
             old_primaries_stop: true,
             ..small(false)
         };
-        let tally = play(&settings, &steps);
+        let tally = play(&settings, steps);
         assert_eq!(tally.breaches, breaches, "{without:?}");
     }
 }

@@ -1,9 +1,8 @@
 //! The two oracles.
 
-use std::rc::Rc;
-
 use super::*;
-use crate::wait::{Several, Waiter};
+use crate::lock::Token;
+use crate::wait::Waiter;
 
 /// A wait of the naive graph.
 #[derive(Clone, Copy, Debug)]
@@ -20,50 +19,36 @@ type Edge = (u8, u8, u8);
 impl World {
     /// Whether the answer is right. `waited` is the world in which the wait has begun.
     pub(super) fn compare(
-        &self,
+        self,
         waited: Self,
-        (token, keys): (u8, &[u8]),
-        cycle: Option<&[CycleWait]>,
-        asked: &str,
+        (token, asked): (u8, &[(u8, Mode)]),
+        cycle: Option<&[(u8, u8)]>,
+        say: &str,
     ) {
-        let say = || {
-            let cycle = cycle.map(|cycle| {
-                let wait = |wait: &CycleWait| (number(wait.token()), wait.key_ref.name[0]);
-                cycle.iter().map(wait).collect::<Vec<_>>()
-            });
-            let all = self.keys().into_iter();
-            let all = all.map(|key| (key, self.holders(key), self.line(key)));
-            format!("{asked}: {cycle:?}\n{:?}", all.collect::<Vec<_>>())
-        };
+        let all = || (0..self.keys).map(|key| (key, self.holders(key), self.line(key)));
+        let say = || format!("{say}\n{:?}", all().collect::<Vec<_>>());
+        let keys: Vec<u8> = asked.iter().map(|(key, _)| *key).collect();
         let (edges, by_places) = (waited.edges(true), waited.edges(false));
-        let shortest = shortest(&edges, &by_places, token, keys);
-        match cycle {
-            None => assert_eq!(shortest, None, "{}", say()),
-            Some(cycle) => {
-                assert_eq!(Some(cycle.len()), shortest, "{}", say());
-                let waits = cycle
-                    .iter()
-                    .map(|wait| (number(wait.token()), wait.key_ref.name[0]));
-                let waits: Vec<_> = waits.collect();
-                assert_eq!(waits[0].0, token);
-                for (n, (from, over)) in waits.iter().enumerate() {
-                    let to = waits[(n + 1) % waits.len()].0;
-                    assert!(edges.contains(&(*from, *over, to)), "{}", say());
-                }
+        let shortest = shortest(&edges, &by_places, token, &keys);
+        assert_eq!(cycle.map(<[_]>::len), shortest, "{}", say());
+        if let Some(waits) = cycle {
+            assert_eq!(waits[0].0, token);
+            for (n, (from, over)) in waits.iter().enumerate() {
+                let to = waits[(n + 1) % waits.len()].0;
+                assert!(edges.contains(&(*from, *over, to)), "{}", say());
             }
         }
-        let is_mixed = waited.keys().into_iter().any(|key| waited.is_mixed(key));
+        let is_mixed = (0..self.keys).any(|key| waited.is_mixed(key));
         let waits_for_more = waited.waits_for_both_and_more();
         let has_permits = waited.has_permits();
-        let was_stuck = self.clone().gets_stuck();
         let is_stuck = waited.gets_stuck();
-        if is_stuck && !was_stuck && !has_permits {
-            assert!(cycle.is_some(), "{}", say());
-        }
-        // A token that asks for a key in both modes has the second one in the end, and counts here
-        // by the narrower one. One that waits for two keys and also elsewhere may be granted the
-        // two first, and so let in those behind its place.
-        if cycle.is_some() && !is_mixed && !waits_for_more {
+        if is_stuck && cycle.is_none() && !has_permits {
+            let say = say();
+            assert!(self.gets_stuck(), "{say}");
+        } else if cycle.is_some() && !is_mixed && !waits_for_more {
+            // A token that asks for a key in both modes has the second one in the end, and counts
+            // here by the narrower one. One that waits for two keys and also elsewhere may be
+            // granted the two first, and so let in those behind its place.
             assert!(is_stuck, "{}", say());
         }
     }
@@ -71,7 +56,7 @@ impl World {
     /// All edges, or only those to places.
     fn edges(&self, with_holders: bool) -> BTreeSet<Edge> {
         let mut edges = BTreeSet::new();
-        for key in self.keys() {
+        for key in 0..self.keys {
             let line = self.line(key);
             for (n, wait) in line.iter().enumerate() {
                 let holders = self.holders(key);
@@ -103,19 +88,10 @@ impl World {
         edges
     }
 
-    fn holders(&self, key: u8) -> Vec<(u8, Mode)> {
-        let lock = self.locks.get(&key);
-        let holders = lock.into_iter().flat_map(|lock| {
-            let holds = lock.holds().into_iter();
-            holds.map(|(token, mode, _)| (number(token), mode))
-        });
-        holders.collect()
-    }
-
     /// One wait for each place, in its order.
     fn line(&self, key: u8) -> Vec<NaiveWait> {
         let mut line: Vec<NaiveWait> = Vec::new();
-        for waiter in self.registry.waiters(0, &[key]) {
+        for waiter in self.waiters(key) {
             let (token, mode) = (number(waiter.token), waiter.mode);
             match line.iter_mut().find(|wait| wait.token == token) {
                 Some(wait) if mode == Mode::Exclusive => wait.mode = mode,
@@ -124,50 +100,59 @@ impl World {
                     token,
                     key,
                     mode,
-                    is_for_both: self.several_of(token, key).is_some(),
+                    is_for_both: self.both_of(token, key).is_some(),
                 }),
             }
         }
         line
     }
 
+    fn waiters(&self, key: u8) -> Vec<Waiter<'_, Client>> {
+        let registry = &self.node.machine.registry;
+        registry.waiters(0, &[place(key).name]).collect()
+    }
+
     /// Whether somebody waits for ever, although everybody else does what they can.
     fn gets_stuck(mut self) -> bool {
+        self.detect(false);
         loop {
-            self.serve();
-            let lines: Vec<NaiveWait> =
-                self.keys().iter().flat_map(|key| self.line(*key)).collect();
+            self.settle();
+            let lines: Vec<NaiveWait> = (0..self.keys).flat_map(|key| self.line(key)).collect();
             let waiting: BTreeSet<u8> = lines.iter().map(|wait| wait.token).collect();
-            let before = (self.registry.len(), self.locks.clone());
-            for key in self.keys() {
+            let before = self.standing();
+            // Those who are absent first: an upgrade passes an absent reader.
+            for wait in lines {
+                if self.is_absent(wait) {
+                    let own = vec![(wait.key, wait.mode)];
+                    let keys = self.both_of(wait.token, wait.key).unwrap_or(own);
+                    self.request(wait.token, &keys, How::Block);
+                }
+            }
+            for key in 0..self.keys {
                 for (token, _) in self.holders(key) {
                     if !waiting.contains(&token) {
                         self.release(token, key);
                     }
                 }
             }
-            for wait in lines {
-                if !self.is_absent(wait) {
-                    continue;
-                }
-                if let Some(several) = self.several_of(wait.token, wait.key) {
-                    self.ask_again_for(wait.token, &several);
-                } else if let Err(refusal) = self.decide(wait.token, wait.key, wait.mode) {
-                    self.enter(wait.token, wait.key, wait.mode, How::Block, refusal);
-                }
-            }
-            self.serve();
-            if before == (self.registry.len(), self.locks.clone()) {
-                return !self.registry.is_empty();
+            self.settle();
+            if before == self.standing() {
+                return !self.node.machine.registry.is_empty();
             }
         }
+    }
+
+    /// How many wait, and who holds what.
+    fn standing(&self) -> (usize, Vec<Vec<(u8, Mode)>>) {
+        let holders = (0..self.keys).map(|key| self.holders(key));
+        (self.node.machine.registry.len(), holders.collect())
     }
 }
 
 impl World {
     fn is_mixed(&self, key: u8) -> bool {
-        let waiters: Vec<_> = self.registry.waiters(0, &[key]).collect();
-        let differ = |one: &Waiter<'_, u64>, other: &Waiter<'_, u64>| {
+        let waiters = self.waiters(key);
+        let differ = |one: &Waiter<'_, Client>, other: &Waiter<'_, Client>| {
             number(one.token) == number(other.token) && one.mode != other.mode
         };
         let mut one = waiters.iter();
@@ -175,12 +160,12 @@ impl World {
     }
 
     fn waits_for_both_and_more(&self) -> bool {
-        let lines = self.keys().into_iter().flat_map(|key| self.line(key));
+        let lines = (0..self.keys).flat_map(|key| self.line(key));
         let waits: Vec<_> = lines.collect();
         waits.iter().any(|both| {
-            let several = self.several_of(both.token, both.key);
+            let several = self.both_of(both.token, both.key);
             let is_another = |wait: &NaiveWait| {
-                wait.token == both.token && self.several_of(wait.token, wait.key) != several
+                wait.token == both.token && self.both_of(wait.token, wait.key) != several
             };
             several.is_some() && waits.iter().any(is_another)
         })
@@ -188,25 +173,26 @@ impl World {
 
     fn has_permits(&self) -> bool {
         let is_permit = |mode: Mode| mode.limit().is_some();
-        self.keys().into_iter().any(|key| {
-            let held = self.holders(key).into_iter().map(|(_, mode)| mode);
-            let waiters = self.registry.waiters(0, &[key]);
-            held.chain(waiters.map(|waiter| waiter.mode)).any(is_permit)
+        (0..self.keys).any(|key| {
+            let mut held = self.holders(key).into_iter().map(|(_, mode)| mode);
+            held.any(is_permit) || self.waiters(key).iter().any(|w| is_permit(w.mode))
         })
     }
 
     /// The keys of a token's place for two keys that stands in the queue of this one.
-    fn several_of(&self, token: u8, key: u8) -> Option<Rc<Several>> {
-        let name = bytes(token);
-        let token = CompactToken::from(Token::new(&name).unwrap());
-        let mut places = self.registry.places_of(&token).map(|(_, place)| place);
-        let place = places.find(|place| place.keys().any(|at| *at.name == [key]));
-        place?.keys.several().cloned()
+    fn both_of(&self, token: u8, key: u8) -> Option<Vec<(u8, Mode)>> {
+        let (token, key) = ([name(token)], [place(key).name]);
+        let registry = &self.node.machine.registry;
+        let several = registry.several_at(0, &key, Token::new(&token).unwrap())?;
+        let keys = several.iter();
+        let keys = keys.map(|one| (one.key_ref.name[0] - b'0', one.mode));
+        Some(keys.collect())
     }
 
     fn is_absent(&self, wait: NaiveWait) -> bool {
-        let mut waiters = self.registry.waiters(0, &[wait.key]);
-        waiters.any(|waiter| number(waiter.token) == wait.token && waiter.listener.is_none())
+        let waiters = self.waiters(wait.key);
+        let mut own = waiters.iter().filter(|w| number(w.token) == wait.token);
+        own.any(|waiter| waiter.listener.is_none())
     }
 }
 

@@ -40,7 +40,7 @@ const BOTH: [Mode; 2] = [Mode::Exclusive, Mode::Shared];
 
 /// A world in which each token has one key already.
 fn all_hold(modes: [Mode; 3]) -> World {
-    let mut world = World::new();
+    let mut world = World::new(KEYS);
     for (n, mode) in (0..3).zip(modes) {
         world.step(Op::Ask(n, n, mode, How::NoWait));
     }
@@ -57,18 +57,23 @@ fn play(name: &str, world: &World, ops: &[Op], depth: u32) {
 }
 
 #[test]
-fn all_histories_of_six_steps_with_exclusive_holds() {
+fn all_histories_of_five_steps_with_exclusive_holds() {
     play(
         "exclusive",
-        &World::new(),
+        &World::new(KEYS),
         &asks(&[Mode::Exclusive], &[How::Block]),
-        6,
+        5,
     );
 }
 
 #[test]
 fn all_histories_of_four_steps_in_both_modes() {
-    play("both modes", &World::new(), &asks(&BOTH, &[How::Block]), 4);
+    play(
+        "both modes",
+        &World::new(KEYS),
+        &asks(&BOTH, &[How::Block]),
+        4,
+    );
 }
 
 #[test]
@@ -105,7 +110,7 @@ fn all_histories_of_three_waits_with_kept_places() {
 /// Conversions, and requests that go on where their token has a place.
 #[test]
 fn all_histories_of_five_steps_of_two_keys_that_are_shared() {
-    let mut world = World::new();
+    let mut world = World::new(KEYS);
     for (token, key) in [(0, 0), (1, 0), (1, 1), (2, 1)] {
         world.step(Op::Ask(token, key, Mode::Shared, How::NoWait));
     }
@@ -121,7 +126,7 @@ fn all_histories_of_five_steps_of_two_keys_that_are_shared() {
 /// Places for two keys, also absent ones, with readers, writers and permits around them.
 #[test]
 fn all_histories_of_four_steps_with_places_for_two_keys() {
-    let mut world = World::new();
+    let mut world = World::new(KEYS);
     world.step(Op::Ask(0, 0, Mode::Shared, How::NoWait));
     world.step(Op::Ask(1, 2, Mode::Exclusive, How::NoWait));
     let mut ops = vec![
@@ -159,7 +164,7 @@ fn all_histories_of_four_steps_with_places_for_two_keys() {
 /// Requests by channels, which take the place of the one before, in another mode.
 #[test]
 fn all_histories_of_four_steps_with_channels() {
-    let mut world = World::new();
+    let mut world = World::new(KEYS);
     world.step(Op::Ask(0, 0, Mode::Exclusive, How::NoWait));
     world.step(Op::Ask(1, 1, Mode::Exclusive, How::NoWait));
     let modes = [Mode::Exclusive, Mode::Shared, Mode::of_limit(3).unwrap()];
@@ -186,7 +191,7 @@ fn long_random_histories() {
         let ring = (seed % 3 == 0).then(|| rng.random_range(5..9));
         let (tokens, keys) = ring.map_or((tokens, keys), |len| (len, len));
         let shares = ring.map_or(shares, |_| 0.1);
-        let mut world = World::new();
+        let mut world = World::new(keys);
         for _ in 0..STEPS {
             let token = rng.random_range(0..tokens);
             let key = match ring {
