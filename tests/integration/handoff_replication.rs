@@ -14,7 +14,6 @@ on_every_server![
     grants_that_are_taken_back_reach_the_replica,
     an_expiry_during_a_long_timer_run_is_replicated_in_order,
     waits_that_end_without_a_grant_replicate_nothing,
-    a_promoted_replica_has_the_granted_waiter_as_holder,
 ];
 on_more_servers![every_kind_of_hand_off_reaches_the_replica];
 
@@ -306,35 +305,4 @@ fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {
     until_gone(&mut c, "k", "absent");
     assert_eq!(size(&mut c), free);
     assert_same(&primary, &replica, "after the grant");
-}
-
-fn a_promoted_replica_has_the_granted_waiter_as_holder(kind: Kind) {
-    for lines in [
-        &["LOCK.RELEASE k a"][..],
-        &["LOCK.RENEW k a 20"],
-        &["DEL k"],
-    ] {
-        let (mut primary, replica) = pair(kind);
-        let mut c = primary.client();
-        let first = c.int("LOCK.ACQUIRE k a 60000");
-        let b = primary.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        let d = primary.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        end(&mut c, lines);
-        let (granted, mut b) = b.reply_and_client();
-        let fence = granted.as_int();
-        assert!(fence > first);
-        // The granted client makes sure that the replica has the grant.
-        assert_eq!(b.int("LOCK.RENEW k b 60000"), 1);
-        assert_eq!(b.int("WAIT 1 10000"), 1);
-        primary.kill();
-        d.broken();
-        let mut r = replica.client();
-        r.text("REPLICAOF NO ONE");
-        assert_eq!(holds(&mut r, "k"), [("b".into(), fence)]);
-        assert!(r.waiters("k").is_empty(), "they waited elsewhere");
-        assert_eq!(r.int("LOCK.RENEW k b 60000"), 1);
-        let d = replica.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        assert_eq!(r.int("LOCK.RELEASE k b"), 1);
-        assert!(d.fence() > fence);
-    }
 }

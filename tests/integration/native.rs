@@ -10,7 +10,6 @@ on_every_server![
     an_overwritten_lock_is_gone,
     locks_and_other_types_refuse_each_others_commands,
     an_expired_lock_counts_as_one_expired_key,
-    a_change_invalidates_client_side_caches,
     operations_on_a_key_with_many_readers_stay_cheap,
 ];
 on_more_servers![a_key_expires_exactly_with_its_hold];
@@ -155,25 +154,6 @@ fn an_expired_lock_counts_as_one_expired_key(kind: Kind) {
         (c.int("DBSIZE") == 0).then_some(())
     });
     assert_eq!(c.info("expired_keys"), "2");
-}
-
-fn a_change_invalidates_client_side_caches(kind: Kind) {
-    let server = Server::start(kind);
-    let (mut reader, mut c) = (server.client_resp3(), server.client());
-    reader.call("CLIENT TRACKING ON");
-    let tracked = |c: &mut Client| c.info("tracking_total_keys");
-    for change in [
-        "LOCK.ACQUIRE k me 60000",
-        "LOCK.RENEW k me 90000",
-        "LOCK.RELEASE k me",
-    ] {
-        reader.call("LOCK.INFO k");
-        assert_eq!(tracked(&mut c), "1");
-        assert_eq!(c.call("LOCK.RENEW k you 60000"), Reply::Int(0));
-        assert_eq!(tracked(&mut c), "1");
-        c.int(change);
-        assert_eq!(tracked(&mut c), "0", "{change}");
-    }
 }
 
 /// Microseconds per call of the most expensive command of a reader, by the server's own count, for

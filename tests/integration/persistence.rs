@@ -12,7 +12,6 @@ on_all_servers![
     a_reload_changes_nothing,
     an_aof_restores_everything_after_a_crash,
     a_rewritten_aof_restores_everything,
-    a_truncated_aof_loses_only_its_tail,
     a_random_history_survives_in_the_aof,
     a_random_history_survives_an_aof_rewrite_in_its_middle,
     a_random_history_survives_in_an_rdb,
@@ -187,25 +186,6 @@ fn a_rewritten_aof_restores_everything(kind: Kind) {
         server.start_again();
         assert_back(&server, &state, preamble);
     }
-}
-
-fn a_truncated_aof_loses_only_its_tail(kind: Kind) {
-    let mut server = aof_server(kind, "yes");
-    let mut c = server.client();
-    let state = with_many(&mut c);
-    c.int("LOCK.ACQUIRE torn me 60000");
-    server.kill();
-    // In the middle of the last effect, as after a power failure during a write.
-    let aof = if kind.is_7_0_or_later() {
-        server.dir().join("appendonlydir/appendonly.aof.1.incr.aof")
-    } else {
-        server.dir().join("appendonly.aof")
-    };
-    let file = std::fs::File::options().write(true).open(aof).unwrap();
-    file.set_len(file.metadata().unwrap().len() - 20).unwrap();
-    server.start_again();
-    assert_eq!(server.client().call("LOCK.INFO torn"), Reply::Nil);
-    assert_back(&server, &state, "without the tail");
 }
 
 fn a_random_history_survives_in_the_aof(kind: Kind) {

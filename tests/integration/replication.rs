@@ -8,7 +8,6 @@ use crate::harness::{now_ms, packed, wait_for, Client, Kind, Reply, Server, Stat
 on_all_servers![
     every_operation_is_replicated,
     commands_that_change_nothing_replicate_nothing,
-    a_replica_attached_later_receives_everything,
     a_replica_follows_a_primary_without_any_fence,
     a_replica_hides_expired_holds_before_its_primary_deletes_them,
     a_promoted_replica_has_the_holders_and_gives_larger_fences,
@@ -172,34 +171,6 @@ fn words_of_an_effect(c: &mut Client, server: &Server) -> usize {
     let mut commands = aof::read(server.dir()).0.into_iter();
     let effect = commands.find(|words| words[0].eq_ignore_ascii_case(b"LOCK._APPLY"));
     effect.expect("an effect in the append-only file").len()
-}
-
-fn a_replica_attached_later_receives_everything(kind: Kind) {
-    for (diskless, load) in [
-        ("no", "disabled"),
-        ("yes", "swapdb"),
-        ("yes", "on-empty-db"),
-    ] {
-        let primary = primary(kind);
-        let mut c = primary.client();
-        c.call(&format!("CONFIG SET repl-diskless-sync {diskless}"));
-        workload::run(&mut c, 60, 2000);
-        c.int("LOCK.ACQUIRE held me 600000");
-        c.int("PERSIST held");
-        c.int("RWLOCK.RLOCK shared me 600000");
-        let when = format!("diskless {diskless}, load {load}");
-        let replica = Server::start_replica_of(&primary, &["--repl-diskless-load", load]);
-        assert_same(&primary, &replica, &when);
-        // Once more, with existing data.
-        replica.stand_alone();
-        replica.client().int("LOCK.ACQUIRE mine me 600000");
-        c.int("RWLOCK.RLOCK shared you 600000");
-        replica.follow(&primary);
-        assert_same(&primary, &replica, &when);
-        c.int("LOCK.RELEASE held me");
-        assert_same(&primary, &replica, &when);
-        assert_eq!(replica.client().int("EXISTS mine held"), 0);
-    }
 }
 
 fn a_replica_follows_a_primary_without_any_fence(kind: Kind) {
