@@ -17,6 +17,7 @@ mod drivers;
 mod node;
 mod oracle;
 mod properties;
+mod request;
 mod scenes;
 mod servers;
 mod several_drivers;
@@ -25,10 +26,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::tick::LOOK_AGAIN_US;
-use crate::lock::{Mode, Now, Token, Ttl};
+use crate::lock::{Mode, Now, Token};
 use crate::wait::Limits as Room;
 use node::{Node, Value};
 use oracle::Oracle;
+use request::{Limits, Request};
 
 type Client = u32;
 
@@ -98,68 +100,6 @@ struct Keys([Option<(Place, Mode)>; 3]);
 impl Keys {
     fn iter(&self) -> impl Iterator<Item = (Place, Mode)> {
         self.0.into_iter().flatten()
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Request {
-    Take {
-        mode: Mode,
-        token: u8,
-        ttl: u64,
-        limits: Limits,
-        /// For how long its place is kept, in milliseconds; 0 is not at all.
-        keep: u32,
-    },
-    Release(u8),
-    /// ATLEAST, in milliseconds.
-    ReleaseLater(u8, u64),
-    Renew(u8, u64),
-    Check(u8),
-    /// LOCK.EXEC, before its command runs.
-    Exec(u8),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limits {
-    NoWait,
-    Forever,
-    Until(u64),
-    /// A channel is to be told.
-    Notify,
-    NotifyUntil(u64),
-}
-
-impl Limits {
-    fn times_out_at_us(self, scene: &Scene) -> Option<u64> {
-        match self {
-            Self::Until(ms) | Self::NotifyUntil(ms) => Some(scene.mono_us + ms * 1_000),
-            _ => None,
-        }
-    }
-
-    fn is_channel(self) -> bool {
-        matches!(self, Self::Notify | Self::NotifyUntil(_))
-    }
-}
-
-impl Request {
-    fn token(self) -> u8 {
-        match self {
-            Self::Take { token, .. }
-            | Self::Release(token)
-            | Self::ReleaseLater(token, _)
-            | Self::Renew(token, _)
-            | Self::Check(token)
-            | Self::Exec(token) => token,
-        }
-    }
-
-    fn ttl(self) -> Ttl {
-        match self {
-            Self::Take { ttl, .. } | Self::Renew(_, ttl) => Ttl::from_millis(ttl).unwrap(),
-            _ => Ttl::from_millis(1).unwrap(),
-        }
     }
 }
 

@@ -108,21 +108,25 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     }
     module.shared.fences.begin_ahead(clock::now());
     module.shared.inbox.leave(Note::SweepWanted);
+    begin_guard(module, &mut Caller::new(ctx));
+    if server_version() >= SAYS_WHEN_IT_SLEEPS {
+        callbacks::subscribe_to_clients(ctx);
+    }
+    writes::prepare(&mut Caller::new(ctx));
+    eviction::warn(ctx);
+    ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");
+    Status::Ok
+}
+
+/// The guard begins, also that of a promotion from which the process before had not come out.
+fn begin_guard(module: &Module, caller: &mut Caller<'_>) {
     let guard = limits::guard();
-    let mut caller = Caller::new(ctx);
-    let was_promoted = guard.scope != Scope::Off && module.start.begins(&mut caller);
+    let was_promoted = guard.scope != Scope::Off && module.start.begins(caller);
     let promotion = Some(Reason::Promotion).filter(|_| was_promoted);
     for reason in [Reason::Restart].into_iter().chain(promotion) {
         let begins = GuardEvent::Began(reason, clock::boot_us(), guard);
         module.shared.inbox.leave(Note::Guard(begins));
     }
-    if server_version() >= SAYS_WHEN_IT_SLEEPS {
-        callbacks::subscribe_to_clients(ctx);
-    }
-    writes::prepare(&mut caller);
-    eviction::warn(ctx);
-    ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");
-    Status::Ok
 }
 
 fn register_commands(ctx: Context<'_>) -> bool {

@@ -7,6 +7,8 @@
 //! A lock may leave its key between the grant and the loss: SWAPDB is followed here; after RENAME
 //! and MOVE nobody says where it is, so the hold is looked for ([`Deliveries::seek`]).
 
+// Long because: what becomes of a grant belongs together.
+
 use std::collections::btree_map::Entry;
 use std::collections::BTreeMap;
 use std::mem::take;

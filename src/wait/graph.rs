@@ -22,6 +22,8 @@
 //!   the others waits for nobody but those whom the ones behind it wait for, too.
 //! - A [budget](BUDGET) bounds it. Beyond it the answer is [`Verdict::OverBudget`].
 
+// Long because: a search is one thing.
+
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::mem;

@@ -9,7 +9,7 @@ mod words;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use super::{at, channel_of, Client, Keys, Limits, Place, Request, EVERY_DB};
+use super::{at, Client, Keys, Place, Request, EVERY_DB};
 use crate::command::acquire::{self, Acquire};
 use crate::command::check::Check;
 use crate::command::macquire::Macquire;
@@ -28,6 +28,7 @@ pub(super) use memory::{Memory, Toy, Value};
 pub(super) use replica::{Record, Snapshot};
 use task::Task;
 pub(super) use words::keys_of;
+use words::Waits;
 
 /// A server.
 #[derive(Clone)]
@@ -319,43 +320,6 @@ impl Node {
         let mut task = self.task(client, places);
         let result = macquire::run(&mut task, &request);
         task.end(result);
-    }
-}
-
-/// The words that say how a request waits.
-struct Waits(Vec<Vec<u8>>);
-
-impl Waits {
-    fn new(token: u8, limits: Limits, keep: u32, linger_ms: Option<u64>) -> Self {
-        let mut words: Vec<Vec<u8>> = Vec::new();
-        let mut push = |word: &[u8]| words.push(word.to_vec());
-        match limits {
-            Limits::NoWait => {}
-            Limits::Forever | Limits::Until(_) => push(b"BLOCK"),
-            Limits::Notify | Limits::NotifyUntil(_) => push(b"NOTIFY"),
-        }
-        match limits {
-            Limits::NoWait => {}
-            Limits::Forever | Limits::Notify => push(b"0"),
-            Limits::Until(ms) | Limits::NotifyUntil(ms) => push(ms.to_string().as_bytes()),
-        }
-        if limits.is_channel() {
-            push(&channel_of(token));
-        }
-        if keep > 0 {
-            push(b"KEEP");
-            push(keep.to_string().as_bytes());
-        }
-        // So one that listens by a channel can be killed, too.
-        if let Some(ms) = linger_ms {
-            push(b"LINGER");
-            push(ms.to_string().as_bytes());
-        }
-        Self(words)
-    }
-
-    fn words(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().map(Vec::as_slice)
     }
 }
 

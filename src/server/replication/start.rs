@@ -4,8 +4,8 @@
 //! A server that loads a file with a cut end cuts it there, too (`aof-load-truncated`). So the file
 //! is as long after the load as it was before only if it was whole.
 //!
-//! A process that ends while its guard is closed may lack leases, and so does the next one, although
-//! that finds a whole file. So a small file beside the data says that the guard is closed, and why.
+//! A process that ends while its guard is closed may lack leases, and so may the next one, although
+//! it finds a whole file. So a small file beside the data says that the guard is closed, and why.
 
 use std::cell::Cell;
 use std::ffi::{CStr, OsStr};

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Kind, Reply, Server};
 use crate::places::fixture::{queued, Subscriber};
 
 on_every_server![

@@ -1,5 +1,7 @@
 //! The server in memory: values, clients, channels and clocks.
 
+// Long because: it is a whole server.
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::CStr;

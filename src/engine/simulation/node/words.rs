@@ -2,7 +2,7 @@
 //!
 //! The name of a key is one byte here: a scenario has given a byte to each.
 
-use super::super::{at, Client, Place, EVERY_DB};
+use super::super::{at, channel_of, Client, Limits, Place, EVERY_DB};
 use super::log::Said;
 use super::memory::Value;
 use super::{Node, Task};
@@ -44,6 +44,43 @@ pub(in super::super) fn keys_of(words: &[&[u8]]) -> std::ops::Range<usize> {
             b"FLUSHALL" | b"FLUSHDB" | b"SWAPDB" | b"SELECT" | b"PING" => 0..0,
             _ => 1..2.min(words.len()),
         },
+    }
+}
+
+/// The words that say how a request waits.
+pub(super) struct Waits(Vec<Vec<u8>>);
+
+impl Waits {
+    pub(super) fn new(token: u8, limits: Limits, keep: u32, linger_ms: Option<u64>) -> Self {
+        let mut words: Vec<Vec<u8>> = Vec::new();
+        let mut push = |word: &[u8]| words.push(word.to_vec());
+        match limits {
+            Limits::NoWait => {}
+            Limits::Forever | Limits::Until(_) => push(b"BLOCK"),
+            Limits::Notify | Limits::NotifyUntil(_) => push(b"NOTIFY"),
+        }
+        match limits {
+            Limits::NoWait => {}
+            Limits::Forever | Limits::Notify => push(b"0"),
+            Limits::Until(ms) | Limits::NotifyUntil(ms) => push(ms.to_string().as_bytes()),
+        }
+        if limits.is_channel() {
+            push(&channel_of(token));
+        }
+        if keep > 0 {
+            push(b"KEEP");
+            push(keep.to_string().as_bytes());
+        }
+        // So one that listens by a channel can be killed, too.
+        if let Some(ms) = linger_ms {
+            push(b"LINGER");
+            push(ms.to_string().as_bytes());
+        }
+        Self(words)
+    }
+
+    pub(super) fn words(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(Vec::as_slice)
     }
 }
 

@@ -33,26 +33,7 @@ impl Oracle {
             return;
         }
         let event = match what {
-            Request::Take { mode, .. } => {
-                let nobody = Reserved::default();
-                let can_have = match own {
-                    Some(_) => self.admits(at, token, mode, now, &nobody),
-                    None => self.is_turn_of(at, token, mode, now),
-                };
-                let upgrades = |place: &&NaivePlace| place.at == at && place.upgrade;
-                let upgrades = self.places.iter().filter(upgrades);
-                let mut upgrades = upgrades.filter(|place| place.wants_exclusive());
-                let is_last = mode == Mode::Exclusive && own.is_some();
-                if can_have {
-                    self.end_absent(at, token);
-                    Event::Granted(self.take(at, token, mode, now + what.ttl().ms(), now))
-                } else if is_last && upgrades.any(|place| place.token != token) {
-                    self.end_absent(at, token);
-                    Event::Deadlock
-                } else {
-                    self.join(client, at, what, own.is_some(), scene)
-                }
-            }
+            Request::Take { .. } => self.decide(client, at, what, own, scene),
             Request::Release(_) => {
                 match own.is_some() {
                     true => self.release(at, token),
@@ -85,6 +66,37 @@ impl Oracle {
                 self.learn(own.id, at, false);
             }
             _ => {}
+        }
+    }
+
+    fn decide(
+        &mut self,
+        client: Client,
+        at: Place,
+        what: Request,
+        own: Option<NaiveHold>,
+        scene: &Scene,
+    ) -> Event {
+        let Request::Take { mode, token, .. } = what else {
+            unreachable!()
+        };
+        let (now, nobody) = (scene.now_ms, Reserved::default());
+        let can_have = match own {
+            Some(_) => self.admits(at, token, mode, now, &nobody),
+            None => self.is_turn_of(at, token, mode, now),
+        };
+        let upgrades = |place: &&NaivePlace| place.at == at && place.upgrade;
+        let upgrades = self.places.iter().filter(upgrades);
+        let mut upgrades = upgrades.filter(|place| place.wants_exclusive());
+        let is_last = mode == Mode::Exclusive && own.is_some();
+        if can_have {
+            self.end_absent(at, token);
+            Event::Granted(self.take(at, token, mode, now + what.ttl().ms(), now))
+        } else if is_last && upgrades.any(|place| place.token != token) {
+            self.end_absent(at, token);
+            Event::Deadlock
+        } else {
+            self.join(client, at, what, own.is_some(), scene)
         }
     }
 
