@@ -255,8 +255,12 @@ impl Guard {
         }
         self.set(settings, boot_us);
         let (has_beats, asks) = (self.has_beats(), self.asks_replicas());
-        let is_news = (self.is_on() && !was_on) || (has_beats && !did_beat) || (asks && !did_ask);
-        let is_news = is_news && settings.has(Rule::TurnedOn);
+        let knows_more = [
+            (self.is_on(), was_on),
+            (has_beats, did_beat),
+            (asks, did_ask),
+        ];
+        let is_news = knows_more.contains(&(true, false)) && settings.has(Rule::TurnedOn);
         // What a majority has kept closed stays so without one, or with a smaller one.
         let is_given_up = did_ask && !asks && was_closed && settings.has(Rule::GivenUp);
         if is_news || is_given_up {

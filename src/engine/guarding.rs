@@ -88,12 +88,9 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
         return;
     };
     machine.is_due_changed = true;
-    server.guard_changed(match change {
-        Change::Began(reason) | Change::GoesOn(reason) => Some(reason),
-        Change::Ended => None,
-    });
     let line = match change {
         Change::Began(reason) | Change::GoesOn(reason) => {
+            server.guard_changed(Some(reason));
             if let Change::Began(_) = change {
                 server.count(Count::Guards);
             }
@@ -104,6 +101,7 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
             }
         }
         Change::Ended => {
+            server.guard_changed(None);
             // Every key that is waited for is looked at.
             machine.registry.db_replaced(None);
             "guard: it has ended, locks are granted".to_string()

@@ -183,8 +183,9 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     let waiting = request.grace === undefined ? undefined : this.#listening(patience, settings);
     try {
       // What was not free just now is waited for at once.
-      if (request.grace !== undefined && !waiting && this.#servers[0]!.wasBusy(request)) {
-        place = this.#servers[0]!.room.enter();
+      const [server] = this.#servers;
+      if (request.grace !== undefined && !waiting && server!.support.block && server!.wasBusy(request)) {
+        place = server!.room.enter();
         if (place.isReady) waiting = await this.#waitingAt(place, patience, settings);
       }
       for (;;) {

@@ -168,6 +168,16 @@ impl Reason {
     /// Those that end by themselves.
     pub(super) const TIMED: [Self; 3] = [Self::Restart, Self::Promotion, Self::Clock];
 
+    /// What the next start is to know, after what it was to know before: the rules of a promotion
+    /// outlast those of a start. `None` is that the guard is open.
+    pub fn to_remember(before: Option<Self>, now: Option<Self>) -> Option<Self> {
+        now.map(|reason| {
+            before
+                .filter(|why| *why == Self::Promotion)
+                .unwrap_or(reason)
+        })
+    }
+
     /// Its name in INFO and in the log.
     pub const fn name(self) -> &'static CStr {
         match self {

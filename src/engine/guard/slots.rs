@@ -122,8 +122,8 @@ impl Slots {
 
     /// Whether a slot goes to another node, key by key.
     pub(super) fn is_handing_over(&self) -> bool {
-        let mut seen = self.seen.iter();
-        seen.any(|seen| !seen.migrating.is_empty())
+        let seen = self.seen.as_ref();
+        seen.is_some_and(|seen| !seen.migrating.is_empty())
     }
 
     /// When the next one ends. It changes at a look and by an answer.

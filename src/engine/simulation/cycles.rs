@@ -185,11 +185,15 @@ impl World {
     }
 
     fn ask(&mut self, token: u8, keys: &[(u8, Mode)], how: How) {
+        if how == How::NoWait {
+            self.request(token, keys, how);
+            return;
+        }
         let (before, mut waited) = (self.clone(), self.clone());
         waited.detect(false);
         let waits = waited.request(token, keys, how.waiting()) == Event::Waits;
         let reply = self.request(token, keys, how);
-        if how == How::NoWait || !waits {
+        if !waits {
             return;
         }
         let cycle = (reply == Event::Deadlock).then(|| self.logged_cycle());

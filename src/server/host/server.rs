@@ -22,6 +22,7 @@ use crate::server::clients::channel;
 use crate::server::cluster::slots;
 use crate::server::observe::stats::{counters, held, times};
 use crate::server::replication::replicas;
+use crate::server::replication::start;
 use crate::server::replication::writes;
 use crate::server::settings::config::DEADLOCK_DETECTION;
 use crate::server::settings::limits;
@@ -167,8 +168,7 @@ impl Server for Context<'_> {
     }
 
     fn guard_changed(self, closed_by: Option<guard::Reason>) {
-        let start = &Module::get().start;
-        start.guard_changed(&mut Caller::new(self), closed_by);
+        start::remember(&mut Caller::new(self), closed_by);
     }
 
     fn replicas(self) -> Replicas {

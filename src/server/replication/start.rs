@@ -32,24 +32,9 @@ impl Start {
     /// A process with a guard begins. Whether the one before it was promoted, and had not waited to
     /// the end.
     pub(in crate::server) fn begins(&self, caller: &mut Caller<'_>) -> bool {
-        let before = marker(caller).and_then(|marker| fs::read(marker).ok());
+        let before = remember(caller, Some(Reason::Restart));
         self.was_guarded.set(before.is_some());
-        self.guard_changed(caller, Some(Reason::Restart));
-        before.is_some_and(|why| why == Reason::Promotion.name().to_bytes())
-    }
-
-    /// The guard is closed, or open. Where nothing can be written, nothing is known at the next
-    /// start.
-    pub(in crate::server) fn guard_changed(&self, caller: &mut Caller<'_>, why: Option<Reason>) {
-        let Some(marker) = marker(caller) else {
-            return;
-        };
-        let _ = match why {
-            None => fs::remove_file(marker),
-            // The rules after a promotion outlast those of a start.
-            Some(reason) if reason != Reason::Promotion && marker.exists() => Ok(()),
-            Some(reason) => fs::write(marker, reason.name().to_bytes()),
-        };
+        before == Some(Reason::Promotion)
     }
 
     /// The load of an append-only file begins.
@@ -76,6 +61,29 @@ impl Start {
     pub(in crate::server) fn is_over(&self) {
         self.is_over.set(true);
     }
+}
+
+/// Notes why the guard is closed, or that it is open, for the next start. Answers what was noted
+/// before. Where nothing can be written, nothing is known at the next start.
+pub(in crate::server) fn remember(
+    caller: &mut Caller<'_>,
+    closed_by: Option<Reason>,
+) -> Option<Reason> {
+    let marker = marker(caller)?;
+    let before = fs::read(&marker).ok().map(|why| {
+        let was_promoted = why == Reason::Promotion.name().to_bytes();
+        if was_promoted {
+            Reason::Promotion
+        } else {
+            Reason::Restart
+        }
+    });
+    let _ = match Reason::to_remember(before, closed_by) {
+        None => fs::remove_file(marker),
+        now if now == before => Ok(()),
+        Some(reason) => fs::write(marker, reason.name().to_bytes()),
+    };
+    before
 }
 
 /// The file that is there while the guard is closed. Servers that share a directory have data files

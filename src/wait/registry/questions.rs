@@ -226,12 +226,9 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// The keys of a token's place that stands in the queue of this one, if it is for several.
     #[cfg(test)]
-    pub(crate) fn several_at(&self, db: i32, name: &[u8], token: Token<'_>) -> Option<Rc<Several>> {
-        let token = token.into();
-        let mut places = self.places_of(&token).map(|(_, place)| place);
-        let is_here = |at: &KeyRef| at.db == db && *at.name == *name;
-        let place = places.find(|place| place.keys().any(is_here));
-        place?.keys.several().cloned()
+    pub(crate) fn several_at(&self, key: &KeyRef, token: Token<'_>) -> Option<Rc<Several>> {
+        let id = self.place_of_token(key, token)?;
+        self.places.get(id)?.keys.several().cloned()
     }
 
     /// Whether there is something to do now: marked keys, databases that have changed, or holds to

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lock::Token;
-use crate::wait::Waiter;
+use crate::wait::{KeyRef, Waiter};
 
 /// A wait of the naive graph.
 #[derive(Clone, Copy, Debug)]
@@ -181,9 +181,9 @@ impl World {
 
     /// The keys of a token's place for two keys that stands in the queue of this one.
     fn both_of(&self, token: u8, key: u8) -> Option<Vec<(u8, Mode)>> {
-        let (token, key) = ([name(token)], [place(key).name]);
+        let (token, key) = ([name(token)], KeyRef::new(0, &[place(key).name]));
         let registry = &self.node.machine.registry;
-        let several = registry.several_at(0, &key, Token::new(&token).unwrap())?;
+        let several = registry.several_at(&key, Token::new(&token).unwrap())?;
         let keys = several.iter();
         let keys = keys.map(|one| (one.key_ref.name[0] - b'0', one.mode));
         Some(keys.collect())

@@ -363,11 +363,9 @@ impl Server for Ctx<'_> {
     }
 
     fn guard_changed(self, closed_by: Option<guard::Reason>) {
-        let promotion = Some(guard::Reason::Promotion);
-        let was_promoted = closed_by.is_some() && self.0.closed_by.get() == promotion;
-        self.0
-            .closed_by
-            .set(if was_promoted { promotion } else { closed_by });
+        let before = self.0.closed_by.get();
+        let now = guard::Reason::to_remember(before, closed_by);
+        self.0.closed_by.set(now);
     }
 
     fn replicas(self) -> Replicas {

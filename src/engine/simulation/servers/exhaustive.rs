@@ -17,6 +17,12 @@ const fn share(ttl: u64) -> What {
     take_as(Mode::Shared, ttl, None)
 }
 
+/// The guard of the start is over, and somebody holds the lock.
+const HELD: [Step; 2] = [
+    Step::Tick(LONGEST_MS + 1_000),
+    Step::Ask(0, 0, take(LONGEST_MS)),
+];
+
 fn none_has_a_breach(servers: usize, guard: Guard, begin: &[Step], steps: &[Step], rules: &[Rule]) {
     let world = World::new(guard, servers, begin, steps);
     world.none_has_a_breach("from a hold", depth(), rules);
@@ -24,10 +30,6 @@ fn none_has_a_breach(servers: usize, guard: Guard, begin: &[Step], steps: &[Step
 
 #[test]
 fn all_short_histories_of_a_guarded_restart_have_no_breach() {
-    let begin = [
-        Step::Tick(LONGEST_MS + 1_000),
-        Step::Ask(0, 0, take(LONGEST_MS)),
-    ];
     let steps = [
         Step::Ask(0, 0, share(LONGEST_MS)),
         Step::Ask(1, 0, share(LONGEST_MS)),
@@ -42,16 +44,12 @@ fn all_short_histories_of_a_guarded_restart_have_no_breach() {
         Step::Restart(0, Disk::Lacks(1), true),
         Step::SetClock(0, LONGEST_MS as i64 + 1),
     ];
-    none_has_a_breach(1, RESTART, &begin, &steps, &[Rule::Restart, Rule::Clock]);
+    none_has_a_breach(1, RESTART, &HELD, &steps, &[Rule::Restart, Rule::Clock]);
 }
 
 /// A start from nothing is guarded, and writes a file. A second start finds that file whole.
 #[test]
 fn all_short_histories_of_whole_files_have_no_breach() {
-    let begin = [
-        Step::Tick(LONGEST_MS + 1_000),
-        Step::Ask(0, 0, take(LONGEST_MS)),
-    ];
     let steps = [
         Step::Ask(0, 0, What::Renew(0, LONGEST_MS)),
         Step::Ask(1, 0, take(LONGEST_MS)),
@@ -62,7 +60,7 @@ fn all_short_histories_of_whole_files_have_no_breach() {
         Step::Restart(0, Disk::Empty, true),
         Step::Restart(0, Disk::Whole, true),
     ];
-    let world = World::new(RESTART, 1, &begin, &steps);
+    let world = World::new(RESTART, 1, &HELD, &steps);
     world.none_has_a_breach("whole files", depth() + 1, &[Rule::WasGuarded]);
 }
 

@@ -10,7 +10,7 @@ use crate::engine::simulation::node::Node;
 const WITHIN_A_SECOND_US: u64 = 950_000;
 
 impl Cluster {
-    /// A server starts, and has loaded its file. Whether it has everything that it had.
+    /// A server starts, and has loaded its file. It lacks nothing if that `is_whole`.
     pub(super) fn begin(&mut self, s: usize, file: &Snapshot, is_whole: bool) {
         self.last_history += 1;
         let server = &mut self.servers[s];
@@ -23,9 +23,8 @@ impl Cluster {
         server.node.started();
         let closed_by = before.node.memory.closed_by.get();
         let closed_by = closed_by.filter(|_| self.settings.guard.has(guard::Rule::WasGuarded));
-        let restart = guard::Reason::Restart;
-        let now_by = closed_by.unwrap_or(restart);
-        server.node.memory.closed_by.set(Some(now_by));
+        let now = guard::Reason::to_remember(closed_by, Some(guard::Reason::Restart));
+        server.node.memory.closed_by.set(now);
         if closed_by == Some(guard::Reason::Promotion) {
             server.node.promoted();
         }
