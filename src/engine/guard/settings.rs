@@ -171,11 +171,10 @@ impl Reason {
     /// What the next start is to know, after what it was to know before: the rules of a promotion
     /// outlast those of a start. `None` is that the guard is open.
     pub fn to_remember(before: Option<Self>, now: Option<Self>) -> Option<Self> {
-        now.map(|reason| {
-            before
-                .filter(|why| *why == Self::Promotion)
-                .unwrap_or(reason)
-        })
+        match (before, now) {
+            (Some(Self::Promotion), Some(_)) => before,
+            _ => now,
+        }
     }
 
     /// Its name in INFO and in the log.
