@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::Parser;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
+use crate::text::escape;
+
 /// A live view of the locks of redis-lock servers.
 #[derive(Clone, Debug, Parser)]
 #[command(version, about, max_term_width = 100)]
@@ -110,9 +112,10 @@ impl Args {
     }
 }
 
-/// `host:port` or the path of the socket: what a server is called.
+/// `host:port` or the path of the socket: what a server is called. Nodes of a cluster say that
+/// themselves, so it is escaped.
 pub(crate) fn name_of(info: &ConnectionInfo) -> String {
-    match info.addr() {
+    let name = match info.addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
             if host.contains(':') {
                 format!("[{host}]:{port}")
@@ -122,7 +125,8 @@ pub(crate) fn name_of(info: &ConnectionInfo) -> String {
         }
         ConnectionAddr::Unix(path) => path.display().to_string(),
         _ => "?".to_owned(),
-    }
+    };
+    escape(name.as_bytes())
 }
 
 #[cfg(test)]

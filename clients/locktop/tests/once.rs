@@ -280,6 +280,17 @@ fn a_cluster_is_found_from_one_seed() {
 }
 
 #[test]
+fn the_name_of_a_node_cannot_rule_the_terminal() {
+    let cluster = Cluster::start();
+    let mut admin = cluster.nodes[0].admin();
+    let name = "\x1b]0;a title\x07x";
+    admin.run(&["CONFIG", "SET", "cluster-announce-ip", name]);
+    let ran = locktop(&["--cluster", "--once", &address(&cluster.nodes[0])]);
+    assert!(!ran.out.contains('\x1b'), "{ran:?}");
+    assert!(ran.line("\\x1b]0;a title\\x07x").contains("down"));
+}
+
+#[test]
 fn a_server_without_the_module_says_so() {
     let server = Server::start_without_module();
     let ran = locktop(&["--once", &address(&server)]);
