@@ -1,6 +1,7 @@
 """Waiting in the server's queue, by threads, over slices, lost connections and lost replies."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import redis
@@ -42,6 +43,25 @@ def test_a_server_that_is_gone_is_told(server: Server) -> None:
         proxy.close()
         with pytest.raises(redis.ConnectionError):
             Lock(client, "stock", timeout=30).acquire()
+
+
+@pytest.mark.parametrize("seconds", [0, 0.1])
+def test_a_silent_server_is_not_asked_again_when_the_time_is_over(
+    server: Server, package: Package, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    with Proxy(server.port) as proxy, package.client(port=proxy.port, socket_timeout=0.5) as client:
+        package.now(client.ping())
+        execute, asked = client.execute_command, []
+
+        def ask(*args: Any, **options: Any) -> Any:
+            asked.append(args[0])
+            return execute(*args, **options)
+
+        monkeypatch.setattr(client, "execute_command", ask)
+        proxy.pause()
+        with pytest.raises(redis.TimeoutError):
+            package.now(package.lock(client, timeout=30, blocking_timeout=seconds).acquire())
+        assert asked == ["LOCK.ACQUIRE"]
 
 
 def test_a_no_that_comes_at_once_is_not_asked_for_again_without_a_pause(server: Server, package: Package) -> None:

@@ -294,7 +294,7 @@ class Core:
             except (*self._library.faults, *self._library.passing) as error:
                 failures += 1
                 may = protocol.may_ask_again(self._library, error, is_roaming)
-                pause = patience.pause(failures) if may else None
+                pause = patience.pause(failures, isinstance(error, self._library.timeout_error)) if may else None
                 if pause is None:
                     raise
             await self._pause(pause)

@@ -271,14 +271,18 @@ class Patience:
         self.kept = True
         return ("KEEP", grace_ms)
 
-    def pause(self, failures: int) -> float | None:
-        """Return the seconds until the same token asks again after failures in a row, None when it should not."""
+    def pause(self, failures: int, was_silent: bool) -> float | None:
+        """Return the seconds until the same token asks again after failures in a row, None when it should not.
+
+        The last was silent when no reply has come in time.
+        """
         now, left = time.monotonic(), self.left_ms() / 1000
         if failures == 1:
             self._failing_since = now
-        # A request that does not wait is sent a second time only, because its reply was lost.
+        # A request that does not wait is sent a second time only, because its reply was lost. A silent server would
+        # take as long again, unless another one takes over.
         if not left:
-            return None if failures > 1 else 0
+            return None if failures > 1 or (was_silent and not self._is_roaming) else 0
         if now - self._failing_since > FAILOVER if self._is_roaming else failures > RESENDS:
             return None
         pause: float = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), left)
