@@ -159,8 +159,11 @@ final class Acquisition {
                 }
             }
         }
-        uncertain = false;
         outOfReachSince = 0;
+        if (fence != null && Lease.isOver(sentNanos, ttlMs)) {
+            return null; // Others may have it already. What is left of it is asked for, or released.
+        }
+        uncertain = false;
         return fence == null ? null : new Grant(fence, askedNanos, sentNanos);
     }
 

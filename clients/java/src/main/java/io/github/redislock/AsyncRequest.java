@@ -51,6 +51,7 @@ final class AsyncRequest<T> {
         this.client = client;
         this.claim = claim;
         this.leaseMs = leaseMs;
+        Lease.refuseNone(ttlMs());
         this.outcome = outcome;
         this.waits = waitNanos > 0;
         this.endless = waitNanos == ENDLESS;
@@ -213,6 +214,10 @@ final class AsyncRequest<T> {
         synchronized (this) {
             if (over) {
                 endUnseen();
+                return;
+            }
+            if (Lease.isOver(leaseNanos, ttlMs())) {
+                again(); // Others may have it already.
                 return;
             }
             held = true;

@@ -25,6 +25,18 @@ final class Lease {
         return sentNanos + TimeUnit.MILLISECONDS.toNanos(ttlMs) / 100 * 99 - MARGIN_NANOS;
     }
 
+    /** Whether a lease that was asked for then is over. */
+    static boolean isOver(long sentNanos, long ttlMs) {
+        return System.nanoTime() - endNanos(sentNanos, ttlMs) >= 0;
+    }
+
+    /** One of which the margin leaves nothing is over before it is granted. */
+    static void refuseNone(long ttlMs) {
+        if (endNanos(0, ttlMs) <= 0) {
+            throw new IllegalArgumentException("a lease to ask for is more than 2 ms");
+        }
+    }
+
     /** What was granted after {@code askedNanos} lasts by what was sent then, or later. */
     synchronized void begin(long askedNanos, long sentNanos, long ttlMs) {
         boolean first = mostMs == 0;

@@ -211,6 +211,29 @@ class DriversTest extends ServerTest {
         assertNull(lost.poll());
     }
 
+    /** After a long wait it is begun anew, and the answer to that comes late. */
+    @ParameterizedTest
+    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_CONNECTION") // No wait is long.
+    void aLeaseThatIsOverWhenItIsHeardOfIsNoGrant(Driver driver) throws Exception {
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                Driver.Opened opened = driver.open(proxy.url(), patient)) {
+            RedisHold held = locks.lock("a").tryAcquire();
+            Future<Held> waiting =
+                    other.starts(() -> opened.take(Driver.Kind.LOCK, List.of("a"), 20_000, 500));
+            awaitWaiters("a", 1);
+            Eventually.pause(60);
+            proxy.withheld = "LOCK.RENEW";
+            held.release();
+            RedisHold next = locks.lock("a").acquire(); // After that lease.
+            proxy.withheld = null;
+            Eventually.isTrue(
+                    "it waits again", () -> waiting.isDone() || server.waiting("a") == 1);
+            assertFalse(waiting.isDone());
+            next.release();
+            assertNotNull(Other.result(waiting));
+        }
+    }
+
     @ParameterizedTest
     @EnumSource
     void aReleaseWhoseAnswerIsLostHasReleased(Driver driver) throws Exception {

@@ -21,6 +21,9 @@ final class FaultyProxy implements AutoCloseable {
     /** The only integer of the protocol that is as long. */
     private static final Pattern FENCE = Pattern.compile("(?m)^:\\d{16}");
 
+    /** Whether a connection has had such a command. */
+    private record Seen(AtomicBoolean subscribed, AtomicBoolean withheld) {}
+
     /** How many commands said KEEP. */
     final AtomicInteger keeps = new AtomicInteger();
 
@@ -38,6 +41,9 @@ final class FaultyProxy implements AutoCloseable {
 
     /** A command that waits on its way to the server, until this is null. */
     volatile String heldBack;
+
+    /** A command whose reply waits on its way to the client, until this is null. */
+    volatile String withheld;
 
     /** How many commands are answered here still, and do not get to the server. */
     final AtomicInteger toAnswer = new AtomicInteger();
@@ -116,20 +122,21 @@ final class FaultyProxy implements AutoCloseable {
             Thread.sleep(delayMs);
             try (Socket server = new Socket(InetAddress.getLoopbackAddress(), serverPort)) {
                 open.addAll(List.of(client, server));
-                AtomicBoolean subscribed = new AtomicBoolean();
-                start(() -> carryReplies(server, client, subscribed));
-                carryCommands(client, server, subscribed);
+                Seen seen = new Seen(new AtomicBoolean(), new AtomicBoolean());
+                start(() -> carryReplies(server, client, seen));
+                carryCommands(client, server, seen);
             }
         }
     }
 
-    private void carryCommands(Socket client, Socket server, AtomicBoolean subscribed)
-            throws IOException {
+    private void carryCommands(Socket client, Socket server, Seen seen) throws IOException {
         byte[] bytes = new byte[16_384];
         for (int count; (count = client.getInputStream().read(bytes)) > 0; ) {
             // A connection of Jedis has one command at a time, and writes it at once.
             String text = new String(bytes, 0, count, StandardCharsets.ISO_8859_1);
-            subscribed.compareAndSet(false, text.contains("SUBSCRIBE"));
+            seen.subscribed.compareAndSet(false, text.contains("SUBSCRIBE"));
+            seen.withheld.compareAndSet(
+                    false, withheld != null && text.contains("\r\n" + withheld));
             if (text.contains("\r\nKEEP\r\n")) {
                 keeps.incrementAndGet();
             }
@@ -147,19 +154,20 @@ final class FaultyProxy implements AutoCloseable {
         return left.getAndUpdate(count -> Math.max(0, count - 1)) > 0;
     }
 
-    private void carryReplies(Socket server, Socket client, AtomicBoolean subscribed)
+    private void carryReplies(Socket server, Socket client, Seen seen)
             throws IOException, InterruptedException {
         byte[] bytes = new byte[16_384];
         boolean over = false;
         try (client) {
             for (int count; (count = server.getInputStream().read(bytes)) > 0; ) {
                 Thread.sleep(replyDelayMs);
+                Eventually.isTrue("it goes on", () -> withheld == null || !seen.withheld.get());
                 String text = new String(bytes, 0, count, StandardCharsets.ISO_8859_1);
                 if (FENCE.matcher(text).find() && takes(fencesToSwallow)) {
                     swallowed = true;
                     over = true;
                 }
-                if (!over && !silent && !(deaf && subscribed.get())) {
+                if (!over && !silent && !(deaf && seen.subscribed.get())) {
                     client.getOutputStream().write(bytes, 0, count);
                 } else {
                     lostReplies.incrementAndGet();

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.*;
 import io.github.redislock.testing.Eventually;
 
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 import java.time.Duration;
 import java.util.HashMap;
@@ -30,6 +32,17 @@ class LeaseTest extends ServerTest {
         assertTrue(
                 other.does(() -> lock.isHeldByCurrentThread()),
                 "the late unlock took nothing from the next one");
+    }
+
+    /** Of 2 ms the margin leaves nothing. */
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
+    void aLeaseThatCouldNeverBeHadIsRefused(Driver driver) {
+        try (Driver.Opened opened = driver.open(server.url(), options)) {
+            assertThrows(
+                    IllegalArgumentException.class,
+                    () -> opened.take(Driver.Kind.LOCK, List.of("a"), 0, 2));
+        }
     }
 
     @Test
