@@ -148,10 +148,15 @@ func (m *Mutex) keepRenewing(ctx context.Context, lose func()) {
 	}
 }
 
-// whileLeased returns a context that ends with the lease, also with one that was extended.
+// whileLeased returns a context that ends with the lease, also with one that was extended. A Lock that comes at once after an Unlock has
+// another lease.
 func (m *Mutex) whileLeased(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	within, cancel := context.WithCancelCause(ctx)
-	ended := func() bool { return !time.Now().Before(m.Until()) }
+	_, first := m.lease()
+	ended := func() bool {
+		until, nth := m.lease()
+		return nth != first || !time.Now().Before(until)
+	}
 	if ended() {
 		cancel(ErrNotHeld)
 		return within, cancel

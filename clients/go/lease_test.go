@@ -61,6 +61,22 @@ func TestAnUnlockEndsTheContextOfTheLease(t *testing.T) {
 	eventually(t, "the end of its context", isOver)
 }
 
+func TestAnotherHoldAtOnceDoesNotKeepTheContextOfTheFirstOne(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute))
+	must(t, mutex.Lock())
+	fence := mutex.Fence()
+	for _, value := range []string{"another", "another", mutex.Value()} {
+		isOver := leaseOf(t, mutex)
+		fence++
+		// As an Unlock and a Lock before the one who waits for the end has had its turn.
+		processors := runtime.GOMAXPROCS(1)
+		mutex.giveUp()
+		mutex.remember(hold{value: value, fence: fence, sent: time.Now()})
+		runtime.GOMAXPROCS(processors)
+		eventually(t, "the end of its context", isOver)
+	}
+}
+
 // leaseOf has a context that ends with the lease, and tells whether it has ended.
 func leaseOf(t *testing.T, mutex *Mutex) (isOver func() bool) {
 	t.Helper()

@@ -40,6 +40,7 @@ type Mutex struct {
 	value string
 	until time.Time
 	fence int64
+	nth   int           // which hold of this Mutex it is
 	bound driver.Bound  // the connection that a hold with linger depends on
 	early chan struct{} // closed when until becomes earlier; nil: nobody waits for that
 
@@ -318,6 +319,10 @@ func (m *Mutex) bindAnew(ctx context.Context, held hold) (bool, error) {
 func (m *Mutex) remember(held hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// A Lock may also have what the token had before. In the fallback, which has no fences, it never does.
+	if held.value != m.value || held.fence != m.fence || held.fence == 0 {
+		m.nth++
+	}
 	m.value, m.fence, m.until, m.released = held.value, held.fence, m.untilFrom(held.sent), false
 }
 
@@ -338,6 +343,13 @@ func (m *Mutex) wasReleased() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.released
+}
+
+// lease is until when the lock is held, and which hold that is.
+func (m *Mutex) lease() (until time.Time, nth int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.until, m.nth
 }
 
 // held is what Lock or Extend remembered, for a command that is sent now.
