@@ -274,7 +274,8 @@ impl<'a> Attempt<'a> {
         self.support.refuse(self.claim, self.place.at_least)
     }
 
-    fn again_or_unavailable(&self, pause: Duration) -> Verdict {
+    /// The same token asks again, unless its time is over.
+    pub(crate) fn again_or_unavailable(&self, pause: Duration) -> Verdict {
         match self.patience.left() {
             Some(left) if left.is_zero() => Verdict::Unavailable,
             Some(left) => Verdict::AskAgain(pause.min(left)),

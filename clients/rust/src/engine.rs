@@ -13,7 +13,7 @@ use crate::answer::{OwnerAnswer, goes_on, owner_answer};
 use crate::attempt::{Attempt, LAST_TRY, PACE, Patience, Verdict, Wait};
 use crate::command::{Claim, Place};
 use crate::error::{Result, is_unanswered};
-use crate::lease::Grant;
+use crate::lease::{Grant, until};
 use crate::options::{ANSWER_TIME, Options};
 use crate::support::Support;
 use crate::{Error, Mode};
@@ -122,14 +122,14 @@ impl<W: Wire> Engine<W> {
                 is_conversion,
                 is_first,
             };
-            let verdict = W::ask_next(self, attempt, turn).await;
+            let mut verdict = W::ask_next(self, attempt, turn).await;
             is_first = false;
+            if let Verdict::Granted(grant) = verdict
+                && attempt.is_old(grant)
+            {
+                verdict = self.rejuvenate(attempt, grant).await;
+            }
             match verdict {
-                Verdict::Granted(grant) if attempt.is_old(grant) => {
-                    if let Some(grant) = self.rejuvenate(attempt, grant).await? {
-                        return Ok(Some(grant));
-                    }
-                }
                 Verdict::Granted(grant) => return Ok(Some(grant)),
                 Verdict::AskAgain(pause) => self.wire.pause(pause).await,
                 Verdict::Partial => {
@@ -157,21 +157,29 @@ impl<W: Wire> Engine<W> {
         attempt.verdict(&question, answer)
     }
 
-    /// Begins the lease of a late grant anew. `None` if it was over before anybody heard of it, or
-    /// may be.
-    async fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Result<Option<Grant>> {
+    /// Begins the lease of a late grant anew. The same token asks again where it was over before
+    /// anybody heard of it, or may be.
+    async fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Verdict {
         attempt.is_uncertain = true;
         let sent = Instant::now();
         let renewed = match self.renew(attempt.place, attempt.ttl).await {
-            // The server may say so for long. The same token asks again.
-            Err(error) if error.is_try_again() => return Ok(None),
-            renewed => renewed?,
+            // The server may say so for long.
+            Err(error) if error.is_try_again() => return Verdict::AskAgain(Duration::ZERO),
+            Err(error) => return Verdict::Failed(error),
+            Ok(renewed) => renewed,
         };
+        // Another may hold it by now.
+        if renewed && until(sent, attempt.ttl) <= Instant::now() {
+            return attempt.again_or_unavailable(Duration::ZERO);
+        }
         if !renewed {
             self.release_rest(attempt.place, attempt.ttl).await;
         }
         attempt.is_uncertain = false;
-        Ok(renewed.then_some(Grant { sent, ..grant }))
+        match renewed {
+            true => Verdict::Granted(Grant { sent, ..grant }),
+            false => Verdict::AskAgain(Duration::ZERO),
+        }
     }
 
     /// Renews. False if nothing is held.

@@ -355,7 +355,7 @@ const DRIFT: Duration = Duration::from_millis(2);
 const SOON: Duration = Duration::from_millis(200);
 
 /// The end of a lease whose request was sent then. A far one for a ttl that the clock cannot count.
-fn until(sent: Instant, ttl: Duration) -> Instant {
+pub(crate) fn until(sent: Instant, ttl: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
     let ttl = ttl.min(FAR);
     let sure = ttl.saturating_sub(ttl.checked_div(100).unwrap_or(ttl));
