@@ -45,6 +45,10 @@ class Proxy:
         """Pass no request on any more, and cut nothing: as a server that hangs."""
         self._flowing.clear()
 
+    def resume(self) -> None:
+        """Pass on what came in a pause, and all that follows."""
+        self._flowing.set()
+
     def cut(self) -> None:
         """Cut all connections. New ones are welcome."""
         for each in self._sockets[1:]:

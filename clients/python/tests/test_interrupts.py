@@ -11,6 +11,7 @@ import redis
 
 from redis_lock_client import Lock, LockNotOwnedError
 
+from .proxy import Proxy
 from .server import PATIENCE, Server, until
 
 POOLS = [redis.ConnectionPool, redis.BlockingConnectionPool]
@@ -90,3 +91,15 @@ def test_an_interrupt_closes_no_connection_of_another_thread(server: Server, poo
         assert server.waiters("stock") == 1
         held.release()
         assert waiting.result(PATIENCE)
+
+
+def test_an_interrupted_acquire_ends_at_a_silent_server(server: Server) -> None:
+    with (
+        ThreadPoolExecutor(1) as threads,
+        Proxy(server.port) as proxy,
+        redis.Redis(port=proxy.port, socket_timeout=None) as client,
+    ):
+        client.ping()
+        interrupt_before_the_reply(client, SoftTimeLimitError, proxy.pause)
+        with pytest.raises(SoftTimeLimitError):
+            threads.submit(Lock(client, "stock", timeout=30).acquire).result(PATIENCE / 4)

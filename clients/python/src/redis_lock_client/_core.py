@@ -143,7 +143,7 @@ class Core:
         except BaseException:
             # Interrupted or cancelled: what may just have been granted must not wait for the end of its ttl.
             with contextlib.suppress(Exception):
-                await self._abandon_under_way(key, before, patience)
+                await self._abandon_under_way(key, before, patience, token is None)
             raise
 
     async def _held_before(self, token: bytes) -> protocol.Held | None:
@@ -317,17 +317,22 @@ class Core:
                 return
         await self._is_owner("LOCK.RELEASE", token)
 
-    async def _abandon_under_way(self, token: bytes, before: protocol.Held | None, patience: protocol.Patience) -> None:
-        """Abandon a request that may not have been answered."""
-        await self._abandon(token, before, patience)
+    @abstractmethod
+    async def _abandon_under_way(
+        self, token: bytes, before: protocol.Held | None, patience: protocol.Patience, is_own: bool
+    ) -> None:
+        """Abandon a request that may not have been answered, by a server that may be silent."""
 
     async def _abandon_after(self, error: Exception, token: bytes) -> None:
         """Give up after an error. Without a connection one attempt is enough: the grace limits what is left behind."""
         if isinstance(error, (self._library.response_error, LockError)) or self._library.is_exhausted(error):
             await self._is_owner("LOCK.RELEASE", token)
         elif pool := getattr(self.redis, "connection_pool", None):
-            kwargs = protocol.impatient(pool.connection_kwargs) | {"retry": self._library.no_retry(self._IS_ASYNC)}
-            await self._beside_the_pool(pool, kwargs, self._for_all("LOCK.RELEASE", token))
+            await self._release_impatiently(pool, token)
+
+    async def _release_impatiently(self, pool: Any, token: bytes) -> None:
+        kwargs = protocol.impatient(pool.connection_kwargs) | {"retry": self._library.no_retry(self._IS_ASYNC)}
+        await self._beside_the_pool(pool, kwargs, self._for_all("LOCK.RELEASE", token))
 
     async def _locked(self) -> bool:
         try:

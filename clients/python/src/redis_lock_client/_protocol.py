@@ -61,6 +61,9 @@ TRY_AGAIN = 0.2
 # How often a lock that an old client holds is asked for: it has no queue to stand in.
 OLD_CLIENT_PACE_MS = 50
 
+# For how many seconds at most a server that does not answer holds up who gives up.
+IMPATIENCE = 1.0
+
 SLOTS = 16384
 
 MODULE_MISSING = (
@@ -485,9 +488,9 @@ def _impatient_class(cls: Any) -> Any:
 
 
 def impatient(connection_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a connection that is worth a second, no more."""
+    """Return the settings of a connection that is worth no more than `IMPATIENCE`."""
     timeouts = ("socket_timeout", "socket_connect_timeout") if "host" in connection_kwargs else ()
-    return {**connection_kwargs, **dict.fromkeys(timeouts, 1.0)}
+    return {**connection_kwargs, **dict.fromkeys(timeouts, IMPATIENCE)}
 
 
 def encode(client: Any, value: Any) -> bytes:

@@ -107,6 +107,15 @@ class Lock(Core, Theirs):
         with lease.renewing:
             return await super()._renew_once(token, ttl_ms, lease)
 
+    async def _abandon_under_way(
+        self, token: bytes, before: protocol.Held | None, patience: protocol.Patience, is_own: bool
+    ) -> None:
+        pool = getattr(self.redis, "connection_pool", None)
+        if is_own and pool:
+            await self._release_impatiently(pool, token)
+        else:
+            await self._abandon(token, before, patience)
+
     def do_release(self, expected_token: str | bytes) -> None:
         """Release what the token holds."""
         run(self._do_release(expected_token))

@@ -134,14 +134,25 @@ class Lock(Core, Theirs):
         _, _, _, *keep = options
         return await listener.line.execute(*request, *keep)
 
-    async def _abandon_under_way(self, token: bytes, before: protocol.Held | None, patience: protocol.Patience) -> None:
+    async def _abandon_under_way(
+        self, token: bytes, before: protocol.Held | None, patience: protocol.Patience, is_own: bool
+    ) -> None:
         if self.wait == "notify" and protocol.would_wait(getattr(self.redis, "connection_pool", None)):
             # The request may stand in the line while the pool is full. What goes beside the pool would overtake it.
             line = Listeners.of(self._library, self.redis).line
             if not line.is_idle():
                 line.afterwards(partial(self._abandon, token, before, patience))
                 return
-        await self._abandon(token, before, patience)
+        # A task of its own goes on when the server is silent, or when this one is cancelled once more.
+        abandoning = asyncio.create_task(self._abandon(token, before, patience))
+        _abandoning.add(abandoning)
+        abandoning.add_done_callback(_forget)
+        try:
+            await asyncio.wait([abandoning], timeout=protocol.IMPATIENCE)
+        finally:
+            if not is_own:
+                # Later it might release what its owner has acquired by this token meanwhile.
+                abandoning.cancel()
 
     async def locked(self) -> bool:
         """Return whether anybody holds the lock, an old client included."""
@@ -225,6 +236,17 @@ class Lock(Core, Theirs):
             if isinstance(reply, Exception) and not isinstance(reply, self._library.response_error):
                 raise reply
         return replies
+
+
+# A task that nothing refers to may vanish.
+_abandoning: set["asyncio.Task[None]"] = set()
+
+
+def _forget(abandoning: "asyncio.Task[None]") -> None:
+    """Errors are of no interest: the hold ends with its ttl, and the place with its grace."""
+    _abandoning.discard(abandoning)
+    if not abandoning.cancelled():
+        abandoning.exception()
 
 
 async def _cancellable(sending: Awaitable[Any]) -> Any:
