@@ -37,6 +37,8 @@ const ANSWER_MS = 2500;
 
 const LATE = "no answer within the time to wait";
 
+const ENDED = "the client was ended";
+
 const LEASE_OVER = "the lease was over before it was extended";
 
 /** How long an acquire waits for what it gives up. */
@@ -73,7 +75,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
   readonly clients: ReadonlySet<Client>;
   readonly settings: Settings;
   readonly #servers: readonly Server[];
-  /** The requests that may have a place in a queue. */
+  /** The requests that may have a place in a queue. Those that `quit` has given back are none of them. */
   readonly #waiting = new Set<Request>();
   /** The requests of which an answer was lost. */
   readonly #inDoubt = new WeakSet<Request>();
@@ -103,6 +105,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     this.#hasQuit = true;
     // Now, because a place outlives its connection.
     const giving = [...this.#waiting].map((request) => this.#giveBack(request));
+    this.#waiting.clear();
     if (giving.length > 0) await within(GIVE_UP_MS, Promise.all(giving), LATE).catch(() => {});
     await Promise.all(this.#servers.map((server) => server.quit()));
   }
@@ -133,7 +136,9 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     };
     if (waits) this.#waiting.add(request);
     try {
-      return await this.#acquire(request, effective);
+      const lock = await this.#acquire(request, effective);
+      this.#throwIfGivenBack(request, lock.attempts);
+      return lock;
     } catch (error) {
       // A part may be held, or all of it if only the answer was lost, or a place in the queue. Nothing if it was one lock, and it was
       // refused without a wait.
@@ -189,6 +194,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
         if (place.isReady) waiting = await this.#waitingAt(place, patience, settings);
       }
       for (;;) {
+        this.#throwIfGivenBack(request, attempts);
         let start = performance.now();
         const ask = () =>
           this.#round(attempts, settings, (server) => this.#ask(server, request, waiting, bindings, lease));
@@ -306,6 +312,12 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       this.#inDoubt.add(request);
       throw this.#failed(attempts, [new Error(LATE)]);
     }
+  }
+
+  /** What `quit` has given back is not held, also if the server had granted it before. */
+  #throwIfGivenBack(request: Request, attempts: ReadonlyArray<Promise<ExecutionStats>>): void {
+    if (request.grace !== undefined && !this.#waiting.has(request))
+      throw this.#failed(attempts, [new Error(ENDED)]);
   }
 
   /** True if each server that decided it holds nothing any more, or does not know how to. */

@@ -271,6 +271,19 @@ for (const [name, library] of Object.entries(libraries)) {
       await waiting;
     });
 
+    for (const waitBy of ["block", "notify"])
+      it(`does not return what it gives back when it quits, ${waitBy}`, async () => {
+        const first = await redlock.acquire(["a"], 30_000);
+        const waiting = redlock.acquire(["a"], 5000, { waitBy, retryCount: 100 });
+        await until(async () => (await server.listening("a")).length === 1);
+        // The server grants it, and reads the release of it next.
+        const released = first.release();
+        const quit = redlock.quit();
+        await assert.rejects(waiting, ExecutionError);
+        await Promise.allSettled([released, quit]);
+        assert.deepEqual(await server.holders("a"), []);
+      });
+
     it("finds what was granted when the reply was lost", async () => {
       const proxy = await Proxy.start(server.port);
       try {
@@ -466,4 +479,26 @@ it("refuses what it cannot use", async () => {
   // Since version 5.
   if (redis.createClientPool)
     assert.throws(() => new Redlock([redis.createClientPool()]), /needs clients of ioredis or iovalkey/);
+});
+
+it("does not ask again for what it has given back when it quits", async () => {
+  const calls = [];
+  const call = async (name) => {
+    calls.push(name);
+    if (name === "LOCK.ACQUIRE") throw new Error("TRYAGAIN not enough servers have confirmed it");
+    // The connection is there until this is answered.
+    if (name === "LOCK.RELEASE") await waiting.catch(() => {});
+    return 0;
+  };
+  const client = { status: "ready", options: {}, condition: {}, call, on() {}, duplicate() {}, quit() {} };
+  const redlock = new Redlock([client]);
+  const waiting = redlock.acquire(["a"], 30_000, { retryCount: 1, retryDelay: 500 });
+  waiting.catch(() => {});
+  // It has its answer, and pauses.
+  await sleep(1);
+  const asked = calls.length;
+  const quit = redlock.quit();
+  await assert.rejects(waiting, /the client was ended/);
+  assert.ok(!calls.slice(asked).includes("LOCK.ACQUIRE"), calls.join());
+  await quit;
 });
