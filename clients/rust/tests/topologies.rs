@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Admin, BOUND, Cluster, Sentinels, Server, eventually};
+use common::{Admin, BOUND, Cluster, Proxy, Sentinels, Server, eventually};
 use redis_lock_client::{Error, Options, Sentinel, aio, sync};
 
 fn ms(ms: u64) -> Duration {
@@ -392,6 +392,10 @@ fn cluster_failover_between_two_waits() {
     }
 }
 
+fn has_role(server: &mut Admin, role: &str) -> bool {
+    format!("{:?}", server.run(&["ROLE"])).contains(&format!("{role:?}"))
+}
+
 /// Lets the other one of two nodes take over, with no write lost.
 fn fail_over([one, other]: &mut [Admin; 2], from: usize) {
     let (old, new) = if from == 0 {
@@ -399,7 +403,6 @@ fn fail_over([one, other]: &mut [Admin; 2], from: usize) {
     } else {
         (other, one)
     };
-    let has_role = |node: &mut Admin, role| format!("{:?}", node.run(&["ROLE"])).contains(role);
     // The others do not vote twice within two node time-outs. An attempt ends after 5 s.
     let mut asked: Option<Instant> = None;
     eventually("a clean failover", || {
@@ -407,6 +410,45 @@ fn fail_over([one, other]: &mut [Admin; 2], from: usize) {
         if may_ask && new.ask(&["CLUSTER", "FAILOVER"]).is_ok() {
             asked = Some(Instant::now());
         }
-        has_role(new, "\"master\"") && has_role(old, "\"slave\"")
+        has_role(new, "master") && has_role(old, "slave")
     });
+}
+
+/// One address, behind which the replica takes the place of the primary that lives on.
+#[test]
+fn planned_failover_behind_one_address() {
+    let old = Server::start();
+    let port = old.port.to_string();
+    let new = Server::start_with(&["--replicaof", "127.0.0.1", &port]);
+    let proxy = Proxy::to(old.port);
+    let runtime = runtime();
+    let open = || aio::LockClient::open(proxy.url(), Options::default()).unwrap();
+    let client = redis::Client::open(proxy.url()).unwrap();
+    let (owner, holders, programs) = runtime.block_on(async {
+        let manager = client.get_connection_manager().await.unwrap();
+        let programs = aio::LockClient::with_connection(client, manager, Options::default());
+        (open(), open(), programs.unwrap())
+    });
+    let mut primary = old.admin();
+    for locks in [&owner, &programs] {
+        runtime.block_on(waits_for((locks, &holders), &mut primary, "k"));
+    }
+    eventually("a failover", || {
+        let to = new.port.to_string();
+        primary.ask(&["FAILOVER", "TO", "127.0.0.1", &to]).is_ok()
+    });
+    proxy.lead_to(new.port);
+    let mut replica = primary;
+    let mut primary = new.admin();
+    eventually("there is a new primary", || {
+        has_role(&mut primary, "master")
+    });
+    eventually("the old one follows", || has_role(&mut replica, "slave"));
+    // A pool of the program's closes what an old primary has; the connection that listens is no part of it.
+    replica.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    for locks in [&owner, &programs] {
+        for _ in 0..2 {
+            runtime.block_on(waits_for((locks, &holders), &mut primary, "k"));
+        }
+    }
 }

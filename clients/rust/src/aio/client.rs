@@ -38,9 +38,13 @@ impl LockClient {
     /// Makes a client with connections of its own: one that all tasks share, and one that listens
     /// for grants.
     pub fn new(client: Client, options: Options) -> Result<Self> {
-        let source = Source::Server(client);
-        let transport = Own::new(source.clone(), None);
-        Self::build(Box::new(transport), Some(source), options, Hub::new())
+        Self::with_source(Source::Server(client), options)
+    }
+
+    fn with_source(source: Source, options: Options) -> Result<Self> {
+        let hub = Hub::new();
+        let transport = Own::new(source.clone(), Some(hub.renewed.clone()));
+        Self::build(Box::new(transport), Some(source), options, hub)
     }
 
     /// Makes a client that sends its commands over the program's connection. `client` makes the one
@@ -62,9 +66,10 @@ impl LockClient {
         connection: impl SharedConnection,
         options: Options,
     ) -> Result<Self> {
-        let transport = Borrowed(connection);
+        let hub = Hub::new();
+        let transport = Borrowed(connection, hub.renewed.clone());
         let source = Some(Source::Server(client));
-        Self::build(Box::new(transport), source, options, Hub::new())
+        Self::build(Box::new(transport), source, options, hub)
     }
 
     /// Makes a client that has the program's connection only.
@@ -72,7 +77,9 @@ impl LockClient {
     /// Nothing listens, so a waiter asks again every 50 ms. Its place in the queue is kept
     /// meanwhile.
     pub fn polling(connection: impl SharedConnection, options: Options) -> Result<Self> {
-        Self::build(Box::new(Borrowed(connection)), None, options, Hub::new())
+        let hub = Hub::new();
+        let transport = Borrowed(connection, hub.renewed.clone());
+        Self::build(Box::new(transport), None, options, hub)
     }
 
     /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
@@ -89,10 +96,7 @@ impl LockClient {
     #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
     pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Result<Self> {
         let source = Source::Primary(super::sentinel::Primary(Arc::new(sentinel)));
-        let hub = Hub::new();
-        let transport = Own::new(source.clone(), Some(hub.renewed.clone()));
-        let options = options.with_failover();
-        Self::build(Box::new(transport), Some(source), options, hub)
+        Self::with_source(source, options.with_failover())
     }
 
     /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use redis::{Client, ProtocolVersion, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
@@ -271,8 +271,10 @@ impl Subscriber {
         }
     }
 
-    /// Listens until the connection fails.
+    /// Listens until the connection fails, or another server may be the primary.
     async fn subscribe(&self, number: u64) -> RedisResult<()> {
+        // What was told before is of no matter to a new connection.
+        let _ = self.renewed.notified().now_or_never();
         let client = self.source.client().await?;
         let pubsub = within(CONNECT_TIME, client.get_async_pubsub()).await?;
         let (mut sink, mut stream) = pubsub.split();

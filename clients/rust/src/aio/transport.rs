@@ -25,13 +25,23 @@ pub(super) trait Transport: Send + Sync {
     fn ask<'a>(&'a self, command: &'a Cmd, time: Duration) -> Answer<'a>;
 }
 
-/// The program's own connection, which reconnects by itself if it does at all.
-pub(super) struct Borrowed<C>(pub(super) C);
+/// The program's own connection, which reconnects by itself if it does at all. Who listens is told
+/// when the next answer may come from another server.
+pub(super) struct Borrowed<C>(pub(super) C, pub(super) Arc<Notify>);
 
 impl<C: SharedConnection> Transport for Borrowed<C> {
     fn ask<'a>(&'a self, command: &'a Cmd, time: Duration) -> Answer<'a> {
         let mut connection = self.0.clone();
-        Box::pin(async move { within(time, connection.req_packed_command(command)).await })
+        Box::pin(async move {
+            let answer = within(time, connection.req_packed_command(command))
+                .await
+                .and_then(Value::extract_error);
+            let has_left = |error: &RedisError| is_to_leave(error) && !error.is_timeout();
+            if answer.as_ref().is_err_and(has_left) {
+                self.1.notify_one();
+            }
+            answer
+        })
     }
 }
 
@@ -119,7 +129,7 @@ impl Own {
         let connection = connect(&self.source).await?;
         current.number = current.number.wrapping_add(1);
         if let Some(renewed) = self.renewed.as_ref().filter(|_| current.number > 1) {
-            renewed.notify_waiters();
+            renewed.notify_one();
         }
         current.connection = Some(connection.clone());
         Ok((connection, current.number))

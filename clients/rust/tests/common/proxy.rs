@@ -1,6 +1,6 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +13,8 @@ pub struct Proxy {
 
 #[derive(Default)]
 struct State {
+    /// The port of the server of new connections.
+    server: AtomicU16,
     /// Replies that are still to be swallowed, each with its connection.
     losses: AtomicUsize,
     /// Connections are closed as soon as they come.
@@ -38,12 +40,14 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State::default());
+        state.server.store(server, SeqCst);
         let shared = state.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if shared.is_closed.load(SeqCst) {
                     continue;
                 }
+                let server = shared.server.load(SeqCst);
                 if let Ok(server) = TcpStream::connect(("127.0.0.1", server)) {
                     serve(&shared, client, server);
                 }
@@ -54,6 +58,11 @@ impl Proxy {
 
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Leads new connections to another server.
+    pub fn lead_to(&self, server: u16) {
+        self.state.server.store(server, SeqCst);
     }
 
     /// Swallows the next replies to requests that contain `of`, and cuts their connections.
