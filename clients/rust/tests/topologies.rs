@@ -452,3 +452,32 @@ fn planned_failover_behind_one_address() {
         }
     }
 }
+
+/// As when a firewall has forgotten it: the node has no receiver any more, and the client does not know.
+#[test]
+fn cluster_connection_that_listens_and_was_forgotten() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::to(cluster.nodes[1].port);
+    let port = proxy.port.to_string();
+    let key = cluster.key_of(1, "forgotten");
+    let mut node = cluster.nodes[1].admin();
+    node.run(&["CONFIG", "SET", "cluster-announce-port", &port]);
+    let runtime = runtime();
+    let open = || aio::LockClient::cluster([proxy.url()], Options::default()).unwrap();
+    let (locks, holders) = runtime.block_on(async { (open(), open()) });
+    runtime.block_on(waits_for((&locks, &holders), &mut node, &key));
+    assert!(proxy.subscribed() > 0);
+    proxy.forget_subscribed();
+    // It notices while it waits.
+    node.run(&["LOCK.ACQUIRE", &key, "holder", "60000"]);
+    let lock = locks.lock(&key);
+    let waiting = runtime.spawn(async move { lock.lock_timeout(LONG).await });
+    eventually("it listens again", || proxy.subscribed() == 1);
+    node.await_waiters(&key, 1);
+    let start = Instant::now();
+    node.run(&["LOCK.RELEASE", &key, "holder"]);
+    let guard = runtime.block_on(waiting).unwrap().unwrap().unwrap();
+    assert!(start.elapsed() < ms(4_000), "{:?}", start.elapsed());
+    runtime.block_on(guard.unlock()).unwrap();
+    runtime.block_on(waits_for((&locks, &holders), &mut node, &key));
+}

@@ -21,7 +21,7 @@ use crate::error::is_refused;
 use crate::message::{Event, Message};
 
 /// The time without a message after which the connection is asked whether it still lives.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The longest time between two tries to subscribe.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -8,37 +8,36 @@ use redis::{
     RedisResult, Value,
 };
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::time::timeout;
 
-use super::hub::{Hub, Subscribed};
+use super::hub::{HEARTBEAT, Hub, Subscribed};
 use super::link::{CONNECT_TIME, within};
 use crate::address::Address;
 use crate::cluster::tag_of;
+use crate::error::is_unanswered;
 
 /// The channels of a cluster, one for each slot that is waited for, at the node of the slot. They
 /// stay subscribed.
 pub(super) struct Shards {
     hub: Arc<Hub>,
-    lines: Mutex<HashMap<Address, Arc<AsyncMutex<Option<Line>>>>>,
+    lines: Mutex<HashMap<Address, Arc<AsyncMutex<Option<Arc<Line>>>>>>,
 }
 
 /// A connection that listens to a node.
-#[derive(Clone)]
 struct Line {
     connection: MultiplexedConnection,
-    slots: Arc<Slots>,
+    /// The slots whose channels are subscribed. `None` if the connection is over.
+    slots: Mutex<Option<HashSet<u16>>>,
 }
 
-/// The slots whose channels are subscribed. `None` if the connection is over.
-struct Slots(Mutex<Option<HashSet<u16>>>);
-
-impl Slots {
-    fn get(&self) -> MutexGuard<'_, Option<HashSet<u16>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Line {
+    fn slots(&self) -> MutexGuard<'_, Option<HashSet<u16>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection is over. Those that wait by it ask again.
     fn end(&self, hub: &Hub) {
-        let mut slots = self.get();
+        let mut slots = self.slots();
         if slots.take().is_some() {
             hub.subscribed_anew();
         }
@@ -46,9 +45,16 @@ impl Slots {
 
     /// A slot leaves the node, which ends the subscriptions to its channels there.
     fn clear(&self, hub: &Hub) {
-        let mut slots = self.get();
+        let mut slots = self.slots();
         slots.iter_mut().for_each(HashSet::clear);
         hub.subscribed_anew();
+    }
+
+    /// Whether the node answers, be it that the user has no right to ask so.
+    async fn is_alive(&self) -> bool {
+        let mut connection = self.connection.clone();
+        let answer = redis::cmd("PING").exec_async(&mut connection).await;
+        !answer.is_err_and(|error| is_unanswered(&error))
     }
 }
 
@@ -78,23 +84,24 @@ impl Shards {
         let subscribing = async {
             // One task subscribes, and the others wait for it.
             let mut current = line.lock().await;
-            let known = current.clone().filter(|line| line.slots.get().is_some());
-            let mut line = match known {
+            let known = current.clone().filter(|line| line.slots().is_some());
+            let line = match known {
                 Some(line) => line,
                 None => current.insert(self.connect(info).await?).clone(),
             };
             let has = |slots: &HashSet<u16>| slots.contains(&slot);
-            if line.slots.get().as_ref().is_some_and(has) {
+            if line.slots().as_ref().is_some_and(has) {
                 return Ok(());
             }
             let mut subscribe = redis::cmd("SSUBSCRIBE");
             subscribe.arg(&subscribed.channel);
-            let answer = subscribe.exec_async(&mut line.connection).await;
+            let mut connection = line.connection.clone();
+            let answer = subscribe.exec_async(&mut connection).await;
             if answer.as_ref().is_err_and(RedisError::is_io_error) {
-                line.slots.end(&self.hub);
+                line.end(&self.hub);
             }
             answer?;
-            let mut slots = line.slots.get();
+            let mut slots = line.slots();
             // Otherwise it may be over already.
             if self.hub.number() == subscribed.number
                 && let Some(slots) = slots.as_mut()
@@ -107,7 +114,7 @@ impl Shards {
         Ok(subscribed)
     }
 
-    async fn connect(&self, info: ConnectionInfo) -> RedisResult<Line> {
+    async fn connect(&self, info: ConnectionInfo) -> RedisResult<Arc<Line>> {
         let settings = info.redis_settings().clone();
         let info = info.set_redis_settings(settings.set_protocol(ProtocolVersion::RESP3));
         let (sender, pushes) = mpsc::unbounded_channel();
@@ -118,9 +125,13 @@ impl Shards {
         let client = Client::open(info)?;
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         let connection = within(CONNECT_TIME, connecting).await?;
-        let slots = Arc::new(Slots(Mutex::new(Some(HashSet::new()))));
-        tokio::spawn(hear(Arc::downgrade(&self.hub), slots.clone(), pushes));
-        Ok(Line { connection, slots })
+        let line = Arc::new(Line {
+            connection,
+            slots: Mutex::new(Some(HashSet::new())),
+        });
+        let heard = (Arc::downgrade(&self.hub), Arc::downgrade(&line));
+        tokio::spawn(hear(heard, pushes));
+        Ok(line)
     }
 
     /// A slot has another node: its waiters subscribe there, and ask again.
@@ -134,31 +145,38 @@ impl Shards {
         if let Ok(mut line) = self.line(node).try_lock()
             && let Some(line) = line.take()
         {
-            line.slots.end(&self.hub);
+            line.end(&self.hub);
         }
     }
 
-    fn line(&self, node: &Address) -> Arc<AsyncMutex<Option<Line>>> {
+    fn line(&self, node: &Address) -> Arc<AsyncMutex<Option<Arc<Line>>>> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.entry(node.clone()).or_default().clone()
     }
 }
 
 /// Dispatches what a node pushes, until its connection or the hub is gone.
-async fn hear(hub: Weak<Hub>, slots: Arc<Slots>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
-    while let Some(push) = pushes.recv().await {
-        let Some(hub) = hub.upgrade() else {
+async fn hear((hub, line): (Weak<Hub>, Weak<Line>), mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
+    loop {
+        let push = timeout(HEARTBEAT, pushes.recv()).await;
+        let (Some(hub), Some(line)) = (hub.upgrade(), line.upgrade()) else {
             return;
         };
-        match push.kind {
-            PushKind::SMessage => {
-                if let Some(Value::BulkString(payload)) = push.data.last() {
-                    hub.dispatch(payload);
+        match push {
+            Ok(Some(push)) => match push.kind {
+                PushKind::SMessage => {
+                    if let Some(Value::BulkString(payload)) = push.data.last() {
+                        hub.dispatch(payload);
+                    }
                 }
-            }
-            PushKind::SUnsubscribe => slots.clear(&hub),
-            PushKind::Disconnection => slots.end(&hub),
-            _ => {}
+                PushKind::SUnsubscribe => line.clear(&hub),
+                PushKind::Disconnection => line.end(&hub),
+                _ => {}
+            },
+            Ok(None) => return,
+            // A connection that a firewall has forgotten ends without a word.
+            Err(_) if line.is_alive().await => {}
+            Err(_) => return line.end(&hub),
         }
     }
 }

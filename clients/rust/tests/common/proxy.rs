@@ -33,7 +33,11 @@ struct State {
     held_back: AtomicUsize,
     streams: Mutex<Vec<TcpStream>>,
     clients: Mutex<Vec<TcpStream>>,
+    subscribed: Mutex<Vec<Subscribed>>,
 }
+
+/// The server's end of a connection that has subscribed, and whether the client's stays open without it.
+struct Subscribed(TcpStream, Arc<AtomicBool>);
 
 impl Proxy {
     pub fn to(server: u16) -> Self {
@@ -121,6 +125,19 @@ impl Proxy {
         self.state.linger.store(ms, SeqCst);
     }
 
+    /// How many connections have subscribed, but for those that were forgotten.
+    pub fn subscribed(&self) -> usize {
+        self.state.subscribed.lock().unwrap().len()
+    }
+
+    /// Ends the connections that have subscribed on the side of the server. The client's stays, and is silent.
+    pub fn forget_subscribed(&self) {
+        for Subscribed(server, is_forgotten) in self.state.subscribed.lock().unwrap().drain(..) {
+            is_forgotten.store(true, SeqCst);
+            let _ = server.shutdown(Shutdown::Both);
+        }
+    }
+
     /// Cuts the connections on the side of the client. The server sees it after the linger.
     pub fn cut_clients(&self) {
         for stream in self.state.clients.lock().unwrap().drain(..) {
@@ -138,10 +155,7 @@ impl Proxy {
 impl State {
     fn keep_late(&self, request: &[u8]) {
         let late = *self.late.lock().unwrap();
-        let is_late = !late.is_empty()
-            && request
-                .windows(late.len())
-                .any(|window| window == late.as_bytes());
+        let is_late = !late.is_empty() && contains(request, late);
         if is_late && self.held_back.fetch_add(1, SeqCst) == 0 {
             while !self.late.lock().unwrap().is_empty() {
                 thread::sleep(Duration::from_millis(1));
@@ -156,6 +170,7 @@ fn serve(state: &Arc<State>, client: TcpStream, server: TcpStream) {
     let kept = [client.try_clone().unwrap(), server.try_clone().unwrap()];
     state.streams.lock().unwrap().extend(kept);
     let loses = Arc::new(AtomicBool::new(false));
+    let is_forgotten = Arc::new(AtomicBool::new(false));
     for (from, to, is_request) in [
         (
             client.try_clone().unwrap(),
@@ -165,21 +180,32 @@ fn serve(state: &Arc<State>, client: TcpStream, server: TcpStream) {
         (server, client, false),
     ] {
         let (state, loses) = (state.clone(), loses.clone());
-        thread::spawn(move || pass(&state, &loses, from, to, is_request));
+        let is_forgotten = is_forgotten.clone();
+        thread::spawn(move || pass(&state, (&loses, &is_forgotten), from, to, is_request));
     }
 }
 
 fn pass(
     state: &State,
-    loses: &AtomicBool,
+    (loses, is_forgotten): (&AtomicBool, &Arc<AtomicBool>),
     mut from: TcpStream,
     mut to: TcpStream,
     is_request: bool,
 ) {
     let mut bytes = [0; 16_384];
+    let mut has_subscribed = false;
     while let Ok(count) = from.read(&mut bytes) {
         if count == 0 {
             break;
+        }
+        if is_forgotten.load(SeqCst) {
+            continue;
+        }
+        if is_request && !has_subscribed && contains(&bytes[..count], "SUBSCRIBE") {
+            has_subscribed = true;
+            let server = to.try_clone().unwrap();
+            let mut subscribed = state.subscribed.lock().unwrap();
+            subscribed.push(Subscribed(server, is_forgotten.clone()));
         }
         if is_request && state.losses.load(SeqCst) > 0 {
             let of = state.of.lock().unwrap().clone();
@@ -199,9 +225,7 @@ fn pass(
         let (of, fake) = *state.fake.lock().unwrap();
         if is_request
             && !of.is_empty()
-            && bytes[..count]
-                .windows(of.len())
-                .any(|window| window == of.as_bytes())
+            && contains(&bytes[..count], of)
             && state
                 .fakes
                 .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
@@ -221,9 +245,18 @@ fn pass(
             break;
         }
     }
+    if !is_request && is_forgotten.load(SeqCst) {
+        return;
+    }
     let _ = from.shutdown(Shutdown::Both);
     if is_request {
         thread::sleep(Duration::from_millis(state.linger.load(SeqCst)));
     }
     let _ = to.shutdown(Shutdown::Both);
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes
+        .windows(text.len())
+        .any(|window| window == text.as_bytes())
 }
