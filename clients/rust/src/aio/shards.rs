@@ -20,8 +20,11 @@ use crate::error::is_unanswered;
 /// stay subscribed.
 pub(super) struct Shards {
     hub: Arc<Hub>,
-    lines: Mutex<HashMap<Address, Arc<AsyncMutex<Option<Arc<Line>>>>>>,
+    lines: Mutex<HashMap<Address, Current>>,
 }
+
+/// The connection to a node, which one task at a time makes.
+type Current = Arc<AsyncMutex<Option<Arc<Line>>>>;
 
 /// A connection that listens to a node.
 struct Line {
@@ -149,7 +152,7 @@ impl Shards {
         }
     }
 
-    fn line(&self, node: &Address) -> Arc<AsyncMutex<Option<Arc<Line>>>> {
+    fn line(&self, node: &Address) -> Current {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.entry(node.clone()).or_default().clone()
     }
