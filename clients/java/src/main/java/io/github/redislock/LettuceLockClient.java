@@ -45,6 +45,8 @@ public final class LettuceLockClient implements AutoCloseable {
     /** How many waiters at once have a connection for themselves, in a cluster. */
     private static final int MOST_BLOCKED = 32;
 
+    private static final long MOST_BEAT_NANOS = TimeUnit.SECONDS.toNanos(5);
+
     /** After this a release is sent again. */
     private static final Executor AGAIN =
             CompletableFuture.delayedExecutor(Wire.PACE_MS, TimeUnit.MILLISECONDS);
@@ -60,7 +62,7 @@ public final class LettuceLockClient implements AutoCloseable {
     private final LettuceServers servers;
 
     /** Where it is told how a wait ended; null in a cluster, where the waiters block. */
-    private final StatefulRedisPubSubConnection<String, String> listening;
+    private volatile StatefulRedisPubSubConnection<String, String> listening;
 
     private final Semaphore blocked = new Semaphore(MOST_BLOCKED);
     private final Fallback fallback;
@@ -71,20 +73,17 @@ public final class LettuceLockClient implements AutoCloseable {
         this.options = options;
         this.fallback = new Fallback(options.fallback());
         timer.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
-        StatefulRedisPubSubConnection<String, String> told = null;
         try {
             if (!servers.isCluster()) {
-                told = servers.subscribing();
-                told.addListener(new Listener());
-                told.sync().subscribe(channel);
+                listening = listen(new Listener());
+                later(beatNanos(), this::beat);
             } else if (options.linger().isPresent()) {
                 throw new IllegalArgumentException(LettuceWire.NO_LINGER);
             }
         } catch (RuntimeException failed) {
-            disconnect(told);
+            disconnect();
             throw failed;
         }
-        listening = told;
         servers.shared().addListener(new Rebinding());
     }
 
@@ -233,15 +232,74 @@ public final class LettuceLockClient implements AutoCloseable {
         } catch (CompletionException outOfReach) {
             // Then the grace ends them.
         }
-        disconnect(listening);
+        disconnect();
     }
 
-    private void disconnect(StatefulRedisPubSubConnection<?, ?> told) {
+    private void disconnect() {
         timer.shutdownNow();
         servers.close();
-        if (told != null) {
-            told.close();
+        if (listening != null) {
+            listening.close();
         }
+    }
+
+    private StatefulRedisPubSubConnection<String, String> listen(Listener listener) {
+        StatefulRedisPubSubConnection<String, String> told = servers.subscribing();
+        try {
+            told.addListener(listener);
+            told.sync().subscribe(channel);
+            return told;
+        } catch (RuntimeException failed) {
+            told.closeAsync();
+            throw failed;
+        }
+    }
+
+    /**
+     * While somebody waits it is asked whether it is still there: a firewall may forget it, and it
+     * says nothing of its own. Two of these fit into the grace, so that no place is lost.
+     */
+    private long beatNanos() {
+        return Math.max(
+                TimeUnit.MILLISECONDS.toNanos(options.answerMs()),
+                Math.min(MOST_BEAT_NANOS, options.grace().toNanos() / 4));
+    }
+
+    private void beat() {
+        if (waiting.isEmpty() || !listening.isOpen()) { // Lettuce connects it anew.
+            later(beatNanos(), this::beat);
+            return;
+        }
+        listening
+                .async()
+                .ping()
+                .toCompletableFuture()
+                .orTimeout(beatNanos(), TimeUnit.NANOSECONDS)
+                .whenComplete((pong, failed) -> {
+                    if (isAnswer(failed)) {
+                        later(beatNanos(), this::beat);
+                    } else { // It may connect for long.
+                        Holds.daemons("redis-lock-listening")
+                                .newThread(this::listenAnew)
+                                .start();
+                    }
+                });
+    }
+
+    private void listenAnew() {
+        StatefulRedisPubSubConnection<String, String> before = listening;
+        try {
+            Listener next = new Listener();
+            next.before = true;
+            listening = listen(next);
+            before.closeAsync();
+            if (closed) { // And may have seen only that one.
+                listening.closeAsync();
+            }
+        } catch (RuntimeException outOfReach) {
+            // The next beat tries it again.
+        }
+        later(beatNanos(), this::beat);
     }
 
     /** Whether a wait ends by a message, so that its request is answered at once. */
@@ -513,7 +571,8 @@ public final class LettuceLockClient implements AutoCloseable {
             if (options.linger().isPresent()) { // A place ends with its connection, and no message.
                 waiting.values().forEach(AsyncRequest::ask);
             }
-            if (servers.hasLeft()) { // The subscription is to leave that server, too.
+            // Another server may be there now, and the one that is listened to may live on.
+            if (isTold() && listening.isOpen()) {
                 listening.async().quit();
             }
         }
@@ -521,6 +580,7 @@ public final class LettuceLockClient implements AutoCloseable {
 
     /** On Lettuce's thread, so it only hands on. */
     private final class Listener extends RedisPubSubAdapter<String, String> {
+        /** Whether it was subscribed once, so that messages may be lost. */
         private boolean before;
 
         @Override

@@ -35,7 +35,6 @@ final class LettuceServers implements AutoCloseable {
     private final Deque<CompletableFuture<LettuceSender>> late = new ConcurrentLinkedDeque<>();
 
     private final AtomicBoolean leaving = new AtomicBoolean();
-    private final AtomicBoolean left = new AtomicBoolean();
     private volatile boolean closed;
 
     private LettuceServers(
@@ -95,16 +94,10 @@ final class LettuceServers implements AutoCloseable {
         CompletableFuture<Object> sent = shared.dispatch(request);
         sent.whenComplete((reply, failed) -> {
             if (canBlock() && isDemoted(failed) && leaving.compareAndSet(false, true)) {
-                left.set(true);
                 shared.leave().whenComplete((bye, cut) -> leaving.set(false));
             }
         });
         return sent;
-    }
-
-    /** Whether the shared connection has left a server, since this was asked last. */
-    boolean hasLeft() {
-        return left.getAndSet(false);
     }
 
     /** Whether a connection is of no more use. Those to a cluster find the next primary. */

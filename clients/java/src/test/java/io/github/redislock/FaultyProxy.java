@@ -21,8 +21,13 @@ final class FaultyProxy implements AutoCloseable {
     /** The only integer of the protocol that is as long. */
     private static final Pattern FENCE = Pattern.compile("(?m)^:\\d{16}");
 
-    /** Whether a connection has had such a command. */
-    private record Seen(AtomicBoolean subscribed, AtomicBoolean withheld) {}
+    /** A connection, and whether it had such a command, or is open on the client's side only. */
+    private record Carried(
+            Socket client,
+            Socket server,
+            AtomicBoolean subscribed,
+            AtomicBoolean withheld,
+            AtomicBoolean forgotten) {}
 
     /** How many commands said KEEP. */
     final AtomicInteger keeps = new AtomicInteger();
@@ -48,7 +53,10 @@ final class FaultyProxy implements AutoCloseable {
     /** How many commands are answered here still, and do not get to the server. */
     final AtomicInteger toAnswer = new AtomicInteger();
 
-    private final List<Socket> open = new CopyOnWriteArrayList<>();
+    /** Where new connections go. */
+    volatile int serverPort;
+
+    private final List<Carried> open = new CopyOnWriteArrayList<>();
     private final AtomicInteger fencesToSwallow = new AtomicInteger();
     private final ServerSocket listener;
     private volatile boolean swallowed;
@@ -58,11 +66,12 @@ final class FaultyProxy implements AutoCloseable {
     private volatile long delayMs;
 
     FaultyProxy(int serverPort) throws IOException {
+        this.serverPort = serverPort;
         listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
         start(() -> {
             while (true) {
                 Socket client = listener.accept();
-                start(() -> serve(client, serverPort));
+                start(() -> serve(client));
             }
         });
     }
@@ -77,8 +86,29 @@ final class FaultyProxy implements AutoCloseable {
 
     /** Closes the connections, as a lost network would. */
     void cut() throws IOException {
-        for (Socket socket : open) {
-            socket.close();
+        for (Carried each : open) {
+            each.client.close();
+            each.server.close();
+        }
+    }
+
+    /** Closes those that have not subscribed. */
+    void cutUnsubscribed() throws IOException {
+        for (Carried each : open) {
+            if (!each.subscribed.get()) {
+                each.client.close();
+                each.server.close();
+            }
+        }
+    }
+
+    /** Those that have subscribed end for the server, and the client hears nothing of it. */
+    void forgetSubscribed() throws IOException {
+        for (Carried each : open) {
+            if (each.subscribed.get()) {
+                each.forgotten.set(true);
+                each.server.close();
+            }
         }
     }
 
@@ -114,28 +144,37 @@ final class FaultyProxy implements AutoCloseable {
         toAnswer.set(count);
     }
 
-    private void serve(Socket client, int serverPort) throws Exception {
+    private void serve(Socket client) throws Exception {
         try (client) {
             if (shut) {
                 return;
             }
             Thread.sleep(delayMs);
             try (Socket server = new Socket(InetAddress.getLoopbackAddress(), serverPort)) {
-                open.addAll(List.of(client, server));
-                Seen seen = new Seen(new AtomicBoolean(), new AtomicBoolean());
-                start(() -> carryReplies(server, client, seen));
-                carryCommands(client, server, seen);
+                Carried carried = new Carried(
+                        client,
+                        server,
+                        new AtomicBoolean(),
+                        new AtomicBoolean(),
+                        new AtomicBoolean());
+                open.add(carried);
+                start(() -> carryReplies(carried));
+                carryCommands(carried);
             }
         }
     }
 
-    private void carryCommands(Socket client, Socket server, Seen seen) throws IOException {
+    private void carryCommands(Carried carried) throws IOException {
+        Socket client = carried.client;
         byte[] bytes = new byte[16_384];
         for (int count; (count = client.getInputStream().read(bytes)) > 0; ) {
             // A connection of Jedis has one command at a time, and writes it at once.
             String text = new String(bytes, 0, count, StandardCharsets.ISO_8859_1);
-            seen.subscribed.compareAndSet(false, text.contains("SUBSCRIBE"));
-            seen.withheld.compareAndSet(
+            if (carried.forgotten.get()) {
+                continue;
+            }
+            carried.subscribed.compareAndSet(false, text.contains("SUBSCRIBE"));
+            carried.withheld.compareAndSet(
                     false, withheld != null && text.contains("\r\n" + withheld));
             if (text.contains("\r\nKEEP\r\n")) {
                 keeps.incrementAndGet();
@@ -146,7 +185,7 @@ final class FaultyProxy implements AutoCloseable {
             }
             Eventually.isTrue(
                     "it goes on", () -> heldBack == null || !text.contains("\r\n" + heldBack));
-            server.getOutputStream().write(bytes, 0, count);
+            carried.server.getOutputStream().write(bytes, 0, count);
         }
     }
 
@@ -154,24 +193,27 @@ final class FaultyProxy implements AutoCloseable {
         return left.getAndUpdate(count -> Math.max(0, count - 1)) > 0;
     }
 
-    private void carryReplies(Socket server, Socket client, Seen seen)
-            throws IOException, InterruptedException {
+    private void carryReplies(Carried carried) throws IOException, InterruptedException {
         byte[] bytes = new byte[16_384];
         boolean over = false;
-        try (client) {
-            for (int count; (count = server.getInputStream().read(bytes)) > 0; ) {
+        try {
+            for (int count; (count = carried.server.getInputStream().read(bytes)) > 0; ) {
                 Thread.sleep(replyDelayMs);
-                Eventually.isTrue("it goes on", () -> withheld == null || !seen.withheld.get());
+                Eventually.isTrue("it goes on", () -> withheld == null || !carried.withheld.get());
                 String text = new String(bytes, 0, count, StandardCharsets.ISO_8859_1);
                 if (FENCE.matcher(text).find() && takes(fencesToSwallow)) {
                     swallowed = true;
                     over = true;
                 }
-                if (!over && !silent && !(deaf && seen.subscribed.get())) {
-                    client.getOutputStream().write(bytes, 0, count);
+                if (!over && !silent && !(deaf && carried.subscribed.get())) {
+                    carried.client.getOutputStream().write(bytes, 0, count);
                 } else {
                     lostReplies.incrementAndGet();
                 }
+            }
+        } finally {
+            if (!carried.forgotten.get()) {
+                carried.client.close();
             }
         }
     }

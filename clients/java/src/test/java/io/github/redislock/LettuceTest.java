@@ -3,17 +3,21 @@ package io.github.redislock;
 import static org.junit.jupiter.api.Assertions.*;
 
 import io.github.redislock.testing.Eventually;
+import io.github.redislock.testing.TestServer;
+import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisException;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.RedisCodec;
+import io.lettuce.core.protocol.ProtocolVersion;
 
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 import java.time.Duration;
@@ -90,6 +94,72 @@ class LettuceTest extends ServerTest {
             CompletableFuture<AsyncHold> waiting = far.futures.lock("a").lock();
             awaitWaiters("a", 1);
             proxy.deaf = true;
+            held.release();
+            assertTrue(result(result(waiting).unlock()));
+        }
+    }
+
+    /** After a planned failover behind one address: the old server lives on, and closes nothing. */
+    @Test
+    void theSubscriptionGoesWhereTheRequestsGo() throws Exception {
+        server.ask("CONFIG", "SET", "repl-diskless-sync-delay", 0);
+        try (TestServer next = TestServer.start();
+                FaultyProxy proxy = new FaultyProxy(server.port());
+                Driver.Opened far = Driver.LETTUCE_FUTURES.open(proxy.url(), patient)) {
+            next.ask("REPLICAOF", "127.0.0.1", server.port());
+            Eventually.isTrue(
+                    "it is replicated", () -> server.info("replication").contains("state=online"));
+            server.ask("FAILOVER");
+            Eventually.isTrue(
+                    "the other is the primary",
+                    () -> next.info("replication").contains("role:master"));
+            proxy.serverPort = next.port();
+            proxy.cutUnsubscribed();
+            AsyncHold held = result(far.futures.lock("a").lock());
+            CompletableFuture<AsyncHold> waiting = far.futures.lock("a").lock();
+            Eventually.isTrue("it waits there", () -> next.waiting("a") == 1);
+            assertTrue(result(held.unlock()));
+            assertTrue(result(result(waiting).unlock()));
+        } finally {
+            server.ask("REPLICAOF", "NO", "ONE");
+        }
+    }
+
+    /** As when a firewall forgets an idle connection. */
+    @Test
+    void aSubscriptionThatIsGoneUnseenIsMadeAnewAndTheTurnIsKept() throws Exception {
+        LockOptions brief = patient.withTtl(Duration.ofSeconds(3)).withGrace(Duration.ofSeconds(8));
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                Driver.Opened far = Driver.LETTUCE_FUTURES.open(proxy.url(), brief)) {
+            RedisHold held = locks.lock("a").tryAcquire();
+            CompletableFuture<AsyncHold> waiting = far.futures.lock("a").lock();
+            awaitWaiters("a", 1);
+            proxy.forgetSubscribed();
+            Eventually.isTrue(
+                    "only the other one is left", () -> server.subscriptions().size() == 1);
+            Future<RedisHold> behind = other.starts(() -> locks.lock("a").acquire());
+            awaitWaiters("a", 2);
+            held.release();
+            AsyncHold hold = result(waiting);
+            assertFalse(behind.isDone());
+            assertTrue(result(hold.unlock()));
+            Other.result(behind).release();
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aSubscriptionThatLivesIsKept(ProtocolVersion protocol) {
+        LockOptions brief = patient.withTtl(Duration.ofSeconds(3)).withGrace(Duration.ofSeconds(1));
+        lettuce.setOptions(
+                ClientOptions.builder().protocolVersion(protocol).build());
+        try (LettuceLockClient asking = LettuceLockClient.connect(lettuce, brief)) {
+            List<String> before = server.subscriptions();
+            RedisHold held = locks.lock("a").tryAcquire();
+            CompletableFuture<AsyncHold> waiting = asking.lock("a").lock();
+            server.ask("CONFIG", "RESETSTAT");
+            Eventually.isTrue("it is asked again and again", () -> server.calls("ping") > 2);
+            assertEquals(before, server.subscriptions());
             held.release();
             assertTrue(result(result(waiting).unlock()));
         }

@@ -136,6 +136,16 @@ public final class TestServer implements AutoCloseable {
         return ask("CLIENT", "LIST").toString().split("\n").length;
     }
 
+    /** The numbers of the connections that have subscribed. */
+    public List<String> subscriptions() {
+        return Pattern.compile("(?m)^id=(\\d+)")
+                .matcher(ask("CLIENT", "LIST", "TYPE", "pubsub").toString())
+                .results()
+                .map(found -> found.group(1))
+                .sorted()
+                .toList();
+    }
+
     /** Closes every connection, as a lost network would. */
     public void cutConnections() {
         ask("CLIENT", "KILL", "SKIPME", "yes");
