@@ -70,7 +70,8 @@ pub(super) struct Own {
     current: Mutex<Current>,
     /// Whether to make another connection after this error.
     has_failed: fn(&RedisError) -> bool,
-    /// Is told of each connection but the first one, as it may be to another server.
+    /// Is told when a connection takes the place of one that was refused or cut, as it may be to
+    /// another server. A busy server is only late: those that wait must not all ask it again.
     renewed: Option<Arc<Notify>>,
 }
 
@@ -78,6 +79,8 @@ pub(super) struct Own {
 struct Current {
     connection: Option<MultiplexedConnection>,
     number: u64,
+    /// The one before was refused or cut.
+    has_left: bool,
 }
 
 impl Own {
@@ -128,7 +131,9 @@ impl Own {
         }
         let connection = connect(&self.source).await?;
         current.number = current.number.wrapping_add(1);
-        if let Some(renewed) = self.renewed.as_ref().filter(|_| current.number > 1) {
+        if std::mem::take(&mut current.has_left)
+            && let Some(renewed) = &self.renewed
+        {
             renewed.notify_one();
         }
         current.connection = Some(connection.clone());
@@ -136,16 +141,16 @@ impl Own {
     }
 
     async fn forget_after(&self, answer: &RedisResult<Value>, number: u64) {
-        if answer
-            .as_ref()
-            .err()
-            .is_none_or(|error| !(self.has_failed)(error))
-        {
+        let Err(error) = answer else {
+            return;
+        };
+        if !(self.has_failed)(error) {
             return;
         }
         let mut current = self.current.lock().await;
         if current.number == number {
             current.connection = None;
+            current.has_left |= !error.is_timeout();
         }
     }
 }
