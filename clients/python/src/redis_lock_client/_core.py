@@ -2,11 +2,11 @@
 
 import contextlib
 import functools
+import os
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Self
-from uuid import uuid4
 
 from . import _fallback
 from . import _protocol as protocol
@@ -72,6 +72,7 @@ class Core:
         self.grace = protocol.checked_grace(grace)
         self.fallback = fallback
         self._library: Library = library_of(redis, self._IS_ASYNC, self._PACKAGE)
+        self._is_roaming = protocol.is_roaming(redis)
         self._at_least = protocol.at_least(at_least, timeout)
         # What a request says of its hold beside the ttl.
         self._terms = protocol.linger(linger)
@@ -116,7 +117,7 @@ class Core:
         token: str | bytes | None = None,
         sleep: float | None = None,
     ) -> bool:
-        key = uuid4().hex.encode() if token is None else protocol.encode(self.redis, token)
+        key = os.urandom(16).hex().encode() if token is None else protocol.encode(self.redis, token)
         if blocking is None:
             blocking = self.blocking
         if blocking_timeout is None:
@@ -124,8 +125,9 @@ class Core:
         seconds = blocking_timeout if blocking else 0
         timeout = protocol.socket_timeout(self._library, self.redis, self._IS_ASYNC)
         sleep = self.sleep if sleep is None else sleep
-        patience = protocol.Patience(seconds, timeout, protocol.is_roaming(self.redis), sleep)
-        await self._resending(patience, self._falls_back)
+        patience = protocol.Patience(seconds, timeout, self._is_roaming, sleep)
+        if self.fallback:
+            await self._resending(patience, self._falls_back)
         # What a token that was passed holds already is not of this call: it is left to its owner.
         before = None if token is None else await self._resending(patience, lambda: self._held_before(key))
         try:
@@ -167,7 +169,7 @@ class Core:
         ask_once: Callable[[tuple[Any, ...], protocol.Patience], Awaitable[Any]],
         is_own: bool = False,
     ) -> bool:
-        if await self._falls_back():
+        if self.fallback and await self._falls_back():
             return await self._ask_by_set(token, patience, is_own)
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
         request = self._request(token, ttl_ms)
@@ -205,10 +207,10 @@ class Core:
         self, token: bytes, ttl_ms: int, patience: protocol.Patience, is_own: bool, ask: Callable[[], Awaitable[Any]]
     ) -> tuple[Any, protocol.Lease]:
         """Return what was granted, and its lease. A grant that came late is renewed, or it is none."""
-        lease = protocol.Lease(ttl_ms)
+        lease = protocol.Lease(ttl_ms, self._IS_ASYNC)
         granted = await ask()
         if granted and not lease.is_fresh():
-            lease = protocol.Lease(ttl_ms)
+            lease = protocol.Lease(ttl_ms, self._IS_ASYNC)
             if not await self._renew_once(token, ttl_ms, lease):
                 granted = None
                 # The server may still hold it, or some of its keys. What a token held that was passed is its owner's.
@@ -287,13 +289,12 @@ class Core:
     async def _resending(self, patience: protocol.Patience, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Ask again when an answer got lost: the same token gets its own fence if it was granted."""
         failures = 0
-        is_roaming = protocol.is_roaming(self.redis)
         while True:
             try:
                 return await ask()
             except (*self._library.faults, *self._library.passing) as error:
                 failures += 1
-                may = protocol.may_ask_again(self._library, error, is_roaming)
+                may = protocol.may_ask_again(self._library, error, self._is_roaming)
                 pause = patience.pause(failures, isinstance(error, self._library.timeout_error)) if may else None
                 if pause is None:
                     raise
@@ -432,7 +433,7 @@ class Core:
 
     async def _renew(self, token: bytes, ttl_ms: int, lease: protocol.Lease | None) -> bool:
         # A token that the caller has set has no lease.
-        lease = lease or protocol.Lease(ttl_ms)
+        lease = lease or protocol.Lease(ttl_ms, self._IS_ASYNC)
         while True:
             try:
                 return await self._renew_once(token, ttl_ms, lease)
@@ -508,7 +509,8 @@ class Core:
         self, command: str, token: str | bytes, *args: str | int, failed: Callable[[bool], None] | None = None
     ) -> list[int | None]:
         """Return the reply for each key, None where it holds no lock."""
-        await self._falls_back()
+        if self.fallback:
+            await self._falls_back()
         replies = await self._insisting(self._for_all(command, token, *args), failed)
         for at, reply in enumerate(replies):
             if isinstance(reply, Exception) and protocol.is_try_again(self._library, reply):
@@ -541,7 +543,7 @@ class Core:
 
     async def _has_no_module(self) -> bool:
         try:
-            await self._execute("LOCK.RELEASE", self.name, uuid4().hex)
+            await self._execute("LOCK.RELEASE", self.name, os.urandom(16).hex())
         except self._library.response_error as error:
             return protocol.unknown_command(error) is not None
         return False
@@ -556,26 +558,25 @@ class Core:
         self, commands: list[tuple[Any, ...]], failed: Callable[[bool], None] | None = None
     ) -> list[Any]:
         """Send them again where another server may take over. Tell of each failure whether a connection is lost."""
-        is_roaming = protocol.is_roaming(self.redis)
+        if not self._is_roaming:
+            return await self._insist_once(commands, failed)
+        patience = protocol.Patience(protocol.FOLLOW, is_roaming=True)
+        replies: list[Any] = await self._resending(patience, lambda: self._insist_once(commands, failed))
+        return replies
 
-        async def ask() -> list[Any]:
-            try:
-                replies = await self._insist_together(commands)
-                for reply in replies if is_roaming else ():
-                    if isinstance(reply, Exception) and protocol.may_ask_again(self._library, reply, True):
-                        raise reply
-            except Exception as error:
-                # A renewal asks again by itself, and nobody has to wait for it between two tries.
-                if commands[0][0] == "LOCK.RENEW" and protocol.is_try_again(self._library, error):
-                    return [error]
-                if failed:
-                    failed(self._library.is_of_a_connection(error))
-                raise
-            return replies
-
-        if not is_roaming:
-            return await ask()
-        replies: list[Any] = await self._resending(protocol.Patience(protocol.FOLLOW, is_roaming=True), ask)
+    async def _insist_once(self, commands: list[tuple[Any, ...]], failed: Callable[[bool], None] | None) -> list[Any]:
+        try:
+            replies = await self._insist_together(commands)
+            for reply in replies if self._is_roaming else ():
+                if isinstance(reply, Exception) and protocol.may_ask_again(self._library, reply, True):
+                    raise reply
+        except Exception as error:
+            # A renewal asks again by itself, and nobody has to wait for it between two tries.
+            if commands[0][0] == "LOCK.RENEW" and protocol.is_try_again(self._library, error):
+                return [error]
+            if failed:
+                failed(self._library.is_of_a_connection(error))
+            raise
         return replies
 
     async def _insist_together(self, commands: list[tuple[Any, ...]]) -> list[Any]:
@@ -609,8 +610,8 @@ class Core:
         finally:
             await self._settle(connection.disconnect())
 
-    async def _execute(self, *args: Any, **options: Any) -> Any:
-        return await self._execute_alone(*args, **options)
+    def _execute(self, *args: Any, **options: Any) -> Awaitable[Any]:
+        return self._execute_alone(*args, **options)
 
     async def _execute_all(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         """Send commands together. Return the replies and the errors that the server answered."""
@@ -624,22 +625,29 @@ class Core:
                 pipeline.connection_pool = protocol.impatient_pool(pipeline.connection_pool)
             for command in commands:
                 pipeline.execute_command(*command)
-            replies: list[Any] = await self._answered(lambda: pipeline.execute(raise_on_error=False))
+            replies: list[Any] = await self._answered(pipeline.execute, raise_on_error=False)
             return replies
         except self._library.response_error as error:
             # Of a pipeline: a cluster's client has sent none of them.
             return [error] * len(commands)
 
-    async def _execute_alone(self, *args: Any, **options: Any) -> Any:
-        return await self._answered(lambda: self.redis.execute_command(*args, **options))
+    def _execute_alone(self, *args: Any, **options: Any) -> Awaitable[Any]:
+        return self._answered(self.redis.execute_command, *args, **options)
 
-    async def _answered(self, send: Callable[[], Any]) -> Any:
+    async def _answered(self, send: Callable[..., Any], *args: Any, **options: Any) -> Any:
         try:
-            return await self._settle(send())
-        except self._library.error as error:
+            return await self._settle(send(*args, **options))
+        except (self._library.error, self._library.cluster_exception) as error:
             if refused := protocol.refused_by_the_client(self._library, error):
                 raise refused from error
             raise
+        except BaseException:
+            self._interrupted()
+            raise
+
+    @abstractmethod
+    def _interrupted(self) -> None:
+        """Clean up after a command that was ended by no reply and by no error of the library."""
 
 
 class MultiCore(Core):

@@ -98,11 +98,11 @@ class Lease:
     Each ttl counts from the sending of its request, less 1 % and 2 ms: clocks differ in speed.
     """
 
-    def __init__(self, ttl_ms: int) -> None:
-        """Begin with a request that is sent now."""
+    def __init__(self, ttl_ms: int, is_async: bool) -> None:
+        """Begin with a request that is sent now, by a thread or by a task."""
         start = now()
         self._late = start + ttl_ms / 10_000
-        self.end = math.inf
+        self.end = _end(start, ttl_ms / 1000)
         # When the last request was sent that found the hold.
         self._held_at = start
         self.is_released = False
@@ -110,9 +110,7 @@ class Lease:
         self.watchers: set[Callable[[], object]] = set()
         # Held by a renewal under way in another thread, or in another task: over two connections
         # one could overtake the other, and the server end the hold sooner than this lease.
-        self.renewing = Mutex()
-        self.renewing_task = asyncio.Lock()
-        self.sends(ttl_ms)
+        self.renewing: Any = asyncio.Lock() if is_async else Mutex()
 
     def is_fresh(self) -> bool:
         """Return whether no more than a tenth of the first ttl has passed."""

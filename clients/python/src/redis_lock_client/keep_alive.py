@@ -43,7 +43,7 @@ class KeepAlive:
         self._renew = renew
         self._ttl_ms = ttl_ms
         self._span = protocol.span_ms(ttl_ms, linger) / 1000
-        self._lease = lease or protocol.Lease(ttl_ms)
+        self._lease = lease or protocol.Lease(ttl_ms, is_async=False)
         self._linger = linger
         self._try_again = try_again
         self._name = name

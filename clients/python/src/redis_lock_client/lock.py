@@ -1,6 +1,5 @@
 """The library's Lock on the commands of the redis-lock module."""
 
-import contextlib
 import time
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -46,16 +45,10 @@ class Lock(Core, Theirs):
     async def _pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - a thread waits
 
-    async def _answered(self, send: Callable[[], Any]) -> Any:
-        try:
-            return await super()._answered(send)
-        except (self._library.error, self._library.cluster_exception):
-            raise
-        except BaseException:
-            # A signal handler raised this, between the request and its reply say. The connection is in the pool again,
-            # and the next command would take that reply for its own: a fence, for a lock that somebody else holds.
-            protocol.close_idle_connections(self._library, self.redis)
-            raise
+    def _interrupted(self) -> None:
+        # A signal handler has raised, between the request and its reply say. The connection is in the pool again,
+        # and the next command would take that reply for its own: a fence, for a lock that somebody else holds.
+        protocol.close_idle_connections(self._library, self.redis)
 
     def register_scripts(self) -> None:
         """Do nothing: there are none."""
@@ -98,9 +91,11 @@ class Lock(Core, Theirs):
         run(self._release())
 
     async def _release(self) -> None:
-        lease = self.local.lease if self._at_least else None
+        lease = self.local.lease
+        if not (lease and self._at_least):
+            return await super()._release()
         # A renewal that came after this release would prolong what the release leaves.
-        with lease.renewing if lease else contextlib.nullcontext():
+        with lease.renewing:
             await super()._release()
 
     async def _renew_once(self, token: bytes, ttl_ms: int, lease: protocol.Lease) -> bool:

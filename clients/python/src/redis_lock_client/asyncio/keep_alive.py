@@ -41,7 +41,7 @@ class KeepAlive:
         self._renew = renew
         self._ttl_ms = ttl_ms
         self._span = protocol.span_ms(ttl_ms, linger) / 1000
-        self._lease = lease or protocol.Lease(ttl_ms)
+        self._lease = lease or protocol.Lease(ttl_ms, is_async=True)
         self._linger = linger
         self._try_again = try_again
         self._is_awaited = is_awaited
@@ -87,7 +87,7 @@ class KeepAlive:
             raise self._not_owned from error
 
     async def _renewed(self) -> bool:
-        async with self._lease.renewing_task:
+        async with self._lease.renewing:
             if self._over:
                 return True
             # After the lease a renewal would only prolong what somebody else waits for.
@@ -138,7 +138,7 @@ class KeepAlive:
     def _stop(self) -> None:
         self._over = True
         # Cancelled, a renewal that is on its way could come after the release, and prolong what that leaves.
-        if not (self._is_awaited and self._lease.renewing_task.locked()):
+        if not (self._is_awaited and self._lease.renewing.locked()):
             self._renewing.cancel()
         self._lease.watchers.discard(self._watch_the_clock)
         if self._clock:

@@ -1,7 +1,6 @@
 """The library's asyncio Lock on the commands of the redis-lock module."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable
 from functools import partial
 from types import TracebackType
@@ -71,10 +70,20 @@ class Lock(Core, Theirs):
         self.wait = wait
 
     async def _settle(self, answer: Any) -> Any:
-        return await _cancellable(answer)
+        # Before Python 3.12 asyncio.wait_for, which redis-py sends by, may swallow a cancellation. It is not forgotten.
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task else 0
+        reply = await answer
+        if task and task.cancelling() > cancelled_before:
+            raise asyncio.CancelledError
+        return reply
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def _interrupted(self) -> None:
+        # The client closes the connection of a command that is cancelled.
+        pass
 
     def register_scripts(self) -> None:
         """Do nothing: there are none."""
@@ -167,13 +176,15 @@ class Lock(Core, Theirs):
         await self._release()
 
     async def _release(self) -> None:
-        lease = self.local.lease if self._at_least else None
+        lease = self.local.lease
+        if not (lease and self._at_least):
+            return await super()._release()
         # A renewal that came after this release would prolong what the release leaves.
-        async with lease.renewing_task if lease else contextlib.nullcontext():
+        async with lease.renewing:
             await super()._release()
 
     async def _renew_once(self, token: bytes, ttl_ms: int, lease: protocol.Lease) -> bool:
-        async with lease.renewing_task:
+        async with lease.renewing:
             return await super()._renew_once(token, ttl_ms, lease)
 
     async def do_release(self, expected_token: str | bytes) -> None:
@@ -222,10 +233,10 @@ class Lock(Core, Theirs):
         kept = KeepAlive(renew, ttl_ms, not_owned, self.local.lease, self._linger, try_again, is_awaited)
         return kept
 
-    async def _execute(self, *args: Any, **options: Any) -> Any:
+    def _execute(self, *args: Any, **options: Any) -> Awaitable[Any]:
         if self.wait == "notify":
-            return await Listeners.of(self._library, self.redis).line.execute(*args, **options)
-        return await self._execute_alone(*args, **options)
+            return Listeners.of(self._library, self.redis).line.execute(*args, **options)
+        return self._execute_alone(*args, **options)
 
     async def _execute_all(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         if self.wait != "notify":
@@ -247,16 +258,6 @@ def _forget(abandoning: "asyncio.Task[None]") -> None:
     _abandoning.discard(abandoning)
     if not abandoning.cancelled():
         abandoning.exception()
-
-
-async def _cancellable(sending: Awaitable[Any]) -> Any:
-    """Before Python 3.12 asyncio.wait_for, which redis-py sends by, may swallow a cancellation. It is not forgotten."""
-    task = asyncio.current_task()
-    cancelled_before = task.cancelling() if task else 0
-    reply = await sending
-    if task and task.cancelling() > cancelled_before:
-        raise asyncio.CancelledError
-    return reply
 
 
 class ReadLock(Lock):
