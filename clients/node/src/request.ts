@@ -20,6 +20,6 @@ export interface Request extends Target {
   /** How long the server keeps the places in its queues while nobody listens. Undefined for a request that does not wait. */
   readonly grace?: number | undefined;
   readonly linger?: number | undefined;
-  /** With `linger` in a cluster: by key the node to whose connection it is bound, as far as that is known. */
-  readonly boundAt: WeakMap<Connection, Map<string, string>>;
+  /** Only with `linger`. In a cluster: by key the node to whose connection it is bound, as far as that is known. */
+  readonly boundAt: WeakMap<Connection, Map<string, string>> | undefined;
 }

@@ -75,7 +75,7 @@ export class Server {
     const { resources, boundAt } = lock.request;
     const keys = resources.map((resource) => this.#connection.key(resource));
     Lingering.of(this.#connection).add(lock, (lost) => {
-      const nodes = boundAt.get(this.#connection);
+      const nodes = boundAt?.get(this.#connection);
       // Where it is not known it may be that one.
       if (lost === undefined || keys.some((key) => (nodes?.get(key) ?? lost) === lost)) onLost();
     });
@@ -223,9 +223,9 @@ export class Server {
   }
 
   /** With `linger` it notes the node of a cluster that answers. The library would follow a redirection without a word. */
-  async #send(command: Command, keys: readonly string[], { linger, boundAt }: Request): Promise<unknown> {
+  async #send(command: Command, keys: readonly string[], { boundAt }: Request): Promise<unknown> {
     const key = keys[0]!;
-    if (linger === undefined || !this.#connection.isCluster) return this.#connection.send(command, key);
+    if (!boundAt || !this.#connection.isCluster) return this.#connection.send(command, key);
     const nodes = boundAt.get(this.#connection) ?? new Map<string, string>();
     boundAt.set(this.#connection, nodes);
     // Until it answers it may be bound to any.

@@ -75,6 +75,7 @@ export const DEFAULT_SETTINGS: Settings = Object.freeze({
 
 export function withDefaults(settings: Partial<Settings>, defaults: Settings): Settings {
   const given = Object.entries(settings).filter(([, value]) => value !== undefined);
+  if (given.length === 0) return defaults;
   return { ...defaults, ...Object.fromEntries(given) };
 }
 
