@@ -51,7 +51,6 @@ final class AsyncRequest<T> {
         this.client = client;
         this.claim = claim;
         this.leaseMs = leaseMs;
-        Lease.refuseNone(ttlMs());
         this.outcome = outcome;
         this.waits = waitNanos > 0;
         this.endless = waitNanos == ENDLESS;

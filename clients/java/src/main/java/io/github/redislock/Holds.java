@@ -197,7 +197,6 @@ final class Holds implements AutoCloseable {
             long waitNanos,
             boolean interruptible)
             throws InterruptedException {
-        Lease.refuseNone(ttlMs);
         try {
             return new Acquisition(this, claim, token, ttlMs, reader, interruptible)
                     .await(waitNanos);

@@ -25,16 +25,13 @@ final class Lease {
         return sentNanos + TimeUnit.MILLISECONDS.toNanos(ttlMs) / 100 * 99 - MARGIN_NANOS;
     }
 
-    /** Whether a lease that was asked for then is over. */
+    /**
+     * Whether a lease that was asked for then is over before its owner hears of it. One of which the
+     * margin leaves nothing always is, so it does not count: it would be asked for without end.
+     */
     static boolean isOver(long sentNanos, long ttlMs) {
-        return System.nanoTime() - endNanos(sentNanos, ttlMs) >= 0;
-    }
-
-    /** One of which the margin leaves nothing is over before it is granted. */
-    static void refuseNone(long ttlMs) {
-        if (endNanos(0, ttlMs) <= 0) {
-            throw new IllegalArgumentException("a lease to ask for is more than 2 ms");
-        }
+        long endNanos = endNanos(sentNanos, ttlMs);
+        return endNanos - sentNanos > 0 && System.nanoTime() - endNanos >= 0;
     }
 
     /** What was granted after {@code askedNanos} lasts by what was sent then, or later. */
