@@ -20,8 +20,10 @@
 //!    while the old primary may grant (`slack`): that one hands the lock on then.
 //! 4. **A wall clock that is stepped forward** ends leases that clients still count on, so the
 //!    guard begins anew. The steps are measured against a clock that nobody can set, at each grant.
-//! 5. **In the mode `quorum`** a majority decides ([`quorum`]), also about renewals.
-//! 6. **A planned hand-over** ends the guard early. The old primary has come back and had decided
+//! 5. **A primary that has stood still** for longer than the slack may have been replaced. It decides
+//!    nothing new, and renews nothing, before it has read what the others have sent.
+//! 6. **In the mode `quorum`** a majority decides ([`quorum`]), also about renewals.
+//! 7. **A planned hand-over** ends the guard early. The old primary has come back and had decided
 //!    nothing that this server lacks. Only the rest of its own guard remains, which it has told.
 //!    The clocks of the two must agree, because holds end by the clock of this server now. In a
 //!    group of more than three, other members count from before as well ([`quorum`]).
@@ -54,6 +56,13 @@ pub const AFTER_START_MS: u64 = 1_000;
 /// How often a primary tells its replicas of the guard, and asks what they have received.
 pub(super) const BEAT_US: u64 = 250_000;
 
+/// How long a primary that has stood still decides nothing new, in microseconds: it reads what the
+/// other servers have sent meanwhile.
+const LOOKS_AROUND_US: u64 = 2_000_000;
+
+/// How long it may stand still at least, whatever the slack says, in milliseconds.
+const LEAST_STALL_MS: u64 = 1_000;
+
 /// The same while the first answer of a replica may come at any moment.
 const SOON_BEAT_US: u64 = 20_000;
 
@@ -82,6 +91,8 @@ pub struct Guard {
     /// When the leases are over that are longer than the settings say: those of older settings, of
     /// another server's, and those that came in.
     longer_until_us: u64,
+    /// When it was looked at last; 0 where nobody has looked in this role.
+    looked_us: u64,
     wall_clock: WallClock,
     /// Who follows this server.
     quorum: Quorum,
@@ -113,6 +124,16 @@ impl Guard {
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.closed_by.is_some()
+    }
+
+    /// Why no new grant may be made, as of the last look.
+    pub(super) fn closed_by(&self) -> Option<Reason> {
+        self.closed_by
+    }
+
+    /// Whether the last look has seen the wall clock set back.
+    pub(super) fn is_set_back(&self, boot_us: u64) -> bool {
+        self.wall_clock.is_set_back(boot_us)
     }
 
     /// Whether waiters are not granted.
@@ -156,7 +177,7 @@ impl Guard {
     fn must_put_off_renewals(&self, boot_us: u64) -> bool {
         let settings = &self.settings;
         if !self.asks_replicas() || !self.quorum.has_begun() {
-            return false;
+            return self.looks_around(boot_us);
         }
         let Some(since_us) = self.quorum.renewed_since_us(boot_us, settings) else {
             return true;
@@ -217,6 +238,7 @@ impl Guard {
         self.slots = Slots::default();
         self.beat_due_us = None;
         self.started_until_us = 0;
+        self.looked_us = 0;
     }
 
     /// The replicas have changed, or have answered.
@@ -290,7 +312,7 @@ impl Guard {
             }
             Reason::Promotion => (Scope::Failover, Rule::Promotion, 0),
             Reason::Restart => (Scope::Restart, Rule::Restart, AFTER_START_MS),
-            Reason::Clock | Reason::Alone | Reason::Slot => {
+            Reason::Clock | Reason::Stall | Reason::Alone | Reason::Slot => {
                 (Scope::Restart, Rule::Clock, AFTER_START_MS)
             }
         };
@@ -312,6 +334,7 @@ impl Guard {
             }
         }
         if reason == Reason::Promotion {
+            self.looked_us = boot_us;
             let wait_us = self.quorum_wait_us(boot_us);
             self.hand_over.is_promoted(boot_us, wait_us, &settings);
             if self.asks_replicas() {
@@ -339,6 +362,28 @@ impl Guard {
     #[inline]
     pub(super) fn is_quiet(&self, now: Now, boot_us: u64) -> bool {
         boot_us < self.quiet_until_us && !self.wall_clock.must_look(now.us(), boot_us)
+    }
+
+    /// Whether this primary has stood still, and others may have been heard of only in part since.
+    fn looks_around(&self, boot_us: u64) -> bool {
+        let end_us = self.ends_us.get(Reason::Stall as usize);
+        end_us.is_some_and(|us| *us > boot_us)
+    }
+
+    /// Notes a look of a primary, which looks with each beat. One that has not looked for longer
+    /// than the slack has stood still, and another one may be in its place: commands that have
+    /// waited come before the messages that say so.
+    pub(super) fn note_look(&mut self, boot_us: u64) {
+        let looked_us = std::mem::replace(&mut self.looked_us, boot_us);
+        let most_ms = self.settings.slack_ms.max(LEAST_STALL_MS);
+        let stood_us = boot_us.saturating_sub(looked_us);
+        let is_stall = looked_us > 0 && stood_us > most_ms.saturating_mul(1_000);
+        let asks_nobody = self.settings.scope == Scope::Failover;
+        if is_stall && asks_nobody && self.settings.has(Rule::Stall) {
+            if let Some(end_us) = self.ends_us.get_mut(Reason::Stall as usize) {
+                *end_us = boot_us.saturating_add(LOOKS_AROUND_US);
+            }
+        }
     }
 
     /// Looks at the clocks. Answers what has become of it.

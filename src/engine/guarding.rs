@@ -83,7 +83,15 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
     if machine.guard.open_slots(boot_us) {
         slots::opened(server, machine);
     }
+    if server.is_primary() {
+        machine.guard.note_look(boot_us);
+    }
     let change = machine.guard.look(now, boot_us, server.monotonic_us());
+    if machine.guard.is_set_back(boot_us) {
+        // The replicas are not to compare their clocks with what the last beat says.
+        machine.guard.beat_now();
+        machine.is_due_changed = true;
+    }
     let Some(change) = change else {
         return;
     };
@@ -190,6 +198,10 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
             guard.beat_now();
             if may_have_longer {
                 machine.sweep.request(server.monotonic_us());
+            }
+            // The settings say where that is kept.
+            if let Some(reason) = machine.guard.closed_by() {
+                server.guard_changed(Some(reason));
             }
         }
         GuardEvent::Linked => guard.linked(boot_us),

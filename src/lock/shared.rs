@@ -98,6 +98,17 @@ impl Limits {
     }
 }
 
+/// Up to how much room a table keeps, however few its entries are.
+const SPARE: usize = 1_024;
+
+/// Gives memory back where a table has lost most of its entries.
+fn shrink<V>(table: &mut HashMap<TokenBuf, V>) {
+    let len = table.len();
+    if table.capacity() / 8 > len.max(SPARE) {
+        table.shrink_to(len.saturating_mul(2));
+    }
+}
+
 impl SharedHolds {
     pub(super) fn len(&self) -> usize {
         self.by_token.len()
@@ -184,10 +195,12 @@ impl SharedHolds {
     /// Drops what is kept of a token beside its hold. Returns the mode of the hold.
     fn forget(&mut self, token: Token<'_>) -> Mode {
         self.token_bytes = self.token_bytes.saturating_sub(token.as_bytes().len());
+        shrink(&mut self.by_token);
         let Some(limits) = &mut self.limits else {
             return Mode::Shared;
         };
         let limit = limits.take(token);
+        shrink(&mut limits.by_token);
         if limits.counts.is_empty() {
             self.limits = None;
         }

@@ -13,7 +13,7 @@ pub(super) struct Table<K, V, S> {
 }
 
 /// How many entries an empty table has room for.
-const SPARE: usize = 1_024;
+pub(super) const SPARE: usize = 1_024;
 
 impl<K, V, S: Default> Default for Table<K, V, S> {
     fn default() -> Self {

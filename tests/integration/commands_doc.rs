@@ -1,5 +1,5 @@
-//! docs/COMMANDS.md agrees with what the servers report about the commands, and its examples print
-//! what they show.
+//! docs/COMMANDS.md agrees with what the servers report about the commands. Its examples print what
+//! they show, and so do those of README.md and docs/CONCEPTS.md.
 
 mod page;
 mod server;
@@ -16,6 +16,7 @@ on_every_server![
     command_info_and_the_document_agree,
     a_server_has_exactly_the_commands_of_the_table,
     the_examples_print_the_documented_replies,
+    the_examples_of_other_pages_print_the_documented_replies,
     nulls_and_maps_match_the_document,
 ];
 
@@ -117,6 +118,13 @@ fn the_examples_print_the_documented_replies(kind: Kind) {
     }
     run += run_examples(&server, &document);
     assert!(run >= 40, "the document has lost its examples");
+}
+
+fn the_examples_of_other_pages_print_the_documented_replies(kind: Kind) {
+    for (page, least) in [("README.md", 8), ("docs/CONCEPTS.md", 5)] {
+        let run = run_examples(&Server::start(kind), &project_file(page));
+        assert!(run >= least, "{page} has lost its examples");
+    }
 }
 
 /// Read from the wire, because redis-cli and client libraries map two replies to one.

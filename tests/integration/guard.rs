@@ -20,6 +20,7 @@ on_every_server![
     a_server_that_starts_waits_out_what_it_lacks,
     a_promoted_replica_waits_out_what_it_lacks,
     a_synced_file_that_was_loaded_whole_needs_no_guard,
+    a_start_knows_of_the_guard_before_wherever_files_went,
     a_longer_lease_that_came_in_is_waited_out,
     a_lease_from_before_the_guard_is_waited_out,
     leases_from_before_a_setting_are_waited_out,
@@ -186,6 +187,34 @@ fn a_synced_file_that_was_loaded_whole_needs_no_guard(kind: Kind) {
     server.kill();
     server.start_again_with(&["--appendfsync", "everysec"]);
     assert_eq!(server.client().info("lock_guard"), "restart");
+}
+
+fn a_start_knows_of_the_guard_before_wherever_files_went(kind: Kind) {
+    let synced = ["--appendonly", "yes", "--appendfsync", "always"];
+    // Longer than the wait after a start.
+    let mut options = [&FAILOVER[..5], &["2000"], &synced].concat();
+    if kind.is_7_0_or_later() {
+        options.extend(["--enable-protected-configs", "yes"]);
+    }
+    let mut server = Server::start_with(kind, &options);
+    let mut c = server.client();
+    c.until_info("lock_guard", "open");
+    // The next start has the name that this one has had.
+    c.text("CONFIG SET dbfilename elsewhere.rdb");
+    c.text("REPLICAOF 127.0.0.1 1");
+    c.text("REPLICAOF NO ONE");
+    c.until_info("lock_guard", "promotion");
+    server.kill();
+    server.start_again();
+    let mut c = server.client();
+    assert_eq!(c.info("lock_guard"), "promotion");
+    if kind.is_7_0_or_later() {
+        // And another one where that is in the file by now.
+        c.text("CONFIG SET dbfilename new.rdb");
+        server.kill();
+        server.start_again_with(&["--dbfilename", "new.rdb"]);
+        assert_eq!(server.client().info("lock_guard"), "promotion");
+    }
 }
 
 fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {

@@ -1,13 +1,12 @@
 //! LINGER: a hold ends soon after the connection that acquired it is lost.
 
-use crate::harness::{Client, Kind, Raw, Reply, Server};
+use crate::harness::{Client, Kind, Raw, Server};
 
 mod endings;
 mod servers;
 
 on_every_server![
     every_way_to_lose_a_connection_ends_the_hold,
-    the_deadline_never_moves_back,
     a_reset_connection_keeps_its_holds,
     all_holds_of_a_connection_end,
     scripts_and_calls_are_refused,
@@ -57,24 +56,6 @@ fn every_way_to_lose_a_connection_ends_the_hold(kind: Kind) {
         c.int("LOCK.RELEASE k next");
     }
     assert_eq!(c.info("lock_disconnected_later"), "0");
-}
-
-fn the_deadline_never_moves_back(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let held = holder(&server, "LOCK.ACQUIRE k me 30000 LINGER 281474976710656");
-    kill(&mut c, &held);
-    c.until_info("lock_held_bound", "0");
-    assert_eq!(c.call("LOCK.RENEW k other 1"), Reply::Int(0)); // A command has seen to it.
-    assert!((1..=30_000).contains(&c.int("PTTL k")));
-    // Nor beyond the end that PEXPIRE has set.
-    let held = holder(&server, "LOCK.ACQUIRE short me 600000 LINGER 300000");
-    c.int("PEXPIRE short 20000");
-    kill(&mut c, &held);
-    c.int("LOCK.RENEW short other 1");
-    assert!((1..=20_000).contains(&c.int("PTTL short")));
-    let holders = c.call("LOCK.INFO short").field("holders").items()[0].clone();
-    assert!(holders.field("ttl").as_int() <= 20_000);
 }
 
 fn a_reset_connection_keeps_its_holds(kind: Kind) {

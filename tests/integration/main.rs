@@ -1,8 +1,8 @@
 //! The integration tests: one binary that speaks RESP to real servers with the module loaded.
 //!
-//! Every test runs on five servers, some on two more, each in a server of its own. `cargo test
-//! --test integration redis_7_0` runs the tests of one server, `cargo test --test integration
-//! acquire::` those of one file. `make test` builds the module and fetches the servers first.
+//! Most tests run on five servers, some on two more, and some only on the oldest and the newest:
+//! each in a server of its own. `cargo test --test integration valkey_9` runs the tests of one
+//! server, `cargo test --test integration acquire::` those of one file. `make test` builds the module and fetches the servers first.
 
 #![allow(unreachable_pub)] // A test binary has no public API.
 
@@ -124,5 +124,4 @@ mod module_upgrade;
 
 // The documents.
 mod commands_doc;
-mod readme;
 mod terminal;

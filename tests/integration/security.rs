@@ -1,6 +1,7 @@
 //! The limits of a client: other users' keys, forged effects, the log, and the server's memory and
 //! time.
 
+mod calls;
 mod effects;
 mod keys;
 mod limits;

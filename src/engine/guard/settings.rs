@@ -69,6 +69,8 @@ pub enum Rule {
     Linger,
     /// Steps of the wall clock.
     Clock,
+    /// A primary that has stood still looks around first.
+    Stall,
     /// A majority, and not one server alone.
     Majority,
     /// What a member has acknowledged is fresh, for grants.
@@ -158,6 +160,8 @@ pub enum Reason {
     Promotion,
     /// The wall clock was stepped forward.
     Clock,
+    /// The process has stood still, and may have been replaced meanwhile.
+    Stall,
     /// No majority of the servers follows this one.
     Alone,
     /// A slot has come without a promotion.
@@ -166,15 +170,16 @@ pub enum Reason {
 
 impl Reason {
     /// Those that end by themselves.
-    pub(super) const TIMED: [Self; 3] = [Self::Restart, Self::Promotion, Self::Clock];
+    pub(super) const TIMED: [Self; 4] = [Self::Restart, Self::Promotion, Self::Clock, Self::Stall];
 
     /// What the next start is to know, after what it was to know before: the rules of a promotion
     /// outlast those of a start. `None` is that the guard is open.
     pub fn to_remember(before: Option<Self>, now: Option<Self>) -> Option<Self> {
-        match (before, now) {
-            (Some(Self::Promotion), Some(_)) => before,
-            _ => now,
-        }
+        let is_promotion = [before, now].contains(&Some(Self::Promotion));
+        now.map(|_| match is_promotion {
+            true => Self::Promotion,
+            false => Self::Restart,
+        })
     }
 
     /// Its name in INFO and in the log.
@@ -183,6 +188,7 @@ impl Reason {
             Self::Restart => c"restart",
             Self::Promotion => c"promotion",
             Self::Clock => c"clock",
+            Self::Stall => c"stall",
             Self::Alone => c"alone",
             Self::Slot => c"slot",
         }

@@ -200,3 +200,36 @@ fn a_guard_that_knows_more_begins_and_one_that_knows_less_forgets_slots() {
     guard.change(settings(10_000), SECOND_US);
     assert!(!guard.has_slots());
 }
+
+/// Commands that have waited meanwhile come before the messages of the other servers.
+#[test]
+fn a_primary_that_has_stood_still_for_longer_than_the_slack_looks_around() {
+    for (scope, still_ms, closed_ms) in [
+        (Scope::Failover, 4_999, None),
+        (Scope::Failover, 5_001, Some(2_000)),
+        // Neither assumes anything of the others.
+        (Scope::Restart, 60_000, None),
+    ] {
+        let mut guard = Guard::default();
+        guard.set(failover(scope), 0);
+        guard.note_look(SECOND_US);
+        assert_eq!(look(&mut guard, SECOND_US, 0), None);
+        let boot_us = SECOND_US + still_ms * 1_000;
+        guard.note_look(boot_us);
+        look(&mut guard, boot_us, 0);
+        let closed_for = guard.closed_for(boot_us).map(|(ms, _)| ms);
+        assert_eq!(closed_for, closed_ms, "{scope:?}, {still_ms}");
+        assert_eq!(guard.puts_off_renewals, closed_ms.is_some());
+        assert_eq!(guard.closed_for(boot_us + 2 * SECOND_US), None);
+    }
+}
+
+/// The step of a clock is said before a planned failover can be.
+#[test]
+fn a_wall_clock_that_is_set_back_is_seen_at_once() {
+    let mut guard = guard();
+    look(&mut guard, 1, SECOND_US);
+    assert!(!guard.is_set_back(1));
+    look(&mut guard, 2, 0);
+    assert!(guard.is_set_back(2));
+}

@@ -8,6 +8,9 @@ const SMALL_STEPS_US: i64 = 2_000;
 /// from which clients take as much.
 const FRESH_US: u64 = 100_000;
 
+/// By how many of a thousand clients count their leases shorter.
+const CLIENTS_TAKE: u64 = 10;
+
 /// For how long a step back matters to those who compare this clock with theirs, in microseconds:
 /// more than the last beats of a hand-over span.
 const BACK_US: u64 = 2_000_000;
@@ -43,7 +46,7 @@ impl WallClock {
     }
 
     /// Whether it was stepped forward since it was looked at last. `drift` says by how many of a
-    /// thousand the speeds of clocks may differ.
+    /// thousand the speeds of clocks may differ. No more than [`CLIENTS_TAKE`] are forgiven.
     pub(super) fn was_stepped(&mut self, wall_us: u64, boot_us: u64, drift: u64) -> bool {
         // A busy server looks each microsecond. Only the jitter that is up would add up then.
         if !self.must_look(wall_us, boot_us) {
@@ -59,7 +62,7 @@ impl WallClock {
         let passed_us = i64::try_from(boot_us.saturating_sub(before.at_us)).unwrap_or(i64::MAX);
         // The jitter of two looks is forgiven by any setting, or it would add up.
         let drift_us = passed_us
-            .saturating_mul(i64::try_from(drift.max(1)).unwrap_or(10))
+            .saturating_mul(i64::try_from(drift.clamp(1, CLIENTS_TAKE)).unwrap_or(1))
             .div_euclid(1_000);
         let grown_us = ahead_us.saturating_sub(before.ahead_us);
         let step_us = grown_us.saturating_sub(drift_us).max(0);
@@ -77,6 +80,11 @@ impl WallClock {
         was_stepped
     }
 
+    /// Whether the last look has seen it set back.
+    pub(super) fn is_set_back(&self, boot_us: u64) -> bool {
+        self.0.is_some_and(|looked| looked.back_us == Some(boot_us))
+    }
+
     /// Whether it was set back a moment ago: the last beats say wrongly how far others are ahead.
     pub(super) fn was_set_back(&self, boot_us: u64) -> bool {
         let back_us = self.0.and_then(|looked| looked.back_us);
@@ -89,4 +97,20 @@ impl WallClock {
 fn ahead_us(wall_us: u64, boot_us: u64) -> i64 {
     let signed = |us: u64| i64::try_from(us).unwrap_or(i64::MAX);
     signed(wall_us).saturating_sub(signed(boot_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients take 1 % from their leases, whatever this server is told of clocks.
+    #[test]
+    fn a_step_of_a_tenth_of_a_long_time_is_a_step() {
+        for drift in [0, 10, 100] {
+            let mut clock = WallClock::default();
+            assert!(!clock.was_stepped(0, 0, drift));
+            assert!(!clock.clone().was_stepped(27_300_000, 27_300_000, drift));
+            assert!(clock.was_stepped(30_020_000, 27_300_000, drift), "{drift}");
+        }
+    }
 }

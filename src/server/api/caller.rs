@@ -142,6 +142,15 @@ impl<'c> Caller<'c> {
         Ok(reply)
     }
 
+    /// Whether the context has a user, whatever its rights. From 7.0 on.
+    pub(super) fn has_user(&mut self) -> bool {
+        let raw = self.raw_call(c"PING", c"CEv", &[]);
+        let errno = io::Error::last_os_error().raw_os_error();
+        let reply = raw.map(|raw| CallReply { raw });
+        let is_refused = reply.is_none_or(|reply| reply.part().is_error());
+        !(is_refused && errno == Some(libc::ENOTSUP))
+    }
+
     /// Calls a command. `None` where the server gives no reply.
     fn raw_call(
         &mut self,
@@ -175,7 +184,7 @@ impl<'c> Caller<'c> {
         command: &CStr,
         words: &[Arg<'_>],
     ) -> Result<CallReply, CallError> {
-        let raw = user::of_client(|| self.raw_call(command, c"!0SCMEv", words));
+        let raw = user::of_client(self.0, || self.raw_call(command, c"!0SCMEv", words));
         let errno = io::Error::last_os_error().raw_os_error();
         let reply = CallReply {
             raw: raw.ok_or(CallError::Refused)?,

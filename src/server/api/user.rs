@@ -2,21 +2,24 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::num::NonZeroU64;
 
 use redis_module::raw;
 
-use super::{call, Arg, Context, OwnedString};
+use super::{call, Arg, Caller, Context, OwnedString};
 
 thread_local! {
-    /// Whether a call of this module runs that has the user of its client.
-    static HAS_USER: Cell<bool> = const { Cell::new(false) };
+    /// The client on whose behalf a call of this module runs: the context of the call has none that
+    /// can be asked for its user.
+    static FOR_CLIENT: Cell<Option<NonZeroU64>> = const { Cell::new(None) };
 }
 
-/// Makes a call that has the user of its client.
-pub(super) fn of_client<R>(call: impl FnOnce() -> R) -> R {
-    let was_within = HAS_USER.replace(true);
+/// Makes a call that has the user of the context's client.
+pub(super) fn of_client<R>(ctx: Context<'_>, call: impl FnOnce() -> R) -> R {
+    let outer = FOR_CLIENT.get();
+    FOR_CLIENT.set(ctx.connection().or(outer));
     let result = call();
-    HAS_USER.set(was_within);
+    FOR_CLIENT.set(outer);
     result
 }
 
@@ -32,12 +35,14 @@ impl Context<'_> {
             )
         };
         // The client of a script has no connection, by which the server looks it up. The client of
-        // a module's call may have no user, which the second function does not survive. SAFETY: the
-        // context is alive. The name is ours, and is freed once.
+        // a module's call, and of a script that a module calls, has no user, which the second
+        // function does not survive. SAFETY: the context is alive. The name is ours, and is freed
+        // once.
         unsafe {
             let of_client = by_client?(self.as_ptr(), self.client_id());
             let of_client = Some(of_client).filter(|name| !name.is_null());
-            let current = current.filter(|_| of_client.is_none() && self.is_in_script());
+            let may_have = of_client.is_none() && self.is_in_script();
+            let current = current.filter(|_| may_have && Caller::new(self).has_user());
             let name = of_client.or_else(|| Some(current?(self.as_ptr())));
             let Some(name) = name.filter(|name| !name.is_null()) else {
                 return Some(Box::default());
@@ -100,21 +105,18 @@ impl Context<'_> {
         let functions = unsafe {
             (
                 raw::RedisModule_GetClientUserNameById,
-                raw::RedisModule_GetCurrentUserName,
                 raw::RedisModule_GetModuleUserFromUserName,
                 raw::RedisModule_FreeModuleUser,
             )
         };
-        let (Some(by_client), Some(current), Some(user_of), Some(free)) = functions else {
+        let (Some(by_client), Some(user_of), Some(free)) = functions else {
             return true;
         };
-        // SAFETY: the context is alive. The name and the user are ours until they are freed. The
-        // server does not survive the question for the current user where there is none: in a call
-        // that another module makes. Scripts and LOCK.EXEC have one.
+        // SAFETY: the context is alive. The name and the user are ours until they are freed.
         unsafe {
             let mut name = by_client(self.as_ptr(), self.client_id());
-            if name.is_null() && (self.is_in_script() || HAS_USER.get()) {
-                name = current(self.as_ptr());
+            if let (true, Some(client)) = (name.is_null(), FOR_CLIENT.get()) {
+                name = by_client(self.as_ptr(), client.get());
             }
             if name.is_null() {
                 return false;

@@ -7,11 +7,12 @@
 //! A process that ends while its guard is closed may lack leases, and so may the next one, although
 //! it finds a whole file. So a small file beside the data says that the guard is closed, and why.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::{CStr, OsStr};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::engine::guard::Reason;
 use crate::planted::planted;
@@ -63,27 +64,60 @@ impl Start {
     }
 }
 
+thread_local! {
+    /// The marker that this process has found when it began: CONFIG SET may change its path until
+    /// the next start.
+    static FIRST_MARKER: OnceCell<PathBuf> = const { OnceCell::new() };
+}
+
+/// The module is loaded.
+pub(in crate::server) fn note_marker(caller: &mut Caller<'_>) {
+    if let Some(marker) = marker(caller) {
+        let _ = FIRST_MARKER.with(|first| first.set(marker));
+    }
+}
+
 /// Notes why the guard is closed, or that it is open, for the next start. Answers what was noted
 /// before. Where nothing can be written, nothing is known at the next start.
 pub(in crate::server) fn remember(
     caller: &mut Caller<'_>,
     closed_by: Option<Reason>,
 ) -> Option<Reason> {
-    let marker = marker(caller)?;
-    let before = fs::read(&marker).ok().map(|why| {
-        let was_promoted = why == Reason::Promotion.name().to_bytes();
-        if was_promoted {
-            Reason::Promotion
-        } else {
-            Reason::Restart
-        }
-    });
-    let _ = match Reason::to_remember(before, closed_by) {
-        None => fs::remove_file(marker),
-        now if now == before => Ok(()),
-        Some(reason) => fs::write(marker, reason.name().to_bytes()),
-    };
+    let first = FIRST_MARKER.with(|first| first.get().cloned());
+    let present = marker(caller).filter(|present| Some(present) != first.as_ref());
+    let markers = || first.iter().chain(&present);
+    let before = markers().filter_map(|marker| noted_in(marker));
+    let before = before.max_by_key(|reason| *reason == Reason::Promotion);
+    let now = Reason::to_remember(before, closed_by);
+    for marker in markers() {
+        let _ = match now {
+            None => fs::remove_file(marker),
+            now if now == noted_in(marker) => Ok(()),
+            Some(reason) => write_to_disk(marker, reason.name().to_bytes()),
+        };
+    }
     before
+}
+
+/// The reason that a marker has. One that a loss of power has left empty has the gravest.
+fn noted_in(marker: &Path) -> Option<Reason> {
+    let why = fs::read(marker).ok()?;
+    let is_restart = why == Reason::Restart.name().to_bytes();
+    Some(match is_restart {
+        true => Reason::Restart,
+        false => Reason::Promotion,
+    })
+}
+
+/// Writes a file that outlasts a loss of power.
+fn write_to_disk(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 /// The file that is there while the guard is closed. Servers that share a directory have data files

@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 
 use crate::wait::place::PlaceId;
+use crate::wait::table::SPARE;
 use crate::wait::tree::SortedSet;
 
 /// Channels by their names, which their requests share.
@@ -59,12 +60,21 @@ impl<S: BuildHasher> Channels<S> {
             Some(rest) if listening.first != id => drop(rest.remove(id)),
             Some(rest) => match rest.pop_first() {
                 Some(next) => listening.first = next,
-                None => return self.by_name.remove(name).is_some(),
+                None => return self.forget(name),
             },
-            None if listening.first == id => return self.by_name.remove(name).is_some(),
+            None if listening.first == id => return self.forget(name),
             None => {}
         }
         false
+    }
+
+    /// Forgets a channel, and gives the memory of many back.
+    fn forget(&mut self, name: &[u8]) -> bool {
+        let was_known = self.by_name.remove(name).is_some();
+        if self.by_name.is_empty() && self.by_name.capacity() > SPARE {
+            self.by_name.shrink_to(SPARE);
+        }
+        was_known
     }
 
     /// The places at which a channel listens.

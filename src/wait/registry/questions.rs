@@ -139,7 +139,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.tokens.places_of(token, &self.places)
     }
 
-    /// All places but those for this key.
+    /// All places but those for this key, which is the only one of each place that is for it.
     pub(in crate::wait) fn places_elsewhere<'a>(
         &'a self,
         db: i32,
@@ -147,8 +147,14 @@ impl<L, S: BuildHasher> Registry<L, S> {
     ) -> impl Iterator<Item = &'a Place<L>> {
         let keys = self.queues.iter();
         let keys = keys.filter(move |(number, key, _)| *number != db || ***key != *name);
-        let ids = keys.flat_map(|(.., key)| key.queue.iter());
-        ids.filter_map(|id| self.places.get(id))
+        keys.flat_map(move |(number, key, here)| {
+            let places = here.queue.iter().filter_map(|id| self.places.get(id));
+            // A place for several keys stands in the queue of each.
+            places.filter(move |place| {
+                let first = place.keys.first();
+                first.db == number && first.name == *key
+            })
+        })
     }
 
     pub(in crate::wait) fn has_tokens_with_others(&self, queue: &WaitQueue) -> bool {

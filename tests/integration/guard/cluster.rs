@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use super::assert_logged;
+use super::servers::stand_still;
 use crate::harness::{wait_for, Cluster, Kind, Reply, SHARDS};
 
 on_every_server![
     failovers_of_a_shard,
+    a_primary_that_was_replaced_while_it_stood_still_decides_nothing,
     slots_that_come,
     a_slot_is_not_empty_with_a_lock_in_another_database,
 ];
@@ -46,6 +48,42 @@ fn failovers_of_a_shard(kind: Kind) {
     let mut c = cluster.client(old);
     c.int(&take("second"));
     assert!(sent.elapsed() > LEASE, "{:?}", sent.elapsed());
+}
+
+fn a_primary_that_was_replaced_while_it_stood_still_decides_nothing(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return;
+    }
+    let cluster = Cluster::start(kind);
+    for node in &cluster.nodes {
+        let line = "CONFIG SET lock.guard failover lock.max-ttl 4000 lock.guard-slack 1000";
+        node.client().text(line);
+    }
+    let (old, new) = (0, SHARDS);
+    let keys = cluster.keys_of(0, 2);
+    let (held, free) = (&keys[0], &keys[1]);
+    let mut c = cluster.client(old);
+    c.until_info("lock_guard", "open");
+    cluster.nodes[new].wait_until_it_follows(&cluster.nodes[old]);
+    let replies = stand_still(&cluster.nodes[old], |callers| {
+        let mut c = cluster.client(new);
+        c.text("CLUSTER FAILOVER TAKEOVER");
+        c.until_info("role", "master");
+        for (n, caller) in callers.iter_mut().enumerate() {
+            caller.send(&match n % 3 {
+                0 => format!("LOCK.ACQUIRE {free} old 4000"),
+                1 => format!("RWLOCK.RLOCK {free} old 4000 BLOCK 0"),
+                _ => format!("LOCK.MACQUIRE 1 {held} old 4000"),
+            });
+        }
+        c.int(&format!("LOCK.ACQUIRE {free} new 4000 BLOCK 0"));
+        c.int(&format!("LOCK.ACQUIRE {held} new 4000 BLOCK 0"));
+    });
+    let is_refused = |reply: &String| {
+        let errors = ["-MOVED", "-TRYAGAIN", "-CLUSTERDOWN", "-UNBLOCKED"];
+        reply == "$-1" || errors.iter().any(|error| reply.starts_with(error))
+    };
+    assert!(replies.iter().all(is_refused), "{replies:?}");
 }
 
 /// Has all nodes forget a slot, and gives it to another one then.

@@ -208,7 +208,7 @@ fn a_primary_that_stood_still_needs_its_members_again(kind: Kind) {
 }
 
 /// Stops the server while callers ask it for something, and answers what they get afterwards.
-fn stand_still(server: &Server, meanwhile: impl FnOnce(&mut [Raw])) -> Vec<String> {
+pub(super) fn stand_still(server: &Server, meanwhile: impl FnOnce(&mut [Raw])) -> Vec<String> {
     let mut callers: Vec<_> = (0..8).map(|_| server.raw()).collect();
     server.signal("STOP");
     meanwhile(&mut callers);

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::kind::Kind;
 
@@ -25,6 +26,20 @@ fn program(of: Kind, name: &str) -> PathBuf {
     let program = of.folder().join(name);
     assert!(program.exists(), "{name} is missing: run `make servers`");
     program
+}
+
+/// Builds a module of the tests, beside the test binary. The caller removes it.
+pub fn built_module(source: &str, kind: Kind, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let binary = std::env::current_exe().unwrap();
+    let process = std::process::id();
+    let library = binary.with_file_name(format!("lib{name}-{}-{process}.so", kind.name()));
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&library, &source])
+        .status();
+    assert!(built.is_ok_and(|status| status.success()), "cc {source:?}");
+    library
 }
 
 /// Copies a folder with its subfolders.

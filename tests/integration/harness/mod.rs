@@ -35,7 +35,7 @@ pub use cluster::{cluster_connection, Cluster, SHARDS};
 pub use console::run_examples;
 pub(crate) use cut_link::CutLink;
 pub use figures::{figure, scale};
-pub use files::{copy_files, project_file, redis_cli, valkey_cli};
+pub use files::{built_module, copy_files, project_file, redis_cli, valkey_cli};
 pub use kind::Kind;
 pub use later::Later;
 pub(crate) use links::follow_links;

@@ -3,23 +3,7 @@
 use super::fixture::until_absent;
 use crate::harness::{Kind, Reply, Server};
 
-on_every_server![
-    a_closed_connection_leaves_its_place,
-    client_unblock_leaves_the_place_where_it_is_safe,
-];
-
-fn a_closed_connection_leaves_its_place(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0 KEEP 60000");
-    drop(b);
-    until_absent(&mut c, "k", "b");
-    assert_eq!(server.blocked_clients(), 0);
-    c.int("LOCK.RELEASE k a");
-    assert_eq!(c.mode("k"), "free");
-    c.int("LOCK.ACQUIRE k b 60000");
-}
+on_every_server![client_unblock_leaves_the_place_where_it_is_safe,];
 
 fn client_unblock_leaves_the_place_where_it_is_safe(kind: Kind) {
     let server = Server::start(kind);
