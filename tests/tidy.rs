@@ -426,7 +426,8 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Every package and page that names the version names that of `Cargo.toml`, and a changelog has a
-/// dated section of it. A new version is `sed -i s/OLD/NEW/ $(cat packaging/versions)`.
+/// dated section of it. Lock files name it, too, because `--locked` refuses others. RELEASING.md says
+/// how to set a new one.
 #[test]
 fn there_is_one_version() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -440,6 +441,23 @@ fn there_is_one_version() {
         };
         assert!(text.contains(&wanted), "{file} has no {wanted}");
     }
+    for (folder, name) in [
+        (".", "redis-lock"),
+        ("fuzz", "redis-lock"),
+        ("clients/rust", "redis-lock-client"),
+        ("clients/locktop", "locktop"),
+    ] {
+        let text = fs::read_to_string(root.join(folder).join("Cargo.lock")).unwrap();
+        let wanted = format!("name = \"{name}\"\nversion = \"{version}\"");
+        assert!(text.contains(&wanted), "{folder}/Cargo.lock: {wanted}");
+    }
+    let text = fs::read_to_string(root.join("clients/node/package-lock.json")).unwrap();
+    let wanted = format!("\"version\": \"{version}\"");
+    let own = text.lines().nth(2).unwrap_or_default();
+    assert!(
+        own.contains(&wanted),
+        "clients/node/package-lock.json: {own}"
+    );
 }
 
 /// The repository, the Maven group and the image have one owner, wherever they are named. The

@@ -131,11 +131,6 @@ impl Guard {
         self.closed_by
     }
 
-    /// Whether the last look has seen the wall clock set back.
-    pub(super) fn is_set_back(&self, boot_us: u64) -> bool {
-        self.wall_clock.is_set_back(boot_us)
-    }
-
     /// Whether waiters are not granted.
     #[inline]
     pub(super) fn holds_back(&self) -> bool {
@@ -386,11 +381,23 @@ impl Guard {
         }
     }
 
+    /// A primary has looked until now.
+    #[cfg(test)]
+    pub(in crate::engine) fn goes_on(&mut self, boot_us: u64) {
+        if self.looked_us > 0 {
+            self.looked_us = boot_us;
+        }
+    }
+
     /// Looks at the clocks. Answers what has become of it.
     pub(super) fn look(&mut self, now: Now, boot_us: u64, monotonic_us: u64) -> Option<Change> {
-        let drift = self.settings.drift;
+        let (drift, set_back_us) = (self.settings.drift, self.wall_clock.set_back_us());
         if self.wall_clock.was_stepped(now.us(), boot_us, drift) {
             self.begin(Reason::Clock, boot_us);
+        }
+        if self.wall_clock.set_back_us() != set_back_us {
+            // The replicas are not to compare their clocks with what the last beat says.
+            self.beat_now();
         }
         let closed_for = self.closed_for(boot_us);
         self.usable = self.usable_at(boot_us);

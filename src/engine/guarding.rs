@@ -86,12 +86,9 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
     if server.is_primary() {
         machine.guard.note_look(boot_us);
     }
+    let due_us = machine.guard.due_us();
     let change = machine.guard.look(now, boot_us, server.monotonic_us());
-    if machine.guard.is_set_back(boot_us) {
-        // The replicas are not to compare their clocks with what the last beat says.
-        machine.guard.beat_now();
-        machine.is_due_changed = true;
-    }
+    machine.is_due_changed |= machine.guard.due_us() != due_us;
     let Some(change) = change else {
         return;
     };

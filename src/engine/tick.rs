@@ -331,7 +331,7 @@ fn key_refs_of<H: Host>(host: &mut H, key: &Rc<[u8]>) -> Vec<KeyRef> {
 
 /// Revokes holds of a key, serves it outside a command, and sets its ttl again if it has lost it.
 /// Whether the lock has changed.
-fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, mut revoked: Vec<Revoked>) -> bool {
+fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bool {
     let server = host.server();
     server.select_db(key_ref.db);
     let name = host.name(&key_ref.name);
@@ -340,12 +340,7 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, mut revoked: Vec<Revoked>) -
         // A lock that has come before its slot may have no ttl.
         let key = host.open(&name, Purpose::Read);
         if key.is_ok_and(|key| key.lock().is_some()) {
-            // What is to be taken back is so once the key is served again.
-            let registry = &mut host.machine().registry;
-            registry.put_off(key_ref.clone());
-            revoked
-                .into_iter()
-                .for_each(|one| registry.deliveries.seek(one));
+            host.machine().registry.put_off(key_ref.clone());
         } else {
             host.shared().bindings.take_lost(key_ref);
         }
@@ -355,7 +350,6 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, mut revoked: Vec<Revoked>) -
         // The clock is read after the server has looked at it, so that no grant is dated before the
         // expiry that made room for it.
         let now = server.now();
-        revoked.extend(key.parts().machine.registry.deliveries.take_sought(key_ref));
         for revoked in revoked {
             revoke(&mut key, revoked, now);
         }

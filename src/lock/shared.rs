@@ -333,3 +333,37 @@ impl PartialEq for SharedHolds {
 }
 
 impl Eq for SharedHolds {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::hold::Since;
+
+    #[test]
+    fn the_memory_of_many_holds_comes_back() {
+        let tokens: Vec<_> = (0..30_000).map(|n| format!("token {n}")).collect();
+        let mut all = SharedHolds::default();
+        for mode in [Mode::Shared, Mode::Counted(Limit::new(99).unwrap())] {
+            for token in &tokens {
+                let hold = Hold {
+                    fence: Fence::new(1).unwrap(),
+                    deadline: Deadline::from_millis(9).unwrap(),
+                    since: Since::at(1),
+                };
+                all.put(mode, Token::new(token.as_bytes()).unwrap(), hold);
+            }
+            let most = all.heap_bytes();
+            for token in &tokens[2..] {
+                all.remove(Token::new(token.as_bytes()).unwrap());
+            }
+            assert!(
+                all.heap_bytes() < most / 8,
+                "{} of {most}",
+                all.heap_bytes()
+            );
+            for token in &tokens[..2] {
+                all.remove(Token::new(token.as_bytes()).unwrap());
+            }
+        }
+    }
+}

@@ -323,18 +323,6 @@ impl Deliveries {
         self.sought.push(revoked);
     }
 
-    /// Takes the holds of a key that are looked for: it was not served, and is so again.
-    pub fn take_sought(&mut self, key_ref: &KeyRef) -> Vec<Revoked> {
-        if self.sought.is_empty() {
-            return Vec::new(); // The usual case.
-        }
-        let all = take(&mut self.sought).into_iter();
-        let (here, sought): (Vec<_>, _) =
-            all.partition(|one| one.key_ref == *key_ref && !one.has_left);
-        self.sought = sought;
-        here
-    }
-
     /// The holds that are looked for.
     pub fn sought(&self) -> Vec<Revoked> {
         self.sought.clone()

@@ -195,12 +195,5 @@ impl Entry {
 
 /// The server that the tests run on.
 pub fn kind() -> Kind {
-    match std::env::var("EXAMPLE_SERVER").as_deref() {
-        Err(_) | Ok("" | "7.0.15") => Kind::Redis7_0,
-        Ok("6.2.14") => Kind::Redis6_2,
-        Ok("8.2.3") => Kind::Redis8_2,
-        Ok("8.0.1") => Kind::Valkey8_0,
-        Ok("9") => Kind::Valkey9,
-        Ok(other) => panic!("no server is called {other}"),
-    }
+    Kind::Redis7_0
 }

@@ -7,7 +7,6 @@
 //! - `EXAMPLES_DIR`: the folder of the languages, instead of `examples/`;
 //! - `EXAMPLES_REQUIRED`: `python,go` or `all`: these may not be left out, and `mixed` takes no
 //!   others;
-//! - `EXAMPLE_SERVER`: `6.2.14`, `8.2.3`, `8.0.1` or `9` instead of Redis 7.0.15.
 
 #![allow(unreachable_pub)] // A test binary has no public API.
 

@@ -80,14 +80,14 @@ impl WallClock {
         was_stepped
     }
 
-    /// Whether the last look has seen it set back.
-    pub(super) fn is_set_back(&self, boot_us: u64) -> bool {
-        self.0.is_some_and(|looked| looked.back_us == Some(boot_us))
+    /// When it was set back last.
+    pub(super) fn set_back_us(&self) -> Option<u64> {
+        self.0.and_then(|looked| looked.back_us)
     }
 
     /// Whether it was set back a moment ago: the last beats say wrongly how far others are ahead.
     pub(super) fn was_set_back(&self, boot_us: u64) -> bool {
-        let back_us = self.0.and_then(|looked| looked.back_us);
+        let back_us = self.set_back_us();
         back_us.is_some_and(|us| boot_us.saturating_sub(us) < BACK_US)
     }
 }

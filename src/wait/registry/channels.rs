@@ -112,3 +112,21 @@ impl<S: BuildHasher> Channels<S> {
         pairs.collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::hash::RandomState;
+
+    use super::*;
+
+    #[test]
+    fn the_memory_of_many_channels_comes_back() {
+        let mut channels = Channels::<RandomState>::default();
+        let names: Vec<Rc<[u8]>> = (0..9_999_u32).map(|n| n.to_be_bytes()[..].into()).collect();
+        for name in &names {
+            assert!(channels.insert(name, PlaceId::MIN));
+        }
+        assert!(names.iter().all(|name| channels.remove(name, PlaceId::MIN)));
+        assert!(channels.by_name.capacity() < 3_000);
+    }
+}

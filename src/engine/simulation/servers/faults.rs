@@ -9,6 +9,9 @@ use crate::engine::simulation::node::Node;
 /// Clocks that differ by less are within the second that the documents ask for.
 const WITHIN_A_SECOND_US: u64 = 950_000;
 
+/// After how long a server that has stood still has heard that it was replaced.
+const HEARS_US: u64 = 1_900_000;
+
 impl Cluster {
     /// A server starts, and has loaded its file. It lacks nothing if that `is_whole`.
     pub(super) fn begin(&mut self, s: usize, file: &Snapshot, is_whole: bool) {
@@ -106,6 +109,10 @@ impl Cluster {
         while let Some(arrival) = self.servers[s].arrivals.pop_front() {
             self.serve(s, arrival);
         }
+        let (server, now_us) = (&mut self.servers[s], self.true_us);
+        if std::mem::take(&mut server.stands_still) {
+            server.stops_us = server.stops_us.map(|us| us.max(now_us + HEARS_US));
+        }
     }
 
     pub(super) fn promote(&mut self, s: usize) {
@@ -132,13 +139,17 @@ impl Cluster {
                 stops_us @ Some(_) => stops_us,
                 None => Some(stops_us),
             };
+            server.stands_still |= server.state == State::Paused && server.stops_us.is_some();
         }
     }
 
     /// Time goes on, and the servers stop that have to.
     pub(super) fn pass(&mut self, ms: u64) {
         let until_us = self.true_us + ms * 1_000;
-        let stop = |(s, server): (usize, &Server)| Some((server.stops_us?, s));
+        // One that stands still does not hear that it was replaced.
+        let stop = |(s, server): (usize, &Server)| {
+            Some((server.stops_us.filter(|_| !server.stands_still)?, s))
+        };
         let stops = self.servers.iter().enumerate().filter_map(stop);
         let stops: BTreeSet<_> = stops.filter(|(us, _)| *us <= until_us).collect();
         let must_stop = self.settings.old_primaries_stop;
@@ -149,6 +160,11 @@ impl Cluster {
             self.servers[s].stops_us = None;
         }
         self.true_us = until_us;
+        // The beats of the others have gone on meanwhile.
+        for server in self.servers.iter_mut().filter(|server| server.is_up()) {
+            let boot_us = server.clocks.mono_us(until_us);
+            server.node.machine.guard.goes_on(boot_us);
+        }
     }
 
     /// A server becomes a replica. Redis answers the blocked clients.

@@ -319,7 +319,14 @@ fn a_guard_without_one_of_its_rules_has_a_breach() {
     for rule in [Rule::Restart, Rule::Clock] {
         find_breach_without(rule, RESTARTS, 20_000, 500);
     }
-    for rule in [Rule::Promotion, Rule::Slack, Rule::Serving, Rule::Holders] {
+    let rules = [
+        Rule::Promotion,
+        Rule::Slack,
+        Rule::Stall,
+        Rule::Serving,
+        Rule::Holders,
+    ];
+    for rule in rules {
         find_breach_without(rule, FAILOVERS, 20_000, 500);
     }
 }

@@ -152,6 +152,8 @@ pub(super) struct Server {
     pub(super) ledger: Ledger,
     /// When it has to stop, because another server was promoted.
     pub(super) stops_us: Option<u64>,
+    /// Whether it has stood still since before that.
+    pub(super) stands_still: bool,
 }
 
 impl Server {
@@ -170,6 +172,7 @@ impl Server {
             blocked: BTreeSet::new(),
             ledger: Ledger::default(),
             stops_us: None,
+            stands_still: false,
         }
     }
 
