@@ -15,6 +15,7 @@ mod check;
 mod cycles;
 mod drivers;
 mod node;
+mod one_key;
 mod oracle;
 mod properties;
 mod request;
@@ -62,6 +63,8 @@ enum Op {
     AskAll(Keys, Request),
     /// A waiting client is gone: the one at this place among all that wait.
     KillWaiter(usize),
+    /// The same: the one at this place in the queue of a key.
+    KillAt(Place, usize),
     /// A client that was granted is gone before it hears of it, or hears of it.
     Lose(usize),
     Deliver(usize),
@@ -74,6 +77,9 @@ enum Op {
     Overwrite(Place),
     Rename(Place, Place),
     Copy(Place, Place, bool),
+    /// A lock with so much ttl comes to a key, as by RESTORE REPLACE. Two tokens share it, or one
+    /// token has it alone.
+    Restore(Place, [u8; 2], u64),
     SwapDbs(u8, u8),
     Flush(u8),
     Persist(Place),
@@ -190,6 +196,8 @@ struct World {
     last_fence: u64,
     /// Keys that have come without a ttl and are to have one after the timer.
     without_ttl: Vec<Place>,
+    /// Whether the timer runs after each step, and all replies get to their clients.
+    settles: bool,
 }
 
 impl World {
@@ -202,23 +210,29 @@ impl World {
             fences: BTreeMap::new(),
             last_fence: 0,
             without_ttl: Vec::new(),
+            settles: false,
         }
     }
 
     fn step(&mut self, op: Op) {
         self.real.memory.events.borrow_mut().clear();
-        self.real.memory.scene.set(self.scene);
         self.oracle.events.clear();
+        self.play(op);
+        if self.settles {
+            self.play(Op::Timer);
+            self.deliver_all();
+        }
+        self.check_events(op);
+        self.check_state(op);
+    }
+
+    fn play(&mut self, op: Op) {
+        self.real.memory.scene.set(self.scene);
         match op {
             Op::Ask(at, request) => self.command(at, request),
             Op::AskAll(keys, request) => self.command_for_all(keys, request),
-            Op::KillWaiter(n) => {
-                if let Some(client) = nth(&self.waiting(true), n) {
-                    let is_blocked = self.waiting(false).contains(&client);
-                    self.real.kill_waiter(client, is_blocked);
-                    self.oracle.kill_waiter(client, &self.scene);
-                }
-            }
+            Op::KillWaiter(n) => self.kill_waiter(nth(&self.waiting(true), n)),
+            Op::KillAt(at, n) => self.kill_waiter(nth(&self.oracle.listeners(at), n)),
             Op::Lose(n) => self.end_delivery(n, false),
             Op::Deliver(n) => self.end_delivery(n, true),
             Op::Tick(ms) => {
@@ -262,8 +276,14 @@ impl World {
         }
         self.real.memory.scene.set(self.scene);
         self.real.settle();
-        self.check_events(op);
-        self.check_state(op);
+    }
+
+    fn kill_waiter(&mut self, client: Option<Client>) {
+        if let Some(client) = client {
+            let is_blocked = self.waiting(false).contains(&client);
+            self.real.kill_waiter(client, is_blocked);
+            self.oracle.kill_waiter(client, &self.scene);
+        }
     }
 
     /// Whether the server lets a command through.
@@ -375,6 +395,7 @@ impl World {
                     self.without_ttl.push(to);
                 }
             }
+            Op::Restore(at, tokens, ttl) if scene.serves(at) => self.restore(at, tokens, ttl),
             Op::SwapDbs(one, other) if one != other => {
                 self.real.swap_dbs(one, other);
                 self.oracle.swap_dbs(one, other);
@@ -444,6 +465,12 @@ fn channel_of(token: u8) -> [u8; 1] {
     [token % 2]
 }
 
+/// Chooses the last one.
+const LAST: usize = usize::MAX;
+
 fn nth(clients: &[Client], n: usize) -> Option<Client> {
-    clients.get(n % clients.len().max(1)).copied()
+    match n {
+        LAST => clients.last().copied(),
+        _ => clients.get(n % clients.len().max(1)).copied(),
+    }
 }

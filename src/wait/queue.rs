@@ -37,6 +37,8 @@
 //! place that upgrades. And absent permits whose tokens have a hold by a lock from elsewhere are
 //! looked at one by one.
 
+#[cfg(test)]
+mod costs;
 pub(super) mod in_the_way;
 mod line;
 mod order;

@@ -2,7 +2,7 @@
 
 use super::node::Value;
 use super::oracle::NaiveRequest;
-use super::{channel_of, Client, Event, Op, Place, Scene, World, FIRST_OF_CHANNELS};
+use super::{channel_of, one_key, Client, Event, Op, Place, Scene, World, FIRST_OF_CHANNELS};
 use crate::lock::Mode;
 use crate::wait::{Counts, Listener};
 
@@ -12,7 +12,7 @@ impl World {
         let expected = &mut self.oracle.events;
         real.sort_unstable();
         expected.sort_unstable();
-        let last_fence = self.last_fence;
+        let (last_fence, mut new) = (self.last_fence, Vec::new());
         for (real, expected) in real.iter().zip(expected.iter_mut()) {
             let (Event::Granted(fence), Event::Granted(id)) = (real.1, &mut expected.1) else {
                 continue;
@@ -23,12 +23,14 @@ impl World {
                     fence > last_fence,
                     "{op:?}: fence {fence} after {last_fence}"
                 );
+                new.push((*id, fence));
                 fence
             });
             self.last_fence = self.last_fence.max(fence);
             *id = known;
         }
         assert_eq!(*real, *expected, "{op:?}: what clients get");
+        self.oracle.check_ranks(op, &mut new);
         // A client that has just begun to wait may be next at once.
         let is_answer =
             |event: &&(Client, Event)| event.1 != Event::Waits && event.0 < FIRST_OF_CHANNELS;
@@ -97,6 +99,9 @@ impl World {
             assert_eq!(real, expected, "{op:?}: the queue of {at:?}");
         }
         self.check_due(op);
+        if self.settles {
+            self.oracle.check_no_deadlock(one_key::K, &self.scene);
+        }
     }
 
     fn oracle_end(&self, at: Place) -> u64 {
@@ -125,6 +130,7 @@ impl World {
     /// nobody waits.
     fn check_due(&self, op: Op) {
         let due = self.real.machine.registry.due();
+        let has_timer_run = self.settles || matches!(op, Op::Timer);
         let places = &self.oracle.places;
         let requests = places.iter().flat_map(|place| &place.requests);
         let timeouts = requests.filter_map(|request| request.times_out_at_us);
@@ -146,14 +152,12 @@ impl World {
             assert_eq!(due.wakes_at_ms, None, "{op:?}: a wake for nobody");
             assert_eq!(registry.waited_key_count(), 0);
         }
-        if self.real.memory.in_flight.borrow().is_empty()
-            && matches!(op, Op::Timer)
-            && self.scene.may_write()
+        if self.real.memory.in_flight.borrow().is_empty() && has_timer_run && self.scene.may_write()
         {
             let is_waiting = self.real.machine.registry.deliveries.is_waiting();
             assert!(!is_waiting, "{op:?}: a delivery for nobody");
         }
-        if !matches!(op, Op::Timer) || !self.scene.is_primary || !self.scene.may_write() {
+        if !has_timer_run || !self.scene.is_primary || !self.scene.may_write() {
             return;
         }
         assert!(!self.real.is_due(), "{op:?}: work is left");

@@ -27,11 +27,16 @@ pub(super) fn keep(mode: Mode, token: u8, ttl: u64, limits: Limits, keep: u32) -
 /// Plays all histories of so many steps. The timer runs after the last one of each.
 fn all_histories(world: &World, ops: &[Op], depth: u32, history: &mut Vec<Op>) -> u64 {
     let mut count = 0;
+    let ends = depth == 1 && !world.settles;
     for op in ops {
         let mut next = world.clone();
         history.push(*op);
-        if !is_fine(|| next.step(*op)) || (depth == 1 && !is_fine(|| next.step(Op::Timer))) {
-            fail(true, history);
+        if !is_fine(|| next.step(*op)) || (ends && !is_fine(|| next.step(Op::Timer))) {
+            let begin = World {
+                settles: world.settles,
+                ..World::new(true)
+            };
+            fail(&begin, history);
         }
         count += match depth {
             1 => 1,
@@ -47,9 +52,9 @@ pub(super) fn is_fine(play: impl FnOnce()) -> bool {
 }
 
 /// Fails with a history that cannot do without any of its steps.
-fn fail(says_db: bool, history: &[Op]) -> ! {
+fn fail(begin: &World, history: &[Op]) -> ! {
     let play = |history: &[Op]| {
-        let mut world = World::new(says_db);
+        let mut world = begin.clone();
         let steps = history.iter().chain(&[Op::Timer]);
         steps.for_each(|op| world.step(*op));
     };
@@ -70,6 +75,7 @@ fn fail(says_db: bool, history: &[Op]) -> ! {
         }
     }
     std::panic::set_hook(hook);
+    let says_db = begin.real.memory.says_db;
     println!("{} steps, says_db {says_db}: {shortest:?}", shortest.len());
     play(&shortest);
     panic!("it fails with another history before it");
@@ -77,10 +83,15 @@ fn fail(says_db: bool, history: &[Op]) -> ! {
 
 /// Plays all histories of so many of these steps, each after the steps that come `first`.
 pub(super) fn enumerate(name: &str, first: &[Op], ops: &[Op], depth: u32) {
-    let depth = effort::depth(depth);
     let mut world = World::new(true);
     first.iter().for_each(|op| world.step(*op));
-    let count = all_histories(&world, ops, depth, &mut first.to_vec());
+    enumerate_from(&world, name, first, ops, depth);
+}
+
+/// The same, in a world in which the first steps have been played.
+pub(super) fn enumerate_from(world: &World, name: &str, first: &[Op], ops: &[Op], depth: u32) {
+    let depth = effort::depth(depth);
+    let count = all_histories(world, ops, depth, &mut first.to_vec());
     assert_eq!(count, (ops.len() as u64).pow(depth));
     println!("{name}: {count} histories of {depth} steps");
 }
@@ -226,7 +237,7 @@ fn all_histories_of_servers() {
     enumerate("servers", &[], &ops, 6);
 }
 
-fn counted(n: u32) -> Mode {
+pub(super) fn counted(n: u32) -> Mode {
     Mode::of_limit(n).unwrap()
 }
 
@@ -446,17 +457,22 @@ pub(super) fn play_seeds(runs: u64, steps: usize, next: impl Fn(&mut Dice) -> Op
     let runs = effort::runs(runs);
     for seed in 0..runs {
         let mut dice = Dice::new(seed);
-        let says_db = seed % 8 < 6;
-        let mut world = World::new(says_db);
-        let mut history = Vec::new();
-        for _ in 0..steps {
-            let op = next(&mut dice);
-            history.push(op);
-            if !is_fine(|| world.step(op)) {
-                println!("seed {seed}, step {}", history.len());
-                fail(says_db, &history);
-            }
-        }
+        let begin = World::new(seed % 8 < 6);
+        play_random(&begin, seed, steps, || next(&mut dice));
     }
     println!("{runs} histories of {steps} steps");
+}
+
+/// Plays a random history of so many steps.
+pub(super) fn play_random(begin: &World, seed: u64, steps: usize, mut next: impl FnMut() -> Op) {
+    let mut world = begin.clone();
+    let mut history = Vec::new();
+    for _ in 0..steps {
+        let op = next();
+        history.push(op);
+        if !is_fine(|| world.step(op)) {
+            println!("seed {seed}, step {}", history.len());
+            fail(begin, &history);
+        }
+    }
 }

@@ -20,7 +20,7 @@ use crate::engine::guard::{GuardEvent, Reason};
 use crate::engine::host::{Host, Server};
 use crate::engine::tick::{self, LOOK_AGAIN_US};
 use crate::engine::{self, check, command, macquire, Machine, Note, Shared};
-use crate::lock::{Deadline, Mode, Token};
+use crate::lock::{Ask, Deadline, Fate, Lock, Mode, Token, Waiting};
 use crate::wait::Delivery;
 
 pub(super) use log::{counted, Log, Said};
@@ -127,6 +127,33 @@ impl Node {
             Value::Other => Value::Other,
         };
         self.memory.values.borrow_mut().insert(to, value);
+    }
+
+    /// RESTORE REPLACE, of a lock that these tokens have. Returns its fences.
+    pub(super) fn restore(&mut self, to: Place, asks: &[Ask<'_>]) -> Vec<u64> {
+        let now = self.memory.scene.get().now();
+        let (mut lock, mut given) = (None, Vec::new());
+        for ask in asks {
+            let grant = self.shared.fences.with(|fences| {
+                let nobody = Waiting::default();
+                Lock::acquire(lock.as_ref(), *ask, now, nobody, fences).unwrap()
+            });
+            given.push(grant.hold.fence.get());
+            let effect = grant.effect(ask.token);
+            match &mut lock {
+                None => lock = effect.apply_to_absent(),
+                Some(lock) => assert_eq!(effect.apply_to(lock), Fate::Held),
+            }
+        }
+        let lock = lock.unwrap();
+        let db = self.memory.says_db.then_some(to.db.into());
+        let name = [to.name].into();
+        self.leave(Note::Restored { db, name });
+        self.delete(to);
+        let end = lock.latest_deadline();
+        let value = Value::Lock(lock, end);
+        self.memory.values.borrow_mut().insert(to, value);
+        given
     }
 
     pub(super) fn swap_dbs(&mut self, one: u8, other: u8) {

@@ -7,6 +7,7 @@
 // Long because: the rules of one key belong together.
 
 mod clients;
+mod liveness;
 mod server;
 mod several;
 

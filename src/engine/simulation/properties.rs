@@ -1,9 +1,10 @@
-//! Random histories of a whole server that shrink to the shortest one that still fails.
+//! Random histories of a whole server, and of one key. They shrink to the shortest one that fails.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::drivers::keep;
+use super::one_key::{releases, GRACE, K};
 use super::*;
 
 fn place() -> impl Strategy<Value = Place> {
@@ -67,12 +68,43 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A step of one key.
+fn op_of_one_key() -> impl Strategy<Value = Op> {
+    let (token, ttl) = (b'a'..b'f', 1..12_u64);
+    let how = prop_oneof![
+        3 => Just((Limits::Forever, 0)),
+        1 => Just((Limits::NoWait, 0)),
+        1 => Just((Limits::Forever, GRACE)),
+        1 => Just((Limits::NoWait, GRACE)),
+    ];
+    let ask = (how, mode_of_one_key(), token.clone(), ttl.clone());
+    prop_oneof![
+        8 => ask.prop_map(|(how, mode, token, ttl)| Op::Ask(K, keep(mode, token, ttl, how.0, how.1))),
+        5 => token.clone().prop_map(releases),
+        1 => (token.clone(), ttl.clone()).prop_map(|(token, ttl)| Op::Ask(K, Request::Renew(token, ttl))),
+        2 => (0..8_usize).prop_map(|n| Op::KillAt(K, n)),
+        4 => (1..6_u64).prop_map(Op::Tick),
+        1 => Just(Op::Delete(K)),
+        1 => (token.clone(), token, ttl).prop_map(|(a, b, ttl)| Op::Restore(K, [a, b], ttl)),
+    ]
+}
+
+fn mode_of_one_key() -> impl Strategy<Value = Mode> {
+    let limit = (2..6_u32).prop_map(|n| Mode::of_limit(n).unwrap());
+    prop_oneof![1 => Just(Mode::Exclusive), 2 => Just(Mode::Shared), 1 => limit]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5_000, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn any_history_is_as_the_oracle_says(says_db in any::<bool>(), history in vec(op(), 1..80)) {
         let mut world = World::new(says_db);
+        history.into_iter().for_each(|op| world.step(op));
+    }
+    #[test]
+    fn any_history_of_one_key_is_as_the_oracle_says(history in vec(op_of_one_key(), 1..60)) {
+        let mut world = World::of_one_key();
         history.into_iter().for_each(|op| world.step(op));
     }
 }

@@ -49,7 +49,7 @@ pub(in super::super) struct Memory {
     pub(in super::super) values: RefCell<BTreeMap<Place, Value>>,
     pub(in super::super) scene: Cell<Scene>,
     /// Whether the server says which database a lock has left, or has come to.
-    pub(super) says_db: bool,
+    pub(in super::super) says_db: bool,
     /// The database that is selected.
     pub(super) db: Cell<i32>,
     /// The client of the running command; 0 is none.

@@ -18,6 +18,19 @@ impl Oracle {
         self.others.retain(|place| *place != at);
     }
 
+    /// A lock comes with a hold.
+    pub(in super::super) fn comes(
+        &mut self,
+        at: Place,
+        token: u8,
+        mode: Mode,
+        ttl: u64,
+        scene: &Scene,
+    ) -> u64 {
+        let now = scene.now_ms;
+        self.take(at, token, mode, now + ttl, now)
+    }
+
     pub(in super::super) fn rename(&mut self, from: Place, to: Place) {
         self.copy(from, to, true);
         self.clear(from);
