@@ -123,7 +123,7 @@ check: setup ## Check format, lints and layers
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo test --locked --test tidy
 
-oldest-rust: setup # Build with the oldest Rust that Cargo.toml allows, which is fetched from Debian 12 into .tools (runs no tests)
+oldest-rust: setup # Check all with the oldest Rust that Cargo.toml allows, which is fetched from Debian 12 into .tools (runs no tests)
 	@scripts/check/oldest-rust.sh
 
 prose: ## Check the language of the documents (builds its linter once)

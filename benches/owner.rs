@@ -290,7 +290,7 @@ fn pair_row(
 
 /// The same pairs, but the alternative's server does not load the module.
 fn without_module(with: &Run, report: &mut Report) {
-    report.say("### Beside a server without the module\n\nThe table shows µs of the server's CPU per pair, -P 16: the lock's on a server with the module, SET NX PX + DEL on one without it. The goal, at most 1.15, counts instructions, and `make bench-check` checks it.");
+    report.say("### Beside a server without the module\n\nThe table shows µs of the server's CPU per pair, -P 16: the lock's on a server with the module, SET NX PX + DEL on one without it. The goal, at most 1.10, counts instructions, and `make bench-check` reports it.");
     let mut rows = Vec::new();
     for &kind in &with.kinds {
         let mut fixtures = [

@@ -115,16 +115,6 @@ test_tutorial() {
     fi
 }
 
-# The diagrams of the documents are for Node, too.
-test_diagrams() {
-    echo "== diagrams"
-    if shown scripts/check/mermaid.sh; then
-        report diagrams "$(sed -nE 's/^mermaid: //p' "$log")"
-    else
-        fail diagrams "FAILED"
-    fi
-}
-
 # Each version that the client in language $1 allows.
 test_matrix() {
     if ! grep -q '^matrix:' "clients/$1/Makefile"; then
@@ -175,7 +165,6 @@ test_language() {
         [[ $folder != clients/* ]] || test_client "$1" "$folder"
     done
     test_tutorial "$1"
-    [ "$1" != node ] || test_diagrams
 }
 
 # They mostly wait for servers, so two languages are tested at one time. Each shows its output when it ends.
@@ -208,7 +197,7 @@ case $what in
 esac
 
 echo "== examples and clients: $what"
-for name in "${chosen[@]}" diagrams together; do
+for name in "${chosen[@]}" together; do
     [ ! -e "$out/$name.report" ] || cat "$out/$name.report"
 done
 ! compgen -G "$out/*.failed" >/dev/null

@@ -14,7 +14,9 @@ scripts/dist/dist.sh stage
 
 [ "$("$tools/bin/cargo-deb" --version 2>/dev/null)" = "cargo-deb $cargo_deb" ] || {
     echo "deb: building cargo-deb $cargo_deb"
-    CARGO_TARGET_DIR=$tools/build cargo install cargo-deb --version "$cargo_deb" --locked --quiet --root "$tools"
+    # It runs for a second, so it need not be fast.
+    CARGO_TARGET_DIR=$tools/build CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
+        cargo install cargo-deb --version "$cargo_deb" --locked --quiet --root "$tools"
     rm -rf "$tools/build"
 }
 
