@@ -72,8 +72,6 @@ pub mod keys;
 pub(crate) mod naive;
 mod place;
 mod queue;
-#[cfg(test)]
-mod queue_simulation;
 pub mod registry;
 mod request;
 pub mod schedule;

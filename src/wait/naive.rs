@@ -1,4 +1,4 @@
-//! The rules of limits said naively, for the oracles.
+//! The rules of limits said naively, for the oracle.
 
 use crate::lock::Mode;
 
