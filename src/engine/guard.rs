@@ -329,7 +329,7 @@ impl Guard {
             }
         }
         if reason == Reason::Promotion {
-            self.looked_us = boot_us;
+            self.looked_us = 0;
             let wait_us = self.quorum_wait_us(boot_us);
             self.hand_over.is_promoted(boot_us, wait_us, &settings);
             if self.asks_replicas() {
@@ -381,11 +381,11 @@ impl Guard {
         }
     }
 
-    /// A primary has looked until now.
+    /// A primary that had just looked has done so until now.
     #[cfg(test)]
-    pub(in crate::engine) fn goes_on(&mut self, boot_us: u64) {
-        if self.looked_us > 0 {
-            self.looked_us = boot_us;
+    pub(in crate::engine) fn goes_on(&mut self, since_us: u64, until_us: u64) {
+        if self.looked_us == since_us {
+            self.looked_us = until_us;
         }
     }
 

@@ -97,6 +97,11 @@ impl Cluster {
         let server = &mut self.servers[s];
         if server.is_up() {
             server.state = State::Paused;
+            if server.is_primary {
+                // It has run for a moment at least.
+                let boot_us = server.clocks.mono_us(self.true_us);
+                server.node.machine.guard.note_look(boot_us);
+            }
         }
     }
 
@@ -145,7 +150,7 @@ impl Cluster {
 
     /// Time goes on, and the servers stop that have to.
     pub(super) fn pass(&mut self, ms: u64) {
-        let until_us = self.true_us + ms * 1_000;
+        let (since_us, until_us) = (self.true_us, self.true_us + ms * 1_000);
         // One that stands still does not hear that it was replaced.
         let stop = |(s, server): (usize, &Server)| {
             Some((server.stops_us.filter(|_| !server.stands_still)?, s))
@@ -162,8 +167,9 @@ impl Cluster {
         self.true_us = until_us;
         // The beats of the others have gone on meanwhile.
         for server in self.servers.iter_mut().filter(|server| server.is_up()) {
-            let boot_us = server.clocks.mono_us(until_us);
-            server.node.machine.guard.goes_on(boot_us);
+            let at = |us| server.clocks.mono_us(us);
+            let (since_us, until_us) = (at(since_us), at(until_us));
+            server.node.machine.guard.goes_on(since_us, until_us);
         }
     }
 
