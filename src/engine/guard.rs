@@ -20,8 +20,8 @@
 //!    while the old primary may grant (`slack`): that one hands the lock on then.
 //! 4. **A wall clock that is stepped forward** ends leases that clients still count on, so the
 //!    guard begins anew. The steps are measured against a clock that nobody can set, at each grant.
-//! 5. **A primary that has stood still** for longer than the slack may have been replaced. It decides
-//!    nothing new, and renews nothing, before it has read what the others have sent.
+//! 5. **A primary that has stood still** for longer than the slack may have been replaced. It
+//!    decides and renews nothing before it has read what the others have sent ([`stall`]).
 //! 6. **In the mode `quorum`** a majority decides ([`quorum`]), also about renewals.
 //! 7. **A planned hand-over** ends the guard early. The old primary has come back and had decided
 //!    nothing that this server lacks. Only the rest of its own guard remains, which it has told.
@@ -37,6 +37,7 @@ mod leases;
 pub mod quorum;
 mod settings;
 pub mod slots;
+mod stall;
 pub(super) mod usable;
 mod wall_clock;
 
@@ -56,13 +57,6 @@ pub const AFTER_START_MS: u64 = 1_000;
 /// How often a primary tells its replicas of the guard, and asks what they have received.
 pub(super) const BEAT_US: u64 = 250_000;
 
-/// How long a primary that has stood still decides nothing new, in microseconds: it reads what the
-/// other servers have sent meanwhile.
-const LOOKS_AROUND_US: u64 = 2_000_000;
-
-/// How long it may stand still at least, whatever the slack says, in milliseconds.
-const LEAST_STALL_MS: u64 = 1_000;
-
 /// The same while the first answer of a replica may come at any moment.
 const SOON_BEAT_US: u64 = 20_000;
 
@@ -71,7 +65,7 @@ const SOON_BEAT_US: u64 = 20_000;
 pub struct Guard {
     settings: Settings,
     /// Why no new grant may be made. It is set when the guard is looked at.
-    closed_by: Option<Reason>,
+    pub(super) closed_by: Option<Reason>,
     /// Whether holds are not renewed.
     puts_off_renewals: bool,
     /// Until when it stays open, if no clock is stepped.
@@ -124,11 +118,6 @@ impl Guard {
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.closed_by.is_some()
-    }
-
-    /// Why no new grant may be made, as of the last look.
-    pub(super) fn closed_by(&self) -> Option<Reason> {
-        self.closed_by
     }
 
     /// Whether waiters are not granted.
@@ -357,36 +346,6 @@ impl Guard {
     #[inline]
     pub(super) fn is_quiet(&self, now: Now, boot_us: u64) -> bool {
         boot_us < self.quiet_until_us && !self.wall_clock.must_look(now.us(), boot_us)
-    }
-
-    /// Whether this primary has stood still, and others may have been heard of only in part since.
-    fn looks_around(&self, boot_us: u64) -> bool {
-        let end_us = self.ends_us.get(Reason::Stall as usize);
-        end_us.is_some_and(|us| *us > boot_us)
-    }
-
-    /// Notes a look of a primary, which looks with each beat. One that has not looked for longer
-    /// than the slack has stood still, and another one may be in its place: commands that have
-    /// waited come before the messages that say so.
-    pub(super) fn note_look(&mut self, boot_us: u64) {
-        let looked_us = std::mem::replace(&mut self.looked_us, boot_us);
-        let most_ms = self.settings.slack_ms.max(LEAST_STALL_MS);
-        let stood_us = boot_us.saturating_sub(looked_us);
-        let is_stall = looked_us > 0 && stood_us > most_ms.saturating_mul(1_000);
-        let asks_nobody = self.settings.scope == Scope::Failover;
-        if is_stall && asks_nobody && self.settings.has(Rule::Stall) {
-            if let Some(end_us) = self.ends_us.get_mut(Reason::Stall as usize) {
-                *end_us = boot_us.saturating_add(LOOKS_AROUND_US);
-            }
-        }
-    }
-
-    /// A primary that had just looked has done so until now.
-    #[cfg(test)]
-    pub(in crate::engine) fn goes_on(&mut self, since_us: u64, until_us: u64) {
-        if self.looked_us == since_us {
-            self.looked_us = until_us;
-        }
     }
 
     /// Looks at the clocks. Answers what has become of it.

@@ -197,7 +197,7 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
                 machine.sweep.request(server.monotonic_us());
             }
             // The settings say where that is kept.
-            if let Some(reason) = machine.guard.closed_by() {
+            if let Some(reason) = machine.guard.closed_by {
                 server.guard_changed(Some(reason));
             }
         }

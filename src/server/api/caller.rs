@@ -12,14 +12,18 @@
 //! reply. Valkey 9.1 needs the flag. Without it a refusal in script mode takes the length of a text
 //! that does not exist, and the server crashes.
 
+// Long because: all calls of the server's commands are here.
+
+use std::cell::Cell;
 use std::ffi::{c_int, CStr};
 use std::io;
 use std::marker::PhantomData;
+use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::{call, user, Arg, Context, OwnedString};
+use super::{call, Arg, Context, OwnedString};
 use crate::command::Error;
 
 /// The first version whose calls take `E` and `S`: 7.0.0, as the module API writes it.
@@ -74,6 +78,26 @@ pub(crate) fn calls_check_writes() -> bool {
     // SAFETY: the function takes nothing.
     let version = unsafe { call!(RedisModule_GetServerVersion()) };
     version >= KNOWS_CHECKS
+}
+
+thread_local! {
+    /// The client on whose behalf a call of this module runs: the context of the call has none that
+    /// can be asked for its user.
+    static FOR_CLIENT: Cell<Option<NonZeroU64>> = const { Cell::new(None) };
+}
+
+/// Makes a call that has the user of the context's client.
+fn of_client<R>(ctx: Context<'_>, call: impl FnOnce() -> R) -> R {
+    let outer = FOR_CLIENT.get();
+    FOR_CLIENT.set(ctx.connection().or(outer));
+    let result = call();
+    FOR_CLIENT.set(outer);
+    result
+}
+
+/// The client on whose behalf a call of this module runs, if one does.
+pub(super) fn for_client() -> Option<NonZeroU64> {
+    FOR_CLIENT.get()
 }
 
 /// The right to make calls that may come back into this module. There is one for each call from the
@@ -184,7 +208,7 @@ impl<'c> Caller<'c> {
         command: &CStr,
         words: &[Arg<'_>],
     ) -> Result<CallReply, CallError> {
-        let raw = user::of_client(self.0, || self.raw_call(command, c"!0SCMEv", words));
+        let raw = of_client(self.0, || self.raw_call(command, c"!0SCMEv", words));
         let errno = io::Error::last_os_error().raw_os_error();
         let reply = CallReply {
             raw: raw.ok_or(CallError::Refused)?,

@@ -1,27 +1,11 @@
 //! The rights of the context's user, where the server can be asked (7.0+).
 
-use std::cell::Cell;
 use std::ffi::c_int;
-use std::num::NonZeroU64;
 
 use redis_module::raw;
 
+use super::caller::for_client;
 use super::{call, Arg, Caller, Context, OwnedString};
-
-thread_local! {
-    /// The client on whose behalf a call of this module runs: the context of the call has none that
-    /// can be asked for its user.
-    static FOR_CLIENT: Cell<Option<NonZeroU64>> = const { Cell::new(None) };
-}
-
-/// Makes a call that has the user of the context's client.
-pub(super) fn of_client<R>(ctx: Context<'_>, call: impl FnOnce() -> R) -> R {
-    let outer = FOR_CLIENT.get();
-    FOR_CLIENT.set(ctx.connection().or(outer));
-    let result = call();
-    FOR_CLIENT.set(outer);
-    result
-}
 
 impl Context<'_> {
     /// The name of the context's user. It is empty where the server does not say it: in scripts
@@ -115,7 +99,7 @@ impl Context<'_> {
         // SAFETY: the context is alive. The name and the user are ours until they are freed.
         unsafe {
             let mut name = by_client(self.as_ptr(), self.client_id());
-            if let (true, Some(client)) = (name.is_null(), FOR_CLIENT.get()) {
+            if let (true, Some(client)) = (name.is_null(), for_client()) {
                 name = by_client(self.as_ptr(), client.get());
             }
             if name.is_null() {

@@ -1,0 +1,43 @@
+//! A primary that has stood still, and may have been replaced meanwhile.
+
+use super::settings::{Reason, Rule, Scope};
+use super::Guard;
+
+/// How long a primary that has stood still decides nothing new, in microseconds: it reads what the
+/// other servers have sent meanwhile.
+const LOOKS_AROUND_US: u64 = 2_000_000;
+
+/// How long it may stand still at least, whatever the slack says, in milliseconds.
+const LEAST_STALL_MS: u64 = 1_000;
+
+impl Guard {
+    /// Whether this primary has stood still, and others may have been heard of only in part since.
+    pub(super) fn looks_around(&self, boot_us: u64) -> bool {
+        let end_us = self.ends_us.get(Reason::Stall as usize);
+        end_us.is_some_and(|us| *us > boot_us)
+    }
+
+    /// Notes a look of a primary, which looks with each beat. One that has not looked for longer
+    /// than the slack has stood still, and another one may be in its place: commands that have
+    /// waited come before the messages that say so.
+    pub(in crate::engine) fn note_look(&mut self, boot_us: u64) {
+        let looked_us = std::mem::replace(&mut self.looked_us, boot_us);
+        let most_ms = self.settings.slack_ms.max(LEAST_STALL_MS);
+        let stood_us = boot_us.saturating_sub(looked_us);
+        let is_stall = looked_us > 0 && stood_us > most_ms.saturating_mul(1_000);
+        let asks_nobody = self.settings.scope == Scope::Failover;
+        if is_stall && asks_nobody && self.settings.has(Rule::Stall) {
+            if let Some(end_us) = self.ends_us.get_mut(Reason::Stall as usize) {
+                *end_us = boot_us.saturating_add(LOOKS_AROUND_US);
+            }
+        }
+    }
+
+    /// A primary that had just looked has done so until now.
+    #[cfg(test)]
+    pub(in crate::engine) fn goes_on(&mut self, since_us: u64, until_us: u64) {
+        if self.looked_us == since_us {
+            self.looked_us = until_us;
+        }
+    }
+}
