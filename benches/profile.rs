@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use crate::callgrind::{Counted, HandOff};
+use crate::environment;
 use crate::fixture::name;
 use crate::harness::Kind;
 use crate::load::{key, token, Requests};
@@ -34,7 +35,9 @@ const CASES: [(&str, usize, Measure); 5] = [
 ];
 
 pub fn write(run: &Run) {
-    let mut text = String::from(HEAD);
+    let (build, changed) = environment::build();
+    let with_changes = if changed { " with changes" } else { "" };
+    let mut text = format!("{HEAD}\nBuild {build}{with_changes}.\n");
     for (title, count, measure) in CASES {
         let count = run.size(count).next_multiple_of(2);
         let profiles = KINDS.map(|kind| {

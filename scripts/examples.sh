@@ -159,19 +159,20 @@ done
 
 # test_language LANGUAGE: all of it.
 test_language() {
-    local folder log=$out/$1.log
+    local folder log=$out/$1.log begun=$SECONDS
     [ ! -e "examples/$1/run" ] || test_examples "$1"
     for folder in $(folders "$1"); do
         [[ $folder != clients/* ]] || test_client "$1" "$folder"
     done
     test_tutorial "$1"
+    report "$1" "$((SECONDS - begun)) s in all"
 }
 
-# They mostly wait for servers, so two languages are tested at one time. Each shows its output when it ends.
+# They mostly wait for servers, so three languages are tested at one time. Each shows its output when it ends.
 test_languages() {
     local language
     for language in "${ready[@]}"; do
-        while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+        while [ "$(jobs -rp | wc -l)" -ge 3 ]; do wait -n; done
         (
             test_language "$language" >"$out/$language.out" 2>&1
             cat "$out/$language.out"

@@ -86,10 +86,10 @@ thread_local! {
     static FOR_CLIENT: Cell<Option<NonZeroU64>> = const { Cell::new(None) };
 }
 
-/// Makes a call that has the user of the context's client.
+/// Makes a call that has the user of the context's client, or of the one that it is made for.
 fn of_client<R>(ctx: Context<'_>, call: impl FnOnce() -> R) -> R {
     let outer = FOR_CLIENT.get();
-    FOR_CLIENT.set(ctx.connection().or(outer));
+    FOR_CLIENT.set(outer.or(NonZeroU64::new(ctx.client_id())));
     let result = call();
     FOR_CLIENT.set(outer);
     result
@@ -166,9 +166,10 @@ impl<'c> Caller<'c> {
         Ok(reply)
     }
 
-    /// Whether the context has a user, whatever its rights. From 7.0 on.
+    /// Whether the context has a user. From 7.0 on. The server looks for it before it sees that the
+    /// command lacks its words, and only then at rights.
     pub(super) fn has_user(&mut self) -> bool {
-        let raw = self.raw_call(c"PING", c"CEv", &[]);
+        let raw = self.raw_call(c"GET", c"CEv", &[]);
         let errno = io::Error::last_os_error().raw_os_error();
         let reply = raw.map(|raw| CallReply { raw });
         let is_refused = reply.is_none_or(|reply| reply.part().is_error());
