@@ -85,7 +85,7 @@ pub struct Guard {
     /// When the leases are over that are longer than the settings say: those of older settings, of
     /// another server's, and those that came in.
     longer_until_us: u64,
-    /// When it was looked at last; 0 where nobody has looked in this role.
+    /// When it was looked at last in this role, or 0.
     looked_us: u64,
     wall_clock: WallClock,
     /// Who follows this server.
@@ -272,15 +272,16 @@ impl Guard {
         if is_news || is_given_up {
             self.begin(Reason::Restart, boot_us);
         }
-        if is_given_up {
+        // The old primary may be told of a longer lease while it still grants.
+        let is_longer = settings.max_ttl_ms > before.max_ttl_ms && self.slack_until_us > boot_us;
+        if is_given_up || is_longer {
             self.begin(Reason::Promotion, boot_us);
         }
         let is_easier = settings.fresh_ms > before.fresh_ms || settings.members < before.members;
         if did_ask && asks && was_closed && is_easier {
             self.quorum.begin(self.quorum.began_by(), boot_us);
         }
-        // Without a guard there may have been no longest lease at all.
-        self.is_on() && !was_on
+        self.is_on() && !was_on // There may have been no longest lease at all.
     }
 
     /// Begins for a reason, as far as the mode says so.
@@ -318,7 +319,7 @@ impl Guard {
             }
         }
         if reason == Reason::Promotion {
-            self.looked_us = 0;
+            self.looked_us = boot_us;
             let wait_us = self.quorum_wait_us(boot_us);
             self.hand_over.is_promoted(boot_us, wait_us, &settings);
             if self.asks_replicas() {

@@ -194,6 +194,7 @@ fn each_rule_of_a_hand_over_matters() {
     let chained = [
         Step::Ask(0, 0, take(2_000)),
         Step::Promote(1),
+        Step::Tick(1),
         Step::Crash(0),
         Step::Follow(2, 1),
         // Before its slack is over it does not say when its guard ends.
@@ -207,6 +208,7 @@ fn each_rule_of_a_hand_over_matters() {
     let early = [
         Step::Ask(0, 0, take(2_000)),
         Step::HandOver(1),
+        Step::Tick(1),
         Step::Tick(1_600),
         Step::Ask(1, 1, take(2_000)),
     ];
