@@ -65,9 +65,10 @@ fn a_primary_that_was_replaced_while_it_stood_still_decides_nothing(kind: Kind) 
     let mut c = cluster.client(old);
     c.until_info("lock_guard", "open");
     cluster.nodes[new].wait_until_it_follows(&cluster.nodes[old]);
+    // Those that believe it dead close their links, so the news comes late.
+    cluster.believe_failures_after_ms(1_500);
     let replies = stand_still(&cluster.nodes[old], |callers| {
         let mut c = cluster.client(new);
-        c.text("CLUSTER FAILOVER TAKEOVER");
         c.until_info("role", "master");
         for (n, caller) in callers.iter_mut().enumerate() {
             caller.send(&match n % 3 {
