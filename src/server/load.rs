@@ -19,7 +19,6 @@ use crate::server::entry::info_section;
 use crate::server::entry::register;
 use crate::server::host::module::Module;
 use crate::server::replication::propagation;
-use crate::server::replication::start;
 use crate::server::replication::writes;
 use crate::server::settings::config;
 use crate::server::settings::eviction;
@@ -121,7 +120,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
 
 /// The guard begins, also that of a promotion from which the process before had not come out.
 fn begin_guard(module: &Module, caller: &mut Caller<'_>) {
-    start::note_marker(caller);
+    module.start.is_loaded(caller);
     let guard = limits::guard();
     let was_promoted = guard.scope != Scope::Off && module.start.begins(caller);
     let promotion = Some(Reason::Promotion).filter(|_| was_promoted);

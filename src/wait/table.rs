@@ -13,7 +13,14 @@ pub(super) struct Table<K, V, S> {
 }
 
 /// How many entries an empty table has room for.
-pub(super) const SPARE: usize = 1_024;
+const SPARE: usize = 1_024;
+
+/// Gives the memory of a table back that has become empty.
+pub(super) fn shrink<K: Eq + Hash, V, S: BuildHasher>(table: &mut HashMap<K, V, S>) {
+    if table.is_empty() && table.capacity() > SPARE {
+        table.shrink_to(SPARE);
+    }
+}
 
 impl<K, V, S: Default> Default for Table<K, V, S> {
     fn default() -> Self {
@@ -47,9 +54,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<K, V, S> {
             return None;
         }
         let removed = self.others.remove(key);
-        if self.others.is_empty() && self.others.capacity() > SPARE {
-            self.others.shrink_to(SPARE);
-        }
+        shrink(&mut self.others);
         removed
     }
 }

@@ -22,7 +22,6 @@ use crate::server::clients::channel;
 use crate::server::cluster::slots;
 use crate::server::observe::stats::{counters, held, times};
 use crate::server::replication::replicas;
-use crate::server::replication::start;
 use crate::server::replication::writes;
 use crate::server::settings::config::DEADLOCK_DETECTION;
 use crate::server::settings::limits;
@@ -168,7 +167,8 @@ impl Server for Context<'_> {
     }
 
     fn guard_changed(self, closed_by: Option<guard::Reason>) {
-        start::remember(&mut Caller::new(self), closed_by);
+        let start = &Module::get().start;
+        start.remember(&mut Caller::new(self), closed_by);
     }
 
     fn replicas(self) -> Replicas {

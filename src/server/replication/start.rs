@@ -25,15 +25,25 @@ pub(in crate::server) struct Start {
     is_over: Cell<bool>,
     /// The length of the append-only file when its load began.
     bytes: Cell<Option<u64>>,
+    /// The marker's path when the process began. CONFIG SET may change it, and the next start may
+    /// look here again.
+    marker: OnceCell<PathBuf>,
     /// Whether the guard was closed when the process before this one ended.
     was_guarded: Cell<bool>,
 }
 
 impl Start {
+    /// The module is loaded.
+    pub(in crate::server) fn is_loaded(&self, caller: &mut Caller<'_>) {
+        if let Some(marker) = marker(caller) {
+            let _ = self.marker.set(marker);
+        }
+    }
+
     /// A process with a guard begins. Whether the one before it was promoted, and had not waited to
     /// the end.
     pub(in crate::server) fn begins(&self, caller: &mut Caller<'_>) -> bool {
-        let before = remember(caller, Some(Reason::Restart));
+        let before = self.remember(caller, Some(Reason::Restart));
         self.was_guarded.set(before.is_some());
         before == Some(Reason::Promotion)
     }
@@ -58,45 +68,34 @@ impl Start {
             && has(c"no-appendfsync-on-rewrite", b"no")
     }
 
+    /// Notes why the guard is closed, or that it is open, for the next start. Answers what was
+    /// noted before. Where nothing can be written, nothing is known at the next start.
+    pub(in crate::server) fn remember(
+        &self,
+        caller: &mut Caller<'_>,
+        closed_by: Option<Reason>,
+    ) -> Option<Reason> {
+        let first = self.marker.get();
+        let present = marker(caller).filter(|present| Some(present) != first);
+        let markers = first.into_iter().chain(&present);
+        let markers: Vec<_> = markers.map(|marker| (marker, noted_in(marker))).collect();
+        let before = markers.iter().filter_map(|(_, noted)| *noted);
+        let before = before.max_by_key(|reason| *reason == Reason::Promotion);
+        let now = Reason::to_remember(before, closed_by);
+        for (marker, noted) in markers {
+            let _ = match now {
+                None => fs::remove_file(marker),
+                now if now == noted => Ok(()),
+                Some(reason) => write_to_disk(marker, reason.name().to_bytes()),
+            };
+        }
+        before
+    }
+
     /// The server runs.
     pub(in crate::server) fn is_over(&self) {
         self.is_over.set(true);
     }
-}
-
-thread_local! {
-    /// The marker that this process has found when it began: CONFIG SET may change its path until
-    /// the next start.
-    static FIRST_MARKER: OnceCell<PathBuf> = const { OnceCell::new() };
-}
-
-/// The module is loaded.
-pub(in crate::server) fn note_marker(caller: &mut Caller<'_>) {
-    if let Some(marker) = marker(caller) {
-        let _ = FIRST_MARKER.with(|first| first.set(marker));
-    }
-}
-
-/// Notes why the guard is closed, or that it is open, for the next start. Answers what was noted
-/// before. Where nothing can be written, nothing is known at the next start.
-pub(in crate::server) fn remember(
-    caller: &mut Caller<'_>,
-    closed_by: Option<Reason>,
-) -> Option<Reason> {
-    let first = FIRST_MARKER.with(|first| first.get().cloned());
-    let present = marker(caller).filter(|present| Some(present) != first.as_ref());
-    let markers = || first.iter().chain(&present);
-    let before = markers().filter_map(|marker| noted_in(marker));
-    let before = before.max_by_key(|reason| *reason == Reason::Promotion);
-    let now = Reason::to_remember(before, closed_by);
-    for marker in markers() {
-        let _ = match now {
-            None => fs::remove_file(marker),
-            now if now == noted_in(marker) => Ok(()),
-            Some(reason) => write_to_disk(marker, reason.name().to_bytes()),
-        };
-    }
-    before
 }
 
 /// The reason that a marker has. One that a loss of power has left empty has the gravest.

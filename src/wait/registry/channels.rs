@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 
 use crate::wait::place::PlaceId;
-use crate::wait::table::SPARE;
+use crate::wait::table;
 use crate::wait::tree::SortedSet;
 
 /// Channels by their names, which their requests share.
@@ -71,9 +71,7 @@ impl<S: BuildHasher> Channels<S> {
     /// Forgets a channel, and gives the memory of many back.
     fn forget(&mut self, name: &[u8]) -> bool {
         let was_known = self.by_name.remove(name).is_some();
-        if self.by_name.is_empty() && self.by_name.capacity() > SPARE {
-            self.by_name.shrink_to(SPARE);
-        }
+        table::shrink(&mut self.by_name);
         was_known
     }
 
