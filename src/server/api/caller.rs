@@ -1,11 +1,6 @@
 //! Calls that may come back into this module: commands of the server, and events that other modules
 //! listen to. The module makes all of them here; `tests/tidy.rs` checks that.
 //!
-//! # Re-entrancy
-//!
-//! All of them need `&mut` of a [`Caller`]. Borrowed state and open keys keep the caller borrowed,
-//! so a call during their lifetime does not compile.
-//!
 //! # Checks
 //!
 //! From 7.0 on every call passes the flag `E`: if the server refuses the call, it returns an error

@@ -1,19 +1,5 @@
-//! Every entry from the server but the commands and the type's other methods.
-//!
-//! | the server calls | when | what is done |
-//! | --- | --- | --- |
-//! | [`on_timer`] | something is due | `tick` |
-//! | [`on_round`] | ten times a second | replaces an overdue timer, closes a slice of the windows |
-//! | [`on_unlink`], [`on_unlink2`] | a lock leaves its key | note, counters, entry of LOCK.LOG |
-//! | [`on_flush`], [`on_swap`] | FLUSHDB, FLUSHALL, SWAPDB | note, entry of LOCK.LOG |
-//! | [`replication`] | promotion, demotion | fences begin ahead, note |
-//! | [`on_config`] | CONFIG SET | note, warning about eviction |
-//! | [`on_load`] | a load begins or ends | note: nothing is missing |
-//! | [`replication`] | links begin and end | note |
-//! | [`cluster`] | another node asks or answers about slots | note |
-//! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
-//! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
-//! | [`on_client`], [`on_loop`], [`on_turn`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
+//! Every entry from the server but the commands and the type's other methods: the table in
+//! `docs/ARCHITECTURE.md`, "Callbacks".
 //!
 //! A callback runs in the middle of something of the server's. It leaves a note and sets the timer,
 //! and never serves a key itself. Only the timer, which runs alone, does more.

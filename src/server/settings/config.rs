@@ -1,11 +1,4 @@
 //! Settings: load arguments on every server, and CONFIG GET / SET / REWRITE from 7.0 on.
-//!
-//! ```text
-//! loadmodule libredis_lock.so [max-waiters-per-key N] [max-waiters N] [max-absent N] [max-keep ms] [max-waiters-share percent]
-//!     [max-waiting-bytes bytes] [max-ttl ms] [guard off|restart|failover|quorum] [guard-slack ms]
-//!     [guard-members N] [guard-fresh ms] [guard-drift N]
-//!     [replicate-in-place yes|no] [deadlock-detection yes|no]
-//! ```
 
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
 use std::ptr;
