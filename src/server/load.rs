@@ -7,6 +7,7 @@ use redis_module::{raw, RedisString, Status};
 
 use crate::command::Command;
 use crate::engine::guard::{GuardEvent, Reason, Scope};
+use crate::engine::printable::line_of;
 use crate::server::api::clock;
 use crate::server::api::main_thread;
 use crate::server::api::{call, missing_function, Caller, Context, Level};
@@ -66,7 +67,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         return Status::Err;
     }
     if let Err(bad) = config::read_arguments(args.iter().map(RedisString::as_slice)) {
-        ctx.log_of(Level::Warning, bad.of, bad.why);
+        ctx.log_escaped(Level::Warning, &line_of(bad));
         ctx.log(Level::Warning, config::BAD_ARGUMENTS);
         return Status::Err;
     }
@@ -86,7 +87,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         return Status::Err;
     }
     if let Some(why) = limits::contradiction() {
-        ctx.log_of(Level::Warning, c"bad settings", why);
+        let line = line_of(format!("bad settings: {why}"));
+        ctx.log_escaped(Level::Warning, &line);
         return Status::Err;
     }
     ctx.detach();
