@@ -88,8 +88,8 @@ pub(super) fn take_place<S: Server>(
     let (ask, now_us) = (acquire.ask(), server.monotonic_us());
     let timeout_ms = wait
         .filter(|_| listener.is_some())
-        .map(|wait| wait.timeout().ms);
-    let timeout_ms = timeout_ms.filter(|ms| *ms > 0);
+        .map(Wait::timeout_ms)
+        .filter(|ms| *ms > 0);
     let entered = machine.registry.enter(
         keys,
         NewRequest {

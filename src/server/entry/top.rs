@@ -63,9 +63,9 @@ fn holders_of(
     let Some(info) = info else {
         return (None, 0, None);
     };
-    let oldest = info.holders.first().map(|holder| {
-        let held_ms = now.ms().saturating_sub(holder.since_ms);
-        (TokenBuf::from(holder.token.as_token()), held_ms)
+    let oldest = info.holders.first().map(|(token, hold)| {
+        let held_ms = now.ms().saturating_sub(hold.since.ms());
+        (TokenBuf::from(token.as_token()), held_ms)
     });
     (info.mode, info.holder_count, oldest)
 }

@@ -94,10 +94,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         let place = self
             .place_of(keys, token)
             .and_then(|id| self.places.get(id));
-        place.is_some_and(|place| match place.is_absent() {
-            true => !place.keys.has_keys_of(keys),
-            false => !place.keys.is_same_as(keys),
-        })
+        place.is_some_and(|place| !place.keys.are(keys, !place.is_absent()))
     }
 
     /// Whether there is any place for several keys.
