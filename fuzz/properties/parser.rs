@@ -246,7 +246,7 @@ fn take(wanted: AskedMode, args: &[&[u8]]) {
             lock.as_ref(),
             NOW,
             Waiting::default(),
-            &mut FenceClock::new(),
+            &mut FenceClock::default(),
         );
         follow(&decision);
         if lock.is_none() {

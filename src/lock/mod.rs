@@ -52,7 +52,7 @@ mod token;
 pub use compact::{CompactToken, TokenText};
 pub use decide::{Ask, Grant, Refusal, Waiting};
 pub use effect::Effect;
-pub use fence::{Fence, FenceClock, FenceExhausted};
+pub use fence::{Fence, FenceClock};
 pub use hold::{Hold, Limit, Mode, Occupancy, Since};
 pub use state::{Fate, Lock};
 pub use time::{Deadline, Now, Ttl};
