@@ -22,7 +22,8 @@
 )]
 
 pub mod command;
-pub mod engine;
+#[allow(unreachable_pub)] // Only the shell uses it.
+mod engine;
 pub mod lock;
 mod planted;
 mod server;
