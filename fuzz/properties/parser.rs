@@ -206,8 +206,8 @@ fn is_request(words: &[&[u8]], options: Option<&Options<'_>>) -> bool {
 /// The words that all commands have which take a hold are understood alike.
 fn judge_request(request: &Acquire<'_>, words: &[&[u8]], options: &Options<'_>) {
     let wait = request.wait().map(|wait| match wait {
-        Wait::Block(timeout) => (u128::from(timeout.ms), None),
-        Wait::Notify(timeout, channel) => (u128::from(timeout.ms), Some(channel)),
+        Wait::Block(ms) => (u128::from(ms), None),
+        Wait::Notify(ms, channel) => (u128::from(ms), Some(channel)),
     });
     assert_eq!(wait, options.wait);
     assert_eq!(request.keep_ms().map(u128::from), options.grace);
@@ -246,7 +246,7 @@ fn take(wanted: AskedMode, args: &[&[u8]]) {
             lock.as_ref(),
             NOW,
             Waiting::default(),
-            &mut FenceClock::new(),
+            &mut FenceClock::default(),
         );
         follow(&decision);
         if lock.is_none() {

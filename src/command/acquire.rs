@@ -19,7 +19,7 @@
 use uuid::fmt::Hyphenated;
 use uuid::Uuid;
 
-use super::args::{integer, MAKE};
+use super::args::{integer, ms, MAKE};
 use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Decision, Error, Reply};
 use crate::lock::{Ask, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
@@ -108,27 +108,21 @@ pub struct Acquire<'a> {
     linger_ms: Option<u64>,
 }
 
-/// How long to wait. 0 waits for ever, as in XREAD.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeout {
-    /// In milliseconds.
-    pub ms: u64,
-}
-
-/// How a request waits that cannot be granted at once.
+/// How a request waits that cannot be granted at once, and for how many milliseconds. 0 waits for
+/// ever, as in XREAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait<'a> {
     /// Its client is blocked.
-    Block(Timeout),
+    Block(u64),
     /// Its end is published to this channel.
-    Notify(Timeout, &'a [u8]),
+    Notify(u64, &'a [u8]),
 }
 
 impl Wait<'_> {
-    /// For how long it waits.
-    pub const fn timeout(self) -> Timeout {
+    /// For how many milliseconds it waits.
+    pub const fn timeout_ms(self) -> u64 {
         match self {
-            Self::Block(timeout) | Self::Notify(timeout, _) => timeout,
+            Self::Block(ms) | Self::Notify(ms, _) => ms,
         }
     }
 }
@@ -186,7 +180,7 @@ impl<'a> Acquire<'a> {
                 if wait.is_some() {
                     return Err(Error::ContradictingOptions);
                 }
-                let timeout = Timeout::parse(args.value()?)?;
+                let timeout = ms(args.value()?, Error::Timeout)?;
                 wait = Some(match is(b"BLOCK") {
                     true => Wait::Block(timeout),
                     false => Wait::Notify(timeout, channel(args.value()?)?),
@@ -205,7 +199,7 @@ impl<'a> Acquire<'a> {
                 if linger_ms.is_some() {
                     return Err(Error::RepeatedOption);
                 }
-                linger_ms = Some(lingers_ms(args.value()?)?);
+                linger_ms = Some(ms(args.value()?, Error::Linger)?);
             } else {
                 read_other(option, &mut args)?;
             }
@@ -302,15 +296,6 @@ impl<'a> Acquire<'a> {
     }
 }
 
-impl Timeout {
-    fn parse(text: &[u8]) -> Result<Self, Error> {
-        let ms = integer(text).filter(|ms| *ms <= Ttl::MAX_MS);
-        Ok(Self {
-            ms: ms.ok_or(Error::Timeout)?,
-        })
-    }
-}
-
 fn channel(name: &[u8]) -> Result<&[u8], Error> {
     let is_short = name.len() <= LONGEST_CHANNEL;
     is_short.then_some(name).ok_or(Error::ChannelTooLong)
@@ -326,11 +311,6 @@ fn grace_ms(text: &[u8]) -> Result<u32, Error> {
     let ms = u32::try_from(ms).ok();
     ms.filter(|ms| *ms <= LONGEST_GRACE_MS)
         .ok_or(Error::GraceTooLong)
-}
-
-fn lingers_ms(text: &[u8]) -> Result<u64, Error> {
-    let ms = integer(text).filter(|ms| *ms <= Ttl::MAX_MS);
-    ms.ok_or(Error::Linger)
 }
 
 fn uuid_v4() -> [u8; Hyphenated::LENGTH] {
@@ -356,7 +336,7 @@ mod tests {
             (&b"me"[..], None, None)
         );
         let block = |timeout| parse(&["me", "10", "block", timeout]).map(|a| a.wait());
-        let blocks = |ms| Ok(Some(Wait::Block(Timeout { ms })));
+        let blocks = |ms| Ok(Some(Wait::Block(ms)));
         assert_eq!(block("0"), blocks(0));
         assert_eq!(block("281474976710656"), blocks(1 << 48));
         for bad in ["281474976710657", "-1", "1.5", ""] {
@@ -366,7 +346,7 @@ mod tests {
         }
         let both = parse(&["me", "10", "Keep", "3600000", "nOtify", "5", "a channel"]).unwrap();
         assert_eq!(both.keep_ms(), Some(3_600_000));
-        let notify = Wait::Notify(Timeout { ms: 5 }, b"a channel");
+        let notify = Wait::Notify(5, b"a channel");
         assert_eq!(both.wait(), Some(notify));
         for (len, is_right) in [(0, true), (1_024, true), (1_025, false)] {
             let name = "c".repeat(len);

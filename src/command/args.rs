@@ -98,6 +98,15 @@ pub(crate) fn integer(bytes: &[u8]) -> Option<u64> {
     })
 }
 
+/// Reads a time in milliseconds, from 0 to that of the longest ttl.
+///
+/// # Errors
+/// `error` if it is none.
+pub(super) fn ms(text: &[u8], error: Error) -> Result<u64, Error> {
+    let ms = integer(text).filter(|ms| *ms <= Ttl::MAX_MS);
+    ms.ok_or(error)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@
 use super::args::integer;
 use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
-use crate::lock::{Deadline, Fence, Lock, Mode, Now, Occupancy, TokenText};
+use crate::lock::{Deadline, Hold, Lock, Mode, Now, Occupancy, TokenText};
 
 /// The description of LOCK.INFO for the server.
 pub const SPEC: Spec = Spec {
@@ -93,27 +93,14 @@ pub struct Info<'a> {
     /// The mode of its holds: counted, with the smallest limit, if one of them has a limit. `None`
     /// between the end of the last hold and the next grant.
     pub mode: Option<Mode>,
-    /// The first of the live holds, in the order of their grants.
-    pub holders: Vec<Holder<'a>>,
+    /// The first of the live holds, in the order of their grants. None ends after the key.
+    pub holders: Vec<(TokenText<'a>, Hold)>,
     /// The number of all live holds.
     pub holder_count: usize,
     /// The number of all waiters.
     pub waiter_count: usize,
     /// For how many milliseconds no new grant is made, where nobody holds the lock.
     pub guard_ms: Option<u64>,
-}
-
-/// The reply for a hold.
-#[derive(Debug)]
-pub struct Holder<'a> {
-    /// The token that holds.
-    pub token: TokenText<'a>,
-    /// Its fence.
-    pub fence: Fence,
-    /// The time until its deadline, in milliseconds.
-    pub ttl_ms: u64,
-    /// The time of its first grant, in milliseconds since the Unix epoch.
-    pub since_ms: u64,
 }
 
 impl<'a> Info<'a> {
@@ -137,12 +124,7 @@ impl<'a> Info<'a> {
         let first = first.flat_map(|lock| lock.first_live_holds(shown, now));
         let first = first.map(|(token, _, hold)| {
             let deadline = key_deadline.map_or(hold.deadline, |key| key.min(hold.deadline));
-            Holder {
-                token,
-                fence: hold.fence,
-                ttl_ms: deadline.remaining_ms(now.ms()),
-                since_ms: hold.since.ms(),
-            }
+            (token, Hold { deadline, ..hold })
         });
         Some(Self {
             mode: occupancy.mode(),

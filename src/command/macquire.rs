@@ -213,7 +213,7 @@ mod tests {
             let modes: Vec<_> = all.keys().map(|(_, mode)| mode).collect();
             assert_eq!(modes, [Shared, Exclusive], "{line}");
             assert_eq!(all.acquire().keep_ms(), Some(7), "{line}");
-            assert_eq!(all.acquire().wait().map(|wait| wait.timeout().ms), Some(5));
+            assert_eq!(all.acquire().wait().map(|wait| wait.timeout_ms()), Some(5));
         }
         let most: Vec<String> = (0..MOST_KEYS).map(|n| format!("k{n}")).collect();
         let most = format!("128 {} me 10", most.join(" "));

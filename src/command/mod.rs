@@ -98,9 +98,4 @@ impl Command {
     pub fn needs_7_0(self) -> bool {
         self == Self::Exec
     }
-
-    /// Whether it is for operators, or for the module itself.
-    pub fn is_dangerous(self) -> bool {
-        self.spec().flags.contains(&spec::Flag::Admin)
-    }
 }

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::acquire::{Acquire, AskedMode, Timeout, Wait};
+use super::acquire::{Acquire, AskedMode, Wait};
 use super::*;
 use crate::lock::{Mode, Token, Ttl};
 
@@ -98,8 +98,8 @@ proptest! {
         let (mut mode, mut wait, mut keep, mut linger) = (Mode::Exclusive, None, None, None);
         for (_, option) in &said {
             match option {
-                Said::Wait(ms, None) => wait = Some(Wait::Block(Timeout { ms: *ms })),
-                Said::Wait(ms, Some(channel)) => wait = Some(Wait::Notify(Timeout { ms: *ms }, channel)),
+                Said::Wait(ms, None) => wait = Some(Wait::Block(*ms)),
+                Said::Wait(ms, Some(channel)) => wait = Some(Wait::Notify(*ms, channel)),
                 Said::Limit(n) => mode = Mode::of_limit(*n).unwrap(),
                 Said::Keep(ms) => keep = Some(*ms),
                 Said::Linger(ms) => linger = Some(*ms),

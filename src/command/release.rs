@@ -7,10 +7,10 @@
 //! With ATLEAST the hold does not end before that many milliseconds after its first grant. Until
 //! then only its deadline comes forward. The reply is 1 then, too.
 
-use super::args::integer;
+use super::args::ms;
 use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec};
 use super::{Args, Decision, Error, Reply};
-use crate::lock::{Deadline, Hold, Lock, Now, Token, Ttl};
+use crate::lock::{Deadline, Hold, Lock, Now, Token};
 
 /// The description of LOCK.RELEASE for the server.
 pub const SPEC: Spec = Spec {
@@ -56,9 +56,8 @@ impl<'a> Release<'a> {
             if at_least_ms.is_some() {
                 return Err(Error::RepeatedOption);
             }
-            let ms = args.optional().ok_or(Error::AtLeast)?;
-            let ms = integer(ms).filter(|ms| *ms <= Ttl::MAX_MS);
-            at_least_ms = Some(ms.ok_or(Error::AtLeast)?);
+            let value = args.optional().ok_or(Error::AtLeast)?;
+            at_least_ms = Some(ms(value, Error::AtLeast)?);
         }
         args.finish()?;
         Ok(Self {

@@ -133,7 +133,7 @@ fn log<S: Server>(server: S, logged_us: &mut Option<u64>, cycle: &[CycleWait]) {
     }
     *logged_us = Some(now_us);
     for (n, wait) in (1_usize..).zip(cycle).take(LOGGED) {
-        let (token, key_ref) = (wait.token(), &wait.key_ref);
+        let (token, key_ref) = (wait.token.text(), &wait.key_ref);
         let (token, key) = (
             escaped(token.as_bytes(), SHOWN),
             escaped(&key_ref.name, SHOWN),

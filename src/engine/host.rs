@@ -130,7 +130,6 @@ pub trait Server: Copy {
 
 /// A command or a timer at work: the right to make calls that may come back, and the machine.
 pub trait Host {
-    /// The calls that do not come back.
     type Server: Server;
     /// A name of the server's own, made for one key.
     type Name;
@@ -139,11 +138,8 @@ pub trait Host {
     where
         Self: 'k;
 
-    /// The calls that do not come back.
     fn server(&self) -> Self::Server;
-    /// What callbacks use, too.
     fn shared(&self) -> &Shared<TypesOf<Self>>;
-    /// What only commands and the timer use.
     fn machine(&mut self) -> &mut Machine<TypesOf<Self>>;
 
     /// Carries out what callbacks have noted.
@@ -190,18 +186,14 @@ pub trait Host {
 
 /// A key that is absent or has a lock, open until it is dropped.
 pub trait Key {
-    /// The calls that do not come back.
     type Server: Server;
-    /// Its name.
     type Name: Name;
     /// When it expires by itself, once somebody asks.
     type End<'p>: End
     where
         Self: 'p;
 
-    /// The calls that do not come back.
     fn server(&self) -> Self::Server;
-    /// Its name.
     fn name(&self) -> Self::Name;
     /// Its lock; `None` when it is absent.
     fn lock(&self) -> Option<&Lock>;
@@ -209,9 +201,7 @@ pub trait Key {
     fn parts(&mut self) -> Parts<'_, Self>
     where
         Self: Sized;
-    /// What callbacks use, too.
     fn shared(&self) -> &Shared<<Self::Server as Server>::Types>;
-    /// When the key expires by itself.
     fn deadline(&self, now: Now) -> Option<Deadline>;
     /// Whether the lock has changed since the key was opened.
     fn has_changed(&self) -> bool;
@@ -234,7 +224,6 @@ pub trait Key {
 
 /// The name of an open key.
 pub trait Name: Copy {
-    /// Its bytes.
     fn bytes(&self) -> &[u8];
 }
 
@@ -246,13 +235,9 @@ pub trait End: Copy {
 
 /// What can be used while a key is open.
 pub struct Parts<'p, K: Key + 'p> {
-    /// The lock; `None` when the key is absent.
     pub lock: Option<&'p Lock>,
-    /// What only commands and the timer use.
     pub machine: &'p mut Machine<<K::Server as Server>::Types>,
-    /// What callbacks use, too.
     pub shared: &'p Shared<<K::Server as Server>::Types>,
-    /// When the key expires by itself.
     pub key_end: K::End<'p>,
 }
 

@@ -24,26 +24,13 @@ const MOST_SPARE: usize = 64;
 #[cfg_attr(test, derive(Clone))]
 pub enum Note<C> {
     /// A lock has left this key. Redis 6.2 does not say in which database.
-    Left {
-        /// The database, if the server says it.
-        db: Option<i32>,
-        /// The key.
-        name: Box<[u8]>,
-    },
+    Left { db: Option<i32>, name: Box<[u8]> },
     /// Locks have left more keys than the inbox notes one by one.
     ManyLeft,
     /// RESTORE has put a lock under this key, which may lack a ttl.
-    Restored {
-        /// The database, if the server says it.
-        db: Option<i32>,
-        /// The key.
-        name: Box<[u8]>,
-    },
+    Restored { db: Option<i32>, name: Box<[u8]> },
     /// FLUSHDB has emptied this database, or FLUSHALL has emptied all.
-    Emptied {
-        /// The database; `None` is all.
-        db: Option<i32>,
-    },
+    Emptied { db: Option<i32> },
     /// SWAPDB has exchanged two databases.
     Swapped(i32, i32),
     /// A blocked client is gone: it was killed, it lost its connection, CLIENT UNBLOCK has answered

@@ -67,7 +67,7 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
         AllOrNone::Grant => {
             let fences = &host.shared().fences;
             let fence = fences.with(|fences| fences.next(this.now));
-            fence.map_err(|_| Error::FencesExhausted)?
+            fence.ok_or(Error::FencesExhausted)?
         }
         AllOrNone::Wait => {
             if let Some(cycle) = this.cycle(host, keys.as_ref()) {

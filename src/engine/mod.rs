@@ -4,18 +4,6 @@
 //! It knows no server, no clock and no `unsafe`. What it needs of a server are the traits of
 //! [`host`]. The shell implements them by the module API. The simulation implements them in
 //! memory, so it runs the same code as a server.
-//!
-//! # Parts
-//!
-//! - [`command`], [`macquire`], [`cancel`]: a command decides on its keys and carries that out.
-//! - `serve`, [`several`]: waiters enter, are granted and dismissed.
-//! - [`tick`]: what happens without a command.
-//! - [`guard`], `guarding`, `slots`: a server that may lack leases grants nothing new for a
-//!   while.
-//! - `linger`, `deadlock`: holds that end with connections; waits that would close a cycle.
-//! - [`commit`]: the one place where a lock changes.
-//! - `inbox`, `notes`: what callbacks have seen, and what is done about it.
-//! - `machine`: what the machine remembers.
 
 mod bindings;
 pub mod cancel;

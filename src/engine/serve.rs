@@ -1,34 +1,6 @@
-//! Serving: waiters are queued, granted and dismissed. The rules of waiting itself are those of
-//! [`crate::wait`]; this is the server's side of it.
-//!
-//! # The flow
-//!
-//! A request that cannot be granted may take a place in the queue ([`enter`]). A blocked client
-//! listens for it (BLOCK), or a channel (NOTIFY), or nobody for a while (KEEP). Whenever a hold
-//! ends later, its key is **served** ([`serve`]): as long as a waiter is next, its request is
-//! granted as if it came now, the effect is carried out and replicated, and the client is
-//! unblocked. No client wakes up to race. A grant to a channel is published before it is made, and
-//! made only if somebody has received the message. In a cluster it is published only if somebody at
-//! this node will receive it.
-//!
-//! # Rules
-//!
-//! 1. **Where a grant may happen**: in a command of the module, before and after its own work
-//!    ([`super::command`]), and in the module's timer ([`super::tick`]). Nowhere else: a method of
-//!    the type, a server event or a callback for a lost client runs in the middle of something
-//!    else. A write there reaches replicas out of order, or not at all. Callbacks leave a note and
-//!    set the timer to 0 ms (`server/entry/callbacks.rs`).
-//! 2. **What the timer may do.** It runs on replicas and while clients are paused. On a replica it
-//!    grants nothing. While the server is paused it writes nothing, because a write then aborts the
-//!    server; it retries shortly, and requests still time out. The same holds while the server
-//!    refuses the writes of clients. In a cluster it first asks whether the key is still served
-//!    here ([`Host::serves`]); if not, it tells the waiters to try again.
-//! 3. **Each blocked client is unblocked once**, by the code that takes the request out of the
-//!    registry. A client that is not in the registry was unblocked already.
-//! 4. **A grant that nobody hears of is revoked** ([`crate::wait::delivery`]). The server has then
-//!    freed the outcome without a call for the reply ([`Server::unblock`]), or freed the client
-//!    before it has sent the reply (`server/clients/delivery.rs`). A client that may have read the
-//!    reply keeps the hold.
+//! Serving: waiters are queued, granted and dismissed, by the rules of [`crate::wait`]. A key is
+//! **served** in a command of the module, before and after its own work, and in the timer. Nowhere
+//! else: a write in the middle of something else reaches replicas out of order, or not at all.
 
 use std::rc::Rc;
 
@@ -116,8 +88,8 @@ pub(super) fn take_place<S: Server>(
     let (ask, now_us) = (acquire.ask(), server.monotonic_us());
     let timeout_ms = wait
         .filter(|_| listener.is_some())
-        .map(|wait| wait.timeout().ms);
-    let timeout_ms = timeout_ms.filter(|ms| *ms > 0);
+        .map(Wait::timeout_ms)
+        .filter(|ms| *ms > 0);
     let entered = machine.registry.enter(
         keys,
         NewRequest {

@@ -171,7 +171,7 @@ fn grant<H: Host>(
 ) {
     let server = host.server();
     let at = server.meanwhile(now, true);
-    let Ok(fence) = host.shared().fences.with(|fences| fences.next(at)) else {
+    let Some(fence) = host.shared().fences.with(|fences| fences.next(at)) else {
         return refuse(host, candidate);
     };
     let is_heard = tell_channel(host, candidate, fence, at);

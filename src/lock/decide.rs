@@ -113,7 +113,7 @@ impl Lock {
         };
         let fence = match own {
             Some(hold) => hold.fence,
-            None => fences.next(now).map_err(|_| Refusal::FencesExhausted)?,
+            None => fences.next(now).ok_or(Refusal::FencesExhausted)?,
         };
         Ok(Grant::new(own, ask.mode, ask.ttl, fence, now))
     }

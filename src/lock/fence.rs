@@ -57,10 +57,6 @@ impl MarkedFence {
     }
 }
 
-/// No larger fence is left: the largest one, 2^53 - 1, has been given or seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FenceExhausted;
-
 /// Gives fences. A server has one clock for all keys of all databases.
 #[derive(Debug, Default)]
 pub struct FenceClock {
@@ -69,25 +65,17 @@ pub struct FenceClock {
 }
 
 impl FenceClock {
-    /// A clock that has given no fence yet.
-    pub const fn new() -> Self {
-        Self { last: 0 }
-    }
-
-    /// The fence for a hold granted at `now`.
-    ///
-    /// # Errors
-    /// [`FenceExhausted`] if there is no larger fence below 2^53.
-    pub fn next(&mut self, now: Now) -> Result<Fence, FenceExhausted> {
+    /// The fence for a hold granted at `now`. `None` if no larger one is left below 2^53.
+    pub fn next(&mut self, now: Now) -> Option<Fence> {
         let by_clock = if planted("fences-begin-again") {
             0
         } else {
             now.us()
         };
         let n = self.last.saturating_add(1).max(by_clock);
-        let fence = Fence::new(n).ok_or(FenceExhausted)?;
+        let fence = Fence::new(n)?;
         self.last = n;
-        Ok(fence)
+        Some(fence)
     }
 
     /// Notes a fence that another server has given, or this one before a restart.
@@ -107,7 +95,7 @@ mod tests {
 
     #[test]
     fn follows_the_clock_and_never_goes_back() {
-        let mut clock = FenceClock::new();
+        let mut clock = FenceClock::default();
         assert_eq!(clock.last(), None);
         assert_eq!(clock.next(Now::from_micros(1000)).unwrap().get(), 1000);
         assert_eq!(clock.next(Now::from_micros(1000)).unwrap().get(), 1001);
@@ -118,25 +106,28 @@ mod tests {
     #[test]
     fn starts_above_zero_even_at_the_epoch() {
         assert_eq!(
-            FenceClock::new().next(Now::from_micros(0)).unwrap().get(),
+            FenceClock::default()
+                .next(Now::from_micros(0))
+                .unwrap()
+                .get(),
             1
         );
     }
 
     #[test]
     fn gives_more_than_it_has_seen() {
-        let mut clock = FenceClock::new();
+        let mut clock = FenceClock::default();
         clock.observe(Fence::new(500).unwrap());
         clock.observe(Fence::new(400).unwrap());
         assert_eq!(clock.next(Now::from_micros(3)).unwrap().get(), 501);
     }
 
     #[test]
-    fn is_exhausted_with_an_error_and_never_repeats_a_fence() {
-        let mut clock = FenceClock::new();
+    fn is_exhausted_at_the_end_and_never_repeats_a_fence() {
+        let mut clock = FenceClock::default();
         clock.observe(Fence::new(Fence::MAX - 1).unwrap());
         assert_eq!(clock.next(Now::from_micros(1)).unwrap().get(), Fence::MAX);
-        assert_eq!(clock.next(Now::from_micros(1)), Err(FenceExhausted));
+        assert_eq!(clock.next(Now::from_micros(1)), None);
         assert_eq!(clock.last().unwrap().get(), Fence::MAX);
         assert_eq!(Fence::new(0), None);
         assert_eq!(Fence::new(Fence::MAX + 1), None);

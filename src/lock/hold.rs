@@ -162,14 +162,7 @@ impl Occupancy {
 
     /// Counts one more holder.
     pub fn add(&mut self, mode: Mode) {
-        self.add_many(mode, 1);
-    }
-
-    /// Counts more holders of one mode.
-    pub fn add_many(&mut self, mode: Mode, n: usize) {
-        if n > 0 {
-            self.holders = self.holders.saturating_add(n);
-            self.tolerated = self.tolerated.min(mode.tolerates());
-        }
+        self.holders = self.holders.saturating_add(1);
+        self.tolerated = self.tolerated.min(mode.tolerates());
     }
 }

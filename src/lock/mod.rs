@@ -32,20 +32,6 @@
 //! - A deadline is set by a request (now + ttl). Only [`Effect::Cap`] brings it forward.
 //! - The waiters of a lock are not part of it: [`crate::wait`] is a layer of its own. The facts
 //!   about waiters that a decision needs are an argument ([`Waiting`]).
-//!
-//! # The files
-//!
-//! | file | contents |
-//! | --- | --- |
-//! | `hold.rs` | the mode, the limit and the hold; how many hold a lock |
-//! | `state.rs` | a held lock in memory |
-//! | `shared.rs`, `compact.rs` | the holds of a lock that has several; a token in few bytes |
-//! | `decide.rs` | the decisions: acquire, release, renew |
-//! | `effect.rs` | the changes |
-//! | `codec.rs`, `codec/version.rs` | the format of the bytes; which version of it is written |
-//! | `fence.rs`, `time.rs`, `token.rs` | the small types |
-//! | `slot.rs` | the hash slots of a cluster |
-//! | `simulation.rs` | the proof by enumeration, against a naive oracle |
 
 pub mod codec;
 mod compact;
@@ -66,7 +52,7 @@ mod token;
 pub use compact::{CompactToken, TokenText};
 pub use decide::{Ask, Grant, Refusal, Waiting};
 pub use effect::Effect;
-pub use fence::{Fence, FenceClock, FenceExhausted};
+pub use fence::{Fence, FenceClock};
 pub use hold::{Hold, Limit, Mode, Occupancy, Since};
 pub use state::{Fate, Lock};
 pub use time::{Deadline, Now, Ttl};

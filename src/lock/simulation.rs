@@ -81,7 +81,7 @@ impl World {
         let (effect, answer) = match op {
             Op::Acquire(mode, t, ttl) => {
                 name = [t];
-                let mut fences = FenceClock::new();
+                let mut fences = FenceClock::default();
                 fences.observe(Fence::new(self.last_fence).unwrap());
                 let ask = Ask {
                     mode,
@@ -435,7 +435,7 @@ fn a_second_upgrade_is_a_deadlock_only_for_another_token() {
             ask(token),
             world.now(),
             waiting,
-            &mut FenceClock::new(),
+            &mut FenceClock::default(),
         )
         .map(|_| ())
     };
@@ -458,7 +458,7 @@ fn a_new_request_passes_no_waiter() {
             token: Token::new(token).unwrap(),
             ttl: Ttl::from_millis(5).unwrap(),
         };
-        Lock::acquire(lock, ask, world.now(), waiting, &mut FenceClock::new()).map(|_| ())
+        Lock::acquire(lock, ask, world.now(), waiting, &mut FenceClock::default()).map(|_| ())
     };
     let lock = world.lock.as_ref();
     assert_eq!(

@@ -7,9 +7,10 @@ use redis_module::{raw, RedisString, Status};
 
 use crate::command::Command;
 use crate::engine::guard::{GuardEvent, Reason, Scope};
+use crate::engine::printable::line_of;
 use crate::server::api::clock;
 use crate::server::api::main_thread;
-use crate::server::api::{call, missing_function, Caller, Context, Level};
+use crate::server::api::{call, is_7_0, missing_function, server_version, Caller, Context, Level};
 use crate::server::clients::blocked_client::Note;
 use crate::server::cluster::slot_migration;
 use crate::server::entry::callbacks;
@@ -37,12 +38,6 @@ const OLDEST_SERVER: c_int = 0x0006_0200;
 /// <https://github.com/redis/redis/pull/10966>.
 const BROKEN_SERVERS: RangeInclusive<c_int> = 0x0007_0000..=0x0007_0005;
 
-/// From 7.0.0 on a call can have the rights of the client.
-const HAS_RIGHTS_IN_CALLS: c_int = 0x0007_0000;
-
-/// From 7.0.0 on the server has an event for each turn of its event loop.
-const SAYS_WHEN_IT_SLEEPS: c_int = 0x0007_0000;
-
 /// From Redis 7.4.0 and Valkey 8 on a timeout callback and a grant may coincide. Valkey 8 has the
 /// higher number.
 const SAFE_TO_UNBLOCK: c_int = 0x0007_0400;
@@ -66,7 +61,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         return Status::Err;
     }
     if let Err(bad) = config::read_arguments(args.iter().map(RedisString::as_slice)) {
-        ctx.log_of(Level::Warning, bad.of, bad.why);
+        ctx.log_escaped(Level::Warning, &line_of(bad));
         ctx.log(Level::Warning, config::BAD_ARGUMENTS);
         return Status::Err;
     }
@@ -86,7 +81,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
         return Status::Err;
     }
     if let Some(why) = limits::contradiction() {
-        ctx.log_of(Level::Warning, c"bad settings", why);
+        let line = line_of(format!("bad settings: {why}"));
+        ctx.log_escaped(Level::Warning, &line);
         return Status::Err;
     }
     ctx.detach();
@@ -109,7 +105,7 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     module.shared.fences.begin_ahead(clock::now());
     module.shared.inbox.leave(Note::SweepWanted);
     begin_guard(module, &mut Caller::new(ctx));
-    if server_version() >= SAYS_WHEN_IT_SLEEPS {
+    if is_7_0() {
         callbacks::subscribe_to_clients(ctx);
     }
     writes::prepare(&mut Caller::new(ctx));
@@ -131,16 +127,9 @@ fn begin_guard(module: &Module, caller: &mut Caller<'_>) {
 }
 
 fn register_commands(ctx: Context<'_>) -> bool {
-    let is_7_0 = server_version() >= HAS_RIGHTS_IN_CALLS;
     register::category(ctx);
-    let mut commands = Command::ALL.iter().filter(|c| is_7_0 || !c.needs_7_0());
+    let mut commands = Command::ALL.iter().filter(|c| is_7_0() || !c.needs_7_0());
     commands.all(|c| register::command(ctx, c.spec(), dispatch::handler_of(*c)))
-}
-
-fn server_version() -> c_int {
-    // SAFETY: the function takes no arguments and reads a number; `missing_function` has checked
-    // that it exists.
-    unsafe { call!(RedisModule_GetServerVersion()) }
 }
 
 /// Turns "1.2.3" into 10203.

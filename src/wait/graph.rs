@@ -32,7 +32,7 @@ use super::key_ref::KeyRef;
 use super::place::{Place, PlaceId, Ticket};
 use super::queue::in_the_way::{self, Budget, Spot};
 use super::registry::Registry;
-use crate::lock::{CompactToken, Lock, Mode, Now, Token, TokenText};
+use crate::lock::{CompactToken, Lock, Mode, Now, Token};
 
 mod first_look;
 #[cfg(test)]
@@ -63,16 +63,10 @@ pub struct Asked {
 /// One wait of a cycle. Its token waits for the token of the next one, the last one for the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CycleWait {
-    token: CompactToken,
+    /// The token.
+    pub token: CompactToken,
     /// The key that it waits for.
     pub key_ref: KeyRef,
-}
-
-impl CycleWait {
-    /// The token.
-    pub fn token(&self) -> TokenText<'_> {
-        self.token.text()
-    }
 }
 
 /// What a search has found.

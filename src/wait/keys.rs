@@ -41,21 +41,19 @@ impl Keys {
         }
     }
 
-    /// Whether the other ones are the same keys, in any order and any modes.
-    pub(super) fn has_keys_of(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::One(one), Self::One(other)) => one == other,
-            (Self::Several(one), Self::Several(other)) => one.has_keys_of(other),
-            _ => false,
-        }
-    }
-
-    /// Whether the other ones are the same keys in the same modes, in any order.
-    pub(super) fn is_same_as(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Several(one), Self::Several(other)) => one.is_same_as(other),
-            _ => self.has_keys_of(other),
-        }
+    /// Whether the other ones are the same keys, in any order, and where `in_modes` says so in the
+    /// same modes.
+    pub(super) fn are(&self, other: &Self, in_modes: bool) -> bool {
+        let (Self::Several(own), Self::Several(others)) = (self, other) else {
+            return self == other;
+        };
+        let is_there = |one: &Wanted| {
+            let mode = others.mode_of(&one.key_ref.name);
+            mode.is_some_and(|mode| !in_modes || mode == one.mode)
+        };
+        own.count() == others.count()
+            && own.first.key_ref.db == others.first.key_ref.db
+            && own.iter().all(is_there)
     }
 
     /// The same with other references to the keys.
@@ -116,24 +114,6 @@ impl Several {
             .map(|one| one.mode)
     }
 
-    /// Whether the other one has the same keys in the same modes, in any order.
-    fn is_same_as(&self, other: &Self) -> bool {
-        self.count() == other.count()
-            && self.first.key_ref.db == other.first.key_ref.db
-            && self
-                .iter()
-                .all(|one| other.mode_of(&one.key_ref.name) == Some(one.mode))
-    }
-
-    /// Whether the other one has the same keys, in any order and any modes.
-    fn has_keys_of(&self, other: &Self) -> bool {
-        self.count() == other.count()
-            && self.first.key_ref.db == other.first.key_ref.db
-            && self
-                .iter()
-                .all(|one| other.mode_of(&one.key_ref.name).is_some())
-    }
-
     /// The same with other references to the keys.
     fn map(&self, key_ref_of: impl Fn(&KeyRef) -> KeyRef) -> Self {
         let map = |one: &Wanted| Wanted {
@@ -173,12 +153,13 @@ mod tests {
 
     #[test]
     fn the_order_does_not_matter_but_the_modes_do() {
-        let one = several(&[("a", Exclusive), ("b", Shared)]).unwrap();
-        let turned = several(&[("b", Shared), ("a", Exclusive)]).unwrap();
-        let otherwise = several(&[("b", Exclusive), ("a", Exclusive)]).unwrap();
-        let fewer = several(&[("a", Exclusive)]).unwrap();
-        assert!(one.is_same_as(&turned) && one.has_keys_of(&turned));
-        assert!(!one.is_same_as(&otherwise) && one.has_keys_of(&otherwise));
-        assert!(!one.has_keys_of(&fewer) && !fewer.has_keys_of(&one));
+        let keys = |wanted: &[(&str, Mode)]| Keys::Several(Rc::new(several(wanted).unwrap()));
+        let one = keys(&[("a", Exclusive), ("b", Shared)]);
+        let turned = keys(&[("b", Shared), ("a", Exclusive)]);
+        let otherwise = keys(&[("b", Exclusive), ("a", Exclusive)]);
+        let fewer = keys(&[("a", Exclusive)]);
+        assert!(one.are(&turned, true) && one.are(&turned, false));
+        assert!(!one.are(&otherwise, true) && one.are(&otherwise, false));
+        assert!(!one.are(&fewer, false) && !fewer.are(&one, false));
     }
 }

@@ -317,7 +317,7 @@ impl<L> Place<L> {
         let (mode, ttl) = (request.mode(), request.ttl());
         let Some(held) = lock else {
             // The usual case. The token's text is not needed, which takes a while to build.
-            let fence = fences.next(at).map_err(|_| Refusal::FencesExhausted)?;
+            let fence = fences.next(at).ok_or(Refusal::FencesExhausted)?;
             return Ok((Grant::new(None, mode, ttl, fence, at), None));
         };
         let text = self.token.text();

@@ -298,13 +298,6 @@ impl WaitQueue {
         let (Turn::Come(reserved), Some(place)) = (turn, places.get(id)) else {
             return false;
         };
-        let token = place.token.text();
-        match Lock::admits(lock, mode, token.as_token(), now) {
-            Err(_) => false,
-            // It has a hold by a lock from elsewhere, and is one of those that the others ahead
-            // count.
-            Ok(Some(_)) => true,
-            Ok(None) => reserved == Occupancy::NONE || turn::with(lock, now, reserved).admits(mode),
-        }
+        turn::admits(lock, now, reserved, place, mode)
     }
 }

@@ -48,6 +48,7 @@ pub enum Rule {
     /// The wait after a start.
     Restart,
     /// A server that ends while its guard is closed knows it at the next start.
+    #[cfg(test)]
     WasGuarded,
     /// The wait after the guard was turned on.
     TurnedOn,
@@ -96,6 +97,7 @@ pub enum Rule {
     /// The new primary has followed the old one for long, before a planned hand-over.
     LongLink,
     /// The old primary has come back soon, and has lost nothing meanwhile.
+    #[cfg(test)]
     CameBack,
     /// Slots that come are closed.
     Slots,

@@ -71,18 +71,15 @@ impl Cluster {
 /// What another node asks: the slots that it has got from this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Who asks.
     pub by: NodeId,
     /// When, by its own clock. The answer has it, too.
     pub at_us: u64,
-    /// The slots.
     pub slots: Vec<u16>,
 }
 
 /// What another node says of slots that it had, or still has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Who answers.
     pub by: NodeId,
     /// When this node has asked. What has come since is not meant.
     pub asked_us: u64,

@@ -88,7 +88,7 @@ fn a_grant_removes_the_mark_and_a_renewal_keeps_it() {
         token: me,
         ttl,
     };
-    let fences = &mut FenceClock::new();
+    let fences = &mut FenceClock::default();
     let grant = Lock::acquire(Some(&lock), ask, now, Waiting::default(), fences).unwrap();
     assert!(grant.had_it && !lingers(grant.effect(me)));
     assert_eq!(grant.hold.since.ms(), 1_000);

@@ -1,11 +1,6 @@
 //! Calls that may come back into this module: commands of the server, and events that other modules
 //! listen to. The module makes all of them here; `tests/tidy.rs` checks that.
 //!
-//! # Re-entrancy
-//!
-//! All of them need `&mut` of a [`Caller`]. Borrowed state and open keys keep the caller borrowed,
-//! so a call during their lifetime does not compile.
-//!
 //! # Checks
 //!
 //! From 7.0 on every call passes the flag `E`: if the server refuses the call, it returns an error
@@ -23,11 +18,8 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::{call, Arg, Context, OwnedString};
+use super::{call, is_7_0, Arg, Context, OwnedString};
 use crate::command::Error;
-
-/// The first version whose calls take `E` and `S`: 7.0.0, as the module API writes it.
-const KNOWS_CHECKS: c_int = 0x0007_0000;
 
 /// EPERM: this node does not own the key's slot. The number is the same on every system.
 const NOT_HERE: c_int = 1;
@@ -45,7 +37,7 @@ pub(crate) enum Checks {
     /// Those of every call: the command exists, and in a cluster this node serves its keys.
     Few,
     /// Also those that the server makes for the commands of a script: READONLY, MISCONF,
-    /// NOREPLICAS. Before 7.0 they are the same as [`Checks::Few`] ([`calls_check_writes`]).
+    /// NOREPLICAS. Before 7.0 they are the same as [`Checks::Few`] ([`is_7_0`]).
     OfScripts,
 }
 
@@ -71,13 +63,6 @@ pub(crate) struct CallReply {
 pub(crate) struct ReplyPart<'r> {
     raw: NonNull<raw::RedisModuleCallReply>,
     whole: PhantomData<&'r CallReply>,
-}
-
-/// Whether [`Checks::OfScripts`] means more than [`Checks::Few`] on this server.
-pub(crate) fn calls_check_writes() -> bool {
-    // SAFETY: the function takes nothing.
-    let version = unsafe { call!(RedisModule_GetServerVersion()) };
-    version >= KNOWS_CHECKS
 }
 
 thread_local! {
@@ -143,7 +128,7 @@ impl<'c> Caller<'c> {
         checks: Checks,
         words: &[Arg<'_>],
     ) -> Result<CallReply, CallError> {
-        let format = match (calls_check_writes(), checks, self.1) {
+        let format = match (is_7_0(), checks, self.1) {
             (true, Checks::OfScripts, Replication::Held) => c"SEv",
             (true, Checks::OfScripts, Replication::Allowed) => c"!SEv",
             (true, Checks::Few, Replication::Held) => c"Ev",
@@ -234,17 +219,13 @@ impl<'c> Caller<'c> {
         let (name, next) = (words.first()?.bytes(), words.get(1));
         // A command may have subcommands with flags of their own.
         let subcommand = next.map(|next| [name, b"|", next.bytes()].concat());
-        let subcommand = subcommand.and_then(|name| self.is_noscript(&name));
-        let is_noscript = subcommand.or_else(|| self.is_noscript(name))?;
+        let mut is_noscript = |name: &[u8]| self.command_has_flag(name, b"noscript");
+        let subcommand = subcommand.and_then(|name| is_noscript(&name));
+        let is_noscript = subcommand.or_else(|| is_noscript(name))?;
         if !self.0.may_run(words) {
             return Some(Error::NoPermission);
         }
         is_noscript.then_some(Error::NotInScripts)
-    }
-
-    /// Whether scripts may not call a command; `None` where there is no such command.
-    fn is_noscript(&mut self, name: &[u8]) -> Option<bool> {
-        self.command_has_flag(name, b"noscript")
     }
 
     /// Whether COMMAND INFO shows a flag for a command; `None` where there is no such command.

@@ -225,21 +225,6 @@ impl<'c> Context<'c> {
             ))
         };
     }
-
-    /// Writes a line of two parts to the server's log: the subject, and the message. Neither
-    /// contains anything that a client sent.
-    pub(crate) fn log_of(self, level: Level, about: &'static CStr, text: &'static CStr) {
-        // SAFETY: the context is alive; the format takes two strings that end with NUL.
-        unsafe {
-            call!(RedisModule_Log(
-                self.as_ptr(),
-                level.name().as_ptr(),
-                c"%s: %s".as_ptr(),
-                about.as_ptr(),
-                text.as_ptr(),
-            ))
-        };
-    }
 }
 
 impl Level {

@@ -18,7 +18,7 @@ mod subscribe;
 mod user;
 
 pub(crate) use allocator::ServerMemory;
-pub(crate) use caller::{calls_check_writes, CallError, CallReply, Caller, Checks};
+pub(crate) use caller::{CallError, CallReply, Caller, Checks};
 pub(crate) use context::{Context, Level};
 pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;
@@ -26,6 +26,8 @@ pub(crate) use reply::Field;
 pub(crate) use server_info::ServerInfo;
 pub(crate) use string::{Arg, Argv};
 pub(crate) use subscribe::OnTurn;
+
+use std::ffi::c_int;
 
 use redis_module::raw;
 
@@ -42,6 +44,18 @@ macro_rules! call {
     };
 }
 pub(crate) use call;
+
+/// The version of the server, in the notation of the module API: 7.0.1 is `0x0007_0001`.
+pub(crate) fn server_version() -> c_int {
+    // SAFETY: the function takes no arguments and reads a number.
+    unsafe { call!(RedisModule_GetServerVersion()) }
+}
+
+/// Whether the server is 7.0.0 or later. From then on calls take `E` and `S`, a call can have the
+/// rights of the client, and each turn of the event loop has an event.
+pub(crate) fn is_7_0() -> bool {
+    server_version() >= 0x0007_0000
+}
 
 /// Names the functions that [`call`] may be used with.
 macro_rules! required {

@@ -1,9 +1,4 @@
-//! Whether the module hears of lost connections, for LINGER ([`crate::engine::bindings`]).
-//!
-//! The server tells of lost connections by an event, which costs it something at each connection.
-//! So the module listens only from the first LINGER on, and looks the connection up before it
-//! leaves a note. A server on which nobody says LINGER pays one comparison for each change of a
-//! lock.
+//! Whether the module hears of lost connections, for LINGER: `engine/bindings.rs` says when.
 
 use std::cell::Cell;
 

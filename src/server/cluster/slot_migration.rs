@@ -214,12 +214,7 @@ impl Migrations {
     /// Whether the slot of a key has been exported in this turn of the event loop. Its locks live
     /// on elsewhere, and the server deletes those that are left here.
     pub(in crate::server) fn has_left(&self, name: &[u8]) -> bool {
-        let parts = self.parts.borrow();
-        if parts.exported.is_empty() {
-            return false; // The usual case. It saves computing the slot.
-        }
-        let slot = slot_of(name);
-        parts.exported.iter().any(|export| export.has(slot))
+        any_has(&self.parts.borrow().exported, name)
     }
 
     /// Notes that another turn of the event loop has begun.
@@ -229,12 +224,7 @@ impl Migrations {
 
     /// Whether the slot of a key is being exported.
     pub(in crate::server) fn exports(&self, name: &[u8]) -> bool {
-        let parts = self.parts.borrow();
-        if parts.exports.is_empty() {
-            return false; // The usual case. It saves computing the slot.
-        }
-        let slot = slot_of(name);
-        parts.exports.iter().any(|export| export.has(slot))
+        any_has(&self.parts.borrow().exports, name)
     }
 
     /// Whether slots are being exported to other nodes.
@@ -261,6 +251,15 @@ impl Migrations {
         let mut imports = parts.imports.iter_mut();
         imports.find(|import| import.has(slot)).map(act)
     }
+}
+
+/// Whether one of these moves the slot of a key.
+fn any_has(migrations: &[Migration], name: &[u8]) -> bool {
+    if migrations.is_empty() {
+        return false; // The usual case. It saves computing the slot.
+    }
+    let slot = slot_of(name);
+    migrations.iter().any(|migration| migration.has(slot))
 }
 
 fn take(migrations: &mut Vec<Migration>, job: &Job) -> Option<Migration> {

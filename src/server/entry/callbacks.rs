@@ -1,19 +1,5 @@
-//! Every entry from the server but the commands and the type's other methods.
-//!
-//! | the server calls | when | what is done |
-//! | --- | --- | --- |
-//! | [`on_timer`] | something is due | `tick` |
-//! | [`on_round`] | ten times a second | replaces an overdue timer, closes a slice of the windows |
-//! | [`on_unlink`], [`on_unlink2`] | a lock leaves its key | note, counters, entry of LOCK.LOG |
-//! | [`on_flush`], [`on_swap`] | FLUSHDB, FLUSHALL, SWAPDB | note, entry of LOCK.LOG |
-//! | [`replication`] | promotion, demotion | fences begin ahead, note |
-//! | [`on_config`] | CONFIG SET | note, warning about eviction |
-//! | [`on_load`] | a load begins or ends | note: nothing is missing |
-//! | [`replication`] | links begin and end | note |
-//! | [`cluster`] | another node asks or answers about slots | note |
-//! | [`on_migration`], [`on_fork`], [`send_last_fence`] | atomic slot migration | note, last fence |
-//! | [`on_reply`], [`on_free`], [`on_gone`], [`on_unblock_timeout`] | the end of a blocked client's wait | reply, note |
-//! | [`on_client`], [`on_loop`], [`on_turn`] | a client is freed (LINGER: its connection is lost), a turn of the event loop ends | note |
+//! Every entry from the server but the commands and the type's other methods: the table in
+//! `docs/ARCHITECTURE.md`, "Callbacks".
 //!
 //! A callback runs in the middle of something of the server's. It leaves a note and sets the timer,
 //! and never serves a key itself. Only the timer, which runs alone, does more.
@@ -23,6 +9,27 @@
 //! called for every key.
 
 // Long because: it is the one list of what the server calls.
+
+/// Makes the `extern "C"` function of a server event from one that gets the context, the subevent
+/// and the data of the event. The server never leaves the context out.
+macro_rules! on_event {
+    ($run:ident) => {{
+        unsafe extern "C" fn on_event(
+            ctx: *mut raw::RedisModuleCtx,
+            _event: raw::RedisModuleEvent,
+            subevent: u64,
+            data: *mut c_void,
+        ) {
+            // SAFETY: the server's own context, in its callback; the data are those of this event.
+            unsafe {
+                if let Some(ctx) = Context::new(ctx) {
+                    $run(ctx, subevent, data);
+                }
+            }
+        }
+        Some(on_event)
+    }};
+}
 
 pub(in crate::server) mod cluster;
 mod replication;
@@ -63,28 +70,28 @@ pub(in crate::server) fn of_blocked_client(on_timeout: bool) -> Callbacks {
 
 /// Subscribes to the server's events. False when it refuses one that the module needs.
 pub(in crate::server) fn subscribe(ctx: Context<'_>) -> bool {
-    let hears = ctx.on_server_event(raw::REDISMODULE_EVENT_CONFIG, Some(on_config));
-    ctx.on_server_event(raw::REDISMODULE_EVENT_LOADING, Some(on_load));
+    let hears = ctx.on_server_event(raw::REDISMODULE_EVENT_CONFIG, on_event!(on_config));
+    ctx.on_server_event(raw::REDISMODULE_EVENT_LOADING, on_event!(on_load));
     eviction::set_notified(hears);
     let heard = [
-        ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
-        ctx.on_server_event(raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap)),
-        ctx.on_server_event(raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_round)),
+        ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, on_event!(on_flush)),
+        ctx.on_server_event(raw::REDISMODULE_EVENT_SWAPDB, on_event!(on_swap)),
+        ctx.on_server_event(raw::REDISMODULE_EVENT_CRON_LOOP, on_event!(on_round)),
         replication::subscribe(ctx),
-        slot_migration::subscribe(ctx, Some(on_migration), Some(on_fork)),
+        slot_migration::subscribe(ctx, on_event!(on_migration), on_event!(on_fork)),
     ];
     heard.iter().all(|heard| *heard)
 }
 
 /// Names what is to be called when a connection is lost, once somebody says LINGER.
 pub(in crate::server) fn prepare_bindings() {
-    Module::get().connections.set_callback(Some(on_client));
+    Module::get().connections.set_callback(ON_CLIENT);
 }
 
 /// Subscribes to what tells whether a client has received its grant, on servers from 7.0 on.
 pub(in crate::server) fn subscribe_to_clients(ctx: Context<'_>) {
     let replies = &Module::get().replies;
-    replies.prepare(ctx, Some(on_client), Some(on_loop), on_turn);
+    replies.prepare(ctx, ON_CLIENT, on_event!(on_loop), on_turn);
     replies.look_at_config(&mut Caller::new(ctx));
 }
 
@@ -114,12 +121,7 @@ pub(in crate::server) unsafe extern "C" fn on_timer(
 }
 
 /// The server's own round, ten times a second by a clock that nobody can set.
-unsafe extern "C" fn on_round(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    _data: *mut c_void,
-) {
+fn on_round(_ctx: Context<'_>, _subevent: u64, _data: *mut c_void) {
     let module = Module::get();
     module.start.is_over();
     module.recent.advance(clock::monotonic_us());
@@ -135,12 +137,7 @@ unsafe extern "C" fn on_round(
 }
 
 /// FLUSHDB and FLUSHALL, which do not unlink the keys one by one.
-unsafe extern "C" fn on_flush(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    data: *mut c_void,
-) {
+unsafe fn on_flush(_ctx: Context<'_>, subevent: u64, data: *mut c_void) {
     // SAFETY: the data of this event is a structure of this kind.
     let Some(info) = (unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }) else {
         return;
@@ -158,12 +155,7 @@ unsafe extern "C" fn on_flush(
 }
 
 /// SWAPDB, after which the same waiters wait for other keys.
-unsafe extern "C" fn on_swap(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    data: *mut c_void,
-) {
+unsafe fn on_swap(_ctx: Context<'_>, _subevent: u64, data: *mut c_void) {
     // SAFETY: the data of this event is a structure of this kind.
     let info = unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() };
     if let Some(info) = info {
@@ -177,16 +169,7 @@ unsafe extern "C" fn on_swap(
 }
 
 /// A load begins or ends.
-unsafe extern "C" fn on_load(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    // SAFETY: the server's own context, in its callback.
-    let Some(ctx) = (unsafe { Context::new(ctx) }) else {
-        return;
-    };
+fn on_load(ctx: Context<'_>, subevent: u64, _data: *mut c_void) {
     let (module, mut caller) = (Module::get(), Caller::new(ctx));
     match subevent {
         raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => module.start.aof_begins(&mut caller),
@@ -198,21 +181,9 @@ unsafe extern "C" fn on_load(
 }
 
 /// CONFIG SET.
-unsafe extern "C" fn on_config(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    data: *mut c_void,
-) {
-    // SAFETY: the data of this event is a structure of this kind; the context is the server's own,
-    // in its callback.
-    let (changes, ctx) = unsafe {
-        (
-            data.cast::<raw::RedisModuleConfigChangeV1>().as_ref(),
-            Context::new(ctx),
-        )
-    };
-    let (Some(changes), Some(ctx)) = (changes, ctx) else {
+unsafe fn on_config(ctx: Context<'_>, _subevent: u64, data: *mut c_void) {
+    // SAFETY: the data of this event is a structure of this kind.
+    let Some(changes) = (unsafe { data.cast::<raw::RedisModuleConfigChangeV1>().as_ref() }) else {
         return;
     };
     let module = Module::get();
@@ -296,12 +267,7 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
 }
 
 /// An atomic slot migration begins or ends.
-unsafe extern "C" fn on_migration(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    data: *mut c_void,
-) {
+unsafe fn on_migration(_ctx: Context<'_>, subevent: u64, data: *mut c_void) {
     let module = Module::get();
     // SAFETY: the server passed these to the callback of this event.
     if unsafe { module.migrations.on_event(subevent, data) } {
@@ -312,12 +278,7 @@ unsafe extern "C" fn on_migration(
 
 /// A child of the server is born: it may be the one that writes the keys of a migration. From now
 /// on the server sends on what changes in its slots.
-unsafe extern "C" fn on_fork(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
+fn on_fork(_ctx: Context<'_>, subevent: u64, _data: *mut c_void) {
     let is_exporting = Module::get().migrations.is_exporting();
     if subevent != raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN || !is_exporting {
         return;
@@ -426,25 +387,17 @@ unsafe extern "C" fn on_unblock_timeout(
     raw::REDISMODULE_OK as c_int
 }
 
+const ON_CLIENT: raw::RedisModuleEventCallback = on_event!(on_client);
+
 /// A client is freed, for any reason.
-unsafe extern "C" fn on_client(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    data: *mut c_void,
-) {
+unsafe fn on_client(ctx: Context<'_>, subevent: u64, data: *mut c_void) {
     let module = Module::get();
     let matters = !module.replies.is_empty() || module.connections.matter();
     if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED || !matters {
         return;
     }
-    // SAFETY: the data of this event is a structure of this kind; the context is the server's own,
-    // in its callback.
-    let (info, ctx) = unsafe {
-        let info = data.cast::<raw::RedisModuleClientInfo>().as_ref();
-        (info, Context::new(ctx))
-    };
-    let (Some(info), Some(ctx)) = (info, ctx) else {
+    // SAFETY: the data of this event is a structure of this kind.
+    let Some(info) = (unsafe { data.cast::<raw::RedisModuleClientInfo>().as_ref() }) else {
         return;
     };
     for granted in module.replies.take_of(info.id) {
@@ -460,12 +413,7 @@ unsafe extern "C" fn on_client(
 }
 
 /// The server looks for events: it has sent the replies of the last turn.
-unsafe extern "C" fn on_loop(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
+fn on_loop(_ctx: Context<'_>, subevent: u64, _data: *mut c_void) {
     let is_awake = subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
     if let Some(ctx) = Context::detached().filter(|_| is_awake) {
         let module = Module::get();

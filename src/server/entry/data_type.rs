@@ -86,8 +86,7 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, encoding_version: c_i
         say_unknown(io);
         return ptr::null_mut();
     }
-    let Some(Record::State(lock)) = load_bytes(io, |bytes| decode_owned(io, bytes)).flatten()
-    else {
+    let Some(lock) = load_bytes(io, |bytes| decode_lock(io, bytes)).flatten() else {
         return ptr::null_mut();
     };
     if lock
@@ -319,10 +318,10 @@ fn load_bytes<R>(io: *mut raw::RedisModuleIO, read: impl FnOnce(&[u8]) -> R) -> 
     value
 }
 
-/// Decodes a whole lock. The result does not borrow the bytes.
-fn decode_owned(io: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Record<'static>> {
+/// Decodes a whole lock.
+fn decode_lock(io: *mut raw::RedisModuleIO, bytes: &[u8]) -> Option<Lock> {
     match decode(bytes) {
-        Ok(Record::State(lock)) => Some(Record::State(lock)),
+        Ok(Record::State(lock)) => Some(lock),
         _ => {
             say_if_later(io, bytes);
             None

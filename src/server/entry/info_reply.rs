@@ -1,22 +1,26 @@
 //! The reply of LOCK.INFO.
 
-use crate::command::info::{Holder, Info};
-use crate::lock::Mode;
+use crate::command::info::Info;
+use crate::lock::{Hold, Mode, Now, TokenText};
 use crate::server::api::{Context, Field};
 use crate::server::clients::blocked_client::BlockedClient;
 use crate::wait::{Listener, Waiter};
 
 type Waiting<'w> = Waiter<'w, BlockedClient>;
 
-/// Replies with the state of a lock, and with its first waiters at an instant of the monotonic
-/// clock.
+/// Replies with the state of a lock at an instant of both clocks, and with its first waiters.
 pub(in crate::server) fn send(
     ctx: Context<'_>,
     info: &Info<'_>,
     waiters: &[Waiting<'_>],
+    now: Now,
     now_us: u64,
 ) {
-    let holders = || info.holders.iter().for_each(|one| send_holder(ctx, one));
+    let holders = || {
+        for (token, hold) in &info.holders {
+            send_holder(ctx, token, hold, now);
+        }
+    };
     let all_waiters = || waiters.iter().for_each(|one| send_waiter(ctx, one, now_us));
     ctx.reply_fields(&[
         ("mode", Some(name(info.mode))),
@@ -36,12 +40,13 @@ pub(in crate::server) fn send(
     ]);
 }
 
-fn send_holder(ctx: Context<'_>, holder: &Holder<'_>) {
+fn send_holder(ctx: Context<'_>, token: &TokenText<'_>, hold: &Hold, now: Now) {
+    let ttl_ms = hold.deadline.remaining_ms(now.ms());
     ctx.reply_fields(&[
-        ("token", Some(Field::Bytes(holder.token.as_bytes()))),
-        ("fence", Some(Field::Integer(holder.fence.get()))),
-        ("ttl", Some(Field::Integer(holder.ttl_ms))),
-        ("since", Some(Field::Integer(holder.since_ms))),
+        ("token", Some(Field::Bytes(token.as_bytes()))),
+        ("fence", Some(Field::Integer(hold.fence.get()))),
+        ("ttl", Some(Field::Integer(ttl_ms))),
+        ("since", Some(Field::Integer(hold.since.ms()))),
     ]);
 }
 

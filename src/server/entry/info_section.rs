@@ -37,9 +37,9 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     add(info, c"held_shared", held.shared);
     add(info, c"held_counted", held.counted);
     add(info, c"held_keys", held.keys());
+    let gauge = |name, n| add(info, name, u64::try_from(n).unwrap_or_default());
     // A report of a crash may be asked for in the middle of a change.
     if let Some((places, waited_keys, bytes)) = Module::get().place_counts() {
-        let gauge = |name, n| add(info, name, u64::try_from(n).unwrap_or_default());
         gauge(c"waiters", places.all());
         gauge(c"waiters_blocked", places.clients);
         gauge(c"waiters_notified", places.channels);
@@ -49,11 +49,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
         gauge(c"waiting_bytes", bytes);
     }
     if let Some(bound) = Module::get().shared.bindings.count() {
-        add(
-            info,
-            c"held_bound",
-            u64::try_from(bound).unwrap_or_default(),
-        );
+        gauge(c"held_bound", bound);
     }
     let closed_for = Module::get().guard_closed_for();
     let state = match (limits::guard().scope, closed_for) {
@@ -71,11 +67,7 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     };
     add(info, c"guard_left_ms", closed_for.map_or(0, |(ms, _)| ms));
     let fresh = Module::get().guard_members_fresh();
-    add(
-        info,
-        c"guard_members_fresh",
-        u64::try_from(fresh).unwrap_or_default(),
-    );
+    gauge(c"guard_members_fresh", fresh);
     for (of, field) in Count::ALL {
         add(info, field, counters::value(of));
     }

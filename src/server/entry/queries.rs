@@ -38,7 +38,7 @@ pub(in crate::server) fn info(task: &mut Task<'_>) -> Result<(), Error> {
         guard_ms,
         now,
     ) {
-        Some(info) => info_reply::send(ctx, &info, &waiters, now_us),
+        Some(info) => info_reply::send(ctx, &info, &waiters, now, now_us),
         None => ctx.reply_null(),
     }
     Ok(())

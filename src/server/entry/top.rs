@@ -11,17 +11,6 @@ use crate::server::host::lock_key::Key;
 use crate::server::host::module::Task;
 use crate::wait::{KeyRef, Waits};
 
-/// What is told of a lock.
-struct TopRow {
-    key_ref: KeyRef,
-    mode: Option<Mode>,
-    holders: usize,
-    waiters: usize,
-    waited_ms: u64,
-    /// The oldest holder, and for how long it has held.
-    oldest: Option<(TokenBuf, u64)>,
-}
-
 pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
     let top = top::parse(Args::new(task.argv().after_name()))?;
     let ctx = task.ctx();
@@ -35,24 +24,32 @@ pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
     let (now, now_us) = (clock::of_command(), clock::monotonic_us());
     let registry = &mut task.machine().registry;
     let waited = registry.longest_waits(ctx.selected_db(), top.count);
-    let mut lines = Vec::with_capacity(waited.len());
-    for (key_ref, waiters, since_us) in waited {
-        let (mode, holders, oldest) = holders_of(task, &key_ref, now);
-        lines.push(TopRow {
-            key_ref,
-            mode,
-            holders,
-            waiters,
-            waited_ms: now_us.saturating_sub(since_us) / 1_000,
-            oldest,
+    // Before the reply begins: a key that has expired goes when it is opened, and some servers tell
+    // a client that tracks it at once, even in the middle of a reply.
+    let keys = waited.iter();
+    let found: Vec<_> = keys.map(|(key, ..)| holders_of(task, key, now)).collect();
+    ctx.reply_array(waited.len());
+    for ((key_ref, waiters, since_us), (mode, holders, oldest)) in waited.iter().zip(&found) {
+        let oldest = oldest.as_ref();
+        let token = oldest.map_or(Field::Null, |(token, _)| {
+            Field::Bytes(token.as_token().as_bytes())
         });
+        let held_ms = oldest.map_or(0, |(_, ms)| *ms);
+        let waited_ms = now_us.saturating_sub(*since_us) / 1_000;
+        ctx.reply_fields(&[
+            ("key", Some(Field::Bytes(&key_ref.name))),
+            ("mode", Some(info_reply::name(*mode))),
+            ("holders", Some(Field::Integer(*holders as u64))),
+            ("waiters", Some(Field::Integer(*waiters as u64))),
+            ("waited", Some(Field::Integer(waited_ms))),
+            ("token", Some(token)),
+            ("held", Some(Field::Integer(held_ms))),
+        ]);
     }
-    ctx.reply_array(lines.len());
-    lines.iter().for_each(|line| reply(ctx, line));
     Ok(())
 }
 
-/// The mode of a lock, how many hold it, and its oldest holder.
+/// The mode of a lock, how many hold it, and its oldest holder with the time that it has held.
 fn holders_of(
     task: &mut Task<'_>,
     key_ref: &KeyRef,
@@ -66,9 +63,9 @@ fn holders_of(
     let Some(info) = info else {
         return (None, 0, None);
     };
-    let oldest = info.holders.first().map(|holder| {
-        let held_ms = now.ms().saturating_sub(holder.since_ms);
-        (TokenBuf::from(holder.token.as_token()), held_ms)
+    let oldest = info.holders.first().map(|(token, hold)| {
+        let held_ms = now.ms().saturating_sub(hold.since.ms());
+        (TokenBuf::from(token.as_token()), held_ms)
     });
     (info.mode, info.holder_count, oldest)
 }
@@ -83,23 +80,5 @@ fn reply_contended(ctx: Context<'_>, waits: &Waits) {
             "error",
             Some(Field::Integer(waits.error_us.div_ceil(1_000))),
         ),
-    ]);
-}
-
-fn reply(ctx: Context<'_>, line: &TopRow) {
-    let (token, held_ms) = line
-        .oldest
-        .as_ref()
-        .map_or((Field::Null, 0), |(token, ms)| {
-            (Field::Bytes(token.as_token().as_bytes()), *ms)
-        });
-    ctx.reply_fields(&[
-        ("key", Some(Field::Bytes(&line.key_ref.name))),
-        ("mode", Some(info_reply::name(line.mode))),
-        ("holders", Some(Field::Integer(line.holders as u64))),
-        ("waiters", Some(Field::Integer(line.waiters as u64))),
-        ("waited", Some(Field::Integer(line.waited_ms))),
-        ("token", Some(token)),
-        ("held", Some(Field::Integer(held_ms))),
     ]);
 }

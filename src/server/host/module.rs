@@ -182,18 +182,8 @@ impl Module {
 
 /// A command or a timer at work: the right to call the server, and the module's state.
 ///
-/// # Re-entrancy
-///
-/// Some calls of the server may run another command of this module before they return. That command
-/// needs the state. So these calls need the [`Caller`], which [`Task::caller`] lends only while
-/// nothing of the state is borrowed and no key is open:
-///
-/// ```text
-/// let registry = &mut task.machine().registry;
-/// task.caller().call(c"PING", Checks::Few, &[]);
-/// registry.due();
-/// // error[E0499]: cannot borrow `task` as mutable more than once at a time
-/// ```
+/// A call that may come back needs the [`Caller`], which [`Task::caller`] lends only while nothing
+/// of the state is borrowed and no key is open (`docs/ARCHITECTURE.md`, "Re-entrancy").
 pub(in crate::server) struct Task<'c> {
     caller: Caller<'c>,
     module: &'static Module,

@@ -1,18 +1,6 @@
-//! The module's own keyspace events. They belong to the class `d` of `notify-keyspace-events`,
-//! which `A` includes on every supported server. So they are off unless an operator turns them on:
-//!
-//! - `lock.acquire`: an acquire was granted at once: a new hold, a repeated request, or a
-//!   conversion.
-//! - `lock.handover`: an acquire was granted to a client that waited.
-//! - `lock.renew`: LOCK.RENEW has set a new deadline, or the deadline has come forward (ATLEAST,
-//!   LINGER).
-//! - `lock.release`: a hold was released, or was revoked because its client was gone before it
-//!   heard of the grant, or because its connection was lost (LINGER).
-//! - `lock.expire`: the deadline of one hold or more has passed: sent when the server deletes the
-//!   key, right after its own `expired`; if other shared holds remain, sent at the next change of
-//!   the lock.
-//! - `lock.forced`: a lock with a live hold has left its key by another command, or by eviction:
-//!   sent right after the server's own `del`, `set`, `rename_from`, `evicted` and the like.
+//! The module's own keyspace events; `docs/OPERATIONS.md` lists them. They belong to the class `d`
+//! of `notify-keyspace-events`, which `A` includes on every supported server. So they are off
+//! unless an operator turns them on.
 //!
 //! If PEXPIRE has brought the end of a key forward, `lock.forced` follows `expired`. Redis 6.2
 //! does not tell in which database it deletes a key. There `lock.expire` and `lock.forced` are sent

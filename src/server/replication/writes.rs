@@ -17,8 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::command::{integer, writable};
 use crate::lock::slot::key_in;
 use crate::server::api::{
-    calls_check_writes, Arg, CallError, CallReply, Caller, Checks, Context, Level, OwnedString,
-    ServerInfo,
+    is_7_0, Arg, CallError, CallReply, Caller, Checks, Context, Level, OwnedString, ServerInfo,
 };
 
 /// The command by which the module asks.
@@ -46,7 +45,7 @@ static HAS_NO_EVAL: AtomicBool = AtomicBool::new(false);
 
 /// Finds out at load how to ask this server.
 pub(in crate::server) fn prepare(caller: &mut Caller<'_>) {
-    if calls_check_writes() {
+    if is_7_0() {
         return;
     }
     if eval(caller, b"return 1").is_err() {
@@ -63,7 +62,7 @@ pub(in crate::server) fn is_asking() -> bool {
 /// Whether the server refuses all writes now: its disk fails (-MISCONF), it has too few replicas
 /// (-NOREPLICAS), or it is a replica (-READONLY).
 pub(in crate::server) fn are_refused(caller: &mut Caller<'_>) -> bool {
-    if calls_check_writes() {
+    if is_7_0() {
         return asking(|| caller.call(WRITABLE, Checks::OfScripts, &[])).is_err();
     }
     if HAS_NO_EVAL.load(Ordering::Relaxed) {

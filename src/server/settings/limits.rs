@@ -1,8 +1,6 @@
 //! How much may wait. A blocked client costs the server about 18 KB on 6.2 and 36 KB on 7.0 and
 //! later.
 
-use std::ffi::CStr;
-
 use super::setting::Setting;
 use crate::command::acquire::{Acquire, LONGEST_GRACE_MS};
 use crate::command::Error;
@@ -10,53 +8,26 @@ use crate::engine::guard;
 use crate::server::api::Context;
 use crate::wait::{Leaving, Limits};
 
-const PLACES: &CStr = c"its value is not an integer from 0 to 1000000";
-const AN_HOUR: &CStr = c"its value is not an integer from 0 to 3600000";
 const LONGEST_MS: i64 = LONGEST_GRACE_MS as i64;
 
-static PER_KEY: Setting = Setting::number(c"max-waiters-per-key", 10_000, (0, 1_000_000), PLACES);
-static PER_SERVER: Setting = Setting::number(c"max-waiters", 10_000, (0, 1_000_000), PLACES);
-static ABSENT: Setting = Setting::number(c"max-absent", 1_000, (0, 1_000_000), PLACES);
+static PER_KEY: Setting = Setting::number(c"max-waiters-per-key", 10_000, (0, 1_000_000));
+static PER_SERVER: Setting = Setting::number(c"max-waiters", 10_000, (0, 1_000_000));
+static ABSENT: Setting = Setting::number(c"max-absent", 1_000, (0, 1_000_000));
 /// In milliseconds.
-static KEEP: Setting = Setting::number(c"max-keep", 3_600_000, (0, LONGEST_MS), AN_HOUR);
+static KEEP: Setting = Setting::number(c"max-keep", 3_600_000, (0, LONGEST_MS));
 /// In percent of the server's limit.
-static SHARE: Setting = Setting::number(
-    c"max-waiters-share",
-    50,
-    (1, 100),
-    c"its value is not an integer from 1 to 100",
-);
-static BYTES: Setting = Setting::number(
-    c"max-waiting-bytes",
-    64 << 20,
-    (0, 1 << 40),
-    c"its value is not an integer from 0 to 1099511627776",
-);
+static SHARE: Setting = Setting::number(c"max-waiters-share", 50, (1, 100));
+static BYTES: Setting = Setting::number(c"max-waiting-bytes", 64 << 20, (0, 1 << 40));
 /// In milliseconds; 0 is no limit but the grammar's.
-static TTL: Setting = Setting::number(c"max-ttl", 0, (0, 3_600_000), AN_HOUR);
+static TTL: Setting = Setting::number(c"max-ttl", 0, (0, 3_600_000));
 /// In milliseconds.
-static GUARD_SLACK: Setting = Setting::number(c"guard-slack", 5_000, (0, 3_600_000), AN_HOUR);
+static GUARD_SLACK: Setting = Setting::number(c"guard-slack", 5_000, (0, 3_600_000));
 /// Servers of a group.
-static GUARD_MEMBERS: Setting = Setting::number(
-    c"guard-members",
-    3,
-    (1, 99),
-    c"its value is not an integer from 1 to 99",
-);
+static GUARD_MEMBERS: Setting = Setting::number(c"guard-members", 3, (1, 99));
 /// In milliseconds.
-static GUARD_FRESH: Setting = Setting::number(
-    c"guard-fresh",
-    3_000,
-    (500, 60_000),
-    c"its value is not an integer from 500 to 60000",
-);
+static GUARD_FRESH: Setting = Setting::number(c"guard-fresh", 3_000, (500, 60_000));
 /// Of a thousand.
-static GUARD_DRIFT: Setting = Setting::number(
-    c"guard-drift",
-    10,
-    (0, 100),
-    c"its value is not an integer from 0 to 100",
-);
+static GUARD_DRIFT: Setting = Setting::number(c"guard-drift", 10, (0, 100));
 
 /// All limits.
 pub(super) static LIMITS: [&Setting; 11] = [
@@ -78,11 +49,8 @@ pub(super) static LIMITS: [&Setting; 11] = [
 const LEAST_TTL_MS: i64 = 1_000;
 
 /// After what the server waits with new grants.
-pub(super) static GUARD: Setting = Setting::word(
-    c"guard",
-    [c"off", c"restart", c"failover", c"quorum"],
-    c"its value is not off, restart, failover or quorum",
-);
+pub(super) static GUARD: Setting =
+    Setting::word(c"guard", [c"off", c"restart", c"failover", c"quorum"]);
 
 /// The settings of the guard.
 pub(in crate::server) fn guard() -> guard::Settings {
@@ -105,11 +73,11 @@ pub(in crate::server) fn guard() -> guard::Settings {
 }
 
 /// Whether the settings contradict each other. The text says why.
-pub(in crate::server) fn contradiction() -> Option<&'static CStr> {
+pub(in crate::server) fn contradiction() -> Option<&'static str> {
     match (TTL.get(), GUARD.get()) {
-        (0, 1..) => Some(c"lock.guard needs lock.max-ttl, the longest ttl of all locks"),
+        (0, 1..) => Some("lock.guard needs lock.max-ttl, the longest ttl of all locks"),
         (ttl, _) if (1..LEAST_TTL_MS).contains(&ttl) => {
-            Some(c"lock.max-ttl must be 0 or at least 1000 milliseconds")
+            Some("lock.max-ttl must be 0 or at least 1000 milliseconds")
         }
         _ => None,
     }

@@ -12,8 +12,6 @@ pub(in crate::server) struct Setting {
     pub(in crate::server) name: &'static CStr,
     value: AtomicI64,
     pub(in crate::server) values: Values,
-    /// What the log says of another value.
-    pub(in crate::server) why: &'static CStr,
 }
 
 /// Which values a setting takes.
@@ -33,13 +31,11 @@ impl Setting {
         name: &'static CStr,
         default: i64,
         (min, max): (i64, i64),
-        why: &'static CStr,
     ) -> Self {
         Self {
             name,
             value: AtomicI64::new(default),
             values: Values::Numbers(min, max),
-            why,
         }
     }
 
@@ -49,21 +45,15 @@ impl Setting {
             name,
             value: AtomicI64::new(1),
             values: Values::YesOrNo,
-            why: c"its value is neither yes nor no",
         }
     }
 
     /// One of some words, at first the first of them.
-    pub(in crate::server) const fn word(
-        name: &'static CStr,
-        words: [&'static CStr; 4],
-        why: &'static CStr,
-    ) -> Self {
+    pub(in crate::server) const fn word(name: &'static CStr, words: [&'static CStr; 4]) -> Self {
         Self {
             name,
             value: AtomicI64::new(0),
             values: Values::Words(words),
-            why,
         }
     }
 
@@ -100,6 +90,18 @@ impl Setting {
             Values::Words(words) => words.iter().position(|word| is(word)).map(number),
         };
         value.is_some_and(|value| self.set(value))
+    }
+
+    /// What the log says of another value.
+    pub(super) fn why(&self) -> String {
+        match &self.values {
+            Values::Numbers(min, max) => format!("its value is not an integer from {min} to {max}"),
+            Values::YesOrNo => "its value is neither yes nor no".into(),
+            Values::Words(words) => {
+                let [a, b, c, d] = words.map(CStr::to_string_lossy);
+                format!("its value is not {a}, {b}, {c} or {d}")
+            }
+        }
     }
 }
 

@@ -262,7 +262,7 @@ fn lock_at(now: Now, ttl_ms: u64) -> (Lock, Fence) {
         token: token(),
         ttl: Ttl::from_millis(ttl_ms).unwrap(),
     };
-    let mut fences = FenceClock::new();
+    let mut fences = FenceClock::default();
     let grant = Lock::acquire(None, ask, now, Waiting::default(), &mut fences).unwrap();
     let lock = grant.effect(token()).apply_to_absent().unwrap();
     (lock, grant.hold.fence)
@@ -338,7 +338,7 @@ fn a_million_acquires_of_one_hold_keep_one_entry() {
 /// The table is walked, not the holds of a lock that has more.
 #[test]
 fn a_large_lock_that_leaves_its_key_takes_its_bindings_and_losses() {
-    let (mut fences, mut lock, mut all) = (FenceClock::new(), None, Vec::new());
+    let (mut fences, mut lock, mut all) = (FenceClock::default(), None, Vec::new());
     for name in ["a", "b", "c", "d", "e"] {
         let (mode, token) = (Mode::Shared, Token::new(name.as_bytes()).unwrap());
         let ttl = Ttl::from_millis(1_000).unwrap();

@@ -20,7 +20,7 @@ fn a_holder_with_very_many_places_is_over_the_budget() {
         token: holder,
         ttl,
     };
-    let mut fences = FenceClock::new();
+    let mut fences = FenceClock::default();
     let grant = Lock::acquire(None, ask, now, Waiting::default(), &mut fences).unwrap();
     let lock = grant.effect(holder).apply_to_absent();
     let mut registry: Registry<u64, BuildHasherDefault<DefaultHasher>> = Registry::default();

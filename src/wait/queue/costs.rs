@@ -36,7 +36,7 @@ impl World {
             lock: None,
             registry: Registry::default(),
             key: KeyRef::new(0, b"k"),
-            fences: FenceClock::new(),
+            fences: FenceClock::default(),
             now: Now::from_millis(1),
             last_client: 0,
             granted: 0,

@@ -230,7 +230,7 @@ impl WaitQueue {
 }
 
 /// Whether the lock admits the token of a place in this mode, beside those who are absent.
-fn admits<L>(
+pub(super) fn admits<L>(
     lock: Option<&Lock>,
     now: Now,
     reserved: Occupancy,
@@ -245,6 +245,7 @@ fn admits<L>(
     let token = place.token.text();
     match Lock::admits(Some(held), mode, token.as_token(), now) {
         Err(_) => false,
+        // It has a hold, and is one of those that the others ahead count.
         Ok(Some(_)) => true,
         Ok(None) => reserved == Occupancy::NONE || with(lock, now, reserved).admits(mode),
     }

@@ -195,6 +195,10 @@ mod tests {
         world.grant_next(key, None, now, |now| now, &mut fences)
     }
 
+    fn len_of(world: &World, key: &KeyRef) -> usize {
+        world.counts_of(key.db, &key.name).all()
+    }
+
     /// How many places and requests end. The way is over.
     fn end_all(world: &mut World) -> usize {
         let mut count = 0;
@@ -239,12 +243,12 @@ mod tests {
         while world.take_unserved().is_some() {}
         world.db_emptied(None);
         world.follow_changes(&k);
-        assert_eq!(world.len_of(&k), 500);
+        assert_eq!(len_of(&world, &k), 500);
         while world.is_behind() {
             world.follow_next();
         }
         assert!(world.is_tight() && world.is_marked(&k));
-        assert_eq!(world.len_of(&k), 1);
+        assert_eq!(len_of(&world, &k), 1);
     }
 
     #[test]
@@ -261,7 +265,7 @@ mod tests {
         assert!(world.end_unheard(&one, LEAVING).is_some());
         assert!(matches!(grant_next(&mut world, &k), Some(Step::Offered(_))));
         assert_eq!(end_all(&mut world), MOST);
-        assert_eq!((world.len_of(&k), world.len_of(&key(b"l"))), (1, 2));
+        assert_eq!((len_of(&world, &k), len_of(&world, &key(b"l"))), (1, 2));
         // Few end at once.
         assert_eq!(world.unheard(b"d", LEAVING).len(), 2);
     }
@@ -279,11 +283,11 @@ mod tests {
             let several = Several::new(wanted).unwrap();
             enter_for(&mut world, &Keys::Several(Rc::new(several)), n, b"c");
         }
-        let all = world.len_of(&k);
+        let all = len_of(&world, &k);
         assert!(world.unheard(b"c", LEAVING).is_empty());
         world.clear_endings();
         assert_eq!(world.cancel(&k).0, all);
-        assert_eq!((world.len_of(&k), end_all(&mut world)), (all, all));
+        assert_eq!((len_of(&world, &k), end_all(&mut world)), (all, all));
         assert!(world.is_empty());
     }
 }

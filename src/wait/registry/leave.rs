@@ -140,7 +140,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     pub fn resume(&mut self, keys: &Keys, token: Token<'_>) -> Option<u64> {
         let id = self.place_of(keys, token)?;
         let place = self.places.get(id)?;
-        if !place.is_absent() || !place.keys.has_keys_of(keys) {
+        if !place.is_absent() || !place.keys.are(keys, false) {
             return None;
         }
         let since_us = place.since_us;

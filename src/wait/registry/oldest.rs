@@ -143,7 +143,7 @@ mod tests {
             now_us += 1;
             if step % 500 > 400 || chance >> 33 & 1 == 0 {
                 world.give_up(&key, token);
-            } else if !world.has_place(&key, token) {
+            } else if world.place_of_token(&key, token).is_none() {
                 let new = NewRequest {
                     token,
                     mode: Mode::Exclusive,

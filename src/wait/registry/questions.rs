@@ -46,11 +46,6 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.load.counts
     }
 
-    /// How many places there are for one key.
-    pub fn len_of(&self, key: &KeyRef) -> usize {
-        self.queues.of(key).map_or(0, WaitQueue::len)
-    }
-
     /// How many bytes all of it takes, nearly.
     pub const fn bytes(&self) -> usize {
         let bytes = self.load.bytes.saturating_add(self.queues.bytes);
@@ -61,11 +56,6 @@ impl<L, S: BuildHasher> Registry<L, S> {
     pub fn counts_of(&self, db: i32, name: &[u8]) -> Counts {
         let queue = self.queues.get(db, name);
         queue.map_or_else(Counts::default, |queue| queue.counts(&self.places))
-    }
-
-    /// Whether a token has a place for a key.
-    pub fn has_place(&self, key: &KeyRef, token: Token<'_>) -> bool {
-        self.place_of_token(key, token).is_some()
     }
 
     /// The first place that a token has for any of these keys.
@@ -94,10 +84,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         let place = self
             .place_of(keys, token)
             .and_then(|id| self.places.get(id));
-        place.is_some_and(|place| match place.is_absent() {
-            true => !place.keys.has_keys_of(keys),
-            false => !place.keys.is_same_as(keys),
-        })
+        place.is_some_and(|place| !place.keys.are(keys, !place.is_absent()))
     }
 
     /// Whether there is any place for several keys.

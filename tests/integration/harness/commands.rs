@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use redis_lock::command::spec::{Arg, KeyUse, KeyWords, Kind as ArgKind, Spec};
+use redis_lock::command::spec::{Arg, Flag, KeyUse, KeyWords, Kind as ArgKind, Spec};
 use redis_lock::command::Command;
 
 use super::Kind;
@@ -21,10 +21,8 @@ pub fn commands(kind: Kind) -> impl Iterator<Item = &'static Spec> {
 /// The commands of one key that every client may call. LOCK.EXEC needs the rights of its command,
 /// too.
 pub fn of_one_key() -> impl Iterator<Item = &'static Spec> {
-    let all = Command::ALL
-        .iter()
-        .filter(|command| !command.is_dangerous());
-    all.map(|command| command.spec())
+    let all = Command::ALL.iter().map(|command| command.spec());
+    all.filter(|spec| !spec.flags.contains(&Flag::Admin))
         .filter(|spec| matches!(spec.keys, KeyWords::One(_)))
 }
 
@@ -42,8 +40,9 @@ pub fn writes() -> impl Iterator<Item = String> {
 
 /// The shortest calls of the commands for operators, and of those for the module itself.
 pub fn dangerous() -> impl Iterator<Item = String> {
-    let all = Command::ALL.iter().filter(|command| command.is_dangerous());
-    all.map(|command| shortest(command.spec()))
+    let all = Command::ALL.iter().map(|command| command.spec());
+    all.filter(|spec| spec.flags.contains(&Flag::Admin))
+        .map(shortest)
 }
 
 /// A call with the fewest words, but with the key, which is `{}`.

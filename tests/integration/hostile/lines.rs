@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::RngExt;
-use redis_lock::command::spec::{Arg, Kind as ArgKind};
+use redis_lock::command::spec::{Arg, Flag, Kind as ArgKind};
 use redis_lock::command::Command;
 
 use crate::harness::commands::text;
@@ -146,7 +146,7 @@ pub fn random_line(rng: &mut StdRng, megabyte: &[u8]) -> Line {
     }
     let mut command = any(rng, Command::ALL);
     // Clients are refused most of these.
-    while command.is_dangerous() && rng.random_bool(0.7) {
+    while command.spec().flags.contains(&Flag::Admin) && rng.random_bool(0.7) {
         command = any(rng, Command::ALL);
     }
     let spec = command.spec();

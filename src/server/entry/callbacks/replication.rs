@@ -16,7 +16,7 @@ pub(super) fn subscribe(ctx: Context<'_>) -> bool {
     subscribe_to_links(ctx);
     ctx.on_server_event(
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
-        Some(on_role_change),
+        on_event!(on_role_change),
     )
 }
 
@@ -27,31 +27,19 @@ pub(super) fn subscribe_to_links(ctx: Context<'_>) {
     if limits::guard().scope == Scope::Off || !module.links.watch() {
         return;
     }
-    let links = [
-        (
-            raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE,
-            on_primary_link as _,
-        ),
-        (
-            raw::REDISMODULE_EVENT_REPLICA_CHANGE,
-            on_replica_change as _,
-        ),
-    ];
-    for (event, callback) in links {
-        ctx.on_server_event(event, Some(callback));
-    }
+    let event = raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE;
+    ctx.on_server_event(event, on_event!(on_primary_link));
+    ctx.on_server_event(
+        raw::REDISMODULE_EVENT_REPLICA_CHANGE,
+        on_event!(on_replica_change),
+    );
     if module.links.find(ctx) {
         module.leave(Note::Guard(GuardEvent::Linked));
     }
 }
 
 /// A promotion, or a demotion.
-unsafe extern "C" fn on_role_change(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    role: u64,
-    _data: *mut c_void,
-) {
+fn on_role_change(_ctx: Context<'_>, role: u64, _data: *mut c_void) {
     let module = Module::get();
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
         // The server may be a primary again before the timer runs. The timer is not set: the server
@@ -72,12 +60,7 @@ unsafe extern "C" fn on_role_change(
 }
 
 /// The link to the primary is up, or down.
-unsafe extern "C" fn on_primary_link(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
+fn on_primary_link(_ctx: Context<'_>, subevent: u64, _data: *mut c_void) {
     let module = Module::get();
     match Context::detached() {
         Some(ctx) if subevent == raw::REDISMODULE_SUBEVENT_MASTER_LINK_UP => {
@@ -89,12 +72,7 @@ unsafe extern "C" fn on_primary_link(
 }
 
 /// A replica has come or gone.
-unsafe extern "C" fn on_replica_change(
-    _ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    _data: *mut c_void,
-) {
+fn on_replica_change(_ctx: Context<'_>, _subevent: u64, _data: *mut c_void) {
     let module = Module::get();
     let is_on = limits::guard().scope >= Scope::Failover;
     if let Some(ctx) = Context::detached().filter(|_| is_on) {
