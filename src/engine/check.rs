@@ -32,7 +32,8 @@ fn is_lost<K: Key>(key: &mut K, token: Token<'_>, now: Now) -> bool {
     } = key.parts();
     let own = lock.and_then(|lock| lock.hold_of(token, now));
     own.is_some_and(|(_, hold)| {
-        let is_over = shared.bindings.is_over(&key_ref, hold.fence, now);
+        let bindings = &shared.bindings;
+        let is_over = bindings.look(|all| all.is_over(&key_ref, hold.fence, now));
         is_over && !machine.registry.deliveries.is_under_way(hold.fence)
     })
 }

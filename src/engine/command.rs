@@ -274,7 +274,10 @@ pub(super) fn acknowledge<K: Key>(key: &mut K, fence: Option<Fence>) {
         let db = server.selected_db();
         deliveries.acknowledge(db, name.bytes(), fence);
         // A lost connection meant less than this request, as long as it waited for the grant.
-        key.shared().bindings.forget_lost(db, name.bytes(), fence);
+        let bindings = &key.shared().bindings;
+        if bindings.has_lost() {
+            bindings.change(|all| all.forget_lost(Some(db), name.bytes(), fence));
+        }
     }
 }
 

@@ -156,7 +156,8 @@ fn unbind<K: Key>(key: &K, effect: &Effect<'_>, cause: Cause, now: Now) {
     let own = own.filter(|_| cause.unbinds());
     let (db, name) = (key.server().selected_db(), key.name());
     for fence in lock.ended(now).chain(own) {
-        key.shared().bindings.forget(db, name.bytes(), fence);
+        let bindings = &key.shared().bindings;
+        bindings.change(|all| all.forget(Some(db), name.bytes(), fence));
     }
 }
 

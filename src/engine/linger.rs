@@ -46,8 +46,9 @@ pub(super) fn mark_in(effect: &mut Effect<'_>, linger: Linger, guard: &Guard) {
 #[cold]
 pub(super) fn mark_renewed<K: Key>(key: &K, effect: &mut Effect<'_>) {
     if let Effect::Hold { hold, .. } = effect {
+        let (db, name) = (key.server().selected_db(), key.name());
         let bindings = &key.shared().bindings;
-        let is_bound = bindings.has(key.server().selected_db(), key.name().bytes(), hold.fence);
+        let is_bound = bindings.look(|all| all.has(db, name.bytes(), hold.fence));
         hold.since = hold.since.marked(is_bound || hold.since.lingers());
     }
 }
@@ -56,7 +57,7 @@ pub(super) fn mark_renewed<K: Key>(key: &K, effect: &mut Effect<'_>) {
 #[cold]
 pub(super) fn bind<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger) {
     let bindings = &key.shared().bindings;
-    bindings.bind(key_ref_of(key), token, fence, linger);
+    bindings.change(|all| all.bind(key_ref_of(key), token, fence, linger));
 }
 
 /// Carries out what lost connections mean for the holds of a key. Whether the key has changed.
@@ -68,14 +69,16 @@ pub(super) fn bring_forward<K: Key>(key: &mut K, now: Now) -> bool {
     let key_ref = key_ref_of(key);
     // A replica that takes writes of its own may have bound some.
     if !key.server().is_primary() {
-        key.shared().bindings.clear();
+        key.shared().bindings.change(|all| all.clear());
         return false;
     }
     let mut has_changed = false;
-    for lost in key.shared().bindings.take_lost(&key_ref) {
+    let lost = key.shared().bindings.change(|all| all.take_lost(&key_ref));
+    for lost in lost {
         let registry = &key.parts().machine.registry;
         if registry.deliveries.is_under_way(lost.fence) {
-            key.shared().bindings.put_back(&key_ref, lost);
+            let bindings = &key.shared().bindings;
+            bindings.change(|all| all.put_back(&key_ref, lost));
             continue;
         }
         let end = key.lock().map(|lock| (lock, key.deadline(now)));

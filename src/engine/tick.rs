@@ -61,7 +61,8 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     }
     let (mut share, now) = (Share::begin(server, TurnPart::Wakes), server.now());
     while host.machine().registry.mark_woken(now) && !share.is_over(server) {}
-    for key_ref in host.shared().bindings.next_untold(MOST_LOST) {
+    let bindings = &host.shared().bindings;
+    for key_ref in bindings.change(|all| all.next_untold(MOST_LOST)) {
         let registry = &mut host.machine().registry;
         registry.mark_anyway(Some(key_ref.db), &key_ref.name);
     }
@@ -246,7 +247,7 @@ fn stand_down<H: Host>(host: &mut H) {
     machine.registry.clear_endings();
     machine.registry.deliveries.clear_revoked();
     machine.sweep.cancel();
-    host.shared().bindings.clear();
+    host.shared().bindings.change(|all| all.clear());
 }
 
 /// Looks at some of the keys that are waited for: nothing tells of PEXPIRE and PERSIST.
@@ -342,7 +343,8 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
         if key.is_ok_and(|key| key.lock().is_some()) {
             host.machine().registry.put_off(key_ref.clone());
         } else {
-            host.shared().bindings.take_lost(key_ref);
+            let bindings = &host.shared().bindings;
+            bindings.change(|all| all.take_lost(key_ref));
         }
         return false;
     }

@@ -168,7 +168,8 @@ impl Node {
             .map(|(place, value)| (at(swap(place.db), place.name), value))
             .collect();
         let (one, other) = (one.into(), other.into());
-        self.shared.bindings.swap_dbs(one, other);
+        let bindings = &self.shared.bindings;
+        bindings.change(|all| all.swap_dbs(one, other));
         self.leave(Note::Swapped(one, other));
     }
 
@@ -176,7 +177,7 @@ impl Node {
         let mut values = self.memory.values.borrow_mut();
         values.retain(|at, _| db != EVERY_DB && at.db != db);
         let db = (db != EVERY_DB).then_some(db.into());
-        self.shared.bindings.empty_db(db);
+        self.shared.bindings.change(|all| all.empty_db(db));
         self.leave(Note::Emptied { db });
     }
 
@@ -226,7 +227,7 @@ impl Node {
     pub(super) fn demoted(&mut self, blocked: &[Client]) {
         // The timer is not set: the server tells the blocked clients first.
         self.shared.inbox.leave(Note::Demoted);
-        self.shared.bindings.clear();
+        self.shared.bindings.change(|all| all.clear());
         for client in blocked {
             self.kill_waiter(*client, true);
         }

@@ -99,7 +99,7 @@ impl Module {
     pub(in crate::server) fn ends_something(&self, client: NonZeroU64) -> bool {
         let is_awaited = |machine: &Machine| machine.registry.has_lingering(client);
         let machine = self.machine.try_borrow();
-        self.shared.bindings.has_client(client)
+        self.shared.bindings.look(|all| all.has_client(client))
             || machine.map_or(true, |machine| is_awaited(&machine))
     }
 

@@ -170,7 +170,10 @@ impl Memory {
     pub(super) fn lock_left(&self, shared: &Shared<Toy>, at: Place, lock: &Lock) {
         let db = self.says_db.then_some(at.db.into());
         let name = [at.name];
-        shared.bindings.lock_left(db, &name, lock);
+        if shared.bindings.are_any() {
+            let bindings = &shared.bindings;
+            bindings.change(|all| all.lock_left(db, &name, lock));
+        }
         if shared.inbox.do_names_matter() {
             let name = name.into();
             shared.inbox.leave(Note::Left { db, name });

@@ -57,7 +57,7 @@ unsafe extern "C" fn on_role_change(
         // The server may be a primary again before the timer runs. The timer is not set: the server
         // tells the blocked clients first.
         module.shared.inbox.leave(Note::Demoted);
-        module.shared.bindings.clear();
+        module.shared.bindings.change(|all| all.clear());
     }
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
         module.shared.fences.begin_ahead(clock::now());
