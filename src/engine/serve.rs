@@ -268,7 +268,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         }
     }
     // A mark may say that the key has lost its ttl, and the timer will not look at it now.
-    if key.parts().machine.registry.unmark(key_ref) {
+    if key.parts().machine.registry.marks.remove(key_ref) {
         key.repair_ttl(now);
         has_changed = true;
     }

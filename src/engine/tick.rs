@@ -122,16 +122,16 @@ fn work<H: Host>(host: &mut H) {
         let here = revoked.entry(one.key_ref.clone()).or_default();
         here.push(one);
     }
-    registry.begin_turn();
+    registry.marks.begin_turn();
     let mut touched = BTreeSet::new();
     for (key_ref, revoked) in revoked {
-        host.machine().registry.unmark(&key_ref);
+        host.machine().registry.marks.remove(&key_ref);
         if look_at(host, &key_ref, revoked) {
             touched.insert(key_ref);
         }
     }
     let (mut share, mut is_cut) = (Share::begin(server, TurnPart::Marks), false);
-    while let Some(key_ref) = host.machine().registry.next_marked() {
+    while let Some(key_ref) = host.machine().registry.marks.next_in_turn() {
         if key_ref.db == ANY_DB {
             let dbs = key_refs_of(host, &key_ref.name);
             let registry = &mut host.machine().registry;
@@ -143,7 +143,7 @@ fn work<H: Host>(host: &mut H) {
                 .mark_anyway(Some(key_ref.db), &key_ref.name);
         } else if look_at(host, &key_ref, Vec::new()) {
             // If there are many to serve, it is marked again, and they take a turn of their own.
-            is_cut = host.machine().registry.is_marked(&key_ref);
+            is_cut = host.machine().registry.marks.has(&key_ref);
             touched.insert(key_ref);
         }
         several::finish_in_timer(host, &mut touched);
@@ -243,7 +243,7 @@ fn stand_down<H: Host>(host: &mut H) {
     // Those who are left go in the next turn, and also if the server is a primary again by then.
     machine.was_demoted = !machine.registry.is_empty();
     machine.registry.mark_unserved();
-    machine.registry.clear_marks();
+    machine.registry.marks.clear();
     machine.registry.clear_endings();
     machine.registry.deliveries.clear_revoked();
     machine.sweep.cancel();

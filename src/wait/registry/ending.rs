@@ -221,7 +221,7 @@ mod tests {
         let mut ends = |token: &[u8]| world.end_cancelled(&keys, Token::new(token).unwrap()).len();
         assert_eq!((ends(b"t5"), ends(b"t1001"), ends(b"t9999")), (1, 0, 0));
         assert_eq!(end_all(&mut world), MOST);
-        assert!(world.is_marked(&k));
+        assert!(world.marks.has(&k));
         assert!(matches!(grant_next(&mut world, &k), Some(Step::Offered(_))));
         assert_eq!(world.cancel(&k).1.len(), 1);
         assert!(world.is_empty());
@@ -243,7 +243,7 @@ mod tests {
         while world.is_behind() {
             world.follow_next();
         }
-        assert!(world.is_tight() && world.is_marked(&k));
+        assert!(world.is_tight() && world.marks.has(&k));
         assert_eq!(world.len_of(&k), 1);
     }
 

@@ -55,31 +55,6 @@ impl<L, S: BuildHasher> Registry<L, S> {
         })
     }
 
-    /// Takes the mark of a key that is served. Whether it had one.
-    pub fn unmark(&mut self, key: &KeyRef) -> bool {
-        self.marks.remove(key)
-    }
-
-    /// Whether a key is marked.
-    pub fn is_marked(&self, key: &KeyRef) -> bool {
-        self.marks.has(key)
-    }
-
-    /// Begins a turn of the timer. Keys that are marked from now on come in a later turn.
-    pub fn begin_turn(&mut self) {
-        self.marks.begin_turn();
-    }
-
-    /// Takes the mark of the next key that the timer is to look at in this turn.
-    pub fn next_marked(&mut self) -> Option<KeyRef> {
-        self.marks.next()
-    }
-
-    /// Takes all marks.
-    pub fn clear_marks(&mut self) {
-        self.marks.clear();
-    }
-
     /// Marks the next key that is to be looked at by now. False if there is none.
     pub fn mark_woken(&mut self, now: Now) -> bool {
         let woken = self.queues.take_woken(now);
@@ -159,7 +134,7 @@ mod tests {
             assert_eq!(is_due_after(wake), is_due, "{at_ms}");
         }
         assert!(is_due_after(|world| {
-            assert!(world.mark_replaced(0, b"k") && world.unmark(&key(b"k")));
+            assert!(world.mark_replaced(0, b"k") && world.marks.remove(&key(b"k")));
         }));
         assert!(is_due_after(|world| world.db_replaced(Some(0))));
         let upgrade = |world: &mut World| {
