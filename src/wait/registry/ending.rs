@@ -89,7 +89,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let removed = ids.into_iter().filter_map(|id| {
             let place = self.places.get(id)?;
             let seq = place.channel()?;
-            self.step.serve(place.keys().cloned());
+            self.step.unserved.extend(place.keys().cloned());
             self.leave(id, seq, Why::Ungranted(leaving))
         });
         removed.collect()
