@@ -293,13 +293,13 @@ fn check_slots<H: Host>(host: &mut H) {
     }
     let machine = host.machine();
     if machine.must_check_slots(server.monotonic_us()) {
-        machine.registry.begin_slots();
+        machine.registry.slots_mut().begin();
     }
     let mut share = Share::begin(server, TurnPart::Slots);
-    while host.machine().registry.is_asking_for_slots() && !share.is_over(server) {
+    while host.machine().registry.slots().is_asking() && !share.is_over(server) {
         match host.machine().registry.next_slot_question() {
             Some(SlotQuestion::Slot(slot)) if !host.serves_slot(slot) => {
-                host.machine().registry.slot_is_refused(slot);
+                host.machine().registry.slots_mut().refuse(slot);
             }
             Some(SlotQuestion::Key(key_ref)) => {
                 let name = host.name(&key_ref.name);
@@ -341,7 +341,8 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
         // A lock that has come before its slot may have no ttl.
         let key = host.open(&name, Purpose::Read);
         if key.is_ok_and(|key| key.lock().is_some()) {
-            host.machine().registry.put_off(key_ref.clone());
+            let slots = host.machine().registry.slots_mut();
+            slots.put_off(key_ref.clone());
         } else {
             let bindings = &host.shared().bindings;
             bindings.change(|all| all.take_lost(key_ref));

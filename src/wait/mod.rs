@@ -88,7 +88,7 @@ pub use keys::{Keys, Several, Wanted};
 pub use place::Counts;
 pub use registry::{
     At, By, Candidate, Comer, Ending, Entered, Full, Granted, Leaving, Limits, Marks, NewRequest,
-    Offer, Registry, Removed, Rest, SlotQuestion, Step, TurnAt, Waiter,
+    Offer, Registry, Removed, Rest, SlotQuestion, Step, TurnAt, WaitedSlots, Waiter,
 };
 pub use request::Listener;
 pub use schedule::Due;

@@ -45,7 +45,7 @@ pub use leave::{Removed, Rest};
 pub use marks::Marks;
 pub use questions::Waiter;
 pub use room::{By, Comer, Full, Leaving, Limits};
-pub use slots::SlotQuestion;
+pub use slots::{SlotQuestion, WaitedSlots};
 
 /// All places, and all that is to be done for them. `S` is how its tables hash.
 #[derive(Debug)]

@@ -42,7 +42,7 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(says_db: bool) -> Self {
         let mut machine = Machine::default();
-        machine.registry.keep_slots();
+        machine.registry.slots_mut().keep();
         Self {
             machine,
             shared: Shared::default(),

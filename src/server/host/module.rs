@@ -70,7 +70,7 @@ impl Module {
 
     /// Prepares for what matters only to a node of a cluster, once at load.
     pub(in crate::server) fn prepare_for_cluster(&self) {
-        self.machine.borrow_mut().registry.keep_slots();
+        self.machine.borrow_mut().registry.slots_mut().keep();
     }
 
     /// Leaves a note, which is read in this turn of the server's event loop.
