@@ -22,7 +22,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// The same where the key has lost its lock, and may get another one in its place.
     pub fn mark_replaced(&mut self, db: i32, name: &[u8]) -> bool {
         if let Some(queue) = self.queues.get_mut(db, name) {
-            queue.lock_replaced();
+            queue.set_lock_replaced(true);
         }
         self.mark(db, name)
     }
@@ -65,7 +65,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// that does not wait for it.
     pub fn lock_granted(&mut self, key: &KeyRef) {
         if let Some(queue) = self.queues.of_mut(key) {
-            queue.lock_granted();
+            queue.set_lock_replaced(false);
         }
     }
 

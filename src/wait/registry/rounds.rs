@@ -86,7 +86,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if queue.follow(last) >= change.replaced {
             return;
         }
-        queue.lock_replaced();
+        queue.set_lock_replaced(true);
         self.mark(key.db, &key.name);
         let queue = self.queues.of(key);
         let ids = queue.into_iter().flat_map(|queue| queue.iter());
