@@ -8,7 +8,7 @@ use super::guard::Guard;
 use super::host::{key_ref_of, Key, Name, Server};
 use crate::command::acquire::Acquire;
 use crate::command::Error;
-use crate::lock::{Effect, Fence, Hold, Now, Token};
+use crate::lock::{Effect, Fence, Grant, Hold, Now, Token};
 use crate::wait::Linger;
 
 /// What the hold of a request is bound to.
@@ -29,7 +29,7 @@ pub(super) fn of_request<S: Server>(
 /// Marks a hold that is granted, or removes the mark: after a promotion the next server must know
 /// which holds end with connections. Without such a guard the bytes of a lock say nothing of it.
 #[inline]
-pub(super) fn mark(hold: &mut Hold, linger: Option<Linger>, guard: &Guard) {
+fn mark(hold: &mut Hold, linger: Option<Linger>, guard: &Guard) {
     let lingers = linger.is_some() && guard.marks_lingering();
     hold.since = hold.since.marked(lingers);
 }
@@ -58,6 +58,22 @@ pub(super) fn mark_renewed<K: Key>(key: &K, effect: &mut Effect<'_>) {
 pub(super) fn bind<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger) {
     let bindings = &key.shared().bindings;
     bindings.change(|all| all.bind(key_ref_of(key), token, fence, linger));
+}
+
+/// Gives a hold to a token: marked, carried out, and bound.
+#[inline(always)] // Each caller knows the cause.
+pub(super) fn give<K: Key>(
+    key: &mut K,
+    token: Token<'_>,
+    mut grant: Grant,
+    linger: Option<Linger>,
+    cause: Cause,
+) {
+    mark(&mut grant.hold, linger, &key.parts().machine.guard);
+    key.commit(&grant.effect(token), cause, grant.at);
+    if let Some(linger) = linger {
+        bind(key, token, grant.hold.fence, linger);
+    }
 }
 
 /// Carries out what lost connections mean for the holds of a key. Whether the key has changed.

@@ -317,18 +317,12 @@ fn next_step<K: Key>(
 }
 
 /// Carries out a grant, and tells the client that waits for it. A channel has heard of it before.
-fn hand_over<K: Key>(key: &mut K, mut granted: Granted<ClientOf<K>>) {
-    let (grant, linger) = (&mut granted.grant, granted.removed.linger);
-    linger::mark(&mut grant.hold, linger, &key.parts().machine.guard);
-    let text = granted.removed.token.text();
-    let token = text.as_token();
+fn hand_over<K: Key>(key: &mut K, granted: Granted<ClientOf<K>>) {
+    let (grant, text) = (granted.grant, granted.removed.token.text());
     let cause = Cause::HandedOver {
         had_it: grant.had_it,
     };
-    key.commit(&grant.effect(token), cause, grant.at);
-    if let Some(linger) = linger {
-        linger::bind(key, token, grant.hold.fence, linger);
-    }
+    linger::give(key, text.as_token(), grant, granted.removed.linger, cause);
     tell_granted(key.server(), key.parts().machine, granted);
 }
 

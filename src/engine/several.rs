@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 
-use super::commit::{Cause, Commit};
+use super::commit::Cause;
 use super::count::Count;
 use super::ending;
 use super::host::{Host, Key, Parts, Purpose, Server};
@@ -193,11 +193,7 @@ fn grant<H: Host>(
                 had_it: own.is_some(),
             };
             grant.mode = one.mode;
-            linger::mark(&mut grant.hold, linger, &key.parts().machine.guard);
-            key.commit(&grant.effect(token), cause, at);
-            if let Some(linger) = linger {
-                linger::bind(key, token, fence, linger);
-            }
+            linger::give(key, token, grant, linger, cause);
             serve_if_waited_for(key, &one.key_ref, at);
         });
         if let Some(touched) = touched {
