@@ -30,7 +30,7 @@ pub fn run<H: Host>(host: &mut H, token: Option<Token<'_>>) -> Result<(), Error>
         };
         key.parts().machine.is_due_changed = true;
         end_waits(&mut key, &key_ref, removed, now, |machine, removed| {
-            ending::dismiss(server, machine, removed, Error::Cancelled);
+            ending::tell(server, machine, removed, Some(Error::Cancelled));
         });
     }
     server.reply_count(count);

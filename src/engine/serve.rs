@@ -34,7 +34,7 @@ use std::rc::Rc;
 
 use super::commit::{Cause, Commit};
 use super::count::Count;
-use super::ending::{dismiss, note_unheard, unheard};
+use super::ending::{end_unheard, tell, unheard};
 use super::guarding;
 use super::host::{ClientOf, ClientOfServer, Key, Name, Parts, Server, WrongType};
 use super::linger;
@@ -109,7 +109,7 @@ pub(super) fn take_place<S: Server>(
     }
     let cancelled = machine.registry.end_cancelled(keys, acquire.ask().token);
     for removed in cancelled {
-        dismiss(server, machine, removed, Error::Cancelled);
+        tell(server, machine, removed, Some(Error::Cancelled));
     }
     let user = admit(server, &machine.registry, keys, acquire, wait)?;
     let (listener, stay) = listen(server, wait);
@@ -246,19 +246,10 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
                 }
             }
             Step::Offered(offer) => now = offer_to_channel(key, offer),
-            Step::Unheard(one) => {
-                let (server, machine) = (key.server(), key.parts().machine);
-                let removed = machine.registry.end_unheard(&one, server.leaving());
-                removed.iter().for_each(|one| note_unheard(server, one));
-            }
+            Step::Unheard(one) => end_unheard(key.server(), key.parts().machine, &one),
             Step::Refused(removed, refusal) => {
-                let server = key.server();
-                dismiss(
-                    server,
-                    key.parts().machine,
-                    removed,
-                    Error::of_refusal(refusal),
-                );
+                let error = Some(Error::of_refusal(refusal));
+                tell(key.server(), key.parts().machine, removed, error);
             }
         }
         if steps_left == 0 {

@@ -151,13 +151,7 @@ fn tell_channel<H: Host>(host: &mut H, candidate: &Candidate, fence: Fence, at: 
         None => false,
     };
     if let Some(offer) = offer.filter(|_| !is_heard) {
-        let removed = host
-            .machine()
-            .registry
-            .end_unheard(&offer.request, server.leaving());
-        removed
-            .iter()
-            .for_each(|one| ending::note_unheard(server, one));
+        ending::end_unheard(server, host.machine(), &offer.request);
     }
     is_heard
 }
@@ -225,7 +219,7 @@ fn refuse<H: Host>(host: &mut H, candidate: &Candidate) {
     let server = host.server();
     let removed = host.machine().registry.end_candidate(candidate);
     for removed in removed {
-        let error = Error::of_refusal(Refusal::FencesExhausted);
-        ending::dismiss(server, host.machine(), removed, error);
+        let error = Some(Error::of_refusal(Refusal::FencesExhausted));
+        ending::tell(server, host.machine(), removed, error);
     }
 }

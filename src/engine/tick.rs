@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::commit::{Cause, Commit};
 use super::count::Count;
-use super::ending::{dismiss, dismiss_all, end_next, end_wait};
+use super::ending::{dismiss_all, end_next, tell};
 use super::guard::BEAT_US;
 use super::guarding;
 use super::host::{Host, Key, Purpose, Server, TurnPart};
@@ -173,7 +173,7 @@ fn end_timed_out<H: Host>(host: &mut H) {
                 Some(_) => server.count(Count::TimedOut),
                 None => server.count(Count::PassedOver),
             }
-            end_wait(server, machine, removed);
+            tell(server, machine, removed, None);
         }
         if share.is_over(server) {
             break;
@@ -229,7 +229,7 @@ fn dismiss_somebody<H: Host>(host: &mut H) -> bool {
     let dismissed = machine.registry.dismiss_any();
     let is_any = dismissed.is_some();
     for removed in dismissed.into_iter().flatten() {
-        dismiss(server, machine, removed, Error::TryAgain);
+        tell(server, machine, removed, Some(Error::TryAgain));
     }
     is_any
 }

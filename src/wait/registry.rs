@@ -38,7 +38,7 @@ use spans::Oldest;
 use step::StepWork;
 use tokens::Tokens;
 
-pub use ending::Ending;
+pub use ending::{ChannelRequest, Ending};
 pub use enter::{At, Entered, NewRequest};
 pub use grant::{Candidate, Granted, Offer, Step, TurnAt};
 pub use leave::{Removed, Rest};
