@@ -81,7 +81,7 @@ commands! {
     Release in release: release::Release::parse;
     Cancel in cancel: cancel::parse;
     Renew in renew: renew::Renew::parse;
-    Check in check: check::Check::parse;
+    Check in check: check::parse;
     Exec in exec: exec::parse;
     Info in info: info::parse;
     Top in top: top::parse;

@@ -11,7 +11,6 @@ use std::num::NonZeroU64;
 
 use super::{at, Client, Keys, Place, Request, EVERY_DB};
 use crate::command::acquire::{self, Acquire};
-use crate::command::check::Check;
 use crate::command::macquire::Macquire;
 use crate::command::release::Release;
 use crate::command::renew::Renew;
@@ -308,10 +307,7 @@ impl Node {
                 let release = Release::parse(Args::new(words.into_iter()));
                 command::release(&mut task, &release.unwrap())
             }
-            Request::Check(_) => {
-                let question = Check::parse(Args::new([&token[..]].into_iter()));
-                check(&mut task, &question.unwrap())
-            }
+            Request::Check(_) => check(&mut task, Token::new(&token).unwrap()),
             Request::Exec(_) => {
                 let token = Token::new(&token).unwrap();
                 let is_held = engine::must_hold(&mut task, token);

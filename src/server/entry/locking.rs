@@ -6,11 +6,10 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use crate::command::acquire::{Acquire, AskedMode, Wait};
-use crate::command::check::Check;
 use crate::command::macquire::{key_count, Macquire};
 use crate::command::release::Release;
 use crate::command::renew::Renew;
-use crate::command::{cancel as cancel_args, Args, Error};
+use crate::command::{cancel as cancel_args, check as check_args, Args, Error};
 use crate::engine::macquire::FIRST_KEY;
 use crate::engine::{self, cancel as waits, command, macquire};
 use crate::server::api::{Arg, Argv, Context};
@@ -48,8 +47,8 @@ pub(in crate::server) fn renew(task: &mut Task<'_>) -> Result<(), Error> {
 }
 
 pub(in crate::server) fn check(task: &mut Task<'_>) -> Result<(), Error> {
-    let check = Check::parse(task.args())?;
-    engine::check(task, &check)
+    let token = check_args::parse(task.args())?;
+    engine::check(task, token)
 }
 
 /// Checks what a request says beside its hold. `key` is its first key.

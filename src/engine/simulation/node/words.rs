@@ -7,12 +7,11 @@ use super::log::Said;
 use super::memory::Value;
 use super::{Node, Task};
 use crate::command::acquire::Acquire;
-use crate::command::check::Check;
 use crate::command::macquire::Macquire;
 use crate::command::release::Release;
 use crate::command::renew::Renew;
 use crate::command::spec::KeyWords;
-use crate::command::{acquire, cancel, exec, rlock, wlock, Args, Command, Error};
+use crate::command::{acquire, cancel, check, exec, rlock, wlock, Args, Command, Error};
 use crate::engine::{self, command, macquire};
 
 /// The command of ours with this name.
@@ -167,7 +166,7 @@ impl Node {
                 cancel::parse(args()).and_then(|token| engine::cancel::run(&mut task, token))
             }
             Command::Check => {
-                Check::parse(args()).and_then(|check| engine::check(&mut task, &check))
+                check::parse(args()).and_then(|token| engine::check(&mut task, token))
             }
             _ => return Err(format!("the server in memory has no {command:?}")),
         };
