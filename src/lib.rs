@@ -8,7 +8,7 @@
 //!   is an argument.
 //! - [`wait`]: many keys. Who waits for which key, in which order, which grants are on their way,
 //!   and what is due when. Std only, for any kind of listener.
-//! - [`command`]: the grammar, description and decision of each command.
+//! - [`command`]: the grammar and description of each command.
 //! - [`engine`]: the machine. What a command, a lost client or a turn of the timer does to locks
 //!   and waiters, for any server: it says by three traits what it needs of one.
 //! - `server`: the shell, which has every call of the module API and every `unsafe` block.

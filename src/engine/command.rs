@@ -13,10 +13,8 @@ use super::machine::{Machine, Registry, Removed};
 use super::serve::{self, Stay};
 use super::{deadlock, ending, guarding, linger, several};
 use crate::command::acquire::Acquire;
-use crate::command::release::Release;
-use crate::command::renew::Renew;
-use crate::command::{Decision, Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Waiting};
+use crate::command::{Error, Reply};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Ttl, Waiting};
 use crate::wait::{KeyRef, Keys, Linger};
 
 /// The word that is the key of a command with one key.
@@ -71,20 +69,6 @@ enum Done<'r, K> {
     Reply(Reply<'r>),
     /// The request was refused. `KeyRef` is there when others wait for the key.
     Refused(K, Option<KeyRef>, Refusal, Now),
-}
-
-impl<'r> Decided<'r> {
-    fn new(decision: Decision<'r>, cause: impl FnOnce(bool) -> Cause) -> Self {
-        match decision {
-            Decision::Change {
-                effect,
-                reply,
-                had_it,
-            } => Self::Change(effect, cause(had_it), reply),
-            Decision::Same(reply) => Self::Same(reply),
-            Decision::Wait(refusal) => Self::Wait(refusal),
-        }
-    }
 }
 
 /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker`
@@ -339,8 +323,15 @@ fn decide_acquire<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>)
         .map_or_else(Waiting::default, |(key_ref, registry)| {
             registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
         });
-    let decision = acquire.decide(scene.lock, scene.now, waiting, scene.fences);
-    Decided::new(decision, |had_it| Cause::Acquired { had_it })
+    match Lock::acquire(scene.lock, ask, scene.now, waiting, scene.fences) {
+        Ok(grant) => {
+            let had_it = grant.had_it;
+            let reply = acquire.reply(grant.hold.fence);
+            Decided::Change(grant.effect(ask.token), Cause::Acquired { had_it }, reply)
+        }
+        Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decided::Wait(refusal),
+        Err(refusal) => Decided::Same(Reply::Error(Error::of_refusal(refusal))),
+    }
 }
 
 /// Answers an acquire that was not granted at once, and counts it: its client waits, or gets null
@@ -367,14 +358,22 @@ pub(super) fn answer_not_granted<S: Server>(
 ///
 /// # Errors
 /// If the key has a value of another type, or has moved.
-pub fn release<H: Host>(host: &mut H, release: &Release<'_>) -> Result<(), Error> {
+pub fn release<H: Host>(host: &mut H, token: Token<'_>, at_least_ms: u64) -> Result<(), Error> {
     let server = host.server();
     let outcome = change(host, None, |scene| {
-        let key_deadline = || scene.key_end.deadline(scene.now);
-        match release.decide(scene.lock, key_deadline, scene.now) {
-            (Decision::Same(reply), _) => Decided::GiveUp(release.token(), reply),
-            (decision, Some(hold)) => Decided::new(decision, |_| Cause::Released(hold)),
-            (decision, None) => Decided::new(decision, |_| Cause::ReleasedLater),
+        let now = scene.now;
+        let ended = scene.lock.and_then(|lock| match at_least_ms {
+            0 => lock
+                .release(token, now)
+                .map(|(effect, hold)| (effect, Some(hold))),
+            ms => lock.release_at_least(token, ms, scene.key_end.deadline(now), now),
+        });
+        match ended {
+            Some((effect, hold)) => {
+                let cause = hold.map_or(Cause::ReleasedLater, Cause::Released);
+                Decided::Change(effect, cause, Reply::Done(true))
+            }
+            None => Decided::GiveUp(token, Reply::Done(false)),
         }
     })?;
     if let Done::Reply(reply) = outcome {
@@ -421,15 +420,18 @@ pub(super) fn end_waits<K: Key>(
 ///
 /// # Errors
 /// If the key has a value of another type, or has moved.
-pub fn renew<H: Host>(host: &mut H, renew: &Renew<'_>) -> Result<(), Error> {
+pub fn renew<H: Host>(host: &mut H, token: Token<'_>, ttl: Ttl) -> Result<(), Error> {
     let server = host.server();
     let usable = guarding::renewable(host);
     let outcome = change(host, None, |scene| {
-        let lock = usable.of(scene.lock, renew.token(), scene.now);
-        if scene.guard.puts_off(usable, lock, renew.token(), scene.now) {
+        let lock = usable.of(scene.lock, token, scene.now);
+        if scene.guard.puts_off(usable, lock, token, scene.now) {
             return Decided::Same(Reply::Error(Error::NotYet));
         }
-        Decided::new(renew.decide(lock, scene.now), |_| Cause::Renewed)
+        match lock.and_then(|lock| lock.renew(token, ttl, scene.now)) {
+            Some(effect) => Decided::Change(effect, Cause::Renewed, Reply::Done(true)),
+            None => Decided::Same(Reply::Done(false)),
+        }
     })?;
     if let Done::Reply(reply) = outcome {
         if reply == Reply::Done(false) {

@@ -12,8 +12,6 @@ use std::num::NonZeroU64;
 use super::{at, Client, Keys, Place, Request, EVERY_DB};
 use crate::command::acquire::{self, Acquire};
 use crate::command::macquire::Macquire;
-use crate::command::release::Release;
-use crate::command::renew::Renew;
 use crate::command::{rlock, Args, Reply};
 use crate::engine::guard::{GuardEvent, Reason};
 use crate::engine::host::{Host, Server};
@@ -274,6 +272,7 @@ impl Node {
 impl Node {
     pub(super) fn command(&mut self, client: Client, at: Place, what: Request) {
         let token = [what.token()];
+        let owner = Token::new(&token).unwrap();
         let ttl = what.ttl().ms().to_string();
         self.memory.db.set(at.db.into());
         let linger_ms = self.memory.linger_ms.get();
@@ -297,26 +296,14 @@ impl Node {
                 let acquire = Acquire::parse(wanted, Args::new(options.into_iter()));
                 command::take_hold(&mut task, &acquire.unwrap())
             }
-            Request::Release(_) => {
-                let release = Release::parse(Args::new([&token[..]].into_iter()));
-                command::release(&mut task, &release.unwrap())
-            }
-            Request::ReleaseLater(_, ms) => {
-                let ms = ms.to_string();
-                let words = [&token[..], b"ATLEAST", ms.as_bytes()];
-                let release = Release::parse(Args::new(words.into_iter()));
-                command::release(&mut task, &release.unwrap())
-            }
-            Request::Check(_) => check(&mut task, Token::new(&token).unwrap()),
+            Request::Release(_) => command::release(&mut task, owner, 0),
+            Request::ReleaseLater(_, ms) => command::release(&mut task, owner, ms),
+            Request::Check(_) => check(&mut task, owner),
             Request::Exec(_) => {
-                let token = Token::new(&token).unwrap();
-                let is_held = engine::must_hold(&mut task, token);
+                let is_held = engine::must_hold(&mut task, owner);
                 is_held.map(|()| task.server().reply(Reply::Done(true)))
             }
-            Request::Renew(..) => {
-                let renew = Renew::parse(Args::new([&token[..], ttl.as_bytes()].into_iter()));
-                command::renew(&mut task, &renew.unwrap())
-            }
+            Request::Renew(..) => command::renew(&mut task, owner, what.ttl()),
         };
         task.end(result);
     }

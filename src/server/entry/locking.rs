@@ -7,9 +7,10 @@ use redis_module::raw;
 
 use crate::command::acquire::{Acquire, AskedMode, Wait};
 use crate::command::macquire::{key_count, Macquire};
-use crate::command::release::Release;
-use crate::command::renew::Renew;
-use crate::command::{cancel as cancel_args, check as check_args, Args, Error};
+use crate::command::{
+    cancel as cancel_args, check as check_args, release as release_args, renew as renew_args,
+};
+use crate::command::{Args, Error};
 use crate::engine::macquire::FIRST_KEY;
 use crate::engine::{self, cancel as waits, command, macquire};
 use crate::server::api::{Arg, Argv, Context};
@@ -30,9 +31,9 @@ pub(in crate::server) fn take_all(task: &mut Task<'_>) -> Result<(), Error> {
 }
 
 pub(in crate::server) fn release(task: &mut Task<'_>) -> Result<(), Error> {
-    let release = Release::parse(task.args())?;
-    limits::check_ttl(release.at_least_ms())?;
-    command::release(task, &release)
+    let (token, at_least_ms) = release_args::parse(task.args())?;
+    limits::check_ttl(at_least_ms)?;
+    command::release(task, token, at_least_ms)
 }
 
 pub(in crate::server) fn cancel(task: &mut Task<'_>) -> Result<(), Error> {
@@ -41,9 +42,9 @@ pub(in crate::server) fn cancel(task: &mut Task<'_>) -> Result<(), Error> {
 }
 
 pub(in crate::server) fn renew(task: &mut Task<'_>) -> Result<(), Error> {
-    let renew = Renew::parse(task.args())?;
-    limits::check_ttl(renew.ttl().ms())?;
-    command::renew(task, &renew)
+    let (token, ttl) = renew_args::parse(task.args())?;
+    limits::check_ttl(ttl.ms())?;
+    command::renew(task, token, ttl)
 }
 
 pub(in crate::server) fn check(task: &mut Task<'_>) -> Result<(), Error> {
