@@ -12,6 +12,10 @@ pub enum Reply<'a> {
     Made(&'a [u8], Fence),
     /// 1 for yes, 0 for no.
     Done(bool),
+    /// How many there were.
+    Count(usize),
+    /// Not granted yet: the end of the wait is published.
+    Queued,
     /// Not granted.
     Null,
     /// The request is malformed, or cannot be carried out.

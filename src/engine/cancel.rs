@@ -5,7 +5,7 @@ use super::command::{end_waits, key_to_change, serve_waiters};
 use super::commit::Commit;
 use super::ending;
 use super::host::{Host, Key, Server};
-use crate::command::Error;
+use crate::command::{Error, Reply};
 use crate::lock::Token;
 
 /// Ends those of one token, or all, and replies how many there were.
@@ -33,6 +33,6 @@ pub fn run<H: Host>(host: &mut H, token: Option<Token<'_>>) -> Result<(), Error>
             ending::tell(server, machine, removed, Some(Error::Cancelled));
         });
     }
-    server.reply_count(count);
+    server.reply(Reply::Count(count));
     Ok(())
 }

@@ -348,7 +348,7 @@ pub(super) fn answer_not_granted<S: Server>(
     }
     match stay? {
         Stay::Blocked => {} // The reply comes when the wait ends.
-        Stay::Queued => server.reply_queued(),
+        Stay::Queued => server.reply(Reply::Queued),
         Stay::No => server.reply(Reply::Null),
     }
     Ok(())

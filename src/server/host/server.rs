@@ -132,14 +132,6 @@ impl Server for Context<'_> {
         Context::reply(self, reply);
     }
 
-    fn reply_count(self, n: usize) {
-        self.reply_integer(u64::try_from(n).unwrap_or_default());
-    }
-
-    fn reply_queued(self) {
-        self.reply_status(c"QUEUED");
-    }
-
     fn reply_error(self, text: &CStr) {
         Context::reply_error(self, text);
     }
