@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::commit::{Cause, Commit};
+use super::commit::{commit, repair_ttl, Cause};
 use super::count::Count;
 use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
@@ -94,7 +94,7 @@ fn change<'k, 'r, H: Host>(
                 Cause::Released(hold) => Some(hold.fence),
                 _ => None,
             });
-            key.commit(&effect, cause, now);
+            commit(&mut key, &effect, cause, now);
             if let (Some(taker), Some(fence)) = (&taker, fence) {
                 let linger = taker.linger.into_iter();
                 linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger));
@@ -111,7 +111,7 @@ fn change<'k, 'r, H: Host>(
             Ok(Done::Reply(reply))
         }
         Decided::Same(reply) => {
-            key.repair_ttl(now);
+            repair_ttl(&mut key, now);
             // A request that can never be granted takes its token's place along.
             if let (Some(key_ref), Some(taker)) = (&key_ref, taker) {
                 if resume(&mut key, key_ref, taker.token).is_some() {
@@ -122,7 +122,7 @@ fn change<'k, 'r, H: Host>(
             Ok(Done::Reply(reply))
         }
         Decided::GiveUp(token, reply) => {
-            key.repair_ttl(now);
+            repair_ttl(&mut key, now);
             if let Some(key_ref) = &key_ref {
                 give_up_place(&mut key, key_ref, token, now);
             }

@@ -3,7 +3,7 @@
 //! A callback only notes that a connection is lost ([`super::inbox`]). The next command on the key
 //! brings the deadline forward before it does its own work, or the timer does, whichever is first.
 
-use super::commit::{Cause, Commit};
+use super::commit::{commit, Cause};
 use super::guard::Guard;
 use super::host::{key_ref_of, Key, Name, Server};
 use crate::command::acquire::Acquire;
@@ -70,7 +70,7 @@ pub(super) fn give<K: Key>(
     cause: Cause,
 ) {
     mark(&mut grant.hold, linger, &key.parts().machine.guard);
-    key.commit(&grant.effect(token), cause, grant.at);
+    commit(key, &grant.effect(token), cause, grant.at);
     if let Some(linger) = linger {
         bind(key, token, grant.hold.fence, linger);
     }
@@ -104,7 +104,7 @@ pub(super) fn bring_forward<K: Key>(key: &mut K, now: Now) -> bool {
                 Some(_) => Cause::Disconnected,
                 None => Cause::DisconnectedLater,
             };
-            key.commit(&effect, cause, now);
+            commit(key, &effect, cause, now);
             has_changed = true;
         }
     }

@@ -32,7 +32,7 @@
 
 use std::rc::Rc;
 
-use super::commit::{Cause, Commit};
+use super::commit::{repair_ttl, Cause};
 use super::count::Count;
 use super::ending::{end_unheard, tell, unheard};
 use super::guarding;
@@ -260,7 +260,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
     }
     // A mark may say that the key has lost its ttl, and the timer will not look at it now.
     if key.parts().machine.registry.marks.remove(key_ref) {
-        key.repair_ttl(now);
+        repair_ttl(key, now);
         has_changed = true;
     }
     (now, has_changed)

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::commit::{Cause, Commit};
+use super::commit::{commit, repair_ttl, Cause};
 use super::count::Count;
 use super::ending::{dismiss_all, end_next, tell};
 use super::guard::BEAT_US;
@@ -360,7 +360,7 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
             linger::bring_forward(&mut key, now);
         }
         let now = serve_changed(&mut key, key_ref, now);
-        key.repair_ttl(now);
+        repair_ttl(&mut key, now);
         return key.has_changed();
     }
     let machine = host.machine();
@@ -388,7 +388,7 @@ fn revoke<K: Key>(key: &mut K, revoked: Revoked, now: Now) {
         Effect::Release { .. } => Cause::Revoked,
         _ => Cause::ConversionUndone,
     };
-    key.commit(&effect, cause, now);
+    commit(key, &effect, cause, now);
 }
 
 /// Has a hold looked for that is not where it was granted, if its lock has left since.
