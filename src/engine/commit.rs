@@ -90,8 +90,8 @@ impl Cause {
     }
 }
 
-/// Carries an effect out: the value, the key's ttl, the replicas and the append-only file, WATCH and
-/// CLIENT TRACKING, events and counters.
+/// Carries an effect out: the value, the key's ttl, the replicas and the append-only file, WATCH
+/// and CLIENT TRACKING, events and counters.
 #[inline(always)] // Each caller knows the cause, so most of this is decided when it is compiled.
 pub(super) fn commit<K: Key>(key: &mut K, effect: &Effect<'_>, cause: Cause, now: Now) {
     if key.shared().bindings.are_any() {
