@@ -2,16 +2,13 @@
 //! without a panic.
 
 use redis_lock::command::acquire::{self, Acquire, AskedMode, Wait};
-use redis_lock::command::check::Check;
 use redis_lock::command::macquire::{AllOrNone, Has, Macquire};
-use redis_lock::command::release::Release;
-use redis_lock::command::renew::Renew;
 use redis_lock::command::spec::{Arg, KeyWords, Kind};
 use redis_lock::command::{
-    cancel, exec, info, log, rlock, top, wlock, Args, Command, Decision, Error, Reply,
+    cancel, check, exec, info, log, release, renew, rlock, top, wlock, Args, Command, Error,
 };
 use redis_lock::lock::codec::{decode, encode_effect, Record};
-use redis_lock::lock::{Effect, Fence, FenceClock, Lock, Mode, Now, Token, Waiting};
+use redis_lock::lock::{Effect, Fence, FenceClock, Lock, Mode, Now, Waiting};
 
 const NOW: Now = Now::from_millis(1_000_000);
 
@@ -37,10 +34,10 @@ pub fn run(data: &[u8]) {
         Command::Wlock => take(wlock::WANTED, &args),
         Command::Rlock => take(rlock::WANTED, &args),
         Command::Macquire => take_several(&args),
-        Command::Release => release(&args),
+        Command::Release => released(&args),
         Command::Cancel => cancelled(&args),
-        Command::Renew => renew(&args),
-        Command::Check => check(&args),
+        Command::Renew => renewed(&args),
+        Command::Check => checked(&args),
         Command::Exec => guard(&args),
         Command::Info => show(&args),
         Command::Top => count(&args),
@@ -242,16 +239,10 @@ fn take(wanted: AskedMode, args: &[&[u8]]) {
         }
     }
     for lock in locks() {
-        let decision = request.decide(
-            lock.as_ref(),
-            NOW,
-            Waiting::default(),
-            &mut FenceClock::default(),
-        );
-        follow(&decision);
-        if lock.is_none() {
-            assert!(matches!(decision, Decision::Change { .. }), "{decision:?}");
-        }
+        let (waiting, mut fences) = (Waiting::default(), FenceClock::default());
+        let granted = Lock::acquire(lock.as_ref(), ask, NOW, waiting, &mut fences);
+        follow(granted.ok().map(|grant| grant.effect(ask.token)));
+        assert!(lock.is_some() || granted.is_ok(), "{granted:?}");
     }
 }
 
@@ -319,17 +310,11 @@ fn fence_of(has: Has) -> Option<Fence> {
 }
 
 /// LOCK.CHECK.
-fn check(args: &[&[u8]]) {
-    let parsed = Check::parse(Args::new(args.iter().copied()));
+fn checked(args: &[&[u8]]) {
+    let parsed = check::parse(Args::new(args.iter().copied()));
     let expected = matches!(args, [token] if is_owner(token));
-    let Some(request) = judge(parsed, expected) else {
-        return;
-    };
-    let token = Token::new(args[0]).expect("a token");
-    for lock in locks() {
-        let own = lock.as_ref().and_then(|lock| lock.hold_of(token, NOW));
-        let expected = own.map_or(Reply::Null, |(_, hold)| Reply::Fence(hold.fence));
-        assert_eq!(request.reply(lock.as_ref(), NOW), expected);
+    if let Some(token) = judge(parsed, expected) {
+        assert_eq!(token.as_bytes(), args[0]);
     }
 }
 
@@ -411,18 +396,20 @@ fn from_one(word: &[u8]) -> Option<u128> {
     number(word).filter(|count| (1..=u128::from(u64::MAX)).contains(count))
 }
 
-fn renew(args: &[&[u8]]) {
-    let parsed = Renew::parse(Args::new(args.iter().copied()));
+fn renewed(args: &[&[u8]]) {
+    let parsed = renew::parse(Args::new(args.iter().copied()));
     let expected = matches!(args, [token, ttl] if is_owner(token) && is_ttl(ttl));
-    if let Some(request) = judge(parsed, expected) {
+    if let Some((token, ttl)) = judge(parsed, expected) {
+        let told = (token.as_bytes(), Some(u128::from(ttl.ms())));
+        assert_eq!(told, (args[0], number(args[1])));
         for lock in locks() {
-            follow(&request.decide(lock.as_ref(), NOW));
+            follow(lock.and_then(|lock| lock.renew(token, ttl, NOW)));
         }
     }
 }
 
-fn release(args: &[&[u8]]) {
-    let parsed = Release::parse(Args::new(args.iter().copied()));
+fn released(args: &[&[u8]]) {
+    let parsed = release::parse(Args::new(args.iter().copied()));
     let expected = match args {
         [token] => is_owner(token),
         [token, option, ms] => {
@@ -431,9 +418,15 @@ fn release(args: &[&[u8]]) {
         }
         _ => false,
     };
-    if let Some(request) = judge(parsed, expected) {
+    if let Some((token, ms)) = judge(parsed, expected) {
+        let at_least_ms = args.get(2).map_or(Some(0), |ms| number(ms));
+        assert_eq!(
+            (token.as_bytes(), Some(u128::from(ms))),
+            (args[0], at_least_ms)
+        );
         for lock in locks() {
-            follow(&request.decide(lock.as_ref(), || None, NOW).0);
+            let ended = lock.and_then(|lock| lock.release_at_least(token, ms, None, NOW));
+            follow(ended.map(|(effect, _)| effect));
         }
     }
 }
@@ -445,11 +438,11 @@ fn judge<T: std::fmt::Debug>(parsed: Result<T, Error>, expected: bool) -> Option
 }
 
 /// The effect of a decision must reach the other servers unchanged.
-fn follow(decision: &Decision<'_>) {
-    if let Decision::Change { effect, .. } = decision {
+fn follow(effect: Option<Effect<'_>>) {
+    if let Some(effect) = effect {
         let mut bytes = Vec::new();
-        encode_effect(effect, &mut bytes);
-        assert_eq!(decode(&bytes), Ok(Record::Effect(*effect)));
+        encode_effect(&effect, &mut bytes);
+        assert_eq!(decode(&bytes), Ok(Record::Effect(effect)));
     }
 }
 

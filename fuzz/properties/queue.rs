@@ -94,7 +94,7 @@ impl World {
             9 => {
                 (self.lock, self.replica) = (None, None);
                 self.registry.mark_replaced(0, b"k");
-                self.registry.unmark(&self.key);
+                self.registry.marks.remove(&self.key);
                 // Another lock takes its place, which two tokens share.
                 let mode = Mode::Shared;
                 let other = [amount as u8 & 7];

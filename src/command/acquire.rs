@@ -21,8 +21,8 @@ use uuid::Uuid;
 
 use super::args::{integer, ms, MAKE};
 use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
-use super::{Args, Decision, Error, Reply};
-use crate::lock::{Ask, Fence, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting};
+use super::{Args, Error, Reply};
+use crate::lock::{Ask, Fence, Mode, Token, Ttl};
 
 /// The description of LOCK.ACQUIRE. The other two commands that take a hold start from it.
 pub const SPEC: Spec = Spec {
@@ -244,26 +244,6 @@ impl<'a> Acquire<'a> {
     /// For how many milliseconds the hold outlives its connection; `None` if the two are not bound.
     pub const fn linger_ms(&self) -> Option<u64> {
         self.linger_ms
-    }
-
-    /// Decides the request.
-    pub fn decide(
-        &self,
-        lock: Option<&Lock>,
-        now: Now,
-        waiting: Waiting,
-        fences: &mut FenceClock,
-    ) -> Decision<'_> {
-        match Lock::acquire(lock, self.ask(), now, waiting, fences) {
-            Ok(grant) => Decision::Change {
-                effect: grant.effect(self.ask().token),
-                reply: self.reply(grant.hold.fence),
-                had_it: grant.had_it,
-            },
-            Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decision::Wait(refusal),
-            Err(Refusal::Deadlock) => Decision::Same(Reply::Error(Error::Deadlock)),
-            Err(Refusal::FencesExhausted) => Decision::Same(Reply::Error(Error::FencesExhausted)),
-        }
     }
 
     /// The reply where it is granted under this fence.

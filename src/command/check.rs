@@ -5,8 +5,8 @@
 //! command changes nothing. In a script that begins with it, the whole script is guarded.
 
 use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
-use super::{Args, Error, Reply};
-use crate::lock::{Lock, Now, Token};
+use super::{Args, Error};
+use crate::lock::Token;
 
 /// The description of LOCK.CHECK for the server.
 pub const SPEC: Spec = Spec {
@@ -22,31 +22,12 @@ pub const SPEC: Spec = Spec {
     history: &[],
 };
 
-/// A parsed question.
-#[derive(Debug)]
-pub struct Check<'a> {
-    token: Token<'a>,
-}
-
-impl<'a> Check<'a> {
-    /// Reads the arguments after the key.
-    ///
-    /// # Errors
-    /// If they do not fit the grammar.
-    pub fn parse(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
-        let token = args.owner()?;
-        args.finish()?;
-        Ok(Self { token })
-    }
-
-    /// Who asks.
-    pub const fn token(&self) -> Token<'a> {
-        self.token
-    }
-
-    /// The reply at `now`.
-    pub fn reply(&self, lock: Option<&Lock>, now: Now) -> Reply<'static> {
-        let hold = lock.and_then(|lock| lock.hold_of(self.token, now));
-        hold.map_or(Reply::Null, |(_, hold)| Reply::Fence(hold.fence))
-    }
+/// Reads the arguments after the key: who asks.
+///
+/// # Errors
+/// If they do not fit the grammar.
+pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Token<'a>, Error> {
+    let token = args.owner()?;
+    args.finish()?;
+    Ok(token)
 }

@@ -1,8 +1,7 @@
 //! The commands: one file for each. It has the command's grammar, its description as data
-//! ([`spec::Spec`]), its parser and its decision. A command is parsed completely before the lock is
-//! looked at, and then decided. The shell carries out the [`Decision`].
-//!
-//! A few commands have less: the shell decides the internal ones and LOCK.RESETSTAT.
+//! ([`spec::Spec`]) and its parser. A command is parsed completely before the lock is looked at.
+//! The machine decides it, by the rules of the lock, and the shell the internal ones and those
+//! about the server.
 //!
 //! [`Command`] is the table of all. What is done with every command walks [`Command::ALL`].
 
@@ -12,7 +11,6 @@ pub mod apply_release;
 mod args;
 pub mod cancel;
 pub mod check;
-mod decision;
 mod error;
 pub mod exec;
 pub mod guard;
@@ -23,6 +21,7 @@ pub mod macquire;
 mod properties;
 pub mod release;
 pub mod renew;
+mod reply;
 pub mod resetstat;
 pub mod rlock;
 pub mod spec;
@@ -32,8 +31,8 @@ pub mod writable;
 
 pub(crate) use args::integer;
 pub use args::Args;
-pub use decision::{Decision, Reply};
 pub use error::Error;
+pub use reply::Reply;
 
 use spec::Spec;
 
@@ -78,10 +77,10 @@ commands! {
     Wlock in wlock: |args| acquire::Acquire::parse(wlock::WANTED, args);
     Rlock in rlock: |args| acquire::Acquire::parse(rlock::WANTED, args);
     Macquire in macquire: macquire::Macquire::parse;
-    Release in release: release::Release::parse;
+    Release in release: release::parse;
     Cancel in cancel: cancel::parse;
-    Renew in renew: renew::Renew::parse;
-    Check in check: check::Check::parse;
+    Renew in renew: renew::parse;
+    Check in check: check::parse;
     Exec in exec: exec::parse;
     Info in info: info::parse;
     Top in top: top::parse;

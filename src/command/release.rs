@@ -9,8 +9,8 @@
 
 use super::args::ms;
 use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec};
-use super::{Args, Decision, Error, Reply};
-use crate::lock::{Deadline, Hold, Lock, Now, Token};
+use super::{Args, Error};
+use crate::lock::Token;
 
 /// The description of LOCK.RELEASE for the server.
 pub const SPEC: Spec = Spec {
@@ -34,72 +34,26 @@ pub const SPEC: Spec = Spec {
     }],
 };
 
-/// A parsed request to end a hold.
-#[derive(Debug)]
-pub struct Release<'a> {
-    token: Token<'a>,
-    at_least_ms: u64,
-}
-
-impl<'a> Release<'a> {
-    /// Reads the arguments after the key.
-    ///
-    /// # Errors
-    /// If they do not fit the grammar.
-    pub fn parse(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
-        let token = args.owner()?;
-        let mut at_least_ms = None;
-        while let Some(option) = args.optional() {
-            if !option.eq_ignore_ascii_case(b"ATLEAST") {
-                return Err(Error::UnknownReleaseOption);
-            }
-            if at_least_ms.is_some() {
-                return Err(Error::RepeatedOption);
-            }
-            let value = args.optional().ok_or(Error::AtLeast)?;
-            at_least_ms = Some(ms(value, Error::AtLeast)?);
+/// Reads the arguments after the key: the token whose hold is to end, and how long the hold is to
+/// last at least, from its beginning, in milliseconds.
+///
+/// # Errors
+/// If they do not fit the grammar.
+pub fn parse<'a>(
+    mut args: Args<impl Iterator<Item = &'a [u8]>>,
+) -> Result<(Token<'a>, u64), Error> {
+    let token = args.owner()?;
+    let mut at_least_ms = None;
+    while let Some(option) = args.optional() {
+        if !option.eq_ignore_ascii_case(b"ATLEAST") {
+            return Err(Error::UnknownReleaseOption);
         }
-        args.finish()?;
-        Ok(Self {
-            token,
-            at_least_ms: at_least_ms.unwrap_or(0),
-        })
-    }
-
-    /// The token whose hold is to end.
-    pub const fn token(&self) -> Token<'a> {
-        self.token
-    }
-
-    /// How long the hold is to last at least, from its beginning, in milliseconds.
-    pub const fn at_least_ms(&self) -> u64 {
-        self.at_least_ms
-    }
-
-    /// Decides the request. `key_deadline` is asked for only where it matters. The second value is
-    /// the hold that ends, if one does.
-    pub fn decide(
-        &self,
-        lock: Option<&Lock>,
-        key_deadline: impl FnOnce() -> Option<Deadline>,
-        now: Now,
-    ) -> (Decision<'a>, Option<Hold>) {
-        let ended = lock.and_then(|lock| match self.at_least_ms {
-            0 => lock
-                .release(self.token, now)
-                .map(|(effect, hold)| (effect, Some(hold))),
-            ms => lock.release_at_least(self.token, ms, key_deadline(), now),
-        });
-        match ended {
-            Some((effect, hold)) => {
-                let change = Decision::Change {
-                    effect,
-                    reply: Reply::Done(true),
-                    had_it: true,
-                };
-                (change, hold)
-            }
-            None => (Decision::Same(Reply::Done(false)), None),
+        if at_least_ms.is_some() {
+            return Err(Error::RepeatedOption);
         }
+        let value = args.optional().ok_or(Error::AtLeast)?;
+        at_least_ms = Some(ms(value, Error::AtLeast)?);
     }
+    args.finish()?;
+    Ok((token, at_least_ms.unwrap_or(0)))
 }

@@ -5,8 +5,8 @@
 //! the token holds nothing: the command never takes a lost lock again.
 
 use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec};
-use super::{Args, Decision, Error, Reply};
-use crate::lock::{Lock, Now, Token, Ttl};
+use super::{Args, Error};
+use crate::lock::{Token, Ttl};
 
 /// The description of LOCK.RENEW for the server.
 pub const SPEC: Spec = Spec {
@@ -23,44 +23,15 @@ pub const SPEC: Spec = Spec {
     history: &[],
 };
 
-/// A parsed request for a new deadline.
-#[derive(Debug)]
-pub struct Renew<'a> {
-    token: Token<'a>,
-    ttl: Ttl,
-}
-
-impl<'a> Renew<'a> {
-    /// Reads the arguments after the key.
-    ///
-    /// # Errors
-    /// If they do not fit the grammar.
-    pub fn parse(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
-        let token = args.owner()?;
-        let ttl = args.ttl()?;
-        args.finish()?;
-        Ok(Self { token, ttl })
-    }
-
-    /// Who asks.
-    pub const fn token(&self) -> Token<'a> {
-        self.token
-    }
-
-    /// The length of the lease that begins.
-    pub const fn ttl(&self) -> Ttl {
-        self.ttl
-    }
-
-    /// Decides the request.
-    pub fn decide(&self, lock: Option<&Lock>, now: Now) -> Decision<'a> {
-        match lock.and_then(|lock| lock.renew(self.token, self.ttl, now)) {
-            Some(effect) => Decision::Change {
-                effect,
-                reply: Reply::Done(true),
-                had_it: true,
-            },
-            None => Decision::Same(Reply::Done(false)),
-        }
-    }
+/// Reads the arguments after the key: who asks, and the length of the lease that begins.
+///
+/// # Errors
+/// If they do not fit the grammar.
+pub fn parse<'a>(
+    mut args: Args<impl Iterator<Item = &'a [u8]>>,
+) -> Result<(Token<'a>, Ttl), Error> {
+    let token = args.owner()?;
+    let ttl = args.ttl()?;
+    args.finish()?;
+    Ok((token, ttl))
 }

@@ -129,26 +129,15 @@ pub enum KeyUse {
     Deletes,
 }
 
-/// The position of keys in the form that every server knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// The word that is the first key; 0 where there is none, or where no number can say it.
-    pub first: i32,
-    /// The word that is the last key, negative from the end.
-    pub last: i32,
-    /// How many words after a key the next one comes.
-    pub step: i32,
-}
-
 impl KeyWords {
-    /// The position of the keys, as far as fixed numbers can say it.
-    pub const fn position(self) -> Position {
-        let (first, last) = match self {
-            Self::None | Self::Counted { .. } => (0, 0),
-            Self::One(_) | Self::ByCallback { .. } => (1, 1),
-        };
-        let step = if first == 0 { 0 } else { 1 };
-        Position { first, last, step }
+    /// The words that are the first and the last key, and how many words after a key the next one
+    /// comes: the form that every server knows. 0 where there is none, or where no number can say
+    /// it.
+    pub const fn position(self) -> (i32, i32, i32) {
+        match self {
+            Self::None | Self::Counted { .. } => (0, 0, 0),
+            Self::One(_) | Self::ByCallback { .. } => (1, 1, 1),
+        }
     }
 
     /// Whether the server must ask the handler for the keys.

@@ -2,10 +2,10 @@
 //! not.
 
 use super::command::{end_waits, key_to_change, serve_waiters};
-use super::commit::Commit;
+use super::commit::repair_ttl;
 use super::ending;
 use super::host::{Host, Key, Server};
-use crate::command::Error;
+use crate::command::{Error, Reply};
 use crate::lock::Token;
 
 /// Ends those of one token, or all, and replies how many there were.
@@ -16,7 +16,7 @@ pub fn run<H: Host>(host: &mut H, token: Option<Token<'_>>) -> Result<(), Error>
     let server = host.server();
     let mut key = key_to_change(host)?;
     let (key_ref, now) = serve_waiters(&mut key, false);
-    key.repair_ttl(now);
+    repair_ttl(&mut key, now);
     let mut count = 0;
     if let Some(key_ref) = key_ref {
         let registry = &mut key.parts().machine.registry;
@@ -30,9 +30,9 @@ pub fn run<H: Host>(host: &mut H, token: Option<Token<'_>>) -> Result<(), Error>
         };
         key.parts().machine.is_due_changed = true;
         end_waits(&mut key, &key_ref, removed, now, |machine, removed| {
-            ending::dismiss(server, machine, removed, Error::Cancelled);
+            ending::tell(server, machine, removed, Some(Error::Cancelled));
         });
     }
-    server.reply_count(count);
+    server.reply(Reply::Count(count));
     Ok(())
 }

@@ -1,24 +1,22 @@
 //! What a token holds now: LOCK.CHECK, and LOCK.EXEC before its command runs.
 
-use super::guard::usable::Usable;
 use super::guarding;
 use super::host::{key_ref_of, Host, Key, Parts, Purpose, Server};
-use crate::command::check::Check;
-use crate::command::Error;
-use crate::lock::{Lock, Now, Token};
+use crate::command::{Error, Reply};
+use crate::lock::{Hold, Now, Token};
 use crate::planted::planted;
 
-/// A lock whose hold of a token may be used. One whose connection is lost (LINGER) is over, though
+/// The hold of a token that it may use now. One whose connection is lost (LINGER) is over, though
 /// the timer has not ended it yet.
 #[inline]
-fn usable_lock<'k, K: Key>(
-    key: &'k mut K,
-    usable: Usable,
-    token: Token<'_>,
-    now: Now,
-) -> Option<&'k Lock> {
-    let is_over = key.shared().bindings.has_lost() && is_lost(key, token, now);
-    usable.of(key.lock().filter(|_| !is_over), token, now)
+fn usable_hold<H: Host>(host: &mut H, token: Token<'_>) -> Result<Option<Hold>, Error> {
+    let usable = guarding::usable(host);
+    let mut key = host.open_key(Purpose::Read)?;
+    let now = key.server().command_time();
+    let is_over = key.shared().bindings.has_lost() && is_lost(&mut key, token, now);
+    let lock = usable.of(key.lock().filter(|_| !is_over), token, now);
+    let hold = lock.and_then(|lock| lock.hold_of(token, now));
+    Ok(hold.map(|(_, hold)| hold))
 }
 
 #[cold]
@@ -32,7 +30,8 @@ fn is_lost<K: Key>(key: &mut K, token: Token<'_>, now: Now) -> bool {
     } = key.parts();
     let own = lock.and_then(|lock| lock.hold_of(token, now));
     own.is_some_and(|(_, hold)| {
-        let is_over = shared.bindings.is_over(&key_ref, hold.fence, now);
+        let bindings = &shared.bindings;
+        let is_over = bindings.look(|all| all.is_over(&key_ref, hold.fence, now));
         is_over && !machine.registry.deliveries.is_under_way(hold.fence)
     })
 }
@@ -41,13 +40,10 @@ fn is_lost<K: Key>(key: &mut K, token: Token<'_>, now: Now) -> bool {
 ///
 /// # Errors
 /// If the key has a value of another type.
-pub fn check<H: Host>(host: &mut H, check: &Check<'_>) -> Result<(), Error> {
-    let usable = guarding::usable(host);
-    let mut key = host.open_key(Purpose::Read)?;
-    let server = key.server();
-    let now = server.command_time();
-    let lock = usable_lock(&mut key, usable, check.token(), now);
-    server.reply(check.reply(lock, now));
+pub fn check<H: Host>(host: &mut H, token: Token<'_>) -> Result<(), Error> {
+    let hold = usable_hold(host, token)?;
+    let reply = hold.map_or(Reply::Null, |hold| Reply::Fence(hold.fence));
+    host.server().reply(reply);
     Ok(())
 }
 
@@ -59,10 +55,6 @@ pub fn must_hold<H: Host>(host: &mut H, token: Token<'_>) -> Result<(), Error> {
     if planted("exec-without-a-check") {
         return Ok(());
     }
-    let usable = guarding::usable(host);
-    let mut key = host.open_key(Purpose::Read)?;
-    let now = key.server().command_time();
-    let lock = usable_lock(&mut key, usable, token, now);
-    let hold = lock.and_then(|lock| lock.hold_of(token, now));
+    let hold = usable_hold(host, token)?;
     hold.map(|_| ()).ok_or(Error::NotHeld)
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::commit::{Cause, Commit};
+use super::commit::{commit, repair_ttl, Cause};
 use super::count::Count;
 use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
@@ -13,10 +13,8 @@ use super::machine::{Machine, Registry, Removed};
 use super::serve::{self, Stay};
 use super::{deadlock, ending, guarding, linger, several};
 use crate::command::acquire::Acquire;
-use crate::command::release::Release;
-use crate::command::renew::Renew;
-use crate::command::{Decision, Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Waiting};
+use crate::command::{Error, Reply};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Ttl, Waiting};
 use crate::wait::{KeyRef, Keys, Linger};
 
 /// The word that is the key of a command with one key.
@@ -73,20 +71,6 @@ enum Done<'r, K> {
     Refused(K, Option<KeyRef>, Refusal, Now),
 }
 
-impl<'r> Decided<'r> {
-    fn new(decision: Decision<'r>, cause: impl FnOnce(bool) -> Cause) -> Self {
-        match decision {
-            Decision::Change {
-                effect,
-                reply,
-                had_it,
-            } => Self::Change(effect, cause(had_it), reply),
-            Decision::Same(reply) => Self::Same(reply),
-            Decision::Wait(refusal) => Self::Wait(refusal),
-        }
-    }
-}
-
 /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker`
 /// takes a hold with it, and then needs no place any more.
 #[inline(always)] // Each command knows what it may decide.
@@ -110,7 +94,7 @@ fn change<'k, 'r, H: Host>(
                 Cause::Released(hold) => Some(hold.fence),
                 _ => None,
             });
-            key.commit(&effect, cause, now);
+            commit(&mut key, &effect, cause, now);
             if let (Some(taker), Some(fence)) = (&taker, fence) {
                 let linger = taker.linger.into_iter();
                 linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger));
@@ -127,7 +111,7 @@ fn change<'k, 'r, H: Host>(
             Ok(Done::Reply(reply))
         }
         Decided::Same(reply) => {
-            key.repair_ttl(now);
+            repair_ttl(&mut key, now);
             // A request that can never be granted takes its token's place along.
             if let (Some(key_ref), Some(taker)) = (&key_ref, taker) {
                 if resume(&mut key, key_ref, taker.token).is_some() {
@@ -138,7 +122,7 @@ fn change<'k, 'r, H: Host>(
             Ok(Done::Reply(reply))
         }
         Decided::GiveUp(token, reply) => {
-            key.repair_ttl(now);
+            repair_ttl(&mut key, now);
             if let Some(key_ref) = &key_ref {
                 give_up_place(&mut key, key_ref, token, now);
             }
@@ -274,7 +258,10 @@ pub(super) fn acknowledge<K: Key>(key: &mut K, fence: Option<Fence>) {
         let db = server.selected_db();
         deliveries.acknowledge(db, name.bytes(), fence);
         // A lost connection meant less than this request, as long as it waited for the grant.
-        key.shared().bindings.forget_lost(db, name.bytes(), fence);
+        let bindings = &key.shared().bindings;
+        if bindings.has_lost() {
+            bindings.change(|all| all.forget_lost(Some(db), name.bytes(), fence));
+        }
     }
 }
 
@@ -336,8 +323,15 @@ fn decide_acquire<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>)
         .map_or_else(Waiting::default, |(key_ref, registry)| {
             registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
         });
-    let decision = acquire.decide(scene.lock, scene.now, waiting, scene.fences);
-    Decided::new(decision, |had_it| Cause::Acquired { had_it })
+    match Lock::acquire(scene.lock, ask, scene.now, waiting, scene.fences) {
+        Ok(grant) => {
+            let had_it = grant.had_it;
+            let reply = acquire.reply(grant.hold.fence);
+            Decided::Change(grant.effect(ask.token), Cause::Acquired { had_it }, reply)
+        }
+        Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decided::Wait(refusal),
+        Err(refusal) => Decided::Same(Reply::Error(Error::of_refusal(refusal))),
+    }
 }
 
 /// Answers an acquire that was not granted at once, and counts it: its client waits, or gets null
@@ -354,7 +348,7 @@ pub(super) fn answer_not_granted<S: Server>(
     }
     match stay? {
         Stay::Blocked => {} // The reply comes when the wait ends.
-        Stay::Queued => server.reply_queued(),
+        Stay::Queued => server.reply(Reply::Queued),
         Stay::No => server.reply(Reply::Null),
     }
     Ok(())
@@ -364,14 +358,22 @@ pub(super) fn answer_not_granted<S: Server>(
 ///
 /// # Errors
 /// If the key has a value of another type, or has moved.
-pub fn release<H: Host>(host: &mut H, release: &Release<'_>) -> Result<(), Error> {
+pub fn release<H: Host>(host: &mut H, token: Token<'_>, at_least_ms: u64) -> Result<(), Error> {
     let server = host.server();
     let outcome = change(host, None, |scene| {
-        let key_deadline = || scene.key_end.deadline(scene.now);
-        match release.decide(scene.lock, key_deadline, scene.now) {
-            (Decision::Same(reply), _) => Decided::GiveUp(release.token(), reply),
-            (decision, Some(hold)) => Decided::new(decision, |_| Cause::Released(hold)),
-            (decision, None) => Decided::new(decision, |_| Cause::ReleasedLater),
+        let now = scene.now;
+        let ended = scene.lock.and_then(|lock| match at_least_ms {
+            0 => lock
+                .release(token, now)
+                .map(|(effect, hold)| (effect, Some(hold))),
+            ms => lock.release_at_least(token, ms, scene.key_end.deadline(now), now),
+        });
+        match ended {
+            Some((effect, hold)) => {
+                let cause = hold.map_or(Cause::ReleasedLater, Cause::Released);
+                Decided::Change(effect, cause, Reply::Done(true))
+            }
+            None => Decided::GiveUp(token, Reply::Done(false)),
         }
     })?;
     if let Done::Reply(reply) = outcome {
@@ -418,15 +420,18 @@ pub(super) fn end_waits<K: Key>(
 ///
 /// # Errors
 /// If the key has a value of another type, or has moved.
-pub fn renew<H: Host>(host: &mut H, renew: &Renew<'_>) -> Result<(), Error> {
+pub fn renew<H: Host>(host: &mut H, token: Token<'_>, ttl: Ttl) -> Result<(), Error> {
     let server = host.server();
     let usable = guarding::renewable(host);
     let outcome = change(host, None, |scene| {
-        let lock = usable.of(scene.lock, renew.token(), scene.now);
-        if scene.guard.puts_off(usable, lock, renew.token(), scene.now) {
+        let lock = usable.of(scene.lock, token, scene.now);
+        if scene.guard.puts_off(usable, lock, token, scene.now) {
             return Decided::Same(Reply::Error(Error::NotYet));
         }
-        Decided::new(renew.decide(lock, scene.now), |_| Cause::Renewed)
+        match lock.and_then(|lock| lock.renew(token, ttl, scene.now)) {
+            Some(effect) => Decided::Change(effect, Cause::Renewed, Reply::Done(true)),
+            None => Decided::Same(Reply::Done(false)),
+        }
     })?;
     if let Done::Reply(reply) = outcome {
         if reply == Reply::Done(false) {

@@ -90,56 +90,56 @@ impl Cause {
     }
 }
 
-impl<K: Key> Commit for K {}
-
-/// How an open key changes.
-pub trait Commit: Key + Sized {
-    /// Carries an effect out: the value, the key's ttl, the replicas and the append-only file,
-    /// WATCH and CLIENT TRACKING, events and counters.
-    #[inline(always)] // Each caller knows the cause, so most of this is decided when it is compiled.
-    fn commit(&mut self, effect: &Effect<'_>, cause: Cause, now: Now) {
-        if self.shared().bindings.are_any() {
-            unbind(self, effect, cause, now);
-        }
-        let (server, before) = (self.server(), hold_count(self));
-        let stays_here = (matches!(cause, Cause::Renewed) && planted("renewals-stay-here"))
-            || (matches!(cause, Cause::HandedOver { .. }) && planted("hand-overs-stay-here"));
-        if stays_here {
-            apply(self, effect, now);
-        } else {
-            change(self, effect, now);
-        }
-        let dropped = dropped(effect, cause.had_it(), before, hold_count(self));
-        let expired = dropped.saturating_add(matches!(cause, Cause::Expired).into());
-        if expired > 0 {
-            server.count_many(Count::Expired, expired);
-            self.note(Event::Expire);
-        }
-        cause.count(server, now);
-        if let Some(event) = cause.event() {
-            self.note(event);
-        }
+/// Carries an effect out: the value, the key's ttl, the replicas and the append-only file, WATCH
+/// and CLIENT TRACKING, events and counters.
+#[inline(always)] // Each caller knows the cause, so most of this is decided when it is compiled.
+pub(super) fn commit<K: Key>(key: &mut K, effect: &Effect<'_>, cause: Cause, now: Now) {
+    if key.shared().bindings.are_any() {
+        unbind(key, effect, cause, now);
     }
+    let (server, before) = (key.server(), hold_count(key));
+    let stays_here = (matches!(cause, Cause::Renewed) && planted("renewals-stay-here"))
+        || (matches!(cause, Cause::HandedOver { .. }) && planted("hand-overs-stay-here"));
+    if stays_here {
+        apply(key, effect, now);
+    } else {
+        change(key, effect, now);
+    }
+    let dropped = dropped(effect, cause.had_it(), before, hold_count(key));
+    let expired = dropped.saturating_add(matches!(cause, Cause::Expired).into());
+    if expired > 0 {
+        server.count_many(Count::Expired, expired);
+        key.note(Event::Expire);
+    }
+    cause.count(server, now);
+    if let Some(event) = cause.event() {
+        key.note(event);
+    }
+}
 
-    /// Lets the key end with its last hold again, after a command that took its ttl away or brought
-    /// in a lock without one.
-    fn repair_ttl(&mut self, now: Now) {
-        let Some(lock) = self.lock() else {
-            return;
-        };
-        let Some(latest) = lock.latest_deadline() else {
-            return;
-        };
-        if lock.is_free(now) {
-            let last = lock.holders().pop();
-            let last = last.map(|(token, _)| TokenBuf::from(token.as_token()));
-            if let Some(token) = last {
-                let (now_ms, token) = (now.ms(), token.as_token());
-                self.commit(&Effect::Release { now_ms, token }, Cause::Expired, now);
-            }
-        } else if self.deadline(now).is_none_or(|deadline| deadline > latest) {
-            self.commit(&Effect::Cap { deadline: latest }, Cause::TtlRepaired, now);
+/// Lets the key end with its last hold again, after a command that took its ttl away or brought in
+/// a lock without one.
+pub(super) fn repair_ttl<K: Key>(key: &mut K, now: Now) {
+    let Some(lock) = key.lock() else {
+        return;
+    };
+    let Some(latest) = lock.latest_deadline() else {
+        return;
+    };
+    if lock.is_free(now) {
+        let last = lock.holders().pop();
+        let last = last.map(|(token, _)| TokenBuf::from(token.as_token()));
+        if let Some(token) = last {
+            let (now_ms, token) = (now.ms(), token.as_token());
+            commit(key, &Effect::Release { now_ms, token }, Cause::Expired, now);
         }
+    } else if key.deadline(now).is_none_or(|deadline| deadline > latest) {
+        commit(
+            key,
+            &Effect::Cap { deadline: latest },
+            Cause::TtlRepaired,
+            now,
+        );
     }
 }
 
@@ -156,7 +156,8 @@ fn unbind<K: Key>(key: &K, effect: &Effect<'_>, cause: Cause, now: Now) {
     let own = own.filter(|_| cause.unbinds());
     let (db, name) = (key.server().selected_db(), key.name());
     for fence in lock.ended(now).chain(own) {
-        key.shared().bindings.forget(db, name.bytes(), fence);
+        let bindings = &key.shared().bindings;
+        bindings.change(|all| all.forget(Some(db), name.bytes(), fence));
     }
 }
 

@@ -5,7 +5,7 @@ use super::host::Server;
 use super::machine::{Machine, Removed};
 use super::message::{Message, Outcome};
 use crate::command::Error;
-use crate::wait::{Ending, KeyRef, Listener, Rest};
+use crate::wait::{ChannelRequest, Ending, KeyRef, Listener, Rest};
 
 /// Ends all requests of a channel that nobody listens to.
 pub(super) fn unheard<S: Server>(server: S, machine: &mut Machine<S::Types>, channel: &[u8]) {
@@ -15,8 +15,18 @@ pub(super) fn unheard<S: Server>(server: S, machine: &mut Machine<S::Types>, cha
     machine.is_due_changed = true;
 }
 
+/// Ends a request, because nobody listens to its channel.
+pub(super) fn end_unheard<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    request: &ChannelRequest,
+) {
+    let removed = machine.registry.end_unheard(request, server.leaving());
+    removed.iter().for_each(|one| note_unheard(server, one));
+}
+
 /// Counts a request that has ended, because nobody listens to its channel.
-pub(super) fn note_unheard<S: Server>(server: S, removed: &Removed<S::Types>) {
+fn note_unheard<S: Server>(server: S, removed: &Removed<S::Types>) {
     server.count(Count::Unheard);
     if removed.rest == Rest::Ended {
         server.count(Count::PassedOver);
@@ -29,7 +39,7 @@ pub(super) fn end_next<S: Server>(server: S, machine: &mut Machine<S::Types>) ->
         None => return false,
         Some(Ending::Cancelled(all)) => all
             .into_iter()
-            .for_each(|removed| dismiss(server, machine, removed, Error::Cancelled)),
+            .for_each(|removed| tell(server, machine, removed, Some(Error::Cancelled))),
         Some(Ending::Unheard(removed)) => {
             removed.iter().for_each(|one| note_unheard(server, one));
         }
@@ -49,27 +59,8 @@ pub(super) fn dismiss_all<S: Server>(
     error: Error,
 ) {
     for removed in machine.registry.dismiss(key_ref, MOST_DISMISSED) {
-        dismiss(server, machine, removed, error);
+        tell(server, machine, removed, Some(error));
     }
-}
-
-pub(super) fn dismiss<S: Server>(
-    server: S,
-    machine: &mut Machine<S::Types>,
-    removed: Removed<S::Types>,
-    error: Error,
-) {
-    let (outcome, message) = (Outcome::Error(error), Message::Error(error));
-    tell(server, machine, removed, outcome, message);
-}
-
-/// Answers a request whose timeout has passed. A place at which nobody listens ends without a word.
-pub(super) fn end_wait<S: Server>(
-    server: S,
-    machine: &mut Machine<S::Types>,
-    removed: Removed<S::Types>,
-) {
-    tell(server, machine, removed, Outcome::Null, Message::TimedOut);
 }
 
 /// Answers the client that waits at a place which its token has given up. Nothing is published.
@@ -79,17 +70,20 @@ pub(super) fn give_up<S: Server>(server: S, removed: Removed<S::Types>) {
     }
 }
 
-/// Tells whatever has listened for a request how its wait has ended.
-fn tell<S: Server>(
+/// Tells whatever has listened for a request how its wait has ended. Without an error its timeout
+/// has passed. A place at which nobody listens ends without a word.
+pub(super) fn tell<S: Server>(
     server: S,
     machine: &mut Machine<S::Types>,
     removed: Removed<S::Types>,
-    outcome: Outcome,
-    message: Message,
+    error: Option<Error>,
 ) {
     match removed.listener {
-        Some(Listener::Client(client)) => server.unblock(client, outcome),
+        Some(Listener::Client(client)) => {
+            server.unblock(client, error.map_or(Outcome::Null, Outcome::Error));
+        }
         Some(Listener::Channel(name)) => {
+            let message = error.map_or(Message::TimedOut, Message::Error);
             let (token, key) = (removed.token.text(), removed.keys.first());
             if !server.publish(&name, message, &key.name, token.as_token()) {
                 unheard(server, machine, &name);

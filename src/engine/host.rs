@@ -78,10 +78,6 @@ pub trait Server: Copy {
     fn release(self, client: <Self::Types as Types>::Client);
     /// Replies to the running command.
     fn reply(self, reply: Reply<'_>);
-    /// Replies a number to the running command.
-    fn reply_count(self, n: usize);
-    /// Replies `QUEUED` to the running command.
-    fn reply_queued(self);
     /// Replies to the running command with an error that has a text of its own.
     fn reply_error(self, text: &CStr);
     /// Publishes a message. Whether somebody on this server has received it.

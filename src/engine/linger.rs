@@ -3,12 +3,12 @@
 //! A callback only notes that a connection is lost ([`super::inbox`]). The next command on the key
 //! brings the deadline forward before it does its own work, or the timer does, whichever is first.
 
-use super::commit::{Cause, Commit};
+use super::commit::{commit, Cause};
 use super::guard::Guard;
 use super::host::{key_ref_of, Key, Name, Server};
 use crate::command::acquire::Acquire;
 use crate::command::Error;
-use crate::lock::{Effect, Fence, Hold, Now, Token};
+use crate::lock::{Effect, Fence, Grant, Hold, Now, Token};
 use crate::wait::Linger;
 
 /// What the hold of a request is bound to.
@@ -29,7 +29,7 @@ pub(super) fn of_request<S: Server>(
 /// Marks a hold that is granted, or removes the mark: after a promotion the next server must know
 /// which holds end with connections. Without such a guard the bytes of a lock say nothing of it.
 #[inline]
-pub(super) fn mark(hold: &mut Hold, linger: Option<Linger>, guard: &Guard) {
+fn mark(hold: &mut Hold, linger: Option<Linger>, guard: &Guard) {
     let lingers = linger.is_some() && guard.marks_lingering();
     hold.since = hold.since.marked(lingers);
 }
@@ -46,8 +46,9 @@ pub(super) fn mark_in(effect: &mut Effect<'_>, linger: Linger, guard: &Guard) {
 #[cold]
 pub(super) fn mark_renewed<K: Key>(key: &K, effect: &mut Effect<'_>) {
     if let Effect::Hold { hold, .. } = effect {
+        let (db, name) = (key.server().selected_db(), key.name());
         let bindings = &key.shared().bindings;
-        let is_bound = bindings.has(key.server().selected_db(), key.name().bytes(), hold.fence);
+        let is_bound = bindings.look(|all| all.has(db, name.bytes(), hold.fence));
         hold.since = hold.since.marked(is_bound || hold.since.lingers());
     }
 }
@@ -56,7 +57,23 @@ pub(super) fn mark_renewed<K: Key>(key: &K, effect: &mut Effect<'_>) {
 #[cold]
 pub(super) fn bind<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger) {
     let bindings = &key.shared().bindings;
-    bindings.bind(key_ref_of(key), token, fence, linger);
+    bindings.change(|all| all.bind(key_ref_of(key), token, fence, linger));
+}
+
+/// Gives a hold to a token: marked, carried out, and bound.
+#[inline(always)] // Each caller knows the cause.
+pub(super) fn give<K: Key>(
+    key: &mut K,
+    token: Token<'_>,
+    mut grant: Grant,
+    linger: Option<Linger>,
+    cause: Cause,
+) {
+    mark(&mut grant.hold, linger, &key.parts().machine.guard);
+    commit(key, &grant.effect(token), cause, grant.at);
+    if let Some(linger) = linger {
+        bind(key, token, grant.hold.fence, linger);
+    }
 }
 
 /// Carries out what lost connections mean for the holds of a key. Whether the key has changed.
@@ -68,14 +85,16 @@ pub(super) fn bring_forward<K: Key>(key: &mut K, now: Now) -> bool {
     let key_ref = key_ref_of(key);
     // A replica that takes writes of its own may have bound some.
     if !key.server().is_primary() {
-        key.shared().bindings.clear();
+        key.shared().bindings.change(|all| all.clear());
         return false;
     }
     let mut has_changed = false;
-    for lost in key.shared().bindings.take_lost(&key_ref) {
+    let lost = key.shared().bindings.change(|all| all.take_lost(&key_ref));
+    for lost in lost {
         let registry = &key.parts().machine.registry;
         if registry.deliveries.is_under_way(lost.fence) {
-            key.shared().bindings.put_back(&key_ref, lost);
+            let bindings = &key.shared().bindings;
+            bindings.change(|all| all.put_back(&key_ref, lost));
             continue;
         }
         let end = key.lock().map(|lock| (lock, key.deadline(now)));
@@ -85,7 +104,7 @@ pub(super) fn bring_forward<K: Key>(key: &mut K, now: Now) -> bool {
                 Some(_) => Cause::Disconnected,
                 None => Cause::DisconnectedLater,
             };
-            key.commit(&effect, cause, now);
+            commit(key, &effect, cause, now);
             has_changed = true;
         }
     }

@@ -133,13 +133,13 @@ impl<T: Types> Machine<T> {
     /// When there is something to do without a command.
     pub fn due(&self) -> Due {
         let mut due = self.registry.due();
-        let slots_at_us = self.registry.has_put_off().then(|| {
+        let slots_at_us = self.registry.slots().has_put_off().then(|| {
             self.slots_checked_us
                 .map_or(0, |us| us.saturating_add(CHECK_SLOTS_US))
         });
         // What a turn of the timer had no time for.
         let has_rest =
-            self.was_demoted || self.registry.is_on_patrol() || self.registry.is_asking_for_slots();
+            self.was_demoted || self.registry.is_on_patrol() || self.registry.slots().is_asking();
         let rest_at_us = has_rest.then_some(0);
         let more = [
             self.sweep.due_at_us(),
@@ -156,7 +156,7 @@ impl<T: Types> Machine<T> {
     /// Whether the slots of waiters are to be checked. Notes that they are.
     pub(super) fn must_check_slots(&mut self, now_us: u64) -> bool {
         let is_fresh = |checked_us: u64| now_us.saturating_sub(checked_us) < CHECK_SLOTS_US;
-        let is_asking = self.registry.is_asking_for_slots();
+        let is_asking = self.registry.slots().is_asking();
         if self
             .slots_checked_us
             .is_some_and(|us| is_asking || is_fresh(us))

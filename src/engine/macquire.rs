@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::command::{
     acknowledge, answer_not_granted, check_that_it_is_here, note_resumed, waited_key_ref,
 };
-use super::commit::{Cause, Commit};
+use super::commit::Cause;
 use super::count::Count;
 use super::deadlock;
 use super::guarding;
@@ -186,16 +186,12 @@ impl Call<'_, '_> {
                 Has::Hold(_, own) => Some(*own),
                 Has::NothingFree | Has::NothingBusy => None,
             };
-            let mut grant = Grant::new(own, mode, ask.ttl, fence, now);
-            linger::mark(&mut grant.hold, self.linger, &host.machine().guard);
+            let grant = Grant::new(own, mode, ask.ttl, fence, now);
             let cause = Cause::Acquired {
                 had_it: grant.had_it,
             };
             let mut key = host.open_word(at, Purpose::Write)?;
-            key.commit(&grant.effect(ask.token), cause, now);
-            if let Some(linger) = self.linger {
-                linger::bind(&key, ask.token, grant.hold.fence, linger);
-            }
+            linger::give(&mut key, ask.token, grant, self.linger, cause);
             if let Some(key_ref) = waited_key_ref(&mut key) {
                 key.parts().machine.registry.lock_granted(&key_ref);
                 serve::serve_changed(&mut key, &key_ref, now);

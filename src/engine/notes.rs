@@ -62,7 +62,8 @@ impl<T: Types> Shared<T> {
                 }
             }
             Note::Disconnected(client) => {
-                self.bindings.lose(client, server.now());
+                let now = server.now();
+                self.bindings.change(|all| all.lose(client, now));
                 let now_us = server.monotonic_us();
                 for removed in registry.remove_lingering(client, server.leaving()) {
                     machine.left(&removed, now_us);

@@ -4,9 +4,9 @@
 
 use std::rc::Rc;
 
-use super::commit::{Cause, Commit};
+use super::commit::{repair_ttl, Cause};
 use super::count::Count;
-use super::ending::{dismiss, note_unheard, unheard};
+use super::ending::{end_unheard, tell, unheard};
 use super::guarding;
 use super::host::{ClientOf, ClientOfServer, Key, Name, Parts, Server, WrongType};
 use super::linger;
@@ -81,7 +81,7 @@ pub(super) fn take_place<S: Server>(
     }
     let cancelled = machine.registry.end_cancelled(keys, acquire.ask().token);
     for removed in cancelled {
-        dismiss(server, machine, removed, Error::Cancelled);
+        tell(server, machine, removed, Some(Error::Cancelled));
     }
     let user = admit(server, &machine.registry, keys, acquire, wait)?;
     let (listener, stay) = listen(server, wait);
@@ -218,19 +218,10 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
                 }
             }
             Step::Offered(offer) => now = offer_to_channel(key, offer),
-            Step::Unheard(one) => {
-                let (server, machine) = (key.server(), key.parts().machine);
-                let removed = machine.registry.end_unheard(&one, server.leaving());
-                removed.iter().for_each(|one| note_unheard(server, one));
-            }
+            Step::Unheard(one) => end_unheard(key.server(), key.parts().machine, &one),
             Step::Refused(removed, refusal) => {
-                let server = key.server();
-                dismiss(
-                    server,
-                    key.parts().machine,
-                    removed,
-                    Error::of_refusal(refusal),
-                );
+                let error = Some(Error::of_refusal(refusal));
+                tell(key.server(), key.parts().machine, removed, error);
             }
         }
         if steps_left == 0 {
@@ -240,8 +231,8 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         }
     }
     // A mark may say that the key has lost its ttl, and the timer will not look at it now.
-    if key.parts().machine.registry.unmark(key_ref) {
-        key.repair_ttl(now);
+    if key.parts().machine.registry.marks.remove(key_ref) {
+        repair_ttl(key, now);
         has_changed = true;
     }
     (now, has_changed)
@@ -289,18 +280,12 @@ fn next_step<K: Key>(
 }
 
 /// Carries out a grant, and tells the client that waits for it. A channel has heard of it before.
-fn hand_over<K: Key>(key: &mut K, mut granted: Granted<ClientOf<K>>) {
-    let (grant, linger) = (&mut granted.grant, granted.removed.linger);
-    linger::mark(&mut grant.hold, linger, &key.parts().machine.guard);
-    let text = granted.removed.token.text();
-    let token = text.as_token();
+fn hand_over<K: Key>(key: &mut K, granted: Granted<ClientOf<K>>) {
+    let (grant, text) = (granted.grant, granted.removed.token.text());
     let cause = Cause::HandedOver {
         had_it: grant.had_it,
     };
-    key.commit(&grant.effect(token), cause, grant.at);
-    if let Some(linger) = linger {
-        linger::bind(key, token, grant.hold.fence, linger);
-    }
+    linger::give(key, text.as_token(), grant, granted.removed.linger, cause);
     tell_granted(key.server(), key.parts().machine, granted);
 }
 

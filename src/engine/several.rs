@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 
-use super::commit::{Cause, Commit};
+use super::commit::Cause;
 use super::count::Count;
 use super::ending;
 use super::host::{Host, Key, Parts, Purpose, Server};
@@ -151,13 +151,7 @@ fn tell_channel<H: Host>(host: &mut H, candidate: &Candidate, fence: Fence, at: 
         None => false,
     };
     if let Some(offer) = offer.filter(|_| !is_heard) {
-        let removed = host
-            .machine()
-            .registry
-            .end_unheard(&offer.request, server.leaving());
-        removed
-            .iter()
-            .for_each(|one| ending::note_unheard(server, one));
+        ending::end_unheard(server, host.machine(), &offer.request);
     }
     is_heard
 }
@@ -193,11 +187,7 @@ fn grant<H: Host>(
                 had_it: own.is_some(),
             };
             grant.mode = one.mode;
-            linger::mark(&mut grant.hold, linger, &key.parts().machine.guard);
-            key.commit(&grant.effect(token), cause, at);
-            if let Some(linger) = linger {
-                linger::bind(key, token, fence, linger);
-            }
+            linger::give(key, token, grant, linger, cause);
             serve_if_waited_for(key, &one.key_ref, at);
         });
         if let Some(touched) = touched {
@@ -229,7 +219,7 @@ fn refuse<H: Host>(host: &mut H, candidate: &Candidate) {
     let server = host.server();
     let removed = host.machine().registry.end_candidate(candidate);
     for removed in removed {
-        let error = Error::of_refusal(Refusal::FencesExhausted);
-        ending::dismiss(server, host.machine(), removed, error);
+        let error = Some(Error::of_refusal(Refusal::FencesExhausted));
+        ending::tell(server, host.machine(), removed, error);
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::commit::{Cause, Commit};
+use super::commit::{commit, repair_ttl, Cause};
 use super::count::Count;
-use super::ending::{dismiss, dismiss_all, end_next, end_wait};
+use super::ending::{dismiss_all, end_next, tell};
 use super::guard::BEAT_US;
 use super::guarding;
 use super::host::{Host, Key, Purpose, Server, TurnPart};
@@ -61,7 +61,8 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     }
     let (mut share, now) = (Share::begin(server, TurnPart::Wakes), server.now());
     while host.machine().registry.mark_woken(now) && !share.is_over(server) {}
-    for key_ref in host.shared().bindings.next_untold(MOST_LOST) {
+    let bindings = &host.shared().bindings;
+    for key_ref in bindings.change(|all| all.next_untold(MOST_LOST)) {
         let registry = &mut host.machine().registry;
         registry.mark_anyway(Some(key_ref.db), &key_ref.name);
     }
@@ -121,16 +122,16 @@ fn work<H: Host>(host: &mut H) {
         let here = revoked.entry(one.key_ref.clone()).or_default();
         here.push(one);
     }
-    registry.begin_turn();
+    registry.marks.begin_turn();
     let mut touched = BTreeSet::new();
     for (key_ref, revoked) in revoked {
-        host.machine().registry.unmark(&key_ref);
+        host.machine().registry.marks.remove(&key_ref);
         if look_at(host, &key_ref, revoked) {
             touched.insert(key_ref);
         }
     }
     let (mut share, mut is_cut) = (Share::begin(server, TurnPart::Marks), false);
-    while let Some(key_ref) = host.machine().registry.next_marked() {
+    while let Some(key_ref) = host.machine().registry.marks.next_in_turn() {
         if key_ref.db == ANY_DB {
             let dbs = key_refs_of(host, &key_ref.name);
             let registry = &mut host.machine().registry;
@@ -142,7 +143,7 @@ fn work<H: Host>(host: &mut H) {
                 .mark_anyway(Some(key_ref.db), &key_ref.name);
         } else if look_at(host, &key_ref, Vec::new()) {
             // If there are many to serve, it is marked again, and they take a turn of their own.
-            is_cut = host.machine().registry.is_marked(&key_ref);
+            is_cut = host.machine().registry.marks.has(&key_ref);
             touched.insert(key_ref);
         }
         several::finish_in_timer(host, &mut touched);
@@ -172,7 +173,7 @@ fn end_timed_out<H: Host>(host: &mut H) {
                 Some(_) => server.count(Count::TimedOut),
                 None => server.count(Count::PassedOver),
             }
-            end_wait(server, machine, removed);
+            tell(server, machine, removed, None);
         }
         if share.is_over(server) {
             break;
@@ -228,7 +229,7 @@ fn dismiss_somebody<H: Host>(host: &mut H) -> bool {
     let dismissed = machine.registry.dismiss_any();
     let is_any = dismissed.is_some();
     for removed in dismissed.into_iter().flatten() {
-        dismiss(server, machine, removed, Error::TryAgain);
+        tell(server, machine, removed, Some(Error::TryAgain));
     }
     is_any
 }
@@ -242,11 +243,11 @@ fn stand_down<H: Host>(host: &mut H) {
     // Those who are left go in the next turn, and also if the server is a primary again by then.
     machine.was_demoted = !machine.registry.is_empty();
     machine.registry.mark_unserved();
-    machine.registry.clear_marks();
+    machine.registry.marks.clear();
     machine.registry.clear_endings();
     machine.registry.deliveries.clear_revoked();
     machine.sweep.cancel();
-    host.shared().bindings.clear();
+    host.shared().bindings.change(|all| all.clear());
 }
 
 /// Looks at some of the keys that are waited for: nothing tells of PEXPIRE and PERSIST.
@@ -292,13 +293,13 @@ fn check_slots<H: Host>(host: &mut H) {
     }
     let machine = host.machine();
     if machine.must_check_slots(server.monotonic_us()) {
-        machine.registry.begin_slots();
+        machine.registry.slots_mut().begin();
     }
     let mut share = Share::begin(server, TurnPart::Slots);
-    while host.machine().registry.is_asking_for_slots() && !share.is_over(server) {
+    while host.machine().registry.slots().is_asking() && !share.is_over(server) {
         match host.machine().registry.next_slot_question() {
             Some(SlotQuestion::Slot(slot)) if !host.serves_slot(slot) => {
-                host.machine().registry.slot_is_refused(slot);
+                host.machine().registry.slots_mut().refuse(slot);
             }
             Some(SlotQuestion::Key(key_ref)) => {
                 let name = host.name(&key_ref.name);
@@ -340,9 +341,11 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
         // A lock that has come before its slot may have no ttl.
         let key = host.open(&name, Purpose::Read);
         if key.is_ok_and(|key| key.lock().is_some()) {
-            host.machine().registry.put_off(key_ref.clone());
+            let slots = host.machine().registry.slots_mut();
+            slots.put_off(key_ref.clone());
         } else {
-            host.shared().bindings.take_lost(key_ref);
+            let bindings = &host.shared().bindings;
+            bindings.change(|all| all.take_lost(key_ref));
         }
         return false;
     }
@@ -357,7 +360,7 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
             linger::bring_forward(&mut key, now);
         }
         let now = serve_changed(&mut key, key_ref, now);
-        key.repair_ttl(now);
+        repair_ttl(&mut key, now);
         return key.has_changed();
     }
     let machine = host.machine();
@@ -385,7 +388,7 @@ fn revoke<K: Key>(key: &mut K, revoked: Revoked, now: Now) {
         Effect::Release { .. } => Cause::Revoked,
         _ => Cause::ConversionUndone,
     };
-    key.commit(&effect, cause, now);
+    commit(key, &effect, cause, now);
 }
 
 /// Has a hold looked for that is not where it was granted, if its lock has left since.

@@ -44,11 +44,9 @@ pub struct Waits {
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Contended<S> {
-    /// Where each key is in the two lists.
+    /// Where each key is in `all`.
     places: HashMap<KeyRef, usize, S>,
-    /// The totals, by place.
-    totals_us: Vec<u64>,
-    rest: Vec<Rest>,
+    all: Vec<Waits>,
     order: Order,
 }
 
@@ -62,10 +60,10 @@ struct Order(Vec<(u64, usize)>);
 
 impl Order {
     /// Takes out the place with the smallest total. `None` only where there are no totals.
-    fn take_smallest(&mut self, totals_us: &[u64]) -> Option<usize> {
+    fn take_smallest(&mut self, all: &[Waits]) -> Option<usize> {
         loop {
             let (seen_us, place) = self.0.pop()?;
-            let total_us = *totals_us.get(place)?;
+            let total_us = all.get(place)?.total_us;
             if total_us == seen_us {
                 return Some(place);
             }
@@ -78,16 +76,6 @@ impl Order {
         let at = self.0.partition_point(|(other, _)| *other > total_us);
         self.0.insert(at, (total_us, place));
     }
-}
-
-/// What is known of a key beside its total.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-struct Rest {
-    key_ref: KeyRef,
-    count: u64,
-    longest_us: u64,
-    error_us: u64,
 }
 
 impl<S: BuildHasher + Default> Contended<S> {
@@ -112,35 +100,32 @@ impl<S: BuildHasher + Default> Contended<S> {
 
     /// Adds a wait to a place. Answers its total.
     fn grow(&mut self, place: usize, waited_us: u64) -> u64 {
-        let (Some(total_us), Some(rest)) =
-            (self.totals_us.get_mut(place), self.rest.get_mut(place))
-        else {
+        let Some(waits) = self.all.get_mut(place) else {
             return u64::MAX; // There is such a place.
         };
-        *total_us = total_us.saturating_add(waited_us);
-        rest.count = rest.count.saturating_add(1);
-        rest.longest_us = rest.longest_us.max(waited_us);
-        *total_us
+        waits.total_us = waits.total_us.saturating_add(waited_us);
+        waits.count = waits.count.saturating_add(1);
+        waits.longest_us = waits.longest_us.max(waited_us);
+        waits.total_us
     }
 
     /// Makes room for a key that is not in the table.
     #[cold]
     fn place_for(&mut self, key_ref: &KeyRef) -> usize {
-        let rest = |error_us| Rest {
+        let waits = |inherited_us| Waits {
             key_ref: key_ref.clone(),
             count: 0,
+            total_us: inherited_us,
             longest_us: 0,
-            error_us,
+            error_us: inherited_us,
         };
-        let mut place = self.rest.len();
+        let mut place = self.all.len();
         if place < ROOM {
-            self.totals_us.push(0);
-            self.rest.push(rest(0));
-        } else if let Some(smallest) = self.order.take_smallest(&self.totals_us) {
+            self.all.push(waits(0));
+        } else if let Some(smallest) = self.order.take_smallest(&self.all) {
             place = smallest;
-            let total_us = self.totals_us.get(place).copied().unwrap_or_default();
-            let new = rest(total_us);
-            if let Some(old) = self.rest.get_mut(place) {
+            if let Some(old) = self.all.get_mut(place) {
+                let new = waits(old.total_us);
                 let old = std::mem::replace(old, new);
                 self.places.remove(&old.key_ref);
             }
@@ -151,17 +136,8 @@ impl<S: BuildHasher + Default> Contended<S> {
 
     /// The keys of a database, those with the largest totals first, `most` at most.
     pub fn of_db(&self, db: i32, most: usize) -> Vec<Waits> {
-        let all = self.rest.iter().zip(&self.totals_us);
-        let here = all.filter(|(rest, _)| rest.key_ref.db == db);
-        let mut here: Vec<_> = here
-            .map(|(rest, total_us)| Waits {
-                key_ref: rest.key_ref.clone(),
-                count: rest.count,
-                total_us: *total_us,
-                longest_us: rest.longest_us,
-                error_us: rest.error_us,
-            })
-            .collect();
+        let here = self.all.iter().filter(|waits| waits.key_ref.db == db);
+        let mut here: Vec<_> = here.cloned().collect();
         here.sort_by(|one, other| {
             let by_total = other.total_us.cmp(&one.total_us);
             by_total.then_with(|| one.key_ref.cmp(&other.key_ref))
@@ -172,10 +148,10 @@ impl<S: BuildHasher + Default> Contended<S> {
 
     /// Follows SWAPDB.
     pub fn swap_dbs(&mut self, one: i32, other: i32) {
-        for rest in &mut self.rest {
-            rest.key_ref.swap_db(one, other);
+        for waits in &mut self.all {
+            waits.key_ref.swap_db(one, other);
         }
-        let keys = self.rest.iter().map(|rest| rest.key_ref.clone());
+        let keys = self.all.iter().map(|waits| waits.key_ref.clone());
         self.places = keys.zip(0..).collect();
     }
 

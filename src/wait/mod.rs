@@ -87,8 +87,9 @@ pub use key_ref::{KeyRef, ANY_DB};
 pub use keys::{Keys, Several, Wanted};
 pub use place::Counts;
 pub use registry::{
-    At, By, Candidate, Comer, Ending, Entered, Full, Granted, Leaving, Limits, NewRequest, Offer,
-    Registry, Removed, Rest, SlotQuestion, Step, TurnAt, Waiter,
+    At, By, Candidate, ChannelRequest, Comer, Ending, Entered, Full, Granted, Leaving, Limits,
+    Marks, NewRequest, Offer, Registry, Removed, Rest, SlotQuestion, Step, TurnAt, WaitedSlots,
+    Waiter,
 };
 pub use request::Listener;
 pub use schedule::Due;

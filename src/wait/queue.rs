@@ -26,16 +26,16 @@
 //! - A place for several keys stops all behind it, also when it is absent. The queue only says that
 //!   it stands at the head ([`Next::Several`]). It never upgrades, because its token holds none of
 //!   the keys.
-//! - A lock that is replaced from outside ([`WaitQueue::lock_replaced`]) can give holds to several
-//!   waiting tokens at once. The token that already upgrades to the exclusive hold stays; otherwise
-//!   the one with the earliest place for an exclusive hold upgrades. The exclusive requests of the
-//!   others are refused.
+//! - A lock that is replaced from outside ([`WaitQueue::set_lock_replaced`]) can give holds to
+//!   several waiting tokens at once. The token that already upgrades to the exclusive hold stays;
+//!   otherwise the one with the earliest place for an exclusive hold upgrades. The exclusive
+//!   requests of the others are refused.
 //!
 //! Every operation is `O(log n)`, wherever in the queue it happens, with three exceptions. The
-//! first [`WaitQueue::next`] after [`WaitQueue::lock_replaced`] looks at every place, or at every
-//! hold if those are fewer. One after the key has got an earlier end from outside looks at every
-//! place that upgrades. And absent permits whose tokens have a hold by a lock from elsewhere are
-//! looked at one by one.
+//! first [`WaitQueue::next`] after [`WaitQueue::set_lock_replaced`] looks at every place, or at
+//! every hold if those are fewer. One after the key has got an earlier end from outside looks at
+//! every place that upgrades. And absent permits whose tokens have a hold by a lock from elsewhere
+//! are looked at one by one.
 
 #[cfg(test)]
 mod costs;

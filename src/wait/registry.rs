@@ -32,20 +32,20 @@ use changes::Changes;
 use endings::Endings;
 use listeners::Listeners;
 use load::Load;
-use marks::Marks;
 use patrol::Patrol;
 use queues::Queues;
 use spans::Oldest;
 use step::StepWork;
 use tokens::Tokens;
 
-pub use ending::Ending;
+pub use ending::{ChannelRequest, Ending};
 pub use enter::{At, Entered, NewRequest};
 pub use grant::{Candidate, Granted, Offer, Step, TurnAt};
 pub use leave::{Removed, Rest};
+pub use marks::Marks;
 pub use questions::Waiter;
 pub use room::{By, Comer, Full, Leaving, Limits};
-pub use slots::SlotQuestion;
+pub use slots::{SlotQuestion, WaitedSlots};
 
 /// All places, and all that is to be done for them. `S` is how its tables hash.
 #[derive(Debug)]
@@ -62,7 +62,8 @@ pub struct Registry<L, S> {
     load: Load<S>,
     /// When the `places` are to be looked at.
     timeouts: Timeouts,
-    marks: Marks,
+    /// Keys that have changed outside a command, and are to be looked at.
+    pub marks: Marks,
     /// Whole databases that have changed. Their keys are not in `marks`.
     changes: Changes<S>,
     patrol: Patrol,

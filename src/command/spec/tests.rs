@@ -139,14 +139,10 @@ fn keys_are_where_the_arguments_have_them() {
 #[test]
 fn the_position_says_what_numbers_can_say() {
     let key_use = KeyUse::Updates;
-    let position = |keys: KeyWords| {
-        let Position { first, last, step } = keys.position();
-        (first, last, step)
-    };
-    assert_eq!(position(KeyWords::None), (0, 0, 0));
-    assert_eq!(position(KeyWords::One(key_use)), (1, 1, 1));
-    assert_eq!(position(SEVERAL.keys), (0, 0, 0));
-    assert_eq!(position(RUNS.keys), (1, 1, 1));
+    assert_eq!(KeyWords::None.position(), (0, 0, 0));
+    assert_eq!(KeyWords::One(key_use).position(), (1, 1, 1));
+    assert_eq!(SEVERAL.keys.position(), (0, 0, 0));
+    assert_eq!(RUNS.keys.position(), (1, 1, 1));
 }
 
 #[test]

@@ -11,10 +11,7 @@ use std::num::NonZeroU64;
 
 use super::{at, Client, Keys, Place, Request, EVERY_DB};
 use crate::command::acquire::{self, Acquire};
-use crate::command::check::Check;
 use crate::command::macquire::Macquire;
-use crate::command::release::Release;
-use crate::command::renew::Renew;
 use crate::command::{rlock, Args, Reply};
 use crate::engine::guard::{GuardEvent, Reason};
 use crate::engine::host::{Host, Server};
@@ -42,7 +39,7 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(says_db: bool) -> Self {
         let mut machine = Machine::default();
-        machine.registry.keep_slots();
+        machine.registry.slots_mut().keep();
         Self {
             machine,
             shared: Shared::default(),
@@ -168,7 +165,8 @@ impl Node {
             .map(|(place, value)| (at(swap(place.db), place.name), value))
             .collect();
         let (one, other) = (one.into(), other.into());
-        self.shared.bindings.swap_dbs(one, other);
+        let bindings = &self.shared.bindings;
+        bindings.change(|all| all.swap_dbs(one, other));
         self.leave(Note::Swapped(one, other));
     }
 
@@ -176,7 +174,7 @@ impl Node {
         let mut values = self.memory.values.borrow_mut();
         values.retain(|at, _| db != EVERY_DB && at.db != db);
         let db = (db != EVERY_DB).then_some(db.into());
-        self.shared.bindings.empty_db(db);
+        self.shared.bindings.change(|all| all.empty_db(db));
         self.leave(Note::Emptied { db });
     }
 
@@ -226,7 +224,7 @@ impl Node {
     pub(super) fn demoted(&mut self, blocked: &[Client]) {
         // The timer is not set: the server tells the blocked clients first.
         self.shared.inbox.leave(Note::Demoted);
-        self.shared.bindings.clear();
+        self.shared.bindings.change(|all| all.clear());
         for client in blocked {
             self.kill_waiter(*client, true);
         }
@@ -274,6 +272,7 @@ impl Node {
 impl Node {
     pub(super) fn command(&mut self, client: Client, at: Place, what: Request) {
         let token = [what.token()];
+        let owner = Token::new(&token).unwrap();
         let ttl = what.ttl().ms().to_string();
         self.memory.db.set(at.db.into());
         let linger_ms = self.memory.linger_ms.get();
@@ -297,29 +296,14 @@ impl Node {
                 let acquire = Acquire::parse(wanted, Args::new(options.into_iter()));
                 command::take_hold(&mut task, &acquire.unwrap())
             }
-            Request::Release(_) => {
-                let release = Release::parse(Args::new([&token[..]].into_iter()));
-                command::release(&mut task, &release.unwrap())
-            }
-            Request::ReleaseLater(_, ms) => {
-                let ms = ms.to_string();
-                let words = [&token[..], b"ATLEAST", ms.as_bytes()];
-                let release = Release::parse(Args::new(words.into_iter()));
-                command::release(&mut task, &release.unwrap())
-            }
-            Request::Check(_) => {
-                let question = Check::parse(Args::new([&token[..]].into_iter()));
-                check(&mut task, &question.unwrap())
-            }
+            Request::Release(_) => command::release(&mut task, owner, 0),
+            Request::ReleaseLater(_, ms) => command::release(&mut task, owner, ms),
+            Request::Check(_) => check(&mut task, owner),
             Request::Exec(_) => {
-                let token = Token::new(&token).unwrap();
-                let is_held = engine::must_hold(&mut task, token);
+                let is_held = engine::must_hold(&mut task, owner);
                 is_held.map(|()| task.server().reply(Reply::Done(true)))
             }
-            Request::Renew(..) => {
-                let renew = Renew::parse(Args::new([&token[..], ttl.as_bytes()].into_iter()));
-                command::renew(&mut task, &renew.unwrap())
-            }
+            Request::Renew(..) => command::renew(&mut task, owner, what.ttl()),
         };
         task.end(result);
     }

@@ -272,7 +272,8 @@ impl<'c> Caller<'c> {
     fn client_has_flag(&mut self, flag: u8) -> Option<bool> {
         let id = std::ffi::CString::new(self.0.client_id().to_string()).ok()?;
         let reply = self.call_with(c"CLIENT", &[c"LIST", c"ID", &id]).ok()?;
-        reply.part().text().map(|line| has_flag(line, flag))
+        let flags = client_field(reply.part().text()?, "flags");
+        Some(flags.is_some_and(|flags| flags.contains(&flag)))
     }
 
     /// Whether the server lets a key be read now: in a cluster, whether this node serves its slot.
@@ -397,10 +398,9 @@ impl<'r> ReplyPart<'r> {
     }
 }
 
-/// Whether a line of CLIENT LIST has a flag. The words in it that a client has chosen contain no
-/// spaces.
-fn has_flag(line: &[u8], flag: u8) -> bool {
+/// The value of a field in a line of CLIENT LIST. The words in it that a client has chosen contain
+/// no spaces.
+pub(crate) fn client_field<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let flags = fields.find_map(|field| field.strip_prefix(b"flags="));
-    flags.is_some_and(|flags| flags.contains(&flag))
+    fields.find_map(|field| field.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }

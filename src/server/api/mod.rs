@@ -18,7 +18,7 @@ mod subscribe;
 mod user;
 
 pub(crate) use allocator::ServerMemory;
-pub(crate) use caller::{CallError, CallReply, Caller, Checks};
+pub(crate) use caller::{client_field, CallError, CallReply, Caller, Checks};
 pub(crate) use context::{Context, Level};
 pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;

@@ -33,7 +33,7 @@ impl Context<'_> {
         self.reply_status(c"OK");
     }
 
-    pub(crate) fn reply_status(self, status: &'static CStr) {
+    fn reply_status(self, status: &'static CStr) {
         // SAFETY: the context is alive; the server copies the text.
         unsafe {
             call!(RedisModule_ReplyWithSimpleString(
@@ -106,6 +106,8 @@ impl Context<'_> {
                 self.reply_integer(fence.get());
             }
             Reply::Done(done) => self.reply_integer(done.into()),
+            Reply::Count(n) => self.reply_integer(u64::try_from(n).unwrap_or_default()),
+            Reply::Queued => self.reply_status(c"QUEUED"),
             Reply::Null => self.reply_null(),
             Reply::Error(error) => self.reply_error(error.message()),
         }

@@ -114,7 +114,7 @@ pub(in crate::server) unsafe extern "C" fn on_timer(
         if let Some(pause_us) = tick::run(&mut task) {
             task.machine().is_due_changed = false;
             module.timer.arm_in(pause_us);
-        } else if module.shared.bindings.has_untold() {
+        } else if module.shared.bindings.look(|all| all.has_untold()) {
             module.timer.arm_at_once();
         }
     }
@@ -147,7 +147,7 @@ unsafe fn on_flush(_ctx: Context<'_>, subevent: u64, data: *mut c_void) {
     let db = (info.dbnum >= 0).then_some(info.dbnum);
     if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
         ends::flushed(module, db);
-        module.shared.bindings.empty_db(db);
+        module.shared.bindings.change(|all| all.empty_db(db));
     }
     if module.shared.inbox.do_names_matter() {
         module.leave(Note::Emptied { db });
@@ -160,11 +160,10 @@ unsafe fn on_swap(_ctx: Context<'_>, _subevent: u64, data: *mut c_void) {
     let info = unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() };
     if let Some(info) = info {
         let module = Module::get();
-        module
-            .shared
-            .bindings
-            .swap_dbs(info.dbnum_first, info.dbnum_second);
-        module.leave(Note::Swapped(info.dbnum_first, info.dbnum_second));
+        let (one, other) = (info.dbnum_first, info.dbnum_second);
+        let bindings = &module.shared.bindings;
+        bindings.change(|all| all.swap_dbs(one, other));
+        module.leave(Note::Swapped(one, other));
     }
 }
 
@@ -255,7 +254,10 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
         }
         ends::lock_ended(module, db, name, lock, cause);
     }
-    module.shared.bindings.lock_left(db, name.bytes(), lock);
+    let bindings = &module.shared.bindings;
+    if bindings.are_any() {
+        bindings.change(|all| all.lock_left(db, name.bytes(), lock));
+    }
     if module.shared.inbox.do_names_matter() {
         let name = name.bytes().into();
         module.leave(Note::Left { db, name });

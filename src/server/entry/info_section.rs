@@ -33,9 +33,10 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     }
     // A slot that is being imported still belongs to another node.
     let held = held::now().minus(Module::get().migrations.held());
-    add(info, c"held_exclusive", held.exclusive);
-    add(info, c"held_shared", held.shared);
-    add(info, c"held_counted", held.counted);
+    let names = [c"held_exclusive", c"held_shared", c"held_counted"];
+    for (name, n) in names.into_iter().zip(held.by_mode()) {
+        add(info, name, n);
+    }
     add(info, c"held_keys", held.keys());
     let gauge = |name, n| add(info, name, u64::try_from(n).unwrap_or_default());
     // A report of a crash may be asked for in the middle of a change.

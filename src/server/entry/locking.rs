@@ -6,11 +6,11 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use crate::command::acquire::{Acquire, AskedMode, Wait};
-use crate::command::check::Check;
 use crate::command::macquire::{key_count, Macquire};
-use crate::command::release::Release;
-use crate::command::renew::Renew;
-use crate::command::{cancel as cancel_args, Args, Error};
+use crate::command::{
+    cancel as cancel_args, check as check_args, release as release_args, renew as renew_args,
+};
+use crate::command::{Args, Error};
 use crate::engine::macquire::FIRST_KEY;
 use crate::engine::{self, cancel as waits, command, macquire};
 use crate::server::api::{Arg, Argv, Context};
@@ -31,9 +31,9 @@ pub(in crate::server) fn take_all(task: &mut Task<'_>) -> Result<(), Error> {
 }
 
 pub(in crate::server) fn release(task: &mut Task<'_>) -> Result<(), Error> {
-    let release = Release::parse(task.args())?;
-    limits::check_ttl(release.at_least_ms())?;
-    command::release(task, &release)
+    let (token, at_least_ms) = release_args::parse(task.args())?;
+    limits::check_ttl(at_least_ms)?;
+    command::release(task, token, at_least_ms)
 }
 
 pub(in crate::server) fn cancel(task: &mut Task<'_>) -> Result<(), Error> {
@@ -42,14 +42,14 @@ pub(in crate::server) fn cancel(task: &mut Task<'_>) -> Result<(), Error> {
 }
 
 pub(in crate::server) fn renew(task: &mut Task<'_>) -> Result<(), Error> {
-    let renew = Renew::parse(task.args())?;
-    limits::check_ttl(renew.ttl().ms())?;
-    command::renew(task, &renew)
+    let (token, ttl) = renew_args::parse(task.args())?;
+    limits::check_ttl(ttl.ms())?;
+    command::renew(task, token, ttl)
 }
 
 pub(in crate::server) fn check(task: &mut Task<'_>) -> Result<(), Error> {
-    let check = Check::parse(task.args())?;
-    engine::check(task, &check)
+    let token = check_args::parse(task.args())?;
+    engine::check(task, token)
 }
 
 /// Checks what a request says beside its hold. `key` is its first key.

@@ -49,7 +49,7 @@ fn create(ctx: Context<'_>, spec: &Spec, handler: Handler) -> bool {
     let Ok(flags) = CString::new(spec.flags_for(is_7_0)) else {
         return false;
     };
-    let keys = spec.keys.position();
+    let (first, last, step) = spec.keys.position();
     // SAFETY: the context is alive, and the server copies the strings.
     let status = unsafe {
         call!(RedisModule_CreateCommand(
@@ -57,9 +57,9 @@ fn create(ctx: Context<'_>, spec: &Spec, handler: Handler) -> bool {
             spec.name.as_ptr(),
             Some(handler),
             flags.as_ptr(),
-            keys.first,
-            keys.last,
-            keys.step,
+            first,
+            last,
+            step,
         ))
     };
     status == raw::REDISMODULE_OK as c_int

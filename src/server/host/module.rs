@@ -70,7 +70,7 @@ impl Module {
 
     /// Prepares for what matters only to a node of a cluster, once at load.
     pub(in crate::server) fn prepare_for_cluster(&self) {
-        self.machine.borrow_mut().registry.keep_slots();
+        self.machine.borrow_mut().registry.slots_mut().keep();
     }
 
     /// Leaves a note, which is read in this turn of the server's event loop.
@@ -99,7 +99,7 @@ impl Module {
     pub(in crate::server) fn ends_something(&self, client: NonZeroU64) -> bool {
         let is_awaited = |machine: &Machine| machine.registry.has_lingering(client);
         let machine = self.machine.try_borrow();
-        self.shared.bindings.has_client(client)
+        self.shared.bindings.look(|all| all.has_client(client))
             || machine.map_or(true, |machine| is_awaited(&machine))
     }
 

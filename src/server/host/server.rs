@@ -27,83 +27,71 @@ use crate::server::settings::config::DEADLOCK_DETECTION;
 use crate::server::settings::limits;
 use crate::wait::{Leaving, Limits};
 
+/// Makes methods of one call, from rows of `fn name(self) -> Type = call;`.
+macro_rules! calls {
+    ($(fn $name:ident($own:ident $(, $arg:ident: $of:ty)*) $(-> $answer:ty)? = $call:expr;)*) => {
+        $(
+            #[inline]
+            fn $name($own $(, $arg: $of)*) $(-> $answer)? { $call }
+        )*
+    };
+}
+
 impl Server for Context<'_> {
     type Types = Redis;
 
-    #[inline]
-    fn command_time(self) -> Now {
-        clock::of_command()
+    calls! {
+        fn command_time(self) -> Now = clock::of_command();
+        fn now(self) -> Now = clock::now();
+        fn meanwhile(self, now: Now, has_gone_on: bool) -> Now = clock::meanwhile(now, has_gone_on);
+        fn monotonic_us(self) -> u64 = clock::monotonic_us();
+        fn boot_us(self) -> u64 = clock::boot_us();
+        fn has_time(self, _part: TurnPart, until_us: u64) -> bool =
+            clock::monotonic_us() < until_us;
+
+        fn is_primary(self) -> bool = Context::is_primary(self);
+        fn is_cluster(self) -> bool = Context::is_cluster(self);
+        fn is_loading(self) -> bool = Context::is_loading(self);
+        fn must_not_write(self) -> bool = Context::must_not_write(self);
+        fn selected_db(self) -> i32 = Context::selected_db(self);
+        fn select_db(self, db: i32) -> bool = Context::select_db(self, db);
+        fn has_locks(self) -> bool = held::now().keys() > 0;
+        fn begin_scan(self) -> Option<Cursor> = Cursor::new();
+        fn scan(self, cursor: &mut Cursor, findings: &mut Findings) -> bool =
+            cursor.scan(self, findings);
+
+        fn may_block(self) -> bool = Context::may_block(self);
+        fn may_read(self, key: &[u8]) -> bool = Context::may_read(self, key);
+        fn unblock(self, client: BlockedClient, outcome: Outcome) =
+            blocked_client::unblock(client, outcome, &Module::get().ending);
+        fn release(self, client: BlockedClient) = blocked_client::release(client);
+        fn reply(self, reply: Reply<'_>) = Context::reply(self, reply);
+        fn reply_error(self, text: &CStr) = Context::reply_error(self, text);
+        fn publish(self, channel: &[u8], message: Message, key: &[u8], token: Token<'_>) -> bool =
+            channel::publish(self, channel, message, key, token);
+
+        fn detects_deadlocks(self) -> bool = DEADLOCK_DETECTION.is_on();
+        fn leaving(self) -> Leaving = limits::leaving(clock::monotonic_us());
+        fn limits(self, waiting: usize) -> (Limits, Option<Box<[u8]>>) =
+            limits::of_request(self, waiting);
+
+        fn guard(self) -> guard::Settings = limits::guard();
+        fn replicas(self) -> Replicas = replicas::listed(self);
+        fn beat(self, beat: Beat) = replicas::beat(&beat);
+        fn ask_replicas(self) = replicas::ask();
+        fn ask(self, node: &NodeId, at_us: u64, slots: &[u16]) =
+            slots::ask(self, node, at_us, slots);
+        fn answer(self, node: &NodeId, asked_us: u64, left_ms: u64, slots: &[u16]) =
+            slots::answer(self, node, [asked_us, left_ms], slots);
+
+        fn waited(self, us: u64) = times::waited(us);
+        fn held(self, hold: &Hold, now: Now) = times::held(hold, now);
+        fn log(self, line: &CStr) = self.log_escaped(Level::Notice, line);
     }
 
-    #[inline]
-    fn now(self) -> Now {
-        clock::now()
-    }
-
-    #[inline]
-    fn meanwhile(self, now: Now, has_gone_on: bool) -> Now {
-        clock::meanwhile(now, has_gone_on)
-    }
-
-    #[inline]
-    fn monotonic_us(self) -> u64 {
-        clock::monotonic_us()
-    }
-
-    fn boot_us(self) -> u64 {
-        clock::boot_us()
-    }
-
-    fn has_time(self, _part: TurnPart, until_us: u64) -> bool {
-        clock::monotonic_us() < until_us
-    }
-
-    fn is_primary(self) -> bool {
-        Context::is_primary(self)
-    }
-
-    #[inline]
-    fn is_cluster(self) -> bool {
-        Context::is_cluster(self)
-    }
-
-    fn is_loading(self) -> bool {
-        Context::is_loading(self)
-    }
-
-    fn must_not_write(self) -> bool {
-        Context::must_not_write(self)
-    }
-
-    #[inline]
-    fn selected_db(self) -> i32 {
-        Context::selected_db(self)
-    }
-
-    #[inline]
-    fn select_db(self, db: i32) -> bool {
-        Context::select_db(self, db)
-    }
-
-    fn has_locks(self) -> bool {
-        held::now().keys() > 0
-    }
-
-    fn begin_scan(self) -> Option<Cursor> {
-        Cursor::new()
-    }
-
-    fn scan(self, cursor: &mut Cursor, findings: &mut Findings) -> bool {
-        cursor.scan(self, findings)
-    }
-
-    #[inline]
-    fn may_block(self) -> bool {
-        Context::may_block(self)
-    }
-
-    fn may_read(self, key: &[u8]) -> bool {
-        Context::may_read(self, key)
+    fn guard_changed(self, closed_by: Option<guard::Reason>) {
+        let start = &Module::get().start;
+        start.remember(&mut Caller::new(self), closed_by);
     }
 
     fn connection(self) -> Option<NonZeroU64> {
@@ -118,96 +106,9 @@ impl Server for Context<'_> {
         blocked_client::block(self, &callbacks)
     }
 
-    #[inline]
-    fn unblock(self, client: BlockedClient, outcome: Outcome) {
-        blocked_client::unblock(client, outcome, &Module::get().ending);
-    }
-
-    fn release(self, client: BlockedClient) {
-        blocked_client::release(client);
-    }
-
-    #[inline]
-    fn reply(self, reply: Reply<'_>) {
-        Context::reply(self, reply);
-    }
-
-    fn reply_count(self, n: usize) {
-        self.reply_integer(u64::try_from(n).unwrap_or_default());
-    }
-
-    fn reply_queued(self) {
-        self.reply_status(c"QUEUED");
-    }
-
-    fn reply_error(self, text: &CStr) {
-        Context::reply_error(self, text);
-    }
-
-    fn publish(self, channel: &[u8], message: Message, key: &[u8], token: Token<'_>) -> bool {
-        channel::publish(self, channel, message, key, token)
-    }
-
-    fn detects_deadlocks(self) -> bool {
-        DEADLOCK_DETECTION.is_on()
-    }
-
-    #[inline]
-    fn leaving(self) -> Leaving {
-        limits::leaving(clock::monotonic_us())
-    }
-
-    #[inline]
-    fn limits(self, waiting: usize) -> (Limits, Option<Box<[u8]>>) {
-        limits::of_request(self, waiting)
-    }
-
-    fn guard(self) -> guard::Settings {
-        limits::guard()
-    }
-
-    fn guard_changed(self, closed_by: Option<guard::Reason>) {
-        let start = &Module::get().start;
-        start.remember(&mut Caller::new(self), closed_by);
-    }
-
-    fn replicas(self) -> Replicas {
-        replicas::listed(self)
-    }
-
-    fn beat(self, beat: Beat) {
-        replicas::beat(&beat);
-    }
-
-    fn ask_replicas(self) {
-        replicas::ask();
-    }
-
-    fn ask(self, node: &NodeId, at_us: u64, slots: &[u16]) {
-        slots::ask(self, node, at_us, slots);
-    }
-
-    fn answer(self, node: &NodeId, asked_us: u64, left_ms: u64, slots: &[u16]) {
-        slots::answer(self, node, [asked_us, left_ms], slots);
-    }
-
     #[inline(always)] // The counter is known when it is compiled.
     fn count_many(self, of: Count, n: usize) {
         counters::add(of, n);
-    }
-
-    #[inline]
-    fn waited(self, us: u64) {
-        times::waited(us);
-    }
-
-    #[inline]
-    fn held(self, hold: &Hold, now: Now) {
-        times::held(hold, now);
-    }
-
-    fn log(self, line: &CStr) {
-        self.log_escaped(Level::Notice, line);
     }
 }
 

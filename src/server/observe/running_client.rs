@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
 use crate::lock::slot::hashed_part;
-use crate::server::api::{Caller, OwnedString};
+use crate::server::api::{client_field, Caller, OwnedString};
 
 /// How many bytes of a name are kept.
 const LONGEST_NAME: usize = 256;
@@ -98,15 +98,11 @@ fn lines(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|byte| *byte == b'\n')
 }
 
-/// The value of a field in a line of CLIENT LIST. The words in it that a client has chosen contain
-/// no spaces.
-fn field<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    fields.find_map(|field| field.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-}
-
 fn number(line: &[u8], name: &str) -> Option<u64> {
-    std::str::from_utf8(field(line, name)?).ok()?.parse().ok()
+    std::str::from_utf8(client_field(line, name)?)
+        .ok()?
+        .parse()
+        .ok()
 }
 
 fn id_of(line: &[u8]) -> Option<u64> {
@@ -115,13 +111,13 @@ fn id_of(line: &[u8]) -> Option<u64> {
 
 /// Whether it has sent a command that is not done, and is not blocked.
 fn may_run(line: &[u8]) -> bool {
-    let is_blocked = field(line, "flags").is_some_and(|flags| flags.contains(&b'b'));
+    let is_blocked = client_field(line, "flags").is_some_and(|flags| flags.contains(&b'b'));
     number(line, "argv-mem").is_some_and(|bytes| bytes > 0) && !is_blocked
 }
 
 fn client(line: &[u8]) -> Option<Client> {
     let text = |name| {
-        let text = field(line, name).unwrap_or_default();
+        let text = client_field(line, name).unwrap_or_default();
         text.get(..LONGEST_NAME).unwrap_or(text).into()
     };
     Some(Client {
@@ -129,7 +125,7 @@ fn client(line: &[u8]) -> Option<Client> {
         user: text("user"),
         address: text("addr"),
         name: text("name"),
-        command: field(line, "cmd")?.to_ascii_lowercase().into(),
+        command: client_field(line, "cmd")?.to_ascii_lowercase().into(),
     })
 }
 

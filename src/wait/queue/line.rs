@@ -145,16 +145,8 @@ impl WaitQueue {
         }
     }
 
-    /// Notes that the lock was replaced by another one, whose holders may be waiting here.
-    pub(in crate::wait) fn lock_replaced(&mut self) {
-        self.set_lock_replaced(true);
-    }
-
-    /// Notes that the lock was just looked at, and has changed by a grant only.
-    pub(in crate::wait) fn lock_granted(&mut self) {
-        self.set_lock_replaced(false);
-    }
-
+    /// Notes that the lock was replaced by another one, whose holders may be waiting here; or that
+    /// it was just looked at, and has changed by a grant only.
     pub(in crate::wait) fn set_lock_replaced(&mut self, to: bool) {
         match self {
             Self::Sole {

@@ -89,7 +89,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let removed = ids.into_iter().filter_map(|id| {
             let place = self.places.get(id)?;
             let seq = place.channel()?;
-            self.step.serve(place.keys().cloned());
+            self.step.unserved.extend(place.keys().cloned());
             self.leave(id, seq, Why::Ungranted(leaving))
         });
         removed.collect()
@@ -225,7 +225,7 @@ mod tests {
         let mut ends = |token: &[u8]| world.end_cancelled(&keys, Token::new(token).unwrap()).len();
         assert_eq!((ends(b"t5"), ends(b"t1001"), ends(b"t9999")), (1, 0, 0));
         assert_eq!(end_all(&mut world), MOST);
-        assert!(world.is_marked(&k));
+        assert!(world.marks.has(&k));
         assert!(matches!(grant_next(&mut world, &k), Some(Step::Offered(_))));
         assert_eq!(world.cancel(&k).1.len(), 1);
         assert!(world.is_empty());
@@ -247,7 +247,7 @@ mod tests {
         while world.is_behind() {
             world.follow_next();
         }
-        assert!(world.is_tight() && world.is_marked(&k));
+        assert!(world.is_tight() && world.marks.has(&k));
         assert_eq!(len_of(&world, &k), 1);
     }
 

@@ -159,7 +159,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 Next::Several(id) => {
                     if let Some(place) = self.places.get(id) {
                         if self.is_admitted(id, place, key, lock, now) {
-                            self.step.add_candidate(place.ticket, id);
+                            self.step.candidates.insert((place.ticket, id));
                         }
                     }
                     return None;
@@ -236,7 +236,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// The next place for several keys that may be granted: as far as the queues say, it is the
     /// first one in all. The oldest comes first.
     pub fn take_candidate(&mut self) -> Option<Candidate> {
-        while let Some((ticket, id)) = self.step.next_candidate() {
+        while let Some((ticket, id)) = self.step.candidates.pop_first() {
             if self.is_behind() {
                 let place = self.places.get(id);
                 let keys: Vec<_> = place.into_iter().flat_map(Place::keys).cloned().collect();
@@ -379,17 +379,17 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// Has keys served before the step ends.
     pub fn serve_later<'k>(&mut self, keys: impl Iterator<Item = &'k KeyRef>) {
-        self.step.serve(keys.cloned());
+        self.step.unserved.extend(keys.cloned());
     }
 
     /// A key that is to be served before the step ends. Keys come before candidates.
     pub fn take_unserved(&mut self) -> Option<KeyRef> {
-        self.step.next_unserved()
+        self.step.unserved.pop_first()
     }
 
     /// Has the keys marked that are to be served, because the step cannot go on.
     pub fn mark_unserved(&mut self) {
-        while let Some(key) = self.step.next_unserved() {
+        while let Some(key) = self.step.unserved.pop_first() {
             self.mark(key.db, &key.name);
         }
     }

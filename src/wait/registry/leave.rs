@@ -237,7 +237,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             for key in keys.iter() {
                 self.mark(key.db, &key.name);
             }
-            self.step.remove_candidate(ticket, id);
+            self.step.candidates.remove(&(ticket, id));
         }
         self.unlink(id);
         self.places.remove(id);

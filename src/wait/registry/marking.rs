@@ -22,7 +22,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// The same where the key has lost its lock, and may get another one in its place.
     pub fn mark_replaced(&mut self, db: i32, name: &[u8]) -> bool {
         if let Some(queue) = self.queues.get_mut(db, name) {
-            queue.lock_replaced();
+            queue.set_lock_replaced(true);
         }
         self.mark(db, name)
     }
@@ -55,31 +55,6 @@ impl<L, S: BuildHasher> Registry<L, S> {
         })
     }
 
-    /// Takes the mark of a key that is served. Whether it had one.
-    pub fn unmark(&mut self, key: &KeyRef) -> bool {
-        self.marks.remove(key)
-    }
-
-    /// Whether a key is marked.
-    pub fn is_marked(&self, key: &KeyRef) -> bool {
-        self.marks.has(key)
-    }
-
-    /// Begins a turn of the timer. Keys that are marked from now on come in a later turn.
-    pub fn begin_turn(&mut self) {
-        self.marks.begin_turn();
-    }
-
-    /// Takes the mark of the next key that the timer is to look at in this turn.
-    pub fn next_marked(&mut self) -> Option<KeyRef> {
-        self.marks.next()
-    }
-
-    /// Takes all marks.
-    pub fn clear_marks(&mut self) {
-        self.marks.clear();
-    }
-
     /// Marks the next key that is to be looked at by now. False if there is none.
     pub fn mark_woken(&mut self, now: Now) -> bool {
         let woken = self.queues.take_woken(now);
@@ -90,7 +65,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// that does not wait for it.
     pub fn lock_granted(&mut self, key: &KeyRef) {
         if let Some(queue) = self.queues.of_mut(key) {
-            queue.lock_granted();
+            queue.set_lock_replaced(false);
         }
     }
 
@@ -159,7 +134,7 @@ mod tests {
             assert_eq!(is_due_after(wake), is_due, "{at_ms}");
         }
         assert!(is_due_after(|world| {
-            assert!(world.mark_replaced(0, b"k") && world.unmark(&key(b"k")));
+            assert!(world.mark_replaced(0, b"k") && world.marks.remove(&key(b"k")));
         }));
         assert!(is_due_after(|world| world.db_replaced(Some(0))));
         let upgrade = |world: &mut World| {

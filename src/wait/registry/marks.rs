@@ -7,7 +7,7 @@ use crate::wait::key_ref::KeyRef;
 /// Marked keys.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Marks {
+pub struct Marks {
     /// Those that the timer looks at in this turn. All come before those of `later`.
     in_turn: BTreeSet<KeyRef>,
     /// Those that were marked since the turn began.
@@ -20,12 +20,13 @@ impl Marks {
     }
 
     /// Takes the mark of a key. Whether it had one.
-    pub(super) fn remove(&mut self, key: &KeyRef) -> bool {
+    pub fn remove(&mut self, key: &KeyRef) -> bool {
         let was_in_turn = self.in_turn.remove(key);
         self.later.remove(key) || was_in_turn
     }
 
-    pub(super) fn has(&self, key: &KeyRef) -> bool {
+    /// Whether a key has one.
+    pub fn has(&self, key: &KeyRef) -> bool {
         self.later.contains(key) || self.in_turn.contains(key)
     }
 
@@ -33,19 +34,21 @@ impl Marks {
         self.in_turn.is_empty() && self.later.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Takes all.
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Begins a turn of the timer, unless the last one is not over.
-    pub(super) fn begin_turn(&mut self) {
+    /// Begins a turn of the timer, unless the last one is not over. Keys that are marked from now
+    /// on come in a later turn.
+    pub fn begin_turn(&mut self) {
         if self.in_turn.is_empty() {
             std::mem::swap(&mut self.later, &mut self.in_turn);
         }
     }
 
     /// Takes the mark of the next key of the turn.
-    pub(super) fn next(&mut self) -> Option<KeyRef> {
+    pub fn next_in_turn(&mut self) -> Option<KeyRef> {
         let key = self.in_turn.pop_first()?;
         self.later.remove(&key);
         Some(key)

@@ -227,15 +227,10 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Whether there is something to do now: marked keys, databases that have changed, or holds to
     /// take back.
     pub fn has_work(&self) -> bool {
-        self.has_marks()
+        !self.marks.is_empty()
             || self.is_behind()
             || self.deliveries.has_revoked()
             || !self.endings.is_empty()
-    }
-
-    /// Whether any keys are marked.
-    pub fn has_marks(&self) -> bool {
-        !self.marks.is_empty()
     }
 
     /// Whether there is memory to give back.

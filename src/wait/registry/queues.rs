@@ -31,8 +31,8 @@ pub(super) struct Queues<S> {
     /// When the others are to be looked at, in wall-clock milliseconds. They have one entry each,
     /// unless that is never.
     wakes: SortedSet<(u64, KeyId)>,
-    /// The slots of the same keys. `None` outside a cluster.
-    pub(super) slots: Option<WaitedSlots>,
+    /// The slots of the same keys.
+    pub(super) slots: WaitedSlots,
     /// Whether a place may upgrade. If one has, this stays until no place is left.
     pub(super) may_upgrade: bool,
     /// What the keys take.
@@ -174,7 +174,7 @@ impl<S: BuildHasher> Queues<S> {
         let others = &self.others;
         let key_of = |id| others.get(id).map(|(key, _)| key.clone());
         let newest = self.newest.as_ref().map(|(key, _)| key);
-        self.slots.as_mut()?.next(newest, key_of)
+        self.slots.next(newest, key_of)
     }
 
     /// Has a key that is waited for looked at by this time; [`NEVER`] is not at all.
@@ -233,10 +233,7 @@ impl<S: BuildHasher> Queues<S> {
         let newest = self.newest.iter();
         let newest = newest.filter(|(_, key)| key.wakes_at_ms != NEVER);
         assert_eq!(wakes.count(), self.wakes.len() + newest.count());
-        let slots = self.slots.iter();
-        assert!(slots
-            .map(WaitedSlots::len)
-            .all(|len| len == self.others.len()));
+        self.slots.assert_tight(self.others.len());
         let indexes = self.by_db.values().map(SortedSet::len);
         assert_eq!(indexes.sum::<usize>(), self.others.len());
     }
@@ -264,8 +261,8 @@ impl<S: BuildHasher> Queues<S> {
         // There are at least as many places, so there is a number left.
         if let Some(id) = self.others.insert((key, here)) {
             self.by_db.entry(db).or_default().insert((hash, id));
-            if let (Some(slots), Some((key, _))) = (&mut self.slots, self.others.get(id)) {
-                slots.add(&key.name, id);
+            if let Some((key, _)) = self.others.get(id) {
+                self.slots.add(&key.name, id);
             }
             self.set_wake_of(id, wakes_at_ms);
         }
@@ -286,9 +283,7 @@ impl<S: BuildHasher> Queues<S> {
             if let Some(others) = self.by_db.get_mut(&key.db) {
                 others.remove(entry);
             }
-            if let Some(slots) = &mut self.slots {
-                slots.remove(&key.name, id);
-            }
+            self.slots.remove(&key.name, id);
         }
         self.bytes = self.bytes.saturating_sub(bytes::of_key(&key.name));
     }

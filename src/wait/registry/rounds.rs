@@ -86,7 +86,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if queue.follow(last) >= change.replaced {
             return;
         }
-        queue.lock_replaced();
+        queue.set_lock_replaced(true);
         self.mark(key.db, &key.name);
         let queue = self.queues.of(key);
         let ids = queue.into_iter().flat_map(|queue| queue.iter());
@@ -113,58 +113,22 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
 /// Hash slots.
 impl<L, S: BuildHasher> Registry<L, S> {
-    /// Has the registry know the hash slots of its keys, before anybody waits: the server is a node
-    /// of a cluster.
-    pub fn keep_slots(&mut self) {
-        self.queues.slots.get_or_insert_default();
+    /// The hash slots of all waited keys.
+    pub fn slots(&self) -> &WaitedSlots {
+        &self.queues.slots
     }
 
-    /// Begins a round through the slots of all waited keys, from the first one. Keys that were put
-    /// off are looked at again.
-    pub fn begin_slots(&mut self) {
-        if let Some(slots) = &mut self.queues.slots {
-            slots.begin();
-        }
-    }
-
-    /// Whether the round is not over.
-    pub fn is_asking_for_slots(&self) -> bool {
-        self.queues
-            .slots
-            .as_ref()
-            .is_some_and(WaitedSlots::is_asking)
+    /// The same, to be changed.
+    pub fn slots_mut(&mut self) -> &mut WaitedSlots {
+        &mut self.queues.slots
     }
 
     /// The next question of the round.
     pub fn next_slot_question(&mut self) -> Option<SlotQuestion> {
-        let slots = self.queues.slots.as_mut()?;
-        if let Some(key) = slots.next_put_off() {
+        if let Some(key) = self.queues.slots.next_put_off() {
             self.marks.add(key);
         }
         self.queues.next_slot_question()
-    }
-
-    /// This node does not serve all keys of the slot that was asked for, so each of them is asked
-    /// for.
-    pub fn slot_is_refused(&mut self, slot: u16) {
-        if let Some(slots) = &mut self.queues.slots {
-            slots.refuse(slot);
-        }
-    }
-
-    /// Has a key looked at again once this node of a cluster may serve it.
-    pub fn put_off(&mut self, key: KeyRef) {
-        if let Some(slots) = &mut self.queues.slots {
-            slots.put_off(key);
-        }
-    }
-
-    /// Whether any key was put off.
-    pub fn has_put_off(&self) -> bool {
-        self.queues
-            .slots
-            .as_ref()
-            .is_some_and(WaitedSlots::has_put_off)
     }
 }
 

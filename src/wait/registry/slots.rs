@@ -10,7 +10,9 @@ use crate::wait::tree::SortedSet;
 /// The waited keys by hash slot, and how far they are looked at.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct WaitedSlots {
+pub struct WaitedSlots {
+    /// Whether the server is a node of a cluster. If not, there is nothing else.
+    is_kept: bool,
     /// All but the newest one.
     keys: SortedSet<(u16, KeyId)>,
     round: Round,
@@ -37,7 +39,7 @@ enum Round {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotQuestion {
     /// All keys of the slot, also those that do not exist. If not, the caller says so:
-    /// `Registry::slot_is_refused`.
+    /// [`WaitedSlots::refuse`].
     Slot(u16),
     /// This key. If not, the caller ends its places.
     Key(KeyRef),
@@ -45,34 +47,48 @@ pub enum SlotQuestion {
 
 impl WaitedSlots {
     pub(super) fn add(&mut self, name: &[u8], id: KeyId) {
-        self.keys.insert((slot_of(name), id));
+        if self.is_kept {
+            self.keys.insert((slot_of(name), id));
+        }
     }
 
     pub(super) fn remove(&mut self, name: &[u8], id: KeyId) {
-        self.keys.remove((slot_of(name), id));
+        if self.is_kept {
+            self.keys.remove((slot_of(name), id));
+        }
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.keys.len()
+    pub(super) fn assert_tight(&self, keys: usize) {
+        assert_eq!(self.keys.len(), if self.is_kept { keys } else { 0 });
     }
 
-    /// Begins a round through the slots of all waited keys, from the first one.
-    pub(super) fn begin(&mut self) {
+    /// Has the slots known, before anybody waits: the server is a node of a cluster.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
+    }
+
+    /// Begins a round through the slots of all waited keys, from the first one. Keys that were put
+    /// off are looked at again.
+    pub fn begin(&mut self) {
         self.round = Round::SlotFrom(0);
         self.in_round.append(&mut self.put_off);
     }
 
-    pub(super) fn is_asking(&self) -> bool {
+    /// Whether the round is not over.
+    pub fn is_asking(&self) -> bool {
         !matches!(self.round, Round::Nothing) || !self.in_round.is_empty()
     }
 
-    /// Has a key looked at in the next round.
-    pub(super) fn put_off(&mut self, key: KeyRef) {
-        self.put_off.insert(key);
+    /// Has a key looked at again once this node of a cluster may serve it.
+    pub fn put_off(&mut self, key: KeyRef) {
+        if self.is_kept {
+            self.put_off.insert(key);
+        }
     }
 
-    pub(super) fn has_put_off(&self) -> bool {
+    /// Whether any key was put off.
+    pub fn has_put_off(&self) -> bool {
         !self.put_off.is_empty()
     }
 
@@ -81,8 +97,9 @@ impl WaitedSlots {
         self.in_round.pop_first()
     }
 
-    /// Has each key of a slot asked for.
-    pub(super) fn refuse(&mut self, slot: u16) {
+    /// This node does not serve all keys of the slot that was asked for, so each of them is asked
+    /// for.
+    pub fn refuse(&mut self, slot: u16) {
         self.round = Round::KeysOf(slot);
     }
 

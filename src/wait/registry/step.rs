@@ -9,35 +9,14 @@ use crate::wait::place::{PlaceId, Ticket};
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct StepWork {
-    /// Places for several keys whose turn has come at one of them in this step.
-    candidates: BTreeSet<(Ticket, PlaceId)>,
+    /// Places for several keys whose turn has come at one of them in this step, the oldest first.
+    pub(super) candidates: BTreeSet<(Ticket, PlaceId)>,
     /// Keys that are to be served.
-    unserved: BTreeSet<KeyRef>,
+    pub(super) unserved: BTreeSet<KeyRef>,
 }
 
 impl StepWork {
     pub(super) fn is_empty(&self) -> bool {
         self.candidates.is_empty() && self.unserved.is_empty()
-    }
-
-    pub(super) fn serve(&mut self, keys: impl IntoIterator<Item = KeyRef>) {
-        self.unserved.extend(keys);
-    }
-
-    pub(super) fn next_unserved(&mut self) -> Option<KeyRef> {
-        self.unserved.pop_first()
-    }
-
-    pub(super) fn add_candidate(&mut self, ticket: Ticket, id: PlaceId) {
-        self.candidates.insert((ticket, id));
-    }
-
-    pub(super) fn remove_candidate(&mut self, ticket: Ticket, id: PlaceId) {
-        self.candidates.remove(&(ticket, id));
-    }
-
-    /// The oldest one.
-    pub(super) fn next_candidate(&mut self) -> Option<(Ticket, PlaceId)> {
-        self.candidates.pop_first()
     }
 }

@@ -37,6 +37,8 @@ impl From<Reply<'_>> for Said {
             Reply::Fence(fence) => Self::Number(fence.get()),
             Reply::Made(_, fence) => Self::Made(fence.get()),
             Reply::Done(done) => Self::Number(done.into()),
+            Reply::Count(n) => Self::Number(n.try_into().unwrap()),
+            Reply::Queued => Self::Status("QUEUED"),
             Reply::Null => Self::Null,
             Reply::Error(error) => Self::Error(error.message().to_str().unwrap().into()),
         }

@@ -170,7 +170,10 @@ impl Memory {
     pub(super) fn lock_left(&self, shared: &Shared<Toy>, at: Place, lock: &Lock) {
         let db = self.says_db.then_some(at.db.into());
         let name = [at.name];
-        shared.bindings.lock_left(db, &name, lock);
+        if shared.bindings.are_any() {
+            let bindings = &shared.bindings;
+            bindings.change(|all| all.lock_left(db, &name, lock));
+        }
         if shared.inbox.do_names_matter() {
             let name = name.into();
             shared.inbox.leave(Note::Left { db, name });
@@ -308,17 +311,6 @@ impl Server for Ctx<'_> {
         self.0.say(self.0.client.get(), reply);
     }
 
-    fn reply_count(self, n: usize) {
-        let n = u64::try_from(n).unwrap();
-        self.0.event(self.0.client.get(), Event::Count(n));
-        self.0.say(self.0.client.get(), Said::Number(n));
-    }
-
-    fn reply_queued(self) {
-        self.0.event(self.0.client.get(), Event::Waits);
-        self.0.say(self.0.client.get(), Said::Status("QUEUED"));
-    }
-
     fn reply_error(self, text: &CStr) {
         self.0.event(self.0.client.get(), Event::Deadlock);
         let text = text.to_str().unwrap().to_string();
@@ -403,6 +395,8 @@ fn event_of(reply: Reply<'_>) -> Event {
         Reply::Fence(fence) | Reply::Made(_, fence) => Event::Granted(fence.get()),
         Reply::Null => Event::Null,
         Reply::Done(done) => Event::Done(done),
+        Reply::Count(n) => Event::Count(n.try_into().unwrap()),
+        Reply::Queued => Event::Waits,
         Reply::Error(Error::Deadlock) => Event::Deadlock,
         Reply::Error(Error::Partial) => Event::Partial,
         Reply::Error(Error::TryAgain | Error::NotYet) => Event::TryAgain,

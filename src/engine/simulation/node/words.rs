@@ -7,12 +7,10 @@ use super::log::Said;
 use super::memory::Value;
 use super::{Node, Task};
 use crate::command::acquire::Acquire;
-use crate::command::check::Check;
 use crate::command::macquire::Macquire;
-use crate::command::release::Release;
-use crate::command::renew::Renew;
 use crate::command::spec::KeyWords;
-use crate::command::{acquire, cancel, exec, rlock, wlock, Args, Command, Error};
+use crate::command::{acquire, cancel, check, exec, release, renew, rlock, wlock};
+use crate::command::{Args, Command, Error};
 use crate::engine::{self, command, macquire};
 
 /// The command of ours with this name.
@@ -157,17 +155,16 @@ impl Node {
             Command::Macquire => {
                 Macquire::parse(args()).and_then(|request| macquire::run(&mut task, &request))
             }
-            Command::Release => {
-                Release::parse(args()).and_then(|release| command::release(&mut task, &release))
-            }
+            Command::Release => release::parse(args())
+                .and_then(|(token, ms)| command::release(&mut task, token, ms)),
             Command::Renew => {
-                Renew::parse(args()).and_then(|renew| command::renew(&mut task, &renew))
+                renew::parse(args()).and_then(|(token, ttl)| command::renew(&mut task, token, ttl))
             }
             Command::Cancel => {
                 cancel::parse(args()).and_then(|token| engine::cancel::run(&mut task, token))
             }
             Command::Check => {
-                Check::parse(args()).and_then(|check| engine::check(&mut task, &check))
+                check::parse(args()).and_then(|token| engine::check(&mut task, token))
             }
             _ => return Err(format!("the server in memory has no {command:?}")),
         };

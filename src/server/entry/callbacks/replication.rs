@@ -45,7 +45,7 @@ fn on_role_change(_ctx: Context<'_>, role: u64, _data: *mut c_void) {
         // The server may be a primary again before the timer runs. The timer is not set: the server
         // tells the blocked clients first.
         module.shared.inbox.leave(Note::Demoted);
-        module.shared.bindings.clear();
+        module.shared.bindings.change(|all| all.clear());
     }
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
         module.shared.fences.begin_ahead(clock::now());

@@ -17,40 +17,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::{Lock, Mode};
 
-/// Numbers of locks and holds.
+/// Numbers of locks and holds: locks with an exclusive hold, of which each has one; locks with one
+/// shared hold or more and no counted one, and the holds of these; locks with one counted hold or
+/// more, and the holds of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::server) struct Held {
-    /// Locks with an exclusive hold. The number of their holds is the same.
-    pub(in crate::server) exclusive: u64,
-    /// Locks with one shared hold or more, and no counted one.
-    shared_keys: u64,
-    /// The holds of these locks.
-    pub(in crate::server) shared: u64,
-    /// Locks with one counted hold or more.
-    counted_keys: u64,
-    /// The holds of these locks.
-    pub(in crate::server) counted: u64,
-}
+pub(in crate::server) struct Held([u64; 5]);
 
 impl Held {
     /// The numbers for one lock, from its mode and its number of holds.
+    #[inline]
     fn of((mode, holds): (Mode, usize)) -> Self {
-        match mode {
-            Mode::Exclusive => Self {
-                exclusive: 1,
-                ..Self::default()
-            },
-            Mode::Shared => Self {
-                shared_keys: 1,
-                shared: u64::try_from(holds).unwrap_or_default(),
-                ..Self::default()
-            },
-            Mode::Counted(_) => Self {
-                counted_keys: 1,
-                counted: u64::try_from(holds).unwrap_or_default(),
-                ..Self::default()
-            },
-        }
+        let holds = u64::try_from(holds).unwrap_or_default();
+        Self(match mode {
+            Mode::Exclusive => [1, 0, 0, 0, 0],
+            Mode::Shared => [0, 1, holds, 0, 0],
+            Mode::Counted(_) => [0, 0, 0, 1, holds],
+        })
     }
 
     /// The numbers for the lock under a key, if there is one.
@@ -59,79 +41,68 @@ impl Held {
     }
 
     /// The sum of both.
-    pub(in crate::server) const fn plus(self, other: Self) -> Self {
-        Self {
-            exclusive: self.exclusive.saturating_add(other.exclusive),
-            shared_keys: self.shared_keys.saturating_add(other.shared_keys),
-            shared: self.shared.saturating_add(other.shared),
-            counted_keys: self.counted_keys.saturating_add(other.counted_keys),
-            counted: self.counted.saturating_add(other.counted),
-        }
+    pub(in crate::server) fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
     }
 
     /// The difference of both.
-    pub(in crate::server) const fn minus(self, part: Self) -> Self {
-        Self {
-            exclusive: self.exclusive.saturating_sub(part.exclusive),
-            shared_keys: self.shared_keys.saturating_sub(part.shared_keys),
-            shared: self.shared.saturating_sub(part.shared),
-            counted_keys: self.counted_keys.saturating_sub(part.counted_keys),
-            counted: self.counted.saturating_sub(part.counted),
+    pub(in crate::server) fn minus(self, part: Self) -> Self {
+        self.with(part, u64::saturating_sub)
+    }
+
+    fn with(mut self, other: Self, of_both: impl Fn(u64, u64) -> u64) -> Self {
+        for (n, other) in self.0.iter_mut().zip(other.0) {
+            *n = of_both(*n, other);
         }
+        self
+    }
+
+    /// The numbers of exclusive, shared and counted holds.
+    pub(in crate::server) const fn by_mode(self) -> [u64; 3] {
+        let [exclusive, _, shared, _, counted] = self.0;
+        [exclusive, shared, counted]
     }
 
     /// The number of holds.
-    pub(in crate::server) const fn holds(self) -> u64 {
-        let single = self.exclusive.saturating_add(self.shared);
-        single.saturating_add(self.counted)
+    pub(in crate::server) fn holds(self) -> u64 {
+        self.by_mode().into_iter().fold(0, u64::saturating_add)
     }
 
     /// The number of locks.
     pub(in crate::server) const fn keys(self) -> u64 {
-        let single = self.exclusive.saturating_add(self.shared_keys);
-        single.saturating_add(self.counted_keys)
+        let [exclusive, shared_keys, _, counted_keys, _] = self.0;
+        let single = exclusive.saturating_add(shared_keys);
+        single.saturating_add(counted_keys)
     }
 }
 
 /// Sums of one group of threads. They wrap around: only the total of both groups has a meaning.
-struct Sums {
-    exclusive: AtomicU64,
-    shared_keys: AtomicU64,
-    shared: AtomicU64,
-    counted_keys: AtomicU64,
-    counted: AtomicU64,
-}
+struct Sums([AtomicU64; 5]);
 
 impl Sums {
     const fn new() -> Self {
-        Self {
-            exclusive: AtomicU64::new(0),
-            shared_keys: AtomicU64::new(0),
-            shared: AtomicU64::new(0),
-            counted_keys: AtomicU64::new(0),
-            counted: AtomicU64::new(0),
-        }
+        Self([const { AtomicU64::new(0) }; 5])
     }
 
     /// Counts by a load and a store. That is enough if only one thread writes.
+    #[inline]
     fn count(&self, held: Held, change: impl Fn(u64, u64) -> u64) {
         self.each(held, |sum, n| {
             sum.store(change(sum.load(Ordering::Relaxed), n), Ordering::Relaxed);
         });
     }
 
+    #[inline]
     fn each(&self, held: Held, act: impl Fn(&AtomicU64, u64)) {
-        if held.exclusive > 0 {
-            act(&self.exclusive, held.exclusive);
+        for (sum, n) in self.0.iter().zip(&held.0) {
+            if *n > 0 {
+                act(sum, *n);
+            }
         }
-        if held.shared_keys > 0 {
-            act(&self.shared_keys, held.shared_keys);
-            act(&self.shared, held.shared);
-        }
-        if held.counted_keys > 0 {
-            act(&self.counted_keys, held.counted_keys);
-            act(&self.counted, held.counted);
-        }
+    }
+
+    fn now(&self) -> Held {
+        Held(self.0.each_ref().map(|sum| sum.load(Ordering::Relaxed)))
     }
 }
 
@@ -167,15 +138,5 @@ pub(in crate::server) fn freed_on_another_thread(lock: &Lock) {
 
 /// The numbers now. They include the locks in slots that are being imported.
 pub(in crate::server) fn now() -> Held {
-    let both = |one: &AtomicU64, other: &AtomicU64| {
-        let sum = one.load(Ordering::Relaxed);
-        sum.wrapping_add(other.load(Ordering::Relaxed))
-    };
-    Held {
-        exclusive: both(&MAIN.exclusive, &OTHERS.exclusive),
-        shared_keys: both(&MAIN.shared_keys, &OTHERS.shared_keys),
-        shared: both(&MAIN.shared, &OTHERS.shared),
-        counted_keys: both(&MAIN.counted_keys, &OTHERS.counted_keys),
-        counted: both(&MAIN.counted, &OTHERS.counted),
-    }
+    MAIN.now().with(OTHERS.now(), u64::wrapping_add)
 }
