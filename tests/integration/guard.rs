@@ -13,7 +13,7 @@ mod servers;
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
-use crate::harness::{aof, module, wait_for, Client, Clock, Kind, Reply, Server, Setup};
+use crate::harness::{aof, module, wait_for, Client, Clock, Kind, Reply, Server, Setup, SYNCED};
 use crate::places::fixture::{queued, Subscriber};
 
 on_every_server![
@@ -158,11 +158,7 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
 }
 
 fn a_synced_file_that_was_loaded_whole_needs_no_guard(kind: Kind) {
-    let options = [
-        &RESTART[..],
-        &["--appendonly", "yes", "--appendfsync", "always"],
-    ];
-    let mut server = Server::start_with(kind, &options.concat());
+    let mut server = Server::start_with(kind, &[&RESTART[..], &SYNCED].concat());
     let mut c = server.client();
     c.until_info("lock_guard", "open");
     let fence = c.int("LOCK.ACQUIRE k me 3000");
@@ -190,9 +186,8 @@ fn a_synced_file_that_was_loaded_whole_needs_no_guard(kind: Kind) {
 }
 
 fn a_start_knows_of_the_guard_before_wherever_files_went(kind: Kind) {
-    let synced = ["--appendonly", "yes", "--appendfsync", "always"];
     // Longer than the wait after a start.
-    let mut options = [&FAILOVER[..5], &["2000"], &synced].concat();
+    let mut options = [&FAILOVER[..5], &["2000"], &SYNCED].concat();
     if kind.is_7_0_or_later() {
         options.extend(["--enable-protected-configs", "yes"]);
     }

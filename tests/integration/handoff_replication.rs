@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE};
+use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE, SYNCED};
 use crate::places::fixture::{leaves_place, queued, until_gone};
 
 on_every_server![
@@ -152,7 +152,7 @@ fn live(c: &mut Client, n: usize, goes_on: impl Fn(usize) -> bool) {
 }
 
 fn every_kind_of_hand_off_survives_a_crash(kind: Kind) {
-    let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut server = Server::start_with(kind, &SYNCED);
     for lines in ENDS {
         let when = lines.join("; ");
         let mut c = server.client();
@@ -177,7 +177,7 @@ fn every_kind_of_hand_off_survives_a_crash(kind: Kind) {
 }
 
 fn readers_granted_together_survive_a_crash(kind: Kind) {
-    let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut server = Server::start_with(kind, &SYNCED);
     let mut c = server.client();
     for end in ["LOCK.RELEASE k w", "DEL k", "RWLOCK.RLOCK k w 60000"] {
         c.int("RWLOCK.WLOCK k w 60000");

@@ -8,7 +8,6 @@ on_every_server![
     fences_exceed_unreplicated_ones_after_a_failover,
     fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover,
     fences_keep_rising_when_the_new_primary_is_killed_at_once,
-    a_promotion_without_any_fence_saves_none,
 ];
 
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
@@ -117,21 +116,4 @@ fn fences_keep_rising_when_the_new_primary_is_killed_at_once(kind: Kind) {
     replica.start_again_with(&["--replicaof", "no", "one"]);
     let next = take(&mut replica.client(), 500);
     assert!(next > last, "{next} after {last}");
-}
-
-/// A server that never gave a fence therefore has none to save. Its RDB can be read without the
-/// module, on servers that leave out empty module fields.
-fn a_promotion_without_any_fence_saves_none(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.text("SET text t");
-    c.text("REPLICAOF 127.0.0.1 1");
-    c.text("REPLICAOF NO ONE");
-    c.text("SAVE");
-    if !kind.is_7_2_or_later() {
-        return; // They have the field in any case.
-    }
-    let dir = server.dir().to_str().unwrap();
-    let bare = Server::start_without_module(kind, &["--dir", dir]);
-    assert_eq!(bare.client().text("GET text"), "t");
 }

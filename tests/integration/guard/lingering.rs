@@ -2,7 +2,7 @@
 //! ended them.
 
 use super::group::Group;
-use crate::harness::{Client, CutLink, Kind, Reply, Server};
+use crate::harness::{Client, CutLink, Kind, Reply, Server, SYNCED};
 
 on_every_server![
     a_hold_that_lingers_is_not_used_after_a_promotion,
@@ -74,8 +74,7 @@ fn a_hold_that_lingers_is_not_used_after_a_promotion(kind: Kind) {
 /// The file may lack the end of the hold and the next grant.
 fn a_hold_that_lingers_is_not_used_after_a_restart(kind: Kind) {
     let guard = ["guard", "restart", "max-ttl", "4000"];
-    let file = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut server = Server::start_with(kind, &[guard, file].concat());
+    let mut server = Server::start_with(kind, &[guard, SYNCED].concat());
     let mut c = server.client();
     c.until_info("lock_guard", "open");
     c.int("LOCK.ACQUIRE bound me 4000 LINGER 4000");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::group::Group;
 use super::guarded_ms;
-use crate::harness::{module, wait_for, Kind, Raw, Reply, Server};
+use crate::harness::{module, wait_for, Kind, Raw, Reply, Server, SYNCED};
 
 on_every_server![
     a_chain_of_replicas_hears_the_beats_and_waits,
@@ -105,8 +105,7 @@ fn a_member_that_comes_back_counts_from_then_on(kind: Kind) {
 
 fn a_reload_changes_nothing(kind: Kind) {
     let options = ["guard", "restart", "max-ttl", "4000"];
-    let files = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut server = Server::start_with(kind, &[&options[..], &files].concat());
+    let mut server = Server::start_with(kind, &[&options[..], &SYNCED].concat());
     let mut c = server.client();
     c.until_info("lock_guard", "open");
     let fence = c.int("LOCK.ACQUIRE k me 4000");
