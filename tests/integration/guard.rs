@@ -23,14 +23,14 @@ on_every_server![
     a_start_knows_of_the_guard_before_wherever_files_went,
     a_longer_lease_that_came_in_is_waited_out,
     a_lease_from_before_the_guard_is_waited_out,
-    leases_from_before_a_setting_are_waited_out,
     a_wall_clock_set_forward_begins_it_anew,
     a_token_that_has_several_keys_asks_again_and_takes_no_place,
     transactions_and_scripts_get_null,
     it_ends_however_often_clients_ask,
     timeouts_and_graces_run_meanwhile,
     no_lease_is_longer_than_the_setting,
-    settings_that_contradict_each_other_are_refused,
+    settings_that_contradict_each_other_are_refused;
+    from 7.0: leases_from_before_a_setting_are_waited_out, // CONFIG for modules
 ];
 
 const TTL_MS: u64 = 3_000;
@@ -263,9 +263,6 @@ fn open_with_clock(kind: Kind) -> (Server, Clock) {
 
 /// A hold from when there was no longest lease, and a waiter from when it was longer.
 fn leases_from_before_a_setting_are_waited_out(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // There are no settings of modules.
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE old me 59000");

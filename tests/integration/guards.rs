@@ -5,13 +5,14 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 on_every_server![
     a_script_that_begins_with_check_is_guarded,
     top_lists_the_longest_waits_first,
-    top_is_for_operators_and_refuses_bad_numbers,
-    exec_passes_every_reply_through,
-    exec_refuses_what_scripts_refuse_first,
-    exec_has_the_rights_of_its_caller,
-    exec_names_the_keys_of_its_command,
-    exec_replicates_only_its_command,
-    exec_in_a_transaction_is_guarded_command_by_command,
+    top_is_for_operators_and_refuses_bad_numbers;
+    from 7.0:
+        exec_passes_every_reply_through,
+        exec_refuses_what_scripts_refuse_first,
+        exec_has_the_rights_of_its_caller,
+        exec_names_the_keys_of_its_command,
+        exec_replicates_only_its_command,
+        exec_in_a_transaction_is_guarded_command_by_command,
 ];
 
 fn acquire(c: &mut Client, key: &str, token: &str) -> i64 {
@@ -95,9 +96,6 @@ fn top_is_for_operators_and_refuses_bad_numbers(kind: Kind) {
 }
 
 fn exec_passes_every_reply_through(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     for mut c in [server.client(), server.client_resp3()] {
         acquire(&mut c, "k", "me");
@@ -129,9 +127,6 @@ fn exec_passes_every_reply_through(kind: Kind) {
 }
 
 fn exec_refuses_what_scripts_refuse_first(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     acquire(&mut c, "k", "me");
@@ -174,9 +169,6 @@ fn exec_refuses_what_scripts_refuse_first(kind: Kind) {
 }
 
 fn exec_has_the_rights_of_its_caller(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     acquire(&mut c, "lock", "me");
@@ -217,9 +209,6 @@ fn exec_has_the_rights_of_its_caller(kind: Kind) {
 }
 
 fn exec_names_the_keys_of_its_command(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     let mut keys = |line: &str| -> Vec<String> {
@@ -240,9 +229,6 @@ fn exec_names_the_keys_of_its_command(kind: Kind) {
 }
 
 fn exec_replicates_only_its_command(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start_with(
         kind,
         &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
@@ -265,9 +251,6 @@ fn exec_replicates_only_its_command(kind: Kind) {
 }
 
 fn exec_in_a_transaction_is_guarded_command_by_command(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     acquire(&mut c, "k", "me");

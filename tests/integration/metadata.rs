@@ -13,7 +13,6 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     command_getkeys_returns_the_key,
-    command_docs_describe_every_argument,
     the_module_is_listed_and_cannot_be_unloaded,
     type_and_scan_return_the_held_locks,
     object_and_debug_commands_reply_for_locks,
@@ -21,7 +20,8 @@ on_every_server![
     a_digest_covers_the_whole_value,
     a_lock_cannot_be_copied,
     info_has_exactly_its_fields,
-    resp3_replies_use_maps_and_null,
+    resp3_replies_use_maps_and_null;
+    from 7.0: command_docs_describe_every_argument,
 ];
 
 fn words(reply: &Reply) -> HashSet<String> {
@@ -58,9 +58,6 @@ fn command_getkeys_returns_the_key(kind: Kind) {
 }
 
 fn command_docs_describe_every_argument(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     for spec in commands(kind).filter(|spec| !spec.args.is_empty()) {

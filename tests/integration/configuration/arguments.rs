@@ -7,9 +7,10 @@ on_every_server![
     a_bad_load_argument_in_the_configuration_stops_the_start_cleanly,
     module_load_refuses_bad_arguments,
     module_loadex_refuses_bad_arguments,
-    module_loadex_refuses_bad_values,
-    module_loadex_with_an_unknown_setting_is_an_error,
-    a_bad_setting_in_the_configuration_stops_the_start_cleanly,
+    module_loadex_with_an_unknown_setting_is_an_error;
+    from 7.0: // MODULE LOADEX, CONFIG for modules
+        module_loadex_refuses_bad_values,
+        a_bad_setting_in_the_configuration_stops_the_start_cleanly,
 ];
 
 /// Bytes that could end a string, act as a format, or are not text.
@@ -178,9 +179,6 @@ fn bad_values() -> Vec<Vec<u8>> {
 const UNKNOWN: [&[u8]; 3] = [b"lock.unheard-of", b"lock.", b"lock.%s%n"];
 
 fn module_loadex_refuses_bad_values(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // MODULE LOADEX came with 7.0.
-    }
     let server = without_module(kind);
     let mut c = server.client();
     for value in bad_values() {
@@ -241,9 +239,6 @@ fn module_loadex_with_an_unknown_setting_is_an_error(kind: Kind) {
 
 /// The server itself reports an invalid value of a setting.
 fn a_bad_setting_in_the_configuration_stops_the_start_cleanly(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // No CONFIG for modules.
-    }
     let bounds = "argument must be between 0 and 1000000 inclusive";
     for (line, why) in [
         (

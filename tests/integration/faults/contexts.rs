@@ -7,8 +7,8 @@ on_every_server![
     every_end_of_a_hold_in_a_transaction_or_script_grants_the_next_waiter,
     every_change_of_a_lock_fails_a_watch,
     waiters_and_refusals_fail_no_watch,
-    a_watched_lock_decides_whether_a_transaction_runs,
-    the_flags_of_a_function_are_kept,
+    a_watched_lock_decides_whether_a_transaction_runs;
+    from 7.0: the_flags_of_a_function_are_kept, // functions, EVAL_RO
 ];
 
 /// Runs a line in some context.
@@ -284,9 +284,6 @@ fn a_watched_lock_decides_whether_a_transaction_runs(kind: Kind) {
 }
 
 fn the_flags_of_a_function_are_kept(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // Functions, EVAL_RO and their flags came with 7.0.
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     load(&mut c);

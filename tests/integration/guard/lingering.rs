@@ -8,8 +8,8 @@ on_every_server![
     a_hold_that_lingers_is_not_used_after_a_promotion,
     a_hold_that_lingers_is_not_used_after_a_restart,
     a_planned_hand_over_keeps_what_lingers,
-    a_renewal_says_that_it_lingers_once_there_is_a_guard,
-    only_a_guard_says_in_a_value_that_it_lingers,
+    only_a_guard_says_in_a_value_that_it_lingers;
+    from 7.0: a_renewal_says_that_it_lingers_once_there_is_a_guard, // CONFIG for modules
 ];
 
 const MODES: [[&str; 8]; 2] = [mode("failover"), mode("quorum")];
@@ -115,9 +115,6 @@ fn is_marked(c: &mut Client) -> bool {
 }
 
 fn a_renewal_says_that_it_lingers_once_there_is_a_guard(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // There are no settings of modules.
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k me 3000 LINGER 0");
