@@ -38,6 +38,8 @@ fn top_lists_the_longest_waits_first(kind: Kind) {
     acquire(&mut c, "exclusive", "me");
     c.int("RWLOCK.RLOCK shared one 60000");
     c.int("RWLOCK.RLOCK shared two 60000");
+    c.int("LOCK.ACQUIRE permits a 60000 LIMIT 5");
+    c.int("LOCK.ACQUIRE permits b 60000 LIMIT 2");
     acquire(&mut c, "unwanted", "me");
     let begun_us = c.now_us();
     c.call("LOCK.ACQUIRE exclusive you 1000 KEEP 600000");
@@ -47,18 +49,23 @@ fn top_lists_the_longest_waits_first(kind: Kind) {
     for token in ["three", "four"] {
         c.call(&format!("LOCK.ACQUIRE shared {token} 1000 KEEP 600000"));
     }
+    for token in ["c", "d", "e"] {
+        let line = format!("LOCK.ACQUIRE permits {token} 1000 LIMIT 7 KEEP 600000");
+        assert_eq!(c.call(&line), Reply::Nil);
+    }
     let top = c.call("LOCK.TOP");
     let keys: Vec<_> = top.items().iter().map(|line| line.field("key")).collect();
     assert_eq!(
         keys.iter().map(Reply::as_bytes).collect::<Vec<_>>(),
-        [&b"exclusive"[..], b"shared"]
+        [&b"exclusive"[..], b"shared", b"permits"]
     );
-    let [first, second] = top.items() else {
+    let [first, second, third] = top.items() else {
         panic!("{top:?}");
     };
     for (line, mode, holders, waiters, token) in [
         (first, "exclusive", 1, 1, "me"),
         (second, "shared", 2, 2, "one"),
+        (third, "counted", 2, 3, "a"),
     ] {
         assert_eq!(line.field("mode").as_bytes(), mode.as_bytes());
         assert_eq!(line.field("holders").as_int(), holders);

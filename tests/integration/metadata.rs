@@ -280,15 +280,17 @@ fn map(pairs: Vec<(&str, Reply)>) -> Reply {
 /// Creates holds and compares the complete reply of LOCK.INFO with the expected one.
 fn check_info(c: &mut Client, pairs: Form) {
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
-    for (take, mode, tokens) in [
-        ("LOCK.ACQUIRE", "exclusive", &["me"][..]),
-        ("RWLOCK.RLOCK", "shared", &["z", "a", "m"]),
+    for (take, limit, mode, tokens) in [
+        ("LOCK.ACQUIRE", None, "exclusive", &["me"][..]),
+        ("RWLOCK.RLOCK", None, "shared", &["z", "a", "m"]),
+        ("LOCK.ACQUIRE", Some(2), "counted", &["z", "a"]),
     ] {
+        let option = limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"));
         let mut holders = Vec::new();
         let mut grants = Vec::new();
         for token in tokens {
             let from_ms = c.now_us() / 1000;
-            let fence = c.int(&format!("{take} k {token} 1000000"));
+            let fence = c.int(&format!("{take} k {token} 1000000{option}"));
             let until_ms = c.now_us() / 1000;
             grants.push((*token, fence, from_ms..=until_ms));
         }
@@ -324,14 +326,15 @@ fn check_info(c: &mut Client, pairs: Form) {
             ]));
         }
         assert_eq!(holders.len(), tokens.len(), "{info:?}");
-        let expected = pairs(vec![
-            ("mode", mode.into()),
+        let mut expected: Vec<(&str, Reply)> = vec![("mode", mode.into())];
+        expected.extend(limit.map(|limit| ("limit", Reply::Int(limit))));
+        expected.extend([
             ("holders", Reply::Array(holders)),
             ("waiters", Reply::Array(Vec::new())),
             ("holder-count", Reply::Int(tokens.len() as i64)),
             ("waiter-count", Reply::Int(0)),
         ]);
-        assert_eq!(info, expected);
+        assert_eq!(info, pairs(expected));
         c.int("DEL k");
     }
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);

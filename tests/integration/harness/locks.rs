@@ -1,7 +1,7 @@
 use std::fmt::Debug;
 
 use super::client::{Client, Reply};
-use super::server::wait_until;
+use super::server::{wait_for, wait_until};
 use super::workload::words;
 
 /// Shortcuts for LOCK.INFO.
@@ -101,6 +101,16 @@ impl Client {
         wait_until(|| match look(self) {
             seen if seen == *expected => Ok(()),
             seen => Err(format!("{what} to be {expected:?}, and not {seen:?}")),
+        });
+    }
+
+    /// Waits until a fence is the server's clock in microseconds. A server begins ahead of it.
+    #[track_caller]
+    pub fn until_fences_follow_the_clock(&mut self) {
+        wait_for("fences to follow the clock", || {
+            let fence = self.int("LOCK.ACQUIRE clock me 60000");
+            self.int("LOCK.RELEASE clock me");
+            (u64::try_from(fence).unwrap() <= self.now_us()).then_some(())
         });
     }
 
