@@ -6,6 +6,7 @@ use super::super::harness::{wait_for, Client, Kind, Reply, Server};
 on_every_server![
     every_end_of_a_hold_in_a_transaction_or_script_grants_the_next_waiter,
     every_change_of_a_lock_fails_a_watch,
+    every_end_by_time_and_every_grant_fails_a_watch,
     waiters_and_refusals_fail_no_watch,
     a_watched_lock_decides_whether_a_transaction_runs;
     from 7.0: the_flags_of_a_function_are_kept, // functions, EVAL_RO
@@ -168,13 +169,16 @@ fn every_change_of_a_lock_fails_a_watch(kind: Kind) {
         let breaks = is_broken(&mut watcher, || assert_ne!(c.int(change), 0));
         assert!(breaks, "{change}");
     }
-    // Changes by time.
-    c.call("FLUSHALL");
+}
+
+fn every_end_by_time_and_every_grant_fails_a_watch(kind: Kind) {
+    let server = Server::start(kind);
+    let (mut watcher, mut c) = (server.client(), server.client());
     c.int("LOCK.ACQUIRE k a 500");
     assert!(is_broken(&mut watcher, || {
         c.until("EXISTS k", 0);
     }));
-    // Changes by a grant: after a release, a deadline, a waiter that leaves, an eviction.
+    // A grant after a release, a deadline, a waiter that leaves, an eviction.
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 1000 BLOCK 0");
     let d = server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 0");
