@@ -111,11 +111,7 @@ fn version_number() -> i64 {
 }
 
 fn the_module_is_listed_and_cannot_be_unloaded(kind: Kind) {
-    let options: &[&str] = match kind.is_7_0_or_later() {
-        true => &["--enable-module-command", "yes"],
-        false => &[],
-    };
-    let server = Server::start_with(kind, options);
+    let server = Server::start_with(kind, kind.with_module_command());
     let mut c = server.client();
     let module = listed(&mut c).expect("the module in MODULE LIST");
     assert_eq!(module.field("ver"), Reply::Int(version_number()));

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::harness::workload::words;
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, SYNCED};
 
 mod interrupted;
@@ -54,10 +55,6 @@ fn take_without_ttl(c: &mut Client, then: &str) -> i64 {
         .find(|reply| matches!(reply, Reply::Error(_)));
     assert_eq!(failed, None, "{then}");
     now_ms() + SHORT_MS
-}
-
-fn words(line: &str) -> Vec<Vec<u8>> {
-    line.split_whitespace().map(Vec::from).collect()
 }
 
 /// All locks expire with their holds again, and expired ones are gone.

@@ -107,13 +107,8 @@ fn assert_says(log: &str, why: &str) {
     assert!(ours.any(|line| line.ends_with(why)), "{why}:\n{log}");
 }
 
-/// A server that accepts MODULE LOAD.
 fn without_module(kind: Kind) -> Server {
-    let options: &[&str] = match kind.is_7_0_or_later() {
-        true => &["--enable-module-command", "yes"],
-        false => &[], // It is always allowed.
-    };
-    Server::start_without_module(kind, options)
+    Server::start_without_module(kind, kind.with_module_command())
 }
 
 /// `MODULE LOAD` or a similar command, with more arguments.

@@ -121,6 +121,17 @@ impl Client {
         self.pipeline(&commands)
     }
 
+    /// Sends many lines. No reply may be an error.
+    #[track_caller]
+    pub fn send_all(&mut self, lines: impl IntoIterator<Item = String>) {
+        let commands: Vec<_> = lines.into_iter().map(|line| words(&line)).collect();
+        for some in commands.chunks(1_000) {
+            for reply in self.pipeline(some) {
+                assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
+            }
+        }
+    }
+
     /// Runs lines in one MULTI. Returns their replies.
     #[track_caller]
     pub fn multi(&mut self, lines: &[&str]) -> Vec<Reply> {

@@ -37,7 +37,7 @@ pub(crate) use cut_link::CutLink;
 pub use figures::{figure, scale};
 pub use files::{built_module, copy_files, project_file, redis_cli, valkey_cli};
 pub use kind::Kind;
-pub use later::Later;
+pub use later::{Later, SetWhenDropped};
 pub(crate) use links::follow_links;
 pub use raw::Raw;
 pub use records::{apply, record_of};
