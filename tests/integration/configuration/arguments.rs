@@ -7,9 +7,9 @@ use crate::harness::{module, Client, Kind, Reply, Server};
 on_every_server![
     a_bad_load_argument_in_the_configuration_stops_the_start_cleanly,
     module_load_refuses_bad_arguments,
-    module_loadex_refuses_bad_arguments,
     module_loadex_with_an_unknown_setting_is_an_error;
     from 7.0: // MODULE LOADEX, CONFIG for modules
+        module_loadex_refuses_bad_arguments,
         module_loadex_refuses_bad_values,
         a_bad_setting_in_the_configuration_stops_the_start_cleanly,
 ];
@@ -104,9 +104,7 @@ fn module_load_refuses_bad_arguments(kind: Kind) {
 }
 
 fn module_loadex_refuses_bad_arguments(kind: Kind) {
-    if kind.is_7_0_or_later() {
-        refuses(kind, "LOADEX", &[b"ARGS"]);
-    }
+    refuses(kind, "LOADEX", &[b"ARGS"]);
 }
 
 fn refuses(kind: Kind, command: &str, before: &[&[u8]]) {
