@@ -21,7 +21,6 @@ a_deadline_during_a_full_pause                          the same
 a_deadline_during_a_write_pause                         the same
 a_waiter_that_leaves_during_a_pause_is_not_granted      the same
 a_busy_script_delays_a_hand_off_but_loses_none          the same
-a_timeout_gives_null_on_time                            the same
 an_expired_lock_counts_as_one_expired_key               the same
 every_kind_of_hand_off_survives_a_crash                 expects a restart in seconds
 module_loadex_sets_the_limits                           the server loses what it makes for a module that it then refuses

@@ -3,27 +3,9 @@
 use crate::harness::{Kind, Reply, Server};
 
 on_all_servers![
-    fences_rise_over_all_keys_and_databases,
     a_star_as_token_asks_the_server_for_one,
     tokens_and_keys_are_bytes,
 ];
-
-fn fences_rise_over_all_keys_and_databases(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut last = 0;
-    for n in 0..200 {
-        if n % 10 == 0 {
-            c.call(&format!("SELECT {}", n / 10 % 3));
-        }
-        let fence = c.int(&format!("LOCK.ACQUIRE k{n} me 10000"));
-        assert!(fence > last, "{fence} after {last}");
-        last = fence;
-        if n % 50 == 0 {
-            c.call("FLUSHALL");
-        }
-    }
-}
 
 fn a_star_as_token_asks_the_server_for_one(kind: Kind) {
     let server = Server::start(kind);

@@ -14,10 +14,8 @@ use fixture::{line, words, Fixture};
 on_every_server![
     a_malformed_command_changes_nothing,
     a_key_of_another_type_is_left_alone,
-    legacy_locks_and_native_locks_exclude_each_other,
     a_refused_command_changes_nothing_and_is_not_replicated,
     no_client_can_apply_a_record,
-    only_a_change_fails_a_watch,
     an_error_says_what_is_expected,
 ];
 
@@ -239,26 +237,6 @@ fn a_key_of_another_type_is_left_alone(kind: Kind) {
     fixture.changed("LOCK.ACQUIRE free me 1000000");
 }
 
-fn legacy_locks_and_native_locks_exclude_each_other(kind: Kind) {
-    let mut fixture = Fixture::set_up(kind);
-    for key in ["held", "shared", "capped"] {
-        for set in [format!("SET {key} v NX"), format!("SET {key} v NX PX 1000")] {
-            let reply = fixture.unchanged(&set, |c| c.call(&set));
-            assert_eq!(reply, Reply::Nil, "{set}");
-        }
-        let compare =
-            "EVAL return(redis.call('GET',KEYS[1])=='me')and(redis.call('DEL',KEYS[1])) 1";
-        let reply = fixture.unchanged(&compare, |c| c.call(&format!("{compare} {key}")));
-        assert!(matches!(reply, Reply::Error(e) if e.contains("WRONGTYPE")));
-    }
-    // The other way round, until the legacy lock is released.
-    let error = WRONG_TYPE;
-    fixture.refuses(&words("LOCK.ACQUIRE legacy v 1000"), error);
-    fixture.refuses(&words("LOCK.RELEASE legacy v"), error);
-    assert_eq!(fixture.c.int("DEL legacy"), 1);
-    fixture.changed("LOCK.ACQUIRE legacy v 1000000");
-}
-
 fn a_refused_command_changes_nothing_and_is_not_replicated(kind: Kind) {
     let mut fixture = Fixture::set_up(kind);
     for key in ["held", "capped", "persisted"] {
@@ -388,44 +366,4 @@ fn no_client_can_apply_a_record(kind: Kind) {
     }
     // The fence in them was not noted either.
     assert!(fixture.changed("LOCK.ACQUIRE free me 1000000") < 1 << 52);
-}
-
-fn only_a_change_fails_a_watch(kind: Kind) {
-    let mut fixture = Fixture::set_up(kind);
-    let mut watcher = fixture.server.client();
-    let mut breaks = |key: &str, line: &str| {
-        watcher.call(&format!("WATCH {key}"));
-        fixture.c.call(line);
-        watcher.call("MULTI");
-        watcher.call("PING");
-        watcher.call("EXEC") == Reply::Nil
-    };
-    for (key, line) in [
-        ("held", "LOCK.ACQUIRE held you 1000"),
-        ("held", "RWLOCK.RLOCK held you 1000"),
-        ("held", "LOCK.RELEASE held you"),
-        ("held", "LOCK.RENEW held you 1000"),
-        ("held", "LOCK.RENEW held me 0"),
-        ("held", "LOCK.INFO held"),
-        ("held", "LOCK.CANCEL held"),
-        ("held", "LOCK._APPLY held x"),
-        ("held", "LOCK._RELEASE held me"),
-        ("held", "LOCK.ACQUIRE free me 1000000"),
-        ("shared", "RWLOCK.WLOCK shared a 1000"),
-        ("string", "LOCK.ACQUIRE string me 1000"),
-        ("legacy", "LOCK.RELEASE legacy me"),
-    ] {
-        assert!(!breaks(key, line), "{line}");
-    }
-    for (key, line) in [
-        ("held", "LOCK.RENEW held me 1000000"),
-        ("held", "LOCK.ACQUIRE held me 1000000"),
-        ("held", "RWLOCK.RLOCK held me 1000000"),
-        ("shared", "RWLOCK.RLOCK shared you 1000000"),
-        ("shared", "LOCK.RELEASE shared a"),
-        ("held", "LOCK.RELEASE held me"),
-        ("held", "LOCK.ACQUIRE held you 1000000"),
-    ] {
-        assert!(breaks(key, line), "{line}");
-    }
 }

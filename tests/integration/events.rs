@@ -1,6 +1,7 @@
 //! The keyspace events of the module, from the view of a subscriber.
 
-use crate::harness::{wait_for, Client, Kind, Raw, Server};
+use crate::harness::{wait_for, Client, Kind, Server};
+use crate::places::fixture::Subscriber;
 
 on_every_server![
     each_step_has_its_event,
@@ -12,44 +13,7 @@ on_every_server![
     a_replica_notifies_of_replicated_changes,
 ];
 
-/// A client that has subscribed to all events.
-struct Listener {
-    raw: Raw,
-    server: Client,
-}
-
-/// Published last, to mark the end of the events.
-const END: &str = "__keyevent@0__:end";
-
-impl Listener {
-    fn of(server: &Server) -> Self {
-        let mut raw = server.raw();
-        raw.send("PSUBSCRIBE __key*__:*");
-        for _ in 0..6 {
-            raw.line().expect("a reply");
-        }
-        let server = server.client();
-        Self { raw, server }
-    }
-
-    /// The messages since the last call, as channel and payload.
-    #[track_caller]
-    fn messages(&mut self) -> Vec<(String, String)> {
-        self.server.int(&format!("PUBLISH {END} x"));
-        let mut messages = Vec::new();
-        loop {
-            // An array of four strings with their lengths: the kind, the pattern, the channel and
-            // the message.
-            let lines = [(); 9].map(|()| self.raw.line().expect("a message"));
-            let [array, _, kind, _, _, _, channel, _, message] = lines;
-            assert_eq!((array.as_str(), kind.as_str()), ("*4", "pmessage"));
-            if channel == END {
-                return messages;
-            }
-            messages.push((channel, message));
-        }
-    }
-
+impl Subscriber {
     /// The names of the events that have come since, in database 0 and of the key `k`.
     #[track_caller]
     fn events(&mut self) -> Vec<String> {
@@ -74,9 +38,13 @@ impl Listener {
     }
 }
 
-fn announcing(kind: Kind, classes: &str) -> (Server, Listener) {
+fn listener_of(server: &Server) -> Subscriber {
+    Subscriber::new(server, "PSUBSCRIBE __key*__:*")
+}
+
+fn announcing(kind: Kind, classes: &str) -> (Server, Subscriber) {
     let server = Server::start_with(kind, &["--notify-keyspace-events", classes]);
-    let listener = Listener::of(&server);
+    let listener = listener_of(&server);
     (server, listener)
 }
 
@@ -247,7 +215,7 @@ fn a_flush_has_no_event(kind: Kind) {
 
 fn events_are_off_unless_configured(kind: Kind) {
     let server = Server::start(kind);
-    let mut listener = Listener::of(&server);
+    let mut listener = listener_of(&server);
     let mut c = server.client();
     let live = |c: &mut Client| {
         c.int("LOCK.ACQUIRE k a 600000");
@@ -270,7 +238,7 @@ fn events_are_off_unless_configured(kind: Kind) {
 fn a_replica_notifies_of_replicated_changes(kind: Kind) {
     let primary = Server::start(kind);
     let replica = Server::start_replica_of(&primary, &["--notify-keyspace-events", "EA"]);
-    let mut listener = Listener::of(&replica);
+    let mut listener = listener_of(&replica);
     let mut p = primary.client();
     for (line, expected) in [
         ("LOCK.ACQUIRE k a 600000", &["lock.acquire"][..]),

@@ -13,7 +13,7 @@ mod servers;
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
-use crate::harness::{aof, module, wait_for, Client, Clock, Kind, Reply, Server, Setup};
+use crate::harness::{aof, module, wait_for, Client, Clock, Kind, Reply, Server, Setup, SYNCED};
 use crate::places::fixture::{queued, Subscriber};
 
 on_every_server![
@@ -23,14 +23,14 @@ on_every_server![
     a_start_knows_of_the_guard_before_wherever_files_went,
     a_longer_lease_that_came_in_is_waited_out,
     a_lease_from_before_the_guard_is_waited_out,
-    leases_from_before_a_setting_are_waited_out,
     a_wall_clock_set_forward_begins_it_anew,
     a_token_that_has_several_keys_asks_again_and_takes_no_place,
     transactions_and_scripts_get_null,
     it_ends_however_often_clients_ask,
     timeouts_and_graces_run_meanwhile,
     no_lease_is_longer_than_the_setting,
-    settings_that_contradict_each_other_are_refused,
+    settings_that_contradict_each_other_are_refused;
+    from 7.0: leases_from_before_a_setting_are_waited_out, // CONFIG for modules
 ];
 
 const TTL_MS: u64 = 3_000;
@@ -158,11 +158,7 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
 }
 
 fn a_synced_file_that_was_loaded_whole_needs_no_guard(kind: Kind) {
-    let options = [
-        &RESTART[..],
-        &["--appendonly", "yes", "--appendfsync", "always"],
-    ];
-    let mut server = Server::start_with(kind, &options.concat());
+    let mut server = Server::start_with(kind, &[&RESTART[..], &SYNCED].concat());
     let mut c = server.client();
     c.until_info("lock_guard", "open");
     let fence = c.int("LOCK.ACQUIRE k me 3000");
@@ -190,9 +186,8 @@ fn a_synced_file_that_was_loaded_whole_needs_no_guard(kind: Kind) {
 }
 
 fn a_start_knows_of_the_guard_before_wherever_files_went(kind: Kind) {
-    let synced = ["--appendonly", "yes", "--appendfsync", "always"];
     // Longer than the wait after a start.
-    let mut options = [&FAILOVER[..5], &["2000"], &synced].concat();
+    let mut options = [&FAILOVER[..5], &["2000"], &SYNCED].concat();
     if kind.is_7_0_or_later() {
         options.extend(["--enable-protected-configs", "yes"]);
     }
@@ -268,9 +263,6 @@ fn open_with_clock(kind: Kind) -> (Server, Clock) {
 
 /// A hold from when there was no longest lease, and a waiter from when it was longer.
 fn leases_from_before_a_setting_are_waited_out(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // There are no settings of modules.
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE old me 59000");

@@ -5,13 +5,14 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 on_every_server![
     a_script_that_begins_with_check_is_guarded,
     top_lists_the_longest_waits_first,
-    top_is_for_operators_and_refuses_bad_numbers,
-    exec_passes_every_reply_through,
-    exec_refuses_what_scripts_refuse_first,
-    exec_has_the_rights_of_its_caller,
-    exec_names_the_keys_of_its_command,
-    exec_replicates_only_its_command,
-    exec_in_a_transaction_is_guarded_command_by_command,
+    top_is_for_operators_and_refuses_bad_numbers;
+    from 7.0:
+        exec_passes_every_reply_through,
+        exec_refuses_what_scripts_refuse_first,
+        exec_has_the_rights_of_its_caller,
+        exec_names_the_keys_of_its_command,
+        exec_replicates_only_its_command,
+        exec_in_a_transaction_is_guarded_command_by_command,
 ];
 
 fn acquire(c: &mut Client, key: &str, token: &str) -> i64 {
@@ -37,6 +38,8 @@ fn top_lists_the_longest_waits_first(kind: Kind) {
     acquire(&mut c, "exclusive", "me");
     c.int("RWLOCK.RLOCK shared one 60000");
     c.int("RWLOCK.RLOCK shared two 60000");
+    c.int("LOCK.ACQUIRE permits a 60000 LIMIT 5");
+    c.int("LOCK.ACQUIRE permits b 60000 LIMIT 2");
     acquire(&mut c, "unwanted", "me");
     let begun_us = c.now_us();
     c.call("LOCK.ACQUIRE exclusive you 1000 KEEP 600000");
@@ -46,18 +49,23 @@ fn top_lists_the_longest_waits_first(kind: Kind) {
     for token in ["three", "four"] {
         c.call(&format!("LOCK.ACQUIRE shared {token} 1000 KEEP 600000"));
     }
+    for token in ["c", "d", "e"] {
+        let line = format!("LOCK.ACQUIRE permits {token} 1000 LIMIT 7 KEEP 600000");
+        assert_eq!(c.call(&line), Reply::Nil);
+    }
     let top = c.call("LOCK.TOP");
     let keys: Vec<_> = top.items().iter().map(|line| line.field("key")).collect();
     assert_eq!(
         keys.iter().map(Reply::as_bytes).collect::<Vec<_>>(),
-        [&b"exclusive"[..], b"shared"]
+        [&b"exclusive"[..], b"shared", b"permits"]
     );
-    let [first, second] = top.items() else {
+    let [first, second, third] = top.items() else {
         panic!("{top:?}");
     };
     for (line, mode, holders, waiters, token) in [
         (first, "exclusive", 1, 1, "me"),
         (second, "shared", 2, 2, "one"),
+        (third, "counted", 2, 3, "a"),
     ] {
         assert_eq!(line.field("mode").as_bytes(), mode.as_bytes());
         assert_eq!(line.field("holders").as_int(), holders);
@@ -95,9 +103,6 @@ fn top_is_for_operators_and_refuses_bad_numbers(kind: Kind) {
 }
 
 fn exec_passes_every_reply_through(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     for mut c in [server.client(), server.client_resp3()] {
         acquire(&mut c, "k", "me");
@@ -129,9 +134,6 @@ fn exec_passes_every_reply_through(kind: Kind) {
 }
 
 fn exec_refuses_what_scripts_refuse_first(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     acquire(&mut c, "k", "me");
@@ -174,9 +176,6 @@ fn exec_refuses_what_scripts_refuse_first(kind: Kind) {
 }
 
 fn exec_has_the_rights_of_its_caller(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     acquire(&mut c, "lock", "me");
@@ -217,9 +216,6 @@ fn exec_has_the_rights_of_its_caller(kind: Kind) {
 }
 
 fn exec_names_the_keys_of_its_command(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     let mut keys = |line: &str| -> Vec<String> {
@@ -240,9 +236,6 @@ fn exec_names_the_keys_of_its_command(kind: Kind) {
 }
 
 fn exec_replicates_only_its_command(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start_with(
         kind,
         &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
@@ -265,9 +258,6 @@ fn exec_replicates_only_its_command(kind: Kind) {
 }
 
 fn exec_in_a_transaction_is_guarded_command_by_command(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     acquire(&mut c, "k", "me");

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE};
+use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE, SYNCED};
 use crate::places::fixture::{leaves_place, queued, until_gone};
 
 on_every_server![
@@ -57,16 +57,6 @@ fn pair(kind: Kind) -> (Server, Server) {
     Server::pair(kind, &options)
 }
 
-/// The holders with their fences.
-fn holds(c: &mut Client, key: &str) -> Vec<(String, i64)> {
-    c.holds(key)
-}
-
-#[track_caller]
-fn assert_same(primary: &Server, replica: &Server, when: &str) {
-    replica.assert_same_as(primary, when);
-}
-
 fn every_kind_of_hand_off_reaches_the_replica(kind: Kind) {
     let (primary, replica) = pair(kind);
     let mut c = primary.client();
@@ -77,14 +67,14 @@ fn every_kind_of_hand_off_reaches_the_replica(kind: Kind) {
         let d = primary.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
         end(&mut c, lines);
         let fence = b.fence();
-        assert_eq!(holds(&mut c, "k"), [("b".into(), fence)], "{when}");
-        assert_same(&primary, &replica, &when);
+        assert_eq!(c.holds("k"), [("b".into(), fence)], "{when}");
+        replica.assert_same_as(&primary, &when);
         let ttl = replica.client().int("PTTL k");
         assert!((50_000..=60_000).contains(&ttl), "{when}: {ttl}");
         c.int("LOCK.RELEASE k b");
         d.fence();
         c.int("LOCK.RELEASE k d");
-        assert_same(&primary, &replica, &when);
+        replica.assert_same_as(&primary, &when);
         c.call("FLUSHALL");
     }
     // Redis 8 counts the primary's link for a moment, while another thread frees the data of its
@@ -105,7 +95,7 @@ fn a_replica_sees_one_holder_after_another(kind: Kind) {
             let mut r = replica.client();
             let mut last = 0;
             while !done.load(Ordering::Relaxed) {
-                let holds = holds(&mut r, "k");
+                let holds = r.holds("k");
                 assert!(holds.len() <= 1, "{holds:?}");
                 if let Some((_, fence)) = holds.first() {
                     assert!(*fence >= last, "{fence} after {last}");
@@ -128,7 +118,7 @@ fn a_replica_sees_one_holder_after_another(kind: Kind) {
     });
     // The last hold may be about to expire.
     primary.client().int("DEL k");
-    assert_same(&primary, &replica, "at the end");
+    replica.assert_same_as(&primary, "at the end");
 }
 
 /// Acquires the lock repeatedly, and ends the hold in one way or another.
@@ -152,7 +142,7 @@ fn live(c: &mut Client, n: usize, goes_on: impl Fn(usize) -> bool) {
 }
 
 fn every_kind_of_hand_off_survives_a_crash(kind: Kind) {
-    let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut server = Server::start_with(kind, &SYNCED);
     for lines in ENDS {
         let when = lines.join("; ");
         let mut c = server.client();
@@ -165,7 +155,7 @@ fn every_kind_of_hand_off_survives_a_crash(kind: Kind) {
         d.broken();
         server.start_again();
         let mut c = server.client();
-        assert_eq!(holds(&mut c, "k"), [("b".into(), fence)], "{when}");
+        assert_eq!(c.holds("k"), [("b".into(), fence)], "{when}");
         assert!(c.waiters("k").is_empty(), "{when}");
         let ttl = c.int("PTTL k");
         assert!((40_000..=60_000).contains(&ttl), "{when}: {ttl}");
@@ -177,7 +167,7 @@ fn every_kind_of_hand_off_survives_a_crash(kind: Kind) {
 }
 
 fn readers_granted_together_survive_a_crash(kind: Kind) {
-    let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut server = Server::start_with(kind, &SYNCED);
     let mut c = server.client();
     for end in ["LOCK.RELEASE k w", "DEL k", "RWLOCK.RLOCK k w 60000"] {
         c.int("RWLOCK.WLOCK k w 60000");
@@ -189,13 +179,13 @@ fn readers_granted_together_survive_a_crash(kind: Kind) {
         for reader in readers {
             reader.fence();
         }
-        let before = holds(&mut c, "k");
+        let before = c.holds("k");
         assert!(before.len() >= 5);
         server.kill();
         writer.broken();
         server.start_again();
         c = server.client();
-        assert_eq!(holds(&mut c, "k"), before, "{end}");
+        assert_eq!(c.holds("k"), before, "{end}");
         c.call("FLUSHALL");
     }
 }
@@ -210,8 +200,8 @@ fn grants_that_are_taken_back_reach_the_replica(kind: Kind) {
         c.multi(&[release, &format!("CLIENT KILL ID {}", b.id)]);
         b.broken();
         let fence = d.fence();
-        assert_eq!(holds(&mut c, "k"), [("d".into(), fence)]);
-        assert_same(&primary, &replica, release);
+        assert_eq!(c.holds("k"), [("d".into(), fence)]);
+        replica.assert_same_as(&primary, release);
         c.call("FLUSHALL");
     }
     // A conversion is undone: the earlier shared hold is back.
@@ -224,9 +214,9 @@ fn grants_that_are_taken_back_reach_the_replica(kind: Kind) {
     up.broken();
     let fence = r.fence();
     let expected = [("up".into(), share), ("r".into(), fence)];
-    assert_eq!(holds(&mut c, "k"), expected);
-    assert_same(&primary, &replica, "a conversion");
-    assert_eq!(holds(&mut replica.client(), "k"), expected);
+    assert_eq!(c.holds("k"), expected);
+    replica.assert_same_as(&primary, "a conversion");
+    assert_eq!(replica.client().holds("k"), expected);
 }
 
 /// The timer takes back the conversion of `up`, whose shared hold then expires before the timer
@@ -263,7 +253,7 @@ fn an_expiry_during_a_long_timer_run_is_replicated_in_order(kind: Kind) {
         let repaired = |c: &mut Client, key| c.int(&format!("PTTL {key}")) > 0;
         (repaired(&mut c, "a1") && repaired(&mut c, "a999")).then_some(())
     });
-    assert_same(&primary, &replica, "after the timer");
+    replica.assert_same_as(&primary, "after the timer");
     assert_eq!(c.int("DBSIZE"), 1_500);
     assert_eq!(replica.client().int("DBSIZE"), 1_500);
 }
@@ -304,5 +294,5 @@ fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {
     let free = size(&mut c);
     until_gone(&mut c, "k", "absent");
     assert_eq!(size(&mut c), free);
-    assert_same(&primary, &replica, "after the grant");
+    replica.assert_same_as(&primary, "after the grant");
 }

@@ -388,6 +388,12 @@ fn a_restored_lock_gets_its_ttl_back(kind: Kind) {
         c.restore("k 0", &payload.write()).assert_ok();
         c.until("EXISTS k", 0);
     }
+    // Each share has its own.
+    c.in_one_go(&["RWLOCK.RLOCK k a 1000000", "RWLOCK.RLOCK k b 2000000"]);
+    let payload = dump(&mut c, "k");
+    c.restore("k 0 REPLACE", &payload).assert_ok();
+    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
+    assert!((900_000..=1_000_000).contains(&c.int("PTTL k")));
 }
 
 const LINES: usize = 10_000;

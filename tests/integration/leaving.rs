@@ -13,9 +13,9 @@ mod undelivered;
 
 on_every_server![
     client_unblock_ends_the_wait_where_that_is_safe,
-    a_client_that_is_evicted_is_not_granted,
     shutdown_does_not_wait_for_waiters,
-    a_pipelined_quit_is_served_after_the_grant,
+    a_pipelined_quit_is_served_after_the_grant;
+    from 7.0: a_client_that_is_evicted_is_not_granted, // maxmemory-clients
 ];
 
 /// Redis 7.4 and Valkey 8, where a timeout callback may coincide with a grant.
@@ -60,9 +60,6 @@ fn client_unblock_ends_the_wait_where_that_is_safe(kind: Kind) {
 }
 
 fn a_client_that_is_evicted_is_not_granted(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // maxmemory-clients came with 7.0.
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");

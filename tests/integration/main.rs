@@ -6,10 +6,17 @@
 
 #![allow(unreachable_pub)] // A test binary has no public API.
 
-/// Makes each named function a test per server.
+/// Makes each named function a test per server, and of those behind `from 7.0:` all but that on 6.2.
 macro_rules! on_every_server {
-    ($($test:ident),* $(,)?) => {
+    ($($test:ident),* $(,)? $(; from 7.0: $($later:ident),* $(,)?)?) => {
         mod redis_6_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis6_2); })* }
+        on_7_0_and_later![$($test,)* $($($later),*)?];
+    };
+}
+
+/// The same on all but 6.2.
+macro_rules! on_7_0_and_later {
+    ($($test:ident),* $(,)?) => {
         mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
         mod redis_8_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_2); })* }
         mod valkey_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey8_0); })* }

@@ -13,7 +13,6 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     command_getkeys_returns_the_key,
-    command_docs_describe_every_argument,
     the_module_is_listed_and_cannot_be_unloaded,
     type_and_scan_return_the_held_locks,
     object_and_debug_commands_reply_for_locks,
@@ -21,7 +20,8 @@ on_every_server![
     a_digest_covers_the_whole_value,
     a_lock_cannot_be_copied,
     info_has_exactly_its_fields,
-    resp3_replies_use_maps_and_null,
+    resp3_replies_use_maps_and_null;
+    from 7.0: command_docs_describe_every_argument,
 ];
 
 fn words(reply: &Reply) -> HashSet<String> {
@@ -58,9 +58,6 @@ fn command_getkeys_returns_the_key(kind: Kind) {
 }
 
 fn command_docs_describe_every_argument(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     for spec in commands(kind).filter(|spec| !spec.args.is_empty()) {
@@ -114,11 +111,7 @@ fn version_number() -> i64 {
 }
 
 fn the_module_is_listed_and_cannot_be_unloaded(kind: Kind) {
-    let options: &[&str] = match kind.is_7_0_or_later() {
-        true => &["--enable-module-command", "yes"],
-        false => &[],
-    };
-    let server = Server::start_with(kind, options);
+    let server = Server::start_with(kind, kind.with_module_command());
     let mut c = server.client();
     let module = listed(&mut c).expect("the module in MODULE LIST");
     assert_eq!(module.field("ver"), Reply::Int(version_number()));
@@ -283,15 +276,17 @@ fn map(pairs: Vec<(&str, Reply)>) -> Reply {
 /// Creates holds and compares the complete reply of LOCK.INFO with the expected one.
 fn check_info(c: &mut Client, pairs: Form) {
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
-    for (take, mode, tokens) in [
-        ("LOCK.ACQUIRE", "exclusive", &["me"][..]),
-        ("RWLOCK.RLOCK", "shared", &["z", "a", "m"]),
+    for (take, limit, mode, tokens) in [
+        ("LOCK.ACQUIRE", None, "exclusive", &["me"][..]),
+        ("RWLOCK.RLOCK", None, "shared", &["z", "a", "m"]),
+        ("LOCK.ACQUIRE", Some(2), "counted", &["z", "a"]),
     ] {
+        let option = limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"));
         let mut holders = Vec::new();
         let mut grants = Vec::new();
         for token in tokens {
             let from_ms = c.now_us() / 1000;
-            let fence = c.int(&format!("{take} k {token} 1000000"));
+            let fence = c.int(&format!("{take} k {token} 1000000{option}"));
             let until_ms = c.now_us() / 1000;
             grants.push((*token, fence, from_ms..=until_ms));
         }
@@ -327,14 +322,15 @@ fn check_info(c: &mut Client, pairs: Form) {
             ]));
         }
         assert_eq!(holders.len(), tokens.len(), "{info:?}");
-        let expected = pairs(vec![
-            ("mode", mode.into()),
+        let mut expected: Vec<(&str, Reply)> = vec![("mode", mode.into())];
+        expected.extend(limit.map(|limit| ("limit", Reply::Int(limit))));
+        expected.extend([
             ("holders", Reply::Array(holders)),
             ("waiters", Reply::Array(Vec::new())),
             ("holder-count", Reply::Int(tokens.len() as i64)),
             ("waiter-count", Reply::Int(0)),
         ]);
-        assert_eq!(info, expected);
+        assert_eq!(info, pairs(expected));
         c.int("DEL k");
     }
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);

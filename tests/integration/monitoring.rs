@@ -1,20 +1,13 @@
 //! Every metric in the dashboard, the alerts and the documents exists.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
-use crate::harness::{Kind, Server};
+use crate::harness::{project_file, Kind, Server};
 
 on_every_server![
     the_exporter_script_returns_the_fields_of_info,
     every_metric_of_the_dashboard_is_a_field_of_info,
 ];
-
-fn text(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    fs::read_to_string(path).unwrap()
-}
 
 /// The names of `INFO lock`.
 fn fields(info: &str) -> BTreeSet<String> {
@@ -26,7 +19,7 @@ fn the_exporter_script_returns_the_fields_of_info(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE key token 100000");
-    let script = text("packaging/monitoring/redis-lock.lua");
+    let script = project_file("packaging/monitoring/redis-lock.lua");
     let reply = c.send(&["EVAL", script.as_str(), "0"]);
     let words: Vec<_> = reply
         .items()
@@ -55,7 +48,7 @@ fn every_metric_of_the_dashboard_is_a_field_of_info(kind: Kind) {
         "packaging/monitoring/alerts_test.yml",
         operations,
     ] {
-        let text = text(document);
+        let text = project_file(document);
         let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         for word in words.filter(|word| word.starts_with("lock_")) {
             assert!(fields.contains(word), "{document}: {word}");

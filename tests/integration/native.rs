@@ -1,33 +1,15 @@
 //! The effects of the server's own commands on a lock.
 
-use crate::harness::workload::{words, Command};
+use crate::harness::workload::words;
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     a_key_expires_exactly_with_its_hold,
-    a_lock_restored_without_its_ttl_gets_it_back,
     the_memory_of_thousands_of_readers_is_freed,
-    an_overwritten_lock_is_gone,
-    locks_and_other_types_refuse_each_others_commands,
     an_expired_lock_counts_as_one_expired_key,
     operations_on_a_key_with_many_readers_stay_cheap,
 ];
 on_more_servers![a_key_expires_exactly_with_its_hold];
-
-/// The rest of a ttl that was set a moment ago.
-#[track_caller]
-fn assert_fresh(left: i64, ttl: i64) {
-    assert!((ttl - 9_999..=ttl).contains(&left), "{left} of {ttl}");
-}
-
-/// A field of one token's hold on `k`.
-#[track_caller]
-fn of_hold(c: &mut Client, token: &str, field: &str) -> i64 {
-    let holders = c.call("LOCK.INFO k").field("holders");
-    let mut holders = holders.items().iter();
-    let hold = holders.find(|hold| hold.field("token") == Reply::from(token));
-    hold.expect("the hold").field(field).as_int()
-}
 
 fn a_key_expires_exactly_with_its_hold(kind: Kind) {
     let server = Server::start(kind);
@@ -35,7 +17,8 @@ fn a_key_expires_exactly_with_its_hold(kind: Kind) {
     for ttl in [54_321, 1 << 32, 1 << 48] {
         for command in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
             c.int(&format!("{command} k me {ttl}"));
-            let ends = of_hold(&mut c, "me", "since") + ttl;
+            let holders = c.call("LOCK.INFO k").field("holders");
+            let ends = holders.items()[0].field("since").as_int() + ttl;
             if kind.is_7_0_or_later() {
                 assert_eq!(c.int("PEXPIRETIME k"), ends);
                 assert_eq!(c.int("EXPIRETIME k"), (ends + 500) / 1000);
@@ -46,22 +29,6 @@ fn a_key_expires_exactly_with_its_hold(kind: Kind) {
             c.int("LOCK.RELEASE k me");
         }
     }
-}
-
-/// PERSIST is in tests/scenarios/caps.txt.
-fn a_lock_restored_without_its_ttl_gets_it_back(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("RWLOCK.RLOCK k a 30000");
-    c.int("RWLOCK.RLOCK k b 50000");
-    let payload = c.call("DUMP k");
-    c.int("DEL k");
-    c.send(&[&b"RESTORE"[..], b"k", b"0", payload.as_bytes()]);
-    wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
-    assert_fresh(c.int("PTTL k"), 50_000);
-    assert_fresh(of_hold(&mut c, "a", "ttl"), 30_000);
-    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
-    assert_fresh(c.int("PTTL k"), 30_000);
 }
 
 fn the_memory_of_thousands_of_readers_is_freed(kind: Kind) {
@@ -91,51 +58,6 @@ fn the_memory_of_thousands_of_readers_is_freed(kind: Kind) {
             (used(&mut c) < without + grown / 4).then_some(())
         });
     }
-}
-
-/// Acquires this many readers of `k`. Their tokens begin with `named`.
-fn readers(named: &str, count: usize) -> Vec<Command> {
-    let lines = (0..count).map(|n| format!("RWLOCK.RLOCK k {named}{n} 600000"));
-    lines.map(|line| words(&line)).collect()
-}
-
-fn an_overwritten_lock_is_gone(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let writes = [
-        "SET k text",
-        "SET k text PX 60000",
-        "SET k text XX",
-        "MSET k text",
-        "SUNIONSTORE k some",
-    ];
-    c.int("SADD some one");
-    for write in writes {
-        c.int("LOCK.ACQUIRE k me 60000");
-        c.call(write);
-        assert_ne!(c.text("TYPE k"), "redislock", "{write}");
-        for line in [
-            "LOCK.RENEW k me 60000",
-            "LOCK.RELEASE k me",
-            "LOCK.ACQUIRE k me 60000",
-            "LOCK.INFO k",
-        ] {
-            assert!(c.error(line).starts_with("WRONGTYPE"), "{line}");
-        }
-        assert_eq!(c.int("DEL k"), 1);
-    }
-}
-
-fn locks_and_other_types_refuse_each_others_commands(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let fence = c.int("LOCK.ACQUIRE k me 60000");
-    assert_eq!(c.call("SET k text NX PX 60000"), Reply::Nil);
-    assert_eq!(c.int("SETNX k text"), 0);
-    for line in ["GET k", "INCR k", "APPEND k x", "LPUSH k x", "HSET k f v"] {
-        assert!(c.error(line).starts_with("WRONGTYPE"), "{line}");
-    }
-    assert_eq!(of_hold(&mut c, "me", "fence"), fence);
 }
 
 fn an_expired_lock_counts_as_one_expired_key(kind: Kind) {
@@ -185,9 +107,7 @@ fn operations_on_a_key_with_many_readers_stay_cheap(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let alone = cost_of_a_reader(&mut c, "k#");
-    for readers in readers("stays", 20_000).chunks(2000) {
-        c.pipeline(readers);
-    }
+    c.send_all((0..20_000).map(|n| format!("RWLOCK.RLOCK k stays{n} 600000")));
     // A scan of 20,000 readers would take hundreds of microseconds. The best of three counts,
     // because the machine has other work.
     let among = (0..3).map(|_| cost_of_a_reader(&mut c, "k"));

@@ -1,69 +1,49 @@
-//! LIMIT: counted holds, the permits of a semaphore. One test for each rule of the contract.
+//! LIMIT as a recipe: an exact sliding-window rate limiter.
 
-mod fixture;
-mod rate;
+use std::thread;
 
-use crate::harness::{Kind, Reply, Server};
-use fixture::{permit, refused};
+use crate::harness::{Client, Kind, Reply, Server};
 
-on_every_server![info_and_top_show_permits];
+on_every_server![never_more_grants_in_a_window_than_the_limit];
 
-fn info_and_top_show_permits(kind: Kind) {
+const CLIENTS: usize = 4;
+
+/// `LOCK.ACQUIRE api * 1000 LIMIT 10 BLOCK 5000`, which nobody releases.
+fn never_more_grants_in_a_window_than_the_limit(kind: Kind) {
+    const LIMIT: usize = 10;
+    const WINDOW_US: i64 = 1_000_000;
+    const EACH: usize = 9;
     let server = Server::start(kind);
-    let mut c = server.client_resp3();
-    permit(&mut c, "k", "a", 5);
-    permit(&mut c, "k", "b", 2);
-    for line in [
-        "LOCK.ACQUIRE k c 60000 LIMIT 7 KEEP 600000",
-        "RWLOCK.RLOCK k r 60000 KEEP 600000",
-        "LOCK.ACQUIRE k w 60000 KEEP 600000",
-    ] {
-        refused(&mut c, line);
-    }
-    let info = c.call("LOCK.INFO k");
-    let names = |reply: &Reply| match reply {
-        Reply::Map(pairs) => pairs.iter().map(|(name, _)| name.clone()).collect(),
-        flat => flat.items().iter().step_by(2).cloned().collect::<Vec<_>>(),
+    server.client().until_fences_follow_the_clock();
+    let ask = |mut c: Client| -> Vec<i64> {
+        let fences = (0..EACH).map(|_| {
+            let made = c.call("LOCK.ACQUIRE api * 1000 LIMIT 10 BLOCK 20000");
+            match made.items() {
+                [_, Reply::Int(fence)] => *fence,
+                _ => panic!("{made:?}"),
+            }
+        });
+        fences.collect()
     };
-    let expected = |names: &[&str]| {
-        names
-            .iter()
-            .map(|name| Reply::from(*name))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        names(&info),
-        expected(&[
-            "mode",
-            "limit",
-            "holders",
-            "waiters",
-            "holder-count",
-            "waiter-count"
-        ])
-    );
-    assert_eq!(info.field("mode"), "counted".into());
-    assert_eq!(info.field("limit"), Reply::Int(2));
-    for holder in info.field("holders").items() {
-        assert_eq!(names(holder), expected(&["token", "fence", "ttl", "since"]));
+    let mut fences: Vec<i64> = thread::scope(|scope| {
+        let clients = [(); CLIENTS].map(|()| scope.spawn(|| ask(server.client())));
+        clients
+            .into_iter()
+            .flat_map(|c| c.join().unwrap())
+            .collect()
+    });
+    fences.sort_unstable();
+    assert_eq!(fences.len(), CLIENTS * EACH);
+    // A fence is the server's clock in microseconds at the grant, or later than that by as many as there were grants in one.
+    let grants = CLIENTS * EACH;
+    for window in fences.windows(LIMIT + 1) {
+        let took = window[LIMIT] - window[0];
+        assert!(
+            took > WINDOW_US - grants as i64,
+            "{took} for {} grants",
+            LIMIT + 1
+        );
     }
-    let waiters = info.field("waiters");
-    let [permit, reader, writer] = waiters.items() else {
-        panic!("{waiters:?}");
-    };
-    assert_eq!(
-        names(permit),
-        expected(&["token", "mode", "limit", "waited"])
-    );
-    assert_eq!(permit.field("mode"), "counted".into());
-    assert_eq!(permit.field("limit"), Reply::Int(7));
-    for (waiter, mode) in [(reader, "shared"), (writer, "exclusive")] {
-        assert_eq!(names(waiter), expected(&["token", "mode", "waited"]));
-        assert_eq!(waiter.field("mode"), mode.into());
-    }
-    let top = c.call("LOCK.TOP").items()[0].clone();
-    assert_eq!(top.field("mode"), "counted".into());
-    assert_eq!(top.field("holders"), Reply::Int(2));
-    assert_eq!(top.field("waiters"), Reply::Int(3));
-    assert_eq!(top.field("token"), "a".into());
+    // It is used, too: the first ten came at once.
+    assert!(fences[LIMIT - 1] - fences[0] < WINDOW_US, "{fences:?}");
 }

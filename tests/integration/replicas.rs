@@ -16,8 +16,9 @@ on_every_server![
     the_effects_of_many_clients_reach_a_replica_of_a_replica,
 ];
 
-/// A primary that synchronizes its replicas without delay.
-fn primary(kind: Kind) -> Server {
+/// A primary that synchronizes its replicas without delay, and resynchronizes them from its backlog
+/// when their links have broken.
+pub fn primary(kind: Kind) -> Server {
     let backlog = ["--repl-backlog-size", "64mb"];
     Server::start_with(kind, &[&AT_ONCE[..], &backlog].concat())
 }

@@ -3,12 +3,13 @@
 use crate::harness::aof;
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::workload::{self, script};
-use crate::harness::{now_ms, packed, wait_for, Client, Kind, Reply, Server, State, AT_ONCE};
+use crate::harness::{now_ms, packed, wait_for};
+use crate::harness::{Client, Kind, Reply, Server, State, AT_ONCE, SYNCED};
+use crate::replicas::primary;
 
 on_all_servers![
     every_operation_is_replicated,
     commands_that_change_nothing_replicate_nothing,
-    a_replica_follows_a_primary_without_any_fence,
     a_replica_hides_expired_holds_before_its_primary_deletes_them,
     a_promoted_replica_has_the_holders_and_gives_larger_fences,
     a_replica_attached_later_gives_larger_fences,
@@ -17,18 +18,6 @@ on_all_servers![
     monitor_and_slowlog_show_the_command_as_sent;
     every: a_random_history_is_replicated_without_replicating_in_place
 ];
-
-/// A primary that sends nothing on its own.
-fn primary(kind: Kind) -> Server {
-    primary_with(kind, &[])
-}
-
-/// The same with arguments for the module.
-fn primary_with(kind: Kind, arguments: &[&str]) -> Server {
-    // Broken links are resynchronized from the backlog.
-    let backlog = ["--repl-backlog-size", "64mb"];
-    Server::start_with(kind, &[arguments, &AT_ONCE, &backlog].concat())
-}
 
 #[track_caller]
 fn assert_same(primary: &Server, replica: &Server, when: &str) {
@@ -99,6 +88,7 @@ fn every_operation_is_replicated(kind: Kind) {
     assert_eq!(c.int("DBSIZE"), 3);
 }
 
+/// Sent alone, such commands are in `bad_input`.
 fn commands_that_change_nothing_replicate_nothing(kind: Kind) {
     let primary = primary(kind);
     let replica = Server::start_replica_of(&primary, &[]);
@@ -106,7 +96,6 @@ fn commands_that_change_nothing_replicate_nothing(kind: Kind) {
     c.int("LOCK.ACQUIRE k me 600000");
     c.int("RWLOCK.RLOCK shared a 600000");
     c.int("RWLOCK.RLOCK shared b 600000");
-    c.call("SET text text");
     replica.wait_until_it_follows(&primary);
     let sent = |c: &mut Client| c.info("master_repl_offset").parse::<i64>().unwrap();
     let before = sent(&mut c);
@@ -122,24 +111,9 @@ fn commands_that_change_nothing_replicate_nothing(kind: Kind) {
         "LOCK.RELEASE free me",
         "LOCK.INFO k",
         "LOCK.INFO free",
-        "LOCK.ACQUIRE k",
-        "LOCK.ACQUIRE free me 0",
-        "LOCK.ACQUIRE free me 10 NX",
-        "LOCK.ACQUIRE text me 60000",
-        "LOCK.RELEASE text me",
-        "LOCK._APPLY k x",
-        "LOCK._RELEASE k me",
     ];
-    for line in nothing {
-        c.call(line);
-        assert_eq!(sent(&mut c), before, "{line}");
-    }
-    c.call("MULTI");
-    for line in &nothing[..10] {
-        c.call(line);
-    }
-    assert_eq!(c.call("EXEC").items().len(), 10);
-    c.send(&script(&nothing[..10]));
+    c.multi(&nothing);
+    c.send(&script(&nothing));
     // 6.2 replicates MULTI and EXEC around nothing.
     let empty = [packed(&["MULTI"]), packed(&["EXEC"])].concat().len();
     let around = if kind.is_7_0_or_later() { 0 } else { empty };
@@ -154,7 +128,7 @@ fn commands_that_change_nothing_replicate_nothing(kind: Kind) {
 fn a_random_history_is_replicated_without_replicating_in_place(kind: Kind) {
     for (setting, words) in [("yes", 4), ("no", 3)] {
         let options = ["replicate-in-place", setting, "--appendonly", "yes"];
-        let primary = primary_with(kind, &options);
+        let primary = Server::start_with(kind, &[&options[..], &AT_ONCE].concat());
         let replica = Server::start_replica_of(&primary, &[]);
         let mut c = primary.client();
         assert_eq!(words_of_an_effect(&mut c, &primary), words, "{setting}");
@@ -171,14 +145,6 @@ fn words_of_an_effect(c: &mut Client, server: &Server) -> usize {
     let mut commands = aof::read(server.dir()).0.into_iter();
     let effect = commands.find(|words| words[0].eq_ignore_ascii_case(b"LOCK._APPLY"));
     effect.expect("an effect in the append-only file").len()
-}
-
-fn a_replica_follows_a_primary_without_any_fence(kind: Kind) {
-    let primary = primary(kind);
-    let replica = Server::start_replica_of(&primary, &[]);
-    primary.client().int("LOCK.ACQUIRE k me 600000");
-    assert_same(&primary, &replica, "from nothing");
-    assert_eq!(replica.client().int("DBSIZE"), 1);
 }
 
 fn a_replica_hides_expired_holds_before_its_primary_deletes_them(kind: Kind) {
@@ -282,17 +248,8 @@ fn the_old_primary_follows_the_new_one(kind: Kind) {
 fn a_replica_restarts_from_its_own_aof(kind: Kind) {
     for preamble in ["yes", "no"] {
         let primary = primary(kind);
-        let mut replica = Server::start_replica_of(
-            &primary,
-            &[
-                "--appendonly",
-                "yes",
-                "--appendfsync",
-                "always",
-                "--aof-use-rdb-preamble",
-                preamble,
-            ],
-        );
+        let options = [&SYNCED[..], &["--aof-use-rdb-preamble", preamble]].concat();
+        let mut replica = Server::start_replica_of(&primary, &options);
         let mut c = primary.client();
         // It rewrites its file after the first synchronization. The effects of this test must come
         // after that.

@@ -23,15 +23,6 @@ macro_rules! scenarios {
     };
 }
 
-macro_rules! on_7_0_and_later {
-    ($($test:ident),* $(,)?) => {
-        mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
-        mod redis_8_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_2); })* }
-        mod valkey_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey8_0); })* }
-        mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
-    };
-}
-
 scenarios! {
     everywhere, All, on_every_server: [
         caps,

@@ -5,7 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
+use crate::harness::workload::words;
+use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, SYNCED};
 
 mod interrupted;
 
@@ -54,10 +55,6 @@ fn take_without_ttl(c: &mut Client, then: &str) -> i64 {
         .find(|reply| matches!(reply, Reply::Error(_)));
     assert_eq!(failed, None, "{then}");
     now_ms() + SHORT_MS
-}
-
-fn words(line: &str) -> Vec<Vec<u8>> {
-    line.split_whitespace().map(Vec::from).collect()
 }
 
 /// All locks expire with their holds again, and expired ones are gone.
@@ -129,14 +126,8 @@ fn locks_without_a_ttl_in_an_rdb_are_repaired(kind: Kind) {
 fn locks_without_a_ttl_in_an_aof_are_repaired(kind: Kind) {
     for preamble in ["yes", "no"] {
         for then in ["PING", "BGREWRITEAOF"] {
-            let options = [
-                "--appendonly",
-                "yes",
-                "--appendfsync",
-                "always",
-                "--aof-use-rdb-preamble",
-            ];
-            let mut server = Server::start_with(kind, &[&options[..], &[preamble]].concat());
+            let options = [&SYNCED[..], &["--aof-use-rdb-preamble", preamble]].concat();
+            let mut server = Server::start_with(kind, &options);
             let mut c = server.client();
             let over_ms = take_without_ttl(&mut c, then);
             crate::harness::aof::until_rewritten(&mut c);
@@ -152,7 +143,7 @@ fn locks_without_a_ttl_in_an_aof_are_repaired(kind: Kind) {
         }
     }
     // No value of a lock is loaded from this file: it has an effect and the PERSIST.
-    let mut server = Server::start_with(kind, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut server = Server::start_with(kind, &SYNCED);
     let mut c = server.client();
     c.in_one_go(&["LOCK.ACQUIRE k me 600000", "PERSIST k"]);
     server.kill();

@@ -4,9 +4,10 @@
 use crate::harness::{redis_cli, valkey_cli, Kind, Server, Terminal};
 
 on_every_server![
-    redis_cli_completes_and_hints_the_commands,
-    valkey_cli_hints_the_remaining_arguments,
-    redis_cli_help_describes_the_commands,
+    redis_cli_completes_and_hints_the_commands;
+    from 7.0: // COMMAND DOCS
+        valkey_cli_hints_the_remaining_arguments,
+        redis_cli_help_describes_the_commands,
 ];
 
 /// The arguments of the commands that take a hold.
@@ -67,9 +68,6 @@ fn redis_cli_completes_and_hints_the_commands(kind: Kind) {
 
 /// It matches the typed text with each argument, as redis-cli does from 7.2 on.
 fn valkey_cli_hints_the_remaining_arguments(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // No COMMAND DOCS.
-    }
     let server = Server::start(kind);
     let mut terminal = Terminal::open(&server, &valkey_cli());
     terminal.shows(
@@ -91,9 +89,6 @@ fn valkey_cli_hints_the_remaining_arguments(kind: Kind) {
 }
 
 fn redis_cli_help_describes_the_commands(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // No COMMAND DOCS.
-    }
     let server = Server::start(kind);
     let mut terminal = Terminal::open(&server, &redis_cli());
     terminal.shows("help lock.renew\r", "");

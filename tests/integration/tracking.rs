@@ -12,8 +12,8 @@ on_every_server![
     a_tracking_holder_is_notified_of_a_hand_off,
     a_tracking_holder_is_notified_by_prefix,
     commandstats_count_the_commands,
-    latency_histograms_cover_the_commands,
-    config_resetstat_leaves_the_module_counters,
+    config_resetstat_leaves_the_module_counters;
+    from 7.0: latency_histograms_cover_the_commands,
 ];
 
 /// A client that holds a lock and receives invalidations, through the interface of the `redis`
@@ -193,9 +193,6 @@ fn commandstats_count_the_commands(kind: Kind) {
 }
 
 fn latency_histograms_cover_the_commands(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     for _ in 0..5 {

@@ -7,7 +7,6 @@ on_every_server![
     transactions_and_scripts_get_the_same_replies,
     functions_get_the_same_replies,
     a_discarded_transaction_leaves_no_hold,
-    a_refusal_inside_a_transaction_undoes_nothing,
 ];
 
 /// Every command and every kind of reply.
@@ -160,18 +159,4 @@ fn a_discarded_transaction_leaves_no_hold(kind: Kind) {
     c.error("LOCK.NONSENSE k"); // refused before it is queued
     c.refused("EXEC", "EXECABORT");
     assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
-}
-
-fn a_refusal_inside_a_transaction_undoes_nothing(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE held other 60000");
-    c.call("MULTI");
-    c.call("LOCK.ACQUIRE k me 60000");
-    c.call("LOCK.ACQUIRE held me 60000");
-    c.call("LOCK.ACQUIRE k2 me 0");
-    let replies = send_whole(&mut c, words("EXEC"));
-    assert_eq!(replies.items()[1], Reply::Nil);
-    assert!(matches!(replies.items()[2], Reply::Error(_)));
-    assert_eq!(c.int("LOCK.RELEASE k me"), 1);
 }

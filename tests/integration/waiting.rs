@@ -5,40 +5,16 @@ use std::time::{Duration, Instant};
 use crate::harness::{wait_for, Kind, Reply, Server};
 
 on_all_servers![
-    a_timeout_gives_null_on_time_and_unblocks_the_next_waiter,
-    a_deadline_grants_the_next_waiter_soon_but_not_early,
-    where_blocking_is_forbidden_block_is_ignored;
+    a_deadline_grants_the_next_waiter_soon_but_not_early;
     every: ttls_of_grants_in_one_long_step_count_from_each_grant
 ];
-
-fn a_timeout_gives_null_on_time_and_unblocks_the_next_waiter(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("RWLOCK.RLOCK k r 60000");
-    let start = Instant::now();
-    let w = server.later("RWLOCK.WLOCK k w 60000 BLOCK 150");
-    wait_for("the writer to wait", || {
-        (c.call("LOCK.INFO k").field("waiters").items().len() == 1).then_some(())
-    });
-    let reader = server.blocked("RWLOCK.RLOCK k r2 60000 BLOCK 0");
-    let (reply, at) = w.reply_and_instant();
-    assert_eq!(reply, Reply::Nil);
-    assert!(at - start >= Duration::from_millis(150), "{:?}", at - start);
-    reader.fence();
-    assert_eq!(server.blocked_clients(), 0);
-}
 
 /// Each of them reads the clock, so that no ttl is shorter by the length of the step.
 fn ttls_of_grants_in_one_long_step_count_from_each_grant(kind: Kind) {
     const READERS: usize = 2_000;
     let server = Server::start(kind);
     let mut c = server.client();
-    // A server's first fences are ahead of its clock.
-    wait_for("the clock to catch up", || {
-        let fence = c.int("LOCK.ACQUIRE k writer 600000");
-        c.int("LOCK.RELEASE k writer");
-        (fence <= i64::try_from(c.now_us()).unwrap()).then_some(())
-    });
+    c.until_fences_follow_the_clock();
     c.int("LOCK.ACQUIRE k writer 600000");
     let readers: Vec<_> = (0..READERS)
         .map(|n| {
@@ -98,20 +74,4 @@ fn a_deadline_grants_the_next_waiter_soon_but_not_early(kind: Kind) {
     }
     // Its lateness is measured elsewhere. A whole second would come from another mechanism.
     assert!(soonest < Duration::from_millis(1_060), "{soonest:?}");
-}
-
-fn where_blocking_is_forbidden_block_is_ignored(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    c.call("MULTI");
-    c.call("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    assert_eq!(c.call("EXEC").items(), [Reply::Nil]);
-    let script = "return redis.call('RWLOCK.RLOCK',KEYS[1],'b',1000,'BLOCK',0)";
-    assert_eq!(c.send(&["EVAL", script, "1", "k"]), Reply::Nil);
-    if kind.is_7_0_or_later() {
-        c.load_functions("redis.register_function('f',function(keys) return redis.call('LOCK.ACQUIRE',keys[1],'b',1000,'BLOCK',0) end)");
-        assert_eq!(c.call("FCALL f 1 k"), Reply::Nil);
-    }
-    assert_eq!(server.blocked_clients(), 0);
 }

@@ -1,18 +1,10 @@
 //! Forged records, one for each rule.
 
-use super::journal::read;
+use super::forged;
 use super::judge::{judge, Verdict};
 
-/// `at who to what text`, times in milliseconds.
 fn verdict(lines: &[&str]) -> Verdict {
-    let line = |line: &&str| {
-        let mut words = line.splitn(5, ' ');
-        let mut word = || words.next().unwrap_or_default();
-        let (at, who, to, what, text) = (word(), word(), word(), word(), word());
-        format!("{{\"at\":{at}000,\"who\":\"{who}\",\"to\":{to},\"what\":\"{what}\",\"text\":{text:?}}}\n")
-    };
-    let text: String = lines.iter().map(line).collect();
-    judge(&read(&text), Some(500))
+    judge(&forged::lines(lines), Some(500))
 }
 
 const FIRST: [&str; 2] = [

@@ -2,7 +2,7 @@
 //!
 //! The record says `quiet` when all faults have ended, and `over` when clients begin no more work.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use super::journal::Journal;
 use super::plan::{Plan, Topology};
 use super::sentinels::Watched;
 use super::watcher::watch;
-use crate::harness::{wait_for, Client, Cluster, Reply};
+use crate::harness::{wait_for, Client, Cluster, Reply, SetWhenDropped};
 
 /// Servers, and what may happen to them.
 pub trait Stage {
@@ -59,7 +59,7 @@ fn play_on<S: Stage>(plan: &Plan, journal: &Journal) {
     let scene = &Scene::new(plan, journal, stage.primary(), stage.names());
     thread::scope(|scope| {
         // Also if something here fails, because the scope waits for the clients.
-        let _over = Over(&scene.is_over);
+        let _over = SetWhenDropped(&scene.is_over);
         for number in 0..CLIENTS {
             scope.spawn(move || Worker::new(scene, number).live());
         }
@@ -91,14 +91,6 @@ fn play_on<S: Stage>(plan: &Plan, journal: &Journal) {
         director.pause(600..1_200);
         director.note(primary, "over", "");
     });
-}
-
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 impl Director<'_, '_> {

@@ -4,10 +4,9 @@
 mod in_progress;
 mod load;
 
-use std::collections::BTreeMap;
-
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{wait_for, Client, Cluster, Kind, Reply, State, SHARDS};
+use crate::stats::{held, stats};
 
 on_valkey_9![
     locks_move_with_their_slots,
@@ -108,26 +107,9 @@ fn replicas_agree(cluster: &Cluster) {
         states[0].assert_same(&states[1], &format!("shard {shard}"));
         // A lock with many shared holds is freed on another thread.
         wait_for("the gauges to be the same", || {
-            (gauges(&mut one) == gauges(&mut other)).then_some(())
+            (held(&mut one) == held(&mut other)).then_some(())
         });
     }
-}
-
-/// The numbers of INFO lock.
-fn stats(c: &mut Client) -> BTreeMap<String, u64> {
-    let info = c.text("INFO lock");
-    let fields = info.lines().filter_map(|line| line.strip_prefix("lock_"));
-    let field = |line: &str| {
-        let (name, value) = line.split_once(':').expect("a field");
-        Some((name.to_string(), value.parse().ok()?))
-    };
-    fields.filter_map(field).collect()
-}
-
-/// Exclusive holds, shared holds and locks.
-fn gauges(c: &mut Client) -> [u64; 3] {
-    let stats = stats(c);
-    ["held_exclusive", "held_shared", "held_keys"].map(|name| stats[name])
 }
 
 /// The value and the expiry of a key.
@@ -165,8 +147,8 @@ fn locks_move_with_their_slots(kind: Kind) {
         .for_each(|waiter| waiter.error("TRYAGAIN "));
     assert_eq!(keys.map(|key| value(&mut target, key)), before);
     assert_eq!(stats(&mut source)["waiters"], 0);
-    assert_eq!(gauges(&mut source), [0, 0, 0]);
-    assert_eq!(gauges(&mut target), [3, 2, 4]);
+    assert_eq!(held(&mut source), [0, 0, 0, 0]);
+    assert_eq!(held(&mut target), [3, 2, 4, 0]);
     fixture.replicas_agree();
     // The holder still has it, with the same fence and deadline.
     let again = format!("LOCK.ACQUIRE {exclusive} a 60000");

@@ -15,7 +15,7 @@ use redis::{FromRedisValue, RedisError};
 use redis_lock::lock::slot::slot_of;
 
 use super::journal::Hold;
-use crate::harness::{cluster_connection, now_us, Cluster};
+use crate::harness::{cluster_connection, now_us, Cluster, SetWhenDropped};
 
 const CLIENTS: usize = 8;
 /// The ttl of a hold, in case nobody can release it.
@@ -75,15 +75,6 @@ pub fn with_load_clients<R>(
         }
         (journal, acted)
     })
-}
-
-/// Sets the flag when it is dropped, also by a panic.
-pub struct SetWhenDropped<'a>(pub &'a AtomicBool);
-
-impl Drop for SetWhenDropped<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 struct Worker<'a> {

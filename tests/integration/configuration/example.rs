@@ -5,8 +5,8 @@ use crate::harness::{project_file, Client, Kind, Reply, Server};
 
 on_every_server![
     every_setting_of_the_example_is_accepted,
-    the_example_shows_the_defaults_of_the_module,
-    every_commented_line_of_the_example_is_tested_elsewhere,
+    every_commented_line_of_the_example_is_tested_elsewhere;
+    from 7.0: the_example_shows_the_defaults_of_the_module, // CONFIG for modules
 ];
 
 fn every_setting_of_the_example_is_accepted(kind: Kind) {
@@ -27,9 +27,6 @@ fn every_setting_of_the_example_is_accepted(kind: Kind) {
 
 /// The values in the example are the defaults, and the bounds in its comments are right.
 fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // No CONFIG for modules.
-    }
     let text = project_file("redis.conf.example");
     assert!(text.contains("integers from 0 (nobody\n# waits) to 1000000, and 10000 by default"));
     let server = Server::start(kind);

@@ -5,8 +5,8 @@ use crate::harness::{module, Client, Kind, Reply, Server};
 
 on_every_server![
     load_arguments_survive_config_rewrite,
-    module_loadex_settings_survive_config_rewrite,
-    an_include_and_config_rewrite_would_load_the_module_twice,
+    an_include_and_config_rewrite_would_load_the_module_twice;
+    from 7.0: module_loadex_settings_survive_config_rewrite, // MODULE LOADEX
 ];
 
 /// The effects can be read in the file at once.
@@ -66,9 +66,6 @@ fn load_arguments_survive_config_rewrite(kind: Kind) {
 }
 
 fn module_loadex_settings_survive_config_rewrite(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // MODULE LOADEX came with 7.0.
-    }
     for (words, per_key, in_place) in [
         (
             "CONFIG lock.max-waiters 0 CONFIG lock.replicate-in-place no \

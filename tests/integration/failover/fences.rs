@@ -2,13 +2,13 @@
 //! also those that were not replicated, even if the clock of the new primary is behind.
 
 use crate::harness::dump::raise_fences_by_an_hour;
+use crate::harness::workload::words;
 use crate::harness::{figure, scale, wait_for, Client, Clock, Kind, Server, Setup};
 
 on_every_server![
     fences_exceed_unreplicated_ones_after_a_failover,
     fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover,
     fences_keep_rising_when_the_new_primary_is_killed_at_once,
-    a_promotion_without_any_fence_saves_none,
 ];
 
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
@@ -24,21 +24,9 @@ fn replica_of(primary: &Server, clock: &Clock) -> Server {
 /// Acquires this many locks at once, and releases them. Returns the largest fence.
 fn take(c: &mut Client, count: usize) -> i64 {
     let lines = (0..count).map(|n| format!("LOCK.ACQUIRE k{n} me 600000"));
-    let commands = lines.map(|line| line.split(' ').map(|word| word.into()).collect());
-    let replies = c.pipeline(&commands.collect::<Vec<_>>());
+    let replies = c.pipeline(&lines.map(|line| words(&line)).collect::<Vec<_>>());
     c.call("FLUSHALL");
     replies.iter().map(|reply| reply.as_int()).max().unwrap()
-}
-
-/// Waits until fences follow the clock, because a server begins ahead of it.
-fn wait_for_the_clock(server: &Server) {
-    let mut c = server.client();
-    wait_for("the clock to be ahead of the fences", || {
-        let before = i64::try_from(c.now_us()).unwrap();
-        let fence = c.int("LOCK.ACQUIRE first me 1000");
-        c.int("LOCK.RELEASE first me");
-        (fence - before < 100_000).then_some(())
-    });
 }
 
 /// The link breaks, and the primary gives fences. The replica is promoted a moment later, before
@@ -58,7 +46,7 @@ fn fences_exceed_unreplicated_ones_after_a_failover(kind: Kind) {
         wait_for("a second", || {
             (c.now_us() > started + 1_050_000).then_some(())
         });
-        wait_for_the_clock(&primary);
+        primary.client().until_fences_follow_the_clock();
         for (behind_us, replica, _clock) in replicas {
             let mut r = replica.client();
             take(&mut c, 50); // which it receives
@@ -106,7 +94,7 @@ fn fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover(kind: Kin
 /// It has begun ahead of its clock, and nothing of that is on disk.
 fn fences_keep_rising_when_the_new_primary_is_killed_at_once(kind: Kind) {
     let primary = Server::start_with(kind, &AT_ONCE);
-    wait_for_the_clock(&primary);
+    primary.client().until_fences_follow_the_clock();
     let mut replica = Server::start_replica_of(&primary, &[]);
     let mut r = replica.client();
     r.text("REPLICAOF 127.0.0.1 1");
@@ -117,21 +105,4 @@ fn fences_keep_rising_when_the_new_primary_is_killed_at_once(kind: Kind) {
     replica.start_again_with(&["--replicaof", "no", "one"]);
     let next = take(&mut replica.client(), 500);
     assert!(next > last, "{next} after {last}");
-}
-
-/// A server that never gave a fence therefore has none to save. Its RDB can be read without the
-/// module, on servers that leave out empty module fields.
-fn a_promotion_without_any_fence_saves_none(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.text("SET text t");
-    c.text("REPLICAOF 127.0.0.1 1");
-    c.text("REPLICAOF NO ONE");
-    c.text("SAVE");
-    if !kind.is_7_2_or_later() {
-        return; // They have the field in any case.
-    }
-    let dir = server.dir().to_str().unwrap();
-    let bare = Server::start_without_module(kind, &["--dir", dir]);
-    assert_eq!(bare.client().text("GET text"), "t");
 }

@@ -7,7 +7,6 @@ use crate::harness::{figure, scale, wait_for, Kind, Later, Reply, Server};
 
 on_every_server![
     a_hold_confirmed_by_wait_is_on_the_promoted_replica,
-    a_primary_without_enough_replicas_grants_no_waiter,
     a_primary_that_stops_twice_grants_nothing_without_its_replica,
     a_primary_resumed_after_its_replica_left_grants_nobody,
 ];
@@ -77,37 +76,6 @@ fn waiter_for_a_dead_owner(primary: &Server, ttl_ms: u64) -> (Later, Instant) {
 
 fn wait_until(instant: Instant) {
     wait_for("the time", || (Instant::now() > instant).then_some(()));
-}
-
-fn a_primary_without_enough_replicas_grants_no_waiter(kind: Kind) {
-    let (primary, mut replica) = careful(kind);
-    let mut c = primary.client();
-    let (b, end) = waiter_for_a_dead_owner(&primary, 800);
-    let gives_up = primary.blocked("LOCK.ACQUIRE k d 600000 BLOCK 1000");
-    replica.kill();
-    lacks_replicas(&primary);
-    // The deadline passes, but no write follows that no replica would receive.
-    assert_eq!(gives_up.reply(), Reply::Nil);
-    wait_until(end + Duration::from_millis(300));
-    assert!(b.is_pending());
-    assert_eq!(c.waiters("k"), ["b"]);
-    assert_eq!(c.int("EXISTS k"), 0);
-    replica.start_again();
-    replica.follow(&primary);
-    let fence = b.fence();
-    replica.wait_until_it_follows(&primary);
-    assert_eq!(replica.client().holders("k"), ["b"]);
-    // Or the operator drops the requirement.
-    c.int("LOCK.ACQUIRE k b 60000");
-    let d = primary.blocked("LOCK.ACQUIRE k d 600000 BLOCK 0");
-    c.int("LOCK.RENEW k b 1500");
-    let end = Instant::now() + Duration::from_millis(1_500);
-    replica.kill();
-    lacks_replicas(&primary);
-    wait_until(end + Duration::from_millis(300));
-    assert!(d.is_pending());
-    c.text("CONFIG SET min-replicas-to-write 0");
-    assert!(d.fence() > fence);
 }
 
 /// A resumed primary finds an expired lock, a waiter for it, and behind these in its input the news

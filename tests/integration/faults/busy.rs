@@ -182,42 +182,28 @@ fn many_clients_on_a_server_that_sleeps(kind: Kind) {
     let server = Server::start(kind);
     let clients = LoadClients::new(12, 120 * scale(), 2);
     let mut c = server.client();
-    let naps = clients.run(&server, 20 * scale(), |_| {
+    clients.report(&server, "naps of DEBUG SLEEP", 20 * scale(), |_| {
         c.text("DEBUG SLEEP 0.02");
     });
-    figure(
-        kind,
-        &format!(
-            "{naps} naps of DEBUG SLEEP under {} holds, none lost",
-            clients.holds()
-        ),
-    );
 }
 
 fn many_clients_on_a_server_with_long_scripts(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "3"]);
     let clients = LoadClients::new(8, 300 * scale(), 2);
     let mut c = server.client();
-    let kills = clients.run(&server, 15 * scale(), |_| {
+    clients.report(&server, "busy scripts killed", 15 * scale(), |_| {
         let mut script = server.busy_with(&packed(&["EVAL", ENDLESS, "0"]));
         assert_eq!(c.text("SCRIPT KILL"), "OK");
         assert!(script.line().unwrap().starts_with('-'));
         sleep(Duration::from_millis(2));
     });
-    figure(
-        kind,
-        &format!(
-            "{kills} busy scripts killed under {} holds, none lost",
-            clients.holds()
-        ),
-    );
 }
 
 fn many_clients_on_a_paused_server(kind: Kind) {
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
     let clients = LoadClients::new(12, 120 * scale(), 2);
     let mut c = server.client();
-    let pauses = clients.run(&server, 20 * scale(), |n| {
+    clients.report(&server, "pauses", 20 * scale(), |n| {
         if n % 4 == 0 {
             // Nothing can end this hold early. It expires in the server's next periodic cycle, at
             // most a tenth of a second later.
@@ -229,10 +215,6 @@ fn many_clients_on_a_paused_server(kind: Kind) {
         }
         sleep(Duration::from_millis(2));
     });
-    figure(
-        kind,
-        &format!("{pauses} pauses under {} holds, none lost", clients.holds()),
-    );
 }
 
 fn many_clients_on_a_server_with_io_threads(kind: Kind) {

@@ -18,8 +18,11 @@ on_every_server![
 
 const HOUR_MS: i64 = 3_600_000;
 
-fn start(kind: Kind, clock: &Clock) -> Server {
-    Server::start_as(kind, Setup::with_module(&[]).with_clock(clock))
+fn start(kind: Kind) -> (Clock, Server, Client) {
+    let clock = Clock::ahead_by_us(0);
+    let server = Server::start_as(kind, Setup::with_module(&[]).with_clock(&clock));
+    let c = server.client();
+    (clock, server, c)
 }
 
 /// Sets the clock, and waits until the server has noticed.
@@ -32,9 +35,7 @@ fn jump(clock: &Clock, c: &mut Client, ahead_ms: i64) {
 }
 
 fn clock_set_forward_every_passed_deadline_expires(kind: Kind) {
-    let clock = Clock::ahead_by_us(0);
-    let server = start(kind, &clock);
-    let mut c = server.client();
+    let (clock, server, mut c) = start(kind);
     let a = c.int("LOCK.ACQUIRE k a 60000");
     c.int("RWLOCK.RLOCK shared r1 60000");
     c.int("RWLOCK.RLOCK shared r2 86400000");
@@ -65,9 +66,7 @@ fn clock_set_forward_every_passed_deadline_expires(kind: Kind) {
 }
 
 fn clock_set_forward_no_timeout_fires_early(kind: Kind) {
-    let clock = Clock::ahead_by_us(0);
-    let server = start(kind, &clock);
-    let mut c = server.client();
+    let (clock, server, mut c) = start(kind);
     c.int("LOCK.ACQUIRE k a 86400000");
     let start = Instant::now();
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 600");
@@ -83,9 +82,7 @@ fn clock_set_forward_no_timeout_fires_early(kind: Kind) {
 }
 
 fn clock_set_back_fences_rise_and_the_hold_stays_exclusive(kind: Kind) {
-    let clock = Clock::ahead_by_us(0);
-    let server = start(kind, &clock);
-    let mut c = server.client();
+    let (clock, server, mut c) = start(kind);
     let mut last = c.int("LOCK.ACQUIRE k a 20000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     jump(&clock, &mut c, -HOUR_MS);
@@ -108,9 +105,7 @@ fn clock_set_back_fences_rise_and_the_hold_stays_exclusive(kind: Kind) {
 }
 
 fn clock_set_back_timeouts_fire_in_time(kind: Kind) {
-    let clock = Clock::ahead_by_us(0);
-    let server = start(kind, &clock);
-    let mut c = server.client();
+    let (clock, server, mut c) = start(kind);
     c.int("LOCK.ACQUIRE k a 60000");
     let start = Instant::now();
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 400");
@@ -132,9 +127,7 @@ fn clock_set_back_timeouts_fire_in_time(kind: Kind) {
 }
 
 fn clock_set_back_new_holds_expire_in_time(kind: Kind) {
-    let clock = Clock::ahead_by_us(0);
-    let server = start(kind, &clock);
-    let mut c = server.client();
+    let (clock, server, mut c) = start(kind);
     c.int("RWLOCK.RLOCK k a 60000");
     c.int("RWLOCK.RLOCK k up 60000");
     let up = server.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0");
@@ -154,9 +147,7 @@ fn clock_set_back_new_holds_expire_in_time(kind: Kind) {
 }
 
 fn clock_set_back_the_next_waiter_is_granted_at_once(kind: Kind) {
-    let clock = Clock::ahead_by_us(0);
-    let server = start(kind, &clock);
-    let mut c = server.client();
+    let (clock, server, mut c) = start(kind);
     for (n, end) in [
         "DEL k",
         "PEXPIRE k 50",
@@ -190,9 +181,7 @@ fn clock_set_back_the_next_waiter_is_granted_at_once(kind: Kind) {
 /// Short ttls and timeouts while the clock is set to and fro: every request is answered, and fences
 /// keep rising.
 fn clock_set_to_and_fro_every_waiter_is_answered(kind: Kind) {
-    let clock = Clock::ahead_by_us(0);
-    let server = start(kind, &clock);
-    let mut c = server.client();
+    let (clock, server, mut c) = start(kind);
     let mut last = 0;
     let (mut granted, mut timed_out, jumps) = (0, 0, 6 * scale());
     for n in 0..jumps {

@@ -6,9 +6,10 @@ use super::super::harness::{wait_for, Client, Kind, Reply, Server};
 on_every_server![
     every_end_of_a_hold_in_a_transaction_or_script_grants_the_next_waiter,
     every_change_of_a_lock_fails_a_watch,
-    waiters_fail_no_watch,
-    a_watched_lock_decides_whether_a_transaction_runs,
-    the_flags_of_a_function_are_kept,
+    every_end_by_time_and_every_grant_fails_a_watch,
+    waiters_and_refusals_fail_no_watch,
+    a_watched_lock_decides_whether_a_transaction_runs;
+    from 7.0: the_flags_of_a_function_are_kept, // functions, EVAL_RO
 ];
 
 /// Runs a line in some context.
@@ -159,13 +160,25 @@ fn every_change_of_a_lock_fails_a_watch(kind: Kind) {
             "{change}"
         );
     }
-    // Changes by time.
     c.call("FLUSHALL");
+    for change in [
+        "RWLOCK.RLOCK k a 60000", // of a free lock
+        "RWLOCK.RLOCK k b 60000",
+        "LOCK.RELEASE k a",
+    ] {
+        let breaks = is_broken(&mut watcher, || assert_ne!(c.int(change), 0));
+        assert!(breaks, "{change}");
+    }
+}
+
+fn every_end_by_time_and_every_grant_fails_a_watch(kind: Kind) {
+    let server = Server::start(kind);
+    let (mut watcher, mut c) = (server.client(), server.client());
     c.int("LOCK.ACQUIRE k a 500");
     assert!(is_broken(&mut watcher, || {
         c.until("EXISTS k", 0);
     }));
-    // Changes by a grant: after a release, a deadline, a waiter that leaves, an eviction.
+    // A grant after a release, a deadline, a waiter that leaves, an eviction.
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 1000 BLOCK 0");
     let d = server.blocked("RWLOCK.RLOCK k d 60000 BLOCK 0");
@@ -204,9 +217,37 @@ fn is_broken(watcher: &mut Client, change: impl FnOnce()) -> bool {
     watcher.call("EXEC") == Reply::Nil
 }
 
-fn waiters_fail_no_watch(kind: Kind) {
+fn waiters_and_refusals_fail_no_watch(kind: Kind) {
     let server = Server::start(kind);
     let (mut watcher, mut c) = (server.client(), server.client());
+    let of_an_exclusive_lock = [
+        "LOCK.ACQUIRE k b 1000",
+        "RWLOCK.RLOCK k b 1000",
+        "LOCK.RELEASE k b",
+        "LOCK.RENEW k b 1000",
+        "LOCK.RENEW k a 0",
+        "LOCK.INFO k",
+        "LOCK.CANCEL k",
+        "LOCK._APPLY k x",
+        "LOCK._RELEASE k a",
+        "LOCK.ACQUIRE free a 60000",
+    ];
+    let shared = ["RWLOCK.RLOCK k a 60000", "RWLOCK.RLOCK k b 60000"];
+    for (before, lines) in [
+        (&["LOCK.ACQUIRE k a 60000"][..], &of_an_exclusive_lock[..]),
+        (&shared, &["RWLOCK.WLOCK k a 1000"]),
+        (
+            &["SET k text"],
+            &["LOCK.ACQUIRE k a 1000", "LOCK.RELEASE k a"],
+        ),
+    ] {
+        c.in_one_go(before);
+        for line in lines {
+            let breaks = is_broken(&mut watcher, || drop(c.call(line)));
+            assert!(!breaks, "{line}");
+        }
+        c.call("FLUSHALL");
+    }
     c.int("LOCK.ACQUIRE k a 60000");
     let mut b = None;
     assert!(!is_broken(&mut watcher, || {
@@ -247,9 +288,6 @@ fn a_watched_lock_decides_whether_a_transaction_runs(kind: Kind) {
 }
 
 fn the_flags_of_a_function_are_kept(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // Functions, EVAL_RO and their flags came with 7.0.
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     load(&mut c);

@@ -12,7 +12,6 @@ on_every_server![
     a_failed_save_refuses_all_writes_until_one_succeeds,
     a_failed_save_refuses_nothing_if_so_configured,
     a_full_disk_refuses_all_writes_until_space_returns,
-    a_deadline_while_the_disk_is_full_grants_when_space_returns,
     grants_before_the_disk_was_full_survive_a_crash,
     appendfsync_always_acknowledges_only_written_commands,
     appendfsync_always_answers_a_waiter_only_after_its_grant_is_written,
@@ -218,40 +217,6 @@ fn a_full_disk_refuses_all_writes_until_space_returns(kind: Kind) {
     check_refusals(&server, &fixture, "MISCONF ");
     have_room_again(&server);
     check_recovery(&server, fixture);
-}
-
-fn a_deadline_while_the_disk_is_full_grants_when_space_returns(kind: Kind) {
-    let server = start_appending(kind, "everysec");
-    let mut c = server.client();
-    let b;
-    let d;
-    loop {
-        c.int("LOCK.ACQUIRE k a 400");
-        let first = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        let second = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        fill_disk(&server);
-        if c.holders("k") == ["a"] {
-            (b, d) = (first, second);
-            break;
-        }
-        // The machine was too slow: the lock was handed off before.
-        have_room_again(&server);
-        first.fence();
-        wait_for("the disk to be seen", || {
-            matches!(c.call("DEL k"), Reply::Int(_)).then_some(())
-        });
-        second.fence();
-        c.int("DEL k");
-    }
-    c.until_holders("k", &[]);
-    assert_eq!(c.waiters("k"), ["b", "d"]);
-    assert_eq!(c.int(&format!("CLIENT KILL ID {}", b.id)), 1);
-    b.broken();
-    c.until_waiters("k", &["d"]);
-    assert!(c.holders("k").is_empty() && d.is_pending());
-    have_room_again(&server);
-    d.fence();
-    assert_eq!(c.holders("k"), ["d"]);
 }
 
 fn grants_before_the_disk_was_full_survive_a_crash(kind: Kind) {

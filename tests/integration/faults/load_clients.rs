@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use super::super::harness::{Client, Reply, Server};
+use super::super::harness::{figure, Client, Reply, Server};
 
 pub struct LoadClients {
     clients: usize,
@@ -50,6 +50,14 @@ impl LoadClients {
         let times = self.play(server, true, times, disturb);
         assert_eq!(self.lost.load(Ordering::Relaxed), 0, "holds lost");
         times
+    }
+
+    /// The same, and reports how often it did `what`.
+    pub fn report(&self, server: &Server, what: &str, times: usize, disturb: impl FnMut(usize)) {
+        let times = self.run(server, times, disturb);
+        let holds = self.holds();
+        let told = format!("{times} {what} under {holds} holds, none lost");
+        figure(server.kind, &told);
     }
 
     /// Runs where holds may be lost. Returns the number of disturbances and of lost holds.

@@ -169,12 +169,14 @@ fn only_evicted_locks_are_counted(kind: Kind) {
     c.int("LOCK.ACQUIRE short a 1");
     c.until("DBSIZE", 0);
     assert_eq!(evicted(&mut c), 0);
+    c.int("LOCK.ACQUIRE text0 a 60000"); // which is overwritten before its key is evicted
     for n in 0..20 {
         c.call(&format!("SET text{n} text PX 60000"));
         c.int(&format!("LOCK.ACQUIRE lock{n} a 60000"));
         c.int(&format!("RWLOCK.RLOCK shared{n} a 60000"));
         c.int(&format!("RWLOCK.RLOCK shared{n} b 60000"));
     }
+    let forced = c.info("lock_forced");
     run_out_of_memory(&mut c);
     wait_for("everything to be evicted", || {
         // Between two slices the server carries a command out: one that adds no key to evict.
@@ -182,6 +184,7 @@ fn only_evicted_locks_are_counted(kind: Kind) {
         (c.int("DBSIZE") == 0).then_some(())
     });
     assert_eq!(c.info("evicted_keys"), "60");
+    assert_eq!(c.info("lock_forced"), forced);
     assert_eq!(evicted(&mut c), 40, "each lock once, however many held it");
 }
 

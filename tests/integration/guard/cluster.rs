@@ -7,18 +7,16 @@ use super::servers::stand_still;
 use crate::harness::{wait_for, Cluster, Kind, Reply, SHARDS};
 
 on_every_server![
-    failovers_of_a_shard,
-    a_primary_that_was_replaced_while_it_stood_still_decides_nothing,
-    slots_that_come,
-    a_slot_is_not_empty_with_a_lock_in_another_database,
+    a_slot_is_not_empty_with_a_lock_in_another_database;
+    from 7.0: // CONFIG for modules
+        failovers_of_a_shard,
+        a_primary_that_was_replaced_while_it_stood_still_decides_nothing,
+        slots_that_come,
 ];
 
 const LEASE: Duration = Duration::from_secs(8);
 
 fn failovers_of_a_shard(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // There are no settings of modules while a server runs.
-    }
     let mut cluster = Cluster::start(kind);
     for node in &cluster.nodes {
         let line = "CONFIG SET lock.guard failover lock.max-ttl 8000 lock.guard-slack 1000";
@@ -51,9 +49,6 @@ fn failovers_of_a_shard(kind: Kind) {
 }
 
 fn a_primary_that_was_replaced_while_it_stood_still_decides_nothing(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let cluster = Cluster::start(kind);
     for node in &cluster.nodes {
         let line = "CONFIG SET lock.guard failover lock.max-ttl 4000 lock.guard-slack 1000";
@@ -107,9 +102,6 @@ fn seize(cluster: &Cluster, slot: i64, to: usize) {
 }
 
 fn slots_that_come(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // There are no settings of modules while a server runs.
-    }
     let cluster = Cluster::start(kind);
     let (mut from, mut to) = (cluster.client(0), cluster.client(1));
     let keys = cluster.keys_of(0, 7);

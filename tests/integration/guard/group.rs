@@ -11,9 +11,9 @@ on_every_server![
     beats_go_to_no_file,
     without_a_majority_to_ask_no_beat_is_sent,
     a_planned_hand_over_ends_the_guard_early,
-    a_hand_over_ends_a_guard_early_that_is_set_while_servers_run,
     a_planned_hand_over_among_five_ends_it_early,
-    a_hand_over_that_loses_a_grant_does_not,
+    a_hand_over_that_loses_a_grant_does_not;
+    from 7.0: a_hand_over_ends_a_guard_early_that_is_set_while_servers_run,
 ];
 
 const TTL_MS: u64 = 3_000;
@@ -166,9 +166,6 @@ fn a_planned_hand_over_ends_the_guard_early(kind: Kind) {
 
 /// No event has told of the links that were there before.
 fn a_hand_over_ends_a_guard_early_that_is_set_while_servers_run(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // There are no settings of modules.
-    }
     let group = Group::start(kind, &[]);
     group.follow(group.primary.port);
     let [one, other] = &group.replicas;

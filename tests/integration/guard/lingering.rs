@@ -2,14 +2,14 @@
 //! ended them.
 
 use super::group::Group;
-use crate::harness::{Client, CutLink, Kind, Reply, Server};
+use crate::harness::{Client, CutLink, Kind, Reply, Server, SYNCED};
 
 on_every_server![
     a_hold_that_lingers_is_not_used_after_a_promotion,
     a_hold_that_lingers_is_not_used_after_a_restart,
     a_planned_hand_over_keeps_what_lingers,
-    a_renewal_says_that_it_lingers_once_there_is_a_guard,
-    only_a_guard_says_in_a_value_that_it_lingers,
+    only_a_guard_says_in_a_value_that_it_lingers;
+    from 7.0: a_renewal_says_that_it_lingers_once_there_is_a_guard, // CONFIG for modules
 ];
 
 const MODES: [[&str; 8]; 2] = [mode("failover"), mode("quorum")];
@@ -74,8 +74,7 @@ fn a_hold_that_lingers_is_not_used_after_a_promotion(kind: Kind) {
 /// The file may lack the end of the hold and the next grant.
 fn a_hold_that_lingers_is_not_used_after_a_restart(kind: Kind) {
     let guard = ["guard", "restart", "max-ttl", "4000"];
-    let file = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut server = Server::start_with(kind, &[guard, file].concat());
+    let mut server = Server::start_with(kind, &[guard, SYNCED].concat());
     let mut c = server.client();
     c.until_info("lock_guard", "open");
     c.int("LOCK.ACQUIRE bound me 4000 LINGER 4000");
@@ -116,9 +115,6 @@ fn is_marked(c: &mut Client) -> bool {
 }
 
 fn a_renewal_says_that_it_lingers_once_there_is_a_guard(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // There are no settings of modules.
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k me 3000 LINGER 0");

@@ -14,15 +14,16 @@ mod coordinated {
     on_valkey_9![a_coordinated_failover_of_sentinels_is_over_soon];
 }
 
-const LEASE: Duration = Duration::from_millis(2_000);
+pub(super) const LEASE: Duration = Duration::from_millis(2_000);
 const FRESH: Duration = Duration::from_millis(1_000);
 /// How late anything may be on a busy machine.
 const LATE: Duration = Duration::from_millis(2_000);
-const FAILOVER: [&str; 6] = ["guard", "failover", "max-ttl", "2000", "guard-slack", "500"];
-const QUORUM: [&str; 6] = ["guard", "quorum", "max-ttl", "2000", "guard-fresh", "1000"];
+pub(super) const FAILOVER: [&str; 6] =
+    ["guard", "failover", "max-ttl", "2000", "guard-slack", "500"];
+pub(super) const QUORUM: [&str; 6] = ["guard", "quorum", "max-ttl", "2000", "guard-fresh", "1000"];
 /// C of the two.
-const AFTER_FAILOVER: Duration = Duration::from_millis(2_500);
-const IN_QUORUM: Duration = Duration::from_millis(3_120);
+pub(super) const AFTER_FAILOVER: Duration = Duration::from_millis(2_500);
+pub(super) const IN_QUORUM: Duration = Duration::from_millis(3_120);
 
 /// Three servers, one of which leads.
 pub(crate) struct Group {

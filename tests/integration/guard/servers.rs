@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::group::Group;
 use super::guarded_ms;
-use crate::harness::{module, wait_for, Kind, Raw, Reply, Server};
+use super::sentinel::{AFTER_FAILOVER, FAILOVER, IN_QUORUM, LEASE, QUORUM};
+use crate::harness::{module, wait_for, Kind, Raw, Reply, Server, SYNCED};
 
 on_every_server![
     a_chain_of_replicas_hears_the_beats_and_waits,
@@ -14,14 +15,6 @@ on_every_server![
     a_module_that_is_loaded_late_waits,
     a_primary_that_stood_still_needs_its_members_again,
 ];
-
-const LEASE: Duration = Duration::from_millis(2_000);
-const FAILOVER: [&str; 6] = ["guard", "failover", "max-ttl", "2000", "guard-slack", "500"];
-/// C of it.
-const AFTER_FAILOVER: Duration = Duration::from_millis(2_500);
-const QUORUM: [&str; 6] = ["guard", "quorum", "max-ttl", "2000", "guard-fresh", "1000"];
-/// C of it.
-const IN_QUORUM: Duration = Duration::from_millis(3_120);
 
 /// The middle one has loaded its data beside what it had.
 fn a_chain_of_replicas_hears_the_beats_and_waits(kind: Kind) {
@@ -105,8 +98,7 @@ fn a_member_that_comes_back_counts_from_then_on(kind: Kind) {
 
 fn a_reload_changes_nothing(kind: Kind) {
     let options = ["guard", "restart", "max-ttl", "4000"];
-    let files = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut server = Server::start_with(kind, &[&options[..], &files].concat());
+    let mut server = Server::start_with(kind, &[&options[..], &SYNCED].concat());
     let mut c = server.client();
     c.until_info("lock_guard", "open");
     let fence = c.int("LOCK.ACQUIRE k me 4000");
@@ -144,13 +136,7 @@ fn a_reload_changes_nothing(kind: Kind) {
 }
 
 fn a_module_that_is_loaded_late_waits(kind: Kind) {
-    let allowed = ["--enable-module-command", "yes"];
-    let allowed = if kind.is_7_0_or_later() {
-        &allowed[..]
-    } else {
-        &[]
-    };
-    let server = Server::start_without_module(kind, allowed);
+    let server = Server::start_without_module(kind, kind.with_module_command());
     let mut c = server.client();
     let begun = Instant::now();
     c.text(&format!(

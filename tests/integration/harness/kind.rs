@@ -31,6 +31,14 @@ impl Kind {
         !matches!(self, Kind::Redis6_2 | Kind::Redis7_0)
     }
 
+    /// Options with which it accepts MODULE LOAD. 6.2 always does.
+    pub fn with_module_command(self) -> &'static [&'static str] {
+        match self.is_7_0_or_later() {
+            true => &["--enable-module-command", "yes"],
+            false => &[],
+        }
+    }
+
     pub fn is_redis_8(self) -> bool {
         matches!(self, Kind::Redis8_0 | Kind::Redis8_2)
     }

@@ -19,6 +19,15 @@ pub struct Later {
     is_answered: Arc<AtomicBool>,
 }
 
+/// Sets the flag when it is dropped, also by a panic: a scope waits for threads that go by it.
+pub struct SetWhenDropped<'a>(pub &'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 type Answer = (Result<Reply, RedisError>, Instant, Client);
 
 impl Server {

@@ -1,7 +1,7 @@
 use std::fmt::Debug;
 
 use super::client::{Client, Reply};
-use super::server::wait_until;
+use super::server::{wait_for, wait_until};
 use super::workload::words;
 
 /// Shortcuts for LOCK.INFO.
@@ -104,11 +104,32 @@ impl Client {
         });
     }
 
+    /// Waits until a fence is the server's clock in microseconds. A server begins ahead of it.
+    #[track_caller]
+    pub fn until_fences_follow_the_clock(&mut self) {
+        wait_for("fences to follow the clock", || {
+            let fence = self.int("LOCK.ACQUIRE clock me 60000");
+            self.int("LOCK.RELEASE clock me");
+            (u64::try_from(fence).unwrap() <= self.now_us()).then_some(())
+        });
+    }
+
     /// Sends lines together, so that nothing slow comes between them. Returns their replies.
     #[track_caller]
     pub fn in_one_go(&mut self, lines: &[&str]) -> Vec<Reply> {
         let commands: Vec<_> = lines.iter().map(|line| words(line)).collect();
         self.pipeline(&commands)
+    }
+
+    /// Sends many lines. No reply may be an error.
+    #[track_caller]
+    pub fn send_all(&mut self, lines: impl IntoIterator<Item = String>) {
+        let commands: Vec<_> = lines.into_iter().map(|line| words(&line)).collect();
+        for some in commands.chunks(1_000) {
+            for reply in self.pipeline(some) {
+                assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
+            }
+        }
     }
 
     /// Runs lines in one MULTI. Returns their replies.

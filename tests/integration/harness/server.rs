@@ -98,6 +98,9 @@ pub const AT_ONCE: [&str; 4] = [
     "3600",
 ];
 
+/// Options of a server that answers when its append-only file has what it did.
+pub const SYNCED: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
 impl Server {
     /// Starts a server with the module and the defaults.
     pub fn start(kind: Kind) -> Self {

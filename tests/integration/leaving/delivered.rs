@@ -8,11 +8,14 @@ use super::undelivered::let_the_timer_run;
 use crate::harness::{Client, Kind, Raw, Server};
 
 on_every_server![
-    a_hand_off_calls_client_list_only_with_client_eviction,
-    a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back,
     a_delivered_hold_stays_when_its_owner_leaves_in_the_next_turn,
-    a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script,
-    a_grant_to_a_closed_client_is_taken_back_with_client_eviction,
+    a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script;
+    from 7.0:
+        // 6.2 does not report when it polls for events, so clients are listed each time.
+        a_hand_off_calls_client_list_only_with_client_eviction,
+        // On 6.2 it counts as delivered, because nothing reports the opposite.
+        a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back,
+        a_grant_to_a_closed_client_is_taken_back_with_client_eviction,
 ];
 
 /// The number of calls of a command.
@@ -34,9 +37,6 @@ fn questions_of_a_hand_off(server: &Server, c: &mut Client) -> String {
 }
 
 fn a_hand_off_calls_client_list_only_with_client_eviction(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // 6.2 does not report when it polls for events, so clients are listed each time.
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     for _ in 0..3 {
@@ -57,9 +57,6 @@ fn with_more(server: &Server, key: &str, more: &str) -> Raw {
 }
 
 fn a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // On 6.2 it counts as delivered, because nothing reports the opposite.
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k a 60000");
@@ -126,9 +123,6 @@ fn a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script(kind: Kind)
 }
 
 fn a_grant_to_a_closed_client_is_taken_back_with_client_eviction(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // 6.2 evicts no clients.
-    }
     let server = Server::start_with(kind, &["--maxmemory-clients", "1gb"]);
     let mut c = server.client();
     c.text("ACL SETUSER u on nopass allkeys +@all");

@@ -7,8 +7,8 @@ use crate::harness::commands::{commands, of_one_key, reads, shortest, text, writ
 use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
-    key_permissions_separate_read_from_write,
-    categories_contain_the_commands,
+    categories_contain_the_commands;
+    from 7.0: key_permissions_separate_read_from_write,
 ];
 
 #[track_caller]
@@ -23,9 +23,6 @@ pub(super) fn assert_may_not(c: &mut Client, line: &str) {
 }
 
 fn key_permissions_separate_read_from_write(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Server::start(kind);
     let mut reader = server.user("reader", "%R~app:* +@all");
     let mut writer = server.user("writer", "%W~app:* +@all");

@@ -16,14 +16,15 @@ fn info_lists_the_waiters_in_resp2_and_resp3(kind: Kind) {
         .map(|request| server.blocked(&format!("{request} 1000000 BLOCK 0")));
     let notified = c.call("RWLOCK.RLOCK k shares 1000000 NOTIFY 0 the-channel");
     assert_eq!(notified, Reply::Simple("QUEUED".into()));
-    assert_eq!(
-        c.call("LOCK.ACQUIRE k polls 1000000 KEEP 3600000"),
-        Reply::Nil
-    );
+    for polls in ["polls 1000000", "permit 1000000 LIMIT 7"] {
+        let polled = c.call(&format!("LOCK.ACQUIRE k {polls} KEEP 3600000"));
+        assert_eq!(polled, Reply::Nil);
+    }
     let listeners = [
         Some(("client", Reply::Int(waiters[0].id))),
         Some(("client", Reply::Int(waiters[1].id))),
         Some(("channel", "the-channel".into())),
+        None,
         None,
     ];
     let waits = Instant::now();
@@ -42,10 +43,11 @@ fn info_lists_the_waiters_in_resp2_and_resp3(kind: Kind) {
         let shown = info.field("waiters");
         let longest = i64::try_from(asks.elapsed().as_millis()).unwrap() + 1;
         let places = [
-            ("reader", "shared"),
-            ("writer", "exclusive"),
-            ("shares", "shared"),
-            ("polls", "exclusive"),
+            ("reader", "shared", None),
+            ("writer", "exclusive", None),
+            ("shares", "shared", None),
+            ("polls", "exclusive", None),
+            ("permit", "counted", Some(7)),
         ];
         assert_eq!(shown.items().len(), places.len(), "{shown:?}");
         let places = places.into_iter().zip(listeners.clone());
@@ -53,14 +55,13 @@ fn info_lists_the_waiters_in_resp2_and_resp3(kind: Kind) {
             .items()
             .iter()
             .zip(places)
-            .map(|(waiter, ((token, mode), listener))| {
+            .map(|(waiter, ((token, mode, limit), listener))| {
                 let waited = waiter.field("waited");
                 assert!((20..=longest).contains(&waited.as_int()), "{waited:?}");
-                let mut fields = vec![
-                    ("token", token.into()),
-                    ("mode", mode.into()),
-                    ("waited", waited),
-                ];
+                let mut fields: Vec<(&str, Reply)> =
+                    vec![("token", token.into()), ("mode", mode.into())];
+                fields.extend(limit.map(|limit| ("limit", Reply::Int(limit))));
+                fields.push(("waited", waited));
                 fields.extend(listener);
                 pairs(fields)
             })
@@ -71,7 +72,7 @@ fn info_lists_the_waiters_in_resp2_and_resp3(kind: Kind) {
             ("holders", info.field("holders")),
             ("waiters", shown),
             ("holder-count", Reply::Int(1)),
-            ("waiter-count", Reply::Int(4)),
+            ("waiter-count", Reply::Int(5)),
         ]);
         assert_eq!(info, all);
     }

@@ -72,11 +72,7 @@ fn servers_are_upgraded_one_after_the_other(kind: Kind) {
 }
 
 fn a_second_module_is_refused_by_its_name(kind: Kind) {
-    let options: &[&str] = match kind.is_7_0_or_later() {
-        true => &["--enable-module-command", "yes"],
-        false => &[],
-    };
-    let server = Server::start_with(kind, options);
+    let server = Server::start_with(kind, kind.with_module_command());
     let mut c = server.client();
     take_some(&mut c);
     let before = holds::of(&mut c);

@@ -10,7 +10,7 @@ use std::path::Path;
 use redis_lock::lock::codec::{encode_effect, encode_fence, encode_held, LATEST_VERSION};
 use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Since, Token};
 
-use crate::harness::{aof, module, now_ms, packed, wait_for, Client, Kind, Server};
+use crate::harness::{aof, module, now_ms, packed, wait_for, Client, Kind, Server, SYNCED};
 use crate::hostile::payload::{sealed, Payload, FOOTER};
 
 on_every_server![
@@ -143,10 +143,8 @@ fn an_rdb_of_a_later_version_is_refused(kind: Kind) {
     }
 }
 
-const AOF: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-
 fn an_aof_preamble_of_a_later_version_is_refused(kind: Kind) {
-    let mut server = Server::start_with(kind, &[&PLAIN[..], &AOF].concat());
+    let mut server = Server::start_with(kind, &[&PLAIN[..], &SYNCED].concat());
     let mut c = server.client();
     let (fence, type_id) = take_one(&mut c);
     wait_for("the rewrite", || {
@@ -163,7 +161,7 @@ fn an_aof_preamble_of_a_later_version_is_refused(kind: Kind) {
         let mut bytes = as_it_was.clone();
         raised.raise(&mut bytes, &type_id, fence);
         fs::write(base, bytes).unwrap();
-        assert_refused(kind, server.dir(), &AOF, &format!("an AOF, {raised:?}"));
+        assert_refused(kind, server.dir(), &SYNCED, &format!("an AOF, {raised:?}"));
     }
     fs::write(base, as_it_was).unwrap();
     server.start_again();
@@ -253,7 +251,7 @@ fn assert_fences_go_on(c: &mut Client) {
 }
 
 fn later_records_in_an_aof_are_left_out_and_said_to_be(kind: Kind) {
-    let mut server = Server::start_with(kind, &AOF);
+    let mut server = Server::start_with(kind, &SYNCED);
     take_one(&mut server.client());
     server.kill();
     let last = aof::parts(server.dir()).pop().unwrap();
@@ -263,7 +261,7 @@ fn later_records_in_an_aof_are_left_out_and_said_to_be(kind: Kind) {
         let (module, dir) = (module(), server.dir().to_str().unwrap().to_string());
         let load = ["--loadmodule", module.to_str().unwrap(), "--dir", &dir];
         let strict = ["--propagation-error-behavior", "panic"];
-        let (log, status) = Server::start_that_ends(kind, &[&load[..], &AOF, &strict].concat());
+        let (log, status) = Server::start_that_ends(kind, &[&load[..], &SYNCED, &strict].concat());
         assert!(log.contains("unknown version"), "{log}");
         assert!(!status.success());
     }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::harness::{aof, wait_for, Kind, Server};
+use crate::harness::{aof, wait_for, Kind, Server, SYNCED};
 
 on_every_server![
     an_aof_with_locks_is_refused,
@@ -16,12 +16,10 @@ on_every_server![
 /// The message of a server about an RDB with the data of an unknown module.
 const NO_MODULE: &str = "no matching module";
 
-const AOF: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-
 fn an_aof_with_locks_is_refused(kind: Kind) {
     for preamble in ["yes", "no"] {
         for rewritten in [false, true] {
-            let setup = [&AOF[..], &["--aof-use-rdb-preamble", preamble]].concat();
+            let setup = [&SYNCED[..], &["--aof-use-rdb-preamble", preamble]].concat();
             let mut server = Server::start_with(kind, &setup);
             let mut c = server.client();
             c.int("LOCK.ACQUIRE k me 100000000");
@@ -30,7 +28,7 @@ fn an_aof_with_locks_is_refused(kind: Kind) {
             }
             server.kill();
             let dir = server.dir().to_str().unwrap();
-            let log = Server::log_of_failed_start(kind, &[&AOF[..], &["--dir", dir]].concat());
+            let log = Server::log_of_failed_start(kind, &[&SYNCED[..], &["--dir", dir]].concat());
             let in_rdb = log.contains(NO_MODULE);
             let in_commands = log
                 .to_ascii_lowercase()
@@ -109,7 +107,7 @@ fn settings_left_after_removal_stop_the_start(kind: Kind) {
 /// The steps of docs/UPGRADING.md, from a server with an RDB and from one with an append-only file.
 fn the_module_can_be_removed_as_documented(kind: Kind) {
     for has_aof in [false, true] {
-        let mut server = Server::start_with(kind, if has_aof { &AOF } else { &[] });
+        let mut server = Server::start_with(kind, if has_aof { &SYNCED } else { &[] });
         let mut c = server.client();
         c.call("SET text stays");
         for db in [0, 2] {

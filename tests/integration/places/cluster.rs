@@ -9,8 +9,8 @@ use crate::harness::{wait_for, Client, Cluster, Kind, Reply, SHARDS};
 use crate::linger::{holder, kill};
 
 on_every_server![
-    places_in_a_cluster,
-    a_node_without_pubsub_counts_the_receivers,
+    places_in_a_cluster;
+    from 7.0: a_node_without_pubsub_counts_the_receivers,
 ];
 
 const FROM: usize = 0;
@@ -329,9 +329,6 @@ fn a_free_lock_that_leaves(cluster: &Cluster, key: &str) {
 
 /// It cannot tell a subscriber of its own from one at a replica, and grants as outside of a cluster.
 fn a_node_without_pubsub_counts_the_receivers(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return;
-    }
     let server = Cluster::node(kind, &["--rename-command", "PUBSUB", ""]);
     let mut c = server.client();
     c.refused("PUBSUB SHARDNUMSUB", "ERR unknown command");

@@ -26,21 +26,6 @@ const MOST_MS: f64 = 30.0;
 const MANY: usize = 20_000;
 const LIMITS: [&str; 4] = ["max-waiters", "1000000", "max-waiters-per-key", "1000000"];
 
-/// Sends many lines.
-fn send_all(c: &mut Client, lines: impl Iterator<Item = String>) {
-    let words = |line: String| {
-        line.split(' ')
-            .map(|word| word.as_bytes().to_vec())
-            .collect()
-    };
-    let commands: Vec<Vec<Vec<u8>>> = lines.map(words).collect();
-    for some in commands.chunks(1_000) {
-        for reply in c.pipeline(some) {
-            assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
-        }
-    }
-}
-
 /// For how long a process has been on a processor, in milliseconds. Other processes do not count.
 fn spent_ms(server: &Server) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{}/schedstat", server.pid())).unwrap();
@@ -79,7 +64,7 @@ fn an_unheard_grant_of_several_keys_is_not_made_in_a_crowd(kind: Kind) {
     c.int("LOCK.ACQUIRE a owner 600000");
     c.int("LOCK.ACQUIRE k1 owner 600000");
     let crowd = |n| format!("LOCK.ACQUIRE a t{n} 600000 NOTIFY 0 nobody");
-    send_all(&mut c, (0..1_001).map(crowd));
+    c.send_all((0..1_001).map(crowd));
     for token in ["m", "kept"] {
         let keep = if token == "kept" { " KEEP 60000" } else { "" };
         let line = format!("LOCK.MACQUIRE 2 k1 k2 {token} 600000 NOTIFY 0 nobody{keep}");
@@ -118,7 +103,7 @@ fn many_places(c: &mut Client, how: &str) {
         let hold = format!("LOCK.ACQUIRE k{n} a 600000");
         [hold, format!("LOCK.ACQUIRE k{n} b 600000 {how}")]
     });
-    send_all(c, lines);
+    c.send_all(lines);
     assert_eq!(figure(c, "waiters"), MANY as i64);
 }
 
@@ -164,7 +149,7 @@ fn a_node_asks_for_many_waited_keys_of_a_slot_once(kind: Kind) {
         let hold = format!("LOCK.ACQUIRE {key} a 600000");
         [hold, format!("LOCK.ACQUIRE {key} b 600000 KEEP 600000")]
     });
-    send_all(&mut c, lines);
+    c.send_all(lines);
     let (before, start_us) = (c.calls_of("lock._writable"), c.now_us());
     wait_for("a few rounds", || {
         (c.calls_of("lock._writable") >= before + 9).then_some(())
@@ -183,16 +168,13 @@ fn places_end_with_their_slot_and_no_others(kind: Kind) {
         let hold = format!("LOCK.ACQUIRE {key} a 600000");
         [hold, format!("LOCK.ACQUIRE {key} b 600000 KEEP 600000")]
     });
-    send_all(&mut c, lines);
+    c.send_all(lines);
     let [gone, stays] = ["{a}0", "{b}1"].map(|key| {
         let line = format!("LOCK.ACQUIRE {key} blocked 60000 BLOCK 0");
         server.blocked(&line)
     });
     // One key has more places than are ended in one go.
-    send_all(
-        &mut c,
-        (0..300).map(|n| format!("LOCK.ACQUIRE {{a}}0 t{n} 60000 KEEP 600000")),
-    );
+    c.send_all((0..300).map(|n| format!("LOCK.ACQUIRE {{a}}0 t{n} 60000 KEEP 600000")));
     let slot = c.int("CLUSTER KEYSLOT a");
     c.text(&format!("CLUSTER DELSLOTS {slot}"));
     gone.error_of(&["TRYAGAIN ", "CLUSTERDOWN "]);
@@ -211,7 +193,7 @@ const SEVERAL_TURNS: usize = 2_500;
 fn many_waiters(c: &mut Client, command: &str, channel: &str) {
     c.int("LOCK.ACQUIRE k a 600000");
     let line = |n| format!("{command} k t{n} 600000 NOTIFY 0 {channel}");
-    send_all(c, (0..SEVERAL_TURNS).map(line));
+    c.send_all((0..SEVERAL_TURNS).map(line));
 }
 
 fn numbers(reply: &Reply) -> [i64; 2] {
@@ -274,7 +256,7 @@ fn the_longest_waits_of_many_keys_come_first(kind: Kind) {
         let hold = format!("LOCK.ACQUIRE k{n} a 600000");
         [hold, format!("LOCK.ACQUIRE k{n} b 600000 NOTIFY 0 c")]
     });
-    send_all(&mut c, lines);
+    c.send_all(lines);
     // The longest wait ends, and its key is waited for again.
     for line in ["CANCEL k0", "ACQUIRE k0 b 600000 NOTIFY 0 c"] {
         c.call(&format!("LOCK.{line}"));

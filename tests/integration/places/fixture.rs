@@ -242,14 +242,19 @@ impl Subscriber {
         fence
     }
 
-    /// The messages that were published before this call and are not read yet.
+    /// The messages that were published before this call and are not read yet, with their channels.
+    #[track_caller]
+    pub fn messages(&mut self) -> Vec<(String, String)> {
+        self.call("PING");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let heard = self.heard.drain(..);
+        heard.map(|(from, said)| (text(from), text(said))).collect()
+    }
+
+    /// The same without the channels.
     #[track_caller]
     pub fn so_far(&mut self) -> Vec<String> {
-        self.call("PING");
-        let heard = self.heard.drain(..);
-        heard
-            .map(|(_, text)| String::from_utf8_lossy(&text).into_owned())
-            .collect()
+        self.messages().into_iter().map(|(_, text)| text).collect()
     }
 }
 

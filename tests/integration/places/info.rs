@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::fixture::{leaves_place, queued};
-use crate::harness::{figure, wait_for, workload, Client, Kind, Reply, Server};
+use crate::harness::{figure, wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     info_shows_binary_channels_and_tokens,
@@ -125,19 +125,9 @@ fn info_is_bounded_by_what_it_shows(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let (readers, places) = (100_000, 1_500);
-    let mut pipeline = |count: usize, line: &dyn Fn(usize) -> String| {
-        for first in (0..count).step_by(10_000) {
-            let lines = (first..count.min(first + 10_000)).map(|n| workload::words(&line(n)));
-            for reply in c.pipeline(&lines.collect::<Vec<_>>()) {
-                assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
-            }
-        }
-    };
     let channel = "c".repeat(1_024);
-    pipeline(readers, &|n| format!("RWLOCK.RLOCK k reader-{n} 6000000"));
-    pipeline(places, &|n| {
-        format!("LOCK.ACQUIRE k w{n} 6000000 NOTIFY 0 {channel}")
-    });
+    c.send_all((0..readers).map(|n| format!("RWLOCK.RLOCK k reader-{n} 6000000")));
+    c.send_all((0..places).map(|n| format!("LOCK.ACQUIRE k w{n} 6000000 NOTIFY 0 {channel}")));
     let too_long = format!("LOCK.ACQUIRE k w 60000 NOTIFY 0 {channel}c");
     for line in [&too_long, &format!("{too_long} KEEP 5")] {
         assert_eq!(c.error(line), "ERR the channel is longer than 1024 bytes");

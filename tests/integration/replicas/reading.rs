@@ -8,7 +8,6 @@ use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server};
 on_every_server![
     a_replica_answers_as_its_primary,
     an_expired_lock_is_free_on_a_replica_as_any_expired_key_is_gone,
-    a_replica_expires_nothing_by_itself,
     every_write_on_a_replica_is_refused,
 ];
 
@@ -86,34 +85,6 @@ fn an_expired_lock_is_free_on_a_replica_as_any_expired_key_is_gone(kind: Kind) {
     c.call("DEBUG SET-ACTIVE-EXPIRE 1");
     r.until("DBSIZE", 0);
     replica.assert_same_as(&primary, "at the end");
-}
-
-fn a_replica_expires_nothing_by_itself(kind: Kind) {
-    let primary = primary(kind);
-    let replica = Server::start_replica_of(&primary, &[]);
-    let (mut c, mut r) = (primary.client(), replica.client());
-    // No other effect is pending before it.
-    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
-    for n in 0..20 {
-        c.int(&format!("LOCK.ACQUIRE k{n} a 100"));
-        c.int(&format!("RWLOCK.RLOCK s{n} a 100"));
-        c.int(&format!("RWLOCK.RLOCK s{n} b 600000"));
-    }
-    replica.wait_until_it_follows(&primary);
-    // The primary is stopped, and cannot replicate anything.
-    primary.signal("STOP");
-    let end = now_ms() + 300;
-    wait_for("the deadlines", || (now_ms() > end).then_some(()));
-    for n in 0..20 {
-        assert_eq!(r.call(&format!("LOCK.INFO k{n}")), Reply::Nil);
-        assert_eq!(r.holders(&format!("s{n}")), ["b"]);
-    }
-    let size = r.int("DBSIZE");
-    primary.signal("CONT");
-    assert_eq!(size, 40);
-    c.call("DEBUG SET-ACTIVE-EXPIRE 1");
-    c.until("DBSIZE", 20);
-    replica.assert_same_as(&primary, "after the deletions");
 }
 
 fn every_write_on_a_replica_is_refused(kind: Kind) {

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{primary, syncs};
 use crate::harness::mixed_load;
-use crate::harness::{aof, figure, scale, Kind, Server};
+use crate::harness::{aof, figure, scale, Kind, Server, SYNCED};
 
 on_every_server![
     a_replica_killed_under_load_catches_up,
@@ -68,8 +68,7 @@ fn a_replica_shut_down_under_load_resumes_by_partial_resync(kind: Kind) {
 
 fn a_replica_with_an_aof_killed_under_load_catches_up(kind: Kind) {
     let primary = primary(kind);
-    let options = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut replica = Server::start_replica_of(&primary, &options);
+    let mut replica = Server::start_replica_of(&primary, &SYNCED);
     let totals = mixed_load::run(&primary, 420, 6_000 * scale(), || {
         replica.kill();
         replica.start_again();

@@ -7,7 +7,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::{figure, now_ms, now_us, scale, wait_for, Client, Kind, Later, Reply, Server};
+use crate::harness::{figure, now_ms, now_us, scale, wait_for};
+use crate::harness::{Client, Kind, Later, Reply, Server, SYNCED};
 
 const LOCKS: usize = 60;
 
@@ -20,8 +21,6 @@ const AWAITED: usize = 8;
 
 /// The longest time that a client waits for a free lock.
 const LATE_MS: i64 = 5_000;
-
-const AOF: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 /// The deadline, and the time from which it has certainly passed. 6.2 reports only the remaining
 /// time.
@@ -48,7 +47,7 @@ fn end_of(c: &mut Client, key: &str) -> Option<End> {
 
 pub fn deadlines_hold_over_a_restart(kind: Kind) {
     let (mut gone, mut same, mut taken) = (0, 0, 0);
-    for (options, persist) in [(&AOF[..], "PING"), (&[], "SAVE")] {
+    for (options, persist) in [(&SYNCED[..], "PING"), (&[], "SAVE")] {
         for _ in 0..scale() {
             let seed = now_us();
             let mut rng = StdRng::seed_from_u64(seed);

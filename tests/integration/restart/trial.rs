@@ -18,7 +18,7 @@ use super::file::Account;
 use super::journal::{Life, Order};
 use super::load_clients::{Player, CLIENTS};
 use super::observed::Observed;
-use crate::harness::{aof, now_us, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{aof, now_us, wait_for, Client, Kind, Reply, Server, SetWhenDropped};
 
 pub struct Trial {
     pub server: Server,
@@ -172,7 +172,7 @@ impl Trial {
         let pauses = StdRng::seed_from_u64(rng.random());
         thread::scope(|scope| {
             // Also if something here fails, because the scope waits for all of them.
-            let over = Over(over);
+            let over = SetWhenDropped(over);
             let is_over = over.0;
             for ((player, client), first) in players.iter_mut().zip(&mut clients).zip(again) {
                 scope.spawn(|| player.play(client, first.take(), is_over));
@@ -344,15 +344,6 @@ impl Trial {
     pub fn context(&self) -> String {
         let (kind, life) = (self.server.kind, self.lives.len());
         format!("{kind:?}, life {life}, seed {}", self.seed)
-    }
-}
-
-/// Ends the activity beside the clients.
-struct Over<'o>(&'o AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

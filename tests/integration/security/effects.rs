@@ -9,8 +9,8 @@ use crate::harness::{figure, packed, redis_cli, wait_for, Client, Kind, Reply, S
 on_every_server![
     no_context_lets_a_client_apply_an_effect,
     an_aof_piped_in_by_a_client_is_refused,
-    a_connection_that_sent_psync_cannot_apply_effects,
-    no_client_applies_an_effect_while_a_replica_loads,
+    a_connection_that_sent_psync_cannot_apply_effects;
+    from 7.0: no_client_applies_an_effect_while_a_replica_loads, // 6.2 serves no client then
 ];
 
 /// An effect that would acquire the lock `k`, with a fence that stays visible afterwards.
@@ -117,9 +117,6 @@ fn a_connection_that_sent_psync_cannot_apply_effects(kind: Kind) {
 
 /// With repl-diskless-load swapdb a replica serves its clients while it loads, and answers LOADING.
 fn no_client_applies_an_effect_while_a_replica_loads(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // 6.2 does not serve its clients in the meantime.
-    }
     let (primary, mut p) = fixture(kind);
     p.call("CONFIG SET repl-diskless-sync yes");
     p.call("CONFIG SET repl-diskless-sync-delay 0");

@@ -7,8 +7,8 @@ use crate::harness::{figure, Client, Kind, Reply, Server};
 on_every_server![
     a_user_limited_to_some_keys_reaches_no_others_in_any_context,
     a_permission_error_reveals_nothing_about_the_key,
-    read_only_and_write_only_users_stay_so_in_scripts,
-    a_waiter_of_a_deleted_user_is_ended,
+    a_waiter_of_a_deleted_user_is_ended;
+    from 7.0: read_only_and_write_only_users_stay_so_in_scripts, // key permissions
 ];
 
 /// The writes among the lines of [`lines`], which are all of one key.
@@ -117,9 +117,6 @@ fn a_permission_error_reveals_nothing_about_the_key(kind: Kind) {
 }
 
 fn read_only_and_write_only_users_stay_so_in_scripts(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // Key permissions for reading and writing came with 7.0.
-    }
     let (server, mut c) = fixture(kind);
     let mut reader = server.user("reader", "%R~other:* +@all");
     let mut writer = server.user("writer", "%W~other:* +@all");

@@ -1,7 +1,7 @@
 //! Grants of several keys on replicas, in the append-only file, after a restart, and in a cluster.
 
 use super::assert_held;
-use crate::harness::{aof, wait_for, Cluster, Kind, Reply, Server};
+use crate::harness::{aof, wait_for, Cluster, Kind, Reply, Server, SYNCED};
 use crate::places::fixture::queued;
 
 on_every_server![
@@ -129,10 +129,7 @@ fn a_replica_has_the_same_after_each_kind_of_grant(kind: Kind) {
 }
 
 fn all_are_there_after_a_restart(kind: Kind) {
-    for options in [
-        &["--appendonly", "yes", "--appendfsync", "always"][..],
-        &["--save", "3600 1"][..],
-    ] {
+    for options in [&SYNCED[..], &["--save", "3600 1"]] {
         let mut server = Server::start_with(kind, options);
         let mut c = server.client();
         c.int("LOCK.ACQUIRE b x 60000");

@@ -44,12 +44,7 @@ fn a_correct_history_is_accepted() {
     let x = h.waits("x", Exclusive);
     h.is_deleted();
     h.gives("x", Exclusive, 4);
-    h.ends(
-        x,
-        Outcome::Cut {
-            since_us: h.now_us(),
-        },
-    );
+    h.vanishes(x);
     h.ends_hold("x");
     h.shows_nothing();
     let findings = check(&h.history).unwrap();
@@ -95,10 +90,7 @@ fn two_holders_are_refused() {
             h.is_capped(end_ms);
         }
         h.takes("b", Shared, 2);
-        match capped {
-            true => h.accepted(),
-            false => h.refused_for(Rule::Lengthened),
-        }
+        h.judged(capped, Rule::Lengthened);
     }
     // A later expiry lengthens no hold.
     let mut h = start();
@@ -142,16 +134,8 @@ fn an_effect_from_the_past_is_refused() {
         let b = h.waits("b", Shared);
         h.now_ms -= 1;
         h.gives("b", Shared, 2);
-        h.ends(
-            b,
-            Outcome::Cut {
-                since_us: h.now_us(),
-            },
-        );
-        match clock_lead_ms {
-            0 => h.refused_for(Rule::TimeOrder),
-            _ => h.accepted(),
-        }
+        h.vanishes(b);
+        h.judged(clock_lead_ms != 0, Rule::TimeOrder);
     }
 }
 
@@ -191,12 +175,7 @@ fn a_grant_without_request_is_refused() {
     let mut h = start();
     h.takes("a", Exclusive, 1);
     let b = h.asks("b", What::Acquire(Exclusive, None));
-    h.ends(
-        b,
-        Outcome::Cut {
-            since_us: h.now_us(),
-        },
-    );
+    h.vanishes(b);
     h.is_deleted();
     h.gives("b", Exclusive, 2);
     h.refused_for(Rule::Ghost);
@@ -204,12 +183,7 @@ fn a_grant_without_request_is_refused() {
     let mut h = start();
     h.takes("a", Exclusive, 1);
     let b = h.waits("b", Exclusive);
-    h.ends(
-        b,
-        Outcome::Cut {
-            since_us: h.now_us(),
-        },
-    );
+    h.vanishes(b);
     h.after(1);
     for _ in 0..3 {
         h.looks(BTreeMap::new());
@@ -221,12 +195,7 @@ fn a_grant_without_request_is_refused() {
     let mut h = start();
     let renewal = h.asks("a", What::Renew);
     h.gives("a", Exclusive, 1);
-    h.ends(
-        renewal,
-        Outcome::Cut {
-            since_us: h.now_us(),
-        },
-    );
+    h.vanishes(renewal);
     h.refused_for(Rule::Ghost);
 }
 
@@ -360,10 +329,7 @@ fn a_missing_hand_off_is_refused() {
         h.gives("b", Exclusive, 2);
         h.delivered(b, 2);
         h.shows(Some(Exclusive), &[("b", 2)], &[]);
-        match (looks, paused) {
-            (5, false) => h.refused_for(Rule::Idle),
-            _ => h.accepted(),
-        }
+        h.judged((looks, paused) != (5, false), Rule::Idle);
     }
 }
 
@@ -407,10 +373,7 @@ fn an_info_reply_with_a_wrong_queue_is_refused() {
         h.is_killed(first);
         h.is_killed(second);
         h.shows(Some(Exclusive), &[("a", 1)], &[]);
-        match lawful {
-            true => h.accepted(),
-            false => h.refused_for(Rule::ShownQueue),
-        }
+        h.judged(lawful, Rule::ShownQueue);
     }
 }
 

@@ -248,6 +248,15 @@ impl Forged {
         self.shows(None, &[], &[]);
     }
 
+    /// Accepted if it is right, and refused for this rule if not.
+    #[track_caller]
+    pub fn judged(self, is_right: bool, rule: Rule) {
+        match is_right {
+            true => self.accepted(),
+            false => self.refused_for(rule),
+        }
+    }
+
     #[track_caller]
     pub fn accepted(self) {
         if let Err(breaches) = check(&self.history) {

@@ -73,10 +73,7 @@ fn a_wrong_answer_to_a_check_is_refused() {
         h.after(after_ms);
         let check = h.asks(token, What::Check);
         h.ends(check, outcome);
-        match is_right {
-            true => h.accepted(),
-            false => h.refused_for(Rule::WrongAnswer),
-        }
+        h.judged(is_right, Rule::WrongAnswer);
     }
 }
 
@@ -96,10 +93,7 @@ fn a_release_with_another_deadline_than_atleast_says_is_refused() {
         h.after(5);
         h.releases_at_least("a", at_least_ms);
         h.gives_until("a", Exclusive, 1, since_ms + ends_after_ms);
-        match is_right {
-            true => h.accepted(),
-            false => h.refused_for(Rule::AtLeast),
-        }
+        h.judged(is_right, Rule::AtLeast);
     }
     for (at_least_ms, is_right) in [(5, true), (6, false)] {
         let mut h = start();
@@ -108,10 +102,7 @@ fn a_release_with_another_deadline_than_atleast_says_is_refused() {
         h.releases_at_least("a", at_least_ms);
         h.ends_hold("a");
         h.takes("b", Exclusive, 2);
-        match is_right {
-            true => h.accepted(),
-            false => h.refused_for(Rule::AtLeast),
-        }
+        h.judged(is_right, Rule::AtLeast);
     }
     // One for nothing.
     let mut h = start();

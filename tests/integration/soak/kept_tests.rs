@@ -45,10 +45,7 @@ fn a_request_that_does_not_find_its_place_is_refused() {
                 h.delivered(c, 2);
                 h.after(20);
                 h.ends(b, Outcome::Null);
-                match pause_ms {
-                    5 => h.refused_for(Rule::OutOfOrder),
-                    _ => h.accepted(),
-                }
+                h.judged(pause_ms != 5, Rule::OutOfOrder);
             }
         }
     }
@@ -77,10 +74,7 @@ fn a_client_that_left_before_its_request_came_may_have_no_place() {
         h.after(20);
         h.ends(b, Outcome::Null);
         h.shows(Some(Exclusive), &[("c", 2)], &[]);
-        match came_in_time {
-            true => h.refused_for(Rule::OutOfOrder),
-            false => h.accepted(),
-        }
+        h.judged(!came_in_time, Rule::OutOfOrder);
     }
 }
 
@@ -99,10 +93,7 @@ fn a_place_lasts_as_the_latest_request_says() {
         h.delivered(c, 2);
         h.after(20);
         h.ends(b, Outcome::Null);
-        match is_kept {
-            true => h.refused_for(Rule::OutOfOrder),
-            false => h.accepted(),
-        }
+        h.judged(!is_kept, Rule::OutOfOrder);
     }
 }
 
@@ -127,10 +118,7 @@ fn a_grant_that_does_not_fit_beside_an_absent_place_is_refused() {
             h.releases("a");
             h.gives("c", mode, 2);
             h.delivered(c, 2);
-            match fits || is_over {
-                true => h.accepted(),
-                false => h.refused_for(Rule::PastKept),
-            }
+            h.judged(fits || is_over, Rule::PastKept);
         }
     }
     // An absent permit takes one.
@@ -147,10 +135,7 @@ fn a_grant_that_does_not_fit_beside_an_absent_place_is_refused() {
         if grants == 1 {
             h.is_killed(waiting[1]);
         }
-        match grants {
-            1 => h.accepted(),
-            _ => h.refused_for(Rule::PastKept),
-        }
+        h.judged(grants == 1, Rule::PastKept);
     }
     // An absent place for several keys stops all behind it.
     for is_over in [false, true] {
@@ -168,10 +153,7 @@ fn a_grant_that_does_not_fit_beside_an_absent_place_is_refused() {
         h.releases("a");
         h.gives("c", Shared, 2);
         h.delivered(c, 2);
-        match is_over {
-            true => h.accepted(),
-            false => h.refused_for(Rule::PastKept),
-        }
+        h.judged(is_over, Rule::PastKept);
     }
     // A place that was given up is in nobody's way.
     let mut h = start();
@@ -228,10 +210,7 @@ fn a_head_waits_only_for_an_absent_place_beside_which_it_does_not_fit() {
         h.gives("c", Exclusive, 2);
         h.delivered(c, 2);
         h.shows(Some(Exclusive), &[("c", 2)], &[]);
-        match looks {
-            3 => h.accepted(),
-            _ => h.refused_for(Rule::Idle),
-        }
+        h.judged(looks == 3, Rule::Idle);
     }
 }
 
@@ -266,10 +245,7 @@ fn a_place_that_is_absent_for_too_long_is_refused() {
             h.history.pauses.push(Pause { from_us, until_us });
         }
         h.shows(Some(Exclusive), &[("a", 1)], &[]);
-        match (looks, paused) {
-            (3, false) => h.refused_for(Rule::KeptTooLong),
-            _ => h.accepted(),
-        }
+        h.judged((looks, paused) != (3, false), Rule::KeptTooLong);
     }
 }
 
@@ -305,9 +281,9 @@ fn an_info_reply_with_a_wrong_absent_place_is_refused() {
         }
         h.after(GRACE_MS + 1);
         h.shows(Some(Exclusive), &[("a", 1)], &[]);
-        match (is_kept, is_shown, is_absent) {
-            (true, true, true) | (false, false, false) => h.accepted(),
-            _ => h.refused_for(Rule::ShownQueue),
-        }
+        h.judged(
+            is_kept == is_shown && is_shown == is_absent,
+            Rule::ShownQueue,
+        );
     }
 }

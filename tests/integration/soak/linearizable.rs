@@ -298,107 +298,67 @@ fn fence(reply: Reply) -> Option<u64> {
     }
 }
 
-/// A history by hand: each operation with the milliseconds of its request and its reply.
-fn judged(operations: &[(u64, u64, Operation)]) -> bool {
+/// A history by hand: operations one after the other, and then others at the same time.
+fn judged(in_turn: &[&Operation], at_once: &[&Operation]) -> bool {
     let start = Instant::now();
     let at = |ms| start + Duration::from_millis(ms);
-    let timed = operations
-        .iter()
-        .map(|(sent, answered, operation)| (at(*sent), at(*answered), operation.clone()));
+    let operations = in_turn.iter().chain(at_once).zip(0..);
+    let timed = operations.map(|(operation, number)| {
+        let turn = 2 * number.min(in_turn.len() as u64);
+        (at(turn), at(turn + 1), (*operation).clone())
+    });
     is_linearizable(&timed.collect::<Vec<_>>())
 }
 
 const A: u64 = 1;
 const B: u64 = 2;
 
-fn grant(token: u64, fence: u64) -> Operation {
-    Operation::Acquire(token, Mode::Exclusive, Some(fence))
+fn grant(token: u64, mode: Mode, fence: u64) -> Operation {
+    Operation::Acquire(token, mode, Some(fence))
 }
 
 #[test]
-fn two_exclusive_grants_at_once_are_refused() {
+fn grants_that_no_lock_makes_are_refused() {
+    let [a, b] = [A, B].map(|token| grant(token, Mode::Exclusive, token));
     let released = Operation::Release(A, true);
-    assert!(judged(&[
-        (0, 1, grant(A, 1)),
-        (2, 5, released.clone()),
-        (3, 4, grant(B, 2))
-    ]));
-    assert!(!judged(&[
-        (0, 1, grant(A, 1)),
-        (2, 3, grant(B, 2)),
-        (4, 5, released)
-    ]));
-    let mut shared = [(0, 1, grant(A, 1)), (2, 3, grant(B, 2))];
-    for (.., operation) in &mut shared {
-        if let Operation::Acquire(_, mode, _) = operation {
-            *mode = Mode::Shared;
-        }
-    }
-    assert!(judged(&shared));
-}
-
-#[test]
-fn more_holders_than_their_limit_are_refused() {
-    let permit =
-        |token, limit| Operation::Acquire(token, Mode::of_limit(limit).unwrap(), Some(token));
-    assert!(judged(&[(0, 1, permit(A, 2)), (2, 3, permit(B, 2))]));
-    assert!(!judged(&[
-        (0, 1, permit(A, 2)),
-        (2, 3, permit(B, 2)),
-        (4, 5, permit(3, 3))
-    ]));
+    // Two exclusive ones at once.
+    assert!(judged(&[&a], &[&released, &b]));
+    assert!(!judged(&[&a, &b, &released], &[]));
+    let shared = [A, B].map(|token| grant(token, Mode::Shared, token));
+    assert!(judged(&[&shared[0], &shared[1]], &[]));
+    // More than their limit.
+    let permit = |token, limit| grant(token, Mode::of_limit(limit).unwrap(), token);
+    let permits = [permit(A, 2), permit(B, 2), permit(3, 3)];
+    assert!(judged(&[&permits[0], &permits[1]], &[]));
+    assert!(!judged(&[&permits[0], &permits[1], &permits[2]], &[]));
+    // A fence that falls, and one that changes.
+    assert!(judged(&[&a, &released, &b], &[]));
+    let falls = grant(B, Mode::Exclusive, 1);
+    assert!(!judged(&[&a, &released, &falls], &[]));
+    assert!(judged(&[&a, &a], &[]));
+    let changes = grant(A, Mode::Exclusive, 2);
+    assert!(!judged(&[&a, &changes], &[]));
+    // A null where the lock is free.
+    let null = Operation::Acquire(B, Mode::Exclusive, None);
+    assert!(!judged(&[&null], &[]));
+    assert!(judged(&[&a, &null], &[]));
 }
 
 #[test]
 fn a_reply_of_one_who_holds_nothing_is_refused() {
+    let held = grant(A, Mode::Exclusive, 1);
+    let expired = Operation::Expire(A);
     for (done, nothing) in [
         (Operation::Release(A, true), Operation::Release(A, false)),
         (Operation::Renew(A, true), Operation::Renew(A, false)),
         (Operation::Check(A, Some(1)), Operation::Check(A, None)),
     ] {
-        assert!(!judged(&[(0, 1, done.clone())]), "{done:?}");
-        assert!(judged(&[(0, 1, nothing.clone())]), "{nothing:?}");
-        let held = (0, 1, grant(A, 1));
-        assert!(judged(&[held.clone(), (2, 3, done.clone())]), "{done:?}");
-        assert!(
-            !judged(&[held.clone(), (2, 3, nothing.clone())]),
-            "{nothing:?}"
-        );
-        let expired = (4, 8, Operation::Expire(A));
-        assert!(judged(&[
-            held.clone(),
-            expired.clone(),
-            (5, 6, nothing.clone())
-        ]));
-        assert!(judged(&[
-            held.clone(),
-            expired.clone(),
-            (5, 6, done.clone())
-        ]));
-        assert!(!judged(&[held.clone(), expired, (9, 10, done)]));
+        assert!(!judged(&[&done], &[]), "{done:?}");
+        assert!(judged(&[&nothing], &[]), "{nothing:?}");
+        assert!(judged(&[&held, &done], &[]), "{done:?}");
+        assert!(!judged(&[&held, &nothing], &[]), "{nothing:?}");
+        assert!(judged(&[&held], &[&expired, &nothing]), "{nothing:?}");
+        assert!(judged(&[&held], &[&expired, &done]), "{done:?}");
+        assert!(!judged(&[&held, &expired, &done], &[]), "{done:?}");
     }
-}
-
-#[test]
-fn a_fence_that_falls_or_changes_is_refused() {
-    let released = Operation::Release(A, true);
-    for (fence, is_right) in [(2, true), (1, false)] {
-        let history = [
-            (0, 1, grant(A, 1)),
-            (2, 3, released.clone()),
-            (4, 5, grant(B, fence)),
-        ];
-        assert_eq!(judged(&history), is_right);
-        assert_eq!(
-            judged(&[(0, 1, grant(A, 1)), (2, 3, grant(A, fence))]),
-            !is_right
-        );
-    }
-}
-
-#[test]
-fn a_null_of_a_free_lock_is_refused() {
-    let null = Operation::Acquire(B, Mode::Exclusive, None);
-    assert!(!judged(&[(0, 1, null.clone())]));
-    assert!(judged(&[(0, 1, grant(A, 1)), (2, 3, null)]));
 }

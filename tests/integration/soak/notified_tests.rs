@@ -100,10 +100,7 @@ fn a_request_by_a_channel_stands_until_its_timeout_and_no_longer() {
         }
         h.after(TIMEOUT_MS);
         h.shows(Some(Exclusive), &[("a", 1)], &[]);
-        match is_right {
-            true => h.accepted(),
-            false => h.refused_for(Rule::ShownQueue),
-        }
+        h.judged(is_right, Rule::ShownQueue);
     }
 }
 
@@ -178,10 +175,7 @@ fn a_place_for_several_keys_keeps_others_out_while_its_client_is_away() {
         h.releases("a");
         h.gives("c", Exclusive, 2);
         h.delivered(c, 2);
-        match is_over || !has_keep {
-            true => h.accepted(),
-            false => h.refused_for(Rule::PastKept),
-        }
+        h.judged(is_over || !has_keep, Rule::PastKept);
     }
 }
 
@@ -195,10 +189,7 @@ fn a_wait_whose_end_nobody_tells_is_refused() {
             h.ends(nothing, Outcome::Done(false));
         }
         h.is_killed(c);
-        match is_given_up {
-            true => h.accepted(),
-            false => h.refused_for(Rule::Unanswered),
-        }
+        h.judged(is_given_up, Rule::Unanswered);
     }
 }
 
@@ -216,10 +207,7 @@ fn a_grant_that_a_channel_received_may_stay() {
             h.shows(Some(Exclusive), &[("b", 2)], &[]);
             h.after(3);
         }
-        match by_channel {
-            true => h.accepted(),
-            false => h.refused_for(Rule::NotTakenBack),
-        }
+        h.judged(by_channel, Rule::NotTakenBack);
     }
 }
 

@@ -53,10 +53,7 @@ fn a_hold_that_outlives_the_connection_it_is_bound_to_is_refused() {
                 false => h.shows(Some(Exclusive), &[("a", 1)], &[]),
             }
         }
-        match ends {
-            true => h.accepted(),
-            false => h.refused_for(Rule::Lingers),
-        }
+        h.judged(ends, Rule::Lingers);
     }
 }
 
@@ -82,9 +79,6 @@ fn a_limit_that_ends_during_a_look_need_not_be_shown() {
         let mut sample = h.history.samples.last_entry().unwrap();
         sample.get_mut().server_us -= 1_000;
         sample.get_mut().ended_us += 1_000;
-        match is_right {
-            true => h.accepted(),
-            false => h.refused_for(Rule::ShownHolds),
-        }
+        h.judged(is_right, Rule::ShownHolds);
     }
 }

@@ -31,10 +31,7 @@ fn taking_back_an_upgrade_restores_only_a_live_share() {
         h.is_killed(b);
         h.after(if time_enough { 11 } else { 10 });
         h.ends_hold("b");
-        match time_enough {
-            true => h.accepted(),
-            false => h.refused_for(Rule::TakenAway),
-        }
+        h.judged(time_enough, Rule::TakenAway);
     }
 }
 
@@ -59,9 +56,6 @@ fn an_undelivered_grant_that_stays_is_refused() {
                 false => h.shows(Some(Exclusive), &[("b", 2)], &[]),
             }
         }
-        match taken_back {
-            true => h.accepted(),
-            false => h.refused_for(Rule::NotTakenBack),
-        }
+        h.judged(taken_back, Rule::NotTakenBack);
     }
 }

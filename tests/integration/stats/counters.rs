@@ -6,7 +6,6 @@ use crate::harness::{wait_for, Client, Kind, Server};
 on_every_server![
     each_end_of_a_hold_is_counted_once,
     moving_a_lock_counts_as_no_end,
-    an_eviction_is_counted_as_one,
     grants_equal_ends_plus_live_holds,
 ];
 
@@ -119,31 +118,6 @@ fn moving_a_lock_counts_as_no_end(kind: Kind) {
     c.int("RWLOCK.RLOCK target b 600000");
     assert_eq!(by(&mut c, "RENAME k target"), of(&[("forced", 2)]));
     assert_eq!(by(&mut c, "LOCK.RELEASE target me"), of(&[("released", 1)]));
-}
-
-fn an_eviction_is_counted_as_one(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for reader in 0..5 {
-        c.int(&format!("RWLOCK.RLOCK k reader{reader} 600000"));
-    }
-    c.call("CONFIG SET maxmemory-policy volatile-random");
-    c.text("LOCK.RESETSTAT");
-    c.call("CONFIG SET maxmemory 1");
-    c.call("SET text x");
-    c.call("CONFIG SET maxmemory 0");
-    assert_eq!(counted(&mut c), of(&[("evicted", 1)]));
-    // An overwritten lock does not count as evicted when the key is evicted later.
-    c.int("LOCK.ACQUIRE k me 600000");
-    c.call("CONFIG SET maxmemory-policy allkeys-random");
-    c.text("LOCK.RESETSTAT");
-    c.call("SET k x");
-    assert_eq!(counted(&mut c), of(&[("forced", 1)]));
-    c.call("CONFIG SET maxmemory 1");
-    c.call("SET text x");
-    c.call("CONFIG SET maxmemory 0");
-    assert_eq!(c.int("DBSIZE"), 0);
-    assert_eq!(counted(&mut c), of(&[("forced", 1)]));
 }
 
 /// After any history without a flush, every hold is either live or has ended in exactly one way.

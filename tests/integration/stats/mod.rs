@@ -108,7 +108,7 @@ fn of_windows() -> Vec<String> {
 type Stats = BTreeMap<String, u64>;
 
 #[track_caller]
-fn stats(c: &mut Client) -> Stats {
+pub fn stats(c: &mut Client) -> Stats {
     fields(&c.text("INFO lock"))
 }
 
@@ -139,7 +139,7 @@ fn of(expected: &[(&str, u64)]) -> Stats {
 
 /// Exclusive holds, shared holds, locks, and the holds of counted locks, from the gauges.
 #[track_caller]
-fn held(c: &mut Client) -> [u64; 4] {
+pub fn held(c: &mut Client) -> [u64; 4] {
     let stats = stats(c);
     let names = ["held_exclusive", "held_shared", "held_keys", "held_counted"];
     names.map(|name| stats[name])

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::stats;
-use crate::harness::{wait_for, Client, Kind, Server};
+use crate::harness::workload::words;
+use crate::harness::{Client, Kind, Server};
 
 on_every_server![
     wait_times_match_the_clients_measurements,
@@ -100,15 +101,9 @@ fn hold_times_match_the_clients_measurements(kind: Kind) {
 fn short_holds_are_measured_in_microseconds(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    // By then the fences are no longer ahead of the clock.
-    wait_for("the clock to reach the fences", || {
-        let fence = c.int("LOCK.ACQUIRE k a 600000");
-        c.int("LOCK.RELEASE k a");
-        (u64::try_from(fence).unwrap() <= c.now_us()).then_some(())
-    });
+    c.until_fences_follow_the_clock();
     c.text("LOCK.RESETSTAT");
     // Both in one packet: the server executes them within some microseconds.
-    let words = |line: &str| line.split(' ').map(|word| word.into()).collect::<Vec<_>>();
     let pair = ["LOCK.ACQUIRE k a 600000", "LOCK.RELEASE k a"].map(words);
     for _ in 0..200 {
         c.pipeline(&pair);

@@ -1,7 +1,8 @@
 //! During the migration of a slot, and after one that fails.
 
-use super::{gauges, stats, value, Fixture, FROM, TO};
+use super::{value, Fixture, FROM, TO};
 use crate::harness::{wait_for, Client, Kind, Reply, SHARDS};
+use crate::stats::{held, stats};
 
 on_valkey_9![
     an_importing_slot_holds_no_locks_before_takeover,
@@ -27,7 +28,7 @@ fn nothing_is_held_at_the_target(fixture: &Fixture, when: &str) {
     fixture.cluster.nodes[TO + SHARDS].wait_until_it_follows(&fixture.cluster.nodes[TO]);
     for node in [TO, TO + SHARDS] {
         let mut c = fixture.cluster.client(node);
-        assert_eq!(gauges(&mut c), [0, 0, 0], "{when}, at {node}");
+        assert_eq!(held(&mut c), [0, 0, 0, 0], "{when}, at {node}");
         assert_eq!(counted(&mut c), [], "{when}, at {node}");
     }
 }
@@ -97,9 +98,9 @@ fn an_importing_slot_holds_no_locks_before_takeover(kind: Kind) {
     let before = keys.map(|key| value(&mut source, key));
     fixture.arrive();
     assert_eq!(keys.map(|key| value(&mut target, key)), before);
-    assert_eq!(gauges(&mut target), [0, 7, 3]);
+    assert_eq!(held(&mut target), [0, 7, 3, 0]);
     assert_eq!(counted(&mut target), []);
-    assert_eq!(gauges(&mut source), [0, 0, 0]);
+    assert_eq!(held(&mut source), [0, 0, 0, 0]);
     fixture.replicas_agree();
 }
 
@@ -153,11 +154,11 @@ fn never_arrives(kind: Kind, act: impl Fn(&Fixture)) {
         for node in [TO, TO + SHARDS] {
             let mut c = fixture.cluster.client(node);
             wait_for("all to be freed", || {
-                (gauges(&mut c) == [0, 0, 0]).then_some(())
+                (held(&mut c) == [0, 0, 0, 0]).then_some(())
             });
         }
         nothing_is_held_at_the_target(&fixture, "a migration that was broken off");
-        assert_eq!(gauges(&mut source), [1, 100, 2]);
+        assert_eq!(held(&mut source), [1, 100, 2, 0]);
     }
     assert_eq!(source.int(&format!("LOCK.ACQUIRE {k} a 60000")), fence);
     assert_eq!(source.int(&format!("LOCK.RELEASE {k} a")), 1);
@@ -169,7 +170,7 @@ fn never_arrives(kind: Kind, act: impl Fn(&Fixture)) {
     fixture.migrate();
     c.error("TRYAGAIN ");
     assert_eq!(target.int(&format!("LOCK.ACQUIRE {k} b 60000")), fence_of_b);
-    assert_eq!(gauges(&mut target), [1, 100, 2]);
+    assert_eq!(held(&mut target), [1, 100, 2, 0]);
     fixture.replicas_agree();
 }
 
@@ -196,7 +197,7 @@ fn a_deadline_during_migration_grants_one_waiter_once(kind: Kind) {
     c.error("TRYAGAIN ");
     assert_eq!(target.holders(k), ["b"]);
     assert_eq!(target.int(&format!("LOCK.ACQUIRE {k} b 60000")), fence);
-    assert_eq!(gauges(&mut target), [1, 0, 1]);
+    assert_eq!(held(&mut target), [1, 0, 1, 0]);
     fixture.replicas_agree();
 }
 
@@ -260,7 +261,7 @@ fn a_lock_imported_without_a_ttl_is_repaired_after_takeover(kind: Kind) {
         (target.int(&format!("PTTL {k}")) > 0).then_some(())
     });
     source.ok("CLIENT UNPAUSE");
-    assert_eq!(gauges(&mut target), [1, 0, 1]);
+    assert_eq!(held(&mut target), [1, 0, 1, 0]);
     fixture.replicas_agree();
 }
 
@@ -307,7 +308,7 @@ fn a_target_that_restarts_during_migration_drops_the_import(kind: Kind) {
     wait_for("the target to clean up", || {
         (fixture.keys_at(TO) == 0).then_some(())
     });
-    assert_eq!(gauges(&mut target), [1, 0, 1]);
+    assert_eq!(held(&mut target), [1, 0, 1, 0]);
     assert_eq!(counted(&mut target), []);
     fixture.cluster.wait_for_migration_state(FROM, "failed");
     assert!(b.is_pending());
@@ -315,7 +316,7 @@ fn a_target_that_restarts_during_migration_drops_the_import(kind: Kind) {
     fixture.migrate();
     b.error("TRYAGAIN ");
     assert_eq!(target.int(&format!("LOCK.ACQUIRE {k} a 60000")), fence);
-    assert_eq!(gauges(&mut target), [2, 0, 2]);
+    assert_eq!(held(&mut target), [2, 0, 2, 0]);
     fixture.cluster.nodes[TO + SHARDS].wait_until_link_is_up();
     fixture.replicas_agree();
 }

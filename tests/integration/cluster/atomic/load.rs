@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use super::super::checker::{check, Checked};
 use super::super::journal::Hold;
-use super::super::load_clients::{with_load_clients, SetWhenDropped};
+use super::super::load_clients::with_load_clients;
 use super::super::slots::assert_none_is_half;
-use super::{gauges, replicas_agree, stats};
-use crate::harness::{cluster_connection, figure, now_us, scale, wait_for, Cluster, Kind, SHARDS};
+use super::replicas_agree;
+use crate::harness::{cluster_connection, figure, now_us, scale, wait_for};
+use crate::harness::{Cluster, Kind, SetWhenDropped, SHARDS};
+use crate::stats::{held, stats};
 
 on_valkey_9![slots_that_move_key_by_key_or_atomically_lose_nothing];
 
@@ -117,7 +119,7 @@ fn nobody_waits_and_nothing_is_held(cluster: &Cluster) {
     for node in 0..SHARDS {
         let mut c = cluster.client(node);
         wait_for("the last holds to end", || {
-            (gauges(&mut c) == [0, 0, 0]).then_some(())
+            (held(&mut c) == [0, 0, 0, 0]).then_some(())
         });
         assert_eq!(stats(&mut c)["waiters"], 0, "node {node}");
         assert_eq!(c.int("DBSIZE"), 0, "node {node}");
