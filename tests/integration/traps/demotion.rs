@@ -1,5 +1,5 @@
-//! A primary that becomes a replica unblocks its waiters with an error. Two scenarios with a demotion
-//! in their names have more of it.
+//! A primary that becomes a replica unblocks its waiters with an error. Two scenarios with a
+//! demotion in their names have more of it.
 
 use crate::harness::{wait_for, Kind, Reply, Server};
 
