@@ -31,12 +31,6 @@ pub enum Servers {
     RealFrom7_0,
 }
 
-impl Servers {
-    pub fn have_memory(self) -> bool {
-        !matches!(self, Self::Real | Self::RealFrom7_0)
-    }
-}
-
 /// What happens, or must be seen, in one line.
 pub struct Line {
     pub number: usize,
