@@ -2,9 +2,9 @@
 //! unblocked to ask again and granted nothing there, and the new one goes on with larger fences.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::harness::{figure, scale, wait_for, Kind, Server, AT_ONCE};
+use crate::harness::{figure, for_ms, scale, Kind, Server, AT_ONCE};
 
 mod clients;
 mod fences;
@@ -107,11 +107,8 @@ fn an_aborted_failover_changes_nothing(kind: Kind) {
     // Sent together, so that the deadline follows the pause.
     c.in_one_go(&["LOCK.RENEW short a 200", &failover]);
     assert_eq!(c.info("master_failover_state"), "waiting-for-sync");
-    let paused = Instant::now();
     // The deadline passes while writes are paused.
-    wait_for("the deadline", || {
-        (paused.elapsed() > Duration::from_millis(250)).then_some(())
-    });
+    for_ms(250, || ());
     assert!(b.is_pending() && d.is_pending());
     c.until_info("master_failover_state", "no-failover");
     replica.signal("CONT");

@@ -280,6 +280,8 @@ fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {
     assert_eq!(c.waiters("k"), ["absent", "notified"]);
     c.int("LOCK.RELEASE k absent");
     c.int("LOCK.RELEASE k notified");
+    leaves_place(&mut c, "RWLOCK.WLOCK k absent 60000 KEEP 60000");
+    assert_eq!(c.int("LOCK.CANCEL k"), 1);
     assert!(c.waiters("k").is_empty());
     assert_eq!(size(&mut c), before);
     // A grant does replicate.

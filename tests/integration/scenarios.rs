@@ -1,4 +1,4 @@
-//! The files of tests/scenarios, on real servers. The engine plays each of them in memory, too
+//! The files of tests/scenarios, on real servers. The engine plays most of them in memory, too
 //! (`cargo test --lib scenes`).
 
 #[path = "../scenarios/format.rs"]
@@ -85,6 +85,15 @@ scenarios! {
     ];
     later, From7_0, on_7_0_and_later: [
         exec_only_while_held,
+    ];
+    real, Real, on_every_server: [
+        demotion_in_a_transaction,
+        pauses,
+        reload_keeps_waiters,
+        scripts_do_not_wait,
+    ];
+    real_later, RealFrom7_0, on_7_0_and_later: [
+        limits_at_run_time,
     ];
 }
 

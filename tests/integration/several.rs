@@ -8,7 +8,6 @@ mod cut;
 
 on_every_server![
     it_takes_128_keys_and_names_of_any_bytes,
-    it_answers_at_once_in_scripts,
     the_keys_are_seen_by_the_server_and_by_users,
     events_tell_of_it,
 ];
@@ -46,21 +45,6 @@ fn it_takes_128_keys_and_names_of_any_bytes(kind: Kind) {
     let fence = c.send(&names).as_int();
     let again = c.send(&[names[0], b"2", names[3], names[2], names[4], names[5]]);
     assert_eq!(again.as_int(), fence);
-}
-
-fn it_answers_at_once_in_scripts(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.MACQUIRE 2 a c me 60000");
-    let script = "return redis.call('LOCK.MACQUIRE',2,KEYS[1],KEYS[2],ARGV[1],60000,'BLOCK',0)";
-    let mut eval = |one, other| c.send(&["EVAL", script, "2", one, other, "script"]);
-    assert_eq!(eval("a", "e"), Reply::Nil);
-    let fence = eval("e", "f").as_int();
-    assert_held(&mut c, &["e", "f"], "script", fence);
-    let script = "return redis.call('LOCK.MACQUIRE',1,KEYS[1],'me',60000,'NOTIFY',0,'c')";
-    let reply = c.send(&["EVAL", script, "1", "a"]);
-    assert!(matches!(reply, Reply::Error(_)), "{reply:?}");
-    assert_eq!(c.waiters("a"), [""; 0]);
 }
 
 fn the_keys_are_seen_by_the_server_and_by_users(kind: Kind) {

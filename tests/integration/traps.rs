@@ -13,7 +13,6 @@ on_every_server![
     timeouts_and_a_deadline_in_one_millisecond_are_all_served,
     a_waiter_that_leaves_during_a_busy_script_is_not_granted,
     saving_with_waiters_changes_nothing,
-    debug_reload_with_waiters_changes_nothing,
     a_waiter_is_granted_while_the_server_forks,
 ];
 
@@ -100,26 +99,6 @@ fn saving_with_waiters_changes_nothing(kind: Kind) {
     b.fence();
     assert!(d.is_pending());
     c.int("LOCK.RELEASE k b");
-    d.fence();
-}
-
-fn debug_reload_with_waiters_changes_nothing(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let fence = c.int("LOCK.ACQUIRE k a 60000");
-    c.int("LOCK.ACQUIRE short a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    let e = server.blocked("LOCK.ACQUIRE short e 60000 BLOCK 0");
-    c.in_one_go(&["LOCK.RENEW short a 400", "DEBUG RELOAD"]);
-    assert_eq!(c.holders("k"), ["a"]);
-    assert_eq!(c.waiters("k"), ["b", "d"]);
-    assert_eq!(c.int("LOCK.ACQUIRE k a 60000"), fence);
-    e.fence();
-    assert!(b.is_pending());
-    c.int("LOCK.RELEASE k a");
-    assert!(b.fence() > fence);
-    c.int("DEL k");
     d.fence();
 }
 

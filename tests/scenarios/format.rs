@@ -17,14 +17,18 @@ pub struct Scenario {
     pub lines: Vec<Line>,
 }
 
-/// The real servers on which a scenario is played, after it was played in memory.
+/// The servers on which a scenario is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Servers {
+    /// Only the one in memory, which plays the next three kinds, too.
     None,
     /// The oldest one and the newest one.
     Ends,
     All,
     From7_0,
+    /// All real ones: the one in memory cannot do what is in it.
+    Real,
+    RealFrom7_0,
 }
 
 /// What happens, or must be seen, in one line.
@@ -158,6 +162,8 @@ impl Scenario {
             Some("memory, 6.2 and Valkey 9") => Servers::Ends,
             Some("memory, all") => Servers::All,
             Some("memory, 7.0 and later") => Servers::From7_0,
+            Some("all, not in memory") => Servers::Real,
+            Some("7.0 and later, not in memory") => Servers::RealFrom7_0,
             other => return Err(format!("{name}:1: `# servers: …` is {other:?}")),
         };
         let settings = header("settings").into_iter();

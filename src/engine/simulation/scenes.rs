@@ -14,7 +14,7 @@ use super::node::{counted, keys_of, Log, Node, Said, Value};
 use super::{at, Client, Place, Scene};
 use crate::lock::{Mode, Occupancy};
 use crate::wait::Listener;
-use format::{files, Answer, Counts, Message, Scenario, Shown, Stage, Words};
+use format::{files, Answer, Counts, Message, Scenario, Servers, Shown, Stage, Words};
 
 /// The turns of the timer that are no reason to wonder: those of the patrol, and a few.
 const TURNS_PER_100_MS: u64 = 3;
@@ -403,19 +403,18 @@ fn all_scenarios() {
     let (mut failed, files) = (0, files());
     for path in &files {
         let played = catch_unwind(AssertUnwindSafe(|| {
-            Scenario::read(path).and_then(|scenario| play(&scenario))
+            Scenario::read(path).and_then(|scenario| match scenario.servers {
+                Servers::Real | Servers::RealFrom7_0 => Ok(()),
+                _ => play(&scenario),
+            })
         }));
-        match played {
-            Ok(Ok(())) => {}
-            Ok(Err(why)) => {
-                println!("{why}");
-                failed += 1;
-            }
-            Err(_) => {
-                println!("{}: the machine panics", path.display());
-                failed += 1;
-            }
-        }
+        let why = match played {
+            Ok(Ok(())) => continue,
+            Ok(Err(why)) => why,
+            Err(_) => format!("{}: the machine panics", path.display()),
+        };
+        println!("{why}");
+        failed += 1;
     }
     assert!(files.len() >= 10, "only {} scenarios", files.len());
     assert_eq!(failed, 0, "scenarios that failed, of {}", files.len());

@@ -42,6 +42,6 @@ pub(crate) use links::follow_links;
 pub use raw::Raw;
 pub use records::{apply, record_of};
 pub use sentinel::Sentinels;
-pub use server::{free_port, module, wait_for, Server, Setup, AT_ONCE, SYNCED};
+pub use server::{for_ms, free_port, module, wait_for, Server, Setup, AT_ONCE, SYNCED};
 pub use state::{now_ms, now_us, State};
 pub use terminal::Terminal;

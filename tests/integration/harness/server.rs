@@ -90,6 +90,16 @@ pub(super) fn wait_until<T>(mut condition: impl FnMut() -> Result<T, String>) ->
     }
 }
 
+/// Looks at something again and again for so many milliseconds.
+#[track_caller]
+pub fn for_ms(ms: u64, mut look: impl FnMut()) {
+    let start = Instant::now();
+    wait_for("the time to pass", || {
+        look();
+        (start.elapsed() > Duration::from_millis(ms)).then_some(())
+    });
+}
+
 /// Options of a primary that synchronizes its replicas without delay, and sends nothing on its own.
 pub const AT_ONCE: [&str; 4] = [
     "--repl-diskless-sync-delay",

@@ -1,13 +1,10 @@
-//! LINGER and what happens to a whole server: replicas, a change of roles, a pause.
+//! LINGER and what happens to a whole server: replicas, a change of roles. A pause is in
+//! tests/scenarios/pauses.txt.
 
 use super::{bound, holder, kill};
 use crate::harness::{wait_for, Kind, Server};
 
-on_every_server![
-    a_replica_follows,
-    a_demoted_server_forgets,
-    a_paused_server_waits,
-];
+on_every_server![a_replica_follows, a_demoted_server_forgets];
 
 fn a_replica_follows(kind: Kind) {
     let server = Server::start_with(kind, &["--appendonly", "yes"]);
@@ -50,20 +47,4 @@ fn a_demoted_server_forgets(kind: Kind) {
     let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
     kill(&mut c, &held);
     c.until("EXISTS k", 0);
-}
-
-fn a_paused_server_waits(kind: Kind) {
-    let server = Server::start_with(kind, &["--appendonly", "yes"]);
-    let mut c = server.client();
-    let held = holder(&server, "LOCK.ACQUIRE k me 600000 LINGER 0");
-    c.call("CLIENT PAUSE 60000 WRITE");
-    kill(&mut c, &held);
-    let begun_us = c.now_us();
-    wait_for("some rounds of the timer", || {
-        (c.now_us() > begun_us + 50_000).then_some(())
-    });
-    assert_eq!(c.holders("k"), ["me"]);
-    c.call("CLIENT UNPAUSE");
-    c.until("EXISTS k", 0);
-    assert!(server.is_running());
 }

@@ -1,15 +1,12 @@
-//! ACL rules: what they allow and refuse.
+//! ACL rules of categories: what they allow and refuse. Those of keys are in security/keys.rs.
 
 use redis_lock::command::spec::Flag;
 
 use super::words;
-use crate::harness::commands::{commands, of_one_key, reads, shortest, text, writes};
+use crate::harness::commands::{commands, of_one_key, shortest, text};
 use crate::harness::{Client, Kind, Reply, Server};
 
-on_every_server![
-    categories_contain_the_commands;
-    from 7.0: key_permissions_separate_read_from_write,
-];
+on_every_server![categories_contain_the_commands];
 
 #[track_caller]
 pub(super) fn assert_may(c: &mut Client, line: &str) {
@@ -20,22 +17,6 @@ pub(super) fn assert_may(c: &mut Client, line: &str) {
 #[track_caller]
 pub(super) fn assert_may_not(c: &mut Client, line: &str) {
     c.refused(line, "NOPERM ");
-}
-
-fn key_permissions_separate_read_from_write(kind: Kind) {
-    let server = Server::start(kind);
-    let mut reader = server.user("reader", "%R~app:* +@all");
-    let mut writer = server.user("writer", "%W~app:* +@all");
-    for line in writes() {
-        assert_may_not(&mut reader, &line.replace("{}", "app:k"));
-        assert_may(&mut writer, &line.replace("{}", "app:k"));
-        assert_may_not(&mut writer, &line.replace("{}", "other:k"));
-    }
-    for line in reads() {
-        assert_may(&mut reader, &line.replace("{}", "app:k"));
-        assert_may_not(&mut writer, &line.replace("{}", "app:k"));
-        assert_may_not(&mut reader, &line.replace("{}", "other:k"));
-    }
 }
 
 fn categories_contain_the_commands(kind: Kind) {

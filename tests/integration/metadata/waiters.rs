@@ -1,9 +1,9 @@
 //! The waiters of LOCK.INFO.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{flat, map, Form};
-use crate::harness::{wait_for, Kind, Reply, Server};
+use crate::harness::{for_ms, Kind, Reply, Server};
 
 on_every_server![info_lists_the_waiters_in_resp2_and_resp3];
 
@@ -27,10 +27,7 @@ fn info_lists_the_waiters_in_resp2_and_resp3(kind: Kind) {
         None,
         None,
     ];
-    let waits = Instant::now();
-    wait_for("a while", || {
-        (waits.elapsed() > Duration::from_millis(20)).then_some(())
-    });
+    for_ms(20, || ());
     let pairs = match kind.is_7_0_or_later() {
         true => map,
         false => flat,

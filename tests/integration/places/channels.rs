@@ -5,7 +5,6 @@ use crate::harness::{Kind, Reply, Server};
 
 on_every_server![
     a_message_is_binary_safe,
-    a_channel_outlives_the_connection_that_named_it,
     a_subscriber_in_resp3_asks_on_its_own_connection,
     pattern_subscribers_count,
 ];
@@ -34,20 +33,6 @@ fn a_message_is_binary_safe(kind: Kind) {
         let head = format!("granted {fence} {} ", key.len());
         assert_eq!(message, [head.as_bytes(), key, b" ", token].concat());
     }
-}
-
-fn a_channel_outlives_the_connection_that_named_it(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    c.int("LOCK.ACQUIRE k a 60000");
-    let mut asker = server.client();
-    let id = asker.int("CLIENT ID");
-    queued(&mut asker, "LOCK.ACQUIRE k b 60000 NOTIFY 0 c");
-    c.int(&format!("CLIENT KILL ID {id}"));
-    assert_eq!(c.waiters("k"), ["b"]);
-    c.int("LOCK.RELEASE k a");
-    sub.fence("k", "b");
 }
 
 fn a_subscriber_in_resp3_asks_on_its_own_connection(kind: Kind) {

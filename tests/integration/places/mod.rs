@@ -1,7 +1,6 @@
 //! KEEP and NOTIFY: a request that waits is a place of its token, and the place may outlive whatever
 //! listens for it. One test for each rule of the contract.
 
-mod cancel;
 mod channels;
 mod cluster;
 mod crowd;

@@ -1,11 +1,10 @@
 //! A grant that nobody receives is not made.
 
-use super::fixture::{figure, leaves_place, place, queued, Subscriber};
+use super::fixture::{place, queued, Subscriber};
 use crate::harness::{Kind, Reply, Server};
 
 on_every_server![
     nobody_hears_a_message,
-    many_unheard_places_are_passed_over_in_one_step,
     a_subscriber_at_a_replica_does_not_count,
 ];
 
@@ -44,26 +43,6 @@ fn nobody_hears_a_message(kind: Kind) {
         }
     }
     assert_eq!(others.so_far(), [""; 0]);
-}
-
-fn many_unheard_places_are_passed_over_in_one_step(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    for n in 0..200 {
-        queued(
-            &mut c,
-            &format!("LOCK.ACQUIRE k t{n} 60000 NOTIFY 0 nobody"),
-        );
-    }
-    leaves_place(&mut c, "LOCK.ACQUIRE k last 60000 KEEP 60000");
-    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
-    assert_eq!(c.waiters("k"), ["last"]);
-    assert_eq!(figure(&mut c, "unheard"), 200);
-    assert_eq!(figure(&mut c, "passed_over"), 200);
-    // The first message says that nobody listens there.
-    assert_eq!(figure(&mut c, "published"), 1);
-    c.int("LOCK.ACQUIRE k last 60000");
 }
 
 /// What the module publishes stays on the server, while PUBLISH goes to the replicas, too.

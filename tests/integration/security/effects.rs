@@ -1,4 +1,5 @@
-//! The command that carries effects, in every context that a client can create.
+//! The command that carries effects, in the contexts that a client can create. For MULTI see
+//! bad_input.rs.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -66,13 +67,6 @@ fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
         let reply = boss.send(&apply);
         assert!(matches!(reply, Reply::Error(_)), "{setup}: {reply:?}");
     }
-    let in_multi = [
-        vec![b"MULTI".to_vec()],
-        apply.to_vec(),
-        vec![b"EXEC".to_vec()],
-    ];
-    let replies = boss.pipeline(&in_multi);
-    assert!(matches!(&replies[2].items()[0], Reply::Error(_)));
     for mut script in in_scripts("LOCK._APPLY k", kind.is_7_0_or_later()) {
         script.push(effect());
         let reply = boss.send(&script);

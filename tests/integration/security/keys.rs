@@ -8,7 +8,7 @@ on_every_server![
     a_user_limited_to_some_keys_reaches_no_others_in_any_context,
     a_permission_error_reveals_nothing_about_the_key,
     a_waiter_of_a_deleted_user_is_ended;
-    from 7.0: read_only_and_write_only_users_stay_so_in_scripts, // key permissions
+    from 7.0: read_only_and_write_only_users_stay_so, // key permissions
 ];
 
 /// The writes among the lines of [`lines`], which are all of one key.
@@ -116,19 +116,27 @@ fn a_permission_error_reveals_nothing_about_the_key(kind: Kind) {
     assert_ne!(keyspace(&mut c), before, "a look is counted");
 }
 
-fn read_only_and_write_only_users_stay_so_in_scripts(kind: Kind) {
+fn read_only_and_write_only_users_stay_so(kind: Kind) {
     let (server, mut c) = fixture(kind);
     let mut reader = server.user("reader", "%R~other:* +@all");
     let mut writer = server.user("writer", "%W~other:* +@all");
     let before = c.call("DUMP other:held");
     let check = |refused: &mut Client, line: &str| {
-        for script in in_scripts(&line.replace("{}", "other:held"), true) {
-            assert_no_permission(&refused.send(&script), line);
+        let line = line.replace("{}", "other:held");
+        refused.refused(&line, "NOPERM ");
+        for script in in_scripts(&line, true) {
+            assert_no_permission(&refused.send(&script), &line);
         }
     };
     write_lines().for_each(|line| check(&mut reader, &line));
     reads().for_each(|line| check(&mut writer, &line));
     assert_eq!(c.call("DUMP other:held"), before);
+    let may = |c: &mut Client, line: &str| {
+        let reply = c.call(&line.replace("{}", "other:free"));
+        assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+    };
+    writes().for_each(|line| may(&mut writer, &line));
+    reads().for_each(|line| may(&mut reader, &line));
     // A script that declares its keys needs both permissions itself.
     let script = &in_scripts("LOCK.INFO other:held", true)[1];
     assert!(matches!(reader.send(script), Reply::Array(_)));

@@ -2,12 +2,11 @@
 //! a reply to it, and nobody else sees it.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 use super::{in_scripts, load_function};
 use crate::harness::aof;
 use crate::harness::workload::{words, Command};
-use crate::harness::{wait_for, Client, Cluster, Kind, Reply, Server};
+use crate::harness::{for_ms, wait_for, Client, Cluster, Kind, Reply, Server};
 
 on_every_server![
     only_the_module_may_send_the_write_check,
@@ -98,11 +97,7 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
             (questions(&mut c) != before).then_some(())
         });
     }
-    let start = Instant::now();
-    wait_for("some turns of the timer", || {
-        assert!(b.is_pending());
-        (start.elapsed() > Duration::from_millis(150)).then_some(())
-    });
+    for_ms(150, || assert!(b.is_pending()));
     for line in ["LOCK._WRITABLE", "LOCK._WRITABLE k"] {
         c.refused(line, "NOREPLICAS ");
     }

@@ -5,7 +5,6 @@ use crate::harness::{wait_for, Client, Kind, Server};
 
 on_every_server![
     each_end_of_a_hold_is_counted_once,
-    moving_a_lock_counts_as_no_end,
     grants_equal_ends_plus_live_holds,
 ];
 
@@ -95,29 +94,6 @@ fn each_end_of_a_hold_is_counted_once(kind: Kind) {
         of(&[("acquired", 1), ("expired", 1)])
     );
     assert_eq!(by(&mut c, "LOCK.RELEASE k short"), of(&[("not_owner", 1)]));
-}
-
-fn moving_a_lock_counts_as_no_end(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k me 600000");
-    for line in [
-        "RENAME k new",
-        "RENAMENX new k",
-        "MOVE k 1",
-        "SWAPDB 0 1",
-        "SWAPDB 0 1",
-        "PERSIST k",
-        "DEBUG RELOAD",
-    ] {
-        assert_eq!(by(&mut c, line), of(&[]), "{line}");
-    }
-    // The overwritten lock ends, and the new one does not.
-    c.int("LOCK.ACQUIRE k me 600000");
-    c.int("RWLOCK.RLOCK target a 600000");
-    c.int("RWLOCK.RLOCK target b 600000");
-    assert_eq!(by(&mut c, "RENAME k target"), of(&[("forced", 2)]));
-    assert_eq!(by(&mut c, "LOCK.RELEASE target me"), of(&[("released", 1)]));
 }
 
 /// After any history without a flush, every hold is either live or has ended in exactly one way.
