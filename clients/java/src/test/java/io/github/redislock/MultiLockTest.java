@@ -70,6 +70,18 @@ class MultiLockTest extends ServerTest {
         assertFalse(server.isLocked("a") || server.isLocked("b"));
     }
 
+    /** As by a guard, while a token holds them all by a grant that nobody saw. */
+    @Test
+    void oneThatIsToldNoAtOncePauses() throws Exception {
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                RedisLockClient client = RedisLockClient.connect(proxy.url(), options)) {
+            proxy.answer("LOCK.MACQUIRE", "$-1\r\n", Integer.MAX_VALUE);
+            assertFalse(both(client).tryLock(300, TimeUnit.MILLISECONDS));
+            int asked = Integer.MAX_VALUE - proxy.toAnswer.get();
+            assertTrue(asked > 2 && asked < 20, asked + " times");
+        }
+    }
+
     @Test
     void aGrantThatWasNotSeenAndEndedInPartIsAskedForAnew() throws Exception {
         LockOptions brief =
