@@ -16,8 +16,8 @@ pub(crate) const PACE: Duration = Duration::from_millis(50);
 /// The least time for the last try at a server that has been silent. One that works answers in it.
 pub(crate) const LAST_TRY: Duration = Duration::from_millis(500);
 
-/// The longest first slice of a connection that blocks. An idle one may be dead, and only the answer
-/// that does not come says so.
+/// The longest first slice of a connection that blocks. An idle one may be dead, and only an answer
+/// that stays away says so.
 const FIRST_SLICE: Duration = Duration::from_secs(1);
 
 /// How long an attempt waits.

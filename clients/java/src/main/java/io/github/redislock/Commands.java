@@ -52,7 +52,7 @@ record Commands(Wire wire, FallbackSender sender, LockOptions options, AtomicBoo
         }
     }
 
-    /** Renews, and asks again at TRYAGAIN while {@code goesOn}. Empty if that is the last answer. */
+    /** Renews, and asks again at TRYAGAIN while {@code goesOn}; empty where that is the last. */
     Optional<Boolean> renewWhile(BooleanSupplier goesOn, BooleanSupplier renewal) {
         while (true) {
             Optional<Boolean> held = resend(() -> answered(renewal));
