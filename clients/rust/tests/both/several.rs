@@ -84,9 +84,9 @@ fn one_that_is_told_no_at_once_pauses() {
     let proxy = Proxy::to(server.port);
     let both = open(proxy.url(), Options::default()).multi_lock(["a", "b"]);
     proxy.answer("LOCK.MACQUIRE", usize::MAX, "$-1\r\n");
-    assert!(now(both.lock_timeout(ms(300))).unwrap().is_none());
+    assert!(now(both.lock_timeout(ms(1_000))).unwrap().is_none());
     let asked = usize::MAX - proxy.fakes_left();
-    assert!(asked > 2 && asked < 20, "{asked} times");
+    assert!(asked > 2 && asked < 30, "{asked} times");
 }
 
 #[test]
