@@ -16,6 +16,10 @@ pub(crate) const PACE: Duration = Duration::from_millis(50);
 /// The least time for the last try at a server that has been silent. One that works answers in it.
 pub(crate) const LAST_TRY: Duration = Duration::from_millis(500);
 
+/// The longest first slice of a connection that blocks. An idle one may be dead, and only an answer
+/// that stays away says so.
+const FIRST_SLICE: Duration = Duration::from_secs(1);
+
 /// How long an attempt waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
@@ -149,7 +153,11 @@ impl<'a> Attempt<'a> {
         match wait {
             Wait::No => {}
             Wait::Block => {
-                blocked = left.map_or(self.options.slice, |left| left.min(self.options.slice));
+                let slice = match self.has_place {
+                    true => self.options.slice,
+                    false => self.options.slice.min(FIRST_SLICE),
+                };
+                blocked = left.map_or(slice, |left| left.min(slice));
                 command.arg("BLOCK").arg(millis(blocked));
             }
             Wait::Notify(channel) => {
@@ -222,6 +230,11 @@ impl<'a> Attempt<'a> {
                 Ok(fence) => Verdict::Granted(Grant { fence, sent }),
                 Err(_) => unexpected(),
             },
+            // A guard says so at once to one that waits, if its token holds all by an unseen grant.
+            Value::Nil if self.has_place => {
+                let soonest = PACE.min(self.options.slice);
+                self.again_or_unavailable(soonest.saturating_sub(sent.elapsed()))
+            }
             Value::Nil => self.again_or_unavailable(Duration::ZERO),
             Value::SimpleString(status) if status == "QUEUED" => Verdict::Queued,
             _ => unexpected(),

@@ -338,7 +338,8 @@ macro_rules! guard {
                 self.hold.lease.claim().mode()
             }
 
-            /// Until when the lock is surely held if nothing renews it. It is never too late.
+            /// Until when the lock is surely held if nothing renews it. It is too late only on a
+            /// machine that sleeps: see docs/ADAPTERS.md.
             pub fn valid_until(&self) -> std::time::Instant {
                 self.hold.lease.until()
             }

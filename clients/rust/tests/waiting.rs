@@ -129,6 +129,21 @@ fn a_connection_whose_end_the_server_sees_late_leaves_no_hold() {
     }
 }
 
+#[test]
+fn an_idle_connection_that_is_dead_costs_no_slice() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let lock = sync::LockClient::open(proxy.url(), Options::default()).unwrap();
+    let lock = lock.lock("k");
+    lock.lock().unwrap().unlock().unwrap();
+    proxy.hold_back("LOCK.ACQUIRE");
+    let start = Instant::now();
+    let guard = lock.lock().unwrap();
+    assert!(start.elapsed() < ms(8_000), "{:?}", start.elapsed());
+    assert_eq!(proxy.connections(), 2);
+    guard.unlock().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_hold_is_a_future() {
     let server = Server::start();

@@ -61,6 +61,10 @@ fn a_slice_is_asked_for_with_a_grace() {
     let mut attempt = attempt(&setup, Patience::Forever);
     assert_eq!(
         words(&attempt.question(Wait::Block)),
+        "LOCK.ACQUIRE a key t 30000 BLOCK 1000 KEEP 5000"
+    );
+    assert_eq!(
+        words(&attempt.question(Wait::Block)),
         "LOCK.ACQUIRE a key t 30000 BLOCK 10000 KEEP 5000"
     );
     assert_eq!(
@@ -80,7 +84,7 @@ fn several_keys_and_options_are_asked_for_in_one_command() {
     several.claim = &all;
     assert_eq!(
         words(&several.question(Wait::Block)),
-        "LOCK.MACQUIRE 2 a key b t 30000 MODES EXCLUSIVE SHARED BLOCK 10000 KEEP 5000 LINGER 0"
+        "LOCK.MACQUIRE 2 a key b t 30000 MODES EXCLUSIVE SHARED BLOCK 1000 KEEP 5000 LINGER 0"
     );
     // A part that is held is not this attempt's, unless an answer was lost.
     let asked = asked();

@@ -77,6 +77,18 @@ fn a_grant_that_nobody_saw_and_that_ended_in_part_is_asked_for_anew() {
     assert!(admin.is_free("a") && admin.is_free("b"));
 }
 
+/// As by a guard, while a token holds them all by a grant that nobody saw.
+#[test]
+fn one_that_is_told_no_at_once_pauses() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let both = open(proxy.url(), Options::default()).multi_lock(["a", "b"]);
+    proxy.answer("LOCK.MACQUIRE", usize::MAX, "$-1\r\n");
+    assert!(now(both.lock_timeout(ms(1_000))).unwrap().is_none());
+    let asked = usize::MAX - proxy.fakes_left();
+    assert!(asked > 2 && asked < 30, "{asked} times");
+}
+
 #[test]
 fn a_guarded_command_is_not_sent_twice() {
     let server = Server::start();

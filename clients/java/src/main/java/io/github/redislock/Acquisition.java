@@ -128,7 +128,7 @@ final class Acquisition {
                     return grant;
                 }
             } catch (RuntimeException failed) {
-                answered = recover(failed);
+                answered = recover(failed, leftNanos);
             }
             if (answered && waitNanos - (System.nanoTime() - startNanos) <= 0) {
                 return null;
@@ -136,7 +136,7 @@ final class Acquisition {
         }
     }
 
-    private Grant askOnce(long leftNanos) {
+    private Grant askOnce(long leftNanos) throws InterruptedException {
         // Rounded up, as BLOCK 0 would be for ever.
         long blockMs = leftNanos <= 0
                 ? 0
@@ -147,6 +147,12 @@ final class Acquisition {
         // From here on a hold is there to be given back if anything fails before it is handed out.
         uncertain = fence != null;
         placed &= fence == null;
+        // A guard says no at once to one that waits, if its token holds all by an unseen grant.
+        long soonestNanos = TimeUnit.MILLISECONDS.toNanos(Math.min(Wire.PACE_MS, blockMs));
+        long earlyNanos = soonestNanos - (System.nanoTime() - sentNanos);
+        if (fence == null && earlyNanos > 0) {
+            pause(earlyNanos / 1_000_000 + 1);
+        }
         // It was granted at any moment of the wait. After a long one the lease is begun anew, which
         // also tells if it is over.
         if (fence != null
@@ -191,7 +197,7 @@ final class Acquisition {
     }
 
     /** Pauses where that helps; true if the server has said that the lock is not to be had now. */
-    private boolean recover(RuntimeException failed) throws InterruptedException {
+    private boolean recover(RuntimeException failed, long leftNanos) throws InterruptedException {
         uncertain |= commands.isOutOfReach(failed);
         if (Thread.currentThread().isInterrupted()) {
             return false; // That has closed the connection. The loop sees to it.
@@ -199,8 +205,10 @@ final class Acquisition {
         if (commands.isForeign(failed)) {
             uncertain = false;
             placed = false; // It ended when the other one's value was written.
-            long heldMs = commands.foreignMs(claim.name());
-            pause(heldMs < 0 ? Wire.PACE_MS : Math.min(Wire.PACE_MS, heldMs + 1));
+            if (leftNanos > 0) {
+                long heldMs = commands.foreignMs(claim.name());
+                pause(heldMs < 0 ? Wire.PACE_MS : Math.min(Wire.PACE_MS, heldMs + 1));
+            }
             return true;
         }
         if (claim.several() && commands.isError(failed, "PARTIAL")) {

@@ -62,7 +62,7 @@ public final class AsyncHold {
 
     /**
      * Whether it is held, as far as the client knows. Only {@link #fence()} protects what is done
-     * after asking.
+     * after asking. A machine that sleeps: see docs/ADAPTERS.md.
      *
      * @return whether it is
      */

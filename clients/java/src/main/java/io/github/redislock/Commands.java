@@ -52,12 +52,12 @@ record Commands(Wire wire, FallbackSender sender, LockOptions options, AtomicBoo
         }
     }
 
-    /** Renews, and asks again at TRYAGAIN for as long as the lease lasts. False when it is over. */
-    boolean renewWhile(BooleanSupplier lasts, BooleanSupplier renewal) {
+    /** Renews, and asks again at TRYAGAIN while {@code goesOn}; empty where that is the last. */
+    Optional<Boolean> renewWhile(BooleanSupplier goesOn, BooleanSupplier renewal) {
         while (true) {
             Optional<Boolean> held = resend(() -> answered(renewal));
-            if (held.isPresent() || !lasts.getAsBoolean()) {
-                return held.orElse(false);
+            if (held.isPresent() || !goesOn.getAsBoolean()) {
+                return held;
             }
             pause();
         }

@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
@@ -10,6 +11,7 @@ import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 
 /**
@@ -244,7 +246,7 @@ final class Holds implements AutoCloseable {
             boolean before = hold.renewed;
             hold.renewed = false;
             try {
-                held = renewed(hold, leaseMs);
+                held = renewed(hold, leaseMs, true);
             } catch (RuntimeException failed) {
                 hold.renewed = before; // Its owner relies on that, as no lease was set.
                 watch(hold);
@@ -259,14 +261,21 @@ final class Holds implements AutoCloseable {
         return held && !hold.isOver();
     }
 
-    /** False when it is over, by the server's word or by the client's clock. */
-    boolean renewed(Hold hold, long leaseMs) {
+    /**
+     * False when it is over, by the server's word or by the client's clock. At TRYAGAIN it asks
+     * again if {@code insists}; otherwise what is left of the lease will do.
+     */
+    boolean renewed(Hold hold, long leaseMs, boolean insists) {
         Lease.Sent[] sent = new Lease.Sent[1];
-        boolean held = commands.renewWhile(() -> hold.lease.leftNanos() > 0, () -> {
+        BooleanSupplier lasts = () -> hold.lease.leftNanos() > 0;
+        Optional<Boolean> held = commands.renewWhile(() -> insists && lasts.getAsBoolean(), () -> {
             sent[0] = hold.lease.sends(leaseMs);
             return commands.renew(hold.claim, hold.token, leaseMs);
         });
-        if (!held) {
+        if (held.isEmpty()) {
+            return lasts.getAsBoolean();
+        }
+        if (!held.get()) {
             return false;
         }
         if (hold.lease.answered(sent[0])) {
@@ -291,7 +300,7 @@ final class Holds implements AutoCloseable {
         });
         // While a guard is on, one that has a share already gets null.
         boolean held = fence == null
-                ? renewed(hold, leaseMs)
+                ? renewed(hold, leaseMs, true)
                 : fence == hold.fence && hold.lease.answered(sent[0]);
         if (held && !hold.isOver()) {
             hold.unconfirmed = false;
@@ -354,10 +363,10 @@ final class Holds implements AutoCloseable {
             giveBack(hold, hold.lease.sinceAskedMs() + restMs);
         } catch (IllegalArgumentException | ModuleMissingException refused) {
             // The rest alone is not above the bound, nor does it need the module.
-            boolean held = commands.renewWhile(
+            Optional<Boolean> held = commands.renewWhile(
                     () -> hold.lease.leftNanos() > 0,
                     () -> commands.renew(hold.claim, hold.token, restMs));
-            if (!held) {
+            if (!held.orElse(false)) {
                 throw notHeld(hold.claim);
             }
         }

@@ -45,7 +45,7 @@ public final class RedisHold implements AutoCloseable {
 
     /**
      * Whether it is held, as far as the client knows. Only {@link #fence()} and {@link #exec}
-     * protect what is done after asking.
+     * protect what is done after asking. A machine that sleeps: see docs/ADAPTERS.md.
      *
      * @return whether it is
      */

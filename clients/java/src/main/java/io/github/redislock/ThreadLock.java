@@ -213,7 +213,8 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
 
     /**
      * Whether the thread holds it, as far as the client knows: the lease is not over by its own
-     * clock and no renewal was refused. Only {@link #fence()} protects what is done after asking.
+     * clock and no renewal was refused. Only {@link #fence()} protects what is done after asking. A
+     * machine that sleeps: see docs/ADAPTERS.md.
      *
      * @return whether it does
      */
@@ -313,7 +314,9 @@ public abstract sealed class ThreadLock implements Lock permits RedisLock, Redis
         boolean held;
         synchronized (hold) { // A renewal that is under way comes first, as it may ask for less.
             hold.renewed |= leaseMs == RENEWED;
-            held = holds.renewed(hold, ttlMs(hold, leaseMs));
+            // Where the server renews nothing for a while, its owner works on.
+            boolean insists = !hold.renewed && leaseMs > hold.lease.leftMs();
+            held = holds.renewed(hold, ttlMs(hold, leaseMs), insists);
         }
         if (held) {
             holds.watch(hold);

@@ -78,6 +78,37 @@ class LeaseTest extends ServerTest {
         }
     }
 
+    /** As while a guard is on. */
+    @Test
+    void aNestedLockDoesNotWaitForAServerThatRenewsNothing() throws Exception {
+        String tryAgain = "-TRYAGAIN not now\r\n";
+        LockOptions longer = options.withTtl(Duration.ofSeconds(5));
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                RedisLockClient client = RedisLockClient.connect(proxy.url(), longer)) {
+            for (ThreadLock lock : List.of(client.lock("a"), client.multiLock(client.lock("b")))) {
+                lock.lock(4, TimeUnit.SECONDS);
+                long fence = lock.fence();
+                proxy.answerRenewals(tryAgain, Integer.MAX_VALUE);
+                long startNanos = System.nanoTime();
+                lock.lock(1, TimeUnit.SECONDS);
+                lock.lock();
+                assertTrue(lock.tryLock());
+                assertTrue(System.nanoTime() - startNanos < TimeUnit.SECONDS.toNanos(2));
+                assertEquals(4, lock.getHoldCount());
+                proxy.toAnswer.set(0);
+                server.ask("CONFIG", "RESETSTAT");
+                Eventually.isTrue("it is renewed", () -> server.calls("lock.renew") > 0);
+                assertEquals(fence, lock.fence());
+            }
+            RedisLock lock = client.lock("c");
+            lock.lock(4, TimeUnit.SECONDS);
+            proxy.answerRenewals(tryAgain, 2);
+            lock.lock(1, TimeUnit.HOURS);
+            assertEquals(0, proxy.toAnswer.get());
+            assertTrue(server.leftMs("c") > 3_500_000);
+        }
+    }
+
     @Test
     void aReaderThatWasTheWriterKeepsALongerLease() {
         RedisReadWriteLock lock = locks.readWriteLock("a");

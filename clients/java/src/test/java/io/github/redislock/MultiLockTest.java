@@ -70,6 +70,20 @@ class MultiLockTest extends ServerTest {
         assertFalse(server.isLocked("a") || server.isLocked("b"));
     }
 
+    /** As by a guard, while a token holds them all by a grant that nobody saw. */
+    @Test
+    void oneThatIsToldNoAtOncePauses() throws Exception {
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                RedisLockClient client = RedisLockClient.connect(proxy.url(), options)) {
+            assertTrue(both(client).tryLock(1, TimeUnit.SECONDS)); // It connects.
+            both(client).unlock();
+            proxy.answer("LOCK.MACQUIRE", "$-1\r\n", Integer.MAX_VALUE);
+            assertFalse(both(client).tryLock(1, TimeUnit.SECONDS));
+            int asked = Integer.MAX_VALUE - proxy.toAnswer.get();
+            assertTrue(asked > 2 && asked < 30, asked + " times");
+        }
+    }
+
     @Test
     void aGrantThatWasNotSeenAndEndedInPartIsAskedForAnew() throws Exception {
         LockOptions brief =
