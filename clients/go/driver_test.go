@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -113,6 +114,22 @@ func (f *fakeReply) Do(ctx context.Context, commands ...driver.Command) []driver
 		return slices.Repeat([]driver.Reply{f.reply}, len(commands))
 	}
 	return f.Driver.Do(ctx, commands...)
+}
+
+// A lostReply is a driver that loses the reply to the first command that may wait, after which something happens.
+type lostReply struct {
+	driver.Driver
+	happens func()
+	lost    atomic.Bool
+}
+
+func (l *lostReply) Wait(ctx context.Context, command driver.Command) (driver.Reply, driver.Bound) {
+	reply, bound := l.Driver.Wait(ctx, command)
+	if l.lost.CompareAndSwap(false, true) {
+		l.happens()
+		return driver.Reply{Err: io.EOF}, nil
+	}
+	return reply, bound
 }
 
 // A heldBack is a driver that keeps the next command of a name back until it may go on.

@@ -21,6 +21,9 @@ var ErrClient = errors.New("redislock: no lock can be right on this client")
 // maxIdle is how many connections per server are kept for the next wait.
 const maxIdle = 64
 
+// longestIdle is how long they are kept. One that a dead host or a router has ended without a word would cost the next wait all its time.
+const longestIdle = 30 * time.Second
+
 // maxHops is how many redirections of a cluster one command follows.
 const maxHops = 3
 
@@ -31,10 +34,15 @@ type goRedis struct {
 	client  redis.UniversalClient
 	longest time.Duration // the read time-out: no wait is longer
 
-	mu    sync.Mutex // of what follows
-	idle  map[string][]*redis.Client
-	bound map[*redis.Client]bool // connections that holds depend on
+	mu    sync.Mutex              // of what follows
+	idle  map[string][]idleClient // the one that was used last is the last
+	bound map[*redis.Client]bool  // connections that holds depend on
 	over  bool
+}
+
+type idleClient struct {
+	*redis.Client
+	since time.Time
 }
 
 // What tells a client of one server from a cluster's, also where a user's type embeds one of them.
@@ -48,7 +56,7 @@ type (
 )
 
 func newGoRedis(client redis.UniversalClient, longest time.Duration) *goRedis {
-	return &goRedis{client: client, longest: longest, idle: map[string][]*redis.Client{}, bound: map[*redis.Client]bool{}}
+	return &goRedis{client: client, longest: longest, idle: map[string][]idleClient{}, bound: map[*redis.Client]bool{}}
 }
 
 // refusal tells why no lock can be right on a client, or why none can wait.
@@ -106,6 +114,9 @@ func (g *goRedis) Wait(ctx context.Context, command driver.Command) (driver.Repl
 		_ = client.Process(ctx, cmd)
 		reply := goRedisReply(cmd)
 		if !stop() {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				g.forget(client.Options().Addr) // It was silent, and so may be what else is idle there.
+			}
 			return driver.Reply{Err: context.Cause(ctx)}, nil
 		}
 		next, ask, redirected := driver.Redirection(reply.Err)
@@ -168,11 +179,12 @@ func (g *goRedis) get(ctx context.Context, key, addr string) (*redis.Client, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if idle := g.idle[options.Addr]; len(idle) > 0 {
-		last := len(idle) - 1
+	idle := g.idle[options.Addr]
+	if last := len(idle) - 1; last >= 0 && time.Since(idle[last].since) < longestIdle {
 		g.idle[options.Addr] = idle[:last]
-		return idle[last], nil
+		return idle[last].Client, nil
 	}
+	g.closeIdle(options.Addr) // The one that was used last is too old, and so are the others.
 	options.PoolSize, options.MinIdleConns = 1, 0
 	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0 // a hold may depend on it
 	options.ReadTimeout = g.longest                          // of the longest wait
@@ -203,18 +215,21 @@ func (g *goRedis) put(client *redis.Client) {
 		_ = client.Close()
 		return
 	}
-	g.idle[addr] = append(g.idle[addr], client)
+	g.idle[addr] = append(g.idle[addr], idleClient{client, time.Now()})
 }
 
 // forget closes the idle connections to a server.
 func (g *goRedis) forget(addr string) {
 	g.mu.Lock()
-	idle := g.idle[addr]
-	delete(g.idle, addr)
-	g.mu.Unlock()
-	for _, client := range idle {
+	defer g.mu.Unlock()
+	g.closeIdle(addr)
+}
+
+func (g *goRedis) closeIdle(addr string) {
+	for _, client := range g.idle[addr] {
 		_ = client.Close()
 	}
+	delete(g.idle, addr)
 }
 
 // Close closes the idle connections and those that holds depend on. Those in use are closed when they are done.
@@ -222,15 +237,12 @@ func (g *goRedis) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.over = true
-	for _, idle := range g.idle {
-		for _, client := range idle {
-			_ = client.Close()
-		}
+	for addr := range g.idle {
+		g.closeIdle(addr)
 	}
 	for client := range g.bound {
 		_ = client.Close()
 	}
-	g.idle = map[string][]*redis.Client{}
 	return nil
 }
 

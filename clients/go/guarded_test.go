@@ -379,6 +379,27 @@ func TestADowngradeThatIsSentAgainUnderAGuardKeepsTheShare(t *testing.T) {
 	expect(t, "one that has nothing is told", time.Now().Before(lost.Until()), false)
 }
 
+func TestAWaitPausesWhileAGuardAnswersItAtOnce(t *testing.T) {
+	if !hasExec() {
+		t.Skip("Redis 6.2 has no CONFIG for modules")
+	}
+	guarded, err := testserver.Start("max-ttl", "2000")
+	must(t, err)
+	defer guarded.Stop()
+	client := clientOf(t, guarded)
+	locks := locksTo(t, guarded.Addr)
+	// They are granted, nobody hears of it, and then the guard grants nothing for a while.
+	locks.waiters.driver = &lostReply{Driver: locks.driver, happens: func() {
+		if err := client.ConfigSet(ctx, "lock.guard", "restart").Err(); err != nil {
+			t.Error(err)
+		}
+	}}
+	mutex := locks.NewMultiMutex([]string{"a", "b"}, nil, WithTries(forever), WithExpiry(2*time.Second))
+	must(t, result(t, inBackground(mutex.Lock)))
+	asked := callsAt(t, client, "lock.macquire")
+	expect(t, fmt.Sprint("it asks again, with pauses: ", asked), asked > 2 && asked < 100, true)
+}
+
 func TestAShareWhoseLeaseIsOverIsReleased(t *testing.T) {
 	both := newLocks(t).NewRWMutex("a", oneToken, WithExpiry(time.Minute))
 	must(t, both.Lock())

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pause is the longest time between two questions that the server cannot make wait: to a key that an old client holds, and
-// after a lost connection.
+// pause is the longest time between two questions that the server cannot make wait: to a key that an old client holds, after a lost
+// connection, and while a guard answers at once.
 const pause = 50 * time.Millisecond
 
 // tryAgain is the time after which a renewal is sent again that the server could not answer yet.
@@ -55,7 +55,7 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 	left := false    // the server may have a hold or a place of ours that only we would end
 	lowered := false // the server may have made a reader of the writer that the token was
 	for {
-		wait, sends := time.Until(deadline), ctx.Err() == nil
+		began, wait, sends := time.Now(), time.Until(deadline), ctx.Err() == nil
 		if lowered {
 			wait = min(wait, time.Millisecond) // The server does it at once or never.
 		}
@@ -84,13 +84,17 @@ func (m *Mutex) lock(ctx context.Context, patience time.Duration) error {
 		if m.locks.chosen() == theFallback {
 			return m.fallbackLock(ctx, value, time.Until(deadline))
 		}
-		left = left || held.fence != 0 || !answered(err) || grace > 0 && (errors.Is(err, redis.Nil) || passes(err))
+		kept := wait >= time.Millisecond && grace > 0 // a place was asked for
+		left = left || held.fence != 0 || !answered(err) || kept && (errors.Is(err, redis.Nil) || passes(err))
 		again := time.Duration(0)
 		switch {
 		case ctx.Err() != nil:
 			err = fmt.Errorf("%w: %w", ErrFailed, ctx.Err())
 			patience = 0
 		case errors.Is(err, redis.Nil):
+			if time.Since(began) < min(wait, m.locks.waiters.slice, pause) {
+				again = pause // It has not waited: a guard grants nothing to a token that has the locks.
+			}
 			err = taken()
 		case isTaken(err):
 			again = m.oldClientsPause(ctx)

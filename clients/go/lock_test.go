@@ -49,6 +49,20 @@ func TestPatienceIsOneWaitInTheServer(t *testing.T) {
 	}
 }
 
+func TestARefusalThatAskedForNoPlaceGivesNothingBack(t *testing.T) {
+	locks := newLocks(t)
+	must(t, locks.NewMutex("a", WithExpiry(time.Minute)).Lock())
+	must(t, admin.ConfigResetStat(ctx).Err())
+	refused(t, locks.NewMutex("a").TryLock())
+	refused(t, locks.NewMutex("a", WithTries(1)).Lock())
+	_, err := locks.NewSemaphore("a", 2).TryAcquire(ctx)
+	refused(t, err)
+	ran, err := locks.RunOnce(ctx, "a", time.Minute, 0, nil)
+	expect(t, fmt.Sprint("it ran: ", err), ran || err != nil, false)
+	expect(t, "acquires", calls(t, "lock.acquire"), 4)
+	expect(t, "releases", calls(t, "lock.release"), 0)
+}
+
 // What a silent server may cost a Lock: its patience, the margin of the last wait, and another to give back.
 const silence = 300*time.Millisecond + 2*margin + 500*time.Millisecond
 
@@ -76,6 +90,48 @@ func TestASilentServerCostsLittleMoreThanThePatience(t *testing.T) {
 			}
 		})
 	}
+}
+
+// idleConnections has some connections become idle, and the server of the client silent on them.
+func idleConnections(t *testing.T, number int) (*RedisLock, *goRedis) {
+	t.Helper()
+	proxy := newProxy(t)
+	locks := newLocksAt(t, proxy.addr)
+	native, ok := locks.driver.(*goRedis)
+	if !ok {
+		t.Skip("the library looks after its connections")
+	}
+	var held []*Mutex
+	for i := range number {
+		mutex := locks.NewMutex(fmt.Sprint("warm", i), WithLinger(time.Minute)) // has a connection of its own
+		must(t, mutex.Lock())
+		held = append(held, mutex)
+	}
+	for _, mutex := range held {
+		released(t)(mutex.Unlock())
+	}
+	expect(t, "idle connections", len(native.idle[proxy.addr]), number)
+	proxy.silence()
+	return locks, native
+}
+
+var impatiently = []Option{WithTries(4), WithRetryDelay(100 * time.Millisecond)}
+
+func TestAConnectionThatWasIdleForLongIsNotUsed(t *testing.T) {
+	locks, native := idleConnections(t, 2)
+	for _, idle := range native.idle {
+		for i := range idle {
+			idle[i].since = time.Now().Add(-longestIdle)
+		}
+	}
+	must(t, locks.NewMutex("a", impatiently...).Lock())
+}
+
+func TestASilentConnectionTakesTheIdleOnesAlong(t *testing.T) {
+	locks, _ := idleConnections(t, 3) // one for the Lock, one for what gives back, and one more
+	err := locks.NewMutex("a", impatiently...).Lock()
+	expect(t, fmt.Sprint("an error of the connection: ", err), errors.As(err, new(*RedisError)), true)
+	must(t, locks.NewMutex("a", impatiently...).Lock())
 }
 
 func TestALostReplyIsHadByAskingAgain(t *testing.T) {
@@ -136,6 +192,8 @@ type proxy struct {
 
 	mu    sync.Mutex // of what follows
 	open  []net.Conn
+	count int           // of the connections so far
+	deaf  int           // as many of the first ones get no replies any more
 	shut  bool          // new connections are closed at once
 	delay time.Duration // before a new connection is served
 	late  *lateRequest  // nil: none is late
@@ -192,11 +250,25 @@ func (p *proxy) cut(delay time.Duration, shut bool) {
 	p.open = nil
 }
 
-func (p *proxy) admit(client net.Conn) (delay time.Duration, ok bool) {
+// silence keeps the replies of the connections that are open back, and the connections. New ones work.
+func (p *proxy) silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = p.count
+}
+
+func (p *proxy) hears(nth int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return nth > p.deaf && !p.hush.Load()
+}
+
+func (p *proxy) admit(client net.Conn) (nth int, delay time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open = append(p.open, client)
-	return p.delay, !p.shut
+	p.count++
+	return p.count, p.delay, !p.shut
 }
 
 func newProxy(t *testing.T) *proxy { return newProxyTo(t, server.Addr) }
@@ -220,7 +292,7 @@ func newProxyTo(t *testing.T, to string) *proxy {
 
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
-	delay, ok := p.admit(client)
+	nth, delay, ok := p.admit(client)
 	if !ok {
 		return
 	}
@@ -241,7 +313,7 @@ func (p *proxy) serve(client net.Conn) {
 		if err != nil || p.swallow.CompareAndSwap(true, false) {
 			return
 		}
-		if p.hush.Load() {
+		if !p.hears(nth) {
 			continue
 		}
 		if _, err := client.Write(buffer[:n]); err != nil {

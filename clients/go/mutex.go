@@ -59,7 +59,8 @@ func (m *Mutex) Value() string {
 }
 
 // Until returns until when the lock is surely held if it is not extended, by this machine's clock. The expiry counts from the sending of
-// the request, less the drift and 2ms. It is zero until a lock is had.
+// the request, less the drift and 2ms. It is zero until a lock is had. The clock stands still while a machine sleeps (on Linux and macOS):
+// after that, rely on Fence, Check or Exec.
 func (m *Mutex) Until() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 import redis.asyncio.lock
+import redis.asyncio.sentinel
 import redis.lock
+import redis.sentinel
 
 from redis_lock_client import NotSupportedError, _protocol
 
@@ -151,6 +153,23 @@ def test_several_locks_are_released_beside_a_full_pool(server: Server, package: 
         package.now(full.release(connection))
         package.now(full.disconnect())
     assert not server.admin.exists("stock", "prices")
+
+
+def test_a_release_beside_a_full_pool_asks_the_sentinel_where_to(server: Server, package: Package) -> None:
+    address = "127.0.0.1", server.port
+
+    async def primary(_: str) -> tuple[str, int]:
+        return address
+
+    sentinel = package.redis.sentinel.Sentinel([])
+    sentinel.discover_master = (lambda _: address) if package.is_sync else primary
+    with package.closing(sentinel.master_for("it", max_connections=1)) as client:
+        lock = package.lock(client)
+        package.now(lock.acquire())
+        connection = package.now(client.connection_pool.get_connection("_"))
+        package.now(lock.release())
+        package.now(client.connection_pool.release(connection))
+    assert not server.admin.exists("stock")
 
 
 def test_a_pool_that_was_waited_for_in_vain_is_left(server: Server, package: Package) -> None:

@@ -63,8 +63,16 @@ async def async_client(where: Topology, **settings: Any) -> AsyncIterator[Any]:
 class Waiter:
     """Acquires in a thread of its own, by threads or tasks, notified or not, and notes its fence."""
 
-    def __init__(self, kind: str, where: Topology, names: Any, what: str = "Lock", **options: Any) -> None:
-        self._where, self._names, self._what = where, names, what
+    def __init__(
+        self,
+        kind: str,
+        where: Topology,
+        names: Any,
+        what: str = "Lock",
+        client: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self._where, self._names, self._what, self._client = where, names, what, client or {}
         self._options = {"timeout": 30, "blocking_timeout": 40, **options}
         self.fence: int | None = None
         self.granted = False
@@ -84,7 +92,7 @@ class Waiter:
     def _run(self, kind: str) -> None:
         try:
             if kind == "threads":
-                client = sync_client(self._where)
+                client = sync_client(self._where, **self._client)
                 lock = getattr(redis_lock_client, self._what)(client, self._names, **self._options)
                 self.granted = lock.acquire(token="waiter")
                 self.fence = lock.fence
@@ -96,7 +104,7 @@ class Waiter:
             self.error = error
 
     async def _in_loop(self, wait: str) -> None:
-        async with async_client(self._where) as client:
+        async with async_client(self._where, **self._client) as client:
             lock = getattr(ours, self._what)(client, self._names, **self._options, wait=wait)
             self.granted = await lock.acquire(token="waiter")
             self.fence = lock.fence
@@ -335,6 +343,20 @@ async def test_cluster_a_renewal_by_hand_asks_again_until_the_guard_lets_it(
                 proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=40)
                 await by_task.reacquire()
         assert proxy.refusals == 40
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cluster_without_socket_timeout_a_wait_outlives_a_connection_that_falls_silent(
+    cluster: Cluster, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LONGEST_SLICE", "LATE", "DEFAULT_SOCKET_TIMEOUT"):
+        monkeypatch.setattr(protocol, name, 0.3)
+    with before_a_node(cluster) as (proxy, key, settings):
+        with Lock(sync_client(cluster), key, timeout=30):
+            waiter = Waiter(kind, cluster, key, client={"socket_timeout": None, **settings})
+            until(lambda: waits(cluster.owner(key), key), "the waiter")
+            proxy.silence()
+        assert waiter.result()
 
 
 def test_cluster_a_release_does_not_wait_for_the_guard(cluster: Cluster) -> None:

@@ -9,10 +9,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from redis_lock_client import Lock
+from redis_lock_client import _protocol as protocol
 
 from .proxy import Proxy
-from .server import Server
-from .worker import Package
+from .server import PATIENCE, Server
+from .worker import KINDS, Package, Worker
 
 NO_RETRY = Retry(NoBackoff(), 0)
 
@@ -35,6 +36,41 @@ def test_without_socket_timeout_it_is_one_command(server: Server) -> None:
         held.release()
         assert waiting.result()
     assert server.calls("lock.acquire") == 2
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """What a client without socket timeout takes for silence is over soon."""
+    for name in ("LATE", "DEFAULT_SOCKET_TIMEOUT"):
+        monkeypatch.setattr(protocol, name, 0.3)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_socket_timeout_a_wait_outlives_a_connection_that_falls_silent(
+    server: Server, kind: str, patience: pytest.MonkeyPatch
+) -> None:
+    patience.setattr(protocol, "LONGEST_SLICE", 0.3)
+    with Proxy(server.port) as proxy:
+        held = Lock(server.admin, "stock", timeout=30)
+        held.acquire()
+        worker = Worker(kind, proxy.port, client={"socket_timeout": None})
+        server.wait_for_waiters("stock", 1)
+        proxy.silence()
+        held.release()
+        assert worker.result(PATIENCE)
+
+
+@pytest.mark.usefixtures("patience")
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_socket_timeout_a_wait_at_a_silent_server_ends(server: Server, kind: str) -> None:
+    with Proxy(server.port) as proxy, Lock(server.admin, "stock", timeout=30):
+        worker = Worker(kind, proxy.port, client={"socket_timeout": None}, blocking_timeout=1)
+        server.wait_for_waiters("stock", 1)
+        proxy.silence()
+        proxy.pause()
+        with pytest.raises(redis.TimeoutError):
+            worker.result(PATIENCE / 2)
 
 
 def test_a_server_that_is_gone_is_told(server: Server) -> None:

@@ -271,6 +271,8 @@ class Core:
 
     async def _ask_once(self, request: tuple[Any, ...], patience: protocol.Patience) -> Any:
         options = patience.block(protocol.grace_ms(self.grace))
+        if (seconds := patience.bound()) is not None:
+            return await self._execute_within(seconds, *request, *options)
         # What blocks has a connection of its own.
         execute = self._execute_alone if options else self._execute
         return await execute(*request, *options)
@@ -599,6 +601,8 @@ class Core:
         connection = pool.connection_class(**kwargs)
         replies: list[Any] = []
         try:
+            # To send alone would not ask a Sentinel where to.
+            await self._settle(connection.connect())
             for command in commands:
                 await self._settle(connection.send_command(*command))
             for _ in commands:
@@ -633,6 +637,10 @@ class Core:
 
     def _execute_alone(self, *args: Any, **options: Any) -> Awaitable[Any]:
         return self._answered(self.redis.execute_command, *args, **options)
+
+    @abstractmethod
+    def _execute_within(self, seconds: float, *args: Any) -> Awaitable[Any]:
+        """Send a command that may wait. Raise TimeoutError when its reply takes longer."""
 
     async def _answered(self, send: Callable[..., Any], *args: Any, **options: Any) -> Any:
         try:

@@ -27,6 +27,17 @@ IDLE = 10.0
 GIVEN_UP = 60.0
 
 
+async def within(library: Library, seconds: float | None, answer: Awaitable[Any]) -> Any:
+    """Return what is awaited. Raise the library's TimeoutError when that takes longer."""
+    if seconds is None:
+        return await answer
+    try:
+        async with asyncio.timeout(seconds):
+            return await answer
+    except TimeoutError:
+        raise library.timeout_error(protocol.SILENT) from None
+
+
 class Line:
     """Carries the commands of many tasks over one connection of the pool, in the order in which they came."""
 
@@ -34,6 +45,8 @@ class Line:
         """Nothing is sent yet."""
         self._library = library
         self._client = client
+        # What goes over the line is answered at once. A client that never times out would wait for ever all the same.
+        self._limit = protocol.LATE if protocol.socket_timeout(library, client, True) is None else None
         self._queue: deque[tuple[tuple[Any, ...], dict[str, Any], asyncio.Future[Any]]] = deque()
         # Of the command that came last.
         self._reply: asyncio.Future[Any] | None = None
@@ -59,6 +72,10 @@ class Line:
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
         return reply
+
+    def within(self, answer: Awaitable[Any]) -> Awaitable[Any]:
+        """Wait for what the server answers at once."""
+        return within(self._library, self._limit, answer)
 
     def is_idle(self) -> bool:
         """Return whether all commands have been answered."""
@@ -95,7 +112,7 @@ class Line:
             pipeline = self._client.pipeline(transaction=False)
             for args, options, _ in batch:
                 pipeline.execute_command(*args, **options)
-            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+            replies: list[Any] = await self.within(pipeline.execute(raise_on_error=False))
             await self._follow(batch, replies)
             return replies
         except Exception as error:
@@ -118,7 +135,7 @@ class Line:
 
     async def _alone(self, args: tuple[Any, ...], options: dict[str, Any], _: object) -> Any:
         try:
-            return await self._client.execute_command(*args, **options)
+            return await self.within(self._client.execute_command(*args, **options))
         except Exception as error:
             return protocol.refused_by_the_client(self._library, error) or error
 
@@ -392,7 +409,7 @@ class Listeners:
         if self._finding is None or self._finding.done():
             # It changes nothing. Behind the line it would wait for a node that does not answer.
             asking = self._client.execute_command("LOCK.RELEASE", key, uuid4().hex)
-            self._finding = asyncio.ensure_future(asking)
+            self._finding = asyncio.ensure_future(self.line.within(asking))
             self._finding.add_done_callback(_take_error)
         await asyncio.wait([self._finding])
 

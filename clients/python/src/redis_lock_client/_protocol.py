@@ -33,6 +33,10 @@ CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 # The share of the client's socket timeout for which one command waits. The rest is for the way there and back.
 SLICE = 0.75
 
+# For how many seconds one command waits by a client that never times out, and how late its reply may be.
+LONGEST_SLICE = 30.0
+LATE = 5.0
+
 # How long a connection that never times out may be silent until it is looked at.
 DEFAULT_SOCKET_TIMEOUT = 5.0
 
@@ -71,6 +75,8 @@ MODULE_MISSING = (
     "configuration, and restart the server. Where modules cannot be loaded, `fallback=True` "
     "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
 )
+
+SILENT = "the server has not answered in time"
 
 # Of a function that a sync lock is to be held for.
 RUNS_LATER = (
@@ -242,7 +248,9 @@ class Patience:
         """
         self.sleep = sleep
         self._end = math.inf if seconds is None else time.monotonic() + seconds
-        self._slice = math.inf if socket_timeout is None else socket_timeout * SLICE
+        self._slice = LONGEST_SLICE if socket_timeout is None else socket_timeout * SLICE
+        # Who asks once waits as the client does for any command.
+        self._is_bounded = socket_timeout is None and seconds != 0
         # Whether a request of this acquire said KEEP: then it may have left a place, which has to be given up.
         self.kept = False
         self._is_roaming = is_roaming
@@ -253,11 +261,14 @@ class Patience:
         left = self._end - time.monotonic()
         return left if left == math.inf else max(int(left * 1000), 0)
 
+    def bound(self) -> float | None:
+        """Return within how many seconds the next reply has to come to a client that would wait for it for ever."""
+        return min(self.left_ms() / 1000, self._slice) + LATE if self._is_bounded else None
+
     def block(self, grace_ms: int) -> tuple[Any, ...]:
         """Return the options of the next command that waits: none when nothing is left, because BLOCK 0 has no end."""
         left = self.left_ms()
-        block = min(left, self._slice * 1000)
-        block = 0 if block == math.inf else max(int(block), 1)
+        block = max(int(min(left, self._slice * 1000)), 1)
         return ("BLOCK", block, *self._keep(grace_ms)) if left else ()
 
     def notify(self, longest_ms: int, channel: bytes, grace_ms: int) -> tuple[Any, ...]:
@@ -485,9 +496,47 @@ def _impatient_class(cls: Any) -> Any:
     return type(cls.__name__, (cls,), {"timeout": property(lambda _: 0), "__del__": lambda _: None})
 
 
+class SilentError(Exception):
+    """No reply has come in time. A client's own retries, each of which would wait as long again, are not for this."""
+
+
+def bounded(library: Library, client: Any, seconds: float) -> Any:
+    """Return a sync client, but one that raises SilentError when a reply takes longer."""
+    kind: Any = type(client)
+    of_node = f"get_{library.name}_connection"
+    if not (hasattr(kind, "parse_response") or hasattr(kind, of_node)):
+        # It only behaves like a client.
+        return client
+    same = object.__new__(_bounded_class(kind, library, of_node))
+    same.__dict__ = client.__dict__
+    same._replies_within = seconds
+    return same
+
+
+@functools.cache
+def _bounded_class(cls: Any, library: Library, of_node: str) -> Any:
+    def parse_response(self: Any, connection: Any, *args: Any, **options: Any) -> Any:
+        try:
+            if not connection.can_read(timeout=self._replies_within):
+                raise SilentError
+        except BaseException:
+            # The next command would read what comes late.
+            connection.disconnect()
+            raise
+        return cls.parse_response(self, connection, *args, **options)
+
+    def connection_of(self: Any, node: Any) -> Any:
+        return bounded(library, getattr(cls, of_node)(self, node), self._replies_within)
+
+    # A cluster's client has one for each node.
+    own = {of_node: connection_of} if hasattr(cls, of_node) else {"parse_response": parse_response}
+    return type(cls.__name__, (cls,), {"__slots__": ("_replies_within",), "__del__": lambda _: None, **own})
+
+
 def impatient(connection_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a connection that is worth no more than `IMPATIENCE`."""
-    timeouts = ("socket_timeout", "socket_connect_timeout") if "host" in connection_kwargs else ()
+    # A Unix socket has one of them in some versions only.
+    timeouts = () if "path" in connection_kwargs else ("socket_timeout", "socket_connect_timeout")
     return {**connection_kwargs, **dict.fromkeys(timeouts, IMPATIENCE)}
 
 

@@ -45,6 +45,13 @@ class Lock(Core, Theirs):
     async def _pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - a thread waits
 
+    async def _execute_within(self, seconds: float, *args: Any) -> Any:
+        client = protocol.bounded(self._library, self.redis, seconds)
+        try:
+            return await self._answered(client.execute_command, *args)
+        except protocol.SilentError:
+            raise self._library.timeout_error(protocol.SILENT) from None
+
     def _interrupted(self) -> None:
         # A signal handler has raised, between the request and its reply say. The connection is in the pool again,
         # and the next command would take that reply for its own: a fence, for a lock that somebody else holds.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from .. import _protocol as protocol
 from .._core import SHARED, Core
-from .._listening import NOTIFY_MS, Listener, Listeners
+from .._listening import NOTIFY_MS, Listener, Listeners, within
 from .keep_alive import KeepAlive
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ class Lock(Core, Theirs):
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
+    def _execute_within(self, seconds: float, *args: Any) -> Awaitable[Any]:
+        return within(self._library, seconds, self._execute_alone(*args))
+
     def _interrupted(self) -> None:
         # The client closes the connection of a command that is cancelled.
         pass
@@ -125,7 +128,8 @@ class Lock(Core, Theirs):
             async def ask(request: tuple[Any, ...], patience: protocol.Patience) -> Any:
                 if protocol.WITHOUT_NOTIFY.has(self.redis):
                     return await self._ask_once(request, patience)
-                return await self._ask_and_listen(request, patience, listener)
+                asking = self._ask_and_listen(request, patience, listener)
+                return await within(self._library, patience.bound(), asking)
 
             listener.is_granted = await self._ask(token, patience, ask, is_own)
             return listener.is_granted
