@@ -235,9 +235,14 @@ impl World {
         }
         loop {
             let lock = self.lock.as_ref();
-            let step = self
-                .registry
-                .grant_next(&self.key, lock, now, |now| now, &mut self.fences);
+            let step = self.registry.grant_next(
+                &self.key,
+                lock,
+                u64::MAX,
+                now,
+                |now| now,
+                &mut self.fences,
+            );
             match step {
                 None => return,
                 Some(Step::Granted(granted)) => {

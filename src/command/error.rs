@@ -128,6 +128,7 @@ impl Error {
     pub const fn of_refusal(refusal: Refusal) -> Self {
         match refusal {
             Refusal::FencesExhausted => Self::FencesExhausted,
+            Refusal::TtlTooLong => Self::TtlTooLong,
             Refusal::Deadlock | Refusal::Busy | Refusal::BusyUpgrade => Self::Deadlock,
         }
     }

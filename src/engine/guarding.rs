@@ -191,8 +191,12 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
         }
         GuardEvent::LacksNothing => guard.lacks_nothing(),
         GuardEvent::SettingsChanged => {
+            let has_closed_slots = guard.slots_closed() > 0;
             let may_have_longer = guard.change(server.guard(), boot_us);
             guard.beat_now();
+            if has_closed_slots && guard.slots_closed() == 0 {
+                slots::opened(server, machine);
+            }
             if may_have_longer {
                 machine.sweep.request(server.monotonic_us());
             }

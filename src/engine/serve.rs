@@ -7,7 +7,6 @@ use std::rc::Rc;
 use super::commit::{repair_ttl, Cause};
 use super::count::Count;
 use super::ending::{end_unheard, tell, unheard};
-use super::guarding;
 use super::host::{ClientOf, ClientOfServer, Key, Name, Parts, Server, WrongType};
 use super::linger;
 use super::machine::{Machine, Registry};
@@ -269,10 +268,10 @@ fn next_step<K: Key>(
         machine.guard.refused(&key_ref.name);
         return None;
     }
-    let registry = &mut machine.registry;
+    let (registry, longest_ms) = (&mut machine.registry, machine.guard.longest_ttl_ms());
     let step = shared
         .fences
-        .with(|fences| registry.grant_next(key_ref, lock, now, granted_at, fences));
+        .with(|fences| registry.grant_next(key_ref, lock, longest_ms, now, granted_at, fences));
     if let Some(Step::Refused(_, Refusal::Deadlock)) = &step {
         server.count(Count::Deadlocks);
     }
@@ -297,12 +296,6 @@ pub(super) fn tell_granted<S: Server>(
     granted: Granted<ClientOfServer<S>>,
 ) {
     let now_us = server.monotonic_us();
-    guarding::note_lease(
-        server,
-        &mut machine.guard,
-        granted.grant.hold.deadline,
-        granted.grant.at,
-    );
     server.count(Count::HandedOver);
     server.waited(now_us.saturating_sub(granted.removed.since_us));
     machine.wait_ended(&granted.removed, now_us);

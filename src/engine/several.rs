@@ -50,6 +50,7 @@ fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSe
     let server = host.server();
     let db = server.selected_db();
     let mut granted_keys = 0_usize;
+    host.machine().registry.set_ending(true);
     loop {
         if touched.is_some() {
             host.machine().registry.mark_unserved();
@@ -79,6 +80,7 @@ fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSe
             granted_keys = granted_keys.saturating_add(candidate.several.iter().count());
         }
     }
+    host.machine().registry.set_ending(false);
     host.machine().is_due_changed = true;
     server.select_db(db);
 }
@@ -163,10 +165,15 @@ fn grant<H: Host>(
     now: Now,
     touched: &mut Option<&mut BTreeSet<KeyRef>>,
 ) {
-    let server = host.server();
+    let (server, machine) = (host.server(), host.machine());
+    let longest_ms = machine.guard.longest_ttl_ms();
+    let ttl_ms = machine.registry.ttl_ms_of(candidate);
+    if ttl_ms.is_some_and(|ms| ms > longest_ms) {
+        return refuse(host, candidate, Refusal::TtlTooLong);
+    }
     let at = server.meanwhile(now, true);
     let Some(fence) = host.shared().fences.with(|fences| fences.next(at)) else {
-        return refuse(host, candidate);
+        return refuse(host, candidate, Refusal::FencesExhausted);
     };
     let is_heard = tell_channel(host, candidate, fence, at);
     // A client may have gone since.
@@ -215,11 +222,13 @@ fn serve_if_waited_for<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) {
 }
 
 /// Ends a place that can never be granted.
-fn refuse<H: Host>(host: &mut H, candidate: &Candidate) {
+fn refuse<H: Host>(host: &mut H, candidate: &Candidate, refusal: Refusal) {
     let server = host.server();
     let removed = host.machine().registry.end_candidate(candidate);
     for removed in removed {
-        let error = Some(Error::of_refusal(Refusal::FencesExhausted));
+        let error = Some(Error::of_refusal(refusal));
         ending::tell(server, host.machine(), removed, error);
     }
+    let keys = candidate.several.iter().map(|one| &one.key_ref);
+    host.machine().registry.serve_later(keys);
 }

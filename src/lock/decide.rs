@@ -85,6 +85,8 @@ pub enum Refusal {
     Deadlock,
     /// No fence is left below 2^53.
     FencesExhausted,
+    /// While it has waited, the longest ttl that may be has become shorter than its own.
+    TtlTooLong,
 }
 
 impl Lock {

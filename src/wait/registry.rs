@@ -6,6 +6,7 @@ mod channels;
 mod ending;
 mod endings;
 mod enter;
+mod finish;
 mod grant;
 mod leave;
 mod links;

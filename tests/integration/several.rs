@@ -2,6 +2,7 @@
 
 use crate::harness::{Client, Kind, Reply, Server};
 
+mod asked;
 mod bounded;
 mod copies;
 mod cut;

@@ -1,8 +1,19 @@
 //! How long the longest lease may last, by the settings and by what has come from elsewhere.
 
+use super::settings::Rule;
 use super::{Guard, AFTER_START_MS};
 
 impl Guard {
+    /// The longest ttl of a grant, in milliseconds. A request may have begun to wait when it was
+    /// longer.
+    #[inline]
+    pub(in crate::engine) fn longest_ttl_ms(&self) -> u64 {
+        match self.is_on() && self.settings.has(Rule::Waiting) {
+            true => self.settings.max_ttl_ms,
+            false => u64::MAX,
+        }
+    }
+
     /// How long the longest lease may last that there is or that is granted now, in milliseconds.
     pub fn longest_ms(&self, boot_us: u64) -> u64 {
         let left_us = self.longer_until_us.saturating_sub(boot_us);

@@ -54,6 +54,8 @@ pub enum Rule {
     TurnedOn,
     /// The wait after a majority that kept the guard closed is asked no more.
     GivenUp,
+    /// Nobody who waits is granted a lease that is longer than the setting by now.
+    Waiting,
     /// The wait after a promotion.
     Promotion,
     /// The slack after a promotion.

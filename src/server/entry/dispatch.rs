@@ -11,7 +11,7 @@ use super::queries;
 use super::register::Handler;
 use super::replay;
 use super::top;
-use crate::command::{acquire, rlock, wlock, Command};
+use crate::command::{acquire, rlock, wlock, Command, Error};
 use crate::server::api::{Argv, Context};
 use crate::server::host::module::Task;
 
@@ -33,19 +33,19 @@ pub(in crate::server) fn handler_of(command: Command) -> Handler {
         Command::ResetStat => handler!(queries::reset_stat),
         Command::Apply => handler!(replay::apply),
         Command::ApplyRelease => handler!(replay::apply_release),
-        Command::Writable => handler!(queries::writable),
+        Command::Writable => handler!(|_| Err(Error::ModuleOnly), queries::answer_writable),
         Command::Guard => handler!(replay::guard),
     }
 }
 
 /// Makes the `extern "C"` function of a command from one that gets a [`Task`]. The second function
-/// is that of a command which the server also asks for its keys: it names them, if that is what it
-/// is called for.
+/// comes first, and without a task. Whether that was all: it has named the keys of the command, if
+/// that is what the server calls it for.
 macro_rules! handler {
     ($run:expr) => {
         handler!($run, |_, _| false)
     };
-    ($run:expr, $name_keys:expr) => {{
+    ($run:expr, $answers:expr) => {{
         unsafe extern "C" fn handler(
             ctx: *mut raw::RedisModuleCtx,
             argv: *mut *mut raw::RedisModuleString,
@@ -54,9 +54,9 @@ macro_rules! handler {
             // SAFETY: the server called the handler with these, and `run` returns before the
             // handler does.
             unsafe {
-                let name_keys: fn(Context<'_>, Argv<'_>) -> bool = $name_keys;
+                let answers: fn(Context<'_>, Argv<'_>) -> bool = $answers;
                 let words = Argv::new(argv, argc);
-                if Context::new(ctx).is_some_and(|ctx| name_keys(ctx, words)) {
+                if Context::new(ctx).is_some_and(|ctx| answers(ctx, words)) {
                     return raw::REDISMODULE_OK as c_int;
                 }
                 Task::run(ctx, words, $run);

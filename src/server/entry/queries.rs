@@ -4,7 +4,7 @@ use super::info_reply;
 use crate::command::info::{self, Info};
 use crate::command::Error;
 use crate::engine::host::{End as _, Host, Key as _, Parts, Purpose};
-use crate::server::api::clock;
+use crate::server::api::{clock, Argv, Context};
 use crate::server::host::module::Task;
 use crate::server::observe::stats;
 use crate::server::replication::writes;
@@ -54,10 +54,12 @@ pub(in crate::server) fn reset_stat(task: &mut Task<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-pub(in crate::server) fn writable(task: &mut Task<'_>) -> Result<(), Error> {
-    if !writes::is_asking() {
-        return Err(Error::ModuleOnly);
+/// Answers LOCK._WRITABLE, if the module itself has called it. It may be in the middle of a step,
+/// so this is no task, which would end the step.
+pub(in crate::server) fn answer_writable(ctx: Context<'_>, _: Argv<'_>) -> bool {
+    let is_asking = writes::is_asking();
+    if is_asking {
+        ctx.reply_ok();
     }
-    task.ctx().reply_ok();
-    Ok(())
+    is_asking
 }

@@ -91,9 +91,9 @@ impl World {
     fn serve(&mut self) {
         loop {
             let (lock, fences) = (self.lock.as_ref(), &mut self.fences);
-            let next = self
-                .registry
-                .grant_next(&self.key, lock, self.now, |now| now, fences);
+            let next =
+                self.registry
+                    .grant_next(&self.key, lock, u64::MAX, self.now, |now| now, fences);
             match next {
                 None => return,
                 Some(Step::Granted(granted)) => {

@@ -192,7 +192,7 @@ mod tests {
 
     fn grant_next(world: &mut World, key: &KeyRef) -> Option<Step<u64>> {
         let (now, mut fences) = (Now::from_millis(1_000), FenceClock::default());
-        world.grant_next(key, None, now, |now| now, &mut fences)
+        world.grant_next(key, None, u64::MAX, now, |now| now, &mut fences)
     }
 
     fn len_of(world: &World, key: &KeyRef) -> usize {

@@ -140,11 +140,13 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// never be granted ends without a word. A place for several keys is not granted here, but
     /// noted: see [`Registry::take_candidate`].
     ///
-    /// A lease counts from its grant, which `granted_at` makes of `now`.
+    /// A lease counts from its grant, which `granted_at` makes of `now`. None is longer than
+    /// `longest_ms`.
     pub fn grant_next(
         &mut self,
         key: &KeyRef,
         lock: Option<&Lock>,
+        longest_ms: u64,
         now: Now,
         granted_at: impl FnOnce(Now) -> Now,
         fences: &mut FenceClock,
@@ -174,9 +176,13 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let at = granted_at(now);
         let place = self.places.get(id)?;
         let request = place.request(seq)?;
-        let (grant, before) = match place.decide(request, lock, at, fences) {
+        let decided = match request.ttl().ms() <= longest_ms {
+            true => place.decide(request, lock, at, fences),
+            false => Err(Refusal::TtlTooLong),
+        };
+        let (grant, before) = match decided {
             Ok(granted) => granted,
-            Err(refusal @ Refusal::FencesExhausted) => {
+            Err(refusal @ (Refusal::FencesExhausted | Refusal::TtlTooLong)) => {
                 let removed = self.leave(id, seq, Why::Decided)?;
                 return Some(Step::Refused(removed, refusal));
             }
@@ -284,6 +290,12 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
+    /// For how long a candidate is granted its keys, in milliseconds: the last request says it.
+    pub fn ttl_ms_of(&self, candidate: &Candidate) -> Option<u64> {
+        let (_, last) = self.place_at(candidate)?.iter().last()?;
+        Some(last.ttl().ms())
+    }
+
     /// The hold that the channel at the place of a candidate is to be told of. The caller publishes
     /// it first. If nobody has received it, the caller calls [`Registry::unheard`], ends the
     /// request, and grants the candidate to the clients that are left.
@@ -366,31 +378,5 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     fn place_at(&self, candidate: &Candidate) -> Option<&Place<L>> {
         let place = self.places.get(candidate.place);
         place.filter(|place| place.ticket == candidate.ticket)
-    }
-}
-
-/// The end of a step.
-impl<L, S: BuildHasher> Registry<L, S> {
-    /// Whether the step must not end yet: see [`Registry::take_candidate`] and
-    /// [`Registry::take_unserved`].
-    pub fn is_unfinished(&self) -> bool {
-        !self.step.is_empty()
-    }
-
-    /// Has keys served before the step ends.
-    pub fn serve_later<'k>(&mut self, keys: impl Iterator<Item = &'k KeyRef>) {
-        self.step.unserved.extend(keys.cloned());
-    }
-
-    /// A key that is to be served before the step ends. Keys come before candidates.
-    pub fn take_unserved(&mut self) -> Option<KeyRef> {
-        self.step.unserved.pop_first()
-    }
-
-    /// Has the keys marked that are to be served, because the step cannot go on.
-    pub fn mark_unserved(&mut self) {
-        while let Some(key) = self.step.unserved.pop_first() {
-            self.mark(key.db, &key.name);
-        }
     }
 }

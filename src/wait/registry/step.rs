@@ -13,6 +13,9 @@ pub(super) struct StepWork {
     pub(super) candidates: BTreeSet<(Ticket, PlaceId)>,
     /// Keys that are to be served.
     pub(super) unserved: BTreeSet<KeyRef>,
+    /// Whether it is being done. Whoever comes in between, by a call of the server that comes back,
+    /// leaves all to it.
+    pub(super) is_running: bool,
 }
 
 impl StepWork {

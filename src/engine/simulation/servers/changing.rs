@@ -45,6 +45,43 @@ fn a_shorter_longest_lease_right_after_a_start_counts_later() {
     assert_eq!((tally.grants, tally.breaches), (1, 0));
 }
 
+/// A request waits for longer than all leases of the time before a shorter setting. A client that
+/// counts from the reply would believe in its lease.
+#[test]
+fn a_shorter_longest_lease_is_for_those_who_wait_too() {
+    let short = LONGEST_MS / 4;
+    let shorter = Guard {
+        max_ttl_ms: short,
+        ..RESTART
+    };
+    let renewal = [
+        Step::Tick(short / 2),
+        Step::Ask(0, 0, What::Renew(0, short)),
+    ];
+    let begin = [
+        Step::Tick(LONGEST_MS + 1_000),
+        Step::Ask(0, 0, take(LONGEST_MS)),
+        Step::Ask(1, 0, take(LONGEST_MS)),
+        Step::Set(shorter),
+    ];
+    let end = [
+        Step::Ask(0, 0, What::Release(0)),
+        Step::Crash(0),
+        Step::Restart(0, Disk::Empty, true),
+        Step::Tick(short + 1_001),
+        Step::Ask(0, 0, take(short)),
+    ];
+    let steps = [&begin[..], &renewal.repeat(10), &end].concat();
+    for (without, breaches) in [(None, 0), (Some(Rule::Waiting), 1)] {
+        let settings = Settings {
+            guard: Guard { without, ..RESTART },
+            careless: Some(Careless::CountsFromReply),
+            ..small(false)
+        };
+        assert_eq!(play(&settings, &steps).breaches, breaches, "{without:?}");
+    }
+}
+
 /// A server that has lost a lease while its guard was off, and all that operators and clients may
 /// do once it is on.
 #[test]
