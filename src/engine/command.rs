@@ -14,11 +14,14 @@ use super::serve::{self, Stay};
 use super::{deadlock, ending, guarding, linger, several};
 use crate::command::acquire::Acquire;
 use crate::command::{Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Ttl, Waiting};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf, Ttl, Waiting};
 use crate::wait::{KeyRef, Keys, Linger};
 
 /// The word that is the key of a command with one key.
 const KEY_AT: usize = 1;
+
+/// How many holds that are over stay until the next grant.
+const MANY_ENDED: usize = if cfg!(test) { 1 } else { 64 };
 
 /// What a decision is made on.
 struct Scene<'s, 'f, K: Key + 's> {
@@ -128,7 +131,22 @@ fn change<'k, 'r, H: Host>(
             }
             Ok(Done::Reply(reply))
         }
-        Decided::Wait(refusal) => Ok(Done::Refused(key, key_ref, refusal, now)),
+        Decided::Wait(refusal) => {
+            drop_ended(&mut key, now);
+            Ok(Done::Refused(key, key_ref, refusal, now))
+        }
+    }
+}
+
+/// Drops the holds that are over, where there are many. A grant drops all of them; whoever is
+/// refused would pay for them again and again.
+#[inline]
+fn drop_ended<K: Key>(key: &mut K, now: Now) {
+    let lock = key.lock();
+    let ended = lock.and_then(|lock| lock.one_of_many_ended(MANY_ENDED, now));
+    if let Some(token) = ended.map(TokenBuf::from) {
+        let (now_ms, token) = (now.ms(), token.as_token());
+        commit(key, &Effect::Release { now_ms, token }, Cause::Expired, now);
     }
 }
 

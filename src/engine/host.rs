@@ -6,6 +6,7 @@
 //! methods of [`Host`], which takes `&mut self`: nothing of the machine is borrowed then, and no
 //! key is open. The calls that do not come back are methods of [`Server`], which may be copied.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
@@ -103,10 +104,10 @@ pub trait Server: Copy {
     fn ask_replicas(self);
 
     /// Asks another node of the cluster about slots that it had. `at_us` is now.
-    fn ask(self, node: &NodeId, at_us: u64, slots: &[u16]);
+    fn ask(self, node: &NodeId, at_us: u64, slots: &BTreeSet<u16>);
     /// Answers what another node has asked at that time: how long the guard lasts here yet, in
     /// milliseconds, and the slots whose leases it has got.
-    fn answer(self, node: &NodeId, asked_us: u64, left_ms: u64, slots: &[u16]);
+    fn answer(self, node: &NodeId, asked_us: u64, left_ms: u64, slots: &BTreeSet<u16>);
 
     /// Adds to a counter.
     fn count_many(self, of: Count, n: usize);

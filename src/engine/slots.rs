@@ -1,10 +1,15 @@
 //! The guard of slots at work: this node looks at them, asks others and answers them.
 
+use std::collections::BTreeSet;
+
 use super::count::Count;
 use super::guard::slots::Cluster;
 use super::host::{Host, Server};
 use super::machine::Machine;
 use super::printable::line_of;
+
+/// How many slots are said to have left in one answer. The server is asked about each.
+const MOST_WHOLE: usize = 2_000;
 
 /// Looks at the slots of this node, if the guard is for them. For the timer.
 pub(super) fn look<H: Host>(host: &mut H) {
@@ -36,10 +41,12 @@ fn answer<H: Host>(host: &mut H, cluster: &Cluster) {
     let (boot_us, questions) = (server.boot_us(), machine.guard.take_questions());
     let longest_ms = machine.guard.longest_ms(boot_us);
     for question in questions {
-        let mut slots = question.slots.clone();
-        slots.retain(|slot| host.has_left(*slot, longest_ms));
+        // Of the others it does not matter. What is too much is asked for again.
+        let gone = question.slots.iter().filter(|slot| !cluster.has(**slot));
+        let whole = gone.filter(|slot| host.has_left(**slot, longest_ms));
+        let whole: BTreeSet<u16> = whole.take(MOST_WHOLE).copied().collect();
         let (by, at_us) = (question.by, question.at_us);
-        let is_whole = |slot| slots.contains(&slot);
+        let is_whole = |slot| whole.contains(&slot);
         let guard = &host.machine().guard;
         if let Some((left_ms, slots)) = guard.answer(question, cluster, is_whole, boot_us) {
             server.answer(&by, at_us, left_ms, &slots);

@@ -229,6 +229,13 @@ impl SharedHolds {
         holds.map(|hold| hold.get().fence)
     }
 
+    /// The token of the hold that is over at `now_ms` and has so many before it.
+    pub(super) fn ended_token(&self, before: usize, now_ms: u64) -> Option<Token<'_>> {
+        let all = self.by_deadline.iter();
+        let mut ended = all.take_while(|(deadline, _)| deadline.is_over(now_ms));
+        ended.nth(before).map(|(_, token)| token.0.as_token())
+    }
+
     /// Brings every later deadline down to `cap`.
     pub(super) fn cap(&mut self, cap: Deadline) {
         while let Some((deadline, _)) = self.by_deadline.last() {

@@ -136,6 +136,16 @@ impl Lock {
         one.map(|hold| hold.fence).into_iter().chain(many)
     }
 
+    /// Whose hold is over at `now`, where those of more than `many` tokens are and were not dropped
+    /// yet: a look at the lock takes the longer the more there are.
+    #[inline]
+    pub fn one_of_many_ended(&self, many: usize, now: Now) -> Option<Token<'_>> {
+        match &self.holds {
+            Holds::Many(holds) => holds.ended_token(many, now.ms()),
+            Holds::One(_) | Holds::Counted(_) => None,
+        }
+    }
+
     /// Whether any other token has a hold at `now`.
     pub fn is_held_by_others(&self, token: Token<'_>, now: Now) -> bool {
         self.latest_deadline_of_others(token)

@@ -185,21 +185,46 @@ impl Bindings {
 
     /// Forgets the bindings of a lock that leaves its key, and their losses.
     pub fn lock_left(&mut self, db: Option<i32>, name: &[u8], lock: &Lock) {
-        let known = self.bound.len().saturating_add(self.lost.len());
-        if let Some(db) = db.filter(|_| known < lock.len()) {
+        self.forget_losses_of(db, name, lock);
+        let mut here = Vec::new();
+        if db.is_some() && self.bound.len() < lock.len() {
             // Most holds of the lock are not bound.
-            let here = self.bound.iter();
-            let here = here.filter(|(_, bound)| is_it(&bound.key_ref, Some(db), name));
-            let here: Vec<_> = here.map(|(of, _)| *of).collect();
-            for (fence, number) in here {
-                self.remove(fence, number);
+            let bound = self.bound.iter();
+            let bound = bound.filter(|(_, bound)| is_it(&bound.key_ref, db, name));
+            here.extend(bound.map(|(of, _)| *of));
+        } else {
+            for (_, Hold { fence, .. }) in lock.holders() {
+                let of_fence = self
+                    .bound
+                    .range((fence, Number(0))..=(fence, Number(u64::MAX)));
+                let of_fence = of_fence.filter(|(_, bound)| is_it(&bound.key_ref, db, name));
+                here.extend(of_fence.map(|(of, _)| *of));
             }
+        }
+        for (fence, number) in here {
+            self.remove(fence, number);
+        }
+    }
+
+    /// One look at each loss: a lock may have as many as holds.
+    fn forget_losses_of(&mut self, db: Option<i32>, name: &[u8], lock: &Lock) {
+        if self.lost.is_empty() {
+            return;
+        }
+        if let Some(db) = db {
             self.take_lost(&KeyRef::new(db, name));
             return;
         }
-        for (_, hold) in lock.holders() {
-            self.forget(db, name, hold.fence);
-        }
+        let holders = lock.holders().into_iter();
+        let fences: BTreeSet<Fence> = holders.map(|(_, hold)| hold.fence).collect();
+        let Self { lost, untold, .. } = self;
+        lost.retain(|key, losses| {
+            if *key.name == *name {
+                losses.retain(|lost| !fences.contains(&lost.fence));
+            }
+            !losses.is_empty()
+        });
+        untold.retain(|key| lost.contains_key(key));
     }
 
     /// Forgets the losses of a hold that are to be carried out.

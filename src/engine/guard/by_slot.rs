@@ -1,6 +1,6 @@
 //! The guard of one slot, beside that of the whole server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::settings::{Reason, Rule};
 use super::slots::{Answer, Cluster, NodeId, Question};
@@ -85,7 +85,7 @@ impl Guard {
     }
 
     /// What this node asks others.
-    pub(in crate::engine) fn asks(&self) -> BTreeMap<NodeId, Vec<u16>> {
+    pub(in crate::engine) fn asks(&self) -> BTreeMap<NodeId, BTreeSet<u16>> {
         self.slots.asks()
     }
 
@@ -103,7 +103,7 @@ impl Guard {
         cluster: &Cluster,
         mut is_whole: impl FnMut(u16) -> bool,
         boot_us: u64,
-    ) -> Option<(u64, Vec<u16>)> {
+    ) -> Option<(u64, BTreeSet<u16>)> {
         let (settings, by) = (&self.settings, question.by);
         let left_ms = match self.all_closed_for(None, boot_us) {
             Some((0, _)) => return None,

@@ -10,7 +10,7 @@
 //! A node looks at the slots a few times a second. In a slot that it has not seen at the last look
 //! it grants nothing. So what may be missed is a slot that goes and comes back between two looks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lock::slot::SLOTS;
 
@@ -35,14 +35,14 @@ pub struct Cluster {
     /// For each slot the place of its node in `nodes`, if it has one.
     pub owners: Vec<Option<u16>>,
     /// The slots that are coming, and from where.
-    pub importing: Vec<(u16, NodeId)>,
+    pub importing: BTreeMap<u16, NodeId>,
     /// The slots that are going, and to where.
-    pub migrating: Vec<(u16, NodeId)>,
+    pub migrating: BTreeMap<u16, NodeId>,
 }
 
 impl Cluster {
     /// Whether this node has a slot.
-    pub(super) fn has(&self, slot: u16) -> bool {
+    pub(in crate::engine) fn has(&self, slot: u16) -> bool {
         self.owner(slot) == Some(0)
     }
 
@@ -55,16 +55,16 @@ impl Cluster {
     }
 
     fn imports(&self, slot: u16) -> bool {
-        self.importing.iter().any(|(one, _)| *one == slot)
+        self.importing.contains_key(&slot)
     }
 
     fn imports_from(&self, slot: u16, from: &NodeId) -> bool {
-        self.importing.contains(&(slot, *from))
+        self.importing.get(&slot) == Some(from)
     }
 
     /// Whether this node has a slot that is going to another one.
     pub(super) fn hands_over(&self, slot: u16, to: &NodeId) -> bool {
-        self.has(slot) && self.migrating.contains(&(slot, *to))
+        self.has(slot) && self.migrating.get(&slot) == Some(to)
     }
 }
 
@@ -74,7 +74,7 @@ pub struct Question {
     pub by: NodeId,
     /// When, by its own clock. The answer has it, too.
     pub at_us: u64,
-    pub slots: Vec<u16>,
+    pub slots: BTreeSet<u16>,
 }
 
 /// What another node says of slots that it had, or still has.
@@ -86,7 +86,7 @@ pub struct Answer {
     /// How long its own guard lasts yet, in milliseconds.
     pub left_ms: u64,
     /// The slots whose leases have all come along.
-    pub slots: Vec<u16>,
+    pub slots: BTreeSet<u16>,
 }
 
 /// A slot in which nothing new is granted.
@@ -170,7 +170,7 @@ impl Slots {
                 }
             }
         }
-        let is_source = |node: &NodeId| cluster.importing.iter().any(|(_, from)| from == node);
+        let is_source = |node: &NodeId| cluster.importing.values().any(|from| from == node);
         self.answered_us.retain(|node, _| is_source(node));
         self.seen = Some(cluster);
         self.note_open();
@@ -200,16 +200,13 @@ impl Slots {
 
     /// What is to be asked: each node with its slots. The node of a slot that is being imported is
     /// asked again and again, because its guard may begin at any time.
-    pub(super) fn asks(&self) -> BTreeMap<NodeId, Vec<u16>> {
-        let mut asks: BTreeMap<NodeId, Vec<u16>> = BTreeMap::new();
+    pub(super) fn asks(&self) -> BTreeMap<NodeId, BTreeSet<u16>> {
+        let mut asks: BTreeMap<NodeId, BTreeSet<u16>> = BTreeMap::new();
         let importing = self.seen.iter().flat_map(|seen| &seen.importing);
         let closed = self.closed.iter();
         let closed = closed.filter_map(|(slot, closed)| Some((slot, closed.asked?)));
         for (slot, node) in importing.map(|(slot, from)| (slot, *from)).chain(closed) {
-            let slots = asks.entry(node).or_default();
-            if !slots.contains(slot) {
-                slots.push(*slot);
-            }
+            asks.entry(node).or_default().insert(*slot);
         }
         asks
     }
@@ -262,19 +259,19 @@ mod tests {
             nodes: vec![this, source],
             owners: vec![Some(1); usize::from(SLOTS)],
             importing,
-            migrating: Vec::new(),
+            migrating: BTreeMap::new(),
         };
         let mut slots = Slots::default();
-        slots.look(cluster(Vec::new()), 0, 9_000_000);
+        slots.look(cluster(BTreeMap::new()), 0, 9_000_000);
         let answer = |asked_us| Answer {
             by: source,
             asked_us,
             left_ms: 0,
-            slots: vec![7],
+            slots: [7].into(),
         };
         let mut is_open_at = |us, is_answered: bool| {
-            slots.look(cluster(vec![(7, source)]), us, 9_000_000);
-            assert_eq!(slots.asks()[&source], [7]);
+            slots.look(cluster([(7, source)].into()), us, 9_000_000);
+            assert_eq!(slots.asks()[&source], [7].into());
             if is_answered {
                 slots.hear(&answer(us), us);
                 slots.time_passes(us + 1);

@@ -11,7 +11,7 @@
 //! Integers are little-endian. A message of another length is passed over.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::CString;
 
 use crate::command::integer;
@@ -85,8 +85,8 @@ impl Cluster {
             };
             if let (Some(slot), Ok(id)) = (slot(number), id.try_into()) {
                 match arrow {
-                    b"-<-" => self.importing.push((slot, id)),
-                    b"->-" => self.migrating.push((slot, id)),
+                    b"-<-" => drop(self.importing.insert(slot, id)),
+                    b"->-" => drop(self.migrating.insert(slot, id)),
                     _ => {}
                 }
             }
@@ -132,7 +132,7 @@ pub(in crate::server) struct Departures {
     /// The addresses of the locks that were saved in this turn: MIGRATE saves a value and then
     /// deletes it. They are only compared.
     saved: RefCell<HashSet<usize>>,
-    /// When a held lock was last removed from a slot other than by MIGRATE.
+    /// When a held lock was last removed from a slot other than by MIGRATE, where one ever was.
     lost_us: RefCell<BTreeMap<u16, u64>>,
 }
 
@@ -163,9 +163,8 @@ impl Departures {
     /// Whether no held lock was removed from a slot in so many milliseconds.
     pub(in crate::server) fn lost_nothing(&self, slot: u16, in_ms: u64) -> bool {
         let since_us = clock::boot_us().saturating_sub(in_ms.saturating_mul(1_000));
-        let mut lost_us = self.lost_us.borrow_mut();
-        lost_us.retain(|_, us| *us >= since_us);
-        !lost_us.contains_key(&slot)
+        let lost_us = self.lost_us.borrow();
+        lost_us.get(&slot).is_none_or(|us| *us < since_us)
     }
 }
 
@@ -180,16 +179,21 @@ fn address(lock: &Lock) -> usize {
 }
 
 /// Asks another node about slots that it had.
-pub(in crate::server) fn ask(ctx: Context<'_>, node: &NodeId, at_us: u64, slots: &[u16]) {
+pub(in crate::server) fn ask(ctx: Context<'_>, node: &NodeId, at_us: u64, slots: &BTreeSet<u16>) {
     send(ctx, node, QUESTION, message_of(&[at_us], slots));
 }
 
 /// Answers another node. The numbers are `asked_us` and `left_ms`.
-pub(in crate::server) fn answer(ctx: Context<'_>, node: &NodeId, numbers: [u64; 2], slots: &[u16]) {
+pub(in crate::server) fn answer(
+    ctx: Context<'_>,
+    node: &NodeId,
+    numbers: [u64; 2],
+    slots: &BTreeSet<u16>,
+) {
     send(ctx, node, ANSWER, message_of(&numbers, slots));
 }
 
-fn message_of(numbers: &[u64], slots: &[u16]) -> Vec<u8> {
+fn message_of(numbers: &[u64], slots: &BTreeSet<u16>) -> Vec<u8> {
     let numbers = numbers.iter().flat_map(|number| number.to_le_bytes());
     numbers
         .chain(slots.iter().flat_map(|slot| slot.to_le_bytes()))
@@ -230,7 +234,7 @@ fn answer_of(by: NodeId, message: &[u8]) -> Option<Answer> {
     })
 }
 
-fn slots_of(bytes: &[u8]) -> Option<Vec<u16>> {
+fn slots_of(bytes: &[u8]) -> Option<BTreeSet<u16>> {
     let slots = bytes.chunks(2).map(|slot| {
         let slot = slot.try_into().map(u16::from_le_bytes).ok();
         slot.filter(|slot| *slot < SLOTS)
@@ -268,17 +272,17 @@ mod tests {
         ] {
             assert_eq!(cluster.owners[slot], owner, "{slot}");
         }
-        assert_eq!(cluster.importing, [(8, bytes(&third))]);
-        assert_eq!(cluster.migrating, [(3, bytes(&third))]);
+        assert_eq!(cluster.importing, [(8, bytes(&third))].into());
+        assert_eq!(cluster.migrating, [(3, bytes(&third))].into());
         assert_eq!(cluster_of(b"").nodes.len(), 0);
     }
 
     #[test]
     fn messages_come_back_and_others_are_passed_over() {
         let by = [b'a'; 40];
-        let slots = [0, 300, SLOTS - 1];
+        let slots = BTreeSet::from([0, 300, SLOTS - 1]);
         let question = question_of(by, &message_of(&[7], &slots)).unwrap();
-        assert_eq!((question.at_us, &question.slots[..]), (7, &slots[..]));
+        assert_eq!((question.at_us, &question.slots), (7, &slots));
         let message = message_of(&[7, 5], &slots);
         let answer = answer_of(by, &message).unwrap();
         assert_eq!((answer.asked_us, answer.left_ms), (7, 5));
@@ -287,7 +291,7 @@ mod tests {
             let is_whole = end >= 16 && end % 2 == 0;
             assert_eq!(answer_of(by, &message[..end]).is_some(), is_whole, "{end}");
         }
-        assert_eq!(question_of(by, &message_of(&[7], &[SLOTS])), None);
+        assert_eq!(question_of(by, &message_of(&[7], &[SLOTS].into())), None);
         assert_eq!(question_of(by, &[0; 7]), None);
     }
 }

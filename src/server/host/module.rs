@@ -32,6 +32,11 @@ use crate::server::replication::start::Start;
 use crate::server::settings::limits;
 use crate::wait::{Counts, Delivery};
 
+/// For how long the events are sent that one step has noted, and how many of them between two looks
+/// at the clock.
+const NOTICES_US: u64 = 1_000;
+const NOTICES: u32 = 64;
+
 /// Everything that the module remembers.
 #[derive(Default)]
 pub(in crate::server) struct Module {
@@ -298,16 +303,24 @@ impl<'c> Task<'c> {
         &mut self.caller
     }
 
-    /// Sends the events that were noted.
+    /// Sends the events that were noted. The timer goes on with the rest of many: a script may
+    /// delete a million locks.
     #[cold]
     fn send_notices(&mut self) {
         let ctx = self.ctx();
         let db = ctx.selected_db();
-        for notice in self.module.notices.take() {
+        let until_us = clock::monotonic_us().saturating_add(NOTICES_US);
+        let mut sent = 0_u32;
+        while let Some(notice) = self.module.notices.next() {
             ctx.select_db(notice.db);
             let key = crate::server::api::OwnedString::new(ctx, &notice.key);
             self.caller()
                 .notify_keyspace(notify::name(notice.event), key.arg());
+            sent = sent.wrapping_add(1);
+            if sent % NOTICES == 0 && clock::monotonic_us() >= until_us {
+                self.module.timer.arm_at_once();
+                break;
+            }
         }
         // The context may be a client's.
         ctx.select_db(db);

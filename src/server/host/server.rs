@@ -1,5 +1,6 @@
 //! This server, as the machine sees it ([`crate::engine::host`]).
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
@@ -79,9 +80,9 @@ impl Server for Context<'_> {
         fn replicas(self) -> Replicas = replicas::listed(self);
         fn beat(self, beat: Beat) = replicas::beat(&beat);
         fn ask_replicas(self) = replicas::ask();
-        fn ask(self, node: &NodeId, at_us: u64, slots: &[u16]) =
+        fn ask(self, node: &NodeId, at_us: u64, slots: &BTreeSet<u16>) =
             slots::ask(self, node, at_us, slots);
-        fn answer(self, node: &NodeId, asked_us: u64, left_ms: u64, slots: &[u16]) =
+        fn answer(self, node: &NodeId, asked_us: u64, left_ms: u64, slots: &BTreeSet<u16>) =
             slots::answer(self, node, [asked_us, left_ms], slots);
 
         fn waited(self, us: u64) = times::waited(us);

@@ -22,7 +22,7 @@
 //! anything.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
@@ -53,7 +53,7 @@ pub(in crate::server) struct Notice {
 #[derive(Default)]
 pub(in crate::server) struct Notices {
     is_pending: Cell<bool>,
-    notices: RefCell<Vec<Notice>>,
+    notices: RefCell<VecDeque<Notice>>,
     /// The databases in which an event was noted.
     dbs: RefCell<BTreeSet<c_int>>,
 }
@@ -72,7 +72,9 @@ impl Notices {
     pub(in crate::server) fn note(&self, db: c_int, event: Event, key: Arg<'_>) {
         let key = key.bytes().into();
         self.dbs.borrow_mut().insert(db);
-        self.notices.borrow_mut().push(Notice { event, db, key });
+        self.notices
+            .borrow_mut()
+            .push_back(Notice { event, db, key });
         self.is_pending.set(true);
     }
 
@@ -88,9 +90,15 @@ impl Notices {
         self.is_pending.get()
     }
 
-    /// Takes the events to send.
-    pub(in crate::server) fn take(&self) -> Vec<Notice> {
-        self.is_pending.set(false);
-        self.notices.take()
+    /// Takes the next event to send.
+    pub(in crate::server) fn next(&self) -> Option<Notice> {
+        let mut notices = self.notices.borrow_mut();
+        let next = notices.pop_front();
+        if notices.is_empty() {
+            // There may have been a million.
+            *notices = VecDeque::new();
+            self.is_pending.set(false);
+        }
+        next
     }
 }

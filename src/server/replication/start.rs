@@ -9,14 +9,18 @@
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::{CStr, OsStr};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::engine::guard::Reason;
 use crate::planted::planted;
 use crate::server::api::Caller;
+
+/// More bytes than the name of any reason has.
+const LONGEST_REASON: u64 = 32;
 
 /// What is known of the start.
 #[derive(Debug, Default)]
@@ -98,9 +102,18 @@ impl Start {
     }
 }
 
+/// How a marker is opened. What is no file must not stop the server.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(libc::O_NONBLOCK);
+    options
+}
+
 /// The reason that a marker has. One that a loss of power has left empty has the gravest.
 fn noted_in(marker: &Path) -> Option<Reason> {
-    let why = fs::read(marker).ok()?;
+    let mut why = Vec::new();
+    let file = options().read(true).open(marker).ok()?;
+    file.take(LONGEST_REASON).read_to_end(&mut why).ok()?;
     let is_restart = why == Reason::Restart.name().to_bytes();
     Some(match is_restart {
         true => Reason::Restart,
@@ -110,7 +123,11 @@ fn noted_in(marker: &Path) -> Option<Reason> {
 
 /// Writes a file that outlasts a loss of power.
 fn write_to_disk(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)?;
     file.write_all(text)?;
     file.sync_all()?;
     match path.parent() {

@@ -3,7 +3,7 @@
 // Long because: it is a whole server.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroU64;
@@ -371,9 +371,9 @@ impl Server for Ctx<'_> {
     /// They acknowledge everything anyway.
     fn ask_replicas(self) {}
 
-    fn ask(self, _node: &NodeId, _at_us: u64, _slots: &[u16]) {}
+    fn ask(self, _node: &NodeId, _at_us: u64, _slots: &BTreeSet<u16>) {}
 
-    fn answer(self, _node: &NodeId, _asked_us: u64, _left_ms: u64, _slots: &[u16]) {}
+    fn answer(self, _node: &NodeId, _asked_us: u64, _left_ms: u64, _slots: &BTreeSet<u16>) {}
 
     fn count_many(self, of: Count, n: usize) {
         self.0.counts.borrow_mut()[of as usize] += n as u64;
