@@ -14,6 +14,7 @@
 mod check;
 mod cycles;
 mod drivers;
+mod enumerate;
 mod node;
 mod one_key;
 mod oracle;

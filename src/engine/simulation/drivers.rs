@@ -2,11 +2,10 @@
 
 // Long because: it is a list of histories.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
-
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::enumerate::{enumerate, fail, is_fine};
 use super::*;
 use crate::lock::effort;
 
@@ -22,78 +21,6 @@ pub(super) fn keep(mode: Mode, token: u8, ttl: u64, limits: Limits, keep: u32) -
         limits,
         keep,
     }
-}
-
-/// Plays all histories of so many steps. The timer runs after the last one of each.
-fn all_histories(world: &World, ops: &[Op], depth: u32, history: &mut Vec<Op>) -> u64 {
-    let mut count = 0;
-    let ends = depth == 1 && !world.settles;
-    for op in ops {
-        let mut next = world.clone();
-        history.push(*op);
-        if !is_fine(|| next.step(*op)) || (ends && !is_fine(|| next.step(Op::Timer))) {
-            let begin = World {
-                settles: world.settles,
-                ..World::new(true)
-            };
-            fail(&begin, history);
-        }
-        count += match depth {
-            1 => 1,
-            _ => all_histories(&next, ops, depth - 1, history),
-        };
-        history.pop();
-    }
-    count
-}
-
-pub(super) fn is_fine(play: impl FnOnce()) -> bool {
-    catch_unwind(AssertUnwindSafe(play)).is_ok()
-}
-
-/// Fails with a history that cannot do without any of its steps.
-fn fail(begin: &World, history: &[Op]) -> ! {
-    let play = |history: &[Op]| {
-        let mut world = begin.clone();
-        let steps = history.iter().chain(&[Op::Timer]);
-        steps.for_each(|op| world.step(*op));
-    };
-    let mut shortest = history.to_vec();
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let mut at = shortest.len();
-    let mut has_shrunk = false;
-    while at > 0 {
-        at -= 1;
-        let mut shorter = shortest.clone();
-        shorter.remove(at);
-        if !is_fine(|| play(&shorter)) {
-            (shortest, has_shrunk) = (shorter, true);
-        }
-        if at == 0 && std::mem::take(&mut has_shrunk) {
-            at = shortest.len();
-        }
-    }
-    std::panic::set_hook(hook);
-    let says_db = begin.real.memory.says_db;
-    println!("{} steps, says_db {says_db}: {shortest:?}", shortest.len());
-    play(&shortest);
-    panic!("it fails with another history before it");
-}
-
-/// Plays all histories of so many of these steps, each after the steps that come `first`.
-pub(super) fn enumerate(name: &str, first: &[Op], ops: &[Op], depth: u32) {
-    let mut world = World::new(true);
-    first.iter().for_each(|op| world.step(*op));
-    enumerate_from(&world, name, first, ops, depth);
-}
-
-/// The same, in a world in which the first steps have been played.
-pub(super) fn enumerate_from(world: &World, name: &str, first: &[Op], ops: &[Op], depth: u32) {
-    let depth = effort::depth(depth);
-    let count = all_histories(world, ops, depth, &mut first.to_vec());
-    assert_eq!(count, (ops.len() as u64).pow(depth));
-    println!("{name}: {count} histories of {depth} steps");
 }
 
 const K: Place = at(0, 0);

@@ -4,7 +4,8 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::drivers::{counted, enumerate_from, keep, play_random};
+use super::drivers::{counted, keep, play_random};
+use super::enumerate::enumerate_from;
 use super::*;
 use crate::lock::{effort, Ask, Ttl};
 use Limits::{Forever, NoWait};

@@ -1,6 +1,7 @@
 //! The histories of requests for several keys.
 
-use super::drivers::{enumerate, is_fine, keep, play_seeds, take, Dice};
+use super::drivers::{keep, play_seeds, take, Dice};
+use super::enumerate::{enumerate, is_fine};
 use super::*;
 use Limits::{Forever, NoWait, Notify, NotifyUntil, Until};
 use Mode::{Exclusive, Shared};
@@ -32,6 +33,7 @@ fn all_histories_of_two_keys() {
         Op::Ask(A, Request::Release(b'b')),
         Op::Ask(B, Request::Release(b'c')),
         Op::Delete(A),
+        Op::Timer,
     ];
     enumerate("two keys", &[], &ops, 6);
 }

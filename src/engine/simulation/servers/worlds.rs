@@ -59,7 +59,6 @@ impl World {
     /// None of all short histories has a breach, and some have one without each of the rules.
     pub(super) fn none_has_a_breach(&self, name: &str, depth: u32, rules: &[Rule]) {
         let (count, _) = self.play_all(depth, None);
-        assert_eq!(count, (self.steps.len() as u64).pow(depth));
         let scope = self.guard.scope;
         println!("{name}, {scope:?}: {count} histories of {depth} steps, none with a breach");
         for rule in rules {
