@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 targets=(--test integration --test tidy) filters=(--test-threads "${RUST_TEST_THREADS:-$((3 * $(nproc)))}")
 if [[ ${1:-} == all ]]; then
-    targets+=(--test examples --test libraries)
+    targets+=(--test libraries)
 else
     export TEST_SHORT=1
     for server in redis_7_0 redis_8_0 redis_8_2 valkey_8_0 valkey_8_1; do
