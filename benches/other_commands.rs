@@ -238,28 +238,8 @@ pub struct Beside {
     pub ours: Counts,
 }
 
-/// How many servers are counted. By the chance of its hash seed, one command costs up to 3 % more on
-/// all rounds of a server.
-const COUNTED_SERVERS: usize = 3;
-
-/// The least of some servers.
+/// By the chance of its hash seed, one command costs up to 3 % more on all rounds of a server.
 pub fn count(kind: Kind, resident: usize) -> Beside {
-    let all = (0..COUNTED_SERVERS).map(|_| count_once(kind, resident));
-    let least = |one: Counts, other: Counts| {
-        let pairs = one.into_iter().zip(other);
-        pairs
-            .map(|((name, one), (_, other))| (name, one.min(other)))
-            .collect()
-    };
-    let least = all.reduce(|one, other| Beside {
-        without: least(one.without, other.without),
-        with: least(one.with, other.with),
-        ours: least(one.ours, other.ours),
-    });
-    least.expect("a server")
-}
-
-fn count_once(kind: Kind, resident: usize) -> Beside {
     // In this order every command has an effect, and no key is left at the end.
     let theirs = [
         PING, SET_NX_PX, DEL, LPUSH, RPOP, SET_PX, GET, EXPIRE, SET, CLEAR,
