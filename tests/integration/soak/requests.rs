@@ -119,11 +119,12 @@ impl<'h> Checker<'h> {
         queue.retain(|waiter| timelines[waiter].may_have_place(at, now_ms));
         let own = queue.iter().map(|waiter| &timelines[waiter]);
         let own: Vec<_> = own.filter(|t| t.request.token == request.token).collect();
+        // It may come later than what was logged last, and another client may have gone by then.
         let surely = own
             .iter()
-            .filter(|t| t.surely_waits(at, now_ms) || t.surely_has_place(at, arrives_ms));
+            .filter(|t| t.surely_waits(at, arrives_ms) || t.surely_has_place(at, arrives_ms));
         let latest = surely.map(|t| t.place.1).min();
-        let is_resumed = latest.is_some() && !own.iter().any(|t| t.surely_waits(at, now_ms));
+        let is_resumed = latest.is_some() && !own.iter().any(|t| t.surely_waits(at, arrives_ms));
         self.findings.resumed += usize::from(is_resumed);
         let earliest = own.iter().map(|t| t.place.0).min();
         queue.push(number);
