@@ -38,7 +38,8 @@ const TOLERANCE_BEHIND: f64 = 0.5;
 /// of its loop it takes and releases a lock, and fires an event. The allocator adds up to 50. Each
 /// further listener to keyspace events adds 50 per event, even if it ignores the event.
 const GOAL_OF_OTHERS: f64 = 1.02;
-/// What is a failure. By chance, a command costs up to 3 % more in one process than in another.
+/// Above this the check fails. A command costs up to 3 % more in one process than in another, by
+/// chance.
 const LIMIT_OF_OTHERS: f64 = 1.06;
 /// The highest cost of the pair with a guard by a majority, beside the same without a guard. Two
 /// servers differ by some 0.5 % by themselves.

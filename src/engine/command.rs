@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::commit::{commit, repair_ttl, Cause};
+use super::commit::{commit, drop_ended, repair_ttl, Cause};
 use super::count::Count;
 use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
@@ -132,7 +132,7 @@ fn change<'k, 'r, H: Host>(
             Ok(Done::Reply(reply))
         }
         Decided::Wait(refusal) => {
-            drop_ended(&mut key, now);
+            drop_many_ended(&mut key, now);
             Ok(Done::Refused(key, key_ref, refusal, now))
         }
     }
@@ -141,12 +141,11 @@ fn change<'k, 'r, H: Host>(
 /// Drops the holds that are over, where there are many. A grant drops all of them; whoever is
 /// refused would pay for them again and again.
 #[inline]
-fn drop_ended<K: Key>(key: &mut K, now: Now) {
+fn drop_many_ended<K: Key>(key: &mut K, now: Now) {
     let lock = key.lock();
     let ended = lock.and_then(|lock| lock.one_of_many_ended(MANY_ENDED, now));
     if let Some(token) = ended.map(TokenBuf::from) {
-        let (now_ms, token) = (now.ms(), token.as_token());
-        commit(key, &Effect::Release { now_ms, token }, Cause::Expired, now);
+        drop_ended(key, &token, now);
     }
 }
 

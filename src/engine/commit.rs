@@ -130,8 +130,7 @@ pub(super) fn repair_ttl<K: Key>(key: &mut K, now: Now) {
         let last = lock.holders().pop();
         let last = last.map(|(token, _)| TokenBuf::from(token.as_token()));
         if let Some(token) = last {
-            let (now_ms, token) = (now.ms(), token.as_token());
-            commit(key, &Effect::Release { now_ms, token }, Cause::Expired, now);
+            drop_ended(key, &token, now);
         }
     } else if key.deadline(now).is_none_or(|deadline| deadline > latest) {
         commit(
@@ -141,6 +140,12 @@ pub(super) fn repair_ttl<K: Key>(key: &mut K, now: Now) {
             now,
         );
     }
+}
+
+/// Drops the holds that are over. That of this token is one of them.
+pub(super) fn drop_ended<K: Key>(key: &mut K, token: &TokenBuf, now: Now) {
+    let (now_ms, token) = (now.ms(), token.as_token());
+    commit(key, &Effect::Release { now_ms, token }, Cause::Expired, now);
 }
 
 /// Forgets what the holds are bound to that this change ends, or gives anew.

@@ -41,7 +41,7 @@ fn answer<H: Host>(host: &mut H, cluster: &Cluster) {
     let (boot_us, questions) = (server.boot_us(), machine.guard.take_questions());
     let longest_ms = machine.guard.longest_ms(boot_us);
     for question in questions {
-        // Of the others it does not matter. What is too much is asked for again.
+        // Only these matter. The node asks again about those that are left out.
         let gone = question.slots.iter().filter(|slot| !cluster.has(**slot));
         let whole = gone.filter(|slot| host.has_left(**slot, longest_ms));
         let whole: BTreeSet<u16> = whole.take(MOST_WHOLE).copied().collect();

@@ -146,11 +146,22 @@ impl Bindings {
         here.map(|(_, fence, number)| (*fence, *number))
     }
 
-    fn find(&self, db: Option<i32>, name: &[u8], fence: Fence) -> Option<Number> {
+    /// The bindings of a hold: several where the server does not say which database it is in.
+    fn of_hold<'b>(
+        &'b self,
+        db: Option<i32>,
+        name: &'b [u8],
+        fence: Fence,
+    ) -> impl Iterator<Item = (Fence, Number)> + 'b {
         let of_fence = (fence, Number(0))..=(fence, Number(u64::MAX));
-        let mut here = self.bound.range(of_fence);
-        let found = here.find(|(_, bound)| is_it(&bound.key_ref, db, name));
-        found.map(|((_, number), _)| *number)
+        let here = self.bound.range(of_fence);
+        let here = here.filter(move |(_, bound)| is_it(&bound.key_ref, db, name));
+        here.map(|(of, _)| *of)
+    }
+
+    fn find(&self, db: Option<i32>, name: &[u8], fence: Fence) -> Option<Number> {
+        let first = self.of_hold(db, name, fence).next();
+        first.map(|(_, number)| number)
     }
 }
 
@@ -193,12 +204,8 @@ impl Bindings {
             let bound = bound.filter(|(_, bound)| is_it(&bound.key_ref, db, name));
             here.extend(bound.map(|(of, _)| *of));
         } else {
-            for (_, Hold { fence, .. }) in lock.holders() {
-                let of_fence = self
-                    .bound
-                    .range((fence, Number(0))..=(fence, Number(u64::MAX)));
-                let of_fence = of_fence.filter(|(_, bound)| is_it(&bound.key_ref, db, name));
-                here.extend(of_fence.map(|(of, _)| *of));
+            for (_, hold) in lock.holders() {
+                here.extend(self.of_hold(db, name, hold.fence));
             }
         }
         for (fence, number) in here {

@@ -39,8 +39,8 @@ pub(in crate::server) fn handler_of(command: Command) -> Handler {
 }
 
 /// Makes the `extern "C"` function of a command from one that gets a [`Task`]. The second function
-/// comes first, and without a task. Whether that was all: it has named the keys of the command, if
-/// that is what the server calls it for.
+/// runs first, without a task, and says whether the call is done. So a command names its keys, if
+/// the server calls it for that.
 macro_rules! handler {
     ($run:expr) => {
         handler!($run, |_, _| false)
