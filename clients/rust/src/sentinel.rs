@@ -1,5 +1,8 @@
 //! The primary that sentinels name.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use redis::{Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
 use crate::address::{Address, text, with_address};
@@ -22,7 +25,9 @@ use crate::info::unnamed;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Sentinel {
-    pub(crate) sentinels: Vec<ConnectionInfo>,
+    sentinels: Vec<ConnectionInfo>,
+    /// The number of the one that has named the primary.
+    last: Arc<AtomicUsize>,
     name: String,
     like: Option<ConnectionInfo>,
 }
@@ -39,6 +44,7 @@ impl Sentinel {
             .collect::<RedisResult<Vec<_>>>()?;
         Ok(Self {
             sentinels,
+            last: Arc::default(),
             name: name.into(),
             like: None,
         })
@@ -48,6 +54,18 @@ impl Sentinel {
     pub fn servers(mut self, like: impl IntoConnectionInfo) -> Result<Self> {
         self.like = Some(unnamed(like)?);
         Ok(self)
+    }
+
+    /// All sentinels, each with its number. The one that has named the primary comes first, because
+    /// one that is silent takes its time.
+    pub(crate) fn in_turn(&self) -> impl Iterator<Item = (usize, &ConnectionInfo)> {
+        let first = self.last.load(Relaxed);
+        let numbered = self.sentinels.iter().enumerate();
+        numbered.cycle().skip(first).take(self.sentinels.len())
+    }
+
+    pub(crate) fn has_named(&self, number: usize) {
+        self.last.store(number, Relaxed);
     }
 
     pub(crate) fn question(&self) -> Cmd {
@@ -101,6 +119,21 @@ pub(crate) fn is_primary(role: &RedisResult<Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_one_that_has_named_the_primary_is_asked_first() {
+        fn numbers(sentinel: &Sentinel) -> Vec<usize> {
+            sentinel.in_turn().map(|(number, _)| number).collect()
+        }
+
+        let nobody: [&str; 0] = [];
+        assert!(numbers(&Sentinel::new(nobody, "locks").unwrap()).is_empty());
+        let three = ["redis://one", "redis://two", "redis://three"];
+        let sentinel = Sentinel::new(three, "locks").unwrap();
+        assert_eq!(numbers(&sentinel), [0, 1, 2]);
+        sentinel.clone().has_named(1);
+        assert_eq!(numbers(&sentinel), [1, 2, 0]);
+    }
 
     #[test]
     fn answers_are_read() {

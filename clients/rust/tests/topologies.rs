@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub)]
 
 mod common;
+#[path = "topologies/sentinel.rs"]
+mod sentinel;
 
 use std::sync::mpsc;
 use std::thread;

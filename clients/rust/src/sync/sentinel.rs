@@ -10,9 +10,12 @@ impl Connect for Sentinel {
     fn connect(&self, timeout: Duration) -> RedisResult<Box<dyn Connection>> {
         let mut last = None;
         let mut tried = Vec::new();
-        for sentinel in &self.sentinels {
+        for (number, sentinel) in self.in_turn() {
             match self.primary_of(sentinel, &mut tried, timeout) {
-                Ok(connection) => return Ok(Box::new(connection)),
+                Ok(connection) => {
+                    self.has_named(number);
+                    return Ok(Box::new(connection));
+                }
                 Err(error) => last = Some(error),
             }
         }
