@@ -358,6 +358,9 @@ macro_rules! guard {
 
             /// Sets the deadline to `ttl` from now on, which may also be earlier.
             /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+            ///
+            /// A server that is away is asked again until the lease ends, and for no longer than
+            /// [`Options::reconnect`](crate::Options::reconnect).
             pub $($async)* fn extend(&self, ttl: std::time::Duration) -> Result<()> {
                 $done!(self.hold.extend(ttl))
             }

@@ -162,7 +162,7 @@ impl<W: Wire> Engine<W> {
     async fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Verdict {
         attempt.is_uncertain = true;
         let sent = Instant::now();
-        let renewed = match self.renew(attempt.place, attempt.ttl).await {
+        let renewed = match self.renew(attempt.place, attempt.ttl, attempt.ttl).await {
             // The server may say so for long.
             Err(error) if error.is_try_again() => return Verdict::AskAgain(Duration::ZERO),
             Err(error) => return Verdict::Failed(error),
@@ -182,10 +182,10 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Renews. False if nothing is held.
-    pub(crate) async fn renew(&self, place: &Place, ttl: Duration) -> Result<bool> {
+    /// Renews, and asks again for `most` at most. False if nothing is held.
+    pub(crate) async fn renew(&self, place: &Place, ttl: Duration, most: Duration) -> Result<bool> {
         let time = self.options.answer_time(ttl);
-        let patience = self.options.reach().min(ttl);
+        let patience = self.options.reach().min(most);
         let renew = place.renew(ttl, self.support.is_fallback());
         let (renewed, _) = self.insist(&renew, time, patience).await?;
         Ok(renewed)
@@ -265,7 +265,7 @@ impl<W: Wire> Engine<W> {
             // While a guard is on, one that has a share already waits for it as others do.
             None => {
                 let sent = Instant::now();
-                let is_held = self.renew(place, ttl).await?;
+                let is_held = self.renew(place, ttl, ttl).await?;
                 Ok(is_held.then_some(Grant { fence, sent }))
             }
         }

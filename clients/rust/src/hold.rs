@@ -59,7 +59,9 @@ impl<W: Wire> Hold<W> {
         }
         let sent = loop {
             let sent = self.lease.sends(ttl);
-            match engine.renew(&self.place, ttl).await {
+            // Its owner is to hear of its end, however long a server is away.
+            let left = self.lease.left();
+            match engine.renew(&self.place, ttl, left).await {
                 Ok(true) => break sent,
                 Ok(false) => return Err(self.not_held().await),
                 // It is no loss until the lease is over.

@@ -175,6 +175,24 @@ fn a_renewal_by_hand_asks_again_until_the_lease_ends() {
 }
 
 #[test]
+fn a_renewal_by_hand_asks_for_no_longer_than_its_lease_lasts() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let locks = open(proxy.url(), options().reconnect(ms(20_000)));
+    for is_away in [false, true] {
+        let guard = now(locks.lock(format!("a{is_away}")).lock()).unwrap();
+        match is_away {
+            true => proxy.close(),
+            false => proxy.answer_renewals(ALWAYS, TRY_AGAIN),
+        }
+        let begin = Instant::now();
+        let failed = now(guard.extend(ms(60_000))).unwrap_err();
+        assert!(guard.is_lost(), "{failed}");
+        assert!(begin.elapsed() < ms(10_000), "{:?}", begin.elapsed());
+    }
+}
+
+#[test]
 fn a_server_that_is_no_primary_any_more_is_left() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
