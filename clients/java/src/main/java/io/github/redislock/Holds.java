@@ -6,6 +6,7 @@ import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadFactory;
@@ -25,7 +26,7 @@ final class Holds implements AutoCloseable {
     static final String NOT_RENEWED = "no renewal came through before its lease ended";
 
     /** How many renewals may wait at once for servers that are silent. */
-    private static final int MOST_RENEWING = 64;
+    static final int MOST_RENEWING = 64;
 
     private record Key(String name, Thread owner) {}
 
@@ -58,8 +59,17 @@ final class Holds implements AutoCloseable {
         if (!watchdog.isShutdown()) {
             watchdog.execute(() -> bound.forEach(hold -> {
                 hold.unbound = true;
-                renewing.execute(() -> keep(hold));
+                beginRenewal(hold);
             }));
+        }
+    }
+
+    /** By a thread that may wait for the answer; soon, where all of them do that. */
+    private void beginRenewal(Hold hold) {
+        try {
+            renewing.execute(() -> keep(hold));
+        } catch (RejectedExecutionException busy) {
+            planRenewal(hold, soonNanos(ttlMs));
         }
     }
 
@@ -136,7 +146,7 @@ final class Holds implements AutoCloseable {
         return executor;
     }
 
-    /** Its threads end when idle. The watchdog's own does what is beyond the most. */
+    /** Its threads end when idle. It refuses what is beyond the most. */
     private static ThreadPoolExecutor renewing() {
         BlockingQueue<Runnable> queue = new SynchronousQueue<>() {
             private static final long serialVersionUID = 1;
@@ -157,8 +167,7 @@ final class Holds implements AutoCloseable {
                 30,
                 TimeUnit.SECONDS,
                 queue,
-                daemons("redis-lock-watchdog"),
-                new ThreadPoolExecutor.CallerRunsPolicy());
+                daemons("redis-lock-watchdog"));
         executor.allowCoreThreadTimeOut(true);
         return executor;
     }
@@ -483,7 +492,17 @@ final class Holds implements AutoCloseable {
     private synchronized void releaseRest(Hold hold, String reason) {
         if (!watchdog.isShutdown()) {
             long leastMs = reason == GONE ? hold.leastMs : hold.leastMsAtItsEnd();
-            watchdog.execute(() -> renewing.execute(() -> releaseLost(hold, leastMs)));
+            watchdog.execute(() -> beginRelease(hold, leastMs));
+        }
+    }
+
+    /** As a renewal is begun. A watchdog that is closed refuses to plan it again. */
+    private void beginRelease(Hold hold, long leastMs) {
+        try {
+            renewing.execute(() -> releaseLost(hold, leastMs));
+        } catch (RejectedExecutionException busy) {
+            Runnable again = () -> beginRelease(hold, leastMs);
+            watchdog.schedule(again, soonNanos(ttlMs), TimeUnit.NANOSECONDS);
         }
     }
 
@@ -515,7 +534,7 @@ final class Holds implements AutoCloseable {
 
     private synchronized void planRenewal(Hold hold, long delayNanos) {
         if (!hold.isOver() && !watchdog.isShutdown()) {
-            Runnable renewal = () -> renewing.execute(() -> keep(hold));
+            Runnable renewal = () -> beginRenewal(hold);
             hold.planRenewal(watchdog.schedule(renewal, delayNanos, TimeUnit.NANOSECONDS));
         }
     }

@@ -14,6 +14,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** How long a hold lasts, and what becomes of one that is lost. */
 class LeaseTest extends ServerTest {
@@ -186,6 +188,33 @@ class LeaseTest extends ServerTest {
                 assertTrue(lateMs < 300, name + " was told " + lateMs + " ms late");
             });
         }
+    }
+
+    /** As at a node that is silent, while the other nodes of a cluster are not. */
+    @Test
+    void aRenewalBeyondTheMostThatWaitKeepsNoOtherFromTheWatchdog() {
+        LockOptions longer = options.withTtl(Duration.ofSeconds(9));
+        HookedWire wire = new HookedWire(server.url(), longer);
+        AtomicInteger waiting = new AtomicInteger();
+        AtomicBoolean answers = new AtomicBoolean();
+        wire.before = command -> {
+            if (command.equals("LOCK.RENEW") && !answers.get()) {
+                // Only the watchdog's own thread could be one more, and would wait for longer.
+                boolean beyond = waiting.incrementAndGet() > Holds.MOST_RENEWING;
+                Eventually.isTrue("it is answered", () -> answers.get() && !beyond);
+            }
+        };
+        try (RedisLockClient many = RedisLockClient.over(wire, longer)) {
+            for (int number = 0; number <= Holds.MOST_RENEWING; number++) {
+                many.lock("a" + number).lock();
+            }
+            Eventually.isTrue("all wait", () -> waiting.get() >= Holds.MOST_RENEWING);
+            many.lock("b").lock();
+            Eventually.isTrue("a while has passed", () -> server.leftMs("b") < 8_000);
+            answers.set(true);
+            Eventually.isTrue("it is renewed", () -> server.leftMs("b") > 8_000);
+        }
+        assertNull(lost.poll());
     }
 
     @Test
