@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+import redis.asyncio.sentinel
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from redis_lock_client import Lock as SyncLock
+from redis_lock_client import _protocol as protocol
 from redis_lock_client._libraries import library
 from redis_lock_client._listening import Listeners, tag_of
 from redis_lock_client._protocol import SLOTS
@@ -100,6 +102,52 @@ async def test_a_connection_that_went_silent_is_found_out(server: Server) -> Non
             start = time.monotonic()
             assert await task
             assert time.monotonic() - start < 5
+
+
+async def test_a_new_primary_is_found_when_the_old_one_accepts_and_says_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "LATE", 0.3)
+    with Proxy(server.port) as hanging:
+        hanging.pause()
+        ports = [hanging.port]
+
+        async def primary(_: str) -> tuple[str, int]:
+            return "127.0.0.1", ports.pop() if ports else server.port
+
+        sentinel = redis.asyncio.sentinel.Sentinel([])
+        monkeypatch.setattr(sentinel, "discover_master", primary)
+        # As redis-py 5 to 7 by default.
+        async with sentinel.master_for("it", socket_timeout=None) as client:
+            first, second = (Lock(client, name, timeout=30, wait="notify") for name in ("stock", "prices"))
+            tasks = [asyncio.create_task(first.acquire())]
+            # Nobody but the subscription has asked for the primary yet.
+            await asyncio.to_thread(until, lambda: not ports, "the connection to the old one")
+            tasks.append(asyncio.create_task(second.acquire()))
+            assert await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE / 2) == [True, True]
+
+
+async def test_a_connection_that_is_lost_right_after_its_handshake_leaves_nobody_asleep(server: Server) -> None:
+    losses = 0
+
+    class Closed(redis.asyncio.Connection):
+        """The server has closed the first subscription by the end of its handshake."""
+
+        async def read_response(self, *args: Any, **options: Any) -> Any:
+            nonlocal losses
+            # Only a subscription reads with a time of its own.
+            if options.get("timeout") and not losses:
+                losses += 1
+                raise redis.ConnectionError("closed by the server")
+            return await super().read_response(*args, **options)
+
+    pool = redis.asyncio.ConnectionPool(connection_class=Closed, port=server.port)
+    async with Client(connection_pool=pool) as client:
+        locks = [Lock(client, name, timeout=30, wait="notify") for name in ("stock", "prices")]
+        both = asyncio.gather(*(lock.acquire() for lock in locks))
+        assert await asyncio.wait_for(both, PATIENCE / 2) == [True, True]
+        assert losses == 1
+    await pool.disconnect()
 
 
 async def test_the_places_of_a_process_that_died_go_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

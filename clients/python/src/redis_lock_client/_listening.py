@@ -26,6 +26,8 @@ IDLE = 10.0
 # How long a token that has given up is known. A request of it that was late in the network may be granted yet.
 GIVEN_UP = 60.0
 
+CLOSED = "the subscription was closed"
+
 
 async def within(library: Library, seconds: float | None, answer: Awaitable[Any]) -> Any:
     """Return what is awaited. Raise the library's TimeoutError when that takes longer."""
@@ -46,7 +48,7 @@ class Line:
         self._library = library
         self._client = client
         # What goes over the line is answered at once. A client that never times out would wait for ever all the same.
-        self._limit = protocol.LATE if protocol.socket_timeout(library, client, True) is None else None
+        self.limit = protocol.LATE if protocol.socket_timeout(library, client, True) is None else None
         self._queue: deque[tuple[tuple[Any, ...], dict[str, Any], asyncio.Future[Any]]] = deque()
         # Of the command that came last.
         self._reply: asyncio.Future[Any] | None = None
@@ -75,7 +77,7 @@ class Line:
 
     def within(self, answer: Awaitable[Any]) -> Awaitable[Any]:
         """Wait for what the server answers at once."""
-        return within(self._library, self._limit, answer)
+        return within(self._library, self.limit, answer)
 
     def is_idle(self) -> bool:
         """Return whether all commands have been answered."""
@@ -158,15 +160,17 @@ class Subscriber:
         library: Library,
         connection: Any,
         subscribe: str,
+        limit: float | None,
         pulse: float,
         on_message: Callable[[bytes], None],
         on_lost: Callable[["Subscriber"], None],
     ) -> None:
-        """Connect, and look every `pulse` seconds whether the server is still there."""
+        """Connect within `limit` seconds, and look every `pulse` seconds whether the server is still there."""
         self.is_lost = False
         self._library = library
         self._connection = connection
         self._subscribe = subscribe
+        self._limit = limit
         self._pulse = pulse
         self._on_message = on_message
         self._on_lost = on_lost
@@ -187,6 +191,9 @@ class Subscriber:
     async def subscribe(self, channel: bytes) -> None:
         """Return when the server has confirmed the channel. Raise when it refuses, or is lost."""
         await asyncio.shield(self._connected)
+        # Lost before this task had its turn: nobody would end what is added to the channels now.
+        if self.is_lost:
+            raise self._library.connection_error(CLOSED)
         if channel not in self._channels:
             self._channels[channel] = _future()
             # Not sent by this task: it would come behind those that only wait, and may be cancelled.
@@ -197,7 +204,7 @@ class Subscriber:
 
     def close(self) -> None:
         """Close the connection. All who wait are told that it is lost."""
-        self._lose(self._library.connection_error("the subscription was closed"))
+        self._lose(self._library.connection_error(CLOSED))
         self._listening.cancel()
 
     def _lose(self, reason: Exception) -> None:
@@ -219,9 +226,10 @@ class Subscriber:
             self.close()
 
     async def _listen(self) -> None:
-        reason: Exception = self._library.connection_error("the subscription was closed")
+        reason: Exception = self._library.connection_error(CLOSED)
         try:
-            await self._connection.connect()
+            # A server that hangs accepts a connection, and says nothing.
+            await within(self._library, self._limit, self._connection.connect())
             self._connected.set_result(None)
             is_quiet = False
             # Before Python 3.12 a cancellation may be swallowed.
@@ -428,7 +436,9 @@ class Listeners:
         kwargs = {name: value for name, value in kwargs.items() if "maint_notifications" not in name} | ours
         pulse = protocol.socket_timeout(self._library, self._client, True) or protocol.DEFAULT_SOCKET_TIMEOUT
         connection = connection_class(**kwargs)
-        found = Subscriber(self._library, connection, subscribe, pulse, self._on_message, self._on_lost)
+        found = Subscriber(
+            self._library, connection, subscribe, self.line.limit, pulse, self._on_message, self._on_lost
+        )
         self._subscribers[name] = found
         return found
 
