@@ -68,16 +68,23 @@ def test_a_release_without_a_reply_ends_the_lease(proxy: Proxy) -> None:
             lock.reacquire()
 
 
-def test_a_lease_that_is_over_stays_lost(server: Server, client: redis.Redis) -> None:
-    lock = Lock(client, "stock", timeout=0.3)
-    lock.acquire()
-    server.admin.execute_command("LOCK.RENEW", "stock", lock.local.token, 60_000)
-    until(lambda: lease_end(lock) < now(), "the end of the lease")
-    with pytest.raises(LockNotOwnedError):
-        lock.reacquire()
-    server.admin.config_resetstat()
-    with pytest.raises(LockNotOwnedError), lock.keep_alive():
-        pass
+def test_a_lease_that_is_over_stays_lost(server: Server, package: Package) -> None:
+    begin: Callable[[Any], Any] = enter_and_exit if package.is_sync else aenter_and_exit
+    with package.client(port=server.port) as client:
+        lock = package.lock(client, timeout=0.3)
+        package.now(lock.acquire())
+        server.admin.execute_command("LOCK.RENEW", "stock", lock.local.token, 60_000)
+        until(lambda: lease_end(lock) < now(), "the end of the lease")
+        server.admin.config_resetstat()
+        steps: list[Callable[[], Any]] = [
+            lock.reacquire,
+            lambda: lock.extend(10),
+            lambda: lock.extend(10, replace_ttl=True),
+            lambda: begin(lock),
+        ]
+        for step in steps:
+            with pytest.raises(LockNotOwnedError):
+                package.now(step())
     # It would prolong what is lost.
     assert server.calls("lock.renew") == 0
 

@@ -446,6 +446,9 @@ class Core:
             await self._pause(pause)
 
     async def _renew_once(self, token: bytes, ttl_ms: int, lease: protocol.Lease) -> bool:
+        # After the lease it would only prolong what somebody else waits for.
+        if not lease.left():
+            return False
         ends = lease.sends(ttl_ms)
         # What was granted just now is bound already, and a token that the caller has set has another fence.
         fence = self.local.fence if lease is self.local.lease else None
