@@ -39,6 +39,9 @@ export class DurationError extends Error {
   override readonly name = "DurationError";
 }
 
+/** Resources of several slots. Any other TypeError may be a library's, and one that passes. */
+export class SlotsError extends TypeError {}
+
 /** The server does not know the command that was asked for. */
 export class UnsupportedError extends Error {
   override readonly name: string = "UnsupportedError";

@@ -10,6 +10,7 @@ import {
   DurationError,
   LockCancelledError,
   ResourceLockedError,
+  SlotsError,
   StringLockError,
   UnsupportedError,
 } from "./errors.js";
@@ -98,6 +99,11 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
 
   get #quorumSize(): number {
     return quorumOf(this.#servers.length);
+  }
+
+  /** Nobody is left to ask. */
+  get #hasEnded(): boolean {
+    return this.#hasQuit || this.#servers.every((server) => server.hasEnded);
   }
 
   /** Ends all connections, the given clients' too. */
@@ -237,8 +243,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
 
         // Votes are split if nobody gives them back. And a circle of waits stays closed.
         if (this.#servers.length > 1 || errors.some(isDeadlock)) await this.#giveBack(request);
-        const isHopeless = this.#hasQuit || this.#servers.every((server) => server.hasEnded);
-        if (patience.isOver || isHopeless || errors.some(isFinal)) throw this.#failed(attempts, errors);
+        if (patience.isOver || this.#hasEnded || errors.some(isFinal)) throw this.#failed(attempts, errors);
         const wasWaiting = waiting !== undefined;
         waiting = undefined;
         const [error] = errors;
@@ -339,7 +344,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
   async #giveUpLater(request: Request): Promise<void> {
     for (let i = 0; i < RELEASES; i++) {
       await sleep(RELEASE_AGAIN_MS, undefined, { ref: false });
-      if (this.#hasQuit || this.#servers.every((server) => server.hasEnded)) return;
+      if (this.#hasEnded) return;
       if (await this.#giveBack(request)) return;
     }
   }
@@ -488,7 +493,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       }
       // The others may have it: that one has lost it is no cause then.
       const others = errors.filter((error) => !decisive.includes(error));
-      if (isEnd || patience.isOver) throw this.#failed(attempts, isEnd ? decisive : others);
+      if (isEnd || patience.isOver || this.#hasEnded) throw this.#failed(attempts, isEnd ? decisive : others);
       await patience.pause();
     }
   }
@@ -643,12 +648,16 @@ function isAnswer(error: Error): boolean {
   return error instanceof ResourceLockedError || /^[A-Z]+ /.test(error.message);
 }
 
-/** The server has no such module, or not what was asked of it, no leases so long, or the wait was cancelled: no use in asking again. */
+/**
+ * The server has no such module, or not what was asked of it, no leases so long, or the resources
+ * are not together, or the wait was cancelled: no use in asking again.
+ */
 function isFinal(error: Error): boolean {
   return (
     error instanceof UnsupportedError ||
     error instanceof LockCancelledError ||
     error instanceof DurationError ||
+    error instanceof SlotsError ||
     /^ERR unknown command/i.test(error.message)
   );
 }

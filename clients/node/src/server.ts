@@ -6,6 +6,7 @@ import {
   LockCancelledError,
   ModuleMissingError,
   ResourceLockedError,
+  SlotsError,
   StringLockError,
   UnsupportedError,
 } from "./errors.js";
@@ -185,7 +186,7 @@ export class Server {
     const slot = slotOf(keys[0]!);
     const other = this.#connection.isCluster ? keys.findIndex((key) => slotOf(key) !== slot) : -1;
     if (other < 0) return;
-    throw new TypeError(
+    throw new SlotsError(
       `${resources[0]} and ${resources[other]} are of different slots of the cluster, and a multi-lock is of one slot. ` +
         "Give its resources one hash tag: {order:42}:a and {order:42}:b.",
     );

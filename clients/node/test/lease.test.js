@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DurationError, ExecutionError, Redlock, ResourceLockedError } from "redis-lock-client";
+import { within } from "../dist/esm/timer.js";
 import { Clients, library, Server, until, ways } from "./harness.js";
 
 let server;
@@ -120,6 +121,13 @@ for (const { title, library, waitBy } of ways) {
       await assert.rejects(redlock.acquire(["a"], 60_000, { retryCount: 0 }), /Socket closed/);
       assert.equal((await server.holders("a")).length, 1);
       await until(async () => (await server.holders("a")).length === 0);
+    });
+
+    it("gives up an extension and a release when its client has ended", async () => {
+      const lock = await redlock.acquire(["a"], 60_000);
+      library.end(client);
+      for (const step of [() => lock.extend(60_000), () => lock.release()])
+        await assert.rejects(within(5000, step(), "it still tries"), ExecutionError, step.toString());
     });
 
     it("takes off no less for drift than a guard counts on", async () => {
