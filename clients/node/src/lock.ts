@@ -26,6 +26,8 @@ export class Lock implements ExecutionResult {
   onLease: () => unknown = () => {};
   /** Only for `using`: called when the lease was cut short. */
   onShortened: () => void = () => {};
+  /** Only for `using`: called when a release is sent. */
+  onRelease: () => void = () => {};
   readonly resources: readonly string[];
   /** The token, by which the servers know the owner. */
   readonly value: string;
@@ -116,5 +118,6 @@ export class Lock implements ExecutionResult {
     this.#isEnded = true;
     this.#until = 0;
     this.expiration = 0;
+    this.onRelease();
   }
 }

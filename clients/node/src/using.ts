@@ -38,6 +38,7 @@ export async function useLock<T>(
   const controller = new AbortController();
   const signal: LockSignal = controller.signal;
   let isOver = false;
+  let isReleased = false;
   let cancelExtension = () => {};
   let cancelEnd = () => {};
   let failure: Error | undefined;
@@ -97,7 +98,14 @@ export async function useLock<T>(
     cancelExtension();
     if (extensions) void extend(extensions.duration);
   };
-  const releaseInTime = () => within(lock.remaining + ANSWER_MS, release(), NOT_RELEASED);
+  // By the routine, too: that is no loss, and nothing is left to release.
+  lock.onRelease = () => {
+    isReleased = true;
+    stop();
+  };
+  const releaseInTime = async () => {
+    if (!isReleased) await within(lock.remaining + ANSWER_MS, release(), NOT_RELEASED);
+  };
   let value: T;
   try {
     value = await routine(signal, lock);

@@ -133,6 +133,36 @@ describe("using", () => {
     await assert.rejects(job, /not extended before its lease was over/, "it took no longer than atMost");
   });
 
+  it("takes a release by the routine for no loss", async () => {
+    for (const result of ["done", new RangeError("mine")]) {
+      const [errors, releases] = [[], await server.calls("lock.release")];
+      const note = (error) => errors.push(error);
+      redlock.on("error", note);
+      const using = redlock.using(["a"], 600, async (signal, lock) => {
+        const { remaining } = lock;
+        await lock.release();
+        assert.deepEqual(await server.holders("a"), []);
+        // An extension and the end of the lease would have had their turns.
+        await sleep(remaining + 100);
+        assert.ok(!signal.aborted, String(signal.error));
+        if (result instanceof Error) throw result;
+        return result;
+      });
+      if (result instanceof Error) await assert.rejects(using, result);
+      else assert.equal(await using, result);
+      redlock.off("error", note);
+      assert.deepEqual(errors, []);
+      assert.equal((await server.calls("lock.release")) - releases, 1);
+    }
+    const once = redlock.runOnce("a", { atMost: 9000 }, async (_, lock) => {
+      await lock.release({ atLeast: 5000 });
+      return "done";
+    });
+    assert.deepEqual(await once, { hasRun: true, value: "done" });
+    const left = await server.admin.pttl("a");
+    assert.ok(left > 0 && left <= 5000, `as the routine wants it: ${left} ms`);
+  });
+
   it("tries again when the connection is lost within the lease", async () => {
     await redlock.using(["a"], 1500, { automaticExtensionThreshold: 1300 }, async (signal, lock) => {
       // One extension after another meets a connection that has just been cut.
