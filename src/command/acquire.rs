@@ -141,9 +141,6 @@ enum Owner<'a> {
 
 impl<'a> Acquire<'a> {
     /// Reads the arguments after the key.
-    ///
-    /// # Errors
-    /// If they do not fit the grammar.
     pub fn parse(
         wanted: AskedMode,
         args: Args<impl Iterator<Item = &'a [u8]>>,
@@ -156,9 +153,6 @@ impl<'a> Acquire<'a> {
     }
 
     /// The same for a command with options of its own, which `read_other` reads.
-    ///
-    /// # Errors
-    /// If they do not fit the grammar.
     pub(super) fn parse_with<I: Iterator<Item = &'a [u8]>>(
         wanted: AskedMode,
         mut args: Args<I>,

@@ -29,9 +29,6 @@ pub const SPEC: Spec = Spec {
 };
 
 /// Reads the arguments after the key.
-///
-/// # Errors
-/// If they are not a record that this version knows.
 pub fn parse<'a>(mut args: impl Iterator<Item = &'a [u8]>) -> Result<Record<'a>, Error> {
     let first = args.next().ok_or(Error::BadEffect)?;
     let second = args.next().filter(|arg| !arg.is_empty());

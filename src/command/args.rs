@@ -25,25 +25,16 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     }
 
     /// The next argument.
-    ///
-    /// # Errors
-    /// [`Error::Arity`] if there is none.
     pub fn required(&mut self) -> Result<&'a [u8], Error> {
         self.rest.next().ok_or(Error::Arity)
     }
 
     /// The value of an option.
-    ///
-    /// # Errors
-    /// [`Error::MissingValue`] if there is none.
     pub fn value(&mut self) -> Result<&'a [u8], Error> {
         self.rest.next().ok_or(Error::MissingValue)
     }
 
     /// A token.
-    ///
-    /// # Errors
-    /// If there is none, or it is empty or too long.
     pub fn token(&mut self) -> Result<Token<'a>, Error> {
         Token::new(self.required()?).map_err(|error| match error {
             TokenError::Empty => Error::TokenEmpty,
@@ -52,9 +43,6 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     }
 
     /// The token of an owner that exists. `*` is none: an acquire with it gets another token.
-    ///
-    /// # Errors
-    /// Those of [`Args::token`], and [`Error::NoOwner`].
     pub fn owner(&mut self) -> Result<Token<'a>, Error> {
         self.token()
             .and_then(|token| match token.as_bytes() == MAKE {
@@ -64,9 +52,6 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     }
 
     /// A ttl in milliseconds.
-    ///
-    /// # Errors
-    /// If there is none, or it is not an integer within the bounds of [`Ttl`].
     pub fn ttl(&mut self) -> Result<Ttl, Error> {
         integer(self.required()?)
             .and_then(Ttl::from_millis)
@@ -74,9 +59,6 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     }
 
     /// The end of the arguments.
-    ///
-    /// # Errors
-    /// [`Error::Arity`] if an argument is left.
     pub fn finish(mut self) -> Result<(), Error> {
         match self.rest.next() {
             None => Ok(()),
@@ -98,10 +80,7 @@ pub(crate) fn integer(bytes: &[u8]) -> Option<u64> {
     })
 }
 
-/// Reads a time in milliseconds, from 0 to that of the longest ttl.
-///
-/// # Errors
-/// `error` if it is none.
+/// Reads a time in milliseconds, from 0 to that of the longest ttl. What is none is `error`.
 pub(super) fn ms(text: &[u8], error: Error) -> Result<u64, Error> {
     let ms = integer(text).filter(|ms| *ms <= Ttl::MAX_MS);
     ms.ok_or(error)

@@ -24,9 +24,6 @@ pub const SPEC: Spec = Spec {
 };
 
 /// Reads the arguments after the key: whose waits are to end. `None` is everybody's.
-///
-/// # Errors
-/// If they do not fit the grammar.
 pub fn parse<'a>(
     mut args: Args<impl Iterator<Item = &'a [u8]>>,
 ) -> Result<Option<Token<'a>>, Error> {

@@ -23,9 +23,6 @@ pub const SPEC: Spec = Spec {
 };
 
 /// Reads the arguments after the key: who asks.
-///
-/// # Errors
-/// If they do not fit the grammar.
 pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Token<'a>, Error> {
     let token = args.owner()?;
     args.finish()?;

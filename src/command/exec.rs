@@ -38,9 +38,6 @@ pub const SPEC: Spec = Spec {
 pub const COMMAND_AT: usize = 3;
 
 /// Reads the token and the command to run; what follows belongs to that command.
-///
-/// # Errors
-/// If they do not fit the grammar, or the command is one that is never run.
 pub fn parse<'a>(
     mut args: Args<impl Iterator<Item = &'a [u8]>>,
 ) -> Result<(Token<'a>, &'a [u8]), Error> {

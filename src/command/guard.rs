@@ -67,9 +67,6 @@ impl Beat {
 }
 
 /// Reads the arguments.
-///
-/// # Errors
-/// If they are not numbers.
 pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Beat, Error> {
     let (left, longest, wait) = (args.required()?, args.required()?, args.required()?);
     let (clock, followers) = (args.required()?, args.required()?);

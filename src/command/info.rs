@@ -62,9 +62,6 @@ pub struct Shown {
 }
 
 /// Reads the arguments after the key.
-///
-/// # Errors
-/// If they do not fit the grammar.
 pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Shown, Error> {
     let (mut holders, mut waiters) = (None, None);
     while let Some(option) = args.optional() {

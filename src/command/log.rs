@@ -28,9 +28,6 @@ pub const SPEC: Spec = Spec {
 const DEFAULT: usize = 10;
 
 /// Reads how many entries are wanted.
-///
-/// # Errors
-/// If that is no integer from 1 to 2^64 - 1.
 pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<usize, Error> {
     let Some(word) = args.optional() else {
         return Ok(DEFAULT);

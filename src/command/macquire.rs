@@ -99,9 +99,6 @@ pub enum AllOrNone {
 
 impl<'a> Macquire<'a> {
     /// Reads the arguments after the name of the command.
-    ///
-    /// # Errors
-    /// If they do not fit the grammar.
     pub fn parse(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Self, Error> {
         let count = key_count(args.required()?).ok_or(Error::KeyCount)?;
         let mut keys = Vec::with_capacity(count);

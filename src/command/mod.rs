@@ -55,9 +55,6 @@ macro_rules! commands {
             }
 
             /// Only parses: what follows the name and, if word 1 is the only key, the key.
-            ///
-            /// # Errors
-            /// If the words do not fit the grammar.
             pub fn parse(self, words: &[&[u8]]) -> Result<(), Error> {
                 let args = Args::new(words.iter().copied());
                 match self { $(Self::$command => $parse(args).map(drop)),* }

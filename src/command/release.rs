@@ -36,9 +36,6 @@ pub const SPEC: Spec = Spec {
 
 /// Reads the arguments after the key: the token whose hold is to end, and how long the hold is to
 /// last at least, from its beginning, in milliseconds.
-///
-/// # Errors
-/// If they do not fit the grammar.
 pub fn parse<'a>(
     mut args: Args<impl Iterator<Item = &'a [u8]>>,
 ) -> Result<(Token<'a>, u64), Error> {

@@ -24,9 +24,6 @@ pub const SPEC: Spec = Spec {
 };
 
 /// Reads the arguments after the key: who asks, and the length of the lease that begins.
-///
-/// # Errors
-/// If they do not fit the grammar.
 pub fn parse<'a>(
     mut args: Args<impl Iterator<Item = &'a [u8]>>,
 ) -> Result<(Token<'a>, Ttl), Error> {

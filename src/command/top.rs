@@ -48,9 +48,6 @@ pub struct Top {
 }
 
 /// Reads what is wanted.
-///
-/// # Errors
-/// If the number is no integer from 1 to 2^64 - 1, or another word than CONTENDED follows.
 pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Top, Error> {
     let is_contended = |word: &[u8]| word.eq_ignore_ascii_case(b"CONTENDED");
     let words = (args.optional(), args.optional());

@@ -9,9 +9,6 @@ use crate::command::{Error, Reply};
 use crate::lock::Token;
 
 /// Ends those of one token, or all, and replies how many there were.
-///
-/// # Errors
-/// If the key has a value of another type, or has moved.
 pub fn run<H: Host>(host: &mut H, token: Option<Token<'_>>) -> Result<(), Error> {
     let server = host.server();
     let mut key = key_to_change(host)?;

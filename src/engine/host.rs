@@ -145,23 +145,14 @@ pub trait Host {
     /// The name of a key, for the selected database.
     fn name(&self, name: &[u8]) -> Self::Name;
     /// Opens a key of the selected database.
-    ///
-    /// # Errors
-    /// If it has a value of another type.
     fn open<'k>(
         &'k mut self,
         name: &'k Self::Name,
         purpose: Purpose,
     ) -> Result<Self::Key<'k>, WrongType>;
-    /// Opens the key of the running command.
-    ///
-    /// # Errors
-    /// If it has a value of another type, or the command has no key.
+    /// Opens the key of the running command. It is an error if there is none.
     fn open_key(&mut self, purpose: Purpose) -> Result<Self::Key<'_>, Error>;
-    /// Opens a word of the running command as a key.
-    ///
-    /// # Errors
-    /// If it has a value of another type, or there is no such word.
+    /// Opens a word of the running command as a key. It is an error if there is no such word.
     fn open_word(&mut self, at: usize, purpose: Purpose) -> Result<Self::Key<'_>, Error>;
 
     /// Whether this server accepts writes of a key now, from every client.

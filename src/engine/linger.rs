@@ -12,9 +12,6 @@ use crate::lock::{Effect, Fence, Grant, Hold, Now, Token};
 use crate::wait::Linger;
 
 /// What the hold of a request is bound to.
-///
-/// # Errors
-/// Where the request has come by no connection: in a script, or in a call that a module makes.
 pub(super) fn of_request<S: Server>(
     server: S,
     acquire: &Acquire<'_>,

@@ -30,9 +30,6 @@ pub(super) enum Stay {
 
 /// Lets a refused request wait, or lets its token keep a place. `key_ref` is given when others wait
 /// for the key already.
-///
-/// # Errors
-/// When there are as many places as may be.
 pub(super) fn enter<K: Key>(
     key: &mut K,
     key_ref: Option<KeyRef>,
@@ -62,9 +59,6 @@ pub(super) fn enter<K: Key>(
 
 /// Takes a refused request for one key or several to its place, if it waits or leaves one. The
 /// caller serves the keys.
-///
-/// # Errors
-/// When as much waits as may wait.
 pub(super) fn take_place<S: Server>(
     server: S,
     machine: &mut Machine<S::Types>,

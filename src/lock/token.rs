@@ -22,9 +22,6 @@ impl<'a> Token<'a> {
     pub const MAX_LEN: usize = 512;
 
     /// Reads a token.
-    ///
-    /// # Errors
-    /// If there are no bytes, or too many.
     pub const fn new(bytes: &'a [u8]) -> Result<Self, TokenError> {
         match bytes.len() {
             0 => Err(TokenError::Empty),

@@ -119,9 +119,6 @@ impl<'c> Caller<'c> {
     }
 
     /// Calls a command of the server and returns its reply.
-    ///
-    /// # Errors
-    /// When the server refuses the call, or the command replies with an error.
     pub(crate) fn call(
         &mut self,
         command: &CStr,
@@ -186,9 +183,6 @@ impl<'c> Caller<'c> {
     /// Runs a command on behalf of the client, with its rights and the checks of a script, and
     /// sends the command to replicas and the append-only file. From 7.0 on. An error of the command
     /// is a reply.
-    ///
-    /// # Errors
-    /// When the client has no right to it, or the server gives no reply.
     pub(crate) fn call_for_client(
         &mut self,
         command: &CStr,

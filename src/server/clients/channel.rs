@@ -10,10 +10,6 @@ use crate::server::api::{Arg, Caller, Context, OwnedString};
 use crate::server::observe::stats::counters;
 
 /// Checks that a request for a key may name a channel.
-///
-/// # Errors
-/// Where NOTIFY is not possible at all, the channel is not in the key's slot, or the user may not
-/// publish to it.
 pub(in crate::server) fn check(
     ctx: Context<'_>,
     key: Arg<'_>,

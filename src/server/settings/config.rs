@@ -25,10 +25,8 @@ fn all() -> impl Iterator<Item = &'static Setting> {
     LIMITS.into_iter().chain(others)
 }
 
-/// Reads the load arguments: pairs of a setting and its value, each setting at most once.
-///
-/// # Errors
-/// Which argument is wrong, and why.
+/// Reads the load arguments: pairs of a setting and its value, each setting at most once. An error
+/// says which argument is wrong, and why.
 pub(in crate::server) fn read_arguments<'a>(
     mut args: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(), String> {

@@ -84,9 +84,6 @@ pub(in crate::server) fn contradiction() -> Option<&'static str> {
 }
 
 /// Checks the length of a lease.
-///
-/// # Errors
-/// If it is longer than it may be.
 #[inline]
 pub(in crate::server) fn check_ttl(ms: u64) -> Result<(), Error> {
     let most = TTL.get();
@@ -100,9 +97,6 @@ pub(in crate::server) fn check_ttl(ms: u64) -> Result<(), Error> {
 const EXEMPT: &[u8] = b"default";
 
 /// Checks the grace of a request.
-///
-/// # Errors
-/// If it is longer than it may be.
 pub(in crate::server) fn check_grace(acquire: &Acquire<'_>) -> Result<(), Error> {
     match acquire.keep_ms() {
         Some(ms) if i64::from(ms) > KEEP.get() => Err(Error::GraceTooLong),

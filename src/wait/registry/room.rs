@@ -84,9 +84,6 @@ impl Leaving {
 
 impl<L, S: BuildHasher> Registry<L, S> {
     /// Checks whether there is room for a request.
-    ///
-    /// # Errors
-    /// The limit that is met.
     pub fn admit(&self, comer: &Comer<'_>, limits: &Limits) -> Result<(), Full> {
         let Comer { keys, by, .. } = *comer;
         let own = self.place_of(keys, comer.token);
