@@ -2,15 +2,6 @@
 //! LOCK.ACQUIRE key token|* ttl [LIMIT n] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
 //!     [LINGER milliseconds]
 //! ```
-//! Takes the exclusive hold, or with LIMIT one of at most `n` holds. The reply is the fence, or
-//! null if the lock is unavailable: others hold it or wait for it. With BLOCK the client waits in a
-//! queue instead, and gets null only after `timeout` milliseconds (0 waits for ever). With NOTIFY
-//! the reply is QUEUED, and the grant or the end of the wait is published to `channel`. With KEEP
-//! the token keeps its place in the queue for `grace` milliseconds after its last request there has
-//! ended without a grant. With LINGER the hold is bound to the client's connection: when that is
-//! lost, its deadline comes forward. With `*` the server generates the token, a UUIDv4. The reply
-//! is then `[token, fence]`.
-//!
 //! Three commands take a hold. They share this grammar but for LIMIT, and differ in the mode: see
 //! [`super::wlock`] and [`super::rlock`].
 

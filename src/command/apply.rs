@@ -1,9 +1,8 @@
 //! ```text
 //! LOCK._APPLY key [token] record
 //! ```
-//! Carries a change that the primary has decided to replicas and to the append-only file. Clients
-//! cannot call it. With a token the record is that token's hold. Without one the record says
-//! everything. Empty arguments at the end have no meaning.
+//! With a token the record is that token's hold. Without one the record says everything. Empty
+//! arguments at the end have no meaning.
 
 use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec};
 use super::Error;

@@ -1,8 +1,8 @@
 //! ```text
 //! LOCK._RELEASE key token
 //! ```
-//! Carries the end of a lock's only hold to replicas and to the append-only file. Clients cannot
-//! call it. LOCK._APPLY could say the same; this command is shorter, because it needs no record.
+//! The end of a lock's only hold. LOCK._APPLY could say the same; this is shorter, because it needs
+//! no record.
 
 use super::apply;
 use super::spec::{Arg, Spec};

@@ -1,8 +1,6 @@
 //! ```text
 //! LOCK.CANCEL key [TOKEN token]
 //! ```
-//! Ends the waits and the places of a lock, or those of one token. The reply is how many there
-//! were: requests that wait, and places at which nobody listens. Holds stay.
 
 use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec};
 use super::{Args, Error};

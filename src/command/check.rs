@@ -1,8 +1,6 @@
 //! ```text
 //! LOCK.CHECK key token
 //! ```
-//! Tells whether this token holds the lock now. The reply is the fence of its hold, or null. The
-//! command changes nothing. In a script that begins with it, the whole script is guarded.
 
 use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error};

@@ -1,11 +1,6 @@
 //! ```text
 //! LOCK.EXEC key token command [arg ...]
 //! ```
-//! Runs a command only if this token holds the lock now, in one step. The reply is that of the
-//! command, or `-NOTHELD` and nothing is done. So a late owner is refused at the server.
-//!
-//! The command runs with the rights of the caller. It is refused if scripts cannot call it. It does
-//! not block. Only the command itself goes to replicas and the append-only file.
 
 use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error};

@@ -1,11 +1,8 @@
 //! ```text
 //! LOCK._GUARD left longest wait clock followers
 //! ```
-//! A primary tells its replicas of its guard: how long it lasts yet (`-1` where nobody knows), the
-//! longest lease, and how long a guard lasts after a promotion, all in milliseconds. `clock` is its
-//! wall clock, in microseconds. `followers` has the replicas that count for a majority, each with
-//! the milliseconds since it was heard of, as in `127.0.0.1:6380=120 127.0.0.1:6381=80`. It is not
-//! written to the append-only file. Clients cannot call it.
+//! The words are the fields of [`Beat`]. `left` is `-1` where nobody knows, and `followers` are as
+//! in `127.0.0.1:6380=120 127.0.0.1:6381=80`. It is not written to the append-only file.
 
 use super::args::integer;
 use super::spec::{Arg, Flag, KeyWords, Spec};

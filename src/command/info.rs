@@ -1,13 +1,6 @@
 //! ```text
 //! LOCK.INFO key [HOLDERS n] [WAITERS n]
 //! ```
-//! Tells who holds the lock and who waits for it. The reply is null if the lock is free and nobody
-//! waits. Otherwise it is a map of `mode`, `holders`, `waiters`, `holder-count` and `waiter-count`,
-//! and of `limit` if a hold has one. A holder is a map of `token`, `fence`, `ttl` and `since`;
-//! holders are in the order of their grants. A waiter is a map of `token`, `mode`, `limit` if it
-//! asks for one, `waited`, and `client` or `channel`; waiters are in queue order. A place at which
-//! nobody listens has neither of the last two. The first `n` holders and waiters are shown; the two
-//! counts are those of all. The command changes nothing, so a replica answers it too.
 
 use super::args::integer;
 use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};

@@ -1,9 +1,6 @@
 //! ```text
 //! LOCK.LOG [count]
 //! ```
-//! The last holds that were ended by force, the newest first, 10 unless told. The reply is an array
-//! of maps of `time`, `db`, `key`, `token`, `fence`, `holders`, `by`, `user`, `address`, `client`
-//! and `name`. What is not known is null.
 
 use super::spec::{Arg, Flag, KeyWords, Spec, NONDETERMINISTIC};
 use super::top::count_of;

@@ -1,17 +1,9 @@
 //! ```text
 //! LOCK.MACQUIRE numkeys key [key ...] token|* ttl [MODES EXCLUSIVE|SHARED [EXCLUSIVE|SHARED ...]] [BLOCK timeout|NOTIFY timeout channel] [KEEP grace] [LINGER milliseconds]
 //! ```
-//! Takes all keys in one step, or none. The reply is one fence for all of them, or null. MODES
-//! names the mode of each key; without it all are exclusive. The other options are those of
-//! LOCK.ACQUIRE.
-//!
 //! While the request waits it holds nothing. It has a place in the queue of each key, and is
 //! granted when it is the first in all of them and all locks admit it. So requests for several keys
 //! wait for each other in one order only, and none starves.
-//!
-//! A token that holds all keys in these modes under one fence gets that fence and new deadlines. If
-//! it holds some of them, or holds them otherwise, or waits for some of them by another request,
-//! the reply is `-PARTIAL`.
 
 use super::acquire::{self, Acquire, AskedMode};
 use super::args::integer;

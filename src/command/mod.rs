@@ -1,7 +1,7 @@
 //! The commands: one file for each. It has the command's grammar, its description as data
-//! ([`spec::Spec`]) and its parser. A command is parsed completely before the lock is looked at.
-//! The machine decides it, by the rules of the lock, and the shell the internal ones and those
-//! about the server.
+//! ([`spec::Spec`]) and its parser. docs/COMMANDS.md says what it does. A command is parsed
+//! completely before the lock is looked at. The machine decides it, by the rules of the lock, and
+//! the shell the internal ones and those about the server.
 //!
 //! [`Command`] is the table of all. What is done with every command walks [`Command::ALL`].
 

@@ -1,11 +1,6 @@
 //! ```text
 //! LOCK.RELEASE key token [ATLEAST milliseconds]
 //! ```
-//! Ends this token's hold, shared or exclusive. The reply is 1, or 0 if the token holds nothing. In
-//! that case it gives up the token's place in the queue, if there is one.
-//!
-//! With ATLEAST the hold does not end before that many milliseconds after its first grant. Until
-//! then only its deadline comes forward. The reply is 1 then, too.
 
 use super::args::ms;
 use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec};

@@ -1,8 +1,6 @@
 //! ```text
 //! LOCK.RENEW key token ttl
 //! ```
-//! Sets this token's deadline to now + ttl, later or earlier than it was. The reply is 1, or 0 if
-//! the token holds nothing: the command never takes a lost lock again.
 
 use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec};
 use super::{Args, Error};

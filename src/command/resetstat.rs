@@ -1,8 +1,6 @@
 //! ```text
 //! LOCK.RESETSTAT
 //! ```
-//! Resets the counters and percentiles of `INFO lock`. The numbers of locks and waiters are no
-//! statistics, so they stay. The reply is OK.
 
 use super::spec::{Flag, KeyWords, Spec};
 

@@ -2,9 +2,6 @@
 //! RWLOCK.RLOCK key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
 //!     [LINGER milliseconds]
 //! ```
-//! Takes a shared hold, beside other shared holds. The reply is as in
-//! [LOCK.ACQUIRE](super::acquire). An exclusive holder that calls it becomes a shared holder with
-//! the same fence.
 
 use super::acquire::{self, AskedMode};
 use super::spec::Spec;

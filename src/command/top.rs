@@ -1,14 +1,6 @@
 //! ```text
 //! LOCK.TOP [count] [CONTENDED]
 //! ```
-//! The locks of the selected database that others have waited for the longest, 10 unless told. The
-//! reply is an array of maps of `key`, `mode`, `holders`, `waiters`, `waited`, `token` and `held`.
-//! `holders` and `waiters` are numbers. `waited` is how long the first waiter has waited. `token`
-//! and `held` are of the oldest holder, null and 0 if the lock is free. Times are in milliseconds.
-//!
-//! With CONTENDED it tells of the past: the keys for which requests have waited the longest in
-//! total. The maps are then of `key`, `waits`, `waited`, `longest` and `error`
-//! ([`crate::wait::contended`]).
 
 use super::args::integer;
 use super::spec::{Arg, Flag, KeyWords, Spec, NONDETERMINISTIC};

@@ -2,9 +2,6 @@
 //! RWLOCK.WLOCK key token|* ttl [BLOCK timeout|NOTIFY timeout channel] [KEEP grace]
 //!     [LINGER milliseconds]
 //! ```
-//! The same as [LOCK.ACQUIRE](super::acquire), under the name that users of reader-writer locks
-//! expect. A shared holder that calls it becomes exclusive if it is the only one. Otherwise it gets
-//! null and keeps its shared hold.
 
 use super::acquire::{self, AskedMode};
 use super::spec::Spec;

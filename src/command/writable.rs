@@ -2,7 +2,7 @@
 //! LOCK._WRITABLE [key]
 //! ```
 //! Does nothing. The module calls it to learn whether the server accepts writes now: the server
-//! checks a write command before it runs it. Clients cannot call it.
+//! checks a write command before it runs it.
 
 use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec};
 
