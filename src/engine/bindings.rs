@@ -12,8 +12,7 @@ use crate::wait;
 
 /// All bindings. Every method borrows them for itself only, and what it is given to do with them
 /// calls nothing that calls back.
-#[derive(Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Default)]
 pub struct Bindings {
     table: RefCell<wait::Bindings>,
     /// Whether the table has anything: a copy that is fast to read.

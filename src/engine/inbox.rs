@@ -20,8 +20,7 @@ const MOST_KEYS: usize = 10_000;
 const MOST_SPARE: usize = 64;
 
 /// What a callback has seen.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 pub enum Note<C> {
     /// A lock has left this key. Redis 6.2 does not say in which database.
     Left { db: Option<i32>, name: Box<[u8]> },
@@ -54,7 +53,7 @@ pub enum Note<C> {
 }
 
 /// The notes that nobody has read yet, and what callbacks need to know.
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone)]
 pub struct Inbox<C> {
     notes: RefCell<Vec<Note<C>>>,
     has_notes: Cell<bool>,

@@ -32,8 +32,7 @@ pub struct Linger {
 }
 
 /// All bindings of a server, and the losses that are still to be carried out.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub struct Bindings {
     /// By the fence of the hold. A fence is that of several holds where a lock was copied by DUMP
     /// and RESTORE.
@@ -53,8 +52,7 @@ pub struct Bindings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Number(u64);
 
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 struct Bound {
     key_ref: KeyRef,
     token: CompactToken,

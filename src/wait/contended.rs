@@ -41,8 +41,7 @@ pub struct Waits {
 }
 
 /// The table.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub struct Contended<S> {
     /// Where each key is in `all`.
     places: HashMap<KeyRef, usize, S>,
@@ -54,8 +53,7 @@ pub struct Contended<S> {
 /// smallest without a search.
 ///
 /// Totals only grow. So if the total of the last one is still the same, it is the smallest of all.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 struct Order(Vec<(u64, usize)>);
 
 impl Order {

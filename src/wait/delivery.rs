@@ -58,8 +58,7 @@ pub struct Kept {
 }
 
 /// All grants that are on their way, and those that are lost.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub struct Deliveries {
     /// A fence has several where a lock was copied by DUMP and RESTORE, or has moved from key to
     /// key. Mostly there are few in all, for which an ordered table is faster than a hash.
@@ -71,8 +70,7 @@ pub struct Deliveries {
     last: u64,
 }
 
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 struct Pending {
     spot: Origin,
     /// The other keys that were granted together with this one.
@@ -86,8 +84,7 @@ struct Pending {
 }
 
 /// Where a hold was granted.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 struct Origin {
     key_ref: KeyRef,
     /// Whether the lock has left the key since.

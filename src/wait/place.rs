@@ -17,8 +17,7 @@ impl Ticket {
 }
 
 /// A place in the queue of a key, or of several keys. A token has one at most in each queue.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 pub(super) struct Place<L> {
     pub(super) ticket: Ticket,
     pub(super) keys: Keys,

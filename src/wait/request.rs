@@ -27,8 +27,7 @@ impl<L> Listener<L> {
 }
 
 /// A request that waits. It takes 48 bytes: the server's allocator would round up to 64.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 pub(super) struct Request<L> {
     pub(super) listener: Listener<L>,
     /// On the monotonic clock; [`NEVER`] is for ever.
@@ -130,8 +129,7 @@ pub(super) const NEVER: u64 = u64::MAX;
 
 /// The requests of a place. Most places have one. It is on the heap, so that an absent place takes
 /// less memory.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 pub(super) enum Requests<L> {
     /// Nobody listens since the database change of this number. The grace ends at `until_us` of the
     /// monotonic clock. The place counts against the share of `user`.
@@ -145,8 +143,7 @@ pub(super) enum Requests<L> {
 }
 
 /// Two requests or more; fewer only in the middle of a change.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 pub(super) struct Many<L> {
     requests: BTreeMap<Seq, Request<L>>,
     /// All of them, by the number of holders that they tolerate.

@@ -47,8 +47,7 @@ impl Due {
 
 /// When the places are to be looked at: one entry for each, when its first request times out or its
 /// grace is over, unless that is never. In microseconds of the monotonic clock.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Timeouts(SortedSet<(u64, PlaceId)>);
 
 impl Timeouts {

@@ -12,8 +12,7 @@ impl Id {
     pub(super) const MIN: Self = Self(NonZeroU32::MIN);
 }
 
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 enum Slot<T> {
     Used(T),
     /// The next free one.
@@ -21,8 +20,7 @@ enum Slot<T> {
 }
 
 /// The table.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 pub(super) struct Slab<T> {
     /// All are full but the last one.
     chunks: Vec<Vec<Slot<T>>>,

@@ -53,23 +53,20 @@ impl<T: Copy + Ord + Debug> Element for T {
 }
 
 /// The tree. Each question and each change takes `O(log n)`.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 pub(super) struct Tree<E: Element> {
     root: Node<E>,
     len: usize,
 }
 
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 enum Node<E: Element> {
     Leaf(Vec<E>),
     Inner(Vec<Child<E>>),
 }
 
 /// A node, which is not empty.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 struct Child<E: Element> {
     /// No key below is smaller, and those of the child before are.
     first: E::Key,

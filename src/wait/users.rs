@@ -10,8 +10,7 @@ use super::slab::{Id, Slab};
 /// The number of a user. It may be given again once nothing of the user waits.
 pub(super) type UserId = Id;
 
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 struct User {
     name: Rc<[u8]>,
     /// How many of its requests wait, and at how many of its places nobody listens.
@@ -19,8 +18,7 @@ struct User {
 }
 
 /// All users of whom anything waits.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Users<S> {
     all: Slab<User>,
     by_name: HashMap<Rc<[u8]>, UserId, S>,

@@ -8,8 +8,7 @@ use crate::lock::{CompactToken, Effect, Mode, Token};
 use crate::wait::place::{Counts, Outline, Part, Place, PlaceId, Places, Ticket};
 
 /// The places of one key. There is no queue without a place.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 pub(in crate::wait) enum WaitQueue {
     /// Most queues have one place, and there may be many such queues.
     Sole {
@@ -24,8 +23,7 @@ pub(in crate::wait) enum WaitQueue {
     Line(Box<Line>),
 }
 
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(in crate::wait) struct Line {
     /// All places. Those of `upgrades`, and no others, are elsewhere.
     pub(super) order: Order,

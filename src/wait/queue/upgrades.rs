@@ -24,8 +24,7 @@ pub(super) struct Upgrade {
     ends_at_ms: u64,
 }
 
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Upgrades {
     by_ticket: BTreeMap<Ticket, Upgrade>,
     /// All of them in the order in which they are decided.

@@ -11,8 +11,7 @@ use std::hash::BuildHasher;
 use crate::wait::place::{Place, PlaceId, Places};
 
 /// The changes of all databases.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Changes<S> {
     /// The number of the last one, from 1.
     pub(super) last: u32,

@@ -12,8 +12,7 @@ use crate::wait::request::Seq;
 pub(super) const MOST: usize = 1_000;
 
 /// What ends.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Endings {
     /// The places of these keys, up to a ticket.
     pub(super) cancelled: BTreeMap<KeyRef, Ticket>,

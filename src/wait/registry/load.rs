@@ -7,8 +7,7 @@ use crate::wait::place::{Counts, Outline, Place};
 use crate::wait::users::{UserId, Users};
 
 /// The sums over all places.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Load<S> {
     pub(super) counts: Counts,
     /// How much of `counts` belongs to each user.

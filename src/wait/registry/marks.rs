@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use crate::wait::key_ref::KeyRef;
 
 /// Marked keys.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub struct Marks {
     /// Those that the timer looks at in this turn. All come before those of `later`.
     in_turn: BTreeSet<KeyRef>,

@@ -15,8 +15,7 @@ use crate::wait::slab::Slab;
 use crate::wait::tree::SortedSet;
 
 /// Each key that is waited for, with its queue.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Queues<S> {
     /// The newest one stands apart from the others. It is found without hashing, and mostly it is
     /// the only one.
@@ -40,8 +39,7 @@ pub(super) struct Queues<S> {
 }
 
 /// The queue of a key.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug)]
 pub(super) struct KeyQueue {
     /// When the passing of time alone may make somebody next, in wall-clock milliseconds; [`NEVER`]
     /// is not at all.

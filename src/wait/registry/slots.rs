@@ -8,8 +8,7 @@ use crate::wait::key_ref::{KeyId, KeyRef};
 use crate::wait::tree::SortedSet;
 
 /// The waited keys by hash slot, and how far they are looked at.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub struct WaitedSlots {
     /// Whether the server is a node of a cluster. If not, there is nothing else.
     is_kept: bool,

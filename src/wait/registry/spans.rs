@@ -6,8 +6,7 @@ use crate::wait::place::{PlaceId, Ticket};
 pub(super) const SPAN: usize = if cfg!(test) { 2 } else { 512 };
 
 /// No place of a span has an earlier ticket. One that had it may have left.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Oldest {
     pub(super) bounds: Vec<Ticket>,
 }

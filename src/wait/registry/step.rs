@@ -6,8 +6,7 @@ use crate::wait::key_ref::KeyRef;
 use crate::wait::place::{PlaceId, Ticket};
 
 /// What is left.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(super) struct StepWork {
     /// Places for several keys whose turn has come at one of them in this step, the oldest first.
     pub(super) candidates: BTreeSet<(Ticket, PlaceId)>,

@@ -7,8 +7,7 @@ use crate::wait::place::{Place, PlaceId, Places};
 use crate::wait::tree::SortedSet;
 
 /// All places by the hashes of their tokens. Different tokens may have the same hash.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tokens<S> {
     /// The newest one stands apart from the others. Often it is the only one.
     newest: Option<(u32, PlaceId)>,
