@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::{call, is_7_0, Arg, Context, OwnedString};
+use super::{call, is_7_0, optional, Arg, Context, OwnedString};
 use crate::command::Error;
 
 /// EPERM: this node does not own the key's slot. The number is the same on every system.
@@ -329,11 +329,9 @@ impl CallReply {
 
     /// Replies to the running command with it.
     pub(crate) fn pass_on(self, ctx: Context<'_>) {
-        // SAFETY: the static is not written after the load. The context and the reply are alive.
-        unsafe {
-            if let Some(reply_with) = raw::RedisModule_ReplyWithCallReply {
-                reply_with(ctx.as_ptr(), self.raw.as_ptr());
-            }
+        if let Some(reply_with) = optional!(RedisModule_ReplyWithCallReply) {
+            // SAFETY: the context and the reply are alive.
+            unsafe { reply_with(ctx.as_ptr(), self.raw.as_ptr()) };
         }
     }
 }

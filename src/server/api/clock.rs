@@ -3,6 +3,7 @@
 
 use redis_module::raw;
 
+use super::optional;
 use crate::lock::Now;
 
 /// Elsewhere the monotonic clock goes on, too.
@@ -31,9 +32,8 @@ pub(in crate::server) fn meanwhile(now: Now, has_gone_on: bool) -> Now {
 
 /// When the server began the command, script or transaction. `None` before 7.2.
 fn began() -> Option<Now> {
-    // SAFETY: the static is not written after the load; the function takes nothing and reads a
-    // number.
-    let cached_us = unsafe { raw::RedisModule_CachedMicroseconds.map(|cached| cached()) };
+    // SAFETY: the function takes nothing and reads a number.
+    let cached_us = optional!(RedisModule_CachedMicroseconds).map(|cached| unsafe { cached() });
     cached_us
         .and_then(|us| u64::try_from(us).ok())
         .map(Now::from_micros)

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use redis_module::raw;
 
-use super::Context;
+use super::{optional, Context};
 
 impl Context<'_> {
     /// Sends a message to the module on another node. It may get lost.
@@ -12,17 +12,10 @@ impl Context<'_> {
         let Ok(len) = u32::try_from(message.len()) else {
             return;
         };
-        // SAFETY: the context is alive. The server copies `len` bytes, and a node's id of 40.
-        unsafe {
-            if let Some(send) = raw::RedisModule_SendClusterMessage {
-                send(
-                    self.as_ptr(),
-                    node.as_ptr(),
-                    kind,
-                    message.as_ptr().cast(),
-                    len,
-                );
-            }
+        let bytes = message.as_ptr().cast();
+        if let Some(send) = optional!(RedisModule_SendClusterMessage) {
+            // SAFETY: the context is alive. The server copies `len` bytes, and a node's id of 40.
+            unsafe { send(self.as_ptr(), node.as_ptr(), kind, bytes, len) };
         }
     }
 
@@ -32,11 +25,9 @@ impl Context<'_> {
         kind: u8,
         receiver: raw::RedisModuleClusterMessageReceiver,
     ) {
-        // SAFETY: the context is alive, and so is the function.
-        unsafe {
-            if let Some(register) = raw::RedisModule_RegisterClusterMessageReceiver {
-                register(self.as_ptr(), kind, receiver);
-            }
+        if let Some(register) = optional!(RedisModule_RegisterClusterMessageReceiver) {
+            // SAFETY: the context is alive, and so is the function.
+            unsafe { register(self.as_ptr(), kind, receiver) };
         }
     }
 }

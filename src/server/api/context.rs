@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use redis_module::raw;
 
-use super::{call, Arg};
+use super::{call, optional, Arg};
 
 static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
@@ -113,8 +113,9 @@ impl<'c> Context<'c> {
 
     /// Whether the server calls a command only to be told its keys.
     pub(crate) fn is_asked_for_keys(self) -> bool {
-        // SAFETY: the static is not written after the load; the context is alive.
-        unsafe { raw::RedisModule_IsKeysPositionRequest.is_some_and(|is| is(self.as_ptr()) != 0) }
+        let is = optional!(RedisModule_IsKeysPositionRequest);
+        // SAFETY: the context is alive.
+        is.is_some_and(|is| unsafe { is(self.as_ptr()) != 0 })
     }
 
     /// The id of the context's client.
@@ -129,8 +130,8 @@ impl<'c> Context<'c> {
         let client = NonZeroU64::new(self.client_id())?;
         // The server looks only clients with a connection up by their number. Valkey 9 makes an
         // exception for the client of a call, but not where the user is asked for. Servers before
-        // 6.2.1 cannot be asked for it. SAFETY: the static is not written after the load.
-        let is_connected = match unsafe { raw::RedisModule_GetClientUserNameById } {
+        // 6.2.1 cannot be asked for it.
+        let is_connected = match optional!(RedisModule_GetClientUserNameById) {
             // SAFETY: the context is alive, and the name is freed once.
             Some(user_of) => unsafe {
                 let user = user_of(self.as_ptr(), client.get());

@@ -6,7 +6,7 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::{call, Arg, Caller};
+use super::{call, optional, Arg, Caller};
 use crate::engine::host::Purpose;
 
 /// A key, open until it is dropped.
@@ -110,8 +110,7 @@ impl<'c> OpenKey<'c> {
         if self.raw.is_null() {
             return None;
         }
-        // SAFETY: the static is not written after the load.
-        if let Some(abs_expire) = unsafe { raw::RedisModule_GetAbsExpire } {
+        if let Some(abs_expire) = optional!(RedisModule_GetAbsExpire) {
             // SAFETY: the key is open.
             return u64::try_from(unsafe { abs_expire(self.raw) }).ok();
         }
@@ -124,8 +123,7 @@ impl<'c> OpenKey<'c> {
 
     /// Sets when a key that is open for writing expires, in milliseconds since the epoch.
     pub(crate) fn expire_at_ms(&self, at_ms: u64, now_ms: u64) {
-        // SAFETY: the static is not written after the load.
-        if let Some(set_abs_expire) = unsafe { raw::RedisModule_SetAbsExpire } {
+        if let Some(set_abs_expire) = optional!(RedisModule_SetAbsExpire) {
             let at_ms = c_longlong::try_from(at_ms).unwrap_or(c_longlong::MAX);
             // SAFETY: the key is open.
             unsafe { set_abs_expire(self.raw, at_ms) };

@@ -45,6 +45,15 @@ macro_rules! call {
 }
 pub(crate) use call;
 
+/// A function of the module API; `None` where the server lacks it. It is used outside of `unsafe`.
+macro_rules! optional {
+    ($name:ident) => {
+        // SAFETY: as with `call`, the static is not written after the load.
+        unsafe { raw::$name }
+    };
+}
+pub(crate) use optional;
+
 /// The version of the server, in the notation of the module API: 7.0.1 is `0x0007_0001`.
 pub(crate) fn server_version() -> c_int {
     // SAFETY: the function takes no arguments and reads a number.

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_long, c_longlong, CStr};
 
 use redis_module::raw;
 
-use super::{call, Context};
+use super::{call, optional, Context};
 use crate::command::Reply;
 
 /// The value of a field in a map.
@@ -65,8 +65,7 @@ impl Context<'_> {
     /// Opens a map; `len` pairs of replies must follow. RESP2 and the module API before 7.0 have no
     /// maps: there it is a flat array.
     fn reply_map(self, len: usize) {
-        // SAFETY: the static is not written after the load.
-        let Some(reply_with_map) = (unsafe { raw::RedisModule_ReplyWithMap }) else {
+        let Some(reply_with_map) = optional!(RedisModule_ReplyWithMap) else {
             return self.reply_array(len.saturating_mul(2));
         };
         let len = c_long::try_from(len).unwrap_or(c_long::MAX);

@@ -6,7 +6,7 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::{call, Context};
+use super::{call, optional, Context};
 
 /// A function that the server calls once, in the next turn of its event loop.
 pub(crate) type OnTurn = unsafe extern "C" fn(*mut c_void);
@@ -14,10 +14,9 @@ pub(crate) type OnTurn = unsafe extern "C" fn(*mut c_void);
 impl Context<'_> {
     /// Calls `on_turn` once, in the next turn of the event loop. False before 7.0.
     pub(crate) fn call_next_turn(self, on_turn: OnTurn) -> bool {
-        // SAFETY: the static is not written after the load; the server passes the null pointer on.
-        let status = unsafe {
-            raw::RedisModule_EventLoopAddOneShot.map(|add| add(Some(on_turn), ptr::null_mut()))
-        };
+        let add = optional!(RedisModule_EventLoopAddOneShot);
+        // SAFETY: the server passes the null pointer on.
+        let status = add.map(|add| unsafe { add(Some(on_turn), ptr::null_mut()) });
         status == Some(raw::REDISMODULE_OK as c_int)
     }
 

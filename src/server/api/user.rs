@@ -5,19 +5,14 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use super::caller::for_client;
-use super::{call, Arg, Caller, Context, OwnedString};
+use super::{call, optional, Arg, Caller, Context, OwnedString};
 
 impl Context<'_> {
     /// The name of the context's user. It is empty where the server does not say it: in scripts
     /// before 7.0, and in calls that modules make. `None` on a server that never says it, 6.2.0.
     pub(crate) fn user_name(self) -> Option<Box<[u8]>> {
-        // SAFETY: the statics are not written after the load.
-        let (by_client, current) = unsafe {
-            (
-                raw::RedisModule_GetClientUserNameById,
-                raw::RedisModule_GetCurrentUserName,
-            )
-        };
+        let by_client = optional!(RedisModule_GetClientUserNameById);
+        let current = optional!(RedisModule_GetCurrentUserName);
         // The client of a script has no connection, by which the server looks it up. The client of
         // a module's call, and of a script that a module calls, has no user, which the second
         // function does not survive. SAFETY: the context is alive. The name is ours, and is freed
@@ -44,12 +39,10 @@ impl Context<'_> {
     pub(crate) fn may_publish(self, channel: &[u8]) -> bool {
         let channel = OwnedString::new(self, channel);
         let publishes = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as c_int;
+        let check = optional!(RedisModule_ACLCheckChannelPermissions);
         self.is_allowed(|user| {
-            // SAFETY: the static is not written after the load. The user and the string are alive.
-            unsafe {
-                raw::RedisModule_ACLCheckChannelPermissions
-                    .map(|check| check(user, channel.arg().as_ptr(), publishes))
-            }
+            // SAFETY: the user and the string are alive.
+            check.map(|check| unsafe { check(user, channel.arg().as_ptr(), publishes) })
         })
     }
 
@@ -60,8 +53,7 @@ impl Context<'_> {
             OwnedString::new(self, key),
             raw::REDISMODULE_CMD_KEY_ACCESS as c_int,
         );
-        // SAFETY: the static is not written after the load.
-        let check = unsafe { raw::RedisModule_ACLCheckKeyPermissions };
+        let check = optional!(RedisModule_ACLCheckKeyPermissions);
         let check = check.filter(|_| self.connection().is_some());
         check.is_some_and(|check| {
             // SAFETY: the user and the string are alive.
@@ -74,26 +66,20 @@ impl Context<'_> {
     pub(crate) fn may_run(self, words: &[Arg<'_>]) -> bool {
         let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
         let count = c_int::try_from(words.len()).unwrap_or(c_int::MAX);
+        let check = optional!(RedisModule_ACLCheckCommandPermissions);
         self.is_allowed(|user| {
-            // SAFETY: as above; the server only reads the words.
-            unsafe {
-                raw::RedisModule_ACLCheckCommandPermissions
-                    .map(|check| check(user, words.as_mut_ptr(), count))
-            }
+            // SAFETY: the user and the words are alive; the server only reads the words.
+            check.map(|check| unsafe { check(user, words.as_mut_ptr(), count) })
         })
     }
 
     /// Asks a question about the context's user. A user that was deleted meanwhile has no rights.
     fn is_allowed(self, ask: impl FnOnce(*mut raw::RedisModuleUser) -> Option<c_int>) -> bool {
-        // SAFETY: the statics are not written after the load.
-        let functions = unsafe {
-            (
-                raw::RedisModule_GetClientUserNameById,
-                raw::RedisModule_GetModuleUserFromUserName,
-                raw::RedisModule_FreeModuleUser,
-            )
-        };
-        let (Some(by_client), Some(user_of), Some(free)) = functions else {
+        let (Some(by_client), Some(user_of), Some(free)) = (
+            optional!(RedisModule_GetClientUserNameById),
+            optional!(RedisModule_GetModuleUserFromUserName),
+            optional!(RedisModule_FreeModuleUser),
+        ) else {
             return true;
         };
         // SAFETY: the context is alive. The name and the user are ours until they are freed.

@@ -6,7 +6,7 @@ use crate::command::Error;
 use crate::engine::{Count, Message};
 use crate::lock::slot::slot_of;
 use crate::lock::Token;
-use crate::server::api::{Arg, Caller, Context, OwnedString};
+use crate::server::api::{optional, Arg, Caller, Context, OwnedString};
 use crate::server::observe::stats::counters;
 
 /// Checks that a request for a key may name a channel.
@@ -19,8 +19,7 @@ pub(in crate::server) fn check(
         return Err(Error::NotifyInScript);
     }
     if ctx.is_cluster() {
-        // SAFETY: the static is not written after the load.
-        if unsafe { raw::RedisModule_PublishMessageShard }.is_none() {
+        if optional!(RedisModule_PublishMessageShard).is_none() {
             return Err(Error::NotifyInCluster);
         }
         if slot_of(channel) != slot_of(key.bytes()) {
@@ -59,14 +58,10 @@ pub(in crate::server) fn publish(
     let message = OwnedString::new(ctx, &message.bytes(key, token));
     counters::add(Count::Published, 1);
     let (channel, message) = (channel.arg().as_ptr(), message.arg().as_ptr());
-    // SAFETY: the statics are not written after the load.
-    let (shard, plain) = unsafe {
-        (
-            raw::RedisModule_PublishMessageShard,
-            raw::RedisModule_PublishMessage,
-        )
+    let publish = match ctx.is_cluster() {
+        true => optional!(RedisModule_PublishMessageShard),
+        false => optional!(RedisModule_PublishMessage),
     };
-    let publish = if ctx.is_cluster() { shard } else { plain };
     // SAFETY: the context and both strings are alive. Publishing calls no module back.
     publish.is_some_and(|publish| unsafe { publish(ctx.as_ptr(), channel, message) } > 0)
 }

@@ -44,7 +44,7 @@ use crate::engine::{tick, Outcome};
 use crate::lock::Lock;
 use crate::server::api::clock;
 use crate::server::api::lock_type;
-use crate::server::api::{Arg, Caller, Context, OwnedString};
+use crate::server::api::{optional, Arg, Caller, Context, OwnedString};
 use crate::server::clients::blocked_client::{self, BlockedClient, Callbacks, Note, Said};
 use crate::server::cluster::slot_migration;
 use crate::server::host::ends;
@@ -211,13 +211,10 @@ pub(in crate::server) unsafe extern "C" fn on_unlink2(
     key: *mut raw::RedisModuleKeyOptCtx,
     value: *const c_void,
 ) {
-    // SAFETY: the statics are not written after the load.
-    let (Some(name_of), Some(db_of)) = (unsafe {
-        (
-            raw::RedisModule_GetKeyNameFromOptCtx,
-            raw::RedisModule_GetDbIdFromOptCtx,
-        )
-    }) else {
+    let (Some(name_of), Some(db_of)) = (
+        optional!(RedisModule_GetKeyNameFromOptCtx),
+        optional!(RedisModule_GetDbIdFromOptCtx),
+    ) else {
         return;
     };
     // SAFETY: the server's own structure, in its callback; the name lives as long. The value, one

@@ -12,7 +12,7 @@ use crate::lock::{Fence, Lock};
 use crate::server::api::clock;
 use crate::server::api::lock_type::{self, lock_at};
 use crate::server::api::main_thread;
-use crate::server::api::{call, Arg, Context, Level};
+use crate::server::api::{call, optional, Arg, Context, Level};
 use crate::server::clients::blocked_client::Note;
 use crate::server::host::module::Module;
 use crate::server::observe::stats::held;
@@ -119,17 +119,15 @@ fn lock_came(io: *mut raw::RedisModuleIO, name: Option<Arg<'_>>, module: &Module
     let Some(name) = name else {
         return;
     };
-    // SAFETY: the server passed `io` to the running method. The static is not written after the
-    // load.
-    let db = unsafe { raw::RedisModule_GetDbIdFromIO.map(|db_of| db_of(io)) };
+    // SAFETY: the server passed `io` to the running method.
+    let db = optional!(RedisModule_GetDbIdFromIO).map(|db_of| unsafe { db_of(io) });
     let name = name.bytes().into();
     module.leave(Note::Restored { db, name });
 }
 
 /// The name of the key that is loaded, if the server tells it.
 fn key_name<'io>(io: *mut raw::RedisModuleIO) -> Option<Arg<'io>> {
-    // SAFETY: the static is not written after the load.
-    let name_of = (unsafe { raw::RedisModule_GetKeyNameFromIO })?;
+    let name_of = optional!(RedisModule_GetKeyNameFromIO)?;
     // SAFETY: the server passed `io` to the running method, and the name does not outlive that
     // method.
     unsafe {

@@ -13,7 +13,7 @@ use crate::command::Error;
 use crate::engine::must_hold;
 use crate::engine::Count;
 use crate::planted::planted;
-use crate::server::api::{call, Arg, Argv, CallError, Context};
+use crate::server::api::{call, optional, Arg, Argv, CallError, Context};
 use crate::server::host::module::Task;
 use crate::server::observe::stats::counters;
 
@@ -51,13 +51,10 @@ pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
 
 /// Names the keys of the command to the server, when it asks for them. False when it does not ask.
 pub(in crate::server) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
-    // SAFETY: the statics are not written after the load.
-    let (Some(key_at), Some(keys_of)) = (unsafe {
-        (
-            raw::RedisModule_KeyAtPosWithFlags,
-            raw::RedisModule_GetCommandKeysWithFlags,
-        )
-    }) else {
+    let (Some(key_at), Some(keys_of)) = (
+        optional!(RedisModule_KeyAtPosWithFlags),
+        optional!(RedisModule_GetCommandKeysWithFlags),
+    ) else {
         return false;
     };
     if !ctx.is_asked_for_keys() {

@@ -13,7 +13,7 @@ use crate::command::{
 use crate::command::{Args, Error};
 use crate::engine::macquire::FIRST_KEY;
 use crate::engine::{self, cancel as waits, command, macquire};
-use crate::server::api::{Arg, Argv, Context};
+use crate::server::api::{optional, Arg, Argv, Context};
 use crate::server::clients::channel;
 use crate::server::host::module::Task;
 use crate::server::settings::limits;
@@ -68,8 +68,7 @@ fn check_request(
 
 /// Names the keys to the server, when it asks for them. False when it does not ask.
 pub(in crate::server) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
-    // SAFETY: the static is not written after the load.
-    let key_at = unsafe { raw::RedisModule_KeyAtPos };
+    let key_at = optional!(RedisModule_KeyAtPos);
     let Some(key_at) = key_at.filter(|_| ctx.is_asked_for_keys()) else {
         return false;
     };

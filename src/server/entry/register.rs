@@ -10,7 +10,7 @@ use std::ptr;
 use redis_module::raw;
 
 use crate::command::spec::{Arg, Change, KeyUse, KeyWords, Kind, Spec};
-use crate::server::api::{call, Context, Level};
+use crate::server::api::{call, optional, Context, Level};
 
 /// A command's handler, as the server calls it.
 pub(in crate::server) type Handler = unsafe extern "C" fn(
@@ -27,8 +27,7 @@ const CATEGORY: &CStr = c"lock";
 /// It is a convenience, so no failure fails the load. Older servers cannot have it. A server has
 /// room for 64 categories. Another module may have made one of this name: the commands join it.
 pub(in crate::server) fn category(ctx: Context<'_>) {
-    // SAFETY: the static is not written after the load.
-    if let Some(add) = unsafe { raw::RedisModule_AddACLCategory } {
+    if let Some(add) = optional!(RedisModule_AddACLCategory) {
         // SAFETY: the context is alive; the server copies the name.
         unsafe { add(ctx.as_ptr(), CATEGORY.as_ptr()) };
     }
@@ -44,8 +43,7 @@ pub(in crate::server) fn command(ctx: Context<'_>, spec: &Spec, handler: Handler
 }
 
 fn create(ctx: Context<'_>, spec: &Spec, handler: Handler) -> bool {
-    // SAFETY: the static is not written after the load.
-    let is_7_0 = unsafe { raw::RedisModule_SetCommandInfo }.is_some();
+    let is_7_0 = optional!(RedisModule_SetCommandInfo).is_some();
     let Ok(flags) = CString::new(spec.flags_for(is_7_0)) else {
         return false;
     };
@@ -67,10 +65,10 @@ fn create(ctx: Context<'_>, spec: &Spec, handler: Handler) -> bool {
 
 /// Tells servers from 7.0 on what [`create`] cannot express.
 fn describe(ctx: Context<'_>, spec: &Spec) -> bool {
-    // SAFETY: the statics are not written after the load.
-    let (Some(command_of), Some(set_info)) =
-        (unsafe { (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo) })
-    else {
+    let (Some(command_of), Some(set_info)) = (
+        optional!(RedisModule_GetCommand),
+        optional!(RedisModule_SetCommandInfo),
+    ) else {
         return true;
     };
     // SAFETY: the context is alive; the command was created just now.
@@ -83,14 +81,7 @@ fn describe(ctx: Context<'_>, spec: &Spec) -> bool {
     if status != raw::REDISMODULE_OK as c_int {
         return false;
     }
-    // SAFETY: the statics are not written after the load.
-    let (set_categories, add_category) = unsafe {
-        (
-            raw::RedisModule_SetCommandACLCategories,
-            raw::RedisModule_AddACLCategory,
-        )
-    };
-    let Some(set_categories) = set_categories else {
+    let Some(set_categories) = optional!(RedisModule_SetCommandACLCategories) else {
         return true;
     };
     let set = |categories: &CStr| {
@@ -99,7 +90,8 @@ fn describe(ctx: Context<'_>, spec: &Spec) -> bool {
         status == raw::REDISMODULE_OK as c_int
     };
     // The server refuses all categories of a command if it does not know one of them.
-    (add_category.is_some() && spec.categories_with(CATEGORY).is_some_and(|all| set(&all)))
+    let has_own = optional!(RedisModule_AddACLCategory).is_some();
+    (has_own && spec.categories_with(CATEGORY).is_some_and(|all| set(&all)))
         || set(spec.acl_categories)
 }
 

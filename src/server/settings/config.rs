@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::limits::{self, GUARD, LIMITS};
 use super::setting::{Setting, Values};
-use crate::server::api::{call, Context};
+use crate::server::api::{call, optional, Context};
 
 /// The log line after the one that says which argument is wrong.
 pub(in crate::server) const BAD_ARGUMENTS: &CStr =
@@ -50,8 +50,7 @@ pub(in crate::server) fn read_arguments<'a>(
 /// Registers the settings for CONFIG, on servers that support it for modules. The load arguments
 /// become the defaults, which the configuration file and MODULE LOADEX override.
 pub(in crate::server) fn register(ctx: Context<'_>) -> bool {
-    // SAFETY: the static is not written after the load.
-    let Some(load) = (unsafe { raw::RedisModule_LoadConfigs }) else {
+    let Some(load) = optional!(RedisModule_LoadConfigs) else {
         return true;
     };
     let all = all().all(|setting| register_one(ctx, setting));
@@ -60,14 +59,11 @@ pub(in crate::server) fn register(ctx: Context<'_>) -> bool {
 }
 
 fn register_one(ctx: Context<'_>, setting: &'static Setting) -> bool {
-    // SAFETY: the statics are not written after the load.
-    let (Some(of_numbers), Some(of_switches), Some(of_words)) = (unsafe {
-        (
-            raw::RedisModule_RegisterNumericConfig,
-            raw::RedisModule_RegisterBoolConfig,
-            raw::RedisModule_RegisterEnumConfig,
-        )
-    }) else {
+    let (Some(of_numbers), Some(of_switches), Some(of_words)) = (
+        optional!(RedisModule_RegisterNumericConfig),
+        optional!(RedisModule_RegisterBoolConfig),
+        optional!(RedisModule_RegisterEnumConfig),
+    ) else {
         return true;
     };
     let (ctx, name, flags) = (
