@@ -23,6 +23,9 @@ pub(crate) struct Context<'c> {
     call: PhantomData<&'c raw::RedisModuleCtx>,
 }
 
+/// A function that the server calls once, in the next turn of its event loop.
+pub(crate) type OnTurn = unsafe extern "C" fn(*mut c_void);
+
 /// The level of a log message.
 #[derive(Clone, Copy)]
 pub(crate) enum Level {
@@ -190,6 +193,54 @@ impl<'c> Context<'c> {
     pub(crate) fn stop_timer(self, id: raw::RedisModuleTimerID) {
         // SAFETY: the context is alive; the server looks the number up.
         unsafe { call!(RedisModule_StopTimer(self.as_ptr(), id, ptr::null_mut())) };
+    }
+
+    /// Calls `on_turn` once, in the next turn of the event loop. False before 7.0.
+    pub(crate) fn call_next_turn(self, on_turn: OnTurn) -> bool {
+        let add = optional!(RedisModule_EventLoopAddOneShot);
+        // SAFETY: the server passes the null pointer on.
+        let status = add.map(|add| unsafe { add(Some(on_turn), ptr::null_mut()) });
+        status == Some(raw::REDISMODULE_OK as c_int)
+    }
+
+    /// Calls `callback` at each event of this kind. A module has one for each kind: a second one
+    /// replaces the first, and `None` ends it. False if the server does not know such events.
+    pub(crate) fn on_server_event(self, id: u64, callback: raw::RedisModuleEventCallback) -> bool {
+        let event = raw::RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: the context is alive. The callback has the required signature, and it proves
+        // itself what its event's data are.
+        let status = unsafe {
+            call!(RedisModule_SubscribeToServerEvent(
+                self.as_ptr(),
+                event,
+                callback
+            ))
+        };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Sends a message to the module on another node of the cluster. It may get lost.
+    pub(crate) fn send_to_node(self, node: &CStr, kind: u8, message: &[u8]) {
+        let Ok(len) = u32::try_from(message.len()) else {
+            return;
+        };
+        let bytes = message.as_ptr().cast();
+        if let Some(send) = optional!(RedisModule_SendClusterMessage) {
+            // SAFETY: the context is alive. The server copies `len` bytes, and a node's id of 40.
+            unsafe { send(self.as_ptr(), node.as_ptr(), kind, bytes, len) };
+        }
+    }
+
+    /// Has the messages of one kind from other nodes passed to a function.
+    pub(crate) fn receive_from_nodes(
+        self,
+        kind: u8,
+        receiver: raw::RedisModuleClusterMessageReceiver,
+    ) {
+        if let Some(register) = optional!(RedisModule_RegisterClusterMessageReceiver) {
+            // SAFETY: the context is alive, and so is the function.
+            unsafe { register(self.as_ptr(), kind, receiver) };
+        }
     }
 
     /// Keeps a context of the module itself, for functions that the server calls without one. Also

@@ -4,7 +4,6 @@
 mod allocator;
 mod caller;
 pub(in crate::server) mod clock;
-mod cluster_bus;
 mod context;
 mod key;
 pub(in crate::server) mod lock_type;
@@ -14,18 +13,16 @@ mod reply;
 pub(in crate::server) mod scan;
 mod server_info;
 mod string;
-mod subscribe;
 mod user;
 
 pub(crate) use allocator::ServerMemory;
 pub(crate) use caller::{client_field, CallError, CallReply, Caller, Checks};
-pub(crate) use context::{Context, Level};
+pub(crate) use context::{Context, Level, OnTurn};
 pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;
 pub(crate) use reply::Field;
 pub(crate) use server_info::ServerInfo;
 pub(crate) use string::{Arg, Argv};
-pub(crate) use subscribe::OnTurn;
 
 use std::ffi::c_int;
 
