@@ -23,7 +23,6 @@ pub const SPEC: Spec = Spec {
     complexity: c"O(1), and O(log(M)) to wait behind M others.",
     since: c"0.1.0",
     flags: &[Flag::Write, Flag::DenyOom, Flag::Fast, Flag::Blocking],
-    acl_categories: c"write fast blocking",
     keys: KeyWords::One(KeyUse::Updates),
     args: &[
         Arg::KEY,

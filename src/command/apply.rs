@@ -16,7 +16,6 @@ pub const SPEC: Spec = Spec {
     since: c"0.1.0",
     // Not DenyOom: a replica must follow its primary, and a file must load.
     flags: &[Flag::Write, Flag::DenyScript, Flag::Admin],
-    acl_categories: c"write admin dangerous slow",
     keys: KeyWords::One(KeyUse::Updates),
     args: &[
         Arg::KEY,

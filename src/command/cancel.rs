@@ -14,7 +14,6 @@ pub const SPEC: Spec = Spec {
     since: c"0.3.0",
     // Not DenyOom: it makes room.
     flags: &[Flag::Write],
-    acl_categories: c"write slow",
     keys: KeyWords::One(KeyUse::Updates),
     args: &[Arg::KEY, Arg::text(c"token").after(c"TOKEN").optional()],
     tips: None,

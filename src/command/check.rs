@@ -13,7 +13,6 @@ pub const SPEC: Spec = Spec {
     complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds.",
     since: c"0.2.0",
     flags: &[Flag::ReadOnly, Flag::Fast],
-    acl_categories: c"read fast",
     keys: KeyWords::One(KeyUse::Reads),
     args: &[Arg::KEY, Arg::text(c"token")],
     tips: NONDETERMINISTIC,

@@ -15,7 +15,6 @@ pub const SPEC: Spec = Spec {
     since: c"0.2.0",
     // A script must not call it, and it must not call itself.
     flags: &[Flag::Write, Flag::DenyScript],
-    acl_categories: c"write slow",
     keys: KeyWords::ByCallback {
         first: KeyUse::Reads,
     },

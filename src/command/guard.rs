@@ -15,7 +15,6 @@ pub const SPEC: Spec = Spec {
     complexity: c"O(1)",
     since: c"0.3.0",
     flags: &[Flag::DenyScript, Flag::Admin, Flag::Fast],
-    acl_categories: c"admin dangerous fast",
     keys: KeyWords::None,
     args: &[
         Arg::text(c"left"),

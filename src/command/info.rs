@@ -14,7 +14,6 @@ pub const SPEC: Spec = Spec {
     complexity: c"O(H+N*log(N)+M) for H holds, and N holders and M waiters in the reply.",
     since: c"0.1.0",
     flags: &[Flag::ReadOnly],
-    acl_categories: c"read slow",
     keys: KeyWords::One(KeyUse::Reads),
     args: &[
         Arg::KEY,

@@ -12,9 +12,8 @@ pub const SPEC: Spec = Spec {
     summary: c"Returns the last holds that a command or eviction has ended, the newest first.",
     complexity: c"O(N) for N entries in the reply.",
     since: c"0.2.0",
+    // Admin: it shows the names of keys, tokens, users and addresses.
     flags: &[Flag::ReadOnly, Flag::Admin],
-    // It shows the names of keys, tokens, users and addresses.
-    acl_categories: c"read admin dangerous slow",
     keys: KeyWords::None,
     args: &[Arg::integer(c"count").optional()],
     tips: NONDETERMINISTIC,

@@ -19,7 +19,6 @@ pub const SPEC: Spec = Spec {
     complexity: c"O(N) for N keys, and O(N*log(M)) to wait behind M others.",
     since: c"0.2.0",
     flags: &[Flag::Write, Flag::DenyOom, Flag::Blocking],
-    acl_categories: c"write slow blocking",
     keys: KeyWords::Counted {
         key_use: KeyUse::Updates,
         count_at: COUNT_AT,

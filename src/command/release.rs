@@ -15,7 +15,6 @@ pub const SPEC: Spec = Spec {
     since: c"0.1.0",
     // Not DenyOom: releasing must always work.
     flags: &[Flag::Write, Flag::Fast],
-    acl_categories: c"write fast",
     keys: KeyWords::One(KeyUse::Deletes),
     args: &[
         Arg::KEY,

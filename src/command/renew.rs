@@ -14,7 +14,6 @@ pub const SPEC: Spec = Spec {
     since: c"0.1.0",
     // Not DenyOom: a holder must be able to keep its lock while memory is short.
     flags: &[Flag::Write, Flag::Fast],
-    acl_categories: c"write fast",
     keys: KeyWords::One(KeyUse::Updates),
     args: &[Arg::KEY, Arg::text(c"token"), Arg::integer(c"ttl")],
     tips: None,

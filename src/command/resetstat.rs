@@ -16,7 +16,6 @@ pub const SPEC: Spec = Spec {
         Flag::AllowLoading,
         Flag::AllowStale,
     ],
-    acl_categories: c"admin dangerous slow",
     keys: KeyWords::None,
     args: &[],
     // In a cluster it goes to all nodes, as CONFIG RESETSTAT does.

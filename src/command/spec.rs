@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
 /// The description of a command.
 #[derive(Clone, Copy, Debug)]
@@ -22,10 +22,6 @@ pub struct Spec {
     pub since: &'static CStr,
     /// How the server treats the command.
     pub flags: &'static [Flag],
-    /// The ACL categories, with a space between: servers before 7.2 cannot be told. A server
-    /// derives no category of a module's command from its flags. The module's own category is not
-    /// among them.
-    pub acl_categories: &'static CStr,
     /// Where the keys are among the arguments.
     pub keys: KeyWords,
     /// All arguments, keys included, in their order.
@@ -86,6 +82,18 @@ impl Flag {
             Self::AllowStale => "allow-stale",
             Self::Fast => "fast",
             Self::Blocking => "blocking",
+        }
+    }
+
+    /// The ACL categories of a command with it.
+    const fn categories(self) -> Option<&'static str> {
+        match self {
+            Self::Write => Some("write"),
+            Self::ReadOnly => Some("read"),
+            Self::Admin => Some("admin dangerous"),
+            Self::Fast => Some("fast"),
+            Self::Blocking => Some("blocking"),
+            Self::DenyOom | Self::DenyScript | Self::AllowLoading | Self::AllowStale => None,
         }
     }
 }
@@ -320,10 +328,15 @@ impl Spec {
         }
     }
 
-    /// The ACL categories and one more, with a space between.
-    pub fn categories_with(&self, own: &CStr) -> Option<CString> {
-        let all = [own.to_bytes(), b" ", self.acl_categories.to_bytes()].concat();
-        CString::new(all).ok()
+    /// The ACL categories, with a space between, but for the module's own. A server derives them
+    /// from the flags of its own commands, and none from those of a module's.
+    pub fn categories(&self) -> String {
+        let flags = self.flags.iter();
+        let mut all: Vec<_> = flags.filter_map(|flag| flag.categories()).collect();
+        if !self.flags.contains(&Flag::Fast) {
+            all.push("slow");
+        }
+        all.join(" ")
     }
 
     /// The flags in the words of the module API, with a space between. `is_7_0` says whether the

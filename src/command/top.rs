@@ -12,9 +12,8 @@ pub const SPEC: Spec = Spec {
     summary: c"Returns the most waited-for locks of the selected database.",
     complexity: c"O(N*log(K)+N*log(H)) for N locks in the reply, K keys that are waited for and H holds of each.",
     since: c"0.2.0",
+    // Admin: it shows the names of all keys.
     flags: &[Flag::ReadOnly, Flag::Admin],
-    // It shows the names of all keys.
-    acl_categories: c"read admin dangerous slow",
     keys: KeyWords::None,
     args: &[
         Arg::integer(c"count").optional(),

@@ -14,7 +14,6 @@ pub const SPEC: Spec = Spec {
     since: c"0.2.0",
     // Not DenyScript: on 6.2 the module calls it from a script.
     flags: &[Flag::Write, Flag::Admin, Flag::Fast],
-    acl_categories: c"write admin dangerous fast",
     keys: KeyWords::One(KeyUse::Updates),
     args: &[Arg::KEY.optional()],
     tips: None,

@@ -1,7 +1,7 @@
 //! Tests of the descriptions of all commands.
 
 use super::*;
-use crate::command::{acquire, resetstat, Command};
+use crate::command::{acquire, check, resetstat, Command};
 
 /// As a command for several keys would have it, with most kinds of arguments.
 const SEVERAL: Spec = Spec {
@@ -42,10 +42,6 @@ const RUNS: Spec = Spec {
     ],
     ..acquire::SPEC
 };
-
-fn text(of: &CStr) -> &str {
-    of.to_str().unwrap()
-}
 
 /// Where the arguments are among the words of the shortest call: each required one with its kind.
 fn required(spec: &Spec) -> Vec<Kind> {
@@ -176,23 +172,14 @@ fn the_flags_are_words_that_each_server_knows() {
 
 /// The server gives native commands their categories by these rules.
 #[test]
-fn the_categories_agree_with_the_flags() {
-    for spec in specs() {
-        let is_in = |category| {
-            let mut all = text(spec.acl_categories).split(' ');
-            all.any(|one| one == category)
-        };
-        for (category, expected) in [
-            ("write", has(spec, Flag::Write)),
-            ("read", has(spec, Flag::ReadOnly)),
-            ("admin", has(spec, Flag::Admin)),
-            ("dangerous", has(spec, Flag::Admin)),
-            ("blocking", has(spec, Flag::Blocking)),
-            ("fast", has(spec, Flag::Fast)),
-            ("slow", !has(spec, Flag::Fast)),
-        ] {
-            assert_eq!(is_in(category), expected, "{:?}: {category}", spec.name);
-        }
+fn the_categories_follow_from_the_flags() {
+    for (spec, categories) in [
+        (acquire::SPEC, "write fast blocking"),
+        (resetstat::SPEC, "admin dangerous slow"),
+        (check::SPEC, "read fast"),
+        (RUNS, "write slow"),
+    ] {
+        assert_eq!(spec.categories(), categories, "{:?}", spec.name);
     }
 }
 

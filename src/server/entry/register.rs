@@ -84,15 +84,16 @@ fn describe(ctx: Context<'_>, spec: &Spec) -> bool {
     let Some(set_categories) = optional!(RedisModule_SetCommandACLCategories) else {
         return true;
     };
-    let set = |categories: &CStr| {
+    let set = |categories: String| {
+        let categories = CString::new(categories).unwrap_or_default();
         // SAFETY: the command exists; the server reads the string before it returns.
         let status = unsafe { set_categories(command, categories.as_ptr()) };
         status == raw::REDISMODULE_OK as c_int
     };
     // The server refuses all categories of a command if it does not know one of them.
+    let (all, own) = (spec.categories(), CATEGORY.to_string_lossy());
     let has_own = optional!(RedisModule_AddACLCategory).is_some();
-    (has_own && spec.categories_with(CATEGORY).is_some_and(|all| set(&all)))
-        || set(spec.acl_categories)
+    (has_own && set(format!("{own} {all}"))) || set(all)
 }
 
 /// Passes the spec in the server's form to `set`.
