@@ -7,8 +7,6 @@
 //! reply. Valkey 9.1 needs the flag. Without it a refusal in script mode takes the length of a text
 //! that does not exist, and the server crashes.
 
-// Long because: all calls of the server's commands are here.
-
 use std::cell::Cell;
 use std::ffi::{c_int, CStr};
 use std::io;
@@ -30,16 +28,6 @@ const NOT_ALLOWED: c_int = 13;
 
 /// What Redis 7.0 says then.
 const ACL: &[u8] = b"acl verification failed";
-
-/// The checks that the server makes before it runs a called command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Checks {
-    /// Those of every call: the command exists, and in a cluster this node serves its keys.
-    Few,
-    /// Also those that the server makes for the commands of a script: READONLY, MISCONF,
-    /// NOREPLICAS. Before 7.0 they are the same as [`Checks::Few`] ([`is_7_0`]).
-    OfScripts,
-}
 
 /// A call that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,53 +106,52 @@ impl<'c> Caller<'c> {
         self.0
     }
 
-    /// Calls a command of the server and returns its reply.
+    /// Calls a command of the server and returns its reply. The server only checks that the command
+    /// exists, and in a cluster that this node serves its keys.
     pub(crate) fn call(
         &mut self,
         command: &CStr,
-        checks: Checks,
         words: &[Arg<'_>],
     ) -> Result<CallReply, CallError> {
-        let format = match (is_7_0(), checks, self.1) {
-            (true, Checks::OfScripts, Replication::Held) => c"SEv",
-            (true, Checks::OfScripts, Replication::Allowed) => c"!SEv",
-            (true, Checks::Few, Replication::Held) => c"Ev",
-            (true, Checks::Few, Replication::Allowed) => c"!Ev",
-            (false, _, Replication::Held) => c"v",
-            (false, _, Replication::Allowed) => c"!v",
+        let format = match (is_7_0(), self.1) {
+            (true, Replication::Held) => c"Ev",
+            (true, Replication::Allowed) => c"!Ev",
+            (false, Replication::Held) => c"v",
+            (false, Replication::Allowed) => c"!v",
         };
-        let reply = self.raw_call(command, format, words);
-        // The server sets errno to the reason of a refusal before it makes the text of the error.
-        let refused = || match io::Error::last_os_error().raw_os_error() {
-            Some(NOT_HERE) => CallError::NotHere,
-            _ => CallError::Refused,
-        };
-        let reply = CallReply {
-            raw: reply.ok_or_else(refused)?,
-        };
-        if reply.part().is_error() {
-            return Err(refused_by(reply.part(), refused));
-        }
-        Ok(reply)
+        unless_error(self.raw_call(command, format, words))
+    }
+
+    /// The same with words of the module's own.
+    pub(crate) fn call_with(
+        &mut self,
+        command: &CStr,
+        words: &[&[u8]],
+    ) -> Result<CallReply, CallError> {
+        let ctx = self.0;
+        let words = words.iter().map(|word| OwnedString::new(ctx, word));
+        let words: Vec<_> = words.collect();
+        let words: Vec<_> = words.iter().map(OwnedString::arg).collect();
+        self.call(command, &words)
+    }
+
+    /// Calls a command without words. From 7.0 on. The server makes the checks of a script's
+    /// commands, too: READONLY, MISCONF, NOREPLICAS.
+    pub(crate) fn call_as_script(&mut self, command: &CStr) -> Result<CallReply, CallError> {
+        unless_error(self.raw_call(command, c"SEv", &[]))
     }
 
     /// Whether the context has a user. From 7.0 on. The server looks for it before it sees that the
     /// command lacks its words, and only then at rights.
     pub(super) fn has_user(&mut self) -> bool {
-        let raw = self.raw_call(c"GET", c"CEv", &[]);
+        let reply = self.raw_call(c"GET", c"CEv", &[]);
         let errno = io::Error::last_os_error().raw_os_error();
-        let reply = raw.map(|raw| CallReply { raw });
         let is_refused = reply.is_none_or(|reply| reply.part().is_error());
         !(is_refused && errno == Some(libc::ENOTSUP))
     }
 
     /// Calls a command. `None` where the server gives no reply.
-    fn raw_call(
-        &mut self,
-        command: &CStr,
-        format: &CStr,
-        words: &[Arg<'_>],
-    ) -> Option<NonNull<raw::RedisModuleCallReply>> {
+    fn raw_call(&mut self, command: &CStr, format: &CStr, words: &[Arg<'_>]) -> Option<CallReply> {
         let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
         // SAFETY: the context is alive; each format that is used here takes a vector of strings and
         // its length, which the server only reads. The strings are alive.
@@ -177,7 +164,7 @@ impl<'c> Caller<'c> {
                 words.len(),
             ))
         };
-        NonNull::new(reply)
+        NonNull::new(reply).map(|raw| CallReply { raw })
     }
 
     /// Runs a command on behalf of the client, with its rights and the checks of a script, and
@@ -188,11 +175,9 @@ impl<'c> Caller<'c> {
         command: &CStr,
         words: &[Arg<'_>],
     ) -> Result<CallReply, CallError> {
-        let raw = of_client(self.0, || self.raw_call(command, c"!0SCMEv", words));
+        let reply = of_client(self.0, || self.raw_call(command, c"!0SCMEv", words));
         let errno = io::Error::last_os_error().raw_os_error();
-        let reply = CallReply {
-            raw: raw.ok_or(CallError::Refused)?,
-        };
+        let reply = reply.ok_or(CallError::Refused)?;
         // Redis 7.0 words it as no command does.
         let is_refused = reply.part().is_error() && errno == Some(NOT_ALLOWED);
         let text = reply.part().text().unwrap_or_default();
@@ -224,30 +209,10 @@ impl<'c> Caller<'c> {
 
     /// Whether COMMAND INFO shows a flag for a command; `None` where there is no such command.
     pub(crate) fn command_has_flag(&mut self, name: &[u8], flag: &[u8]) -> Option<bool> {
-        let (verb, name) = (
-            OwnedString::new(self.0, b"INFO"),
-            OwnedString::new(self.0, name),
-        );
-        let reply = self.call(c"COMMAND", Checks::Few, &[verb.arg(), name.arg()]);
-        let reply = reply.ok()?;
+        let reply = self.call_with(c"COMMAND", &[b"INFO", name]).ok()?;
         let flags = reply.part().element(0)?.element(2)?;
         let mut flags = (0..).map_while(|at| flags.element(at)?.text());
         Some(flags.any(|is| is == flag))
-    }
-
-    /// The same as [`Caller::call`] with words of the module's own.
-    pub(crate) fn call_with(
-        &mut self,
-        command: &CStr,
-        words: &[&CStr],
-    ) -> Result<CallReply, CallError> {
-        let ctx = self.0;
-        let words = words
-            .iter()
-            .map(|word| OwnedString::new(ctx, word.to_bytes()));
-        let words: Vec<_> = words.collect();
-        let words: Vec<_> = words.iter().map(OwnedString::arg).collect();
-        self.call(command, Checks::Few, &words)
     }
 
     /// Whether the server is about to close the client of a reply callback, so that no reply can
@@ -264,32 +229,30 @@ impl<'c> Caller<'c> {
 
     /// Whether CLIENT LIST has a flag for the context's client.
     fn client_has_flag(&mut self, flag: u8) -> Option<bool> {
-        let id = std::ffi::CString::new(self.0.client_id().to_string()).ok()?;
-        let reply = self.call_with(c"CLIENT", &[c"LIST", c"ID", &id]).ok()?;
+        let id = self.0.client_id().to_string();
+        let reply = self.call_with(c"CLIENT", &[b"LIST", b"ID", id.as_bytes()]);
+        let reply = reply.ok()?;
         let flags = client_field(reply.part().text()?, "flags");
         Some(flags.is_some_and(|flags| flags.contains(&flag)))
     }
 
     /// Whether the server lets a key be read now: in a cluster, whether this node serves its slot.
-    pub(crate) fn may_read(&mut self, key: Arg<'_>) -> bool {
-        self.call(c"EXISTS", Checks::Few, &[key]).is_ok()
+    pub(crate) fn may_read(&mut self, key: &[u8]) -> bool {
+        self.call_with(c"EXISTS", &[key]).is_ok()
     }
 
     /// How many clients of this node have subscribed to a shard channel. `None` if the server does
     /// not say.
     pub(crate) fn shard_subscribers(&mut self, channel: &[u8]) -> Option<i64> {
-        let (verb, channel) = (
-            OwnedString::new(self.0, b"SHARDNUMSUB"),
-            OwnedString::new(self.0, channel),
-        );
-        let reply = self.call(c"PUBSUB", Checks::Few, &[verb.arg(), channel.arg()]);
+        let reply = self.call_with(c"PUBSUB", &[b"SHARDNUMSUB", channel]);
         reply.ok()?.part().element(1)?.number()
     }
 
     /// The value of a setting of the server. `None` if the server does not have it or does not show
     /// it.
     pub(crate) fn config_value(&mut self, name: &CStr) -> Option<Vec<u8>> {
-        let reply = self.call_with(c"CONFIG", &[c"GET", name]).ok()?;
+        let reply = self.call_with(c"CONFIG", &[b"GET", name.to_bytes()]);
+        let reply = reply.ok()?;
         let value = reply.part().element(1)?.text()?;
         Some(value.to_vec())
     }
@@ -308,14 +271,23 @@ impl<'c> Caller<'c> {
     }
 }
 
-/// Why a call was refused, by its error reply. A command's own error leaves errno unchanged, so the
-/// text decides.
-fn refused_by(error: ReplyPart<'_>, by_errno: impl FnOnce() -> CallError) -> CallError {
-    match error.first_word() {
+/// The reply of a call that was made just now, or why it was refused.
+fn unless_error(reply: Option<CallReply>) -> Result<CallReply, CallError> {
+    // The server sets errno to the reason of a refusal before it makes the text of the error. A
+    // command's own error leaves errno unchanged, so the text decides.
+    let by_errno = || match io::Error::last_os_error().raw_os_error() {
+        Some(NOT_HERE) => CallError::NotHere,
+        _ => CallError::Refused,
+    };
+    let reply = reply.ok_or_else(by_errno)?;
+    if !reply.part().is_error() {
+        return Ok(reply);
+    }
+    Err(match reply.part().first_word() {
         b"ERR" => by_errno(),
         b"MOVED" | b"ASK" | b"TRYAGAIN" => CallError::NotHere,
         _ => CallError::Refused,
-    }
+    })
 }
 
 impl CallReply {

@@ -16,7 +16,7 @@ mod string;
 mod user;
 
 pub(crate) use allocator::ServerMemory;
-pub(crate) use caller::{client_field, CallError, CallReply, Caller, Checks};
+pub(crate) use caller::{client_field, CallError, CallReply, Caller};
 pub(crate) use context::{Context, Level, OnTurn};
 pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;

@@ -105,21 +105,19 @@ impl Cluster {
 
 /// Who has which slot. `None` if the server does not say.
 pub(in crate::server) fn cluster(caller: &mut Caller<'_>) -> Option<Cluster> {
-    let reply = caller.call_with(c"CLUSTER", &[c"NODES"]).ok()?;
+    let reply = caller.call_with(c"CLUSTER", &[b"NODES"]).ok()?;
     reply.part().text().map(cluster_of)
 }
 
 /// Whether there are no keys in a slot. On Valkey 9 a cluster may have several databases, and the
 /// server counts only in the selected one.
 pub(in crate::server) fn is_empty(caller: &mut Caller<'_>, slot: u16) -> bool {
-    let Ok(slot) = CString::new(slot.to_string()) else {
-        return false;
-    };
+    let slot = slot.to_string();
     let ctx = caller.context();
     let selected = ctx.selected_db();
     let mut dbs = (0..).take_while(|db| ctx.select_db(*db));
     let is_empty = dbs.all(|_| {
-        let mut count = || caller.call_with(c"CLUSTER", &[c"COUNTKEYSINSLOT", &slot]);
+        let mut count = || caller.call_with(c"CLUSTER", &[b"COUNTKEYSINSLOT", slot.as_bytes()]);
         !ctx.has_keys() || count().is_ok_and(|reply| reply.part().number() == Some(0))
     });
     ctx.select_db(selected);

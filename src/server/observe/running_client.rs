@@ -16,10 +16,9 @@
 //! The calls change nothing and open no lock, so they are safe in the middle of a deletion.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString};
 
 use crate::lock::slot::hashed_part;
-use crate::server::api::{client_field, Caller, OwnedString};
+use crate::server::api::{client_field, Caller};
 
 /// How many bytes of a name are kept.
 const LONGEST_NAME: usize = 256;
@@ -48,7 +47,7 @@ impl Knowledge {
         caller: &mut Caller<'_>,
         key: Option<&[u8]>,
     ) -> Option<Client> {
-        let reply = caller.call_with(c"CLIENT", &[c"LIST"]).ok()?;
+        let reply = caller.call_with(c"CLIENT", &[b"LIST"]).ok()?;
         let mut candidates: Vec<_> = candidates(reply.part().text()?).collect();
         drop(reply);
         let is_exact = self.retain_skipped(caller, &mut candidates);
@@ -67,16 +66,11 @@ impl Knowledge {
         if self.knows_skipme.get() == Some(false) || candidates.is_empty() {
             return false;
         }
-        let ids: Option<Vec<_>> = candidates
-            .iter()
-            .map(|client| CString::new(client.id.to_string()).ok())
-            .collect();
-        let Some(ids) = ids else {
-            return false;
-        };
-        let mut words: Vec<&CStr> = vec![c"LIST", c"ID"];
-        words.extend(ids.iter().map(|id| id.as_c_str()));
-        words.extend([c"SKIPME", c"YES"]);
+        let ids = candidates.iter().map(|client| client.id.to_string());
+        let ids: Vec<_> = ids.collect();
+        let mut words = vec![&b"LIST"[..], b"ID"];
+        words.extend(ids.iter().map(|id| id.as_bytes()));
+        words.extend([&b"SKIPME"[..], b"YES"]);
         let reply = caller.call_with(c"CLIENT", &words);
         self.knows_skipme.set(Some(reply.is_ok()));
         let Ok(reply) = reply else {
@@ -132,15 +126,11 @@ fn client(line: &[u8]) -> Option<Client> {
 /// Whether this node of a cluster serves the slot of a key. Another name in the same slot is asked
 /// for: the key itself is being removed.
 fn is_served_here(caller: &mut Caller<'_>, key: Option<&[u8]>) -> bool {
-    let ctx = caller.context();
-    let Some(key) = key.filter(|_| ctx.is_cluster()) else {
+    let is_cluster = caller.context().is_cluster();
+    let Some(key) = key.filter(|_| is_cluster) else {
         return true;
     };
-    let Some(neighbour) = neighbour_of(key) else {
-        return false;
-    };
-    let neighbour = OwnedString::new(ctx, &neighbour);
-    caller.may_read(neighbour.arg())
+    neighbour_of(key).is_some_and(|neighbour| caller.may_read(&neighbour))
 }
 
 /// Another name in the slot of a key; `None` if there is none by way of a hash tag.

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::command::{integer, writable};
 use crate::lock::slot::key_in;
 use crate::server::api::{
-    is_7_0, Arg, CallError, CallReply, Caller, Checks, Context, Level, OwnedString, ServerInfo,
+    is_7_0, Arg, CallError, CallReply, Caller, Context, Level, OwnedString, ServerInfo,
 };
 
 /// The command by which the module asks.
@@ -63,7 +63,7 @@ pub(in crate::server) fn is_asking() -> bool {
 /// (-NOREPLICAS), or it is a replica (-READONLY).
 pub(in crate::server) fn are_refused(caller: &mut Caller<'_>) -> bool {
     if is_7_0() {
-        return asking(|| caller.call(WRITABLE, Checks::OfScripts, &[])).is_err();
+        return asking(|| caller.call_as_script(WRITABLE)).is_err();
     }
     if HAS_NO_EVAL.load(Ordering::Relaxed) {
         return are_refused_by_info(caller);
@@ -75,7 +75,7 @@ pub(in crate::server) fn are_refused(caller: &mut Caller<'_>) -> bool {
 /// Whether this node accepts writes of a key now, from every client. In a cluster it does not while
 /// the key's slot is moving to another node, or while the cluster is down.
 pub(in crate::server) fn are_served_here(caller: &mut Caller<'_>, key: Arg<'_>) -> bool {
-    !caller.context().is_cluster() || asking(|| caller.call(WRITABLE, Checks::Few, &[key])).is_ok()
+    !caller.context().is_cluster() || asking(|| caller.call(WRITABLE, &[key])).is_ok()
 }
 
 /// Whether this node accepts writes of every key of a slot now, also of those that do not exist. So
@@ -96,9 +96,7 @@ fn asking<R>(ask: impl FnOnce() -> R) -> R {
 }
 
 fn eval(caller: &mut Caller<'_>, script: &[u8]) -> Result<CallReply, CallError> {
-    let ctx = caller.context();
-    let (script, no_keys) = (OwnedString::new(ctx, script), OwnedString::new(ctx, b"0"));
-    caller.call(c"EVAL", Checks::Few, &[script.arg(), no_keys.arg()])
+    caller.call_with(c"EVAL", &[script, b"0"])
 }
 
 /// The same on 6.2 without EVAL, from INFO and CONFIG GET. True if they do not tell.
