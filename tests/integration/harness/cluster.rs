@@ -2,7 +2,6 @@
 //! primaries. Every node is ended by its `Drop`.
 
 use std::ops::Range;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use redis::RedisResult;
 use super::client::{Client, Reply};
 use super::kind::Kind;
 use super::later::Later;
-use super::server::{module, wait_for, Server, Setup};
+use super::server::{wait_for, Server};
 
 /// The number of primaries that share the slots.
 pub const SHARDS: usize = 3;
@@ -57,19 +56,13 @@ impl Cluster {
 
     /// Starts a cluster whose nodes have additional options, the module's arguments first.
     pub fn start_with(kind: Kind, options: &[&str]) -> Self {
-        Self::start_with_module_at(kind, &module(), options)
-    }
-
-    /// The same with another build of the module.
-    pub fn start_with_module_at(kind: Kind, module: &Path, options: &[&str]) -> Self {
         let patient = Self::PATIENT_MS.to_string();
         let patient = ["--cluster-node-timeout", &patient];
         let is_option = |word: &&str| word.starts_with("--");
         let arguments = options.iter().position(is_option).unwrap_or(options.len());
         let (arguments, options) = options.split_at(arguments);
         let options = [arguments, &OPTIONS[..], &patient, options].concat();
-        let setup = Setup::with_module_at(module, &options);
-        let start = |_| Server::start_as(kind, setup.clone());
+        let start = |_| Server::start_with(kind, &options);
         let cluster = Self::join((0..2 * SHARDS).map(start).collect(), SHARDS);
         (0..SHARDS).for_each(|shard| cluster.follow(shard + SHARDS, shard));
         cluster.wait_until_all_agree();

@@ -323,14 +323,6 @@ impl Server {
         self.start_again();
     }
 
-    /// The same with another build of the module.
-    pub fn start_again_with_module_at(&mut self, module: &Path) {
-        let mut options = self.setup.options.iter_mut();
-        options.find(|option| *option == "--loadmodule");
-        *options.next().expect("a module before") = path(module);
-        self.start_again();
-    }
-
     /// The same with one more option.
     pub fn start_again_with(&mut self, options: &[&str]) {
         let all = &mut self.setup.options;

@@ -8,4 +8,3 @@ mod holds;
 mod later;
 mod migrated;
 mod missing;
-mod older;
