@@ -6,12 +6,10 @@
 //!   its next life.
 //! - [`checker`]: the rules. [`checker_tests`] shows with forged journals that each rule refuses
 //!   what it should.
-//! - [`deadlines`]: locks that expire while the server is down. [`torn`]: files that are truncated
-//!   anywhere.
+//! - [`torn`]: files that are truncated anywhere.
 
 mod checker;
 mod checker_tests;
-mod deadlines;
 mod file;
 mod journal;
 mod load_clients;
@@ -25,7 +23,6 @@ use rand::RngExt;
 
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{aof, figure, scale, Kind};
-use deadlines::deadlines_hold_over_a_restart;
 use torn::an_aof_cut_anywhere_loads_as_a_prefix;
 use trial::{Beside, Ending, Trial, EVERYTHING};
 
@@ -36,7 +33,6 @@ on_every_server![
     a_power_cut_keeps_a_prefix_of_the_aof,
     a_kill_keeps_the_state_of_the_last_save_with_rdb,
     an_aof_cut_anywhere_loads_as_a_prefix,
-    deadlines_hold_over_a_restart,
 ];
 
 const ALWAYS: [&str; 6] = [
