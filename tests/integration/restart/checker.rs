@@ -1,11 +1,9 @@
 //! The rules, over the replies to the clients and the state of the server after its restart.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use redis_lock::lock::Mode;
-
-use super::journal::{may_be_seen, Held, Holds, Life, Part, Step};
+use super::journal::{may_be_seen, Holds, Life, Part};
 use super::load_clients::several_of;
 
 /// A span of time, in microseconds.
@@ -150,80 +148,4 @@ impl Fences {
             Some(owner) => Err(format!("{fence} for {owner:?} and for {whose:?}")),
         }
     }
-}
-
-/// A hold during the time in which it is certain: from the reply to the deadline, or to the next
-/// request of its token.
-#[derive(Clone, Debug)]
-struct Period {
-    us: Span,
-    mode: Mode,
-    whose: (String, String),
-}
-
-/// Searches all lives for more overlapping holds of one lock than one of them tolerates, because a
-/// hold outlives its server. Returns the number of compared holds.
-///
-/// # Errors
-///
-/// These holds.
-pub fn never_two_holders(lives: &[Life]) -> Result<usize, String> {
-    let mut by_key: BTreeMap<String, Vec<Period>> = BTreeMap::new();
-    let clients = lives.first().map_or(0, |life| life.parts.len());
-    for client in 0..clients {
-        for period in periods(lives.iter().map(|life| &life.parts[client])) {
-            let (key, _) = &period.whose;
-            by_key.entry(key.clone()).or_default().push(period);
-        }
-    }
-    let mut compared = 0;
-    for periods in by_key.values_mut() {
-        periods.sort_by_key(|period| *period.us.start());
-        let mut open: Vec<&Period> = Vec::new();
-        for period in &*periods {
-            open.retain(|other| other.us.end() > period.us.start());
-            open.push(period);
-            let holders: BTreeSet<_> = open.iter().map(|open| &open.whose).collect();
-            let smallest = open.iter().map(|open| open.mode.tolerates()).min();
-            if smallest.is_some_and(|most| holders.len() > usize::try_from(most).unwrap()) {
-                return Err(format!("too many holders: {open:?}"));
-            }
-            compared += 1;
-        }
-    }
-    Ok(compared)
-}
-
-fn periods<'j>(parts: impl Iterator<Item = &'j Part>) -> Vec<Period> {
-    let mut done = Vec::new();
-    let mut open: BTreeMap<(String, String), (u64, Held)> = BTreeMap::new();
-    for request in parts.flat_map(|part| &part.requests) {
-        let whose = request.steps.iter().map(Step::whose);
-        let whose: Vec<_> = whose.collect();
-        let mut holds = Holds::new();
-        for whose in &whose {
-            if let Some((from_us, held)) = open.remove(whose) {
-                done.extend(period(whose, from_us, &held, request.asked_us));
-                holds.insert(whose.clone(), held);
-            }
-        }
-        // Contradictions between replies are checked elsewhere.
-        if request.answers.is_some() && request.apply(&mut holds).is_ok() {
-            let held = holds.into_iter();
-            open.extend(held.map(|(whose, held)| (whose, (request.ended_us, held))));
-        }
-    }
-    for (whose, (from_us, held)) in &open {
-        done.extend(period(whose, *from_us, held, u64::MAX));
-    }
-    done
-}
-
-fn period(whose: &(String, String), from_us: u64, held: &Held, until_us: u64) -> Option<Period> {
-    let until_us = until_us.min(held.ends_ms.start().saturating_mul(1_000));
-    (from_us < until_us).then(|| Period {
-        us: from_us..=until_us,
-        mode: held.mode,
-        whose: whose.clone(),
-    })
 }

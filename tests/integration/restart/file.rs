@@ -7,16 +7,13 @@ use std::path::Path;
 use redis_lock::lock::codec::{decode, Record};
 use redis_lock::lock::{Effect, Lock};
 
-use super::journal::{Answer, Life, Part, Request, Step, What};
-use super::load_clients::{client_of, several_of};
+use super::load_clients::several_of;
 use crate::harness::aof::{self, Command};
 use crate::harness::{apply, record_of};
 
 /// The content of the file as the server will load it.
 #[derive(Default)]
 pub struct Account {
-    /// The effects of each client's requests, in the server's order: the key and the record.
-    effects: BTreeMap<usize, Vec<(String, Vec<u8>)>>,
     /// The resulting locks.
     pub locks: BTreeMap<String, Lock>,
     /// It has an RDB at its head, which is not read here. `locks` then lacks the locks in it.
@@ -153,117 +150,8 @@ impl Account {
             Record::Effect(effect) => {
                 let mut lock = self.locks.remove(&key);
                 apply(&effect, &mut lock);
-                self.locks.extend(lock.map(|lock| (key.clone(), lock)));
-                let token = match effect {
-                    Effect::Hold { token, .. } | Effect::Release { token, .. } => token,
-                    Effect::Cap { .. } => return,
-                };
-                let token = String::from_utf8_lossy(token.as_bytes()).into_owned();
-                if let Some(client) = client_of(&token) {
-                    self.effects.entry(client).or_default().push((key, bytes));
-                }
+                self.locks.extend(lock.map(|lock| (key, lock)));
             }
         }
-    }
-
-    /// Compares the effects in the file with the replies to the clients, starting from the end:
-    /// each reply has its effect, in the order of its client, and each effect was requested. It
-    /// reaches back to the last rewrite. Returns the number of matched replies.
-    ///
-    /// # Errors
-    ///
-    /// A missing effect, or a superfluous one.
-    pub fn has_all(&self, lives: &[Life], from_the_beginning: bool) -> Result<usize, String> {
-        let clients = lives.first().map_or(0, |life| life.parts.len());
-        let mut found = 0;
-        for client in 0..clients {
-            let effects = self.effects.get(&client).map_or(&[][..], Vec::as_slice);
-            let mut effects = effects.iter().rev().peekable();
-            let parts = lives.iter().map(|life| &life.parts[client]);
-            let steps: Vec<_> = parts.flat_map(steps).collect();
-            for (request, step, answer) in steps.iter().rev() {
-                let Some((key, bytes)) = effects.peek() else {
-                    if answer.is_some() && from_the_beginning {
-                        return Err(format!("not in the file: {answer:?} to {step:?}"));
-                    }
-                    continue;
-                };
-                let fits = *key == step.key && is_effect_of(request, step, *answer, bytes);
-                if fits {
-                    effects.next();
-                    found += usize::from(answer.is_some());
-                } else if answer.is_some() {
-                    let effect = decode(bytes);
-                    return Err(format!(
-                        "{answer:?} to {step:?} is not in the file, but {effect:?}"
-                    ));
-                }
-            }
-            if let Some((key, bytes)) = effects.next() {
-                let effect = decode(bytes);
-                return Err(format!("nobody asked for {effect:?} of {key}"));
-            }
-        }
-        Ok(found)
-    }
-}
-
-type Asked<'j> = (&'j Request, &'j Step, Option<Answer>);
-
-/// The steps that have an effect, or may have one because there was no reply.
-fn steps(part: &Part) -> Vec<Asked<'_>> {
-    let mut holds = part.base.clone();
-    let mut asked = Vec::new();
-    for request in &part.requests {
-        // Wrong replies are not reported here.
-        request.apply(&mut holds).ok();
-        for (n, step) in request.steps.iter().enumerate() {
-            let answer = request.answers.as_ref().map(|answers| answers[n]);
-            let has_effect = match answer {
-                Some(answer) => matches!(answer, Answer::Fence(_) | Answer::Done(true)),
-                None => matches!(step.what, What::Acquire(..)) || holds.contains_key(&step.whose()),
-            };
-            if has_effect {
-                asked.push((request, step, answer));
-            }
-        }
-    }
-    asked
-}
-
-fn is_effect_of(request: &Request, step: &Step, answer: Option<Answer>, bytes: &[u8]) -> bool {
-    let Ok(Record::Effect(effect)) = decode(bytes) else {
-        return false;
-    };
-    match (step.what, effect) {
-        (
-            What::Acquire(..) | What::Renew,
-            Effect::Hold {
-                now_ms,
-                mode,
-                token,
-                hold,
-            },
-        ) => {
-            let as_asked = match step.what {
-                What::Acquire(asked, _) => asked == mode,
-                _ => true,
-            };
-            let as_told = match answer {
-                Some(Answer::Fence(fence)) => fence == hold.fence.get(),
-                _ => true,
-            };
-            token.as_bytes() == step.token.as_bytes()
-                && hold.deadline.ms() == now_ms + step.ttl_ms
-                && request.when_ms().contains(&now_ms)
-                && as_asked
-                && as_told
-        }
-        (What::Release, Effect::Release { now_ms, token }) => {
-            // The release of the only hold is recorded without its time.
-            let in_time = now_ms == 0 || request.when_ms().contains(&now_ms);
-            token.as_bytes() == step.token.as_bytes() && in_time
-        }
-        _ => false,
     }
 }

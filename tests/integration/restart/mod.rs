@@ -71,7 +71,7 @@ fn nothing_acknowledged_is_lost_with_appendfsync_always(kind: Kind) {
         };
         let ms = trial.rng.random_range(20..300);
         trial.live(ms, ending, Beside::Nothing);
-        let account = trial.read_file(true);
+        let account = trial.read_file();
         let observed = trial.come_back(&EVERYTHING);
         observed.assert_is(&account.locks, &trial.context());
     }
@@ -92,7 +92,7 @@ fn nothing_acknowledged_is_lost_when_a_rewrite_is_interrupted(kind: Kind) {
             };
             let ms = trial.rng.random_range(20..200);
             trial.live(ms, ending, Beside::Rewrites);
-            let account = trial.read_file(false);
+            let account = trial.read_file();
             let observed = trial.come_back(&EVERYTHING);
             if !account.begins_with_rdb {
                 observed.assert_is(&account.locks, &trial.context());
@@ -123,7 +123,7 @@ fn a_kill_keeps_all_but_the_last_seconds_with_appendfsync_everysec(kind: Kind) {
             Ending::Order(_) => EVERYTHING,
             _ => notes.struck_us - TWO_SECONDS_US..=u64::MAX,
         };
-        trial.check_file();
+        trial.read_file();
         trial.come_back(&allowed);
     }
     figure(kind, &format!("{}", trial.tally));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::checker::{instant_that_came_back, never_two_holders, Fences};
+use super::checker::{instant_that_came_back, Fences};
 use super::file::Account;
 use super::journal::{Life, Order};
 use super::load_clients::{Player, CLIENTS};
@@ -26,8 +26,6 @@ pub struct Trial {
     pub lives: Vec<Life>,
     pub tally: Tally,
     seed: u64,
-    /// The first life whose state was complete in the next one, and so on to the last.
-    kept_from: usize,
     /// A base file that no manifest names, by its inode.
     orphan: Option<u64>,
     players: Vec<Player>,
@@ -42,15 +40,12 @@ pub struct Tally {
     pub shutdowns: usize,
     pub answered: usize,
     pub unanswered: usize,
-    /// Replies whose effect was found in the file.
-    pub found: usize,
     /// Grants of several keys in the last file, each in one transaction.
     pub several: usize,
     /// Delivered fences, each for one hold.
     pub fences: usize,
     /// Holds that were there after a restart.
     pub back: usize,
-    pub compared: usize,
     /// Lives that ended while a child was writing a file.
     pub in_a_rewrite: usize,
     /// Completed rewrites.
@@ -71,11 +66,9 @@ impl fmt::Display for Tally {
             (self.rewrites, "rewrites completed"),
             (self.answered, "acknowledged requests"),
             (self.unanswered, "in flight"),
-            (self.found, "acknowledged effects in the last file"),
             (self.several, "grants of several keys in it, each whole"),
             (self.fences, "fences, none twice"),
             (self.back, "holds back"),
-            (self.compared, "holds compared for two holders"),
             (self.torn, "torn tails"),
             (self.checked, "files accepted by the server's checker"),
         ];
@@ -144,7 +137,6 @@ impl Trial {
             lives: Vec::new(),
             tally: Tally::default(),
             seed,
-            kept_from: 0,
             orphan: None,
             players,
             again: vec![None; CLIENTS],
@@ -262,10 +254,10 @@ impl Trial {
         }
     }
 
-    /// Checks the append-only file with the servers' own checker, unless a kill has truncated a
-    /// write.
+    /// Reads the append-only file of the ended server, and checks it with the servers' own checker,
+    /// unless a kill has truncated a write.
     #[track_caller]
-    pub fn check_file(&mut self) -> Account {
+    pub fn read_file(&mut self) -> Account {
         let account = Account::read(self.server.dir());
         assert_eq!(account.torn, Vec::<String>::new(), "{}", self.context());
         self.tally.several = account.several;
@@ -273,15 +265,6 @@ impl Trial {
         if account.is_whole {
             self.check("aof", &aof::entrance(self.server.dir()));
         }
-        account
-    }
-
-    /// Reads the append-only file of the ended server, and finds every acknowledged effect in it.
-    #[track_caller]
-    pub fn read_file(&mut self, from_the_beginning: bool) -> Account {
-        let account = self.check_file();
-        let found = account.has_all(&self.lives, from_the_beginning);
-        self.tally.found = found.unwrap_or_else(|why| panic!("{}: {why}", self.context()));
         self.note_swap();
         account
     }
@@ -318,15 +301,11 @@ impl Trial {
         let mut c = self.server.client();
         let observed = Observed::at(&mut c);
         let life = self.lives.last().expect("a life");
-        let compared = instant_that_came_back(life, &observed.holds, &observed.ms, allowed)
-            .and_then(|_| self.fences.take(life))
-            .and_then(|()| never_two_holders(&self.lives[self.kept_from..]));
-        self.tally.compared = compared.unwrap_or_else(|why| panic!("{context}: {why}"));
+        let checked = instant_that_came_back(life, &observed.holds, &observed.ms, allowed)
+            .and_then(|_| self.fences.take(life));
+        checked.unwrap_or_else(|why| panic!("{context}: {why}"));
         self.tally.fences = self.fences.len();
         self.tally.back += observed.len();
-        if *allowed != EVERYTHING {
-            self.kept_from = self.lives.len();
-        }
         let next = c.int("LOCK.ACQUIRE probe probe 60000");
         assert_eq!(c.int("LOCK.RELEASE probe probe"), 1);
         let next = u64::try_from(next).unwrap();
