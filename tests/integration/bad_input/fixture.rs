@@ -9,7 +9,7 @@ use crate::harness::{Client, Kind, Reply, Server, AT_ONCE};
 
 pub type Line = Vec<Vec<u8>>;
 
-pub fn line(words: &[&[u8]]) -> Line {
+fn line(words: &[&[u8]]) -> Line {
     words.iter().map(|word| word.to_vec()).collect()
 }
 
@@ -20,7 +20,7 @@ pub fn words(text: &str) -> Line {
 /// A primary that counts every replicated byte, with a key of each kind.
 pub struct Fixture {
     pub server: Server,
-    pub replica: Server,
+    _replica: Server,
     pub c: Client,
 }
 
@@ -80,7 +80,11 @@ impl Fixture {
         replica.follow(&server);
         server.wait_for_its_replica();
         replica.wait_until_link_is_up();
-        Self { server, replica, c }
+        Self {
+            server,
+            _replica: replica,
+            c,
+        }
     }
 
     fn state(&mut self) -> State {
@@ -158,8 +162,8 @@ impl Fixture {
     }
 
     #[track_caller]
-    pub fn refuses_arity(&mut self, command: &[&[u8]]) {
-        let name = String::from_utf8_lossy(command[0]);
+    pub fn refuses_arity(&mut self, command: &str) {
+        let name = command.split(' ').next().unwrap();
         let mut error = format!("ERR wrong number of arguments for '{name}' command");
         // From 7.0 on the server itself counts the words that no call can do without.
         if !self.server.kind.is_7_0_or_later() {
@@ -168,7 +172,7 @@ impl Fixture {
             error += ", expected ";
             error += &syntax.unwrap();
         }
-        self.refuses(&line(command), &error);
+        self.refuses(&words(command), &error);
     }
 
     /// Fails unless the command returns this error and changes nothing.

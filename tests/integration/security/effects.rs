@@ -1,5 +1,4 @@
-//! The command that carries effects, in the contexts that a client can create. For MULTI see
-//! bad_input.rs.
+//! The commands that carry effects, in the contexts that a client can create.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,6 +8,7 @@ use crate::harness::{figure, packed, redis_cli, wait_for, Client, Kind, Reply, S
 
 on_every_server![
     no_context_lets_a_client_apply_an_effect,
+    clients_of_a_primary_and_of_a_writable_replica_call_no_internal_command,
     an_aof_piped_in_by_a_client_is_refused,
     a_connection_that_sent_psync_cannot_apply_effects;
     from 7.0: no_client_applies_an_effect_while_a_replica_loads, // 6.2 serves no client then
@@ -73,6 +73,31 @@ fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
         assert!(matches!(reply, Reply::Error(_)), "{reply:?}");
     }
     assert_not_applied(&mut c);
+}
+
+fn clients_of_a_primary_and_of_a_writable_replica_call_no_internal_command(kind: Kind) {
+    let (server, mut c) = fixture(kind);
+    let replica = Server::start_replica_of(&server, &["--replica-read-only", "no"]);
+    let text = "ERR this command is for replication and the append-only file only";
+    let refused = Reply::Error(text.into());
+    let effect = effect();
+    let line = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
+    for internal in [
+        line(&[b"LOCK._APPLY", b"k", &effect]),
+        line(&[b"LOCK._APPLY", b"k", b"thief", &effect]),
+        line(&[b"LOCK._APPLY", b"k", b"thief", &effect, b""]),
+        line(&[b"LOCK._RELEASE", b"k", b"holder"]),
+        line(&[b"LOCK._GUARD", b"0", b"0", b"0", b"0", b""]),
+    ] {
+        for client in [&mut c, &mut replica.client()] {
+            assert_eq!(client.send(&internal), refused);
+            let transaction = [line(&[b"MULTI"]), internal.clone(), line(&[b"EXEC"])];
+            let in_multi = client.pipeline(&transaction).remove(2);
+            assert_eq!(in_multi, Reply::Array(vec![refused.clone()]));
+        }
+    }
+    assert_not_applied(&mut c);
+    assert_eq!(replica.client().holders("k"), ["holder"]);
 }
 
 fn an_aof_piped_in_by_a_client_is_refused(kind: Kind) {
