@@ -233,6 +233,10 @@ fn a_digest_covers_the_whole_value(kind: Kind) {
         c.restore("copy 1000000 REPLACE", dump.as_bytes())
             .assert_ok();
         assert_eq!(digest(&mut c, "copy"), digest(&mut c, key), "{line}");
+        // Without REPLACE the lock stays, with a ttl that may be shorter than its hold.
+        let again = c.restore("copy 1000", dump.as_bytes());
+        assert!(again.as_error().starts_with("BUSYKEY "), "{again:?}");
+        assert!((900_000..=1_000_000).contains(&c.int("PTTL copy")));
     }
 }
 

@@ -70,10 +70,6 @@ impl Payload {
         self.record[3..3 + 8].copy_from_slice(&fence.to_le_bytes());
     }
 
-    pub fn set_deadline_ms(&mut self, ms: u64) {
-        self.record[3 + 8..3 + 16].copy_from_slice(&ms.to_le_bytes());
-    }
-
     fn u64_at(&self, at: usize) -> u64 {
         u64::from_le_bytes(self.record[at..at + 8].try_into().unwrap())
     }
