@@ -14,17 +14,10 @@ const BESIDE: usize = 3;
 /// The number of arguments of the last effect on `k` in the append-only file.
 #[track_caller]
 fn last_effect(server: &Server) -> usize {
-    let mut last = None;
-    for part in aof::parts(server.dir()) {
-        let bytes = std::fs::read(part).unwrap();
-        for command in aof::commands(&bytes[aof::len_of_preamble(&bytes)..]) {
-            let is_effect = command.args[0].eq_ignore_ascii_case(b"LOCK._APPLY");
-            if is_effect && command.args[1] == b"k" {
-                last = Some(command.args.len());
-            }
-        }
-    }
-    last.expect("an effect in the append-only file")
+    let mut commands = aof::read(server.dir()).0.into_iter();
+    let is_effect = |words: &Vec<Vec<u8>>| words[0].eq_ignore_ascii_case(b"LOCK._APPLY");
+    let last = commands.rfind(|words| is_effect(words) && words[1] == b"k");
+    last.expect("an effect in the append-only file").len()
 }
 
 /// Runs a line in some context.
