@@ -1,5 +1,5 @@
-//! Errors that commands return. After an error nothing has changed: no value, no ttl, no key, no byte
-//! sent to a replica.
+//! Errors that commands return. After an error nothing has changed: no value, no ttl, no key, no
+//! byte sent to a replica.
 
 mod fixture;
 

@@ -253,8 +253,8 @@ fn fences_keep_rising_while_the_server_runs(kind: Kind) {
     }
 }
 
-/// Not tested here: without the RDB at its head and with no lock held, a rewritten file cannot store
-/// fences.
+/// Not tested here: without the RDB at its head and with no lock held, a rewritten file cannot
+/// store fences.
 fn fences_keep_rising_over_restarts(kind: Kind) {
     for (preamble, rewrites, held) in [
         (None, false, false),

@@ -124,8 +124,8 @@ fn commands_that_change_nothing_replicate_nothing(kind: Kind) {
     assert_same(&primary, &replica, "after all");
 }
 
-/// As on a server for which replication in place is not proved. configuration/in_place.rs shows what
-/// the setting does.
+/// As on a server for which replication in place is not proved. configuration/in_place.rs shows
+/// what the setting does.
 fn a_random_history_is_replicated_without_replicating_in_place(kind: Kind) {
     let options = [&["replicate-in-place", "no"], &AT_ONCE[..]].concat();
     let primary = Server::start_with(kind, &options);
