@@ -131,4 +131,3 @@ mod module_upgrade;
 
 // The documents.
 mod commands_doc;
-mod terminal;

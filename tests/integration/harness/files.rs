@@ -14,17 +14,8 @@ pub fn project_file(name: &str) -> String {
 
 /// A redis-cli, which works with any server. `make test` fetches this one.
 pub fn redis_cli() -> PathBuf {
-    program(Kind::Redis7_0, "redis-cli")
-}
-
-/// A valkey-cli, which works with any server. `make test` fetches this one.
-pub fn valkey_cli() -> PathBuf {
-    program(Kind::Valkey9, "valkey-cli")
-}
-
-fn program(of: Kind, name: &str) -> PathBuf {
-    let program = of.folder().join(name);
-    assert!(program.exists(), "{name} is missing: run `make servers`");
+    let program = Kind::Redis7_0.folder().join("redis-cli");
+    assert!(program.exists(), "{program:?}: run `make servers`");
     program
 }
 
