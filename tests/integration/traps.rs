@@ -7,7 +7,6 @@ use crate::harness::{packed, wait_for, Kind, Reply, Server};
 mod cluster;
 mod databases;
 mod demotion;
-mod pause;
 
 on_every_server![
     timeouts_and_a_deadline_in_one_millisecond_are_all_served,
