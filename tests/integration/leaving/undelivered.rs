@@ -9,7 +9,6 @@ on_every_server![
     a_grant_to_a_client_unblocked_with_an_error_is_taken_back,
     a_grant_with_unblock_timeout_gives_one_reply,
     unblock_timeout_with_a_release_gives_one_reply,
-    a_hold_delivered_to_another_waiter_of_the_token_is_not_taken_back,
     a_grant_to_a_deleted_user_is_taken_back,
 ];
 
@@ -110,31 +109,6 @@ fn settle(c: &mut Client, b: Later, d: Later) {
     assert_eq!(c.holders("k"), ["d"]);
     c.int("LOCK.RELEASE k d");
     assert_eq!(c.int("EXISTS k"), 0);
-}
-
-fn a_hold_delivered_to_another_waiter_of_the_token_is_not_taken_back(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for killed in [0, 1] {
-        c.int("LOCK.ACQUIRE k a 60000");
-        let twins = [0, 1].map(|_| server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0"));
-        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        c.multi(&["LOCK.RELEASE k a", &kill(&twins[killed])]);
-        let mut fence = 0;
-        for (n, twin) in twins.into_iter().enumerate() {
-            if n == killed {
-                twin.broken();
-            } else {
-                fence = twin.fence();
-            }
-        }
-        let_the_timer_run(&server);
-        assert!(d.is_pending());
-        assert_eq!(c.int("LOCK.ACQUIRE k b 60000"), fence);
-        c.int("LOCK.RELEASE k b");
-        d.fence();
-        c.int("LOCK.RELEASE k d");
-    }
 }
 
 fn a_grant_to_a_deleted_user_is_taken_back(kind: Kind) {
