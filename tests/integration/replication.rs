@@ -8,10 +8,8 @@ use crate::harness::{Client, Kind, Reply, Server, State, AT_ONCE, SYNCED};
 use crate::replicas::primary;
 
 on_all_servers![
-    every_operation_is_replicated,
     commands_that_change_nothing_replicate_nothing,
     a_replica_hides_expired_holds_before_its_primary_deletes_them,
-    a_promoted_replica_has_the_holders_and_gives_larger_fences,
     a_replica_attached_later_gives_larger_fences,
     the_old_primary_follows_the_new_one,
     a_replica_restarts_from_its_own_aof,
@@ -23,69 +21,6 @@ on_all_servers![
 fn assert_same(primary: &Server, replica: &Server, when: &str) {
     workload::settle(&mut primary.client());
     replica.assert_same_as(primary, when);
-}
-
-fn every_operation_is_replicated(kind: Kind) {
-    let primary = primary(kind);
-    let replica = Server::start_replica_of(&primary, &[]);
-    let mut c = primary.client();
-    for line in [
-        "LOCK.ACQUIRE k me 600000",
-        "LOCK.ACQUIRE k me 700000",
-        "LOCK.RENEW k me 500000",
-        "PEXPIRE k 400000",
-        "RWLOCK.RLOCK k me 600000",
-        "RWLOCK.RLOCK k you 900000",
-        "RWLOCK.RLOCK k * 800000",
-        "PEXPIRE k 400000",
-        "LOCK.RENEW k you 600000",
-        "PERSIST k",
-        "RWLOCK.RLOCK k late 500000",
-        "LOCK.RELEASE k late",
-        "RENAME k k2",
-        "MOVE k2 2",
-        "SWAPDB 2 0",
-        "LOCK.RELEASE k2 me",
-        "LOCK.RELEASE k2 you",
-        "COPY k2 k3",
-        "RWLOCK.WLOCK k w 600000",
-        "SET k2 text",
-        "LOCK.ACQUIRE gone me 600000",
-        "UNLINK gone",
-        "LOCK.RELEASE k w",
-        "LOCK.ACQUIRE k me 600000",
-        "LOCK.ACQUIRE p a 600000 LIMIT 9",
-        "LOCK.ACQUIRE p b 700000 LIMIT 3",
-        "RWLOCK.RLOCK p r 600000",
-        "LOCK.ACQUIRE p b 600000 LIMIT 5",
-        "LOCK.RELEASE p a",
-        "LOCK.RELEASE p b ATLEAST 50000",
-        "LOCK.ACQUIRE p r 600000 LIMIT 4",
-        "PEXPIRE p 400000",
-        "RWLOCK.RLOCK p r 600000",
-        "FLUSHDB",
-        "LOCK.ACQUIRE k me 600000",
-    ] {
-        c.call(line);
-        assert_same(&primary, &replica, line);
-    }
-    assert_eq!(c.steady_info("k"), replica.client().steady_info("k"));
-    c.send(&script(&[
-        "LOCK.ACQUIRE s me 600000",
-        "RWLOCK.RLOCK s me 600000",
-        "LOCK.RENEW k me 900000",
-    ]));
-    assert_same(&primary, &replica, "after a script");
-    c.call("MULTI");
-    for line in ["LOCK.RELEASE k me", "RWLOCK.RLOCK k you 600000", "PING"] {
-        c.call(line);
-    }
-    c.call("EXEC");
-    assert_same(&primary, &replica, "after a transaction");
-    let payload = c.call("DUMP s");
-    c.restore("restored 600000", payload.as_bytes());
-    assert_same(&primary, &replica, "after RESTORE");
-    assert_eq!(c.int("DBSIZE"), 3);
 }
 
 /// Sent alone, such commands are in `bad_input`.
@@ -169,35 +104,6 @@ fn a_replica_hides_expired_holds_before_its_primary_deletes_them(kind: Kind) {
 fn promote(replica: &Server) -> Client {
     replica.stand_alone();
     replica.client()
-}
-
-fn a_promoted_replica_has_the_holders_and_gives_larger_fences(kind: Kind) {
-    for ahead in [false, true] {
-        let mut primary = primary(kind);
-        let replica = Server::start_replica_of(&primary, &[]);
-        let mut c = primary.client();
-        let held = c.int("LOCK.ACQUIRE held me 600000");
-        c.int("RWLOCK.RLOCK shared a 600000");
-        c.int("RWLOCK.RLOCK shared b 600000");
-        c.int("LOCK.ACQUIRE permits a 600000 LIMIT 2");
-        let raised = ahead.then(|| raise_fences_by_an_hour(&mut c));
-        let last = raised.unwrap_or_else(|| c.int("LOCK.ACQUIRE last me 600000"));
-        c.call("DEL last");
-        replica.wait_until_it_follows(&primary);
-        primary.kill();
-        let mut r = promote(&replica);
-        assert!(r.int("LOCK.ACQUIRE new you 600000") > last);
-        assert_eq!(r.call("LOCK.ACQUIRE held you 600000"), Reply::Nil);
-        assert_eq!(r.int("LOCK.RENEW held me 700000"), 1);
-        assert_eq!(r.int("LOCK.ACQUIRE held me 600000"), held);
-        assert_eq!(r.int("LOCK.RELEASE held me"), 1);
-        assert_eq!(r.int("LOCK.RELEASE shared a"), 1);
-        assert_eq!(r.call("RWLOCK.WLOCK shared you 600000"), Reply::Nil);
-        assert_eq!(r.int("LOCK.RELEASE shared b"), 1);
-        assert!(r.int("RWLOCK.WLOCK shared you 600000") > last);
-        assert!(r.int("LOCK.ACQUIRE permits b 600000 LIMIT 9") > last);
-        assert_eq!(r.call("LOCK.ACQUIRE permits c 600000 LIMIT 9"), Reply::Nil);
-    }
 }
 
 fn a_replica_attached_later_gives_larger_fences(kind: Kind) {
