@@ -1,16 +1,11 @@
 //! A grant to a waiter reaches the replicas and the append-only file, in order with other effects.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
-
 use crate::harness::{wait_for, Client, Kind, Reply, Server, AT_ONCE, SYNCED};
 use crate::places::fixture::{leaves_place, queued, until_gone};
 
 on_every_server![
     every_kind_of_hand_off_reaches_the_replica,
-    a_replica_sees_one_holder_after_another,
     every_kind_of_hand_off_survives_a_crash,
-    readers_granted_together_survive_a_crash,
     grants_that_are_taken_back_reach_the_replica,
     an_expiry_during_a_long_timer_run_is_replicated_in_order,
     waits_that_end_without_a_grant_replicate_nothing,
@@ -39,6 +34,9 @@ const ENDS: [&[&str]; 18] = [
     &["EVAL redis.call('SET','other',1);redis.call('DEL',KEYS[1]) 1 k"],
 ];
 
+/// The ways to take the lock: alone, and with another one.
+const TAKES: [&str; 2] = ["LOCK.ACQUIRE k", "LOCK.MACQUIRE 2 k z"];
+
 /// Ends the hold of `a`, for which other clients wait.
 fn end(c: &mut Client, lines: &[&str]) {
     match lines {
@@ -60,10 +58,13 @@ fn pair(kind: Kind) -> (Server, Server) {
 fn every_kind_of_hand_off_reaches_the_replica(kind: Kind) {
     let (primary, replica) = pair(kind);
     let mut c = primary.client();
-    for lines in ENDS {
-        let when = lines.join("; ");
+    for (take, lines) in TAKES
+        .iter()
+        .flat_map(|take| ENDS.map(|lines| (take, lines)))
+    {
+        let when = format!("{take}: {}", lines.join("; "));
         c.int("LOCK.ACQUIRE k a 60000");
-        let b = primary.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let b = primary.blocked(&format!("{take} b 60000 BLOCK 0"));
         let d = primary.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
         end(&mut c, lines);
         let fence = b.fence();
@@ -71,6 +72,8 @@ fn every_kind_of_hand_off_reaches_the_replica(kind: Kind) {
         replica.assert_same_as(&primary, &when);
         let ttl = replica.client().int("PTTL k");
         assert!((50_000..=60_000).contains(&ttl), "{when}: {ttl}");
+        assert_eq!(c.int(&format!("{take} b 50000")), fence, "{when}");
+        replica.assert_same_as(&primary, &when);
         c.int("LOCK.RELEASE k b");
         d.fence();
         c.int("LOCK.RELEASE k d");
@@ -84,61 +87,6 @@ fn every_kind_of_hand_off_reaches_the_replica(kind: Kind) {
     });
     assert_eq!(replica.client().info("sync_full"), "0");
     assert_eq!(c.info("sync_full"), "1", "the link has never broken");
-}
-
-/// Reads the replica all the time: there is always one holder, and a later one has a larger fence.
-fn a_replica_sees_one_holder_after_another(kind: Kind) {
-    let (primary, replica) = pair(kind);
-    let (done, seen) = (AtomicBool::new(false), AtomicU32::new(0));
-    thread::scope(|scope| {
-        let watch = scope.spawn(|| {
-            let mut r = replica.client();
-            let mut last = 0;
-            while !done.load(Ordering::Relaxed) {
-                let holds = r.holds("k");
-                assert!(holds.len() <= 1, "{holds:?}");
-                if let Some((_, fence)) = holds.first() {
-                    assert!(*fence >= last, "{fence} after {last}");
-                    seen.fetch_add(u32::from(*fence > last), Ordering::Relaxed);
-                    last = *fence;
-                }
-            }
-        });
-        let clients: Vec<_> = (0..6)
-            .map(|n| {
-                let (primary, seen) = (&primary, &seen);
-                let goes_on = move |round| round < 30 || seen.load(Ordering::Relaxed) < 20;
-                scope.spawn(move || live(&mut primary.client(), n, goes_on))
-            })
-            .collect();
-        let ends: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
-        done.store(true, Ordering::Relaxed);
-        watch.join().unwrap();
-        ends.into_iter().for_each(Result::unwrap);
-    });
-    // The last hold may be about to expire.
-    primary.client().int("DEL k");
-    replica.assert_same_as(&primary, "at the end");
-}
-
-/// Acquires the lock repeatedly, and ends the hold in one way or another.
-fn live(c: &mut Client, n: usize, goes_on: impl Fn(usize) -> bool) {
-    for round in (0..2_000).take_while(|round| goes_on(*round)) {
-        let token = format!("t{n}-{round}");
-        // Some holders die.
-        let dies = (n + round) % 6 == 0;
-        let ttl = if dies { 15 } else { 60_000 };
-        let fence = c.int(&format!("LOCK.ACQUIRE k {token} {ttl} BLOCK 0"));
-        assert!(fence > 0);
-        let release = format!("LOCK.RELEASE k {token}");
-        match (n + round) % 6 {
-            0 => {}
-            1 => assert_eq!(c.int("DEL k"), 1),
-            2 => assert_eq!(c.multi(&["SET x 1", &release])[1], Reply::Int(1)),
-            3 => assert_eq!(c.int("PEXPIRE k 1"), 1),
-            _ => assert_eq!(c.int(&release), 1),
-        }
-    }
 }
 
 fn every_kind_of_hand_off_survives_a_crash(kind: Kind) {
@@ -166,41 +114,22 @@ fn every_kind_of_hand_off_survives_a_crash(kind: Kind) {
     }
 }
 
-fn readers_granted_together_survive_a_crash(kind: Kind) {
-    let mut server = Server::start_with(kind, &SYNCED);
-    let mut c = server.client();
-    for end in ["LOCK.RELEASE k w", "DEL k", "RWLOCK.RLOCK k w 60000"] {
-        c.int("RWLOCK.WLOCK k w 60000");
-        let readers: Vec<_> = (0..5)
-            .map(|n| server.blocked(&format!("RWLOCK.RLOCK k r{n} 60000 BLOCK 0")))
-            .collect();
-        let writer = server.blocked("RWLOCK.WLOCK k w2 60000 BLOCK 0");
-        c.int(end);
-        for reader in readers {
-            reader.fence();
-        }
-        let before = c.holds("k");
-        assert!(before.len() >= 5);
-        server.kill();
-        writer.broken();
-        server.start_again();
-        c = server.client();
-        assert_eq!(c.holds("k"), before, "{end}");
-        c.call("FLUSHALL");
-    }
-}
-
 fn grants_that_are_taken_back_reach_the_replica(kind: Kind) {
     let (primary, replica) = pair(kind);
     let mut c = primary.client();
-    for release in ["LOCK.RELEASE k a", "DEL k"] {
+    let releases = ["LOCK.RELEASE k a", "DEL k"];
+    for (take, release) in TAKES
+        .iter()
+        .flat_map(|take| releases.map(|one| (take, one)))
+    {
         c.int("LOCK.ACQUIRE k a 60000");
-        let b = primary.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let b = primary.blocked(&format!("{take} b 60000 BLOCK 0"));
         let d = primary.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
         c.multi(&[release, &format!("CLIENT KILL ID {}", b.id)]);
         b.broken();
         let fence = d.fence();
         assert_eq!(c.holds("k"), [("d".into(), fence)]);
+        c.until("EXISTS z", 0);
         replica.assert_same_as(&primary, release);
         c.call("FLUSHALL");
     }

@@ -6,7 +6,6 @@ use crate::places::fixture::queued;
 
 on_every_server![
     a_grant_is_one_transaction,
-    a_replica_has_the_same_after_each_kind_of_grant,
     all_are_there_after_a_restart,
     several_keys_in_a_cluster,
 ];
@@ -85,47 +84,6 @@ fn a_grant_is_one_transaction(kind: Kind) {
         let handed_over = all.iter().find(with_release).expect("a release");
         assert_eq!(handed_over[1..], applied, "the release and the grant");
     }
-}
-
-fn a_replica_has_the_same_after_each_kind_of_grant(kind: Kind) {
-    let (primary, replica) = pair(kind);
-    let mut c = primary.client();
-    for end in [
-        "LOCK.RELEASE b x",
-        "LOCK.RENEW b x 20",
-        "DEL b",
-        "FLUSHALL",
-        "PEXPIRE b 20",
-        "PEXPIREAT b 1",
-        "RENAME b elsewhere",
-        "EVAL redis.call('SET','other',1);redis.call('DEL',KEYS[1]) 1 b",
-    ] {
-        c.int("LOCK.ACQUIRE b x 60000");
-        let modes = "MODES EXCLUSIVE SHARED SHARED";
-        let waits = primary.blocked(&format!("LOCK.MACQUIRE 3 a b c me 60000 {modes} BLOCK 0"));
-        let behind = primary.blocked("LOCK.MACQUIRE 2 c b you 60000 MODES SHARED SHARED BLOCK 0");
-        c.call(end);
-        let fence = waits.fence();
-        behind.fence();
-        assert_held(&mut c, &KEYS, "me", fence);
-        replica.assert_same_as(&primary, end);
-        assert_eq!(
-            c.int(&format!("LOCK.MACQUIRE 3 a b c me 50000 {modes}")),
-            fence
-        );
-        replica.assert_same_as(&primary, end);
-        // A grant that is lost is taken back there, too.
-        let lost = primary.blocked("LOCK.MACQUIRE 3 a b c lost 60000 BLOCK 0");
-        for (key, token) in [("a", "me"), ("b", "me"), ("c", "me"), ("c", "you")] {
-            c.int(&format!("LOCK.RELEASE {key} {token}"));
-        }
-        c.multi(&["LOCK.RELEASE b you", &format!("CLIENT KILL ID {}", lost.id)]);
-        lost.broken();
-        c.until("EXISTS a b c", 0);
-        replica.assert_same_as(&primary, end);
-        c.call("FLUSHALL");
-    }
-    assert_eq!(c.info("sync_full"), "1", "the link has never broken");
 }
 
 fn all_are_there_after_a_restart(kind: Kind) {
