@@ -1,5 +1,6 @@
-//! Many clients on one lock, of which some leave at any moment. No client may stay a holder without
-//! knowing it. No hold here lasts less than a minute, so a single one would block the test.
+//! Many clients on one lock of a server with threads for its input and output, of which some leave
+//! at any moment. No client may stay a holder without knowing it. No hold here lasts less than a
+//! minute, so a single one would block the test. (The soak has the same without such threads.)
 
 use std::thread;
 use std::time::Duration;
@@ -7,42 +8,20 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::{wait_for, Kind, Raw, Server};
+use crate::harness::{wait_for, Kind, Server};
 
-on_every_server![
-    disconnected_clients_keep_no_lock,
-    killed_clients_keep_no_lock,
-    disconnected_clients_keep_no_lock_with_io_threads,
-];
+on_every_server![disconnected_clients_keep_no_lock_with_io_threads];
 
 const LEAVING: u64 = 24;
 const STAYING: u64 = 8;
 const ROUNDS: u64 = 25;
 
-/// How a leaving client ends its connection.
-type Leave = fn(&Server, &mut Raw);
-
-fn disconnected_clients_keep_no_lock(kind: Kind) {
-    run(&Server::start(kind), |_, client| client.leave());
-}
-
 fn disconnected_clients_keep_no_lock_with_io_threads(kind: Kind) {
     let options = ["--io-threads", "3", "--io-threads-do-reads", "yes"];
-    let server = Server::start_with(kind, &options);
-    run(&server, |_, client| client.leave());
-}
-
-fn killed_clients_keep_no_lock(kind: Kind) {
-    run(&Server::start(kind), |server, client| {
-        let mut killer = server.client();
-        killer.call(&format!("CLIENT KILL ID {}", client.id));
-    });
-}
-
-fn run(server: &Server, leave: Leave) {
+    let server = &Server::start_with(kind, &options);
     thread::scope(|scope| {
         for n in 0..LEAVING {
-            scope.spawn(move || leave_at_any_moment(server, n, leave));
+            scope.spawn(move || leave_at_any_moment(server, n));
         }
         for n in 0..STAYING {
             scope.spawn(move || wait_and_release(server, n));
@@ -57,7 +36,7 @@ fn run(server: &Server, leave: Leave) {
 
 /// Leaves at any moment. Data that the server sent before can still be read, so it is known whether
 /// a grant was delivered.
-fn leave_at_any_moment(server: &Server, n: u64, leave: Leave) {
+fn leave_at_any_moment(server: &Server, n: u64) {
     let mut random = SmallRng::seed_from_u64(n);
     for round in 0..ROUNDS {
         let token = format!("leaver-{n}-{round}");
@@ -65,7 +44,7 @@ fn leave_at_any_moment(server: &Server, n: u64, leave: Leave) {
         let command = ["LOCK.ACQUIRE", "RWLOCK.RLOCK"][usize::from(random.random_bool(0.5))];
         client.send(&format!("{command} k {token} 60000 BLOCK 0"));
         thread::sleep(Duration::from_micros(random.random_range(0..4_000)));
-        leave(server, &mut client);
+        client.leave();
         let reply = client.line();
         assert!(reply.as_ref().is_none_or(|line| line.starts_with(':')));
         if reply.is_some() {
