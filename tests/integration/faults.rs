@@ -9,9 +9,8 @@
 //!   `failover/writes.rs`
 //! - MISCONF: `disk.rs` for both files, and `renamed.rs` where a command for the check is missing
 //! - NOREPLICAS: `disk.rs`, `failover/writes.rs`, and `renamed.rs` likewise
-//! - CLUSTERDOWN: `a_node_of_a_cluster_that_is_down_grants_nobody`,
-//!   `a_partitioned_primary_that_allows_reads_grants_nobody` and
-//!   `waiters_of_an_unserved_slot_get_tryagain` in `traps/cluster.rs`
+//! - CLUSTERDOWN: `a_node_of_a_cluster_that_is_down_grants_nobody` and
+//!   `a_partitioned_primary_that_allows_reads_grants_nobody` in `traps/cluster.rs`
 //! - MOVED: `a_slot_that_leaves_with_its_lock_grants_nobody` and
 //!   `a_lock_in_an_importing_slot_grants_nobody` there
 //! - ASK: `waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain` there

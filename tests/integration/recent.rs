@@ -1,11 +1,11 @@
-//! LOCK.TOP CONTENDED: where clients have waited. (The windows of INFO are in `stats`.)
+//! LOCK.TOP CONTENDED: where clients have waited. (The windows of INFO are in `stats`, the bounds of
+//! the table in the tests of `src/wait/contended.rs`.)
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
 on_every_server![
     contended_keys_come_in_the_order_of_their_waits,
     every_end_of_a_wait_counts,
-    the_table_is_bounded_and_of_one_database,
     contended_refuses_other_words,
 ];
 
@@ -57,6 +57,12 @@ fn contended_keys_come_in_the_order_of_their_waits(kind: Kind) {
     c.int("LOCK.RELEASE free me");
     waits.fence();
     assert_eq!(contended(&mut c).len(), 3);
+    // A database has its own, until they are exchanged.
+    c.call("SELECT 1");
+    assert_eq!(contended(&mut c), []);
+    c.call("SWAPDB 0 1");
+    c.call("FLUSHALL");
+    assert_eq!(contended(&mut c).len(), 3);
     c.text("LOCK.RESETSTAT");
     assert_eq!(contended(&mut c), []);
 }
@@ -100,38 +106,6 @@ fn every_end_of_a_wait_counts(kind: Kind) {
     c.call("LOCK.ACQUIRE {t}1 poll 600000 KEEP 1");
     c.until_waiters("{t}1", &[]);
     expect(&mut c, &[("{t}1", 2), ("{t}2", 2), ("{t}3", 2)]);
-}
-
-fn the_table_is_bounded_and_of_one_database(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE busy me 600000");
-    // So long that no other one waits as long on a slow machine.
-    c.call("LOCK.ACQUIRE busy you 600000 BLOCK 1500");
-    // A name that is longer than the table keeps.
-    let long = "x".repeat(3_000);
-    for key in (0..300).map(|n| n.to_string()).chain([long.clone()]) {
-        c.int(&format!("LOCK.ACQUIRE {key} me 600000"));
-        c.call(&format!("LOCK.ACQUIRE {key} you 600000 BLOCK 5"));
-    }
-    let top = contended(&mut c);
-    assert_eq!(top.len(), 128);
-    assert_eq!((top[0].0.as_str(), top[0].1), ("busy", 1));
-    assert!(top.iter().any(|(key, ..)| *key == long[..1024]));
-    assert!(top
-        .iter()
-        .any(|(_, _, [waited, _, error])| *error > 0 && error < waited));
-    // A database of its own, until they are exchanged.
-    c.call("SELECT 1");
-    assert_eq!(contended(&mut c), []);
-    c.call("SWAPDB 0 1");
-    assert_eq!(contended(&mut c), top);
-    c.call("SELECT 0");
-    assert_eq!(contended(&mut c), []);
-    c.call("FLUSHALL");
-    c.call("SELECT 1");
-    assert_eq!(contended(&mut c), top);
-    assert!(c.call("LOCK.TOP").items().is_empty());
 }
 
 fn contended_refuses_other_words(kind: Kind) {

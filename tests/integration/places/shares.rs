@@ -1,12 +1,11 @@
 //! One user of the server cannot take all room for those who wait.
 
-use super::fixture::{figure, leaves_place, queued, Subscriber};
+use super::fixture::{figure, queued};
 use crate::harness::workload::words;
 use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
     a_user_that_pipelines_places_leaves_room_for_others,
-    a_user_may_have_its_share_and_no_more,
     scripts_and_transactions_count_against_a_share,
 ];
 
@@ -56,57 +55,6 @@ fn a_user_that_pipelines_places_leaves_room_for_others(kind: Kind) {
     queued(&mut other, "LOCK.ACQUIRE app:0 mine 60000 NOTIFY 0 c");
 }
 
-fn a_user_may_have_its_share_and_no_more(kind: Kind) {
-    let server = Server::start_with(kind, &["max-waiters", "10", "max-waiters-share", "30"]);
-    let mut c = server.client();
-    // Heard, because a message that nobody hears ends all requests of its channel.
-    let _sub = Subscriber::new(&server, "SUBSCRIBE c");
-    let (mut one, mut two) = (server.user("one", RULES), server.user("two", RULES));
-    for key in ["k", "l", "m"] {
-        c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
-    }
-    assert_eq!(one.call("LOCK.ACQUIRE k b 60000 KEEP 60000"), Reply::Nil);
-    queued(&mut one, "LOCK.ACQUIRE k d 60000 NOTIFY 0 c");
-    queued(&mut one, "LOCK.ACQUIRE l lb 60000 NOTIFY 0 c");
-    for how in ["KEEP 60000", "NOTIFY 0 c", "BLOCK 0"] {
-        is_over_its_share(&mut one, &format!("LOCK.ACQUIRE m mb 60000 {how}"));
-    }
-    // What it has goes on.
-    assert_eq!(one.call("LOCK.ACQUIRE k b 60000 KEEP 60000"), Reply::Nil);
-    queued(&mut one, "LOCK.ACQUIRE k b 60000 NOTIFY 0 c KEEP 60000");
-    queued(&mut two, "LOCK.ACQUIRE m md 60000 NOTIFY 0 c");
-    // The user `default` has the rest.
-    for token in ["e", "f", "g", "h", "i", "j"] {
-        leaves_place(&mut c, &format!("LOCK.ACQUIRE k {token} 60000 KEEP 60000"));
-    }
-    c.refused_saying("LOCK.ACQUIRE k z 60000 KEEP 60000", "(max-waiters)");
-    // What ends makes room.
-    assert_eq!(c.int("LOCK.CANCEL l"), 1);
-    queued(&mut one, "LOCK.ACQUIRE m mb 60000 NOTIFY 0 c");
-    assert_eq!(c.int("LOCK.CANCEL k TOKEN j"), 1);
-    is_over_its_share(&mut one, "LOCK.ACQUIRE l lb 60000 NOTIFY 0 c");
-    // The user of a place is that of its last request.
-    queued(&mut two, "LOCK.ACQUIRE k d 60000 NOTIFY 0 c");
-    queued(&mut one, "LOCK.ACQUIRE l lb 60000 NOTIFY 0 c");
-    if kind.is_7_0_or_later() {
-        c.ok("CONFIG SET lock.max-waiters-share 100");
-        assert_eq!(c.int("LOCK.CANCEL k"), 7);
-        for token in ["n", "o"] {
-            queued(
-                &mut one,
-                &format!("LOCK.ACQUIRE m {token} 60000 NOTIFY 0 c"),
-            );
-        }
-    }
-    for key in ["k", "l", "m"] {
-        c.int(&format!("LOCK.CANCEL {key}"));
-    }
-    assert_eq!(
-        (figure(&mut c, "waiting"), figure(&mut c, "waiting_bytes")),
-        (0, 0)
-    );
-}
-
 fn scripts_and_transactions_count_against_a_share(kind: Kind) {
     let server = Server::start_with(kind, &["max-waiters", "10", "max-waiters-share", "20"]);
     let mut c = server.client();
@@ -127,5 +75,16 @@ fn scripts_and_transactions_count_against_a_share(kind: Kind) {
     let lines = ["b", "d"].map(|token| format!("LOCK.ACQUIRE k {token} 60000 KEEP 60000"));
     let replies = one.multi(&lines.each_ref().map(String::as_str));
     assert_eq!(replies, [Reply::Nil, Reply::Nil]);
-    is_over_its_share(&mut one, "LOCK.ACQUIRE k e 60000 KEEP 60000");
+    for how in ["KEEP 60000", "NOTIFY 0 c", "BLOCK 0"] {
+        is_over_its_share(&mut one, &format!("LOCK.ACQUIRE k e 60000 {how}"));
+    }
+    // The user of a place is that of its last request.
+    let mut two = server.user("two", RULES);
+    queued(&mut two, "LOCK.ACQUIRE k b 60000 NOTIFY 0 c");
+    queued(&mut one, "LOCK.ACQUIRE k e 60000 NOTIFY 0 c");
+    is_over_its_share(&mut one, "LOCK.ACQUIRE k f 60000 NOTIFY 0 c");
+    if kind.is_7_0_or_later() {
+        c.ok("CONFIG SET lock.max-waiters-share 100");
+        queued(&mut one, "LOCK.ACQUIRE k f 60000 NOTIFY 0 c");
+    }
 }

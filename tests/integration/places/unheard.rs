@@ -1,46 +1,31 @@
-//! A grant that nobody receives is not made.
+//! A grant that nobody receives is not made. More of it is in tests/scenarios/unheard_grants.txt.
 
 use super::fixture::{place, queued, Subscriber};
 use crate::harness::{Kind, Reply, Server};
 
 on_every_server![
-    nobody_hears_a_message,
+    a_killed_subscriber_hears_no_message,
     a_subscriber_at_a_replica_does_not_count,
 ];
 
-/// The only subscriber is killed, or has left, or listens to other channels.
-fn nobody_hears_a_message(kind: Kind) {
+/// The only subscriber is killed, in the same step or before. Others listen to other channels.
+fn a_killed_subscriber_hears_no_message(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut others = Subscriber::new(&server, "SUBSCRIBE cc C");
     others.subscribe("PSUBSCRIBE d*");
-    for (is_killed, is_one_step) in [(true, true), (true, false), (false, false)] {
-        for keep in ["", " KEEP 60000"] {
-            c.int("LOCK.ACQUIRE k a 60000");
-            let mut sub = Subscriber::new(&server, "SUBSCRIBE c other");
-            queued(&mut c, &format!("LOCK.ACQUIRE k b 60000 NOTIFY 0 c{keep}"));
-            let kill = format!("CLIENT KILL ID {}", sub.id);
-            if is_one_step {
-                c.multi(&[&kill, "LOCK.RELEASE k a"]);
-            } else {
-                if is_killed {
-                    c.int(&kill);
-                } else {
-                    sub.subscribe("UNSUBSCRIBE c");
-                }
-                c.int("LOCK.RELEASE k a");
-            }
-            if keep.is_empty() {
-                assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
-            } else {
-                assert!(place(&mut c, "k", "b").is_absent());
-                c.int("LOCK.ACQUIRE k b 60000");
-                c.int("LOCK.RELEASE k b");
-            }
-            if !is_killed {
-                assert_eq!(sub.so_far(), [""; 0]);
-            }
+    for is_one_step in [true, false] {
+        c.int("LOCK.ACQUIRE k a 60000");
+        let sub = Subscriber::new(&server, "SUBSCRIBE c other");
+        queued(&mut c, "LOCK.ACQUIRE k b 60000 NOTIFY 0 c");
+        let kill = format!("CLIENT KILL ID {}", sub.id);
+        if is_one_step {
+            c.multi(&[&kill, "LOCK.RELEASE k a"]);
+        } else {
+            c.int(&kill);
+            c.int("LOCK.RELEASE k a");
         }
+        assert_eq!(c.call("LOCK.INFO k"), Reply::Nil);
     }
     assert_eq!(others.so_far(), [""; 0]);
 }

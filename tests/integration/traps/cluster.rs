@@ -4,11 +4,9 @@
 use crate::harness::{now_us, wait_for, Client, Cluster, Kind, Later, Reply, Server};
 
 on_every_server![
-    a_cluster_node_hands_off_as_a_standalone_server,
     a_key_migrated_in_a_transaction_grants_nobody,
     waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain,
     waiters_get_tryagain_when_another_node_claims_the_slot,
-    waiters_of_an_unserved_slot_get_tryagain,
     waiters_of_a_key_left_behind_by_its_slot_get_tryagain,
     a_node_of_a_cluster_that_is_down_grants_nobody,
     a_partitioned_primary_that_allows_reads_grants_nobody,
@@ -29,42 +27,12 @@ const KEY: &str = "a";
 /// Its node, of two with half of the slots each.
 const FROM: usize = 1;
 const TO: usize = 0;
-/// A key of the other node, in slot 3300.
-const OTHER_KEY: &str = "b";
 
 /// Nothing is left of the key on a node that has given it away.
 fn assert_nothing_left(c: &mut Client) {
     // An expired key is dropped when the server's cycle reaches it.
     c.until("DBSIZE", 0);
     assert_eq!(c.info("blocked_clients"), "0");
-}
-
-fn a_cluster_node_hands_off_as_a_standalone_server(kind: Kind) {
-    let cluster = Cluster::of(kind, 2, &[]);
-    let mut c = cluster.client(FROM);
-    for end in [
-        "LOCK.RELEASE a a",
-        "DEL a",
-        "PEXPIRE a 20",
-        "LOCK.RENEW a a 20",
-        "FLUSHALL",
-    ] {
-        c.int("LOCK.ACQUIRE a a 60000");
-        let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-        let d = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-        let e = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a e 60000 BLOCK 50");
-        c.call(end);
-        b.fence();
-        assert_eq!(e.reply(), Reply::Nil);
-        // Granted and migrated in one step.
-        c.multi(&["LOCK.RELEASE a b", &format!("CLIENT KILL ID {}", d.id)]);
-        d.broken();
-        c.until("LOCK.INFO a", Reply::Nil);
-    }
-    c.refused(
-        &format!("LOCK.ACQUIRE {OTHER_KEY} t 60000 BLOCK 0"),
-        "MOVED ",
-    );
 }
 
 /// After the MIGRATE the key looks free to a command of the same transaction, which the server
@@ -136,19 +104,6 @@ fn waiters_get_tryagain_when_another_node_claims_the_slot(kind: Kind) {
     d.error("TRYAGAIN ");
     assert_nothing_left(&mut c);
     other.int("LOCK.ACQUIRE a b 60000");
-}
-
-fn waiters_of_an_unserved_slot_get_tryagain(kind: Kind) {
-    let cluster = Cluster::of(kind, 2, &["--cluster-require-full-coverage", "no"]);
-    let mut c = cluster.client(FROM);
-    c.int("LOCK.ACQUIRE a a 1500");
-    let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    c.text(&format!("CLUSTER DELSLOTS {}", cluster.slot(KEY)));
-    c.refused("LOCK.RELEASE a a", "CLUSTERDOWN ");
-    b.error("TRYAGAIN ");
-    c.text(&format!("CLUSTER ADDSLOTS {}", cluster.slot(KEY)));
-    c.until("LOCK.INFO a", Reply::Nil);
-    c.int("LOCK.ACQUIRE a b 60000");
 }
 
 /// The lock stays on its node, and its holder may be gone for long. Waiters must not wait for that.
