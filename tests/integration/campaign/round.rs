@@ -16,7 +16,7 @@ use super::journal::Journal;
 use super::plan::{Plan, Topology};
 use super::sentinels::Watched;
 use super::watcher::watch;
-use crate::harness::{wait_for, Client, Cluster, Reply, SetWhenDropped};
+use crate::harness::{wait_for, Client, Cluster, Info, Reply, SetWhenDropped};
 
 /// Servers, and what may happen to them.
 pub trait Stage {
@@ -129,9 +129,8 @@ impl Director<'_, '_> {
             if !matches!(info, Reply::Array(_) | Reply::Map(_)) {
                 continue;
             }
-            for holder in info.field("holders").items() {
-                let token = String::from_utf8_lossy(holder.field("token").as_bytes()).into_owned();
-                self.note(port, "knows", &token);
+            for holder in Info::of(&info).holders {
+                self.note(port, "knows", &holder.token);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::clients::Scene;
-use crate::harness::{Client, Reply};
+use crate::harness::{Client, Info, Reply};
 
 const EVERY: Duration = Duration::from_millis(10);
 /// Queues are looked at less often.
@@ -63,11 +63,8 @@ impl Watcher<'_, '_> {
             if !matches!(info, Reply::Array(_) | Reply::Map(_)) {
                 continue;
             }
-            let waiters = info.field("waiters");
-            let tokens = waiters.items().iter().map(|waiter| {
-                String::from_utf8_lossy(waiter.field("token").as_bytes()).into_owned()
-            });
-            let text = tokens.fold(key.clone(), |text, token| format!("{text} {token}"));
+            let waiters = Info::of(&info).waiters.into_iter();
+            let text = waiters.fold(key.clone(), |text, one| format!("{text} {}", one.token));
             if text.contains(' ') {
                 self.scene.journal.note("watcher", port, "queued", &text);
             }

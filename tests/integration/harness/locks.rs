@@ -9,52 +9,41 @@ impl Client {
     /// The tokens that hold a lock, in the order of their grants.
     #[track_caller]
     pub fn holders(&mut self, key: &str) -> Vec<String> {
-        self.tokens(key, "holders")
+        let holders = self.lock_info(key).holders.into_iter();
+        holders.map(|holder| holder.token).collect()
     }
 
     /// The tokens that wait for a lock, in the order of the queue.
     #[track_caller]
     pub fn waiters(&mut self, key: &str) -> Vec<String> {
-        self.tokens(key, "waiters")
+        let waiters = self.lock_info(key).waiters.into_iter();
+        waiters.map(|waiter| waiter.token).collect()
     }
 
     /// The holds of a lock: token and fence.
     #[track_caller]
     pub fn holds(&mut self, key: &str) -> Vec<(String, i64)> {
-        let info = self.call(&format!("LOCK.INFO {key}"));
-        if info == Reply::Nil {
-            return Vec::new();
-        }
-        let hold = |hold: &Reply| (text(&hold.field("token")), hold.field("fence").as_int());
-        info.field("holders").items().iter().map(hold).collect()
+        let holders = self.lock_info(key).holders.into_iter();
+        holders.map(|holder| (holder.token, holder.fence)).collect()
     }
 
     /// The mode of a lock.
     #[track_caller]
     pub fn mode(&mut self, key: &str) -> String {
-        text(&self.call(&format!("LOCK.INFO {key}")).field("mode"))
+        self.lock_info(key).mode
     }
 
-    /// LOCK.INFO without the fields that change with time.
+    /// LOCK.INFO without the fields that change with time: the mode, and of each holder the token,
+    /// the fence and the time of its grant.
     #[track_caller]
     pub fn steady_info(&mut self, key: &str) -> Vec<Reply> {
-        let info = self.call(&format!("LOCK.INFO {key}"));
-        let mut parts = vec![info.field("mode")];
-        for holder in info.field("holders").items() {
-            parts.extend(["token", "fence", "since"].map(|name| holder.field(name)));
+        let info = self.lock_info(key);
+        let mut parts = vec![Reply::from(&*info.mode)];
+        for one in info.holders {
+            let token = Reply::from(&*one.token);
+            parts.extend([token, one.fence.into(), one.since_ms.into()]);
         }
         parts
-    }
-
-    #[track_caller]
-    fn tokens(&mut self, key: &str, field: &str) -> Vec<String> {
-        let info = self.call(&format!("LOCK.INFO {key}"));
-        if info == Reply::Nil {
-            return Vec::new();
-        }
-        let parties = info.field(field);
-        let tokens = parties.items().iter();
-        tokens.map(|party| text(&party.field("token"))).collect()
     }
 
     /// Sends RESTORE. The line has the key, the ttl, and the options that follow the payload.
@@ -142,9 +131,4 @@ impl Client {
         }
         self.call("EXEC").items().to_vec()
     }
-}
-
-#[track_caller]
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(reply.as_bytes()).into_owned()
 }

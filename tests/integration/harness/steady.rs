@@ -1,22 +1,17 @@
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use redis::{ConnectionLike, Parser, RedisResult, Value};
+use redis::{ConnectionLike, RedisResult, Value};
 
 use super::memcheck::patience;
+use super::raw::Raw;
 
-/// A connection with the `redis` crate's parser that survives a stop of the test process (Ctrl-Z, a
-/// debugger, a suspended machine). After that, a read with a timeout returns EINTR (signal(7)),
-/// which the crate's own connection treats as an error. Without a timeout, a test would hang
-/// forever on a missing reply.
+/// A connection for the `redis` crate that survives a stop of the test process: the crate's own
+/// treats it as an error. Without a timeout, a test would hang forever on a missing reply.
 pub struct Steady {
-    stream: Patient,
-    parser: Parser,
+    raw: Raw,
+    patience: Duration,
     is_open: bool,
 }
-
-struct Patient(TcpStream);
 
 impl Steady {
     /// Connects to a running server. A server that is exiting may accept a connection and send
@@ -27,12 +22,9 @@ impl Steady {
 
     /// The same, and each reply comes within this time, or the connection is lost.
     pub fn to_within(port: u16, patience: Duration) -> RedisResult<Self> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
         let mut steady = Self {
-            stream: Patient(stream),
-            parser: Parser::new(),
+            raw: Raw::connect(port)?,
+            patience,
             is_open: true,
         };
         // A refusal is a reply, too.
@@ -41,7 +33,7 @@ impl Steady {
     }
 
     fn send(&mut self, packed: &[u8]) -> RedisResult<()> {
-        let sent = self.stream.0.write_all(packed);
+        let sent = self.raw.write(packed);
         self.is_open &= sent.is_ok();
         Ok(sent?)
     }
@@ -49,21 +41,10 @@ impl Steady {
     /// The next reply. Push messages in between are skipped.
     fn reply(&mut self) -> RedisResult<Value> {
         loop {
-            let reply = self.parser.parse_value(&mut self.stream);
+            let reply = self.raw.value(self.patience);
             self.is_open &= reply.is_ok();
             if !matches!(reply, Ok(Value::Push { .. })) {
-                return reply;
-            }
-        }
-    }
-}
-
-impl Read for Patient {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.0.read(buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                other => return other,
+                return Ok(reply?);
             }
         }
     }

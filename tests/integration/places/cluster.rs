@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::fixture::{
-    figure, leaves_place, place, places, queued, until_gone, Listener, Subscriber,
-};
-use crate::harness::{wait_for, Client, Cluster, Kind, Reply, SHARDS};
+use super::fixture::{figure, leaves_place, place, places, queued, until_gone, Subscriber};
+use crate::harness::{wait_for, Client, Cluster, Kind, Listener, Reply, SHARDS};
 use crate::linger::{holder, kill};
 
 on_every_server![

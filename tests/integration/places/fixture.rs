@@ -1,87 +1,16 @@
-//! What the tests of places have in common: places as LOCK.INFO shows them, and subscribers.
+//! What the tests of places have in common: questions about places, and subscribers.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use redis::{Parser, Value};
+use redis::Value;
 
-use crate::harness::{wait_for, Client, Reply, Server};
-
-/// A place as LOCK.INFO shows it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Place {
-    pub token: String,
-    pub mode: String,
-    pub waited_ms: i64,
-    pub listener: Listener,
-}
-
-/// Who listens at a place.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Listener {
-    Client(i64),
-    Channel(String),
-    Nobody,
-}
-
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(reply.as_bytes()).into_owned()
-}
-
-/// The fields of a map, or of the flat array that RESP2 uses instead.
-fn fields(reply: &Reply) -> Vec<(String, Reply)> {
-    match reply {
-        Reply::Map(pairs) => pairs.iter().map(|(k, v)| (text(k), v.clone())).collect(),
-        other => other
-            .items()
-            .chunks(2)
-            .map(|pair| (text(&pair[0]), pair[1].clone()))
-            .collect(),
-    }
-}
-
-impl Place {
-    #[track_caller]
-    fn of(reply: &Reply) -> Self {
-        let mut fields = fields(reply);
-        let limit = fields.iter().position(|(name, _)| name == "limit");
-        let limit = limit.map(|at| fields.remove(at).1.as_int());
-        let names: Vec<_> = fields.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names[..3], ["token", "mode", "waited"]);
-        assert_eq!(fields[1].1 == "counted".into(), limit.is_some());
-        let listener = match fields.get(3..) {
-            Some([]) => Listener::Nobody,
-            Some([(name, id)]) if name == "client" => Listener::Client(id.as_int()),
-            Some([(name, channel)]) if name == "channel" => Listener::Channel(text(channel)),
-            other => panic!("a waiter with {other:?}"),
-        };
-        Self {
-            token: text(&fields[0].1),
-            mode: text(&fields[1].1),
-            waited_ms: fields[2].1.as_int(),
-            listener,
-        }
-    }
-
-    pub fn is_absent(&self) -> bool {
-        self.listener == Listener::Nobody
-    }
-}
+use crate::harness::{wait_for, Client, Place, Raw, Reply, Server};
 
 /// All places for a key, in the order of the queue.
 #[track_caller]
 pub fn places(c: &mut Client, key: &str) -> Vec<Place> {
-    let info = c.call(&format!("LOCK.INFO {key}"));
-    if info == Reply::Nil {
-        return Vec::new();
-    }
-    info.field("waiters")
-        .items()
-        .iter()
-        .map(Place::of)
-        .collect()
+    c.lock_info(key).waiters
 }
 
 /// The place of a token, if it has one.
@@ -139,8 +68,7 @@ pub fn figure(c: &mut Client, field: &str) -> i64 {
 pub struct Subscriber {
     /// The connection's number, for CLIENT KILL.
     pub id: i64,
-    stream: TcpStream,
-    parser: Parser,
+    raw: Raw,
     /// Messages that came before a reply.
     heard: VecDeque<Message>,
 }
@@ -160,22 +88,12 @@ impl Subscriber {
     /// A connection that has not subscribed yet.
     #[track_caller]
     pub fn connect(server: &Server) -> Self {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("a connection");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
-        stream.set_nodelay(true).unwrap();
-        let mut subscriber = Self {
-            id: 0,
-            stream,
-            parser: Parser::new(),
+        let raw = server.raw();
+        Self {
+            id: raw.id,
+            raw,
             heard: VecDeque::new(),
-        };
-        subscriber.id = match subscriber.call("CLIENT ID") {
-            Value::Int(id) => id,
-            other => panic!("{other:?}"),
-        };
-        subscriber
+        }
     }
 
     /// Subscribes to one or more channels.
@@ -191,7 +109,7 @@ impl Subscriber {
     }
 
     pub fn send(&mut self, line: &str) {
-        write!(self.stream, "{line}\r\n").expect("to send");
+        self.raw.send(line);
     }
 
     /// Sends a command, and returns its reply. Messages before it are kept.
@@ -208,8 +126,7 @@ impl Subscriber {
     }
 
     fn read(&mut self) -> Option<Value> {
-        let mut stream = &self.stream;
-        self.parser.parse_value(&mut stream as &mut dyn Read).ok()
+        self.raw.value(Duration::from_secs(20)).ok()
     }
 
     /// The next message, which must come: its channel and its text.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::fixture::{leaves_place, queued};
-use crate::harness::{figure, wait_for, Client, Kind, Reply, Server};
+use crate::harness::{figure, wait_for, Client, Info, Kind, Reply, Server};
 
 on_every_server![
     info_shows_binary_channels_and_tokens,
@@ -13,19 +13,12 @@ on_every_server![
 
 /// The holders and the waiters that are shown, and their counts.
 fn shown(c: &mut Client, line: &str) -> (Vec<String>, Vec<String>, i64, i64) {
-    let info = c.call(line);
-    let tokens = |field| {
-        let all = info.field(field);
-        let tokens = all.items().iter().map(|one| one.field("token"));
-        tokens
-            .map(|token| String::from_utf8(token.as_bytes().to_vec()).unwrap())
-            .collect()
-    };
-    let count = |field| info.field(field).as_int();
-    let (holders, waiters) = (tokens("holders"), tokens("waiters"));
+    let reply = c.call(line);
+    let info = Info::of(&reply);
+    let count = |field| reply.field(field).as_int();
     (
-        holders,
-        waiters,
+        info.holders.into_iter().map(|one| one.token).collect(),
+        info.waiters.into_iter().map(|one| one.token).collect(),
         count("holder-count"),
         count("waiter-count"),
     )

@@ -8,7 +8,7 @@ use redis_lock::lock::{Lock, Mode};
 
 use super::journal::{Held, Holds};
 use super::load_clients::{client_of, key, CLIENTS, KEYS};
-use crate::harness::{now_ms, Client, Reply};
+use crate::harness::{mode_named, now_ms, Client, Info, Owner, Reply};
 use crate::hostile::payload::Payload;
 
 /// All locks, read within a few milliseconds.
@@ -49,35 +49,24 @@ impl Observed {
         c.call("CONFIG SET rdbcompression no");
         for key in (0..KEYS).map(key) {
             let before = clock_ms();
-            let info = c.call(&format!("LOCK.INFO {key}"));
+            let info = c.lock_info(&key);
             let after = clock_ms();
             let expires_ms = match c.call(&format!("PEXPIRETIME {key}")) {
                 Reply::Int(ms) => ms.try_into().ok(),
                 _ => None, // 6.2 has no such command.
             };
-            let (false, Reply::Bulk(dumped)) = (info == Reply::Nil, c.call(&format!("DUMP {key}")))
-            else {
+            let dumped = c.call(&format!("DUMP {key}"));
+            let (false, Reply::Bulk(dumped)) = (info == Info::default(), dumped) else {
                 continue; // Free, or it has just ended.
             };
             let record = Payload::read(&dumped).record;
             let Ok(Record::State(lock)) = decode(&record) else {
                 panic!("{key} has {record:?}");
             };
-            let mode = match info.field("mode").as_bytes() {
-                b"exclusive" => Mode::Exclusive,
-                b"shared" => Mode::Shared,
-                b"counted" => {
-                    let limit = info.field("limit").as_int();
-                    Mode::of_limit(limit.try_into().unwrap()).unwrap()
-                }
-                other => panic!("{key} is {other:?}"),
-            };
-            assert_eq!(info.field("waiters"), Reply::Array(vec![]), "{key}");
-            let infos = info.field("holders");
-            let holders = infos
-                .items()
-                .iter()
-                .filter_map(|info| Holder::read(info, &lock, before..=after));
+            let mode = mode_named(&info.mode).unwrap_or_else(|| panic!("{key} is {info:?}"));
+            assert_eq!(info.waiters, [], "{key}");
+            let holders = info.holders.iter();
+            let holders = holders.filter_map(|owner| Holder::of(owner, &lock, before..=after));
             let holders: Vec<_> = holders.collect();
             let most = usize::try_from(mode.tolerates()).unwrap();
             assert!(holders.len() <= most, "{key} is {mode:?}: {holders:?}");
@@ -154,19 +143,18 @@ impl Observed {
 impl Holder {
     /// `None` if it has just ended.
     #[track_caller]
-    fn read(info: &Reply, lock: &Lock, now_ms: RangeInclusive<u64>) -> Option<Self> {
-        let number = |name: &str| u64::try_from(info.field(name).as_int()).unwrap();
-        let ttl_ms = number("ttl");
-        let token = info.field("token");
+    fn of(shown: &Owner, lock: &Lock, now_ms: RangeInclusive<u64>) -> Option<Self> {
+        let number = |number: i64| u64::try_from(number).unwrap();
+        let ttl_ms = number(shown.ttl_ms);
         let (_, mode, _) = lock
             .holds()
             .into_iter()
-            .find(|(owner, ..)| owner.as_bytes() == token.as_bytes())?;
+            .find(|(owner, ..)| owner.as_bytes() == shown.token.as_bytes())?;
         Some(Self {
-            token: String::from_utf8_lossy(token.as_bytes()).into_owned(),
+            token: shown.token.clone(),
             mode,
-            fence: number("fence"),
-            since_ms: number("since"),
+            fence: number(shown.fence),
+            since_ms: number(shown.since_ms),
             ends_ms: now_ms.start() + ttl_ms..=now_ms.end() + ttl_ms,
         })
     }

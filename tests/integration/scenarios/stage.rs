@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::format::{is_shown, Answer, Counts, Message, Shown, Stage, Words};
-use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
+use crate::harness::{wait_for, Client, Info, Kind, Later, Listener, Reply, Server};
 use crate::places::fixture::Subscriber;
 use crate::stats;
 
@@ -104,32 +104,21 @@ impl RealServer {
     }
 
     fn look(&mut self, shown: Shown, key: &str) -> Vec<String> {
-        let info = self.operator.call(&format!("LOCK.INFO {key}"));
-        let text = |reply: &Reply| String::from_utf8_lossy(reply.as_bytes()).into_owned();
-        if info == Reply::Nil {
-            let nothing = (shown == Shown::Mode).then(|| "nothing".to_string());
-            return nothing.into_iter().collect();
-        }
-        let mode = |party: &Reply| match text(&party.field("mode")).as_str() {
-            "counted" => format!("counted {}", party.field("limit").as_int()),
-            mode => mode.to_string(),
-        };
-        let token = |party: &Reply| text(&party.field("token"));
+        let info = self.operator.lock_info(key);
         match shown {
-            Shown::Mode => vec![mode(&info)],
-            Shown::Holders => info.field("holders").items().iter().map(token).collect(),
+            Shown::Mode if info == Info::default() => vec!["nothing".into()],
+            Shown::Mode => vec![info.mode],
+            Shown::Holders => info.holders.into_iter().map(|one| one.token).collect(),
             Shown::Waiters => {
-                let waiters = info.field("waiters");
-                let waiter = waiters.items().iter().map(|waiter| {
-                    let has = |name: &str| waiter.items().contains(&name.into());
-                    let listener = match (has("client"), has("channel")) {
-                        (true, _) => "client",
-                        (_, true) => "channel",
-                        _ => "absent",
+                let waiters = info.waiters.iter().map(|place| {
+                    let listener = match place.listener {
+                        Listener::Client(_) => "client",
+                        Listener::Channel(_) => "channel",
+                        Listener::Nobody => "absent",
                     };
-                    format!("{} {} {listener}", token(waiter), mode(waiter))
+                    format!("{} {} {listener}", place.token, place.mode)
                 });
-                waiter.collect()
+                waiters.collect()
             }
         }
     }

@@ -12,7 +12,7 @@ use redis_lock::lock::Mode;
 
 use super::history::{Outcome, Request, What};
 use super::sending::{Patience, Stay};
-use super::wire::Wire;
+use crate::harness::Raw;
 
 /// The state that all threads of a run share.
 pub struct Fixture {
@@ -43,9 +43,9 @@ pub struct Client<'s> {
     pub(super) fixture: &'s Fixture,
     pub(super) number: usize,
     pub(super) rng: StdRng,
-    pub(super) wire: Option<Wire>,
+    pub(super) wire: Option<Raw>,
     /// Where it hears of grants.
-    pub(super) ear: Option<Wire>,
+    pub(super) ear: Option<Raw>,
     tokens: u64,
     /// The ttl of its holds, if it is not random.
     pub(super) ttl_ms: Option<u64>,

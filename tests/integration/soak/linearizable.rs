@@ -20,9 +20,9 @@ use todc_utils::linearizability::history::{Action, History};
 use todc_utils::linearizability::WGLChecker;
 use todc_utils::specifications::Specification;
 
+use super::sending::PATIENCE;
 use super::setting;
-use super::wire::{Wire, PATIENCE};
-use crate::harness::{figure, now_us, Kind, Reply, Server};
+use crate::harness::{figure, now_us, Kind, Raw, Reply, Server};
 
 on_every_server![replies_of_clients_are_those_of_one_lock];
 
@@ -156,7 +156,7 @@ fn replies_of_clients_are_those_of_one_lock(kind: Kind) {
 
 /// A client that asks for one thing at a time.
 struct Client {
-    wire: Wire,
+    wire: Raw,
     rng: StdRng,
     number: u64,
     tokens: u64,
@@ -167,7 +167,7 @@ impl Client {
     fn new(port: u16, seed: u64, number: usize) -> Self {
         let number = number as u64;
         Self {
-            wire: Wire::open(port).unwrap(),
+            wire: Raw::open(port).unwrap(),
             rng: StdRng::seed_from_u64(seed ^ ((number + 1) << 32)),
             number,
             tokens: 0,
@@ -280,7 +280,7 @@ impl Client {
     fn ask(&mut self, line: &str) -> (Instant, Reply, Instant) {
         let words: Vec<_> = line.split(' ').collect();
         let sent = Instant::now();
-        self.wire.send(&[&words]).unwrap();
+        self.wire.send_together(&[&words]).unwrap();
         let reply = self.wire.reply(PATIENCE).unwrap();
         (sent, reply, Instant::now())
     }

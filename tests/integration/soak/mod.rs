@@ -1,8 +1,8 @@
 //! The soak: many clients on a few locks, with crashes, kills, deletions and pauses, and a checker
 //! of the recorded history.
 //!
-//! - [`clients`] and [`operator`]: the actions on the server, from a seed. [`sending`], [`wire`]:
-//!   their requests and their connections.
+//! - [`clients`] and [`operator`]: the actions on the server, from a seed.
+//!   [`sending`]: their requests.
 //! - [`history`]: the record of the clients, and the server's append-only file.
 //! - [`rule`], [`timeline`], [`checker`], [`requests`], [`several`], [`linger`], [`kept`],
 //!   [`guarded`], [`info_replies`]: the rules, over a [`replay`].
@@ -36,7 +36,6 @@ mod several;
 mod several_tests;
 mod taken_back;
 mod timeline;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -221,17 +220,9 @@ fn record(fixture: &Fixture, server: &mut Server, time: Duration) -> History {
     }
 }
 
-/// Token, fence and start of every hold.
-fn holders(fixture: &Fixture, server: &Server) -> Vec<Vec<[Reply; 3]>> {
+/// Mode, and token, fence and start of every hold.
+fn holders(fixture: &Fixture, server: &Server) -> Vec<Vec<Reply>> {
     let mut client = server.client();
-    let holders = |key| {
-        let info = client.call(&format!("LOCK.INFO {key}"));
-        if info == Reply::Nil {
-            return Vec::new();
-        }
-        let holders = info.field("holders");
-        let fields = |holder: &Reply| ["token", "fence", "since"].map(|name| holder.field(name));
-        holders.items().iter().map(fields).collect()
-    };
-    fixture.keys.iter().map(holders).collect()
+    let keys = fixture.keys.iter();
+    keys.map(|key| client.steady_info(key)).collect()
 }

@@ -8,18 +8,16 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redis_lock::lock::Mode;
 
 use super::clients::{must, Fixture};
 use super::history::{now_us, Holder, Mark, Outcome, Parts, Pause, Request, Sample, Shown, What};
-use super::sending::{first_request_of, outcome};
-use super::wire::{Wire, PATIENCE};
-use crate::harness::Reply;
+use super::sending::{first_request_of, outcome, PATIENCE};
+use crate::harness::{mode_named, Info, Raw, Reply};
 
 /// Disturbs clients, locks and the server.
 pub struct Operator<'s> {
     fixture: &'s Fixture,
-    pub wire: Wire,
+    pub wire: Raw,
     rng: StdRng,
     /// When it paused the clients.
     pub pauses: Vec<Pause>,
@@ -31,7 +29,7 @@ impl<'s> Operator<'s> {
     pub fn new(fixture: &'s Fixture) -> Self {
         Self {
             fixture,
-            wire: must(Wire::open(fixture.port)),
+            wire: must(Raw::open(fixture.port)),
             rng: StdRng::seed_from_u64(fixture.seed),
             pauses: Vec::new(),
             requests: Vec::new(),
@@ -147,7 +145,7 @@ impl<'s> Operator<'s> {
             words.push(line.split(' ').collect());
         }
         let words: Vec<_> = words.iter().map(Vec::as_slice).collect();
-        must(self.wire.send(&words));
+        must(self.wire.send_together(&words));
         let replies = words.iter().map(|_| must(self.wire.reply(PATIENCE)));
         replies
             .collect::<Vec<_>>()
@@ -162,7 +160,7 @@ impl<'s> Operator<'s> {
     }
 
     fn look_at(&mut self, key: &str) -> Shown {
-        must(self.wire.send(&[&["LOCK.INFO", key]]));
+        must(self.wire.send_together(&[&["LOCK.INFO", key]]));
         shown(&must(self.wire.reply(PATIENCE)))
     }
 
@@ -180,7 +178,7 @@ impl<'s> Operator<'s> {
 /// Samples all keys at one instant of the server, repeatedly.
 pub struct Observer<'s> {
     fixture: &'s Fixture,
-    wire: Wire,
+    wire: Raw,
     pub samples: BTreeMap<u64, Sample>,
 }
 
@@ -188,7 +186,7 @@ impl<'s> Observer<'s> {
     pub fn new(fixture: &'s Fixture) -> Self {
         Self {
             fixture,
-            wire: must(Wire::open(fixture.port)),
+            wire: must(Raw::open(fixture.port)),
             samples: BTreeMap::new(),
         }
     }
@@ -215,7 +213,7 @@ impl<'s> Observer<'s> {
         commands.extend(looks.iter().map(|look| &look[..]));
         commands.push(&["EXEC"]);
         let asked_us = now_us();
-        must(self.wire.send(&commands));
+        must(self.wire.send_together(&commands));
         for _ in 1..commands.len() {
             must(self.wire.reply(PATIENCE)); // OK, QUEUED …
         }
@@ -239,39 +237,24 @@ impl<'s> Observer<'s> {
 }
 
 fn shown(info: &Reply) -> Shown {
-    if *info == Reply::Nil {
-        return Shown::default();
-    }
-    let text = |reply: Reply| String::from_utf8(reply.as_bytes().to_vec()).unwrap();
-    let mode = |of: &Reply| match &text(of.field("mode"))[..] {
-        "exclusive" => Some(Mode::Exclusive),
-        "shared" => Some(Mode::Shared),
-        "counted" => Mode::of_limit(of.field("limit").as_int().try_into().unwrap()),
-        _ => None,
-    };
-    let holders = info.field("holders");
-    let holders = holders.items().iter().map(|holder| Holder {
-        token: text(holder.field("token")),
-        fence: holder.field("fence").as_int().try_into().unwrap(),
-        ttl_ms: holder.field("ttl").as_int().try_into().unwrap(),
+    let Info {
+        mode,
+        holders,
+        waiters,
+    } = Info::of(info);
+    let absent = waiters.iter().filter(|waiter| waiter.is_absent());
+    let absent = absent.map(|waiter| waiter.token.clone()).collect();
+    let holders = holders.into_iter().map(|holder| Holder {
+        token: holder.token,
+        fence: holder.fence.try_into().unwrap(),
+        ttl_ms: holder.ttl_ms.try_into().unwrap(),
     });
-    let waiting = info.field("waiters");
-    let has = |waiter: &Reply, name| match waiter {
-        Reply::Array(flat) => flat
-            .iter()
-            .step_by(2)
-            .any(|field| *field == Reply::from(name)),
-        other => panic!("{other:?}"),
-    };
-    let absent = waiting.items().iter();
-    let absent = absent.filter(|waiter| !has(waiter, "client") && !has(waiter, "channel"));
-    let absent = absent.map(|waiter| text(waiter.field("token"))).collect();
-    let waiters = waiting.items().iter().map(|waiter| {
-        let mode = mode(waiter).expect("a waiter's mode");
-        (text(waiter.field("token")), mode)
+    let waiters = waiters.into_iter().map(|waiter| {
+        let mode = mode_named(&waiter.mode).expect("a waiter's mode");
+        (waiter.token, mode)
     });
     Shown {
-        mode: mode(info),
+        mode: mode_named(&mode),
         holders: holders.collect(),
         waiters: waiters.collect(),
         absent,

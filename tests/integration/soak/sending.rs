@@ -1,5 +1,6 @@
 //! The requests of the clients of a soak, as they are sent and recorded.
 
+use std::io::{Error, ErrorKind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,10 @@ use redis_lock::lock::Mode;
 
 use super::clients::Client;
 use super::history::{now_us, Mark, Outcome, Parts, Request, What, GUARDED};
-use super::wire::{is_impatience, Wire, PATIENCE};
-use crate::harness::Reply;
+use crate::harness::{Raw, Reply};
+
+/// The longest time that anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a client waits for a reply before it disconnects.
 #[derive(Clone, Copy)]
@@ -36,9 +39,9 @@ struct Extras {
 
 /// A request without a reply yet.
 pub(super) struct Pending {
-    wire: Wire,
+    wire: Raw,
     /// Where the end of its wait comes, and until when at the latest.
-    ear: Option<(Wire, Duration)>,
+    ear: Option<(Raw, Duration)>,
     token: String,
     what: What,
     parts: Parts,
@@ -180,12 +183,13 @@ impl Client<'_> {
     }
 
     /// The connection that listens, subscribed to its channel.
-    fn open_ear(&mut self) -> Option<Wire> {
+    fn open_ear(&mut self) -> Option<Raw> {
         if let Some(ear) = self.ear.take() {
             return Some(ear);
         }
-        let mut ear = Wire::open(self.fixture.port).ok()?;
-        ear.send(&[&["SUBSCRIBE", &channel_of(&ear)]]).ok()?;
+        let mut ear = Raw::open(self.fixture.port).ok()?;
+        ear.send_together(&[&["SUBSCRIBE", &channel_of(&ear)]])
+            .ok()?;
         ear.reply(PATIENCE).ok()?;
         Some(ear)
     }
@@ -220,11 +224,11 @@ impl Client<'_> {
         token: &str,
         asked: &[(String, What)],
         extras: Extras,
-        ear: Option<(Wire, Duration)>,
+        ear: Option<(Raw, Duration)>,
     ) -> Option<Pending> {
         let mut wire = match self.wire.take() {
             Some(wire) => wire,
-            None => Wire::open(self.fixture.port).ok()?,
+            None => Raw::open(self.fixture.port).ok()?,
         };
         let connection = ear.as_ref().map_or(wire.id, |(ear, _)| ear.id);
         self.fixture.connections[self.number].store(connection, Ordering::Relaxed);
@@ -237,7 +241,7 @@ impl Client<'_> {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let asked_us = now_us();
         // If the connection has broken, the reply will show it.
-        wire.send(&[&mark.each_ref().map(String::as_str), &words])
+        wire.send_together(&[&mark.each_ref().map(String::as_str), &words])
             .ok();
         // The numbers are reserved, even if another request is recorded in the meantime.
         for (number, (key, what)) in parts.numbers().zip(asked) {
@@ -317,7 +321,7 @@ impl Client<'_> {
     /// The end of a wait by a channel: a message, or the client vanishes first.
     fn listen(
         &mut self,
-        mut ear: Wire,
+        mut ear: Raw,
         token: &str,
         (patience, longest): (Duration, Duration),
     ) -> Outcome {
@@ -344,12 +348,17 @@ impl Client<'_> {
 /// How late a message may be after the timeout of its request.
 const MESSAGE_LATE: Duration = Duration::from_secs(5);
 
-fn channel_of(ear: &Wire) -> String {
+fn channel_of(ear: &Raw) -> String {
     format!("ear:{}", ear.id)
 }
 
+/// Whether a reply is just not there yet.
+fn is_impatience(error: &Error) -> bool {
+    error.kind() == ErrorKind::TimedOut
+}
+
 /// The client vanishes.
-fn cut(wire: Wire) -> Outcome {
+fn cut(wire: Raw) -> Outcome {
     let since_us = now_us();
     wire.cut();
     Outcome::Cut { since_us }
