@@ -212,6 +212,12 @@ impl Reply {
     /// A field of a map, or of the flat array that RESP2 uses instead.
     #[track_caller]
     pub fn field(&self, name: &str) -> Reply {
+        let found = self.get(name);
+        found.unwrap_or_else(|| panic!("no {name:?} in {self:?}"))
+    }
+
+    /// The same if there is one.
+    pub fn get(&self, name: &str) -> Option<Reply> {
         let name = Reply::from(name);
         let found = match self {
             Reply::Map(pairs) => pairs.iter().find(|(k, _)| *k == name).map(|(_, v)| v),
@@ -221,9 +227,7 @@ impl Reply {
                 .map(|pair| &pair[1]),
             _ => None,
         };
-        found
-            .unwrap_or_else(|| panic!("no {name:?} in {self:?}"))
-            .clone()
+        found.cloned()
     }
 
     #[track_caller]

@@ -78,22 +78,16 @@ impl Owner {
 impl Place {
     #[track_caller]
     fn of(reply: &Reply) -> Self {
-        let mut fields = fields(reply);
-        let limit = fields.iter().position(|(name, _)| name == "limit");
-        let limit = limit.map(|at| fields.remove(at));
-        let names: Vec<_> = fields.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names[..3], ["token", "mode", "waited"]);
-        assert_eq!(fields[1].1 == "counted".into(), limit.is_some());
-        let listener = match &fields[3..] {
-            [] => Listener::Nobody,
-            [(name, id)] if name == "client" => Listener::Client(id.as_int()),
-            [(name, channel)] if name == "channel" => Listener::Channel(text(channel)),
-            other => panic!("a waiter with {other:?}"),
+        let listener = match (reply.get("client"), reply.get("channel")) {
+            (Some(id), None) => Listener::Client(id.as_int()),
+            (None, Some(channel)) => Listener::Channel(text(&channel)),
+            (None, None) => Listener::Nobody,
+            both => panic!("a waiter with {both:?}"),
         };
         Self {
-            token: text(&fields[0].1),
+            token: text(&reply.field("token")),
             mode: mode(reply),
-            waited_ms: fields[2].1.as_int(),
+            waited_ms: reply.field("waited").as_int(),
             listener,
         }
     }
@@ -116,21 +110,9 @@ pub fn mode_named(name: &str) -> Option<Mode> {
 #[track_caller]
 fn mode(of: &Reply) -> String {
     let mode = text(&of.field("mode"));
-    match &mode[..] {
-        "counted" => format!("{mode} {}", of.field("limit").as_int()),
-        _ => mode,
-    }
-}
-
-/// The fields of a map, or of the flat array that RESP2 uses instead.
-fn fields(reply: &Reply) -> Vec<(String, Reply)> {
-    match reply {
-        Reply::Map(pairs) => pairs.iter().map(|(k, v)| (text(k), v.clone())).collect(),
-        other => other
-            .items()
-            .chunks(2)
-            .map(|pair| (text(&pair[0]), pair[1].clone()))
-            .collect(),
+    match of.get("limit") {
+        Some(limit) => format!("{mode} {}", limit.as_int()),
+        None => mode,
     }
 }
 
