@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::journal::Line;
-use super::requests::Finding;
+use super::requests::{answer, sent, Answer, Finding, Request};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -47,11 +47,6 @@ struct Piece {
     until_us: u64,
 }
 
-struct Sent<'l> {
-    at_us: u64,
-    words: Vec<&'l str>,
-}
-
 struct Grant<'l> {
     to: u16,
     token: &'l str,
@@ -71,7 +66,7 @@ struct Holder {
 struct Judge<'l> {
     pieces: BTreeMap<&'l str, Piece>,
     /// By client.
-    sent: BTreeMap<&'l str, Sent<'l>>,
+    open: BTreeMap<&'l str, Request<'l>>,
     grants: Vec<Grant<'l>>,
     /// Whether fences rise for each key, and not at each server.
     is_by_key: bool,
@@ -89,9 +84,9 @@ struct Judge<'l> {
 /// Clients try again after less.
 const LAST_TRY_US: u64 = 50_000;
 
-fn lease_us(ttl_ms: &str) -> u64 {
-    let ttl_ms: u64 = ttl_ms.parse().expect("a ttl");
-    ttl_ms * 990 - 2_000
+/// The end of the lease that a request asks for.
+fn end_us(request: &Request<'_>) -> u64 {
+    request.sent_us + request.ttl_ms.expect("a ttl") * 990 - 2_000
 }
 
 /// What a client believed of a lock.
@@ -143,48 +138,36 @@ fn read_all(lines: &[Line], slack_ms: Option<u64>) -> Judge<'_> {
 impl<'l> Judge<'l> {
     fn send(&mut self, line: &'l Line) {
         self.verdict.requests += 1;
-        let words: Vec<_> = line.text.split(' ').collect();
-        let [command, key, token, ..] = words[..] else {
-            panic!("{line:?}");
-        };
-        let is_shared = command == "RWLOCK.RLOCK";
-        let piece = self.pieces.entry(token).or_insert_with(|| Piece {
-            key: key.into(),
+        let request = sent(line).unwrap_or_else(|| panic!("{line:?}"));
+        let is_shared = request.is_shared();
+        let piece = self.pieces.entry(request.token).or_insert_with(|| Piece {
+            key: request.key.into(),
             asked_us: line.at_us,
             is_granted: false,
             is_shared,
             modes: Vec::new(),
             until_us: 0,
         });
-        match (command, words.get(3)) {
-            ("LOCK.RELEASE", _) => piece.end(line.at_us),
-            ("LOCK.ACQUIRE" | "RWLOCK.RLOCK" | "LOCK.RENEW", Some(ttl_ms)) => {
-                piece.end(line.at_us + lease_us(ttl_ms));
-            }
-            _ => {}
+        if request.command == "LOCK.RELEASE" {
+            piece.end(line.at_us);
+        } else if request.ttl_ms.is_some() {
+            piece.end(end_us(&request));
         }
         if piece.is_granted && is_shared {
             piece.change(line.at_us, true);
         }
-        let sent = Sent {
-            at_us: line.at_us,
-            words,
-        };
-        self.sent.insert(&line.who, sent);
+        self.open.insert(&line.who, request);
     }
 
     fn reply(&mut self, line: &'l Line) {
-        let sent = self.sent.remove(&line.who[..]).expect("a request");
-        let number: Option<u64> = line.text.parse().ok();
-        let token = sent.words[2];
+        let request = self.open.remove(&line.who[..]).expect("a request");
+        let token = request.token;
         let piece = self.pieces.get_mut(token).expect("a piece of work");
-        let is_shared = sent.words[0] == "RWLOCK.RLOCK";
-        let end_us = |ttl_ms| sent.at_us + lease_us(ttl_ms);
-        match (sent.words[0], number) {
-            ("LOCK.ACQUIRE" | "RWLOCK.RLOCK", Some(fence)) if !piece.is_granted => {
+        match (request.command, answer(&line.text)) {
+            (_, Answer::Number(fence)) if request.is_acquire() && !piece.is_granted => {
                 piece.is_granted = true;
-                piece.is_shared = is_shared;
-                piece.begin(line.at_us, end_us(sent.words[3]));
+                piece.is_shared = request.is_shared();
+                piece.begin(line.at_us, end_us(&request));
                 self.grants.push(Grant {
                     to: line.to,
                     token,
@@ -193,23 +176,23 @@ impl<'l> Judge<'l> {
                     fence,
                 });
             }
-            ("LOCK.ACQUIRE" | "RWLOCK.RLOCK", Some(_)) => {
-                piece.change(line.at_us, is_shared);
-                piece.extend(line.at_us, end_us(sent.words[3]));
+            (_, Answer::Number(_)) if request.is_acquire() => {
+                piece.change(line.at_us, request.is_shared());
+                piece.extend(line.at_us, end_us(&request));
             }
-            ("LOCK.RENEW", Some(renewed)) => {
+            ("LOCK.RENEW", Answer::Number(renewed)) => {
                 match renewed {
                     0 => piece.end(line.at_us),
-                    _ if piece.modes.is_empty() => piece.begin(line.at_us, end_us(sent.words[3])),
-                    _ => piece.extend(line.at_us, end_us(sent.words[3])),
+                    _ if piece.modes.is_empty() => piece.begin(line.at_us, end_us(&request)),
+                    _ => piece.extend(line.at_us, end_us(&request)),
                 }
                 self.was_renewed(token, line.to, renewed > 0);
             }
             // It has tried until its lease ended.
-            ("LOCK.RENEW", None) if piece.until_us < line.at_us + LAST_TRY_US => {
+            ("LOCK.RENEW", _) if piece.until_us < line.at_us + LAST_TRY_US => {
                 self.was_renewed(token, line.to, false);
             }
-            ("LOCK.CHECK", None) if line.text == "nil" => piece.end(line.at_us),
+            ("LOCK.CHECK", Answer::Nil) => piece.end(line.at_us),
             _ => {}
         }
     }

@@ -171,9 +171,9 @@ impl Report {
             "the other judges, also of rounds without the guard"
         );
         let sum = Sum::of(&guarded);
-        assert_eq!(sum.overlaps, 0, "the guard was on");
+        assert_eq!(sum.total("overlaps"), 0, "the guard was on");
         // A stall of the machine may spoil a round.
-        let spoiled = sum.late + sum.not_counted;
+        let spoiled = sum.late() + sum.not_counted;
         assert!(
             100 * spoiled <= guarded.len(),
             "{spoiled} rounds were late, void or broken"
@@ -183,7 +183,7 @@ impl Report {
         let loses = |record: &&Record<'_>| record.text("loses") == "true";
         let losing: Vec<_> = control.into_iter().filter(loses).collect();
         let sum = Sum::of(&losing);
-        let is_seen = 3 * sum.with_overlap >= sum.rounds;
+        let is_seen = 3 * sum.with_overlap() >= sum.counted.len();
         assert!(
             is_seen,
             "the control shows too few overlaps: {}",
@@ -292,80 +292,63 @@ fn table(records: &[Record<'_>], names: &[&str]) -> String {
     table
 }
 
-/// The sum of some rounds.
-struct Sum {
-    rounds: usize,
+/// Some rounds, of which those count that were played within the conditions.
+struct Sum<'r> {
+    counted: Vec<&'r Record<'r>>,
     not_counted: usize,
-    grants: u64,
-    with_overlap: usize,
-    overlaps: u64,
-    late: usize,
-    pauses_ms: Vec<u64>,
-    of_majority_ms: Vec<u64>,
-    renewing: u64,
-    kept: u64,
-    requests: u64,
-    ms: u64,
-    held: u64,
 }
 
-impl Sum {
+impl<'r> Sum<'r> {
     const HEAD: &'static str = "rounds\tnot counted\tgrants\trounds with overlaps\toverlaps\tlate\tpause p50 ms\tpause p99 ms\tof majority p50 ms\tof majority p99 ms\trenewing\tkept\trequests\thours\tholds of adapters\n";
 
-    fn of(records: &[&Record<'_>]) -> Self {
-        let counted: Vec<_> = records.iter().filter(|record| record.counts()).collect();
-        let sum = |name| counted.iter().map(|record| record.number(name)).sum();
-        let keeping = |name| {
-            let records = counted.iter().filter(|record| record.has_long_leases());
-            records.map(|record| record.number(name)).sum()
-        };
-        let pauses = |name| {
-            let texts = counted.iter().map(|record| record.text(name));
-            let mut pauses_ms: Vec<u64> = texts.filter_map(|text| text.parse().ok()).collect();
-            pauses_ms.sort_unstable();
-            pauses_ms
-        };
-        let are = |is: fn(&Record<'_>) -> bool| counted.iter().filter(|record| is(record)).count();
+    fn of(records: &[&'r Record<'r>]) -> Self {
+        let all = records.iter().copied();
+        let counted: Vec<_> = all.filter(|record| record.counts()).collect();
         Self {
-            rounds: counted.len(),
             not_counted: records.len() - counted.len(),
-            grants: sum("grants"),
-            with_overlap: are(|record| record.number("overlaps") > 0),
-            overlaps: sum("overlaps"),
-            late: are(|record| record.is_late()),
-            pauses_ms: pauses("pause ms"),
-            of_majority_ms: pauses("pause of majority ms"),
-            renewing: keeping("renewing"),
-            kept: keeping("kept"),
-            requests: sum("requests"),
-            ms: sum("ms"),
-            held: sum("held"),
+            counted,
         }
     }
 
+    fn total(&self, name: &str) -> u64 {
+        self.counted.iter().map(|record| record.number(name)).sum()
+    }
+
+    fn late(&self) -> usize {
+        let late = self.counted.iter().filter(|record| record.is_late());
+        late.count()
+    }
+
+    fn with_overlap(&self) -> usize {
+        let counted = self.counted.iter();
+        counted.filter(|one| one.number("overlaps") > 0).count()
+    }
+
     fn line(&self) -> String {
-        let percentile = |pauses_ms: &[u64], percent: usize| {
-            let at = (pauses_ms.len() * percent).div_ceil(100).max(1) - 1;
-            pauses_ms.get(at).map_or("-".into(), u64::to_string)
+        let long = self.counted.iter().filter(|one| one.has_long_leases());
+        let keeping = |name| long.clone().map(|one| one.number(name)).sum::<u64>();
+        let percentile = |name: &str, percent: usize| {
+            let texts = self.counted.iter().map(|record| record.text(name));
+            let mut all: Vec<u64> = texts.filter_map(|text| text.parse().ok()).collect();
+            all.sort_unstable();
+            let at = (all.len() * percent).div_ceil(100).max(1) - 1;
+            all.get(at).map_or("-".into(), u64::to_string)
         };
-        let Self {
-            rounds,
-            not_counted,
-            grants,
-            with_overlap,
-            overlaps,
-            late,
-            pauses_ms,
-            of_majority_ms,
-            renewing,
-            kept,
-            requests,
-            ms,
-            held,
-        } = self;
-        let [p50, p99] = [50, 99].map(|percent| percentile(pauses_ms, percent));
-        let [m50, m99] = [50, 99].map(|percent| percentile(of_majority_ms, percent));
-        let hours = *ms as f64 / 3_600_000.0;
-        format!("{rounds}\t{not_counted}\t{grants}\t{with_overlap}\t{overlaps}\t{late}\t{p50}\t{p99}\t{m50}\t{m99}\t{renewing}\t{kept}\t{requests}\t{hours:.3}\t{held}")
+        let [p50, p99] = [50, 99].map(|percent| percentile("pause ms", percent));
+        let [m50, m99] = [50, 99].map(|percent| percentile("pause of majority ms", percent));
+        format!(
+            "{}\t{}\t{}\t{}\t{}\t{}\t{p50}\t{p99}\t{m50}\t{m99}\t{}\t{}\t{}\t{:.3}\t{}",
+            self.counted.len(),
+            self.not_counted,
+            self.total("grants"),
+            self.with_overlap(),
+            self.total("overlaps"),
+            self.late(),
+            keeping("renewing"),
+            keeping("kept"),
+            self.total("requests"),
+            self.total("ms") as f64 / 3_600_000.0,
+            self.total("held"),
+        )
     }
 }

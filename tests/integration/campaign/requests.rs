@@ -46,7 +46,7 @@ pub struct Request<'l> {
     pub ttl_ms: Option<u64>,
     pub block_ms: Option<u64>,
     pub sent_us: u64,
-    /// When the answer came, or the journal ended.
+    /// When the answer came, or the journal ended. 0 before.
     pub ended_us: u64,
     pub answer: Answer,
 }
@@ -198,7 +198,7 @@ impl<'l> History<'l> {
 }
 
 /// A request about a lock.
-fn sent(line: &Line) -> Option<Request<'_>> {
+pub fn sent(line: &Line) -> Option<Request<'_>> {
     let words: Vec<&str> = line.text.split(' ').collect();
     let [command, key, token, ..] = words[..] else {
         return None;
@@ -223,7 +223,7 @@ fn sent(line: &Line) -> Option<Request<'_>> {
     Some(request)
 }
 
-fn answer(text: &str) -> Answer {
+pub fn answer(text: &str) -> Answer {
     match text {
         "nil" => Answer::Nil,
         "lost" => Answer::Lost,
