@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use redis_lock::lock::Mode::{Exclusive, Shared};
 
 use super::checker::check;
-use super::forged::{start, KEY, TTL_MS};
+use super::forged::{held, start, KEY, TTL_MS};
 use super::history::{Entry, Mark, Outcome, Pause, What};
 use super::rule::Rule;
 
 #[test]
 fn a_correct_history_is_accepted() {
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.waits("b", Shared);
     let c = h.waits("c", Shared);
     let d = h.asks("d", What::Acquire(Exclusive, Some(10)));
@@ -36,8 +35,7 @@ fn a_correct_history_is_accepted() {
         &[("b", Exclusive), ("w", Exclusive)],
     );
     h.releases("c");
-    h.gives("b", Exclusive, 2);
-    h.delivered(b, 2);
+    h.grants(b, 2);
     h.is_killed(w);
     h.shows(Some(Exclusive), &[("b", 2)], &[]);
     // A grant to a disconnected client is taken back.
@@ -65,14 +63,12 @@ fn two_holders_are_refused() {
         h.takes("b", second, 2);
         h.refused_for(Rule::TwoHolders);
     }
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     h.after(TTL_MS + 1);
     h.takes("b", Exclusive, 2);
     h.accepted();
     // The expiry of the key caps its holds.
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     h.mark(Mark::Operated);
     let end_ms = Some(h.now_ms + 5);
     h.history.log.push(Entry::Ends(KEY.into(), end_ms));
@@ -93,8 +89,7 @@ fn two_holders_are_refused() {
         h.judged(capped, Rule::Lengthened);
     }
     // A later expiry lengthens no hold.
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     h.mark(Mark::Operated);
     h.history.log.push(Entry::Ends(KEY.into(), None));
     h.after(TTL_MS + 1);
@@ -117,8 +112,7 @@ fn fences_that_do_not_rise_are_refused() {
 
 #[test]
 fn a_reacquire_with_another_fence_is_refused() {
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     h.takes("a", Shared, 2);
     h.refused_for(Rule::KeptFence);
 }
@@ -129,8 +123,7 @@ fn an_effect_from_the_past_is_refused() {
         let mut h = start();
         h.history.clock_lead_ms = clock_lead_ms;
         let a = h.asks("a", What::Acquire(Shared, None));
-        h.gives("a", Shared, 1);
-        h.delivered(a, 1);
+        h.grants(a, 1);
         let b = h.waits("b", Shared);
         h.now_ms -= 1;
         h.gives("b", Shared, 2);
@@ -150,8 +143,7 @@ fn an_invented_fence_is_refused() {
     let a = h.asks("a", What::Acquire(Shared, None));
     h.after(1);
     let late = h.asks("a", What::Acquire(Shared, None));
-    h.gives("a", Shared, 1);
-    h.delivered(late, 1);
+    h.grants(late, 1);
     h.now_ms -= 1;
     h.delivered(a, 1); // Before it was granted.
     h.refused_for(Rule::UnknownFence);
@@ -164,24 +156,21 @@ fn a_grant_without_request_is_refused() {
     h.gives("b", Shared, 2);
     h.refused_for(Rule::Ghost);
     // To a killed client.
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.waits("b", Exclusive);
     h.is_killed(b);
     h.is_deleted();
     h.gives("b", Exclusive, 2);
     h.refused_for(Rule::Ghost);
     // To a client that did not wait.
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.asks("b", What::Acquire(Exclusive, None));
     h.vanishes(b);
     h.is_deleted();
     h.gives("b", Exclusive, 2);
     h.refused_for(Rule::Ghost);
     // To a client that was disconnected long before.
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.waits("b", Exclusive);
     h.vanishes(b);
     h.after(1);
@@ -201,8 +190,7 @@ fn a_grant_without_request_is_refused() {
 
 #[test]
 fn a_grant_after_a_null_reply_is_refused() {
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.asks("b", What::Acquire(Exclusive, Some(10)));
     h.after(11);
     h.ends(b, Outcome::Null);
@@ -226,12 +214,10 @@ fn a_grant_out_of_order_is_refused() {
         if held == Exclusive {
             h.is_deleted();
         }
-        h.gives("c", second, 2);
-        h.delivered(c, 2);
+        h.grants(c, 2);
         h.after(TTL_MS + 1);
         h.mark(Mark::Operated);
-        h.gives("b", first, 3);
-        h.delivered(b, 3);
+        h.grants(b, 3);
         h.refused_for(Rule::OutOfOrder);
     }
     // A request without BLOCK overtakes a waiter.
@@ -250,25 +236,21 @@ fn a_grant_out_of_order_is_refused() {
     let c = h.waits("c", Shared);
     let b = h.waits("b", Exclusive);
     h.is_killed(w);
-    h.gives("c", Shared, 3);
-    h.delivered(c, 3);
+    h.grants(c, 3);
     h.is_killed(b);
     h.refused_for(Rule::OutOfOrder);
 }
 
 #[test]
 fn a_waiter_without_answer_is_refused() {
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     h.waits("b", Exclusive);
     h.refused_for(Rule::Unanswered);
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.waits("b", Exclusive);
     h.ends(b, Outcome::Closed);
     h.refused_for(Rule::Unanswered);
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.waits("b", Exclusive);
     h.ends(b, Outcome::Error("UNBLOCKED by nobody".into()));
     h.refused_for(Rule::Unanswered);
@@ -277,8 +259,7 @@ fn a_waiter_without_answer_is_refused() {
 #[test]
 fn an_early_timeout_is_refused() {
     for (timeout_ms, after_ms) in [(10, 9), (0, 1_000)] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         let b = h.asks("b", What::Acquire(Exclusive, Some(timeout_ms)));
         h.after(after_ms);
         h.ends(b, Outcome::Null);
@@ -288,30 +269,24 @@ fn an_early_timeout_is_refused() {
 
 #[test]
 fn a_missing_hand_off_is_refused() {
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.waits("b", Exclusive);
     h.releases("a");
     h.mark(Mark::Operated);
-    h.gives("b", Exclusive, 2);
-    h.delivered(b, 2);
+    h.grants(b, 2);
     h.refused_for(Rule::Idle);
     // The second of two readers.
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.waits("b", Shared);
     let c = h.waits("c", Shared);
     h.releases("a");
-    h.gives("b", Shared, 2);
-    h.delivered(b, 2);
+    h.grants(b, 2);
     h.mark(Mark::Operated);
-    h.gives("c", Shared, 3);
-    h.delivered(c, 3);
+    h.grants(c, 3);
     h.refused_for(Rule::Idle);
     // Free on its own, and observed several times.
     for (looks, paused) in [(5, false), (4, false), (5, true)] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         let b = h.waits("b", Exclusive);
         h.is_deleted();
         for _ in 0..looks {
@@ -326,8 +301,7 @@ fn a_missing_hand_off_is_refused() {
                 until_us,
             });
         }
-        h.gives("b", Exclusive, 2);
-        h.delivered(b, 2);
+        h.grants(b, 2);
         h.shows(Some(Exclusive), &[("b", 2)], &[]);
         h.judged((looks, paused) != (5, false), Rule::Idle);
     }
@@ -342,13 +316,11 @@ fn an_info_reply_with_wrong_holds_is_refused() {
         (Some(Exclusive), &[("a", 1), ("b", 2)]),
         (None, &[]),
     ] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         h.shows(mode, holders, &[]);
         h.refused_for(Rule::ShownHolds);
     }
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     h.deadline_ms.insert(1, h.now_ms + TTL_MS + 1);
     h.shows(Some(Exclusive), &[("a", 1)], &[]);
     h.refused_for(Rule::ShownHolds);
@@ -365,8 +337,7 @@ fn an_info_reply_with_a_wrong_queue_is_refused() {
         (&[b, c, ("d", Shared)], false),
         (&[b, ("c", Shared)], false),
     ] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         let first = h.waits("b", Exclusive);
         let second = h.waits("c", Exclusive);
         h.shows(Some(Exclusive), &[("a", 1)], queue);
@@ -380,15 +351,11 @@ fn an_info_reply_with_a_wrong_queue_is_refused() {
 #[test]
 fn an_answer_of_the_wrong_kind_is_refused() {
     for what in [What::Release, What::Renew] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
-        let nothing = h.asks("a", what);
-        h.ends(nothing, Outcome::Done(true));
+        let mut h = held();
+        h.answered("a", what, Outcome::Done(true));
         h.refused_for(Rule::WrongAnswer);
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
-        let nothing = h.asks("a", what);
-        h.ends(nothing, Outcome::Done(false));
+        let mut h = held();
+        h.answered("a", what, Outcome::Done(false));
         h.refused_for(Rule::WrongAnswer);
     }
     for outcome in [
@@ -397,20 +364,17 @@ fn an_answer_of_the_wrong_kind_is_refused() {
         Outcome::Error("ERR of any kind".into()),
     ] {
         let mut h = start();
-        let a = h.asks("a", What::Acquire(Exclusive, None));
-        h.ends(a, outcome);
+        h.answered("a", What::Acquire(Exclusive, None), outcome);
         h.refused_for(Rule::WrongAnswer);
     }
 }
 
 #[test]
 fn leftovers_at_the_end_are_refused() {
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     h.history.blocked_at_end = 1;
     h.refused_for(Rule::LeftOver);
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.waits("b", Exclusive);
     h.shows(Some(Exclusive), &[("a", 1)], &[("b", Exclusive)]);
     h.is_killed(b);

@@ -41,6 +41,13 @@ pub fn start() -> Forged {
     }
 }
 
+/// The same in which `a` holds the lock alone, with the fence 1.
+pub fn held() -> Forged {
+    let mut h = start();
+    h.takes("a", Mode::Exclusive, 1);
+    h
+}
+
 impl Forged {
     pub fn after(&mut self, ms: u64) {
         self.now_ms += ms;
@@ -154,14 +161,29 @@ impl Forged {
     /// Requests without BLOCK, is granted and gets its reply.
     pub fn takes(&mut self, token: &str, mode: Mode, fence: u64) {
         let number = self.asks(token, What::Acquire(mode, None));
-        self.gives(token, mode, fence);
+        self.grants(number, fence);
+    }
+
+    /// The server grants what a request asks for, and its client hears of it.
+    pub fn grants(&mut self, number: u64, fence: u64) {
+        let request = self.history.requests[&number].clone();
+        let What::Acquire(mode, _) = request.what else {
+            panic!("it asks for no lock: {request:?}");
+        };
+        self.gives(&request.token, mode, fence);
         self.delivered(number, fence);
+    }
+
+    /// Asks for something, and has its answer at once.
+    pub fn answered(&mut self, token: &str, what: What, outcome: Outcome) -> u64 {
+        let number = self.asks(token, what);
+        self.ends(number, outcome);
+        number
     }
 
     /// Requests the end of a hold and gets it.
     pub fn releases(&mut self, token: &str) {
-        let number = self.asks(token, What::Release);
-        self.ends(number, Outcome::Done(true));
+        self.answered(token, What::Release, Outcome::Done(true));
         self.ends_hold(token);
     }
 
@@ -206,9 +228,8 @@ impl Forged {
 
     /// Does not wait, gets null, and keeps its place for so long.
     pub fn polls(&mut self, token: &str, mode: Mode, grace_ms: u64) {
-        let number = self.asks(token, What::Acquire(mode, None));
+        let number = self.answered(token, What::Acquire(mode, None), Outcome::Null);
         self.keeps(number, grace_ms);
-        self.ends(number, Outcome::Null);
     }
 
     /// A request waits by a channel, for so long.

@@ -2,7 +2,7 @@
 
 use redis_lock::lock::Mode::{Exclusive, Shared};
 
-use super::forged::{start, Forged, KEY, TTL_MS};
+use super::forged::{held, start, Forged, KEY, TTL_MS};
 use super::history::{Entry, Mark, Outcome, What};
 use super::rule::Rule;
 
@@ -50,8 +50,7 @@ fn a_guarded_write_without_its_hold_is_refused() {
         }
     }
     // Nobody has asked for it.
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     h.mark(Mark::Operated);
     h.writes();
     h.refused_for(Rule::Unguarded);
@@ -68,11 +67,9 @@ fn a_wrong_answer_to_a_check_is_refused() {
         ("b", 0, Outcome::Null, true),
         ("b", 0, Outcome::Fence(1), false),
     ] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         h.after(after_ms);
-        let check = h.asks(token, What::Check);
-        h.ends(check, outcome);
+        h.answered(token, What::Check, outcome);
         h.judged(is_right, Rule::WrongAnswer);
     }
 }
@@ -87,8 +84,7 @@ fn a_release_with_another_deadline_than_atleast_says_is_refused() {
         (TTL_MS + 50, TTL_MS, true),
         (TTL_MS + 50, TTL_MS + 50, false),
     ] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         let since_ms = h.now_ms;
         h.after(5);
         h.releases_at_least("a", at_least_ms);
@@ -96,8 +92,7 @@ fn a_release_with_another_deadline_than_atleast_says_is_refused() {
         h.judged(is_right, Rule::AtLeast);
     }
     for (at_least_ms, is_right) in [(5, true), (6, false)] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         h.after(5);
         h.releases_at_least("a", at_least_ms);
         h.ends_hold("a");
@@ -105,8 +100,7 @@ fn a_release_with_another_deadline_than_atleast_says_is_refused() {
         h.judged(is_right, Rule::AtLeast);
     }
     // One for nothing.
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     h.releases_at_least("a", 20);
     h.refused_for(Rule::WrongAnswer);
 }

@@ -3,7 +3,7 @@
 use redis_lock::lock::Mode::{self, Exclusive, Shared};
 
 use super::checker::check;
-use super::forged::{start, Forged};
+use super::forged::{held, start, Forged};
 use super::history::{Outcome, Pause, What};
 use super::rule::Rule;
 
@@ -15,8 +15,7 @@ fn permit(limit: u32) -> Mode {
 
 /// `a` holds the lock. `b` has waited for 10 ms with KEEP, and `c` waits.
 fn with_a_kept_place() -> (Forged, u64) {
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.asks("b", What::Acquire(Exclusive, Some(10)));
     h.keeps(b, GRACE_MS);
     let c = h.waits("c", Exclusive);
@@ -34,15 +33,13 @@ fn a_request_that_does_not_find_its_place_is_refused() {
         h.releases("a");
         match finds_it {
             true => {
-                h.gives("b", Exclusive, 2);
-                h.delivered(b, 2);
+                h.grants(b, 2);
                 h.is_killed(c);
                 let findings = check(&h.history).unwrap();
                 assert_eq!(findings.resumed, 1);
             }
             false => {
-                h.gives("c", Exclusive, 2);
-                h.delivered(c, 2);
+                h.grants(c, 2);
                 h.after(20);
                 h.ends(b, Outcome::Null);
                 h.judged(pause_ms != 5, Rule::OutOfOrder);
@@ -54,8 +51,7 @@ fn a_request_that_does_not_find_its_place_is_refused() {
 #[test]
 fn a_client_that_left_before_its_request_came_may_have_no_place() {
     for came_in_time in [true, false] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         let b = h.asks("b", What::Acquire(Exclusive, None));
         h.keeps(b, GRACE_MS);
         let since_us = h.now_us() + 1_500;
@@ -69,8 +65,7 @@ fn a_client_that_left_before_its_request_came_may_have_no_place() {
         h.ends(b, Outcome::Cut { since_us });
         let b = h.asks("b", What::Acquire(Exclusive, Some(20)));
         h.releases("a");
-        h.gives("c", Exclusive, 2);
-        h.delivered(c, 2);
+        h.grants(c, 2);
         h.after(20);
         h.ends(b, Outcome::Null);
         h.shows(Some(Exclusive), &[("c", 2)], &[]);
@@ -82,15 +77,13 @@ fn a_client_that_left_before_its_request_came_may_have_no_place() {
 fn a_place_lasts_as_the_latest_request_says() {
     for is_kept in [true, false] {
         let (mut h, c) = with_a_kept_place();
-        let poll = h.asks("b", What::Acquire(Exclusive, None));
-        h.ends(poll, Outcome::Null);
+        let poll = h.answered("b", What::Acquire(Exclusive, None), Outcome::Null);
         if is_kept {
             h.keeps(poll, GRACE_MS);
         }
         let b = h.asks("b", What::Acquire(Exclusive, Some(20)));
         h.releases("a");
-        h.gives("c", Exclusive, 2);
-        h.delivered(c, 2);
+        h.grants(c, 2);
         h.after(20);
         h.ends(b, Outcome::Null);
         h.judged(!is_kept, Rule::OutOfOrder);
@@ -110,27 +103,23 @@ fn a_grant_that_does_not_fit_beside_an_absent_place_is_refused() {
         (permit(5), Exclusive, false),
     ] {
         for is_over in [false, true] {
-            let mut h = start();
-            h.takes("a", Exclusive, 1);
+            let mut h = held();
             h.polls("b", kept, GRACE_MS);
             let c = h.waits("c", mode);
             h.after(if is_over { GRACE_MS + 1 } else { GRACE_MS - 1 });
             h.releases("a");
-            h.gives("c", mode, 2);
-            h.delivered(c, 2);
+            h.grants(c, 2);
             h.judged(fits || is_over, Rule::PastKept);
         }
     }
     // An absent permit takes one.
     for grants in [1, 2] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         h.polls("b", permit(2), GRACE_MS);
         let waiting = ["c", "d"].map(|token| h.waits(token, permit(2)));
         h.releases("a");
         for (token, fence) in [("c", 2), ("d", 3)].into_iter().take(grants) {
-            h.gives(token, permit(2), fence);
-            h.delivered(waiting[fence as usize - 2], fence);
+            h.grants(waiting[fence as usize - 2], fence);
         }
         if grants == 1 {
             h.is_killed(waiting[1]);
@@ -139,8 +128,7 @@ fn a_grant_that_does_not_fit_beside_an_absent_place_is_refused() {
     }
     // An absent place for several keys stops all behind it.
     for is_over in [false, true] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         let b = h.waits_for_two("b");
         for part in [b, b + 1] {
             h.keeps(part, GRACE_MS);
@@ -151,20 +139,16 @@ fn a_grant_that_does_not_fit_beside_an_absent_place_is_refused() {
         let c = h.waits("c", Shared);
         h.after(if is_over { GRACE_MS + 1 } else { 1 });
         h.releases("a");
-        h.gives("c", Shared, 2);
-        h.delivered(c, 2);
+        h.grants(c, 2);
         h.judged(is_over, Rule::PastKept);
     }
     // A place that was given up is in nobody's way.
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     h.polls("b", Exclusive, GRACE_MS);
     let c = h.waits("c", Exclusive);
-    let nothing = h.asks("b", What::Release);
-    h.ends(nothing, Outcome::Done(false));
+    h.answered("b", What::Release, Outcome::Done(false));
     h.releases("a");
-    h.gives("c", Exclusive, 2);
-    h.delivered(c, 2);
+    h.grants(c, 2);
     h.accepted();
 }
 
@@ -178,8 +162,7 @@ fn a_head_waits_only_for_an_absent_place_beside_which_it_does_not_fit() {
         (Shared, Shared, false),
         (permit(2), permit(2), false),
     ] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         h.polls("b", kept, GRACE_MS);
         let c = h.waits("c", mode);
         h.is_deleted();
@@ -188,8 +171,7 @@ fn a_head_waits_only_for_an_absent_place_beside_which_it_does_not_fit() {
             h.shown_absent(&["b"]);
             h.after(1);
         }
-        h.gives("c", mode, 2);
-        h.delivered(c, 2);
+        h.grants(c, 2);
         h.shows(Some(mode), &[("c", 2)], &[]);
         let rules = check(&h.history).err().unwrap_or_default();
         let is_idle = rules.iter().any(|breach| breach.rule == Rule::Idle);
@@ -197,8 +179,7 @@ fn a_head_waits_only_for_an_absent_place_beside_which_it_does_not_fit() {
     }
     // When the grace is over, there is no excuse left.
     for looks in [3, 6] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         h.polls("b", Exclusive, GRACE_MS);
         let c = h.waits("c", Exclusive);
         h.is_deleted();
@@ -207,8 +188,7 @@ fn a_head_waits_only_for_an_absent_place_beside_which_it_does_not_fit() {
             h.shows(None, &[], &[("c", Exclusive)]);
             h.after(1);
         }
-        h.gives("c", Exclusive, 2);
-        h.delivered(c, 2);
+        h.grants(c, 2);
         h.shows(Some(Exclusive), &[("c", 2)], &[]);
         h.judged(looks == 3, Rule::Idle);
     }
@@ -230,8 +210,7 @@ fn a_server_that_stood_still_is_noticed() {
 #[test]
 fn a_place_that_is_absent_for_too_long_is_refused() {
     for (looks, paused) in [(2, false), (3, false), (3, true)] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         h.polls("b", Exclusive, 20);
         h.after(20);
         for _ in 0..looks {
@@ -258,13 +237,11 @@ fn an_info_reply_with_a_wrong_absent_place_is_refused() {
         (false, true, true),
         (false, false, false),
     ] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         match is_kept {
             true => h.polls("b", Exclusive, GRACE_MS),
             false => {
-                let b = h.asks("b", What::Acquire(Exclusive, None));
-                h.ends(b, Outcome::Null);
+                h.answered("b", What::Acquire(Exclusive, None), Outcome::Null);
             }
         }
         let waiters = [("b", Exclusive)];

@@ -3,7 +3,7 @@
 use redis_lock::lock::Mode::{self, Exclusive, Shared};
 
 use super::checker::check;
-use super::forged::{start, Forged};
+use super::forged::{held, start, Forged};
 use super::history::{Outcome, Pause, What};
 use super::rule::Rule;
 
@@ -12,8 +12,7 @@ const TIMEOUT_MS: u64 = 300;
 
 /// `a` holds the lock. `b` waits by a channel, and `c` behind it.
 fn with_a_channel() -> (Forged, u64, u64) {
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.is_to_be_told("b", Exclusive, TIMEOUT_MS);
     let c = h.waits("c", Exclusive);
     (h, b, c)
@@ -43,15 +42,13 @@ fn a_grant_that_passes_a_request_by_a_channel_is_refused() {
         h.releases("a");
         match is_told {
             true => {
-                h.gives("b", Exclusive, 2);
-                h.delivered(b, 2);
+                h.grants(b, 2);
                 h.is_killed(c);
                 let findings = check(&h.history).unwrap();
                 assert_eq!((findings.notified, findings.notified_several), (1, 0));
             }
             false => {
-                h.gives("c", Exclusive, 2);
-                h.delivered(c, 2);
+                h.grants(c, 2);
                 h.after(TIMEOUT_MS);
                 h.ends(b, Outcome::Null);
                 h.refused_for(Rule::OutOfOrder);
@@ -67,8 +64,7 @@ fn a_grant_to_a_channel_that_nobody_hears_is_refused() {
         h.releases("a");
         match is_passed_over {
             true => {
-                h.gives("c", Exclusive, 2);
-                h.delivered(c, 2);
+                h.grants(c, 2);
                 h.shows(Some(Exclusive), &[("c", 2)], &[]);
                 h.accepted();
             }
@@ -115,16 +111,14 @@ fn the_place_of_a_client_that_vanished_is_kept_only_with_keep() {
         let again = h.is_to_be_told("b", Exclusive, TIMEOUT_MS);
         match finds_it {
             true => {
-                h.gives("b", Exclusive, 2);
-                h.delivered(again, 2);
+                h.grants(again, 2);
                 h.is_killed(c);
                 h.shows(Some(Exclusive), &[("b", 2)], &[]);
                 h.accepted();
             }
             false => {
                 h.shows(None, &[], &BOTH);
-                h.gives("c", Exclusive, 2);
-                h.delivered(c, 2);
+                h.grants(c, 2);
                 h.after(TIMEOUT_MS);
                 h.ends(again, Outcome::Null);
                 h.shows_nothing();
@@ -135,8 +129,7 @@ fn the_place_of_a_client_that_vanished_is_kept_only_with_keep() {
     // Without KEEP it comes back to another place.
     let (mut h, _, c) = with_a_deaf_place();
     h.releases("a");
-    h.gives("c", Exclusive, 2);
-    h.delivered(c, 2);
+    h.grants(c, 2);
     let again = h.is_to_be_told("b", Exclusive, TIMEOUT_MS);
     h.after(TIMEOUT_MS);
     h.ends(again, Outcome::Null);
@@ -155,8 +148,7 @@ fn the_place_of_a_client_that_vanished_is_kept_only_with_keep() {
 #[test]
 fn a_place_for_several_keys_keeps_others_out_while_its_client_is_away() {
     for (is_over, has_keep) in [(false, true), (true, true), (false, false)] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         let b = h.waits_for_two("b");
         let c = h.waits("c", Exclusive);
         // The time of this effect tells that all have come.
@@ -173,8 +165,7 @@ fn a_place_for_several_keys_keeps_others_out_while_its_client_is_away() {
         }
         h.after(if is_over { GRACE_MS + 1 } else { 10 });
         h.releases("a");
-        h.gives("c", Exclusive, 2);
-        h.delivered(c, 2);
+        h.grants(c, 2);
         h.judged(is_over || !has_keep, Rule::PastKept);
     }
 }
@@ -185,8 +176,7 @@ fn a_wait_whose_end_nobody_tells_is_refused() {
         let (mut h, _, c) = with_a_channel();
         h.after(1);
         if is_given_up {
-            let nothing = h.asks("b", What::Release);
-            h.ends(nothing, Outcome::Done(false));
+            h.answered("b", What::Release, Outcome::Done(false));
         }
         h.is_killed(c);
         h.judged(is_given_up, Rule::Unanswered);

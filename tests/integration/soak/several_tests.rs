@@ -2,15 +2,14 @@
 
 use redis_lock::lock::Mode::{self, Exclusive, Shared};
 
-use super::forged::{start, TTL_MS};
+use super::forged::{held, start, TTL_MS};
 use super::history::{Entry, Outcome, What};
 use super::rule::Rule;
 
 #[test]
 fn a_grant_of_several_keys_that_is_not_whole_is_refused() {
     for (is_one_step, has_all) in [(true, true), (true, false), (false, true)] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         let b = h.waits_for_two("b");
         h.releases("a");
         if is_one_step {
@@ -37,8 +36,7 @@ fn a_hold_that_outlives_the_connection_it_is_bound_to_is_refused() {
     for ends in [false, true] {
         let mut h = start();
         let a = h.asks("a", What::Acquire(Exclusive, None));
-        h.gives("a", Exclusive, 1);
-        h.delivered(a, 1);
+        h.grants(a, 1);
         let request = h.history.requests.get_mut(&a).unwrap();
         request.linger_ms = Some(0);
         h.is_killed(a);
@@ -59,8 +57,7 @@ fn a_hold_that_outlives_the_connection_it_is_bound_to_is_refused() {
 
 #[test]
 fn a_deadlock_without_a_cycle_is_refused() {
-    let mut h = start();
-    h.takes("a", Exclusive, 1);
+    let mut h = held();
     let b = h.waits("b", Exclusive);
     h.ends(b, Outcome::Error("DEADLOCK a cycle of 2 waits: k".into()));
     h.refused_for(Rule::WrongAnswer);

@@ -2,7 +2,7 @@
 
 use redis_lock::lock::Mode::{Exclusive, Shared};
 
-use super::forged::{start, TTL_MS};
+use super::forged::{held, start, TTL_MS};
 use super::rule::Rule;
 
 #[test]
@@ -38,8 +38,7 @@ fn taking_back_an_upgrade_restores_only_a_live_share() {
 #[test]
 fn an_undelivered_grant_that_stays_is_refused() {
     for taken_back in [false, true] {
-        let mut h = start();
-        h.takes("a", Exclusive, 1);
+        let mut h = held();
         let b = h.waits("b", Exclusive);
         h.releases("a");
         h.history.operator = 3; // The request of the hold.
