@@ -14,7 +14,7 @@ fn a_star_as_token_asks_the_server_for_one(kind: Kind) {
     let [token, fence] = reply.items() else {
         panic!("{reply:?}")
     };
-    let token = String::from_utf8(token.as_bytes().to_vec()).unwrap();
+    let token = token.to_text();
     let uuid = token.as_bytes();
     assert_eq!((uuid.len(), uuid[14]), (36, b'4'), "{token} is no UUIDv4");
     assert_eq!(c.call("LOCK.ACQUIRE k * 10000"), Reply::Nil);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use redis_lock::command::Command;
 
 use crate::harness::commands::{self, text};
-use crate::harness::{project_file, run_examples, Kind, Raw, Reply, Server};
+use crate::harness::{project_file, run_examples, Kind, Raw, Server};
 use page::Described;
 
 on_every_server![
@@ -83,11 +83,7 @@ fn a_server_has_exactly_the_commands_of_the_table(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let all = c.call("COMMAND");
-    let names = all.items().iter().map(|info| match &info.items()[0] {
-        Reply::Bulk(name) => String::from_utf8(name.clone()).expect("a name"),
-        Reply::Simple(name) => name.clone(),
-        other => panic!("no name: {other:?}"),
-    });
+    let names = all.items().iter().map(|info| info.items()[0].to_text());
     let ours: BTreeSet<_> = names.filter(|name| name.contains("lock.")).collect();
     assert_eq!(ours, commands_of(kind));
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::harness::{figure, scale, Kind, Server};
+use crate::harness::{figure, scale, setting, Kind, Server};
 use crate::hostile::payload;
 
 #[path = "../../fuzz/properties/codec.rs"]
@@ -58,7 +58,7 @@ fn play(target: &str, inputs: usize, mut run: impl FnMut(&[u8])) -> (usize, f64)
     for input in &kept {
         run(input);
     }
-    let seed = std::env::var("FUZZ_SEED").map_or(0x6675_7a7a, |seed| seed.parse().unwrap());
+    let seed = setting("FUZZ_SEED").unwrap_or(0x6675_7a7a);
     let mut rng = StdRng::seed_from_u64(seed);
     let changes = inputs * scale();
     for _ in 0..changes {

@@ -200,7 +200,7 @@ fn exec_has_the_rights_of_its_caller(kind: Kind) {
         match admin.call(&format!("ACL DRYRUN worker LOCK.EXEC lock me {line}")) {
             Reply::Simple(said) => assert_eq!(said, says, "{line}"),
             said => {
-                let said = String::from_utf8_lossy(said.as_bytes()).into_owned();
+                let said = said.to_text();
                 assert!(said.contains(says), "{line}: {said}");
             }
         }
@@ -219,10 +219,7 @@ fn exec_names_the_keys_of_its_command(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut keys = |line: &str| -> Vec<String> {
-        let reply = c.call(&format!("COMMAND GETKEYS LOCK.EXEC {line}"));
-        let keys = reply.items().iter();
-        keys.map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned())
-            .collect()
+        c.call(&format!("COMMAND GETKEYS LOCK.EXEC {line}")).words()
     };
     assert_eq!(keys("k me MSET a 1 b 2"), ["k", "a", "b"]);
     assert_eq!(keys("k me PING"), ["k"]);

@@ -25,12 +25,7 @@ on_every_server![
 ];
 
 fn words(reply: &Reply) -> HashSet<String> {
-    let word = |item: &Reply| match item {
-        Reply::Simple(text) => text.clone(),
-        Reply::Bulk(bytes) => String::from_utf8(bytes.clone()).unwrap(),
-        other => panic!("no word: {other:?}"),
-    };
-    reply.items().iter().map(word).collect()
+    reply.words()
 }
 
 fn command_getkeys_returns_the_key(kind: Kind) {

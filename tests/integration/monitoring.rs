@@ -21,11 +21,7 @@ fn the_exporter_script_returns_the_fields_of_info(kind: Kind) {
     c.int("LOCK.ACQUIRE key token 100000");
     let script = project_file("packaging/monitoring/redis-lock.lua");
     let reply = c.send(&["EVAL", script.as_str(), "0"]);
-    let words: Vec<_> = reply
-        .items()
-        .iter()
-        .map(|word| String::from_utf8(word.as_bytes().to_vec()).unwrap())
-        .collect();
+    let words: Vec<_> = reply.words();
     let names = words.chunks(2).map(|pair| pair[0].clone());
     let info = c.text("INFO lock");
     let mut numbers = fields(&info);

@@ -52,10 +52,8 @@ fn the_keys_are_seen_by_the_server_and_by_users(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     let mut keys = |line: &str| -> Vec<String> {
-        let reply = c.call(&format!("COMMAND GETKEYS LOCK.MACQUIRE {line}"));
-        let keys = reply.items().iter();
-        keys.map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned())
-            .collect()
+        c.call(&format!("COMMAND GETKEYS LOCK.MACQUIRE {line}"))
+            .words()
     };
     assert_eq!(keys("1 a me 60000"), ["a"]);
     assert_eq!(

@@ -9,9 +9,8 @@ use rand::RngExt;
 use super::partition::Partition;
 use super::plan::{Fault, Plan};
 use super::round::{Director, Stage};
-use super::setting;
 use crate::faults::disk;
-use crate::harness::{Client, Clock, CutLink, Server, Setup};
+use crate::harness::{setting, Client, Clock, CutLink, Server, Setup};
 use crate::module_upgrade::builds::other_build;
 
 /// Nobody listens there.

@@ -62,12 +62,11 @@ mod watcher;
 use std::fs;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::now_us;
+use crate::harness::{now_us, setting};
 use holds::holds;
 use journal::{read, Journal, Line};
 use judge::judge;
@@ -75,12 +74,6 @@ use plan::{Choice, Plan};
 use report::{Report, Row};
 use requests::{Finding, History};
 use waits::{fairness, liveness};
-
-fn setting<T: FromStr>(name: &str) -> Option<T> {
-    let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
-    let value = text.parse().ok();
-    Some(value.unwrap_or_else(|| panic!("{name} is {text}")))
-}
 
 #[test]
 #[ignore = "make campaign"]

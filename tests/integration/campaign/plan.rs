@@ -5,8 +5,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::adapters::those_set_up;
 use super::partition::Partition;
-use super::setting;
-use crate::harness::Kind;
+use crate::harness::{setting, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topology {

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use super::plan::Choice;
 use super::report::Row;
-use super::{run, setting};
-use crate::harness::{module, now_us};
+use super::run;
+use crate::harness::{module, now_us, setting};
 
 /// The name in `src`, and in which modes and under which faults it is played.
 const FAULTS: [(&str, &str, &str); 29] = [

@@ -122,8 +122,7 @@ impl Director<'_, '_> {
         self.note(port, "promoted", "");
         self.scene.move_to(port);
         let mut c = Client::connect(port);
-        for key in c.call("KEYS *").items() {
-            let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
+        for key in c.call("KEYS *").words::<Vec<_>>() {
             let info = c.call(&format!("LOCK.INFO {key}"));
             // It is free, or no lock.
             if !matches!(info, Reply::Array(_) | Reply::Map(_)) {

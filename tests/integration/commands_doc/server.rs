@@ -9,20 +9,20 @@ use crate::harness::{Client, Reply};
 pub fn described(c: &mut Client, name: &str, has_docs: bool) -> Described {
     let reply = c.call(&format!("COMMAND INFO {name}"));
     let info = reply.items()[0].items();
-    assert_eq!(text(&info[0]), name);
+    assert_eq!(info[0].to_text(), name);
     // The first key, the last one, and the step.
     let place = info[3].as_int();
     let step = place.min(1);
     assert_eq!(info[3..6], [place, place, step].map(Reply::Int), "{name}");
     let mut said = Described {
         arity: info[1].as_int(),
-        flags: words(&info[2]),
+        flags: info[2].words(),
         key: (place, BTreeSet::new()),
-        categories: words(&info[6]),
+        categories: info[6].words(),
         ..Described::default()
     };
     if has_docs {
-        said.tips = words(&info[7]);
+        said.tips = info[7].words();
         said.key = key(info[8].items());
         let docs = c.call(&format!("COMMAND DOCS {name}")).field(name);
         add_docs(&mut said, name, &docs);
@@ -31,7 +31,7 @@ pub fn described(c: &mut Client, name: &str, has_docs: bool) -> Described {
 }
 
 fn add_docs(said: &mut Described, name: &str, docs: &Reply) {
-    let field = |field: &str| text(&docs.field(field));
+    let field = |field: &str| docs.field(field).to_text();
     assert_eq!((&*field("group"), &*field("module")), ("module", "lock"));
     said.summary = field("summary");
     said.since = field("since");
@@ -41,9 +41,9 @@ fn add_docs(said: &mut Described, name: &str, docs: &Reply) {
     let words: Vec<_> = [name.to_uppercase()].into_iter().chain(arguments).collect();
     said.syntax = words.join(" ");
     // The server leaves it out if it is empty.
-    if let Some(history) = optional(docs, "history") {
+    if let Some(history) = docs.get("history") {
         let entries = history.items().iter().map(Reply::items);
-        let pairs = entries.map(|entry| (text(&entry[0]), text(&entry[1])));
+        let pairs = entries.map(|entry| (entry[0].to_text(), entry[1].to_text()));
         said.history = pairs.collect();
     }
 }
@@ -55,15 +55,15 @@ fn argument(argument: &Reply) -> String {
         let parts: Vec<_> = parts.items().iter().map(self::argument).collect();
         parts
     };
-    let token = optional(argument, "token").map(|token| text(&token));
-    let value = match &*text(&argument.field("type")) {
+    let token = argument.get("token").map(|token| token.to_text());
+    let value = match &*argument.field("type").to_text() {
         "pure-token" => None,
         "oneof" => Some(parts().join("|")),
         "block" => Some(parts().join(" ")),
-        _ => Some(text(&argument.field("name"))),
+        _ => Some(argument.field("name").to_text()),
     };
-    let flags = optional(argument, "flags").map(|flags| self::words(&flags));
-    let flags = flags.unwrap_or_default();
+    let flags = argument.get("flags");
+    let flags: BTreeSet<String> = flags.map_or_else(BTreeSet::new, |flags| flags.words());
     let is_optional_value = flags.contains("optional") && token.is_none();
     let value = value.map(
         |value| match (flags.contains("multiple"), is_optional_value) {
@@ -87,10 +87,10 @@ fn key(specs: &[Reply]) -> (i64, BTreeSet<String>) {
         more => panic!("more than one key spec: {more:?}"),
     };
     let search = spec.field("begin_search");
-    assert_eq!(text(&search.field("type")), "index");
+    assert_eq!(search.field("type").to_text(), "index");
     let found = spec.field("find_keys");
     let numbers = found.field("spec");
-    match text(&found.field("type")).as_str() {
+    match found.field("type").to_text().as_str() {
         "range" => assert_eq!(numbers.field("lastkey"), Reply::Int(0), "one key"),
         // The word at the place is the number of the keys right after it.
         "keynum" => {
@@ -102,23 +102,5 @@ fn key(specs: &[Reply]) -> (i64, BTreeSet<String>) {
         other => panic!("{other}"),
     }
     let place = search.field("spec").field("index").as_int();
-    (place, words(&spec.field("flags")))
-}
-
-fn optional(of: &Reply, name: &str) -> Option<Reply> {
-    let names = of.items().iter().step_by(2);
-    let names: Vec<_> = names.map(text).collect();
-    names.iter().any(|n| n == name).then(|| of.field(name))
-}
-
-fn words(reply: &Reply) -> BTreeSet<String> {
-    reply.items().iter().map(text).collect()
-}
-
-fn text(reply: &Reply) -> String {
-    match reply {
-        Reply::Simple(text) => text.clone(),
-        Reply::Bulk(bytes) => String::from_utf8(bytes.clone()).expect("text"),
-        other => panic!("no text: {other:?}"),
-    }
+    (place, spec.field("flags").words())
 }

@@ -1,7 +1,7 @@
 //! redis.conf.example as it stands.
 
 use super::{commented, commented_out, example};
-use crate::harness::{project_file, Client, Kind, Reply, Server};
+use crate::harness::{project_file, Kind, Reply, Server};
 
 on_every_server![
     every_setting_of_the_example_is_accepted,
@@ -19,7 +19,7 @@ fn every_setting_of_the_example_is_accepted(kind: Kind) {
     while let Some((name, value)) =
         settings.find(|(name, _)| !name.starts_with('#') && *name != "loadmodule")
     {
-        assert_eq!(setting(&mut c, name), value.trim_matches('"'), "{name}");
+        assert_eq!(c.setting(name), value.trim_matches('"'), "{name}");
         seen += 1;
     }
     assert!(seen >= 8, "only {seen} settings");
@@ -40,8 +40,8 @@ fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
         let (name, value) = line.split_once(' ').unwrap();
         let argument = line.replace("lock.", " ");
         assert!(arguments.contains(&argument), "{arguments}");
-        assert_eq!(setting(&mut c, name), value);
-        assert_eq!(setting(&mut with_example.client(), name), value);
+        assert_eq!(c.setting(name), value);
+        assert_eq!(with_example.client().setting(name), value);
         let values = match value {
             "yes" => [("no", true), ("maybe", false), ("yes", true), ("1", false)],
             "off" => [
@@ -60,7 +60,7 @@ fn the_example_shows_the_defaults_of_the_module(kind: Kind) {
             assert_eq!(reply == Reply::Simple("OK".into()), fits, "{value}");
         }
         let last = values.iter().rfind(|(_, fits)| *fits);
-        assert_eq!(Some(&*setting(&mut c, name)), last.map(|(value, _)| *value));
+        assert_eq!(Some(&*c.setting(name)), last.map(|(value, _)| *value));
     }
 }
 
@@ -84,10 +84,4 @@ fn every_commented_line_of_the_example_is_tested_elsewhere(kind: Kind) {
         let is_tried = tried.iter().any(|start| line.starts_with(start));
         assert!(is_tried, "nobody tries {line} on {kind:?}");
     }
-}
-
-fn setting(c: &mut Client, name: &str) -> String {
-    let pair = c.call(&format!("CONFIG GET {name}"));
-    let value = pair.items().get(1).unwrap_or_else(|| panic!("no {name}"));
-    String::from_utf8(value.as_bytes().to_vec()).unwrap()
 }

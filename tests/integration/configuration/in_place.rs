@@ -46,9 +46,7 @@ pub(super) fn assert_goes_out(server: &Server, in_place: bool) {
 }
 
 pub(super) fn setting(c: &mut Client) -> String {
-    let value = c.call("CONFIG GET lock.replicate-in-place");
-    let value = value.field("lock.replicate-in-place");
-    String::from_utf8_lossy(value.as_bytes()).into_owned()
+    c.setting("lock.replicate-in-place")
 }
 
 fn the_setting_decides_how_an_effect_is_replicated(kind: Kind) {

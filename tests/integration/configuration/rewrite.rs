@@ -132,7 +132,5 @@ fn rewrite(server: &Server) {
 }
 
 fn limit(c: &mut Client, name: &str) -> i64 {
-    let name = format!("lock.{name}");
-    let value = c.call(&format!("CONFIG GET {name}")).field(&name);
-    String::from_utf8_lossy(value.as_bytes()).parse().unwrap()
+    c.setting(&format!("lock.{name}")).parse().unwrap()
 }

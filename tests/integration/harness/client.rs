@@ -179,6 +179,13 @@ impl Client {
         part(0) * 1_000_000 + part(1)
     }
 
+    /// The value of a setting.
+    #[track_caller]
+    pub fn setting(&mut self, name: &str) -> String {
+        let found = self.call(&format!("CONFIG GET {name}"));
+        found.field(name).to_text()
+    }
+
     /// How often the server has executed a command.
     #[track_caller]
     pub fn calls_of(&mut self, command: &str) -> u64 {
@@ -235,6 +242,22 @@ impl Reply {
         match self {
             Reply::Array(items) => items,
             other => panic!("no array: {other:?}"),
+        }
+    }
+
+    /// The texts of an array.
+    #[track_caller]
+    pub fn words<C: FromIterator<String>>(&self) -> C {
+        self.items().iter().map(Reply::to_text).collect()
+    }
+
+    /// The text of a string. Bytes that are none are replaced.
+    #[track_caller]
+    pub fn to_text(&self) -> String {
+        match self {
+            Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Reply::Simple(text) | Reply::Other(text) => text.clone(),
+            other => panic!("no text: {other:?}"),
         }
     }
 

@@ -281,7 +281,7 @@ impl Cluster {
             let [key] = keys.items() else {
                 return moved;
             };
-            let key = String::from_utf8_lossy(key.as_bytes());
+            let key = key.to_text();
             // The lock may be free by now, and its key gone.
             if c.text(&format!("MIGRATE 127.0.0.1 {port} {key} 0 10000")) == "OK" {
                 moved += 1;

@@ -2,13 +2,20 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::str::FromStr;
 
 use super::kind::Kind;
 
 /// The factor for a test that has a long version: `TEST_SCALE`, or 1.
 pub fn scale() -> usize {
-    let scale = std::env::var("TEST_SCALE").ok();
-    scale.map_or(1, |scale| scale.parse().expect("TEST_SCALE to be a number"))
+    setting("TEST_SCALE").unwrap_or(1)
+}
+
+/// A setting of a test from the environment, if it is there and not empty.
+pub fn setting<T: FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+    let value = text.parse().ok();
+    Some(value.unwrap_or_else(|| panic!("{name} is {text}")))
 }
 
 /// Reports what a test did, for tests/README.md: "31 kills, 4,211 acknowledged effects".

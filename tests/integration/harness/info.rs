@@ -67,7 +67,7 @@ impl Owner {
     fn of(reply: &Reply) -> Self {
         let number = |name| reply.field(name).as_int();
         Self {
-            token: text(&reply.field("token")),
+            token: reply.field("token").to_text(),
             fence: number("fence"),
             ttl_ms: number("ttl"),
             since_ms: number("since"),
@@ -80,12 +80,12 @@ impl Place {
     fn of(reply: &Reply) -> Self {
         let listener = match (reply.get("client"), reply.get("channel")) {
             (Some(id), None) => Listener::Client(id.as_int()),
-            (None, Some(channel)) => Listener::Channel(text(&channel)),
+            (None, Some(channel)) => Listener::Channel(channel.to_text()),
             (None, None) => Listener::Nobody,
             both => panic!("a waiter with {both:?}"),
         };
         Self {
-            token: text(&reply.field("token")),
+            token: reply.field("token").to_text(),
             mode: mode(reply),
             waited_ms: reply.field("waited").as_int(),
             listener,
@@ -109,14 +109,9 @@ pub fn mode_named(name: &str) -> Option<Mode> {
 
 #[track_caller]
 fn mode(of: &Reply) -> String {
-    let mode = text(&of.field("mode"));
+    let mode = of.field("mode").to_text();
     match of.get("limit") {
         Some(limit) => format!("{mode} {}", limit.as_int()),
         None => mode,
     }
-}
-
-#[track_caller]
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(reply.as_bytes()).into_owned()
 }

@@ -34,7 +34,7 @@ pub use clock::Clock;
 pub use cluster::{cluster_connection, Cluster, SHARDS};
 pub use console::run_examples;
 pub(crate) use cut_link::CutLink;
-pub use figures::{figure, scale};
+pub use figures::{figure, scale, setting};
 pub use files::{built_module, copy_files, project_file, redis_cli};
 pub use info::{mode_named, Info, Listener, Owner, Place};
 pub use kind::Kind;

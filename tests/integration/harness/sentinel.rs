@@ -49,8 +49,7 @@ impl Sentinels {
     pub fn primary(&self) -> u16 {
         let mut c = self.sentinels[0].client();
         let address = c.call(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {NAME}"));
-        let port = String::from_utf8(address.items()[1].as_bytes().to_vec());
-        port.unwrap().parse().unwrap()
+        address.items()[1].to_text().parse().unwrap()
     }
 
     /// Waits until the sentinels have elected another primary than this one. Returns how long it

@@ -28,7 +28,7 @@ impl Cluster {
         let Some(last) = jobs.items().first() else {
             return "none".into();
         };
-        String::from_utf8_lossy(last.field("state").as_bytes()).into_owned()
+        last.field("state").to_text()
     }
 
     #[track_caller]

@@ -73,10 +73,9 @@ pub fn of(c: &mut Client) -> Vec<Hold> {
         if matches!(c.call(&format!("SELECT {db}")), Reply::Error(_)) && db > 0 {
             break;
         }
-        for key in c.call("KEYS *").items() {
-            let key = std::str::from_utf8(key.as_bytes()).expect("a key in ASCII");
+        for key in c.call("KEYS *").words::<Vec<_>>() {
             if c.text(&format!("TYPE {key}")) == "redislock" {
-                holds.extend(holds_of(c, db, key));
+                holds.extend(holds_of(c, db, &key));
             }
         }
     }
@@ -90,9 +89,9 @@ fn holds_of(c: &mut Client, db: u8, key: &str) -> Vec<Hold> {
     let [time, info] = &replies[..] else {
         panic!("two replies: {replies:?}");
     };
-    let part = |n: usize| text(&time.items()[n]).parse::<i64>().unwrap();
+    let part = |n: usize| time.items()[n].to_text().parse::<i64>().unwrap();
     let now_ms = part(0) * 1_000 + part(1) / 1_000;
-    let mut mode = text(&info.field("mode"));
+    let mut mode = info.field("mode").to_text();
     if mode == "counted" {
         mode = format!("counted {}", info.field("limit").as_int());
     }
@@ -107,10 +106,6 @@ fn holds_of(c: &mut Client, db: u8, key: &str) -> Vec<Hold> {
         deadline_ms: now_ms + holder.field("ttl").as_int(),
     };
     holders.items().iter().map(hold).collect()
-}
-
-fn text(reply: &Reply) -> String {
-    String::from_utf8(reply.as_bytes().to_vec()).unwrap()
 }
 
 /// The holds as a `locks.tsv` has them.

@@ -24,7 +24,7 @@ fn one_step_grants_no_more_than_a_thousand_keys(kind: Kind) {
         assert_eq!(c.text(line), "QUEUED");
     }
     let replies = c.call("EXEC");
-    let info = String::from_utf8_lossy(replies.items()[1].as_bytes()).into_owned();
+    let info = replies.items()[1].to_text();
     let held = info
         .lines()
         .find_map(|line| line.strip_prefix("lock_held_shared:"));

@@ -21,8 +21,7 @@ use todc_utils::linearizability::WGLChecker;
 use todc_utils::specifications::Specification;
 
 use super::sending::PATIENCE;
-use super::setting;
-use crate::harness::{figure, now_us, Kind, Raw, Reply, Server};
+use crate::harness::{figure, now_us, setting, Kind, Raw, Reply, Server};
 
 on_every_server![replies_of_clients_are_those_of_one_lock];
 

@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::{figure, wait_for, Kind, Reply, Server};
+use crate::harness::{figure, setting, wait_for, Kind, Reply, Server};
 use checker::check;
 use clients::{Client, Fixture};
 use findings::Findings;
@@ -170,11 +170,6 @@ fn allow_for_the_clock(kind: Kind, history: &mut History) {
         sample.server_us -= CLOCK_LEAD_US;
         sample.ended_us += CLOCK_LEAD_US;
     }
-}
-
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text}")))
 }
 
 /// Runs the clients until the time is over.

@@ -151,8 +151,7 @@ fn found(c: &mut Client) -> [u64; 4] {
     let [mut exclusive, mut shared, mut keys, mut counted] = [0; 4];
     for db in 0..4 {
         c.call(&format!("SELECT {db}"));
-        for key in c.call("KEYS *").items() {
-            let key = String::from_utf8(key.as_bytes().to_vec()).unwrap();
+        for key in c.call("KEYS *").words::<Vec<_>>() {
             if c.text(&format!("TYPE {key}")) != "redislock" {
                 continue;
             }
