@@ -1,6 +1,6 @@
 //! LOCK.CHECK and LOCK.EXEC, which guard work by a hold; LOCK.TOP.
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Client, Kind, Reply, Server, COMMANDS_ONLY};
 
 on_every_server![
     a_script_that_begins_with_check_is_guarded,
@@ -233,10 +233,7 @@ fn exec_names_the_keys_of_its_command(kind: Kind) {
 }
 
 fn exec_replicates_only_its_command(kind: Kind) {
-    let server = Server::start_with(
-        kind,
-        &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
-    );
+    let server = Server::start_with(kind, &COMMANDS_ONLY);
     let replica = Server::start_replica_of(&server, &[]);
     replica.wait_until_it_follows(&server);
     let mut c = server.client();

@@ -104,14 +104,6 @@ const FAULTS: [Fault; 22] = [
     Seized,
 ];
 
-const KINDS: [Kind; 5] = [
-    Kind::Redis6_2,
-    Kind::Redis7_0,
-    Kind::Redis8_2,
-    Kind::Valkey8_0,
-    Kind::Valkey9,
-];
-
 const SLACK_MS: u64 = 500;
 const FRESH_MS: u64 = 1_000;
 /// A lease as it is used. After a promotion a much shorter one ends before its owner can renew it.
@@ -336,7 +328,8 @@ impl Choice {
         let all = TOPOLOGIES.iter().flat_map(|topology| {
             MODES.iter().flat_map(move |mode| {
                 let faults = FAULTS.iter().filter(|fault| topology.has(*mode, **fault));
-                faults.flat_map(move |fault| KINDS.map(|kind| (kind, *topology, *mode, *fault)))
+                faults
+                    .flat_map(move |fault| Kind::EVERY.map(|kind| (kind, *topology, *mode, *fault)))
             })
         });
         let cases: Vec<Case> = all

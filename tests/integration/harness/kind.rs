@@ -15,6 +15,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Those on which every test runs.
+    pub const EVERY: [Self; 5] = [
+        Self::Redis6_2,
+        Self::Redis7_0,
+        Self::Redis8_2,
+        Self::Valkey8_0,
+        Self::Valkey9,
+    ];
+
     /// Redis 7.0 and later: key specs, COMMAND DOCS, functions, RESP3 maps from modules.
     pub fn is_7_0_or_later(self) -> bool {
         self != Kind::Redis6_2

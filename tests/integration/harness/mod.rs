@@ -43,5 +43,7 @@ pub(crate) use links::follow_links;
 pub use raw::Raw;
 pub use records::{apply, record_of};
 pub use sentinel::Sentinels;
-pub use server::{for_ms, free_port, module, wait_for, Server, Setup, AT_ONCE, SYNCED};
+pub use server::{
+    for_ms, free_port, module, wait_for, Server, Setup, AT_ONCE, COMMANDS_ONLY, SYNCED,
+};
 pub use state::{now_ms, now_us, State};

@@ -111,6 +111,9 @@ pub const AT_ONCE: [&str; 4] = [
 /// Options of a server that answers when its append-only file has what it did.
 pub const SYNCED: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
+/// Options of a server whose append-only file has nothing but commands.
+pub const COMMANDS_ONLY: [&str; 4] = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"];
+
 impl Server {
     /// Starts a server with the module and the defaults.
     pub fn start(kind: Kind) -> Self {

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::holds::{self, Hold};
-use crate::harness::{copy_files, now_ms, Client, Clock, Kind, Reply, Server, Setup};
+use crate::harness::{
+    copy_files, now_ms, Client, Clock, Kind, Reply, Server, Setup, COMMANDS_ONLY,
+};
 
 on_every_server![
     files_of_every_version_load,
@@ -14,22 +16,11 @@ on_every_server![
     payloads_of_every_version_are_restored,
 ];
 
-const KINDS: [Kind; 5] = [
-    Kind::Redis6_2,
-    Kind::Redis7_0,
-    Kind::Redis8_2,
-    Kind::Valkey8_0,
-    Kind::Valkey9,
-];
-
 /// A way to persist data: the folder, and the server's options.
 const WAYS: [(&str, &[&str]); 3] = [
     ("rdb", &[]),
     ("aof", &["--appendonly", "yes"]),
-    (
-        "aof-commands",
-        &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
-    ),
+    ("aof-commands", &COMMANDS_ONLY),
 ];
 
 /// Holds that outlive this project: a hundred years.
@@ -212,7 +203,7 @@ fn live_on(server: &Server, c: &mut Client) {
 fn write_golden_files() {
     let version = root().join(env!("CARGO_PKG_VERSION"));
     assert!(!version.exists(), "{version:?} is there: it stays as it is");
-    for kind in KINDS {
+    for kind in Kind::EVERY {
         for (way, options) in WAYS {
             write_files(kind, &version.join(kind.name()).join(way), options);
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{in_scripts, load_function};
 use crate::harness::aof;
 use crate::harness::workload::{words, Command};
-use crate::harness::{for_ms, wait_for, Client, Cluster, Kind, Reply, Server};
+use crate::harness::{for_ms, wait_for, Client, Cluster, Kind, Reply, Server, COMMANDS_ONLY};
 
 on_every_server![
     only_the_module_may_send_the_write_check,
@@ -158,13 +158,11 @@ fn assert_only_effects(server: &Server) {
     }
 }
 
-const FILE: [&str; 4] = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"];
-
 fn the_write_check_is_not_replicated_or_persisted(kind: Kind) {
-    let at_once = [&FILE[..], &["--repl-diskless-sync-delay", "0"]].concat();
+    let at_once = [&COMMANDS_ONLY[..], &["--repl-diskless-sync-delay", "0"]].concat();
     let primary = Server::start_with(kind, &at_once);
     primary.client().int("LOCK.ACQUIRE first me 600000");
-    let replica = Server::start_replica_of(&primary, &FILE);
+    let replica = Server::start_replica_of(&primary, &COMMANDS_ONLY);
     crate::harness::aof::until_rewritten(&mut replica.client());
     let mut c = primary.client();
     for _ in 0..5 {
@@ -187,7 +185,7 @@ fn the_write_check_is_not_replicated_or_persisted(kind: Kind) {
 
 /// In a cluster the check is made for each key, and by commands in transactions, too.
 fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
-    let server = Cluster::node(kind, &FILE);
+    let server = Cluster::node(kind, &COMMANDS_ONLY);
     let mut c = server.client();
     hand_on_by_timer(&server);
     let before = c.calls_of("lock._writable");
