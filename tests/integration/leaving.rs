@@ -75,9 +75,7 @@ fn a_client_that_is_evicted_is_not_granted(kind: Kind) {
         (memory?.parse::<u64>().unwrap() > 4_000_000).then_some(())
     });
     c.call("CONFIG SET maxmemory-clients 2mb");
-    wait_for("b to be evicted", || {
-        (c.waiters("k") == ["d"]).then_some(())
-    });
+    c.until_waiters("k", &["d"]);
     assert_eq!(c.info("evicted_clients"), "1");
     assert_eq!(b.line(), None);
     c.int("LOCK.RELEASE k a");

@@ -67,9 +67,7 @@ fn an_expired_lock_counts_as_one_expired_key(kind: Kind) {
     for (token, ttl) in [("a", 10), ("b", 30), ("d", 50)] {
         c.int(&format!("RWLOCK.RLOCK shared {token} {ttl}"));
     }
-    wait_for("both keys to expire", || {
-        (c.int("DBSIZE") == 0).then_some(())
-    });
+    c.until("DBSIZE", 0);
     assert_eq!(c.info("expired_keys"), "2");
 }
 

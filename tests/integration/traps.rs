@@ -87,7 +87,7 @@ fn saving_with_waiters_changes_nothing(kind: Kind) {
     ] {
         let digest = c.text("DEBUG DIGEST");
         c.text(save);
-        wait_for(save, || (c.info(field) == "0").then_some(()));
+        c.until_info(field, "0");
         assert_eq!(c.text("DEBUG DIGEST"), digest, "{save}");
         assert_eq!(c.holders("k"), ["a"], "{save}");
         assert_eq!(c.waiters("k"), ["b", "d"], "{save}");

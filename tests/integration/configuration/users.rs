@@ -2,7 +2,7 @@
 
 use super::{commented, example};
 use crate::harness::commands::{dangerous, of_one_key, shortest, writes};
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
     the_users_of_the_example_may_lock_and_look,
@@ -37,9 +37,7 @@ fn check_users(server: &Server) {
     assert!(watcher.text("INFO lock").contains("lock_waiters:"));
     let mut second = login(server, "worker");
     let waiting = std::thread::spawn(move || second.int("LOCK.ACQUIRE jobs:1 b 30000 BLOCK 0"));
-    wait_for("it to wait", || {
-        (watcher.waiters("jobs:1") == ["b"]).then_some(())
-    });
+    watcher.until_waiters("jobs:1", &["b"]);
     assert_eq!(worker.int("LOCK.RENEW jobs:1 a 30000"), 1);
     assert_eq!(worker.int("LOCK.RELEASE jobs:1 a"), 1);
     assert!(waiting.join().unwrap() > 0);

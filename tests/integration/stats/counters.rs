@@ -74,7 +74,7 @@ fn each_end_of_a_hold_is_counted_once(kind: Kind) {
     c.int("LOCK.ACQUIRE k me 600000");
     // Long enough that the server does not find it in the past and delete the key at once.
     c.int("PEXPIRE k 50");
-    wait_for("the key to go", || (c.int("EXISTS k") == 0).then_some(()));
+    c.until("EXISTS k", 0);
     assert_eq!(counted(&mut c), of(&[("acquired", 1), ("forced", 1)]));
     // Ended by time, while a client waits.
     c.call("DEL k");

@@ -1,7 +1,7 @@
 //! A primary that becomes a replica unblocks its waiters with an error. Two scenarios with a
 //! demotion in their names have more of it.
 
-use crate::harness::{wait_for, Kind, Reply, Server};
+use crate::harness::{Kind, Reply, Server};
 
 on_every_server![waiters_with_capa_redirect_are_unblocked_at_demotion];
 
@@ -19,7 +19,7 @@ fn waiters_with_capa_redirect_are_unblocked_at_demotion(kind: Kind) {
         b.send("CLIENT CAPA REDIRECT");
         assert_eq!(b.line().unwrap(), "+OK");
         b.send(&format!("LOCK.ACQUIRE k b 600000 BLOCK {timeout}"));
-        wait_for("b to wait", || (c.waiters("k") == ["b"]).then_some(()));
+        c.until_waiters("k", &["b"]);
         c.text("REPLICAOF 127.0.0.1 1");
         let error = b.line().unwrap();
         let words = ["-TRYAGAIN ", "-UNBLOCKED ", "-REDIRECT "];
