@@ -41,7 +41,7 @@ pub fn start() -> Forged {
     }
 }
 
-/// The same in which `a` holds the lock alone, with the fence 1.
+/// A history in which `a` holds the lock alone, with the fence 1.
 pub fn held() -> Forged {
     let mut h = start();
     h.takes("a", Mode::Exclusive, 1);
