@@ -47,6 +47,16 @@ pub const WITHOUT_LIMITS: [&str; 8] = [
     "1099511627776",
 ];
 
+fn on_its_core(mut setup: Setup, options: &[&str]) -> Setup {
+    setup
+        .options
+        .extend(options.iter().map(ToString::to_string));
+    if Command::new("taskset").arg("--version").output().is_ok() {
+        setup.under = ["taskset", "-c", "0"].map(String::from).to_vec();
+    }
+    setup
+}
+
 pub struct Fixture {
     pub server: Server,
     pub control: Client,
@@ -61,16 +71,16 @@ impl Fixture {
         Self::start_as(kind, Setup::default(), &[])
     }
 
-    pub fn start_as(kind: Kind, mut setup: Setup, options: &[&str]) -> Self {
-        setup
-            .options
-            .extend(options.iter().map(ToString::to_string));
-        if Command::new("taskset").arg("--version").output().is_ok() {
-            setup.under = ["taskset", "-c", "0"].map(String::from).to_vec();
-        }
-        let server = Server::start_as(kind, setup);
+    pub fn start_as(kind: Kind, setup: Setup, options: &[&str]) -> Self {
+        let server = Server::start_as(kind, on_its_core(setup, options));
         let control = server.client();
         Self { server, control }
+    }
+
+    /// Starts the server again after it has ended.
+    pub fn start_again_as(&mut self, setup: Setup, options: &[&str]) {
+        self.server.start_again_as(on_its_core(setup, options));
+        self.control = self.server.client();
     }
 
     /// Moves the server to other cores. Where that fails, the machine has one.

@@ -14,7 +14,7 @@ use crate::load::token;
 use crate::moving::{Follower, Over, IS_BEFORE, IS_MOVING};
 use crate::report::{Bound, Report};
 use crate::scale::Of;
-use crate::shards::{wait_until_it_serves, Shards};
+use crate::shards::{wait_until_it_serves, Shards, OPTIONS};
 use crate::stats::{shown_us, Latency, Spread};
 use crate::Run;
 
@@ -136,8 +136,7 @@ fn ask(node: &mut Fixture, keys: &[String], line: impl FnMut(&String) -> String)
 /// With the module of this source.
 fn restart(node: &mut Fixture) {
     node.server.shut_down();
-    node.server.start_again_with_module_at(&module());
-    node.control = node.server.client();
+    node.start_again_as(Setup::with_module(&[]), &OPTIONS);
     wait_until_it_serves(&mut node.control);
 }
 

@@ -17,7 +17,7 @@ skip=()
 while read -r name _; do skip+=(--skip "$name"); done <<'TESTS'
 a_node_of_a_cluster_that_is_down_grants_nobody          the cluster is down before the test has it so
 waiters_of_a_lock_that_ends_in_a_migrating_slot         a lease of a fraction of a second is over before the next step
-a_busy_script_delays_a_hand_off_but_loses_none          the same
+a_busy_server_delays_a_hand_off_but_loses_none          the same
 an_expired_lock_counts_as_one_expired_key               the same
 every_kind_of_hand_off_survives_a_crash                 expects a restart in seconds
 module_loadex_sets_the_limits                           the server loses what it makes for a module that it then refuses

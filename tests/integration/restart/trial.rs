@@ -66,7 +66,10 @@ impl fmt::Display for Tally {
             (self.rewrites, "rewrites completed"),
             (self.answered, "acknowledged requests"),
             (self.unanswered, "in flight"),
-            (self.several, "grants of several keys in it, each whole"),
+            (
+                self.several,
+                "grants of several keys in the last file, each whole",
+            ),
             (self.fences, "fences, none twice"),
             (self.back, "holds back"),
             (self.torn, "torn tails"),

@@ -118,8 +118,8 @@ fn a_grant_that_does_not_fit_beside_an_absent_place_is_refused() {
         h.polls("b", permit(2), GRACE_MS);
         let waiting = ["c", "d"].map(|token| h.waits(token, permit(2)));
         h.releases("a");
-        for (token, fence) in [("c", 2), ("d", 3)].into_iter().take(grants) {
-            h.grants(waiting[fence as usize - 2], fence);
+        for (number, fence) in waiting.into_iter().zip(2..).take(grants) {
+            h.grants(number, fence);
         }
         if grants == 1 {
             h.is_killed(waiting[1]);
