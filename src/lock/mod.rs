@@ -41,6 +41,7 @@ mod effect;
 pub(crate) mod effort;
 mod fence;
 mod hold;
+mod segmented;
 mod shared;
 #[cfg(test)]
 mod simulation;
@@ -54,6 +55,7 @@ pub use decide::{Ask, Grant, Refusal, Waiting};
 pub use effect::Effect;
 pub use fence::{Fence, FenceClock};
 pub use hold::{Hold, Limit, Mode, Occupancy, Since};
+pub use segmented::Segmented;
 pub use state::{Fate, Lock};
 pub use time::{Deadline, Now, Ttl};
 pub use token::{Token, TokenBuf, TokenError};

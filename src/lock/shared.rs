@@ -3,11 +3,12 @@
 
 use std::cell::Cell;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::size_of;
 
 use super::fence::Fence;
 use super::hold::{Hold, Limit, Mode, Occupancy};
+use super::segmented::Segmented;
 use super::time::Deadline;
 use super::token::{Token, TokenBuf};
 
@@ -24,7 +25,7 @@ const BTREE_LEAF_CAPACITY: usize = 11;
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedHolds {
     /// A cell can be set where it was found, so that a renewal hashes the token once.
-    by_token: HashMap<TokenBuf, Cell<Hold>>,
+    by_token: Segmented<TokenBuf, Cell<Hold>>,
     /// Exactly one entry for each entry of `by_token`, with the deadline of that hold. Both share
     /// the token.
     by_deadline: BTreeSet<(Deadline, Shared)>,
@@ -62,7 +63,7 @@ impl Eq for Shared {}
 /// The limits of the counted holds of a lock.
 #[derive(Clone, Debug, Default)]
 struct Limits {
-    by_token: HashMap<TokenBuf, Limit>,
+    by_token: Segmented<TokenBuf, Limit>,
     /// How many holds have each limit.
     counts: BTreeMap<Limit, usize>,
 }
@@ -76,7 +77,7 @@ impl Limits {
     }
 
     fn take(&mut self, token: Token<'_>) -> Option<Limit> {
-        let limit = self.by_token.remove(token.as_bytes())?;
+        let (_, limit) = self.by_token.remove_entry(token.as_bytes())?;
         match self.counts.get_mut(&limit) {
             Some(count) if *count > 1 => *count = count.saturating_sub(1),
             _ => drop(self.counts.remove(&limit)),
@@ -98,20 +99,9 @@ impl Limits {
     }
 }
 
-/// Up to how much room a table keeps, however few its entries are.
-const SPARE: usize = 1_024;
-
-/// Gives memory back where a table has lost most of its entries.
-fn shrink<V>(table: &mut HashMap<TokenBuf, V>) {
-    let len = table.len();
-    if table.capacity() / 8 > len.max(SPARE) {
-        table.shrink_to(len.saturating_mul(2));
-    }
-}
-
 impl SharedHolds {
     pub(super) fn len(&self) -> usize {
-        self.by_token.len()
+        self.by_deadline.len()
     }
 
     #[inline]
@@ -162,7 +152,8 @@ impl SharedHolds {
 
     /// Sets the hold of `token` anew if it has one in this mode. Returns whether it has.
     pub(super) fn set(&mut self, mode: Mode, token: Token<'_>, hold: Hold) -> bool {
-        let Some((key, stored)) = self.by_token.get_key_value(token.as_bytes()) else {
+        let bytes = token.as_bytes();
+        let Some((key, stored)) = self.by_token.of(bytes).get_key_value(bytes) else {
             return false;
         };
         if self.mode_of(token) != mode {
@@ -195,12 +186,10 @@ impl SharedHolds {
     /// Drops what is kept of a token beside its hold. Returns the mode of the hold.
     fn forget(&mut self, token: Token<'_>) -> Mode {
         self.token_bytes = self.token_bytes.saturating_sub(token.as_bytes().len());
-        shrink(&mut self.by_token);
         let Some(limits) = &mut self.limits else {
             return Mode::Shared;
         };
         let limit = limits.take(token);
-        shrink(&mut limits.by_token);
         if limits.counts.is_empty() {
             self.limits = None;
         }
@@ -216,7 +205,7 @@ impl SharedHolds {
             let Some((_, Shared(token))) = self.by_deadline.pop_first() else {
                 return;
             };
-            self.by_token.remove(&token);
+            self.by_token.remove_entry(&token);
             self.forget(token.as_token());
         }
     }
@@ -245,8 +234,12 @@ impl SharedHolds {
             let Some((_, token)) = self.by_deadline.pop_last() else {
                 return;
             };
-            if let Some(hold) = self.by_token.get_mut(&token.0) {
-                hold.get_mut().deadline = cap;
+            if let Some(hold) = self.by_token.get(&token.0) {
+                let capped = Hold {
+                    deadline: cap,
+                    ..hold.get()
+                };
+                hold.set(capped);
             }
             self.by_deadline.insert((cap, token));
         }
@@ -290,9 +283,11 @@ impl SharedHolds {
     ) -> Vec<(Token<'_>, Mode, Hold)> {
         let all = self.by_token.iter();
         let wanted = all.filter(|(_, hold)| is_wanted(hold.get().deadline));
-        let mut first: Vec<_> = wanted
-            .map(|(token, hold)| (hold.get().fence, token.as_token()))
-            .collect();
+        let wanted = wanted.map(|(token, hold)| (hold.get().fence, token.as_token()));
+        let mut first: Vec<_> = match most {
+            1 => wanted.min().into_iter().collect(),
+            _ => wanted.collect(),
+        };
         if most < first.len() {
             first.select_nth_unstable(most);
             first.truncate(most);

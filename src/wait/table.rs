@@ -1,32 +1,23 @@
 //! A table whose newest entry stands apart from the others: it is found without hashing, and often
 //! it is the only one.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
+
+use crate::lock::Segmented;
 
 /// The table.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Table<K, V, S> {
     newest: Option<(K, V)>,
-    others: HashMap<K, V, S>,
-}
-
-/// How many entries an empty table has room for.
-const SPARE: usize = 1_024;
-
-/// Gives the memory of a table back that has become empty.
-pub(super) fn shrink<K: Eq + Hash, V, S: BuildHasher>(table: &mut HashMap<K, V, S>) {
-    if table.is_empty() && table.capacity() > SPARE {
-        table.shrink_to(SPARE);
-    }
+    others: Segmented<K, V, S>,
 }
 
 impl<K, V, S: Default> Default for Table<K, V, S> {
     fn default() -> Self {
         Self {
             newest: None,
-            others: HashMap::default(),
+            others: Segmented::default(),
         }
     }
 }
@@ -38,7 +29,9 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<K, V, S> {
             _ => self.others.get(key),
         }
     }
+}
 
+impl<K: Eq + Hash, V, S: BuildHasher + Default> Table<K, V, S> {
     /// Adds an entry for a key that has none.
     pub(super) fn insert(&mut self, key: K, value: V) {
         if let Some((key, value)) = self.newest.replace((key, value)) {
@@ -53,9 +46,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<K, V, S> {
         if self.others.is_empty() {
             return None;
         }
-        let removed = self.others.remove(key);
-        shrink(&mut self.others);
-        removed
+        self.others.remove_entry(key).map(|(_, value)| value)
     }
 }
 
@@ -63,7 +54,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<K, V, S> {
 impl<K, V, S> Table<K, V, S> {
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         let newest = self.newest.iter().map(|(_, value)| value);
-        newest.chain(self.others.values())
+        newest.chain(self.others.iter().map(|(_, value)| value))
     }
 }
 
@@ -83,6 +74,6 @@ mod tests {
             assert_eq!(table.remove(&n), Some(n + 1));
             assert_eq!((table.remove(&n), table.get(&n)), (None, None));
         }
-        assert!(table.values().next().is_none() && table.others.capacity() < 3_000);
+        assert!(table.values().next().is_none() && table.others.capacity() < 9_000);
     }
 }

@@ -1,18 +1,17 @@
 //! The places at which channels listen.
 
-use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
+use crate::lock::Segmented;
 use crate::wait::place::PlaceId;
-use crate::wait::table;
 use crate::wait::tree::SortedSet;
 
 /// Channels by their names, which their requests share.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Channels<S> {
-    by_name: HashMap<Rc<[u8]>, Listening, S>,
+    by_name: Segmented<Rc<[u8]>, Listening, S>,
 }
 
 /// The places of a channel: most have one.
@@ -23,56 +22,17 @@ struct Listening {
     rest: Option<Box<SortedSet<PlaceId>>>,
 }
 
+/// Questions.
 impl<S: BuildHasher> Channels<S> {
     /// The name as the other requests of the channel have it.
     pub(super) fn shared(&self, name: Rc<[u8]>) -> Rc<[u8]> {
-        let known = self.by_name.get_key_value(&name);
+        let known = self.by_name.of(&name).get_key_value(&name);
         known.map_or(name, |(known, _)| Rc::clone(known))
-    }
-
-    /// Notes that a channel listens at a place, which no channel does yet. Answers whether it is
-    /// the channel's first.
-    pub(super) fn insert(&mut self, name: &Rc<[u8]>, id: PlaceId) -> bool {
-        if let Some(listening) = self.by_name.get_mut(name) {
-            listening.rest.get_or_insert_default().insert(id);
-            return false;
-        }
-        let listening = Listening {
-            first: id,
-            rest: None,
-        };
-        self.by_name.insert(Rc::clone(name), listening);
-        true
     }
 
     /// Whether a channel listens at any place.
     pub(super) fn contains(&self, name: &[u8]) -> bool {
-        self.by_name.contains_key(name)
-    }
-
-    /// Notes that a channel does not listen at a place any more. Answers whether it was the
-    /// channel's last.
-    pub(super) fn remove(&mut self, name: &[u8], id: PlaceId) -> bool {
-        let Some(listening) = self.by_name.get_mut(name) else {
-            return false;
-        };
-        match &mut listening.rest {
-            Some(rest) if listening.first != id => drop(rest.remove(id)),
-            Some(rest) => match rest.pop_first() {
-                Some(next) => listening.first = next,
-                None => return self.forget(name),
-            },
-            None if listening.first == id => return self.forget(name),
-            None => {}
-        }
-        false
-    }
-
-    /// Forgets a channel, and gives the memory of many back.
-    fn forget(&mut self, name: &[u8]) -> bool {
-        let was_known = self.by_name.remove(name).is_some();
-        table::shrink(&mut self.by_name);
-        was_known
+        self.by_name.get(name).is_some()
     }
 
     /// The places at which a channel listens.
@@ -99,7 +59,7 @@ impl<S: BuildHasher> Channels<S> {
     /// The names.
     #[cfg(test)]
     pub(super) fn names(&self) -> impl Iterator<Item = &Rc<[u8]>> {
-        self.by_name.keys()
+        self.by_name.iter().map(|(name, _)| name)
     }
 
     /// All pairs of a channel and a place.
@@ -108,6 +68,42 @@ impl<S: BuildHasher> Channels<S> {
         let names = self.names();
         let pairs = names.flat_map(|name| self.places(name).map(|id| (Rc::clone(name), id)));
         pairs.collect()
+    }
+}
+
+/// Changes.
+impl<S: BuildHasher + Default> Channels<S> {
+    /// Notes that a channel listens at a place, which no channel does yet. Answers whether it is
+    /// the channel's first.
+    pub(super) fn insert(&mut self, name: &Rc<[u8]>, id: PlaceId) -> bool {
+        if let Some(listening) = self.by_name.of_mut(name).get_mut(name) {
+            listening.rest.get_or_insert_default().insert(id);
+            return false;
+        }
+        let listening = Listening {
+            first: id,
+            rest: None,
+        };
+        self.by_name.insert(Rc::clone(name), listening);
+        true
+    }
+
+    /// Notes that a channel does not listen at a place any more. Answers whether it was the
+    /// channel's last.
+    pub(super) fn remove(&mut self, name: &[u8], id: PlaceId) -> bool {
+        let Some(listening) = self.by_name.of_mut(name).get_mut(name) else {
+            return false;
+        };
+        match &mut listening.rest {
+            Some(rest) if listening.first != id => drop(rest.remove(id)),
+            Some(rest) => match rest.pop_first() {
+                Some(next) => listening.first = next,
+                None => return self.by_name.remove_entry(name).is_some(),
+            },
+            None if listening.first == id => return self.by_name.remove_entry(name).is_some(),
+            None => {}
+        }
+        false
     }
 }
 
@@ -125,6 +121,6 @@ mod tests {
             assert!(channels.insert(name, PlaceId::MIN));
         }
         assert!(names.iter().all(|name| channels.remove(name, PlaceId::MIN)));
-        assert!(channels.by_name.capacity() < 3_000);
+        assert!(channels.by_name.capacity() < 9_000);
     }
 }

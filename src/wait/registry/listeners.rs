@@ -40,6 +40,7 @@ impl<L, S: Default> Default for Listeners<L, S> {
     }
 }
 
+/// Questions.
 impl<L: Copy + Eq + Hash, S: BuildHasher> Listeners<L, S> {
     /// The request of a client.
     pub(super) fn of_client(&self, client: L) -> Option<(PlaceId, Seq)> {
@@ -55,7 +56,10 @@ impl<L: Copy + Eq + Hash, S: BuildHasher> Listeners<L, S> {
         let all = self.by_connection.range(all);
         all.map(|((_, seq), id)| (*id, *seq))
     }
+}
 
+/// Changes.
+impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Listeners<L, S> {
     /// The number of a new request.
     pub(super) fn next_seq(&mut self) -> Seq {
         self.last_seq = self.last_seq.saturating_add(1);
