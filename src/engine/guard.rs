@@ -45,7 +45,7 @@ use crate::lock::{Lock, Mode, Now, Token};
 use crate::planted::planted;
 pub use event::GuardEvent;
 use hand_over::HandOver;
-use quorum::{Quorum, Replicas};
+use quorum::Quorum;
 pub use settings::{Reason, Rule, Scope, Settings, CLOCKS_APART_MS};
 use slots::Slots;
 use usable::Usable;
@@ -85,6 +85,9 @@ pub struct Guard {
     /// When the leases are over that are longer than the settings say: those of older settings, of
     /// another server's, and those that came in.
     longer_until_us: u64,
+    /// How long a majority must follow at least, in microseconds, whatever the settings have become
+    /// since it was asked first. 0 while the guard is open.
+    least_wait_us: u64,
     /// When it was looked at last in this role, or 0.
     looked_us: u64,
     wall_clock: WallClock,
@@ -147,7 +150,8 @@ impl Guard {
             let Some(since_us) = self.quorum.followed_since_us(boot_us, &self.settings) else {
                 return Some((0, Reason::Alone));
             };
-            let opens_us = since_us.saturating_add(self.quorum_wait_us(boot_us));
+            let wait_us = self.quorum_wait_us(boot_us).max(self.least_wait_us);
+            let opens_us = since_us.saturating_add(wait_us);
             if since_us > 0 && opens_us > last.1 {
                 last = (self.quorum.began_by(), opens_us);
             }
@@ -222,18 +226,8 @@ impl Guard {
         self.slots = Slots::default();
         self.beat_due_us = None;
         self.started_until_us = 0;
+        self.least_wait_us = 0;
         self.looked_us = 0;
-    }
-
-    /// The replicas have changed, or have answered.
-    pub(super) fn replicas_are(&mut self, replicas: &Replicas, boot_us: u64) {
-        self.quorum.hear(replicas, boot_us, &self.settings);
-        self.quiet_until_us = 0;
-    }
-
-    /// Notes that what is sent from now on, after so much, is younger than now.
-    pub(super) fn note_sent(&mut self, offset: u64, boot_us: u64) {
-        self.quorum.note_sent(offset, boot_us, &self.settings);
     }
 
     /// Takes new settings. Leases under the old ones are over only later.
@@ -320,6 +314,7 @@ impl Guard {
         }
         if reason == Reason::Promotion {
             self.looked_us = boot_us;
+            self.leases_may_be(self.hand_over.longest_ms(), boot_us);
             let wait_us = self.quorum_wait_us(boot_us);
             self.hand_over.is_promoted(boot_us, wait_us, &settings);
             if self.asks_replicas() {
@@ -360,6 +355,10 @@ impl Guard {
             self.beat_now();
         }
         let closed_for = self.closed_for(boot_us);
+        self.least_wait_us = match closed_for {
+            Some(_) => self.quorum_wait_us(boot_us).max(self.least_wait_us),
+            None => 0,
+        };
         self.usable = self.usable_at(boot_us);
         self.puts_off_renewals = self.must_put_off_renewals(boot_us);
         self.quiet_until_us = match (closed_for, self.puts_off_renewals) {

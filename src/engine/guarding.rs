@@ -2,7 +2,7 @@
 
 use super::count::Count;
 use super::guard::usable::Usable;
-use super::guard::{Change, Guard, GuardEvent};
+use super::guard::{Change, Guard, GuardEvent, Reason};
 use super::host::{Host, Key, Name, Server};
 use super::machine::Machine;
 use super::printable::line_of;
@@ -83,7 +83,7 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
     if machine.guard.open_slots(boot_us) {
         slots::opened(server, machine);
     }
-    if server.is_primary() {
+    if server.is_primary() && !server.is_loading() {
         machine.guard.note_look(boot_us);
     }
     let due_us = machine.guard.due_us();
@@ -106,7 +106,7 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
             }
         }
         Change::Ended => {
-            server.guard_changed(None);
+            server.guard_changed((machine.guard.slots_closed() > 0).then_some(Reason::Slot));
             // Every key that is waited for is looked at.
             machine.registry.db_replaced(None);
             "guard: it has ended, locks are granted".to_string()
@@ -135,6 +135,9 @@ pub(super) fn beat_if_due<H: Host>(host: &mut H) {
 fn beat<S: Server>(server: S, machine: &mut Machine<S::Types>) {
     let guard = &mut machine.guard;
     if !server.is_primary() || !guard.has_beats() {
+        if guard.slots_closed() > 0 && !guard.is_closed() {
+            server.guard_changed(None);
+        }
         return guard.stand_down();
     }
     let (boot_us, replicas) = (server.boot_us(), server.replicas());

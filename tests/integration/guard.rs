@@ -288,6 +288,13 @@ fn leases_from_before_a_setting_are_waited_out(kind: Kind) {
     waits.error("ERR ttl must not be above lock.max-ttl");
     all.error("ERR ttl must not be above lock.max-ttl");
     shorter.fence();
+    // The same without a guard.
+    c.text("CONFIG SET lock.guard off lock.max-ttl 60000");
+    c.int("LOCK.ACQUIRE j me 60000");
+    let waits = server.blocked("LOCK.ACQUIRE j next 60000 BLOCK 20000");
+    c.text("CONFIG SET lock.max-ttl 1000");
+    assert_eq!(c.int("LOCK.RELEASE j me"), 1);
+    waits.error("ERR ttl must not be above lock.max-ttl");
 }
 
 fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {

@@ -2,6 +2,7 @@
 //! promoted.
 
 use super::hand_over::HandOver;
+use super::quorum::Replicas;
 use super::settings::Reason;
 use super::Guard;
 use crate::command::guard::Beat;
@@ -31,6 +32,17 @@ impl Guard {
         }
     }
 
+    /// The replicas have changed, or have answered.
+    pub(in crate::engine) fn replicas_are(&mut self, replicas: &Replicas, boot_us: u64) {
+        self.quorum.hear(replicas, boot_us, &self.settings);
+        self.quiet_until_us = 0;
+    }
+
+    /// Notes that what is sent from now on, after so much, is younger than now.
+    pub(in crate::engine) fn note_sent(&mut self, offset: u64, boot_us: u64) {
+        self.quorum.note_sent(offset, boot_us, &self.settings);
+    }
+
     /// The primary of this server tells it of its guard. True where its leases are longer than what
     /// this server knew of.
     pub(in crate::engine) fn hear(&mut self, beat: Beat, at_us: u64, now: Now) -> bool {
@@ -42,6 +54,11 @@ impl Guard {
     /// This server follows a primary from now on.
     pub(in crate::engine) fn linked(&mut self, boot_us: u64) {
         self.hand_over = HandOver::of_link(boot_us);
+        // What this server may have lacked since its start comes with the data of its primary.
+        self.started_until_us = 0;
+        if self.has_beats() {
+            self.lacks_nothing();
+        }
     }
 
     /// The primary before has come back, and follows this server without a copy: it had decided

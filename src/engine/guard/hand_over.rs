@@ -75,6 +75,12 @@ impl HandOver {
         theirs.map_or(0, |(beat, _)| beat.wait_ms)
     }
 
+    /// How long the longest lease of the primary may last, in milliseconds.
+    pub(super) fn longest_ms(&self) -> u64 {
+        let theirs = self.theirs.as_ref();
+        theirs.map_or(0, |(beat, _)| beat.longest_ms)
+    }
+
     /// This server is promoted. A majority must have followed it for `wait_us`.
     pub(super) fn is_promoted(&mut self, boot_us: u64, wait_us: u64, settings: &Settings) {
         let before = std::mem::take(self);
@@ -104,6 +110,7 @@ impl HandOver {
         let rest_us = self.rest_us.filter(|_| since_us <= SOON_US)?;
         Some(if settings.has(Rule::Rest) { rest_us } else { 0 })
     }
+
     /// Who else followed the primary before for long.
     pub(super) fn take_followers(&mut self) -> Before {
         std::mem::take(&mut self.followers)

@@ -1,6 +1,6 @@
 //! How long the longest lease may last, by the settings and by what has come from elsewhere.
 
-use super::settings::Rule;
+use super::settings::{Reason, Rule};
 use super::{Guard, AFTER_START_MS};
 
 impl Guard {
@@ -8,9 +8,9 @@ impl Guard {
     /// longer.
     #[inline]
     pub(in crate::engine) fn longest_ttl_ms(&self) -> u64 {
-        match self.is_on() && self.settings.has(Rule::Waiting) {
-            true => self.settings.max_ttl_ms,
-            false => u64::MAX,
+        match self.settings.max_ttl_ms {
+            ms if ms > 0 && self.settings.has(Rule::Waiting) => ms,
+            _ => u64::MAX,
         }
     }
 
@@ -25,8 +25,11 @@ impl Guard {
     pub(in crate::engine) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) -> bool {
         let is_news = self.leases_may_be(left_ms, at_us);
         let end_us = self.longer_until_us.saturating_add(AFTER_START_MS * 1_000);
-        for open_us in self.ends_us.iter_mut().filter(|open_us| **open_us > at_us) {
-            *open_us = end_us.max(*open_us);
+        for (reason, open_us) in Reason::TIMED.into_iter().zip(&mut self.ends_us) {
+            // A server that has stood still only reads what the others have sent.
+            if *open_us > at_us && reason != Reason::Stall {
+                *open_us = end_us.max(*open_us);
+            }
         }
         is_news
     }

@@ -177,9 +177,10 @@ impl Reason {
     pub(super) const TIMED: [Self; 4] = [Self::Restart, Self::Promotion, Self::Clock, Self::Stall];
 
     /// What the next start is to know, after what it was to know before: the rules of a promotion
-    /// outlast those of a start. `None` is that the guard is open.
+    /// outlast those of a start, and a slot has come as by one. `None` is that the guard is open.
     pub fn to_remember(before: Option<Self>, now: Option<Self>) -> Option<Self> {
-        let is_promotion = [before, now].contains(&Some(Self::Promotion));
+        let is_one = |reason| matches!(reason, Self::Promotion | Self::Slot);
+        let is_promotion = [before, now].into_iter().flatten().any(is_one);
         now.map(|_| match is_promotion {
             true => Self::Promotion,
             false => Self::Restart,

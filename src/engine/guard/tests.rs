@@ -165,7 +165,7 @@ fn a_guard_that_a_majority_keeps_closed_stays_so_without_one() {
     let mut guard = Guard::default();
     guard.set(failover(Scope::Quorum), 0);
     guard.begin(Reason::Restart, 0);
-    let replicas = Replicas {
+    let replicas = quorum::Replicas {
         offset: 20,
         all: vec![quorum::Replica {
             name: Box::from(*b"one"),
@@ -220,7 +220,25 @@ fn a_primary_that_has_stood_still_for_longer_than_the_slack_looks_around() {
         let closed_for = guard.closed_for(boot_us).map(|(ms, _)| ms);
         assert_eq!(closed_for, closed_ms, "{scope:?}, {still_ms}");
         assert_eq!(guard.puts_off_renewals, closed_ms.is_some());
+        // A reload of its data, for which it stood still, may have brought any lease.
+        guard.long_lease_came(10_000, boot_us - 1);
         assert_eq!(guard.closed_for(boot_us + 2 * SECOND_US), None);
+    }
+}
+
+/// Whatever a replica lacked at its start has come with the data of its primary. So a planned
+/// failover to it is as fast as to another one.
+#[test]
+fn a_link_to_a_primary_ends_the_guard_of_a_start() {
+    for (scope, is_open) in [(Scope::Restart, false), (Scope::Failover, true)] {
+        let mut guard = Guard::default();
+        guard.set(failover(scope), 0);
+        guard.begin(Reason::Restart, 0);
+        guard.forgets_connections();
+        guard.linked(SECOND_US);
+        assert_eq!(guard.closed_for(SECOND_US).is_none(), is_open, "{scope:?}");
+        // The primary decides which holds have ended with their connections.
+        assert_eq!(guard.usable(|| SECOND_US), Usable::All);
     }
 }
 

@@ -156,6 +156,10 @@ fn slots_that_come(kind: Kind) {
     let early = to.call(&format!("LOCK.ACQUIRE {} early 8000", keys[3]));
     assert!(early == Reply::Nil || sent.elapsed() > LEASE, "{early:?}");
     assert!(to.info("lock_guard") == "slot" || sent.elapsed() > LEASE);
+    // A process that starts meanwhile waits as after a promotion.
+    let marker = cluster.nodes[1].dir().join("dump.rdb.guarded");
+    let noted = std::fs::read_to_string(&marker).unwrap_or_default();
+    assert!(noted == "promotion" || sent.elapsed() > LEASE, "{noted}");
     let seized = cluster.blocked(1, &take(3, "second"));
     // From a node that is guarded itself.
     from.text("CONFIG SET lock.guard off");
@@ -172,6 +176,7 @@ fn slots_that_come(kind: Kind) {
     added.reply().as_int();
     assert!(begun.elapsed() > LEASE, "{:?}", begun.elapsed());
     to.until_info("lock_guard", "open");
+    assert!(!marker.exists());
     let ended = "guard: it has ended in all slots";
     assert_logged(&cluster.nodes[1], "slot", ended);
 }

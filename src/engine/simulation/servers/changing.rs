@@ -82,6 +82,41 @@ fn a_shorter_longest_lease_is_for_those_who_wait_too() {
     }
 }
 
+/// The new primary lacks a lease of the time before a shorter setting. Its wait, which counts from
+/// when the majority followed, must not become shorter while it runs.
+#[test]
+fn a_shorter_longest_lease_after_a_promotion_counts_later() {
+    let flow = |n| [Step::Tick(50), Step::Flow].repeat(n);
+    let promotion = [
+        Step::Ask(0, 0, take(2_000)),
+        Step::Crash(0),
+        Step::Promote(1),
+        Step::Follow(2, 1),
+    ];
+    let shorter = [Step::Set(Guard {
+        max_ttl_ms: 500,
+        ..QUORUM
+    })];
+    let end = [Step::Ask(1, 1, take(500)), Step::Flow];
+    let settings = Settings {
+        clocks: vec![Clocks::default(); 3],
+        guard: QUORUM,
+        ..small(false)
+    };
+    for (more, grants) in [(30, 1), (80, 2)] {
+        let steps = [
+            &flow(100)[..],
+            &promotion,
+            &flow(4),
+            &shorter,
+            &flow(more),
+            &end,
+        ];
+        let tally = play(&settings, &steps.concat());
+        assert_eq!((tally.grants, tally.breaches), (grants, 0), "{more}");
+    }
+}
+
 /// A server that has lost a lease while its guard was off, and all that operators and clients may
 /// do once it is on.
 #[test]

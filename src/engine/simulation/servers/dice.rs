@@ -120,8 +120,8 @@ impl Dice {
         }
     }
 
-    /// Each time is as it was at the beginning, or half as long, and more may be asked: as much as
-    /// the world can give.
+    /// Each time is as it was at the beginning, or a half of it; the longest lease may be a
+    /// quarter. More may be asked: as much as the world can give.
     fn changed(&mut self, guard: guard::Settings) -> guard::Settings {
         use guard::Scope::{Failover, Quorum, Restart};
         let scopes: &[_] = match guard.scope {
@@ -130,12 +130,12 @@ impl Dice {
             _ => &[guard.scope],
         };
         let scope = scopes[self.below(scopes.len())];
-        let mut either = |ms: u64| ms / [1, 2][self.below(2)];
+        let mut either = |ms: u64| ms / [1, 2, 4][self.below(3)];
         guard::Settings {
             scope,
             max_ttl_ms: either(guard.max_ttl_ms),
-            slack_ms: either(guard.slack_ms),
-            fresh_ms: either(guard.fresh_ms),
+            slack_ms: either(guard.slack_ms).max(guard.slack_ms / 2),
+            fresh_ms: either(guard.fresh_ms).max(guard.fresh_ms / 2),
             ..guard
         }
     }
