@@ -228,6 +228,27 @@ fn all_histories_of_channels() {
     enumerate("channels", &[], &ops, 6);
 }
 
+/// Waits that are cancelled, all or those of one token.
+#[test]
+fn all_histories_of_cancelled_waits() {
+    let ops = [
+        Op::Ask(K, take(Exclusive, b'a', 3, Forever)),
+        Op::Ask(K, keep(Exclusive, b'b', 3, Until(1), 2)),
+        Op::Ask(K, take(Shared, b'b', 3, Notify)),
+        Op::Ask(K, keep(Shared, b'c', 3, NoWait, 2)),
+        Op::Ask(K, take(Shared, b'd', 3, Notify)),
+        Op::Ask(K, Request::Cancel(None)),
+        Op::Ask(K, Request::Cancel(Some(b'b'))),
+        Op::Ask(K, Request::Release(b'a')),
+        Op::Subscribe(false),
+        Op::KillWaiter(0),
+        Op::Lose(0),
+        Op::Tick(2),
+        Op::Timer,
+    ];
+    enumerate("cancelled waits", &[], &ops, 5);
+}
+
 /// What happens to places of nobody's when something happens to a whole server.
 #[test]
 fn all_histories_of_kept_places_on_servers() {
@@ -336,7 +357,8 @@ impl Dice {
         match self.below(100) {
             0..=34 => self.request(),
             35..=44 => Op::Ask(place, Request::Release(token)),
-            45..=47 => Op::Ask(place, Request::Renew(token, self.ttl())),
+            45..=46 => Op::Ask(place, Request::Renew(token, self.ttl())),
+            47 => Op::Ask(place, Request::Cancel((n < 25).then_some(token))),
             48..=50 => Op::KillWaiter(n),
             51..=62 if self.below(self.slowness) > 0 => Op::Timer,
             51..=55 => Op::Lose(n),

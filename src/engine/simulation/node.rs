@@ -304,6 +304,7 @@ impl Node {
                 is_held.map(|()| task.server().reply(Reply::Done(true)))
             }
             Request::Renew(..) => command::renew(&mut task, owner, what.ttl()),
+            Request::Cancel(of) => engine::cancel::run(&mut task, of.map(|_| owner)),
         };
         task.end(result);
     }

@@ -21,6 +21,8 @@ pub(super) enum Request {
     Check(u8),
     /// LOCK.EXEC, before its command runs.
     Exec(u8),
+    /// LOCK.CANCEL, of one token or of all.
+    Cancel(Option<u8>),
 }
 
 /// How it waits.
@@ -56,6 +58,7 @@ impl Request {
             | Self::Renew(token, _)
             | Self::Check(token)
             | Self::Exec(token) => token,
+            Self::Cancel(token) => token.unwrap_or_default(),
         }
     }
 

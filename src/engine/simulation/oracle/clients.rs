@@ -25,6 +25,11 @@ impl Oracle {
             return;
         }
         self.serve_first(at, scene);
+        if let Request::Cancel(of) = what {
+            let count = self.cancel(at, of, scene);
+            self.events.push((client, Event::Count(count)));
+            return self.serve(at, scene);
+        }
         let own = self.own(at, token, now);
         let place = self.place(at, token);
         let is_partial = place.is_some_and(|place| !place.several.is_empty());
@@ -49,7 +54,7 @@ impl Oracle {
                 }
                 Event::Done(own.is_some())
             }
-            Request::Check(_) | Request::Exec(_) => unreachable!(),
+            Request::Check(_) | Request::Exec(_) | Request::Cancel(_) => unreachable!(),
             Request::Renew(_, ttl) => {
                 if let Some(own) = own {
                     self.take(at, token, own.mode, now + ttl, now);
@@ -232,6 +237,25 @@ impl Oracle {
                 self.serve(at, scene);
             }
         }
+    }
+
+    /// The places of a token, or of all, end. Answers how many wait there, and how many places are
+    /// absent.
+    fn cancel(&mut self, at: Place, token: Option<u8>, scene: &Scene) -> u64 {
+        let is_it =
+            |place: &NaivePlace| place.is_at(at) && token.is_none_or(|token| token == place.token);
+        let (gone, places): (Vec<_>, _) = take(&mut self.places).into_iter().partition(is_it);
+        self.places = places;
+        for place in &gone {
+            self.unserved
+                .extend(place.several.iter().map(|(at, _)| *at));
+            for request in &place.requests {
+                self.tell(place, *request, Event::Cancelled, scene);
+            }
+        }
+        gone.iter()
+            .map(|place| place.requests.len().max(1) as u64)
+            .sum()
     }
 
     pub(in super::super) fn kill_waiter(&mut self, client: Client, scene: &Scene) {
