@@ -10,7 +10,8 @@ use super::{Args, Error};
 pub const SPEC: Spec = Spec {
     name: c"lock.top",
     summary: c"Returns the most waited-for locks of the selected database.",
-    complexity: c"O(N*log(K)+N*log(H)) for N locks in the reply, K keys that are waited for and H holds of each.",
+    complexity:
+        c"O(N*log(K)+N*H) for N locks in the reply, K keys that are waited for and H holds of each.",
     since: c"0.2.0",
     // Admin: it shows the names of all keys.
     flags: &[Flag::ReadOnly, Flag::Admin],

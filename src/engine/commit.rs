@@ -117,6 +117,12 @@ pub(super) fn commit<K: Key>(key: &mut K, effect: &Effect<'_>, cause: Cause, now
     }
 }
 
+/// Whether the lock of a key lasts longer than its last hold. `None` if there is no lock.
+pub(super) fn lacks_ttl<K: Key>(key: &K, now: Now) -> Option<bool> {
+    let latest = key.lock()?.latest_deadline()?;
+    Some(key.deadline(now).is_none_or(|deadline| deadline > latest))
+}
+
 /// Lets the key end with its last hold again, after a command that took its ttl away or brought in
 /// a lock without one.
 pub(super) fn repair_ttl<K: Key>(key: &mut K, now: Now) {
@@ -132,7 +138,7 @@ pub(super) fn repair_ttl<K: Key>(key: &mut K, now: Now) {
         if let Some(token) = last {
             drop_ended(key, &token, now);
         }
-    } else if key.deadline(now).is_none_or(|deadline| deadline > latest) {
+    } else if lacks_ttl(key, now) == Some(true) {
         commit(
             key,
             &Effect::Cap { deadline: latest },

@@ -14,7 +14,7 @@ use crate::wait::Delivery;
 
 /// The most notes about keys. Beyond them, the inbox only remembers that many locks have left: a
 /// script may delete millions.
-const MOST_KEYS: usize = 10_000;
+const MOST_KEYS: usize = 1_000;
 
 /// For how many notes there is room while there is none.
 const MOST_SPARE: usize = 64;

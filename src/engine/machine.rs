@@ -124,7 +124,7 @@ impl<T: Types> Machine<T> {
         if removed.listener.is_none() {
             return; // Nobody has waited.
         }
-        let waited_us = now_us.saturating_sub(removed.since_us);
+        let waited_us = now_us.saturating_sub(removed.uncounted_us);
         for key in removed.keys.iter() {
             self.contended.add(key, waited_us);
         }

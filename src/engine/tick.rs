@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::commit::{commit, repair_ttl, Cause};
+use super::commit::{commit, lacks_ttl, repair_ttl, Cause};
 use super::count::Count;
 use super::ending::{dismiss_all, end_next, tell};
 use super::guard::BEAT_US;
@@ -19,9 +19,8 @@ use crate::command::Error;
 use crate::lock::{Effect, Lock, Now};
 use crate::wait::{KeyRef, Revoked, SlotQuestion, ANY_DB};
 
-/// How often somebody looks at the keys that are waited for. The timer of a server sleeps no longer
-/// while somebody waits. By then it notices a wall clock that was set forward, and a waited key
-/// that PEXPIRE or PERSIST has given another end.
+/// How often the keys that are waited for are looked at. By then a wall clock is noticed that was
+/// set forward, and an end that PEXPIRE or PERSIST has given to a waited key.
 pub const LOOK_AGAIN_US: u64 = 100_000;
 
 /// How many keys of lost connections are marked in one go.
@@ -338,14 +337,15 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
     let name = host.name(&key_ref.name);
     if !host.serves(&name) {
         dismiss_all(server, host.machine(), key_ref, Error::TryAgain);
-        // A lock that has come before its slot may have no ttl.
-        let key = host.open(&name, Purpose::Read);
-        if key.is_ok_and(|key| key.lock().is_some()) {
-            let slots = host.machine().registry.slots_mut();
-            slots.put_off(key_ref.clone());
-        } else {
-            let bindings = &host.shared().bindings;
-            bindings.change(|all| all.take_lost(key_ref));
+        let (key, now) = (host.open(&name, Purpose::Read), server.now());
+        let lock = key.ok().and_then(|key| lacks_ttl(&key, now));
+        match lock {
+            None => drop(host.shared().bindings.change(|all| all.take_lost(key_ref))),
+            // A lock that has come before its slot may have no ttl.
+            Some(lacks_ttl) if lacks_ttl || host.shared().bindings.has_lost() => {
+                host.machine().registry.slots_mut().put_off(key_ref.clone());
+            }
+            Some(_) => {}
         }
         return false;
     }

@@ -260,6 +260,11 @@ impl<L> Place<L> {
         self.requests.channel()
     }
 
+    /// Since when somebody listens whose wait is not counted yet. `None` where nobody listens.
+    pub(super) fn uncounted_us(&self) -> Option<u64> {
+        self.requests.uncounted_us()
+    }
+
     /// A request that has timed out.
     pub(super) fn timed_out(&self, now_us: u64) -> Option<Seq> {
         let (at_us, seq) = self.requests.first_timeout()?;
@@ -330,16 +335,22 @@ impl<L> Place<L> {
 /// Changes.
 impl<L> Place<L> {
     /// Adds a request. One of a channel takes the place of the one that was there.
-    pub(super) fn add(&mut self, request: Request<L>) -> Option<Request<L>> {
+    pub(super) fn add(&mut self, request: Request<L>, now_us: u64) -> Option<Request<L>> {
         let (was_absent, keep_ms) = (self.is_absent(), self.keep_ms);
+        let uncounted_us = self.uncounted_us().unwrap_or(now_us);
         let replaced = match request.listener {
             Listener::Channel(_) => self.channel().and_then(|before| self.take(before)),
             Listener::Client(_) => None,
         };
-        self.requests.add(request);
+        self.requests.add(request, uncounted_us);
         // An absent place goes on by the words of this request.
         self.keep_ms = if was_absent { 0 } else { keep_ms };
         replaced
+    }
+
+    /// The waits of those who listen yet are counted from this instant.
+    pub(super) fn count_from(&mut self, us: u64) {
+        self.requests.count_from(us);
     }
 
     /// Takes a request out, and nothing else: the place may be over then.

@@ -138,7 +138,8 @@ pub(super) enum Requests<L> {
         since_change: u32,
         user: Option<UserId>,
     },
-    One(Box<Request<L>>),
+    /// One, and since when somebody listens whose wait is not counted yet.
+    One(Box<Request<L>>, u64),
     Many(Box<Many<L>>),
 }
 
@@ -152,6 +153,8 @@ pub(super) struct Many<L> {
     timeouts: BTreeSet<(u64, Seq)>,
     /// The request whose listener is a channel: a place has one at most.
     channel: Option<Seq>,
+    /// Since when somebody listens whose wait is not counted yet.
+    uncounted_us: u64,
 }
 
 impl<L> Default for Many<L> {
@@ -161,6 +164,7 @@ impl<L> Default for Many<L> {
             by_mode: BTreeMap::new(),
             timeouts: BTreeSet::new(),
             channel: None,
+            uncounted_us: 0,
         }
     }
 }
@@ -207,7 +211,7 @@ impl<L> Requests<L> {
     pub(super) fn widest(&self) -> Option<u32> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => Some(one.mode().tolerates()),
+            Self::One(one, _) => Some(one.mode().tolerates()),
             Self::Many(many) => many.by_mode.last_key_value().map(|(n, _)| *n),
         }
     }
@@ -216,7 +220,7 @@ impl<L> Requests<L> {
     pub(super) fn narrowest(&self) -> Option<u32> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => Some(one.mode().tolerates()),
+            Self::One(one, _) => Some(one.mode().tolerates()),
             Self::Many(many) => many.by_mode.first_key_value().map(|(n, _)| *n),
         }
     }
@@ -225,7 +229,7 @@ impl<L> Requests<L> {
     pub(super) fn has_counted(&self) -> bool {
         match self {
             Self::Nobody { .. } => false,
-            Self::One(one) => one.mode().limit().is_some(),
+            Self::One(one, _) => one.mode().limit().is_some(),
             Self::Many(many) => many.by_mode.range(2..Mode::ANY).next().is_some(),
         }
     }
@@ -235,7 +239,7 @@ impl<L> Requests<L> {
     pub(super) fn first_tolerating(&self, n: u32) -> Option<Seq> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => (one.mode().tolerates() >= n).then_some(one.seq()),
+            Self::One(one, _) => (one.mode().tolerates() >= n).then_some(one.seq()),
             Self::Many(many) => {
                 let modes = many.by_mode.range(n..);
                 modes.filter_map(|(_, same)| same.first()).min().copied()
@@ -247,7 +251,7 @@ impl<L> Requests<L> {
     pub(super) fn of(&self, n: u32) -> impl Iterator<Item = Seq> + '_ {
         let (one, many) = match self {
             Self::Nobody { .. } => (None, None),
-            Self::One(one) => ((one.mode().tolerates() == n).then_some(one.seq()), None),
+            Self::One(one, _) => ((one.mode().tolerates() == n).then_some(one.seq()), None),
             Self::Many(many) => (None, many.by_mode.get(&n)),
         };
         one.into_iter().chain(many.into_iter().flatten().copied())
@@ -256,7 +260,7 @@ impl<L> Requests<L> {
     pub(super) fn get(&self, seq: Seq) -> Option<&Request<L>> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => (one.seq() == seq).then_some(&**one),
+            Self::One(one, _) => (one.seq() == seq).then_some(&**one),
             Self::Many(many) => many.requests.get(&seq),
         }
     }
@@ -264,7 +268,7 @@ impl<L> Requests<L> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Nobody { .. } => 0,
-            Self::One(_) => 1,
+            Self::One(..) => 1,
             Self::Many(many) => many.requests.len(),
         }
     }
@@ -273,7 +277,7 @@ impl<L> Requests<L> {
     pub(super) fn iter(&self) -> impl Iterator<Item = (Seq, &Request<L>)> {
         let (one, many) = match self {
             Self::Nobody { .. } => (None, None),
-            Self::One(one) => (Some((one.seq(), &**one)), None),
+            Self::One(one, _) => (Some((one.seq(), &**one)), None),
             Self::Many(many) => (None, Some(&many.requests)),
         };
         let many = many.into_iter().flatten();
@@ -285,7 +289,7 @@ impl<L> Requests<L> {
     pub(super) fn channel(&self) -> Option<Seq> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => matches!(one.listener, Listener::Channel(_)).then_some(one.seq()),
+            Self::One(one, _) => matches!(one.listener, Listener::Channel(_)).then_some(one.seq()),
             Self::Many(many) => many.channel,
         }
     }
@@ -303,21 +307,32 @@ impl<L> Requests<L> {
     pub(super) fn first_timeout(&self) -> Option<(u64, Seq)> {
         match self {
             Self::Nobody { .. } => None,
-            Self::One(one) => Some((one.times_out_at_us, one.seq())),
+            Self::One(one, _) => Some((one.times_out_at_us, one.seq())),
             Self::Many(many) => many.timeouts.first().copied(),
+        }
+    }
+
+    /// Since when somebody listens whose wait is not counted yet. `None` where nobody listens.
+    pub(super) fn uncounted_us(&self) -> Option<u64> {
+        match self {
+            Self::Nobody { .. } => None,
+            Self::One(_, uncounted_us) => Some(*uncounted_us),
+            Self::Many(many) => Some(many.uncounted_us),
         }
     }
 }
 
 /// Changes.
 impl<L> Requests<L> {
-    pub(super) fn add(&mut self, request: Request<L>) {
+    /// Adds one. Who listens from then on is counted from this instant.
+    pub(super) fn add(&mut self, request: Request<L>, uncounted_us: u64) {
         *self = match std::mem::replace(self, Self::NOBODY) {
-            Self::Nobody { .. } => Self::One(Box::new(request)),
-            Self::One(one) => {
+            Self::Nobody { .. } => Self::One(Box::new(request), uncounted_us),
+            Self::One(one, _) => {
                 let mut many = Box::<Many<L>>::default();
                 many.add(*one);
                 many.add(request);
+                many.uncounted_us = uncounted_us;
                 Self::Many(many)
             }
             Self::Many(mut many) => {
@@ -333,16 +348,25 @@ impl<L> Requests<L> {
                 let request = many.take(seq)?;
                 if many.requests.len() == 1 {
                     if let Some((_, last)) = std::mem::take(&mut many.requests).pop_first() {
-                        *self = Self::One(Box::new(last));
+                        *self = Self::One(Box::new(last), many.uncounted_us);
                     }
                 }
                 Some(request)
             }
-            Self::One(one) if one.seq() == seq => match std::mem::replace(self, Self::NOBODY) {
-                Self::One(one) => Some(*one),
+            Self::One(one, _) if one.seq() == seq => match std::mem::replace(self, Self::NOBODY) {
+                Self::One(one, _) => Some(*one),
                 _ => None,
             },
             _ => None,
+        }
+    }
+
+    /// The waits of those who listen yet are counted from this instant.
+    pub(super) fn count_from(&mut self, us: u64) {
+        match self {
+            Self::Nobody { .. } => {}
+            Self::One(_, uncounted_us) => *uncounted_us = us,
+            Self::Many(many) => many.uncounted_us = us,
         }
     }
 }

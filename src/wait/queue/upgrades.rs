@@ -55,7 +55,7 @@ impl Upgrades {
         };
         self.add(place.ticket, upgrade);
         if place.wants_exclusive() {
-            self.exclusive = Some(place.ticket);
+            self.exclusive.get_or_insert(place.ticket);
         }
     }
 

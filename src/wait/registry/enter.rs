@@ -182,7 +182,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             self.load.users.add(user);
         }
         let channel = self.places.get(id).and_then(Place::channel);
-        let replaced = self.change(id, |place| place.add(request)).flatten();
+        let replaced = self.change(id, |place| place.add(request, new.now_us));
+        let replaced = replaced.flatten();
         // The channel that was named last is the one that hears.
         if let (Some(seq), Some(before)) = (channel, replaced) {
             self.forget(id, seq, &before);

@@ -25,6 +25,8 @@ pub struct Removed<L> {
     pub mode: Mode,
     /// Since when it has had its place, on the monotonic clock.
     pub since_us: u64,
+    /// Since when somebody has listened there whose wait is not counted yet.
+    pub uncounted_us: u64,
     /// Whether the server has generated the token.
     pub is_server_generated: bool,
     /// What its hold is bound to.
@@ -150,6 +152,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     pub(super) fn leave(&mut self, id: PlaceId, seq: Seq, why: Why) -> Option<Removed<L>> {
         let change = self.changes.last;
+        let uncounted_us = self.places.get(id)?.uncounted_us()?;
         let may_stay = match why {
             Why::Ungranted(leaving) => {
                 let place = self.places.get(id)?;
@@ -164,6 +167,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                     if request.keep_ms > 0 {
                         place.keep(request.mode(), request.keep_ms);
                     }
+                    place.count_from(leaving.now_us);
                     place.count_against(request.user);
                     place.stay_until(grace_end(leaving.now_us, place.keep_ms), change);
                     if place.is_absent() && !may_stay {
@@ -182,7 +186,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             (_, true) => Rest::Absent,
             (_, false) => Rest::Listens,
         };
-        let removed = removed(place, Some(request), linger, rest);
+        let removed = removed(place, Some((request, uncounted_us)), linger, rest);
         self.drop_if_over(id);
         Some(removed)
     }
@@ -263,12 +267,14 @@ pub(super) const fn grace_end(now_us: u64, keep_ms: u32) -> u64 {
     now_us.saturating_add((keep_ms as u64).saturating_mul(1_000))
 }
 
+/// `request` comes with the instant from which its wait is counted.
 fn removed<L>(
     place: &Place<L>,
-    request: Option<Request<L>>,
+    request: Option<(Request<L>, u64)>,
     linger: Option<Linger>,
     rest: Rest,
 ) -> Removed<L> {
+    let (request, uncounted_us) = request.unzip();
     let mode = request
         .as_ref()
         .map_or_else(|| place.keep_mode(), Request::mode);
@@ -277,6 +283,7 @@ fn removed<L>(
         token: place.token.clone(),
         mode,
         since_us: place.since_us,
+        uncounted_us: uncounted_us.unwrap_or(place.since_us),
         is_server_generated: request.as_ref().is_some_and(Request::is_server_generated),
         linger,
         listener: request.map(|request| request.listener),
