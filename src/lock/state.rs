@@ -113,7 +113,8 @@ impl Lock {
         self.stored(token).map(|(_, hold)| hold.fence)
     }
 
-    fn stored(&self, token: Token<'_>) -> Option<(Mode, Hold)> {
+    /// The token's hold, if it has one. It may be over.
+    pub fn stored(&self, token: Token<'_>) -> Option<(Mode, Hold)> {
         match &self.holds {
             Holds::One(one) => one.token.is(token).then(|| (one.mode(), one.hold())),
             Holds::Counted(one) => one

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use super::key_ref::KeyRef;
 use super::keys::Keys;
 use super::place::Ticket;
-use crate::lock::{CompactToken, Fence, Hold, Lock, Mode};
+use crate::lock::{CompactToken, Deadline, Fence, Hold, Lock, Mode};
 
 /// The number of a delivery: one for all the requests of a token that are granted the same hold of
 /// a key, or of several keys together.
@@ -81,6 +81,8 @@ struct Pending {
     known: bool,
     /// What the token had before, of which it knows: the share that was converted.
     before: Option<(Mode, Hold)>,
+    /// When the hold ends that was granted last.
+    ends: Deadline,
 }
 
 /// Where a hold was granted.
@@ -121,6 +123,9 @@ pub struct Revoked {
     pub fence: Fence,
     /// What its owner knows of, and keeps.
     pub before: Option<(Mode, Hold)>,
+    /// When it ends. Other keys that were granted together with this one have the same fence: a
+    /// conversion is undone elsewhere only where its end is that of the conversion.
+    pub ends: Deadline,
     /// Whether it may be under another key by now.
     pub has_left: bool,
     /// The delivery that was lost. Several keys that were granted together have the same.
@@ -135,9 +140,10 @@ impl Deliveries {
     pub fn granted(
         &mut self,
         key_ref: &KeyRef,
-        fence: Fence,
+        hold: &Hold,
         before: Option<(Mode, Hold)>,
     ) -> DeliveryId {
+        let fence = hold.fence;
         let lost = self.take_lost(key_ref, fence);
         let is_it =
             |pending: &Pending| pending.others.is_empty() && pending.spot.key_ref == *key_ref;
@@ -145,12 +151,13 @@ impl Deliveries {
             let mut all = self.pending.range_mut(all_of(fence)).rev();
             if let Some(((_, delivery), pending)) = all.find(|(_, pending)| is_it(pending)) {
                 pending.clients = pending.clients.saturating_add(1);
+                pending.ends = hold.deadline;
                 return *delivery;
             }
         }
         // The owner knows of what it had before the first of them.
         let before = lost.map_or(before, |lost| lost.before);
-        self.begin(Origin::new(key_ref), Box::default(), fence, 1, before)
+        self.begin(Origin::new(key_ref), Box::default(), hold, 1, before)
     }
 
     /// Takes the earlier grants of a hold that were lost, and answers the first one. The hold is on
@@ -177,19 +184,19 @@ impl Deliveries {
     pub fn granted_together<'k>(
         &mut self,
         mut keys: impl Iterator<Item = &'k KeyRef>,
-        fence: Fence,
+        hold: &Hold,
         clients: usize,
     ) -> Option<DeliveryId> {
         let first = keys.next().filter(|_| clients > 0)?;
         let others = keys.map(Origin::new).collect();
-        Some(self.begin(Origin::new(first), others, fence, clients, None))
+        Some(self.begin(Origin::new(first), others, hold, clients, None))
     }
 
     fn begin(
         &mut self,
         spot: Origin,
         others: Box<[Origin]>,
-        fence: Fence,
+        hold: &Hold,
         clients: usize,
         before: Option<(Mode, Hold)>,
     ) -> DeliveryId {
@@ -201,8 +208,9 @@ impl Deliveries {
             clients,
             known: false,
             before,
+            ends: hold.deadline,
         };
-        self.pending.insert((fence, delivery), pending);
+        self.pending.insert((hold.fence, delivery), pending);
         delivery
     }
 
@@ -238,6 +246,7 @@ impl Deliveries {
                     token: granted.token.clone(),
                     fence: granted.fence,
                     before: pending.before,
+                    ends: pending.ends,
                     has_left: spot.has_left,
                     delivery: granted.delivery,
                     kept: granted.kept.take(),
@@ -404,7 +413,12 @@ const fn all_of(fence: Fence) -> RangeInclusive<(Fence, DeliveryId)> {
 pub fn find_in<'s>(lock: &'s Lock, sought: &'s [Revoked]) -> impl Iterator<Item = Fence> + 's {
     let is_there = |revoked: &&Revoked| {
         let token = revoked.token.text();
-        lock.fence_of(token.as_token()) == Some(revoked.fence)
+        let hold = lock.stored(token.as_token()).map(|(_, hold)| hold);
+        let is_it = |hold: Hold| {
+            hold.fence == revoked.fence
+                && (revoked.before.is_none() || hold.deadline == revoked.ends)
+        };
+        hold.is_some_and(is_it)
     };
     sought.iter().filter(is_there).map(|revoked| revoked.fence)
 }

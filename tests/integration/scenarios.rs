@@ -32,6 +32,7 @@ scenarios! {
         grant_lost_while_the_lock_moves,
         kept_place_for_several_keys_that_expire,
         lost_conversion_gives_the_share_back,
+        lost_conversion_of_one_of_several_keys,
         patrol_sees_new_keys,
         persist_repairs_the_ttl,
         renamed_lock_causes_no_deadlock,

@@ -357,8 +357,7 @@ impl Dice {
         match self.below(100) {
             0..=34 => self.request(),
             35..=44 => Op::Ask(place, Request::Release(token)),
-            45..=46 => Op::Ask(place, Request::Renew(token, self.ttl())),
-            47 => Op::Ask(place, Request::Cancel((n < 25).then_some(token))),
+            45..=47 => Op::Ask(place, Request::Renew(token, self.ttl())),
             48..=50 => Op::KillWaiter(n),
             51..=62 if self.below(self.slowness) > 0 => Op::Timer,
             51..=55 => Op::Lose(n),

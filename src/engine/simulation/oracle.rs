@@ -13,6 +13,8 @@ mod several;
 
 use std::cmp::Reverse;
 
+use several::kept_by;
+
 use super::{channel_of, heard_by, Client, Event, Limits, Place, Request, Scene, EVERY_DB};
 use crate::lock::Mode;
 use crate::wait::naive::{self, Reserved};
@@ -132,6 +134,7 @@ pub(super) struct NaiveGrant {
     has_left: bool,
     is_known: bool,
     before: Option<(Mode, u64)>,
+    ends: u64,
     /// The grants with the same number have become known when one of them has: those of several
     /// keys, and of several clients.
     group: u64,
@@ -396,11 +399,8 @@ impl Oracle {
         if request.is_channel {
             return self.learn(id, at, false);
         }
-        let beside = self
-            .pending
-            .iter()
-            .find(|grant| grant.id == id && grant.at == at && !self.is_of_several(grant))
-            .cloned();
+        let is_it = |g: &&NaiveGrant| g.id == id && g.at == at && !self.is_of_several(g);
+        let beside = self.pending.iter().find(is_it).cloned();
         // Those that were lost are on their way again.
         let is_found = self.is_seeking;
         let is_lost = |grant: &NaiveGrant| grant.id == id && (grant.at == at || is_found);
@@ -420,6 +420,7 @@ impl Oracle {
                 None => before.map(|hold| (hold.mode, hold.deadline)),
             },
             group: self.last_group + 1,
+            ends: now + request.ttl,
             kept: None,
         };
         self.last_group += 1;
@@ -427,9 +428,13 @@ impl Oracle {
         // before the first of them.
         let grant = NaiveGrant {
             client: request.client,
+            ends: now + request.ttl,
             kept: kept_by(place, request),
             ..beside.unwrap_or(new)
         };
+        let all = self.pending.iter_mut();
+        all.filter(|other| other.group == grant.group)
+            .for_each(|other| other.ends = grant.ends);
         self.pending.push(grant);
     }
 
@@ -478,23 +483,12 @@ impl Oracle {
 
     /// Whether a grant was made together with those of other keys.
     fn is_of_several(&self, grant: &NaiveGrant) -> bool {
-        let mut all = self.pending.iter();
-        all.any(|other| other.group == grant.group && other.at != grant.at)
+        let beside = |other: &NaiveGrant| other.group == grant.group && other.at != grant.at;
+        self.pending.iter().any(beside)
     }
 
     fn drop_unkept(&mut self) {
         let stays = |place: &NaivePlace| !place.is_absent() || place.kept.is_some();
         self.places.retain(stays);
     }
-}
-
-/// The place that a lost grant gives back.
-fn kept_by(place: &NaivePlace, request: NaiveRequest) -> Option<NaivePlace> {
-    (request.keep > 0).then(|| NaivePlace {
-        kept: Some((request.mode, request.keep)),
-        requests: Vec::new(),
-        upgrade: false,
-        is_refused: false,
-        ..place.clone()
-    })
 }

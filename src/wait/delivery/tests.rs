@@ -12,7 +12,7 @@ fn fence(n: u64) -> Fence {
 }
 
 fn granted(deliveries: &mut Deliveries, key: &str, token: &str, n: u64) -> Delivery {
-    let delivery = deliveries.granted(&key_ref(0, key), fence(n), None);
+    let delivery = deliveries.granted(&key_ref(0, key), &hold(n, 10), None);
     let token = Token::new(token.as_bytes()).unwrap().into();
     Delivery {
         token,
@@ -139,6 +139,7 @@ fn what_is_given_back_excludes_nobody_and_lasts_as_long_as_before() {
         token: Token::new(b"a").unwrap().into(),
         fence: fence(1),
         before: Some((mode, hold(1, ms))),
+        ends: hold(1, ms).deadline,
         has_left: false,
         delivery: DeliveryId(0),
         kept: None,
@@ -176,6 +177,7 @@ fn all_holds_that_are_looked_for_are_found_in_one_lock() {
         token: Token::new(token.as_bytes()).unwrap().into(),
         fence: fence(n),
         before: None,
+        ends: hold(n, 10).deadline,
         has_left: true,
         delivery: DeliveryId(0),
         kept: None,
@@ -183,6 +185,14 @@ fn all_holds_that_are_looked_for_are_found_in_one_lock() {
     let lock = lock_of(Mode::Shared, &[("a", 10), ("b", 10)]);
     let found: Vec<u64> = find_in(&lock, &sought).map(Fence::get).collect();
     assert_eq!(found, [1, 2]);
+    // A lost conversion is not undone at another key that was granted together with its own.
+    let before = Some((Mode::Shared, hold(1, 5)));
+    let undone = |ends_ms| {
+        let mut lost = sought[0].clone();
+        (lost.before, lost.ends) = (before, hold(1, ends_ms).deadline);
+        find_in(&lock, &[lost]).count()
+    };
+    assert_eq!([10, 11].map(undone), [1, 0]);
 }
 
 #[test]
@@ -192,10 +202,10 @@ fn holds_that_were_granted_together_are_lost_or_known_together() {
     let grant = |all: &mut Deliveries, n| Delivery {
         token: Token::new(b"me").unwrap().into(),
         fence: fence(n),
-        delivery: all.granted_together(keys.iter(), fence(n), 1).unwrap(),
+        delivery: all.granted_together(keys.iter(), &hold(n, 10), 1).unwrap(),
         kept: None,
     };
-    assert!(all.granted_together(keys.iter(), fence(9), 0).is_none());
+    assert!(all.granted_together(keys.iter(), &hold(9, 10), 0).is_none());
     let lost = grant(&mut all, 1);
     all.left(Some(0), b"b");
     all.lost(lost);

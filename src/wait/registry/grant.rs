@@ -195,7 +195,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             return Some(Step::Offered(offer));
         }
         let kept = self.kept(place, request);
-        let delivery = self.deliveries.granted(key, grant.hold.fence, before);
+        let delivery = self.deliveries.granted(key, &grant.hold, before);
         Some(Step::Granted(Granted {
             removed: self.leave(id, seq, Why::Decided)?,
             grant,
@@ -330,7 +330,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             .collect();
         let keys = candidate.several.iter().map(|one| &one.key_ref);
         let clients = requests.iter().filter(|(.., is_client)| *is_client).count();
-        let delivery = self.deliveries.granted_together(keys, fence, clients);
+        let delivery = self.deliveries.granted_together(keys, &grant.hold, clients);
         if is_heard {
             let first = &candidate.several.first().key_ref;
             self.deliveries.acknowledge(first.db, &first.name, fence);

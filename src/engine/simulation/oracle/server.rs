@@ -123,7 +123,11 @@ impl Oracle {
         let sought = std::mem::take(&mut self.lost);
         for at in scene.places() {
             for grant in sought.iter().filter(|_| scene.serves(at)) {
-                self.revoke(grant, at, scene);
+                let own = self.own(at, grant.token, scene.now_ms);
+                // Another key that was granted together with this one has a hold of the same number.
+                if grant.before.is_none() || own.is_some_and(|own| own.deadline == grant.ends) {
+                    self.revoke(grant, at, scene);
+                }
             }
         }
         self.serve_all(scene);

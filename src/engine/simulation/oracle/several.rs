@@ -182,6 +182,7 @@ impl Oracle {
                     has_left: false,
                     is_known: false,
                     before: None,
+                    ends: now + last.ttl,
                     group: self.last_group,
                     kept: kept_by(place, *request).filter(|_| *at == keys[0].0),
                 });
@@ -212,4 +213,15 @@ impl Oracle {
             self.put_back(kept, scene);
         }
     }
+}
+
+/// The place that a lost grant gives back.
+pub(super) fn kept_by(place: &NaivePlace, request: NaiveRequest) -> Option<NaivePlace> {
+    (request.keep > 0).then(|| NaivePlace {
+        kept: Some((request.mode, request.keep)),
+        requests: Vec::new(),
+        upgrade: false,
+        is_refused: false,
+        ..place.clone()
+    })
 }
