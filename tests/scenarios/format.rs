@@ -99,7 +99,7 @@ pub enum Expected {
     Made(u32),
     Null,
     Int(i64),
-    /// So much, or up to 10,000 less, because time passes.
+    /// So much, or up to 10,000 less, because time passes; 10 more, because clocks differ.
     About(i64),
     /// A status such as OK.
     Status(String),
@@ -361,7 +361,6 @@ impl Fences {
             // Other numbers are small.
             (Expected::SomeFence, Answer::Int(fence)) => *fence > 1_000,
             (Expected::Int(one), Answer::Int(other)) => one == other,
-            // PTTL counts from when its command began, which may be before the clock of a change.
             (Expected::About(about), Answer::Int(n)) => (about - 10_000..=about + 10).contains(n),
             (Expected::Status(one), Answer::Status(other)) => one == other,
             (Expected::Error(start), Answer::Error(text)) => starts(text, start),

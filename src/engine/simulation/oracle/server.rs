@@ -124,7 +124,7 @@ impl Oracle {
         for at in scene.places() {
             for grant in sought.iter().filter(|_| scene.serves(at)) {
                 let own = self.own(at, grant.token, scene.now_ms);
-                // Another key that was granted together with this one has a hold of the same number.
+                // Another key that was granted together with it has a hold of this number.
                 if grant.before.is_none() || own.is_some_and(|own| own.deadline == grant.ends) {
                     self.revoke(grant, at, scene);
                 }
