@@ -80,7 +80,7 @@ pub(crate) fn integer(bytes: &[u8]) -> Option<u64> {
     })
 }
 
-/// Reads a time in milliseconds, from 0 to that of the longest ttl. What is none is `error`.
+/// Reads a time in milliseconds, from 0 to that of the longest ttl. Anything else is `error`.
 pub(super) fn ms(text: &[u8], error: Error) -> Result<u64, Error> {
     let ms = integer(text).filter(|ms| *ms <= Ttl::MAX_MS);
     ms.ok_or(error)

@@ -2,7 +2,7 @@
 
 use super::count::Count;
 use super::guard::usable::Usable;
-use super::guard::{Change, Guard, GuardEvent, Reason};
+use super::guard::{Change, Guard, GuardEvent};
 use super::host::{Host, Key, Name, Server};
 use super::machine::Machine;
 use super::printable::line_of;
@@ -93,9 +93,9 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
         return;
     };
     machine.is_due_changed = true;
+    server.guard_changed(machine.guard.reason_to_remember());
     let line = match change {
         Change::Began(reason) | Change::GoesOn(reason) => {
-            server.guard_changed(Some(reason));
             if let Change::Began(_) = change {
                 server.count(Count::Guards);
             }
@@ -106,7 +106,6 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
             }
         }
         Change::Ended => {
-            server.guard_changed((machine.guard.slots_closed() > 0).then_some(Reason::Slot));
             // Every key that is waited for is looked at.
             machine.registry.db_replaced(None);
             "guard: it has ended, locks are granted".to_string()

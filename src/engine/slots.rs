@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use super::count::Count;
 use super::guard::slots::Cluster;
-use super::guard::Reason;
 use super::host::{Host, Server};
 use super::machine::Machine;
 use super::printable::line_of;
@@ -30,9 +29,7 @@ pub(super) fn look<H: Host>(host: &mut H) {
     }
     if before == 0 && guard.slots_closed() > 0 {
         server.count(Count::Guards);
-        if !guard.is_closed() {
-            server.guard_changed(Some(Reason::Slot));
-        }
+        server.guard_changed(guard.reason_to_remember());
         let ms = guard.all_closed_for(None, boot_us).map_or(0, |(ms, _)| ms);
         let line = format!("guard: no new lock is granted in some slots for {ms} ms (slot)");
         server.log(&line_of(line));
@@ -63,9 +60,7 @@ pub(super) fn opened<S: Server>(server: S, machine: &mut Machine<S::Types>) {
     machine.registry.db_replaced(None);
     machine.is_due_changed = true;
     if machine.guard.slots_closed() == 0 {
-        if !machine.guard.is_closed() {
-            server.guard_changed(None);
-        }
+        server.guard_changed(machine.guard.reason_to_remember());
         server.log(c"guard: it has ended in all slots, locks are granted");
     }
 }

@@ -123,20 +123,21 @@ impl<K: Eq + Hash, V, S: BuildHasher + Default> Segmented<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        let spare = self.segments.as_ref().map_or(SPARE, |_| SPARE_OF_SEGMENT);
+        let is_whole = self.segments.is_none();
+        let spare = if is_whole { SPARE } else { SPARE_OF_SEGMENT };
         let table = self.of_mut(key);
         let removed = table.remove_entry(key)?;
         if table.capacity() / 8 > table.len().max(spare) {
             table.shrink_to(table.len().saturating_mul(2));
         }
-        if table.is_empty() {
+        if table.is_empty() && !is_whole {
             self.join();
         }
         Some(removed)
     }
 
-    /// Makes one table of segments that have few entries. It is called when one has none: with so
-    /// few entries, that happens by chance.
+    /// Makes one table of the segments if they have few entries. It is called when one has none,
+    /// which happens by chance then.
     fn join(&mut self) {
         if self.len() < MOST_WHOLE / 4 {
             let segments = self.segments.take().into_iter();

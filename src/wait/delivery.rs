@@ -413,12 +413,11 @@ const fn all_of(fence: Fence) -> RangeInclusive<(Fence, DeliveryId)> {
 pub fn find_in<'s>(lock: &'s Lock, sought: &'s [Revoked]) -> impl Iterator<Item = Fence> + 's {
     let is_there = |revoked: &&Revoked| {
         let token = revoked.token.text();
-        let hold = lock.stored(token.as_token()).map(|(_, hold)| hold);
-        let is_it = |hold: Hold| {
+        let stored = lock.stored(token.as_token());
+        stored.is_some_and(|(_, hold)| {
             hold.fence == revoked.fence
                 && (revoked.before.is_none() || hold.deadline == revoked.ends)
-        };
-        hold.is_some_and(is_it)
+        })
     };
     sought.iter().filter(is_there).map(|revoked| revoked.fence)
 }

@@ -324,7 +324,7 @@ impl<L> Requests<L> {
 
 /// Changes.
 impl<L> Requests<L> {
-    /// Adds one. Who listens from then on is counted from this instant.
+    /// Adds one. The waits are counted from this instant.
     pub(super) fn add(&mut self, request: Request<L>, uncounted_us: u64) {
         *self = match std::mem::replace(self, Self::NOBODY) {
             Self::Nobody { .. } => Self::One(Box::new(request), uncounted_us),

@@ -14,6 +14,12 @@ impl Guard {
         }
     }
 
+    /// Why the next start is to wait: the guard is closed, or some slots are.
+    pub(in crate::engine) fn reason_to_remember(&self) -> Option<Reason> {
+        let slot = (self.slots_closed() > 0).then_some(Reason::Slot);
+        self.closed_by.or(slot)
+    }
+
     /// How long the longest lease may last that there is or that is granted now, in milliseconds.
     pub fn longest_ms(&self, boot_us: u64) -> u64 {
         let left_us = self.longer_until_us.saturating_sub(boot_us);
