@@ -287,8 +287,11 @@ impl SharedHolds {
         let mut first = Vec::new();
         match most {
             1 => first.extend(wanted.min()),
-            // The segments of a table are walked faster from within.
-            _ => wanted.for_each(|one| first.push(one)),
+            _ => {
+                first.reserve(self.len());
+                // The segments of a table are walked faster from within.
+                wanted.for_each(|one| first.push(one));
+            }
         }
         if most < first.len() {
             first.select_nth_unstable(most);
