@@ -72,20 +72,20 @@ soak: setup ## Run the long versions of the fault tests (TEST_SCALE=4, SOAK_SECO
 	    cargo test --locked --test integration -- $(FAULTS) --test-threads 2
 	TEST_FIGURES=$(FIGURES) TEST_SCALE=$(or $(TEST_SCALE),50) cargo test --locked --test integration -- memory::growth security::limits --test-threads 2
 
-# A line per round is in rounds.tsv, the sums in failovers.tsv. tests/integration/campaign/mod.rs has all settings.
+# A line per round is in rounds.tsv, the sums in failovers.tsv. tests/campaign/main.rs has all settings.
 # CAMPAIGN_PLANTED=1 plants faults in a build of their own and shows which judge finds them, in planted.tsv.
 CAMPAIGN_INTO ?= $(abspath $(or $(CARGO_TARGET_DIR),target))/campaign
 PLANTED = $(if $(filter-out 0,$(CAMPAIGN_PLANTED)),$(abspath $(or $(CARGO_TARGET_DIR),target))/planted)
 campaign: setup ## Play failovers of real servers, and count overlaps (CAMPAIGN_ROUNDS=2000, …)
 	@$(MAKE) servers build
-	cargo test --locked --test integration --no-run
+	cargo test --locked --test campaign --no-run
 	@mkdir -p $(CAMPAIGN_INTO)
 	@command -v go >/dev/null || echo "no Go here: porcupine does not judge the resources" >&2
 	@if command -v go >/dev/null; then cd tests/judge && go build -o $(CAMPAIGN_INTO)/judge .; else rm -f $(CAMPAIGN_INTO)/judge; fi
 	$(if $(PLANTED),cargo build --release --locked --features fault-injection --target-dir $(PLANTED))
 	CAMPAIGN_INTO=$(CAMPAIGN_INTO) CAMPAIGN_JUDGE=$$(ls $(CAMPAIGN_INTO)/judge 2>/dev/null) \
 	    $(if $(PLANTED),REDIS_LOCK_MODULE=$(PLANTED)/release/libredis_lock.so) scripts/check/own-network.sh \
-	    cargo test --offline --locked --test integration -- --ignored --nocapture campaign::$(if $(PLANTED),planted,failovers)
+	    cargo test --offline --locked --test campaign -- --ignored --nocapture $(if $(PLANTED),planted,failovers)
 
 # The short versions of these two are tests, too.
 fuzz: setup # Fuzz the codec, the parser, the queue and RESTORE, guided by coverage (FUZZ_SECONDS=60 for each)

@@ -9,7 +9,7 @@
 #![allow(missing_docs, unreachable_pub)] // A benchmark has no public API.
 
 #[allow(dead_code, unused_imports)]
-#[path = "../tests/integration/harness/mod.rs"]
+#[path = "../tests/harness/mod.rs"]
 mod harness;
 
 // The parts that measure.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 #[path = "tidy/imports.rs"]
 mod imports;
-#[path = "integration/harness/links.rs"]
+#[path = "harness/links.rs"]
 mod links;
 #[path = "tidy/modules.rs"]
 mod modules;
@@ -295,14 +295,14 @@ fn named_tests_exist(document: &str, at_least: usize) {
     };
     let names: Vec<_> = text.split('`').filter(is_name).collect();
     assert!(names.len() >= at_least, "only {} names", names.len());
-    let tests = sources("tests/integration");
+    let tests = sources("tests");
     for name in names {
         let (group, last) = name.rsplit_once("::").unwrap();
         let is_of = |path: &Path, group: &str| {
-            let folder = root
-                .join("tests/integration")
-                .join(group.replace("::", "/"));
-            path.starts_with(&folder) || path == folder.with_extension("rs")
+            ["tests/integration", "tests"].iter().any(|tests| {
+                let folder = root.join(tests).join(group.replace("::", "/"));
+                path.starts_with(&folder) || path == folder.with_extension("rs")
+            })
         };
         let is_test = tests
             .iter()

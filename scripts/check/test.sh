@@ -7,7 +7,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-targets=(--test integration --test tidy) filters=(--test-threads "${RUST_TEST_THREADS:-$((3 * $(nproc)))}")
+targets=(--test integration --test campaign --test tidy) filters=(--test-threads "${RUST_TEST_THREADS:-$((3 * $(nproc)))}")
 if [[ ${1:-} == all ]]; then
     targets+=(--test libraries)
 else

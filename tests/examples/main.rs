@@ -11,7 +11,7 @@
 #![allow(unreachable_pub)] // A test binary has no public API.
 
 #[allow(dead_code, unused_imports)]
-#[path = "../integration/harness/mod.rs"]
+#[path = "../harness/mod.rs"]
 mod harness;
 
 /// Makes each of the named functions a test per program.

@@ -25,7 +25,7 @@ mod busy;
 mod clock;
 mod connections;
 mod contexts;
-pub(crate) mod disk;
+mod disk;
 mod flush;
 mod load_clients;
 mod memory;

@@ -7,7 +7,7 @@
 mod cluster;
 mod group;
 mod lingering;
-pub(crate) mod sentinel;
+mod sentinel;
 mod servers;
 
 use std::fs::OpenOptions;

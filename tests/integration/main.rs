@@ -58,6 +58,8 @@ macro_rules! on_valkey_9 {
     };
 }
 
+#[allow(dead_code)] // Other targets use the rest.
+#[path = "../harness/mod.rs"]
 mod harness;
 
 // What tests/scenarios says.
@@ -96,7 +98,6 @@ mod cluster;
 mod quorum;
 
 // Failover.
-mod campaign;
 mod failover;
 
 // Refused input, and the server's description of the module.

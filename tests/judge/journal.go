@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A line of a journal. tests/integration/campaign/journal.rs tells of the format.
+// A line of a journal. tests/campaign/journal.rs tells of the format.
 type line struct {
 	At   int64  `json:"at"`
 	Who  string `json:"who"`

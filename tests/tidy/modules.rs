@@ -7,7 +7,7 @@ use crate::sources;
 /// The compiler does not look at a file that no `mod` names, and its tests never run.
 #[test]
 fn each_file_is_compiled() {
-    let all = ["src", "tests/integration", "benches"].map(sources);
+    let all = ["src", "tests/integration", "tests/campaign", "benches"].map(sources);
     let all: Vec<_> = all.into_iter().flatten().collect();
     for (path, _) in &all {
         let (folder, stem) = (path.parent().unwrap(), path.file_stem().unwrap());

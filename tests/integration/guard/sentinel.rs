@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::{figure, wait_for, Client, CutLink, Kind, Reply, Sentinels, Server};
+use crate::harness::{figure, wait_for, Client, Kind, Reply, SentinelGroup};
 
 on_oldest_and_newest![sentinels_promote_and_no_two_clients_believe];
 
@@ -25,13 +25,6 @@ pub(super) const QUORUM: [&str; 6] = ["guard", "quorum", "max-ttl", "2000", "gua
 pub(super) const AFTER_FAILOVER: Duration = Duration::from_millis(2_500);
 pub(super) const IN_QUORUM: Duration = Duration::from_millis(3_120);
 
-/// Three servers, one of which leads.
-pub(crate) struct Group {
-    pub(crate) servers: Vec<Server>,
-    pub(crate) links: Vec<CutLink>,
-    pub(crate) sentinels: Sentinels,
-}
-
 /// A replica that leads now.
 struct Promoted {
     server: usize,
@@ -39,35 +32,7 @@ struct Promoted {
     between: (Instant, Instant),
 }
 
-impl Group {
-    pub(crate) fn start(kind: Kind, options: &[&str]) -> Self {
-        let options = [options, &["--repl-diskless-sync-delay", "0"]].concat();
-        let servers: Vec<_> = (0..3).map(|_| Server::start_with(kind, &options)).collect();
-        let links: Vec<_> = servers.iter().map(|s| CutLink::to(s.port)).collect();
-        for (server, link) in servers.iter().zip(&links) {
-            let line = format!("CONFIG SET replica-announce-port {}", link.port);
-            server.client().text(&line);
-        }
-        for replica in &servers[1..] {
-            replica.follow_port(links[0].port);
-            replica.wait_until_it_follows(&servers[0]);
-        }
-        let sentinels = Sentinels::watch_at(kind, links[0].port, 2);
-        let group = Self {
-            servers,
-            links,
-            sentinels,
-        };
-        if options[0] == "guard" {
-            group.client(0).until_info("lock_guard", "open");
-        }
-        group
-    }
-
-    fn client(&self, server: usize) -> Client {
-        self.servers[server].client()
-    }
-
+impl SentinelGroup {
     /// Takes a lock of which nobody else hears, because the primary is cut off. Answers when it was
     /// asked for.
     fn take_and_lose(&self, primary: usize, key: &str, ttl: Duration) -> Instant {
@@ -76,24 +41,6 @@ impl Group {
         let sent = Instant::now();
         c.int(&format!("LOCK.ACQUIRE {key} first {}", ttl.as_millis()));
         sent
-    }
-
-    /// Whether a server says so. The sentinels close connections when they promote one.
-    pub(crate) fn leads(&self, server: usize) -> bool {
-        self.info(server, "role")
-            .is_some_and(|role| role == "master")
-    }
-
-    /// A field of INFO, unless the connection is closed meanwhile.
-    fn info(&self, server: usize, field: &str) -> Option<String> {
-        let mut c = Client::try_connect(self.servers[server].port)?;
-        let Ok(Reply::Bulk(info)) = c.try_call("INFO everything") else {
-            return None;
-        };
-        let info = String::from_utf8_lossy(&info).into_owned();
-        let mut lines = info.lines();
-        let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        value.map(str::to_string)
     }
 
     /// Waits until another server leads, by its own word. All did not before `last`.
@@ -144,7 +91,7 @@ impl Group {
 impl Promoted {
     /// Asks it for a lock until that is granted, and answers when that was: neither before C, nor
     /// long after it. `None` if it leads no more.
-    fn grant(&self, group: &Group, key: &str, wait: Duration) -> Option<Instant> {
+    fn grant(&self, group: &SentinelGroup, key: &str, wait: Duration) -> Option<Instant> {
         let guard = || group.info(self.server, "lock_guard");
         // Where a majority decides, C begins with the first replica that follows.
         let mut begins = self.between;
@@ -190,7 +137,7 @@ fn sentinels_promote_and_no_two_clients_believe(kind: Kind) {
 /// The sentinels have the primary itself hand over, so it comes back at once and lacks nothing.
 fn a_coordinated_failover_of_sentinels_is_over_soon(kind: Kind) {
     for options in [FAILOVER, QUORUM] {
-        let group = Group::start(kind, &options);
+        let group = SentinelGroup::start(kind, &options);
         let begun = Instant::now();
         group.sentinels.fail_over("COORDINATED");
         let new = group.wait_for_another_than(0, begun);
@@ -204,25 +151,25 @@ fn a_coordinated_failover_of_sentinels_is_over_soon(kind: Kind) {
 }
 
 fn failover(kind: Kind) -> String {
-    let mut group = Group::start(kind, &FAILOVER);
+    let mut group = SentinelGroup::start(kind, &FAILOVER);
     let (primary, planned) = planned(&group, 0, AFTER_FAILOVER);
     let killed = killed(&mut group, primary, AFTER_FAILOVER);
     format!("failover: {planned}; {killed}")
 }
 
 fn quorum(kind: Kind) -> String {
-    let group = Group::start(kind, &QUORUM);
+    let group = SentinelGroup::start(kind, &QUORUM);
     let (primary, planned) = planned(&group, 0, IN_QUORUM);
     format!("quorum: {planned}; {}", cut_off(&group, primary))
 }
 
 fn quorum_and_crash(kind: Kind) -> String {
-    let mut group = Group::start(kind, &QUORUM);
+    let mut group = SentinelGroup::start(kind, &QUORUM);
     format!("quorum: {}", killed(&mut group, 0, IN_QUORUM))
 }
 
 /// SENTINEL FAILOVER: nobody dies, and the old primary may grant for a moment yet.
-fn planned(group: &Group, old: usize, wait: Duration) -> (usize, String) {
+fn planned(group: &SentinelGroup, old: usize, wait: Duration) -> (usize, String) {
     let begun = Instant::now();
     group.sentinels.fail_over("");
     let (last, promoted) = group.wait_for_another_than(old, begun).between;
@@ -247,7 +194,7 @@ fn planned(group: &Group, old: usize, wait: Duration) -> (usize, String) {
 }
 
 /// kill -9 right after a grant of which no replica knows.
-fn killed(group: &mut Group, old: usize, wait: Duration) -> String {
+fn killed(group: &mut SentinelGroup, old: usize, wait: Duration) -> String {
     let sent = group.take_and_lose(old, "killed", LEASE);
     group.servers[old].kill();
     let (new, at) = group.grant(old, "killed", wait, sent);
@@ -261,7 +208,7 @@ fn said(new: &Promoted, sent: Instant, at: Instant) -> String {
 }
 
 /// The old primary lives on with its clients, without its replicas and without the sentinels.
-fn cut_off(group: &Group, old: usize) -> String {
+fn cut_off(group: &SentinelGroup, old: usize) -> String {
     let mut holder = group.client(old);
     let begun = group.take_and_lose(old, "cut-off", LEASE);
     let mut believes_until = begun + LEASE;
@@ -293,7 +240,7 @@ fn cut_off(group: &Group, old: usize) -> String {
 /// Without a guard two clients have the lock: of an old primary that lives on, and of one that dies,
 /// too.
 fn control(kind: Kind) -> String {
-    let group = Group::start(kind, &[]);
+    let group = SentinelGroup::start(kind, &[]);
     let lease = Duration::from_secs(20);
     let sent = group.take_and_lose(0, "k", lease);
     let new = group.wait_for_another_than(0, sent);

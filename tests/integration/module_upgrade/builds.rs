@@ -6,22 +6,13 @@ use std::path::PathBuf;
 
 use super::files::{make, Folder};
 use super::holds;
-use crate::harness::{module, Client, Kind, Server, Setup};
+use crate::harness::{module, other_build, Client, Kind, Server, Setup};
 
 on_every_server![
     servers_are_upgraded_one_after_the_other,
     a_second_module_is_refused_by_its_name,
     a_replaced_module_file_takes_effect_at_the_restart,
 ];
-
-/// Another build of the same source: that of the test profile, with other optimizations and checks.
-pub(crate) fn other_build() -> PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    let path = tests.with_file_name("libredis_lock.so");
-    assert!(path.exists(), "{path:?} comes with the tests");
-    assert_ne!(fs::read(&path).unwrap(), fs::read(module()).unwrap());
-    path
-}
 
 fn take_some(c: &mut Client) {
     c.int("LOCK.ACQUIRE exclusive me 100000000");

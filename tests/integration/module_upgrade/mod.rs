@@ -1,7 +1,7 @@
 //! Upgrades, downgrades and removal of the module, as docs/UPGRADING.md describes them to
 //! operators.
 
-pub(crate) mod builds;
+mod builds;
 mod files;
 mod golden;
 mod holds;

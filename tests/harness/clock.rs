@@ -66,10 +66,7 @@ impl Setup {
 fn library() -> &'static str {
     static LIBRARY: OnceLock<String> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let source = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/integration/harness/clock.c"
-        );
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/harness/clock.c");
         let folder = std::env::current_exe().unwrap();
         let library = folder.with_file_name("libclock.so");
         // Another run may be using the old file, and nobody may see a half-written one.

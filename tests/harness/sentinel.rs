@@ -1,6 +1,7 @@
 use std::time::{Duration, Instant};
 
-use super::client::Reply;
+use super::client::{Client, Reply};
+use super::cut_link::CutLink;
 use super::kind::Kind;
 use super::server::{Server, Setup};
 
@@ -111,4 +112,59 @@ fn launch(kind: Kind, watched: u16) -> Server {
         c.call(&format!("SENTINEL DEBUG {period} 300"));
     }
     sentinel
+}
+
+/// Three servers, one of which leads.
+pub struct SentinelGroup {
+    pub servers: Vec<Server>,
+    pub links: Vec<CutLink>,
+    pub sentinels: Sentinels,
+}
+
+impl SentinelGroup {
+    pub fn start(kind: Kind, options: &[&str]) -> Self {
+        let options = [options, &["--repl-diskless-sync-delay", "0"]].concat();
+        let servers: Vec<_> = (0..3).map(|_| Server::start_with(kind, &options)).collect();
+        let links: Vec<_> = servers.iter().map(|s| CutLink::to(s.port)).collect();
+        for (server, link) in servers.iter().zip(&links) {
+            let line = format!("CONFIG SET replica-announce-port {}", link.port);
+            server.client().text(&line);
+        }
+        for replica in &servers[1..] {
+            replica.follow_port(links[0].port);
+            replica.wait_until_it_follows(&servers[0]);
+        }
+        let sentinels = Sentinels::watch_at(kind, links[0].port, 2);
+        let group = Self {
+            servers,
+            links,
+            sentinels,
+        };
+        if options[0] == "guard" {
+            group.client(0).until_info("lock_guard", "open");
+        }
+        group
+    }
+
+    pub fn client(&self, server: usize) -> Client {
+        self.servers[server].client()
+    }
+
+    /// Whether a server says so. The sentinels close connections when they promote one.
+    pub fn leads(&self, server: usize) -> bool {
+        self.info(server, "role")
+            .is_some_and(|role| role == "master")
+    }
+
+    /// A field of INFO, unless the connection is closed meanwhile.
+    pub fn info(&self, server: usize, field: &str) -> Option<String> {
+        let mut c = Client::try_connect(self.servers[server].port)?;
+        let Ok(Reply::Bulk(info)) = c.try_call("INFO everything") else {
+            return None;
+        };
+        let info = String::from_utf8_lossy(&info).into_owned();
+        let mut lines = info.lines();
+        let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value.map(str::to_string)
+    }
 }

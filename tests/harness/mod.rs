@@ -9,6 +9,7 @@ mod cluster;
 pub mod commands;
 mod console;
 mod cut_link;
+pub mod disk;
 pub mod dump;
 mod figures;
 mod files;
@@ -35,14 +36,14 @@ pub use cluster::{cluster_connection, Cluster, SHARDS};
 pub use console::run_examples;
 pub(crate) use cut_link::CutLink;
 pub use figures::{figure, scale, setting};
-pub use files::{built_module, copy_files, project_file, redis_cli};
+pub use files::{built_module, copy_files, other_build, project_file, redis_cli};
 pub use info::{mode_named, Info, Listener, Owner, Place};
 pub use kind::Kind;
 pub use later::{Later, SetWhenDropped};
 pub(crate) use links::follow_links;
 pub use raw::Raw;
 pub use records::{apply, record_of};
-pub use sentinel::Sentinels;
+pub use sentinel::{SentinelGroup, Sentinels};
 pub use server::{
     for_ms, free_port, module, wait_for, Server, Setup, AT_ONCE, COMMANDS_ONLY, SYNCED,
 };

@@ -35,6 +35,12 @@
 //! | `CAMPAIGN_PLANTED` | all | the planted faults to play, by the beginnings of their names |
 //! | `CAMPAIGN_INTO` | a temporary folder | where the results and the suspicious journals go |
 
+#![allow(unreachable_pub)] // A test binary has no public API.
+
+#[allow(dead_code, unused_imports)]
+#[path = "../harness/mod.rs"]
+mod harness;
+
 mod adapters;
 mod clients;
 mod faults;

@@ -9,8 +9,7 @@ use rand::RngExt;
 use super::group::Group;
 use super::plan::{Fault, Lag, Mode};
 use super::round::Director;
-use crate::faults::disk;
-use crate::harness::{aof, module, Client, Setup};
+use crate::harness::{aof, disk, module, Client, Setup};
 
 impl Group {
     /// Answers the next primary.

@@ -3,10 +3,10 @@
 
 use super::plan::{Fault, Plan};
 use super::round::{Director, Stage};
-use crate::guard::sentinel::Group;
+use crate::harness::SentinelGroup;
 
 pub struct Watched {
-    group: Group,
+    group: SentinelGroup,
     /// The one that leads, as far as the driver knows.
     primary: usize,
 }
@@ -16,7 +16,7 @@ impl Stage for Watched {
         let options = plan.options();
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         Self {
-            group: Group::start(plan.kind, &options),
+            group: SentinelGroup::start(plan.kind, &options),
             primary: 0,
         }
     }

@@ -9,9 +9,7 @@ use rand::RngExt;
 use super::partition::Partition;
 use super::plan::{Fault, Plan};
 use super::round::{Director, Stage};
-use crate::faults::disk;
-use crate::harness::{setting, Client, Clock, CutLink, Server, Setup};
-use crate::module_upgrade::builds::other_build;
+use crate::harness::{disk, other_build, setting, Client, Clock, CutLink, Server, Setup};
 
 /// Nobody listens there.
 const NOWHERE: u16 = 1;

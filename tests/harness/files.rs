@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::kind::Kind;
+use super::server::module;
 
 /// A file of the project.
 pub fn project_file(name: &str) -> String {
@@ -17,6 +18,15 @@ pub fn redis_cli() -> PathBuf {
     let program = Kind::Redis7_0.folder().join("redis-cli");
     assert!(program.exists(), "{program:?}: run `make servers`");
     program
+}
+
+/// Another build of the same source: that of the test profile, with other optimizations and checks.
+pub fn other_build() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let path = tests.with_file_name("libredis_lock.so");
+    assert!(path.exists(), "{path:?} comes with the tests");
+    assert_ne!(fs::read(&path).unwrap(), fs::read(module()).unwrap());
+    path
 }
 
 /// Builds a module of the tests, beside the test binary. The caller removes it.
