@@ -166,10 +166,7 @@ pub(super) fn key_to_change<H: Host>(host: &mut H) -> Result<H::Key<'_>, Error> 
 fn serve_first<H: Host>(host: &mut H) -> Result<(), Error> {
     guarding::look_if_on(host);
     let mut key = host.open_key(Purpose::Write)?;
-    if let Some(key_ref) = waited_key_ref(&mut key) {
-        let now = key.server().command_time();
-        serve::serve(&mut key, &key_ref, now);
-    }
+    serve_waiters(&mut key, false);
     drop(key);
     several::finish(host);
     Ok(())

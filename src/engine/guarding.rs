@@ -203,7 +203,7 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
                 machine.sweep.request(server.monotonic_us());
             }
             // The settings say where that is kept.
-            if let Some(reason) = machine.guard.closed_by {
+            if let Some(reason) = machine.guard.reason_to_remember() {
                 server.guard_changed(Some(reason));
             }
         }

@@ -53,8 +53,20 @@ pub(super) fn mark_renewed<K: Key>(key: &K, effect: &mut Effect<'_>) {
 /// Binds a hold that was just granted. A grant without LINGER has unbound it before.
 #[cold]
 pub(super) fn bind<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger) {
+    bind_anew(key, token, fence, linger, false);
+}
+
+fn bind_anew<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger, had_it: bool) {
     let bindings = &key.shared().bindings;
-    bindings.change(|all| all.bind(key_ref_of(key), token, fence, linger));
+    bindings.change(|all| all.bind(key_ref_of(key), token, fence, linger, had_it));
+}
+
+/// Whether a hold is bound to the connection of a request that is granted it.
+#[cold]
+fn binds<K: Key>(key: &K, fence: Fence, linger: Linger) -> bool {
+    let (db, name) = (key.server().selected_db(), key.name());
+    let bindings = &key.shared().bindings;
+    bindings.look(|all| all.binds(db, name.bytes(), fence, linger.client))
 }
 
 /// Gives a hold to a token: marked, carried out, and bound.
@@ -67,9 +79,11 @@ pub(super) fn give<K: Key>(
     cause: Cause,
 ) {
     mark(&mut grant.hold, linger, &key.parts().machine.guard);
+    let fence = grant.hold.fence;
+    let had_it = linger.is_some_and(|linger| binds(key, fence, linger));
     commit(key, &grant.effect(token), cause, grant.at);
     if let Some(linger) = linger {
-        bind(key, token, grant.hold.fence, linger);
+        bind_anew(key, token, fence, linger, had_it);
     }
 }
 

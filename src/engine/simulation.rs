@@ -15,6 +15,7 @@ mod check;
 mod cycles;
 mod drivers;
 mod enumerate;
+mod lingering;
 mod node;
 mod one_key;
 mod oracle;
@@ -69,6 +70,8 @@ enum Op {
     /// A client that was granted is gone before it hears of it, or hears of it.
     Lose(usize),
     Deliver(usize),
+    /// The connection is lost of a client to which holds are bound.
+    Disconnect(usize),
     /// Both clocks go on, in milliseconds.
     Tick(u64),
     /// The wall clock is set.
@@ -236,6 +239,12 @@ impl World {
             Op::KillAt(at, n) => self.kill_waiter(nth(&self.oracle.listeners(at), n)),
             Op::Lose(n) => self.end_delivery(n, false),
             Op::Deliver(n) => self.end_delivery(n, true),
+            Op::Disconnect(n) => {
+                if let Some(client) = nth(&self.bound_clients(), n) {
+                    self.real.disconnect(client);
+                    self.oracle.disconnect(client, self.scene.now_ms);
+                }
+            }
             Op::Tick(ms) => {
                 self.scene.now_ms += ms;
                 self.scene.mono_us += ms * 1_000;
@@ -248,6 +257,7 @@ impl World {
                 blocked.retain(|_| disconnects);
                 self.real.demoted(&blocked);
                 self.oracle.was_demoted = true;
+                self.oracle.unbind_all();
                 for client in blocked {
                     self.oracle.kill_waiter(client, &self.scene);
                 }

@@ -57,6 +57,9 @@ struct Bound {
     key_ref: KeyRef,
     token: CompactToken,
     linger: Linger,
+    /// Whether the same connection had the hold before it was converted. It has it again where
+    /// nobody hears of that.
+    had_it: bool,
 }
 
 /// A hold whose connection was lost.
@@ -68,6 +71,8 @@ pub struct Lost {
     pub fence: Fence,
     /// When it is to end, in milliseconds since the Unix epoch; 0 is at once.
     pub ends_at_ms: u64,
+    /// Whether the same connection had it before it was converted.
+    pub had_it: bool,
 }
 
 impl Lost {
@@ -119,6 +124,13 @@ impl Bindings {
         self.find(Some(db), name, fence).is_some()
     }
 
+    /// Whether a hold is bound to this connection.
+    pub fn binds(&self, db: i32, name: &[u8], fence: Fence, client: NonZeroU64) -> bool {
+        let here = self.of_hold(Some(db), name, fence);
+        let mut here = here.filter_map(|of| self.bound.get(&of));
+        here.any(|bound| bound.linger.client == client)
+    }
+
     /// Whether a loss that is to be carried out ends a hold by now.
     pub fn is_over(&self, key_ref: &KeyRef, fence: Fence, now: Now) -> bool {
         let mut lost = self.lost.get(key_ref).into_iter().flatten();
@@ -157,6 +169,15 @@ impl Bindings {
         here.map(|(of, _)| *of)
     }
 
+    /// Whether a hold is bound to a connection, living or lost, that had it before.
+    fn was_had(&self, db: i32, name: &[u8], fence: Fence) -> bool {
+        let here = self.of_hold(Some(db), name, fence);
+        let mut bound = here.filter_map(|of| self.bound.get(&of));
+        let lost = self.lost.get(&KeyRef::new(db, name)).into_iter().flatten();
+        let mut lost = lost.filter(|lost| lost.fence == fence);
+        bound.any(|bound| bound.had_it) || lost.any(|lost| lost.had_it)
+    }
+
     fn find(&self, db: Option<i32>, name: &[u8], fence: Fence) -> Option<Number> {
         let first = self.of_hold(db, name, fence).next();
         first.map(|(_, number)| number)
@@ -165,8 +186,16 @@ impl Bindings {
 
 /// Changes.
 impl Bindings {
-    /// Binds a hold, in place of whatever it was bound to before.
-    pub fn bind(&mut self, key_ref: KeyRef, token: Token<'_>, fence: Fence, linger: Linger) {
+    /// Binds a hold, in place of whatever it was bound to before. `had_it` says that it was bound
+    /// to the same connection.
+    pub fn bind(
+        &mut self,
+        key_ref: KeyRef,
+        token: Token<'_>,
+        fence: Fence,
+        linger: Linger,
+        had_it: bool,
+    ) {
         self.forget(Some(key_ref.db), &key_ref.name, fence);
         self.last = Number(self.last.0.wrapping_add(1));
         let number = self.last;
@@ -174,6 +203,7 @@ impl Bindings {
             key_ref,
             token: token.into(),
             linger,
+            had_it,
         };
         let count = self.dbs.entry(bound.key_ref.db).or_default();
         *count = count.saturating_add(1);
@@ -189,6 +219,14 @@ impl Bindings {
         }
         if !self.lost.is_empty() {
             self.forget_lost(db, name, fence);
+        }
+    }
+
+    /// The conversion of a hold is undone of which its owner has not heard. Whatever connection had
+    /// it before has it again, or is lost.
+    pub fn undo(&mut self, db: i32, name: &[u8], fence: Fence) {
+        if !self.was_had(db, name, fence) {
+            self.forget(Some(db), name, fence);
         }
     }
 
@@ -279,6 +317,7 @@ impl Bindings {
                     0 => 0,
                     ms => now.ms().saturating_add(ms),
                 },
+                had_it: bound.had_it,
             };
             self.add_lost(bound.key_ref, lost);
         }

@@ -357,8 +357,17 @@ impl Dice {
         match self.below(100) {
             0..=34 => self.request(),
             35..=44 => Op::Ask(place, Request::Release(token)),
-            45..=47 => Op::Ask(place, Request::Renew(token, self.ttl())),
-            48..=50 => Op::KillWaiter(n),
+            45..=46 => Op::Ask(place, Request::Renew(token, self.ttl())),
+            47 => Op::Ask(
+                place,
+                match n % 4 {
+                    0..=1 => Request::ReleaseLater(token, self.ttl()),
+                    2 => Request::Check(token),
+                    _ => Request::Exec(token),
+                },
+            ),
+            48..=49 => Op::KillWaiter(n),
+            50 => Op::Disconnect(n),
             51..=62 if self.below(self.slowness) > 0 => Op::Timer,
             51..=55 => Op::Lose(n),
             56..=62 => Op::Deliver(n),
@@ -374,7 +383,7 @@ impl Dice {
 
     fn rare(&mut self, place: Place, n: usize) -> Op {
         let some = n < 25;
-        match self.below(38) {
+        match self.below(43) {
             0..=2 if !self.copies => Op::SwapDbs(0, 1),
             3..=4 => Op::Flush(if some { place.db } else { EVERY_DB }),
             5..=7 if !self.copies => Op::Persist(place),
@@ -390,6 +399,8 @@ impl Dice {
             33 if !self.copies => Op::SetClock(-(n as i64)),
             34 if !self.copies => Op::SetClock(n as i64),
             35 => Op::Subscribe(some),
+            36 => Op::PauseWrites(true),
+            37..=40 => Op::PauseWrites(false),
             _ => Op::Tick(120),
         }
     }
@@ -405,7 +416,8 @@ pub(super) fn play_seeds(runs: u64, steps: usize, next: impl Fn(&mut Dice) -> Op
     let runs = effort::runs(runs);
     for seed in 0..runs {
         let mut dice = Dice::new(seed);
-        let begin = World::new(seed % 8 < 6);
+        let mut begin = World::new(seed % 8 < 6);
+        begin.set_linger([0, dice.longest / 3][usize::from(seed % 3 == 0)]);
         play_random(&begin, seed, steps, || next(&mut dice));
     }
     println!("{runs} histories of {steps} steps");

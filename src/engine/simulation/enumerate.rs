@@ -34,10 +34,11 @@ fn all_histories(world: &World, ops: &[Op], depth: u32, history: &mut Vec<Op>) -
         let mut next = world.clone();
         history.push(*op);
         if !is_fine(|| next.step(*op)) || (ends && !is_fine(|| next.step(Op::Timer))) {
-            let begin = World {
+            let mut begin = World {
                 settles: world.settles,
                 ..World::new(true)
             };
+            begin.set_linger(world.oracle.linger_ms);
             fail(&begin, history);
         }
         count += match depth {
@@ -66,6 +67,7 @@ impl World {
             Op::Lose(n) | Op::Deliver(n) => {
                 is_another(n, self.real.memory.in_flight.borrow().len())
             }
+            Op::Disconnect(n) => is_another(n, self.bound_clients().len()),
             Op::Promote => !self.scene.is_primary,
             Op::RefuseWrites(refuses) => refuses != self.scene.refuses_writes,
             Op::PauseWrites(pauses) => pauses != self.scene.pauses_writes,

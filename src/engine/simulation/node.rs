@@ -210,6 +210,11 @@ impl Node {
         self.leave(Note::Disconnected(memory::connection_of(client)));
     }
 
+    /// The connection of a client that does not wait is lost.
+    pub(super) fn disconnect(&self, client: Client) {
+        self.disconnected(memory::connection_of(client));
+    }
+
     /// A connection is lost.
     pub(super) fn disconnected(&self, connection: NonZeroU64) {
         self.leave(Note::Disconnected(connection));
@@ -335,8 +340,17 @@ impl Node {
     }
 }
 
+/// After so many turns of the timer each marked key was looked at.
+const MANY_ROUNDS: u64 = 50;
+
 /// The timer.
 impl Node {
+    /// Whether holds are bound to lost connections and on their way to their owners: the timer is
+    /// told of them in each turn.
+    pub(super) fn is_told_again(&self) -> bool {
+        self.shared.bindings.look(|all| all.has_untold())
+    }
+
     /// Whether the timer goes off now.
     pub(super) fn is_due(&self) -> bool {
         let scene = self.memory.scene.get();
@@ -359,7 +373,11 @@ impl Node {
     pub(super) fn run_timer(&mut self) -> u64 {
         let mut rounds = 0;
         self.machine.sweep.hurry();
-        while self.is_due() {
+        let mut is_told = self.is_told_again();
+        while std::mem::take(&mut is_told) || self.is_due() {
+            if rounds >= MANY_ROUNDS && self.is_told_again() {
+                break;
+            }
             self.memory.is_armed.set(false);
             let mut task = self.task(0, Vec::new());
             let pause_us = tick::run(&mut task);

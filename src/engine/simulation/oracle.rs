@@ -7,12 +7,14 @@
 // Long because: the rules of one key belong together.
 
 mod clients;
+mod lingering;
 mod liveness;
 mod server;
 mod several;
 
 use std::cmp::Reverse;
 
+use lingering::Bound;
 use several::kept_by;
 
 use super::{channel_of, heard_by, Client, Event, Limits, Place, Request, Scene, EVERY_DB};
@@ -29,6 +31,7 @@ pub(super) struct NaiveHold {
     pub(super) since: u64,
     /// Grows with each new hold, as fences do. A copy of a hold has the same.
     pub(super) id: u64,
+    bound: Bound,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -135,8 +138,7 @@ pub(super) struct NaiveGrant {
     is_known: bool,
     before: Option<(Mode, u64)>,
     ends: u64,
-    /// The grants with the same number have become known when one of them has: those of several
-    /// keys, and of several clients.
+    /// If one of a group is known, all are: those of several keys, and of several clients.
     group: u64,
     /// The place that it had, where it said KEEP.
     kept: Option<NaivePlace>,
@@ -173,6 +175,8 @@ pub(super) struct Oracle {
     pub(super) puts_off: bool,
     /// Whether the server has become a replica since the timer has run.
     pub(super) was_demoted: bool,
+    /// For how long holds stay when their connections are lost, in milliseconds.
+    pub(super) linger_ms: u64,
 }
 
 /// One key.
@@ -223,6 +227,7 @@ impl Oracle {
             deadline,
             since: own.map_or(now, |own| own.since),
             id,
+            bound: Bound::No,
         });
         id
     }
@@ -393,6 +398,7 @@ impl Oracle {
         }
         let before = self.own(at, token, now);
         let id = self.take(at, token, request.mode, now + request.ttl, now);
+        self.bind(at, token, request.client);
         self.events
             .push(request.event(at, token, Event::Granted(id)));
         self.answered(request.client);

@@ -46,6 +46,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (0..9_usize).prop_map(Op::KillWaiter),
         3 => (0..9_usize).prop_map(Op::Lose),
         6 => (0..9_usize).prop_map(Op::Deliver),
+        2 => (0..9_usize).prop_map(Op::Disconnect),
         8 => (1..9_u64).prop_map(Op::Tick),
         1 => (-20..20_i64).prop_map(Op::SetClock),
         6 => Just(Op::Timer),

@@ -144,7 +144,8 @@ impl World {
                     client: client(c),
                     ms: 0,
                 };
-                self.bindings.bind(key(db, name), token(), fence(f), linger);
+                self.bindings
+                    .bind(key(db, name), token(), fence(f), linger, false);
             }
             Act::Forget(f, db, name) => self.bindings.forget(Some(db), NAMES[name], fence(f)),
             Act::Left(f, name) => self.bindings.forget(None, NAMES[name], fence(f)),
@@ -277,6 +278,7 @@ fn a_deadline_comes_forward_and_never_moves_back() {
         token: TokenBuf::from(token()),
         fence,
         ends_at_ms,
+        had_it: false,
     };
     let ends_at = |lost: &Lost, key, now| {
         let (effect, ended) = lost.end(&lock, key, at(now))?;
@@ -324,7 +326,7 @@ fn a_million_acquires_of_one_hold_keep_one_entry() {
             client: client(n % 7 + 1),
             ms: 5,
         };
-        bindings.bind(KeyRef::new(0, b"k"), token(), fence(9), linger);
+        bindings.bind(KeyRef::new(0, b"k"), token(), fence(9), linger, false);
     }
     assert_eq!((bindings.len(), bindings.by_client.len()), (1, 1));
     let last = 999_999 % 7;
@@ -359,8 +361,8 @@ fn a_large_lock_that_leaves_its_key_takes_its_bindings_and_losses() {
             client: client(connection),
             ms: 5,
         };
-        bindings.bind(key(b"k"), token, fence, linger);
-        bindings.bind(key(b"other"), token, fence, linger);
+        bindings.bind(key(b"k"), token, fence, linger, false);
+        bindings.bind(key(b"other"), token, fence, linger, false);
     }
     bindings.lose(client(2), Now::from_millis(10));
     let lock = lock.unwrap();

@@ -21,9 +21,11 @@ impl Oracle {
         let own = self.own(at, token, now);
         if let Request::Check(_) | Request::Exec(_) = what {
             // A question serves nobody.
+            let own = own.filter(|own| !self.is_over(own, now));
             self.events.push((client, answer(what, own)));
             return;
         }
+        self.bring_forward(at, now);
         self.serve_first(at, scene);
         if let Request::Cancel(of) = what {
             let count = self.cancel(at, of, scene);
@@ -57,7 +59,7 @@ impl Oracle {
             Request::Check(_) | Request::Exec(_) | Request::Cancel(_) => unreachable!(),
             Request::Renew(_, ttl) => {
                 if let Some(own) = own {
-                    self.take(at, token, own.mode, now + ttl, now);
+                    self.renew(own, now + ttl, now);
                 }
                 Event::Done(own.is_some())
             }
@@ -96,7 +98,9 @@ impl Oracle {
         let is_last = mode == Mode::Exclusive && own.is_some();
         if can_have {
             self.end_absent(at, token);
-            Event::Granted(self.take(at, token, mode, now + what.ttl().ms(), now))
+            let id = self.take(at, token, mode, now + what.ttl().ms(), now);
+            self.bind(at, token, client);
+            Event::Granted(id)
         } else if is_last && upgrades.any(|place| place.token != token) {
             self.end_absent(at, token);
             Event::Deadlock
@@ -105,13 +109,15 @@ impl Oracle {
         }
     }
 
-    /// A hold ends at an instant, or earlier.
-    fn end_later(&mut self, at: Place, token: u8, until: u64) {
+    /// A hold ends at an instant, or earlier. It is not bound to a connection any more.
+    pub(super) fn end_later(&mut self, at: Place, token: u8, until: u64) {
         self.settle_end(at);
         let mut own = self.holds.iter_mut();
         let own = own.find(|hold| hold.at == at && hold.token == token);
-        own.into_iter()
-            .for_each(|own| own.deadline = own.deadline.min(until));
+        if let Some(own) = own {
+            own.deadline = own.deadline.min(until);
+            own.bound = Bound::No;
+        }
     }
 
     fn serve_first(&mut self, at: Place, scene: &Scene) {

@@ -42,6 +42,7 @@ impl Oracle {
             if self.holds[n].at == from {
                 self.holds.push(NaiveHold {
                     at: to,
+                    bound: Bound::No,
                     ..self.holds[n]
                 });
             }
@@ -115,8 +116,12 @@ impl Oracle {
                 }
             }
             if has_any {
+                self.bring_forward(at, scene.now_ms);
                 self.serve_or_dismiss(at, scene);
             }
+        }
+        for at in scene.places().filter(|at| scene.serves(*at)) {
+            self.bring_forward(at, scene.now_ms);
         }
         self.serve_all(scene);
         self.is_seeking = false;

@@ -22,6 +22,7 @@ impl Oracle {
         self.puts_off = true;
         for at in keys.iter().map(at) {
             if !self.others.contains(&at) {
+                self.bring_forward(at, scene.now_ms);
                 self.serve(at, scene);
             }
         }
@@ -73,7 +74,7 @@ impl Oracle {
         if is_mine && is_absent {
             self.end_absent(keys[0].0, token);
         }
-        self.hold_all(&keys, token, id, (now, now + what.ttl().ms()));
+        self.hold_all(&keys, token, id, (now, now + what.ttl().ms()), client);
         Event::Granted(id)
     }
 
@@ -83,6 +84,7 @@ impl Oracle {
         token: u8,
         id: u64,
         (now, deadline): (u64, u64),
+        client: Client,
     ) {
         self.last_id = self.last_id.max(id);
         for (at, mode) in keys {
@@ -97,6 +99,7 @@ impl Oracle {
                 deadline,
                 since: own.map_or(now, |own| own.since),
                 id,
+                bound: Bound::To(client),
             });
         }
     }
@@ -167,7 +170,7 @@ impl Oracle {
         let granted = place.as_ref().and_then(|p| Some((p, p.requests.last()?)));
         if let Some((place, last)) = granted {
             let id = self.last_id + 1;
-            self.hold_all(keys, place.token, id, (now, now + last.ttl));
+            self.hold_all(keys, place.token, id, (now, now + last.ttl), last.client);
             self.places.retain(|p| p.position != place.position);
             self.last_group += 1;
             for request in &place.requests {
