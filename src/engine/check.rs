@@ -32,7 +32,8 @@ fn is_lost<K: Key>(key: &mut K, token: Token<'_>, now: Now) -> bool {
     own.is_some_and(|(_, hold)| {
         let bindings = &shared.bindings;
         let is_over = bindings.look(|all| all.is_over(&key_ref, hold.fence, now));
-        is_over && !machine.registry.deliveries.is_under_way(hold.fence)
+        let deliveries = &machine.registry.deliveries;
+        is_over && !deliveries.is_under_way(&key_ref, hold.fence)
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::commit::{commit, drop_ended, repair_ttl, Cause};
+use super::commit::{cap_from_outside, commit, drop_ended, repair_ttl, Cause};
 use super::count::Count;
 use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
@@ -139,12 +139,16 @@ fn change<'k, 'r, H: Host>(
 }
 
 /// Drops the holds that are over, where there are many. A grant drops all of them; whoever is
-/// refused would pay for them again and again.
+/// refused would pay for them again and again. An end that PEXPIRE has given to the key stays that
+/// of the key: a later PEXPIRE may move it.
 #[inline]
 fn drop_many_ended<K: Key>(key: &mut K, now: Now) {
     let lock = key.lock();
     let ended = lock.and_then(|lock| lock.one_of_many_ended(MANY_ENDED, now));
-    if let Some(token) = ended.map(TokenBuf::from) {
+    let Some(token) = ended.map(TokenBuf::from) else {
+        return;
+    };
+    if cap_from_outside(key, now).is_none() {
         drop_ended(key, &token, now);
     }
 }

@@ -215,7 +215,7 @@ fn hold_count<K: Key>(key: &K) -> usize {
 /// The effect that must come first because an EXPIRE has brought the key's end before that of its
 /// holds.
 #[inline]
-fn cap_from_outside<K: Key>(key: &K, now: Now) -> Option<Effect<'static>> {
+pub(super) fn cap_from_outside<K: Key>(key: &K, now: Now) -> Option<Effect<'static>> {
     key.lock()?.cap(key.deadline(now)?)
 }
 

@@ -103,7 +103,7 @@ pub(super) fn bring_forward<K: Key>(key: &mut K, now: Now) -> bool {
     let lost = key.shared().bindings.change(|all| all.take_lost(&key_ref));
     for lost in lost {
         let registry = &key.parts().machine.registry;
-        if registry.deliveries.is_under_way(lost.fence) {
+        if registry.deliveries.is_under_way(&key_ref, lost.fence) {
             let bindings = &key.shared().bindings;
             bindings.change(|all| all.put_back(&key_ref, lost));
             continue;

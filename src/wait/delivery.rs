@@ -263,11 +263,16 @@ impl Deliveries {
         });
     }
 
-    /// Whether it is not known yet if the owner of a hold has heard of it.
-    pub fn is_under_way(&self, fence: Fence) -> bool {
-        let mut all = self.pending.range(all_of(fence));
-        all.any(|(_, pending)| !pending.known)
-            || self.revoked.iter().any(|revoked| revoked.fence == fence)
+    /// Whether it is not known yet if the owner of a hold under this key has heard of it. A copy of
+    /// the hold has the same fence under another key.
+    pub fn is_under_way(&self, at: &KeyRef, fence: Fence) -> bool {
+        let is_here = |key_ref: &KeyRef, has_left: bool| has_left || key_ref == at;
+        let all = self.pending.range(all_of(fence));
+        let unknown = all.filter(|(_, pending)| !pending.known);
+        let mut spots = unknown.flat_map(|(_, pending)| pending.spots());
+        let mut revoked = self.revoked.iter().filter(|lost| lost.fence == fence);
+        spots.any(|spot| is_here(&spot.key_ref, spot.has_left))
+            || revoked.any(|lost| is_here(&lost.key_ref, lost.has_left))
     }
 
     /// Whether an acknowledgement can matter.

@@ -292,6 +292,8 @@ pub(super) struct Dice {
     /// Whether locks are copied, or else moved. Of two copies of a hold that have moved nobody can
     /// say which is which.
     copies: bool,
+    /// Whether many requests are for several keys. These histories have no lost connections.
+    pub(super) has_several: bool,
 }
 
 impl Dice {
@@ -305,6 +307,7 @@ impl Dice {
             names: rng.random_range(1..=NAMES),
             slowness: rng.random_range(1..=4),
             copies: seed % 4 == 0,
+            has_several: false,
             rng,
         }
     }
@@ -357,17 +360,10 @@ impl Dice {
         match self.below(100) {
             0..=34 => self.request(),
             35..=44 => Op::Ask(place, Request::Release(token)),
-            45..=46 => Op::Ask(place, Request::Renew(token, self.ttl())),
-            47 => Op::Ask(
-                place,
-                match n % 4 {
-                    0..=1 => Request::ReleaseLater(token, self.ttl()),
-                    2 => Request::Check(token),
-                    _ => Request::Exec(token),
-                },
-            ),
-            48..=49 => Op::KillWaiter(n),
-            50 => Op::Disconnect(n),
+            47 if !self.has_several => self.seldom(place, token),
+            45..=47 => Op::Ask(place, Request::Renew(token, self.ttl())),
+            50 if !self.has_several => Op::Disconnect(n),
+            48..=50 => Op::KillWaiter(n),
             51..=62 if self.below(self.slowness) > 0 => Op::Timer,
             51..=55 => Op::Lose(n),
             56..=62 => Op::Deliver(n),
@@ -381,9 +377,18 @@ impl Dice {
         }
     }
 
+    fn seldom(&mut self, place: Place, token: u8) -> Op {
+        let request = match self.below(4) {
+            0..=1 => Request::ReleaseLater(token, self.ttl()),
+            2 => Request::Check(token),
+            _ => Request::Exec(token),
+        };
+        Op::Ask(place, request)
+    }
+
     fn rare(&mut self, place: Place, n: usize) -> Op {
         let some = n < 25;
-        match self.below(43) {
+        match self.below(if self.has_several { 38 } else { 43 }) {
             0..=2 if !self.copies => Op::SwapDbs(0, 1),
             3..=4 => Op::Flush(if some { place.db } else { EVERY_DB }),
             5..=7 if !self.copies => Op::Persist(place),

@@ -141,6 +141,7 @@ fn all_histories_of_two_keys_on_servers() {
 impl Dice {
     /// A step of a history in which many requests are for several keys.
     fn op_of_several(&mut self) -> Op {
+        self.has_several = true;
         if self.below(4) > 0 {
             return self.op();
         }

@@ -63,30 +63,34 @@ impl Oracle {
     }
 
     /// Whether it is not known yet if the owner of a hold has heard of it.
-    fn is_under_way(&self, id: u64) -> bool {
-        let mut pending = self.pending.iter();
+    fn is_under_way(&self, hold: &NaiveHold) -> bool {
+        let is_it =
+            |grant: &NaiveGrant| grant.id == hold.id && (grant.has_left || grant.at == hold.at);
+        let mut pending = self.pending.iter().filter(|grant| !grant.is_known);
         let mut lost = self.lost.iter().filter(|_| !self.is_seeking);
-        pending.any(|grant| grant.id == id && !grant.is_known) || lost.any(|grant| grant.id == id)
+        pending.any(is_it) || lost.any(is_it)
     }
 
     /// Whether a hold is of no use any more, because its connection was lost.
     pub(super) fn is_over(&self, hold: &NaiveHold, now: u64) -> bool {
         let is_lost = matches!(hold.bound, Bound::Lost(ends_at) if ends_at < now);
-        is_lost && !self.is_under_way(hold.id)
+        is_lost && !self.is_under_way(hold)
     }
 
     /// Carries out what lost connections mean for the holds of a key.
     pub(super) fn bring_forward(&mut self, at: Place, now: u64) {
         let is_lost =
-            |hold: &&NaiveHold| matches!(hold.bound, Bound::Lost(_)) && !self.is_under_way(hold.id);
-        let lost: Vec<NaiveHold> = self.standing(at, now).filter(is_lost).copied().collect();
+            |hold: &&NaiveHold| matches!(hold.bound, Bound::Lost(_)) && !self.is_under_way(hold);
+        let here = self.holds.iter().filter(|hold| hold.at == at);
+        let lost: Vec<NaiveHold> = here.filter(is_lost).copied().collect();
         for hold in lost {
             let Bound::Lost(ends_at) = hold.bound else {
                 continue;
             };
-            if ends_at < now {
+            let stands = self.own(at, hold.token, now).is_some();
+            if stands && ends_at < now {
                 self.release(at, hold.token);
-            } else if ends_at < hold.deadline {
+            } else if stands && ends_at < hold.deadline {
                 self.end_later(at, hold.token, ends_at);
             } else {
                 self.hold_mut(at, hold.token).unwrap().bound = Bound::No;
