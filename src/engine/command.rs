@@ -100,7 +100,7 @@ fn change<'k, 'r, H: Host>(
             commit(&mut key, &effect, cause, now);
             if let (Some(taker), Some(fence)) = (&taker, fence) {
                 let linger = taker.linger.into_iter();
-                linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger));
+                linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger, false));
             }
             if let Some(key_ref) = &key_ref {
                 if let Some(taker) = taker {
@@ -168,7 +168,6 @@ pub(super) fn key_to_change<H: Host>(host: &mut H) -> Result<H::Key<'_>, Error> 
 /// Serves the key, and then grants the places for this key and others whose turn has come.
 #[cold]
 fn serve_first<H: Host>(host: &mut H) -> Result<(), Error> {
-    guarding::look_if_on(host);
     let mut key = host.open_key(Purpose::Write)?;
     serve_waiters(&mut key, false);
     drop(key);

@@ -167,15 +167,13 @@ fn unbind<K: Key>(key: &K, effect: &Effect<'_>, cause: Cause, now: Now) {
     let own = own.filter(|_| cause.unbinds());
     let (db, name) = (key.server().selected_db(), key.name());
     let bindings = &key.shared().bindings;
-    let (own, undone) = match cause {
-        Cause::ConversionUndone => (None, own),
-        _ => (own, None),
-    };
-    if let Some(fence) = undone {
-        bindings.change(|all| all.undo(db, name.bytes(), fence));
-    }
-    for fence in lock.ended(now).chain(own) {
-        bindings.change(|all| all.forget(Some(db), name.bytes(), fence));
+    let forget = |fence| bindings.change(|all| all.forget(Some(db), name.bytes(), fence));
+    lock.ended(now).for_each(forget);
+    match (own, cause) {
+        (Some(fence), Cause::ConversionUndone) => {
+            bindings.change(|all| all.undo(db, name.bytes(), fence));
+        }
+        (own, _) => own.into_iter().for_each(forget),
     }
 }
 

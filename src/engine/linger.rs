@@ -50,13 +50,10 @@ pub(super) fn mark_renewed<K: Key>(key: &K, effect: &mut Effect<'_>) {
     }
 }
 
-/// Binds a hold that was just granted. A grant without LINGER has unbound it before.
+/// Binds a hold that was just granted. `had_it` says that it was bound to the same connection
+/// before a grant of which its owner may not hear. A grant without LINGER has unbound it before.
 #[cold]
-pub(super) fn bind<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger) {
-    bind_anew(key, token, fence, linger, false);
-}
-
-fn bind_anew<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger, had_it: bool) {
+pub(super) fn bind<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger, had_it: bool) {
     let bindings = &key.shared().bindings;
     bindings.change(|all| all.bind(key_ref_of(key), token, fence, linger, had_it));
 }
@@ -83,7 +80,7 @@ pub(super) fn give<K: Key>(
     let had_it = linger.is_some_and(|linger| binds(key, fence, linger));
     commit(key, &grant.effect(token), cause, grant.at);
     if let Some(linger) = linger {
-        bind_anew(key, token, fence, linger, had_it);
+        bind(key, token, fence, linger, had_it);
     }
 }
 

@@ -70,7 +70,7 @@ enum Op {
     /// A client that was granted is gone before it hears of it, or hears of it.
     Lose(usize),
     Deliver(usize),
-    /// The connection is lost of a client to which holds are bound.
+    /// A client to which holds are bound loses its connection.
     Disconnect(usize),
     /// Both clocks go on, in milliseconds.
     Tick(u64),

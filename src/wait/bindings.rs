@@ -126,15 +126,14 @@ impl Bindings {
 
     /// Whether a hold is bound to this connection.
     pub fn binds(&self, db: i32, name: &[u8], fence: Fence, client: NonZeroU64) -> bool {
-        let here = self.of_hold(Some(db), name, fence);
-        let mut here = here.filter_map(|of| self.bound.get(&of));
-        here.any(|bound| bound.linger.client == client)
+        let mut bound = self.bound(db, name, fence);
+        bound.any(|bound| bound.linger.client == client)
     }
 
     /// Whether a loss that is to be carried out ends a hold by now.
     pub fn is_over(&self, key_ref: &KeyRef, fence: Fence, now: Now) -> bool {
-        let mut lost = self.lost.get(key_ref).into_iter().flatten();
-        lost.any(|lost| lost.fence == fence && lost.ends_at_ms < now.ms())
+        let mut lost = self.lost_of(key_ref, fence);
+        lost.any(|lost| lost.ends_at_ms < now.ms())
     }
 
     /// Whether there are losses to carry out.
@@ -169,13 +168,14 @@ impl Bindings {
         here.map(|(of, _)| *of)
     }
 
-    /// Whether a hold is bound to a connection, living or lost, that had it before.
-    fn was_had(&self, db: i32, name: &[u8], fence: Fence) -> bool {
-        let here = self.of_hold(Some(db), name, fence);
-        let mut bound = here.filter_map(|of| self.bound.get(&of));
-        let lost = self.lost.get(&KeyRef::new(db, name)).into_iter().flatten();
-        let mut lost = lost.filter(|lost| lost.fence == fence);
-        bound.any(|bound| bound.had_it) || lost.any(|lost| lost.had_it)
+    fn bound<'b>(&'b self, db: i32, name: &'b [u8], of: Fence) -> impl Iterator<Item = &'b Bound> {
+        let here = self.of_hold(Some(db), name, of);
+        here.filter_map(|of| self.bound.get(&of))
+    }
+
+    fn lost_of(&self, key_ref: &KeyRef, fence: Fence) -> impl Iterator<Item = &Lost> {
+        let lost = self.lost.get(key_ref).into_iter().flatten();
+        lost.filter(move |lost| lost.fence == fence)
     }
 
     fn find(&self, db: Option<i32>, name: &[u8], fence: Fence) -> Option<Number> {
@@ -222,10 +222,13 @@ impl Bindings {
         }
     }
 
-    /// The conversion of a hold is undone of which its owner has not heard. Whatever connection had
-    /// it before has it again, or is lost.
+    /// Follows a conversion that is undone, because its owner has not heard of it. The connection
+    /// that had the hold before has it again, or is lost.
     pub fn undo(&mut self, db: i32, name: &[u8], fence: Fence) {
-        if !self.was_had(db, name, fence) {
+        let key_ref = KeyRef::new(db, name);
+        let had_it = self.bound(db, name, fence).any(|bound| bound.had_it)
+            || self.lost_of(&key_ref, fence).any(|lost| lost.had_it);
+        if !had_it {
             self.forget(Some(db), name, fence);
         }
     }

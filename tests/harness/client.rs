@@ -43,6 +43,7 @@ impl Client {
     }
 
     /// The same, with a limit of time for each reply.
+    #[allow(dead_code)] // Only the campaign and benchmarks use it.
     pub fn try_connect_within(port: u16, patience: Duration) -> Option<Self> {
         Steady::to_within(port, patience).ok().map(Self::over)
     }

@@ -69,6 +69,7 @@ impl CutLink {
     }
 
     /// Breaks all connections. Later ones are to another server.
+    #[allow(dead_code)] // Only the campaign and benchmarks use it.
     pub fn turn_to(&self, server: u16) {
         self.state.server.store(server, Ordering::SeqCst);
         for stream in self.state.streams.lock().unwrap().drain(..) {
@@ -77,6 +78,7 @@ impl CutLink {
     }
 
     /// From now on everything takes this time. What is read at once passes at once.
+    #[allow(dead_code)] // Only the campaign and benchmarks use it.
     pub fn delay_ms(&self, ms: u64) {
         self.state.delay_ms.store(ms, Ordering::SeqCst);
     }

@@ -321,6 +321,7 @@ impl Server {
     }
 
     /// The same as another setup specifies.
+    #[allow(dead_code)] // Only the campaign and benchmarks use it.
     pub fn start_again_as(&mut self, setup: Setup) {
         self.setup = setup;
         self.start_again();

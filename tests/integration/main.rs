@@ -58,7 +58,6 @@ macro_rules! on_valkey_9 {
     };
 }
 
-#[allow(dead_code)] // Other targets use the rest.
 #[path = "../harness/mod.rs"]
 mod harness;
 

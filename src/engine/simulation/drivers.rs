@@ -292,7 +292,8 @@ pub(super) struct Dice {
     /// Whether locks are copied, or else moved. Of two copies of a hold that have moved nobody can
     /// say which is which.
     copies: bool,
-    /// Whether many requests are for several keys. These histories have no lost connections.
+    /// Whether many requests are for several keys. These histories have no lost connections: the
+    /// oracle knows only one order in which a hold that has moved is taken back.
     pub(super) has_several: bool,
 }
 

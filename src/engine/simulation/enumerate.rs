@@ -7,7 +7,11 @@ use crate::lock::effort;
 
 /// Plays all histories of so many steps of these, each after the steps that come `first`.
 pub(super) fn enumerate(name: &str, first: &[Op], ops: &[Op], depth: u32) {
-    let mut world = World::new(true);
+    enumerate_in(World::new(true), name, first, ops, depth);
+}
+
+/// The same in a world of its own.
+pub(super) fn enumerate_in(mut world: World, name: &str, first: &[Op], ops: &[Op], depth: u32) {
     first.iter().for_each(|op| world.step(*op));
     enumerate_from(&world, name, first, ops, depth);
 }

@@ -2,7 +2,7 @@
 //! its own, and all of them say LINGER.
 
 use super::drivers::{keep, take};
-use super::enumerate::enumerate_from;
+use super::enumerate::enumerate_in;
 use super::*;
 use Limits::{Forever, NoWait, Notify};
 use Mode::{Exclusive, Shared};
@@ -33,8 +33,7 @@ impl World {
 fn enumerate(name: &str, linger_ms: u64, first: &[Op], ops: &[Op], depth: u32) {
     let mut world = World::new(true);
     world.set_linger(linger_ms);
-    first.iter().for_each(|op| world.step(*op));
-    enumerate_from(&world, name, first, ops, depth);
+    enumerate_in(world, name, first, ops, depth);
 }
 
 fn both(token: u8, limits: Limits, grace: u32) -> Op {

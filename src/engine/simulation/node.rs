@@ -373,8 +373,7 @@ impl Node {
     pub(super) fn run_timer(&mut self) -> u64 {
         let mut rounds = 0;
         self.machine.sweep.hurry();
-        let mut is_told = self.is_told_again();
-        while std::mem::take(&mut is_told) || self.is_due() {
+        while (rounds == 0 && self.is_told_again()) || self.is_due() {
             if rounds >= MANY_ROUNDS && self.is_told_again() {
                 break;
             }

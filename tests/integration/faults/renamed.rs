@@ -6,9 +6,9 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::super::harness::disk::{fill_disk, have_room_again};
 use super::super::harness::{wait_for, Client, Kind, Later, Reply, Server};
 use super::disk::{fail_to_save, in_the_way, start_appending_with};
-use crate::harness::disk::{fill_disk, have_room_again};
 
 on_every_server![
     a_deadline_with_too_few_replicas_grants_nobody,
