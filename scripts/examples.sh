@@ -71,48 +71,46 @@ set_up() {
 # Shows the tests' output as it comes, and keeps it to be quoted.
 shown() { "$@" 2>&1 | tee "$log"; }
 
-# Tests of many waiters and of timeouts are of machines that stand still at times, too. What fails in the
-# second run has failed. With AGAIN, a Makefile may run what failed in the first run only.
-twice() {
-    try=
-    shown "$@" && return
-    echo "== once more: $*"
-    try=", in the second run"
-    AGAIN=1 shown "$@"
+# attempt TEST LANGUAGE FOLDER: runs one of the tests below. Many run at once, with tests of many waiters and of
+# timeouts among them, and a machine may stand still for a moment. So what fails runs once more, alone, when the
+# others have ended. What fails again has failed.
+attempt() { "$@" || echo "$*" >>"$out/again"; }
+
+attempt_again() {
+    local test
+    while read -ra test <&3; do
+        echo "== once more, alone: ${test[*]:2}"
+        # With AGAIN, a Makefile may run only what has failed.
+        AGAIN=1 "${test[@]}" || fail "${test[1]}" "${test[*]:2}: FAILED"
+    done 3< <(cat "$out/again" 2>/dev/null)
 }
+
+# passed LANGUAGE TEXT…
+passed() { report "$1" "${*:2}${AGAIN:+, in the second run}"; }
 
 test_examples() {
-    echo "== examples/$1"
-    if EXAMPLES_REQUIRED=$1 twice cargo test --locked --quiet --test examples -- --test-threads 4 "$1_"; then
-        report "$1" "examples/$1: $(sed -nE 's/^test result: ok\. ([0-9]+) passed.*/\1 tests passed/p' "$log")$try"
-    else
-        fail "$1" "examples/$1: FAILED"
-    fi
+    echo "== $2"
+    EXAMPLES_REQUIRED=$1 shown cargo test --locked --quiet --test examples -- --test-threads 4 "$1_" &&
+        passed "$1" "$2: $(sed -nE 's/^test result: ok\. ([0-9]+) passed.*/\1 tests passed/p' "$log")"
 }
 
-# test_client LANGUAGE FOLDER
 test_client() {
-    local targets=(test) passed="tests passed"
-    if grep -q '^check:' "$2/Makefile"; then
-        targets=(check test)
-        passed="lints and tests passed"
-    fi
     echo "== $2"
-    if twice make -C "$2" "${targets[@]}"; then
-        # How a language's runner counts is its own affair.
-        report "$1" "$2: $passed$try"
-    else
-        fail "$1" "$2: FAILED"
-    fi
+    # How a language's runner counts is its own affair.
+    shown make -C "$2" test && passed "$1" "$2: tests passed"
 }
 
 # The tutorial in language $1.
 test_tutorial() {
     echo "== tutorial: $1"
-    if twice scripts/check/tutorials.sh "$1"; then
-        report "$1" "docs/START.md: played$try"
-    else
-        fail "$1" "docs/START.md: FAILED"
+    shown scripts/check/tutorials.sh "$1" && passed "$1" "$2: played"
+}
+
+# The lints of a client, where it has any.
+check_client() {
+    if grep -q '^check:' "$2/Makefile"; then
+        echo "== $2: lints"
+        make -C "$2" check || fail "$1" "$2: lints FAILED"
     fi
 }
 
@@ -132,14 +130,9 @@ test_matrix() {
 
 # All languages that are ready, on one lock, and the overselling demonstration.
 test_mixed() {
-    local languages
-    languages=$(IFS=,; echo "${ready[*]}")
-    echo "== clients of $languages together"
-    if EXAMPLES_REQUIRED=$languages twice cargo test --locked --quiet --test examples -- --nocapture mixed:: oversell::; then
-        report together "$(sed -nE 's/^([0-9]+ grants in order: .*)/\1/p' "$log")$try"
-    else
-        fail together "$languages: FAILED"
-    fi
+    echo "== clients of $2 together"
+    EXAMPLES_REQUIRED=$2 shown cargo test --locked --quiet --test examples -- --nocapture mixed:: oversell:: &&
+        passed together "$(sed -nE 's/^([0-9]+ grants in order: .*)/\1/p' "$log")"
 }
 
 what=${1:-}
@@ -161,11 +154,13 @@ done
 # test_language LANGUAGE: all of it.
 test_language() {
     local folder log=$out/$1.log begun=$SECONDS
-    [ ! -e "examples/$1/run" ] || test_examples "$1"
+    [ ! -e "examples/$1/run" ] || attempt test_examples "$1" "examples/$1"
     for folder in $(folders "$1"); do
-        [[ $folder != clients/* ]] || test_client "$1" "$folder"
+        [[ $folder == clients/* ]] || continue
+        check_client "$1" "$folder"
+        attempt test_client "$1" "$folder"
     done
-    test_tutorial "$1"
+    attempt test_tutorial "$1" docs/START.md
     report "$1" "$((SECONDS - begun)) s in all"
 }
 
@@ -194,7 +189,8 @@ case $what in
         ;;
     test)
         test_languages
-        [ ${#ready[@]} = 0 ] || test_mixed
+        [ ${#ready[@]} = 0 ] || attempt test_mixed together "$(IFS=,; echo "${ready[*]}")"
+        attempt_again
         ;;
 esac
 

@@ -366,7 +366,10 @@ async fn a_wait_that_ended_with_its_connection_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_tasks_wait_over_two_connections() {
     let server = Server::start();
-    let (locks, mut admin) = (locks(&server), server.admin());
+    // A machine under load has no 3 s for 10,000 answers at once.
+    let options = Options::default().reconnect(ms(60_000));
+    let locks = LockClient::open(server.url(), options).unwrap();
+    let mut admin = server.admin();
     let before = admin.clients("");
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
     let mut tasks = JoinSet::new();
