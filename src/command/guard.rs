@@ -7,6 +7,7 @@
 use super::args::integer;
 use super::spec::{Arg, Flag, KeyWords, Spec};
 use super::{apply, Args, Error};
+use crate::lock::Deadline;
 
 /// The description of LOCK._GUARD for the server.
 pub const SPEC: Spec = Spec {
@@ -68,13 +69,18 @@ pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Beat,
     let (clock, followers) = (args.required()?, args.required()?);
     args.finish()?;
     let number = |word| integer(word).ok_or(Error::BadEffect);
+    // What is kept in the file is read again within these bounds.
+    let time_ms = |word| match number(word)? {
+        ms if ms <= Deadline::MAX_MS => Ok(ms),
+        _ => Err(Error::BadEffect),
+    };
     Ok(Beat {
         left_ms: match left {
             b"-1" => None,
-            left => Some(number(left)?),
+            left => Some(time_ms(left)?),
         },
-        longest_ms: number(longest)?,
-        wait_ms: number(wait)?,
+        longest_ms: time_ms(longest)?,
+        wait_ms: time_ms(wait)?,
         clock_us: number(clock)?,
         followers: followers_of(followers).ok_or(Error::BadEffect)?,
     })

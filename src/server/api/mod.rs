@@ -89,7 +89,7 @@ required! {
     RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
     RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_DbSize, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
-    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyArrayElement, RedisModule_CallReplyType, RedisModule_GetClientId, RedisModule_GetDetachedThreadSafeContext,
+    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyInteger, RedisModule_CallReplyArrayElement, RedisModule_CallReplyType, RedisModule_GetClientId, RedisModule_GetClientInfoById, RedisModule_GetDetachedThreadSafeContext,
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
     RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong, RedisModule_InfoAddFieldCString, RedisModule_GetNotifyKeyspaceEvents,
     RedisModule_NotifyKeyspaceEvent, RedisModule_GetUsedMemoryRatio, RedisModule_Scan, RedisModule_ScanCursorCreate,

@@ -246,7 +246,8 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
         // Its end is counted where it is held.
         module.removals.forget();
     } else if let Some(cause) = module.removals.begin(lock) {
-        if cause == RemovalCause::Forced && !migrations.exports(name.bytes()) {
+        // With its slot it may go while memory is above `maxmemory`, too.
+        if cause != RemovalCause::Expired && !migrations.exports(name.bytes()) {
             module.departures.is_removed(name.bytes(), lock);
         }
         ends::lock_ended(module, db, name, lock, cause);

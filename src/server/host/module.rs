@@ -132,7 +132,8 @@ impl Module {
             None => settings.max_ttl_ms,
         };
         let wait_ms = longest_ms.saturating_add(settings.slack_ms);
-        (settings.scope != Scope::Off).then_some((longest_ms, wait_ms))
+        let bounded = |ms: u64| ms.min(Deadline::MAX_MS);
+        (settings.scope != Scope::Off).then_some((bounded(longest_ms), bounded(wait_ms)))
     }
 
     /// The server has loaded what another one, or this one in an earlier life, knew of leases.

@@ -13,9 +13,12 @@
 //! then. So the command must be one that writes. In a cluster the slot must be served here:
 //! otherwise the server has removed the key by itself, because its slot has gone.
 //!
-//! The calls change nothing and open no lock, so they are safe in the middle of a deletion.
+//! The calls change nothing and open no lock, so they are safe in the middle of a deletion. EXISTS
+//! would delete a key that has expired, so the name that it asks for is one that nobody can know.
 
 use std::cell::Cell;
+
+use uuid::Uuid;
 
 use crate::lock::slot::hashed_part;
 use crate::server::api::{client_field, Caller};
@@ -139,7 +142,8 @@ fn neighbour_of(key: &[u8]) -> Option<Vec<u8>> {
     if tag.is_empty() || tag.contains(&b'}') {
         return None;
     }
-    Some([b"{", tag, b"}:redis-lock:is-this-slot-served"].concat())
+    let unknown = Uuid::new_v4().hyphenated().to_string();
+    Some([b"{", tag, b"}:redis-lock:", unknown.as_bytes()].concat())
 }
 
 #[cfg(test)]
@@ -186,7 +190,12 @@ mod tests {
             let neighbour = neighbour_of(key.as_bytes());
             let same_tag = |neighbour: Vec<u8>| hashed_part(&neighbour) == tag.as_bytes();
             let has_none = tag.is_empty() || tag.contains('}');
-            assert!(neighbour.map_or(has_none, same_tag), "{key}");
+            assert!(neighbour.clone().map_or(has_none, same_tag), "{key}");
+            // Nobody can have made a key of this name, which would be deleted if it has expired.
+            assert!(
+                has_none || neighbour != neighbour_of(key.as_bytes()),
+                "{key}"
+            );
         }
     }
 }

@@ -17,10 +17,14 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::guard::Reason;
 use crate::planted::planted;
-use crate::server::api::Caller;
+use crate::server::api::{Caller, Level};
 
 /// More bytes than the name of any reason has.
 const LONGEST_REASON: u64 = 32;
+
+/// The log line of a server that can note nothing.
+const NOT_KEPT: &CStr =
+    c"guard: no file can be written in `dir`, so every start is guarded for its whole time";
 
 /// What is known of the start.
 #[derive(Debug, Default)]
@@ -47,8 +51,12 @@ impl Start {
     /// A process with a guard begins. Whether the one before it was promoted, and had not waited to
     /// the end.
     pub(in crate::server) fn begins(&self, caller: &mut Caller<'_>) -> bool {
-        let before = self.remember(caller, Some(Reason::Restart));
-        self.was_guarded.set(before.is_some());
+        let (before, is_kept) = self.remember(caller, Some(Reason::Restart));
+        if !is_kept {
+            caller.context().log(Level::Warning, NOT_KEPT);
+        }
+        // Where nothing can be noted, the guard may have been closed.
+        self.was_guarded.set(before.is_some() || !is_kept);
         before == Some(Reason::Promotion)
     }
 
@@ -73,12 +81,12 @@ impl Start {
     }
 
     /// Notes why the guard is closed, or that it is open, for the next start. Answers what was
-    /// noted before. Where nothing can be written, nothing is known at the next start.
+    /// noted before, and whether it is noted now.
     pub(in crate::server) fn remember(
         &self,
         caller: &mut Caller<'_>,
         closed_by: Option<Reason>,
-    ) -> Option<Reason> {
+    ) -> (Option<Reason>, bool) {
         let first = self.marker.get();
         let present = marker(caller).filter(|present| Some(present) != first);
         let markers = first.into_iter().chain(&present);
@@ -86,14 +94,15 @@ impl Start {
         let before = markers.iter().filter_map(|(_, noted)| *noted);
         let before = before.max_by_key(|reason| *reason == Reason::Promotion);
         let now = Reason::to_remember(before, closed_by);
+        let mut is_noted = false;
         for (marker, noted) in markers {
-            let _ = match now {
-                None => fs::remove_file(marker),
-                now if now == noted => Ok(()),
-                Some(reason) => write_to_disk(marker, reason.name().to_bytes()),
+            is_noted |= match now {
+                None => fs::remove_file(marker).is_ok(),
+                now if now == noted => true,
+                Some(reason) => write_to_disk(marker, reason.name().to_bytes()).is_ok(),
             };
         }
-        before
+        (before, is_noted)
     }
 
     /// The server runs.

@@ -30,6 +30,8 @@ fn all() -> impl Iterator<Item = &'static Setting> {
 pub(in crate::server) fn read_arguments<'a>(
     mut args: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(), String> {
+    // With musl the settings of a load that was refused are there still.
+    all().for_each(Setting::reset);
     let mut seen: Vec<&CStr> = Vec::new();
     while let Some(name) = args.next() {
         let known = all().find(|one| name.eq_ignore_ascii_case(one.name.to_bytes()));

@@ -11,6 +11,7 @@ pub(in crate::server) struct Setting {
     /// Its name as a load argument. As a setting of CONFIG it has the module's name as a prefix.
     pub(in crate::server) name: &'static CStr,
     value: AtomicI64,
+    default: i64,
     pub(in crate::server) values: Values,
 }
 
@@ -35,6 +36,7 @@ impl Setting {
         Self {
             name,
             value: AtomicI64::new(default),
+            default,
             values: Values::Numbers(min, max),
         }
     }
@@ -44,6 +46,7 @@ impl Setting {
         Self {
             name,
             value: AtomicI64::new(1),
+            default: 1,
             values: Values::YesOrNo,
         }
     }
@@ -53,6 +56,7 @@ impl Setting {
         Self {
             name,
             value: AtomicI64::new(0),
+            default: 0,
             values: Values::Words(words),
         }
     }
@@ -67,6 +71,11 @@ impl Setting {
 
     pub(super) fn count(&self) -> usize {
         usize::try_from(self.get()).unwrap_or(usize::MAX)
+    }
+
+    /// Sets it to its default.
+    pub(super) fn reset(&self) {
+        self.value.store(self.default, Ordering::Relaxed);
     }
 
     /// Sets it. False if `value` is out of bounds.
