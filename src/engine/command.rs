@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::commit::{cap_from_outside, commit, drop_ended, repair_ttl, Cause};
+use super::commit::{commit, drop_many_ended, repair_ttl, Cause};
 use super::count::Count;
 use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
@@ -14,14 +14,11 @@ use super::serve::{self, Stay};
 use super::{deadlock, ending, guarding, linger, several};
 use crate::command::acquire::Acquire;
 use crate::command::{Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, TokenBuf, Ttl, Waiting};
+use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Ttl, Waiting};
 use crate::wait::{KeyRef, Keys, Linger};
 
 /// The word that is the key of a command with one key.
 const KEY_AT: usize = 1;
-
-/// How many holds that are over stay until the next grant.
-const MANY_ENDED: usize = if cfg!(test) { 1 } else { 64 };
 
 /// What a decision is made on.
 struct Scene<'s, 'f, K: Key + 's> {
@@ -138,25 +135,10 @@ fn change<'k, 'r, H: Host>(
     }
 }
 
-/// Drops the holds that are over, where there are many. A grant drops all of them; whoever is
-/// refused would pay for them again and again. An end that PEXPIRE has given to the key stays that
-/// of the key: a later PEXPIRE may move it.
-#[inline]
-fn drop_many_ended<K: Key>(key: &mut K, now: Now) {
-    let lock = key.lock();
-    let ended = lock.and_then(|lock| lock.one_of_many_ended(MANY_ENDED, now));
-    let Some(token) = ended.map(TokenBuf::from) else {
-        return;
-    };
-    if cap_from_outside(key, now).is_none() {
-        drop_ended(key, &token, now);
-    }
-}
-
 /// Opens the key for a command that may change it. [`serve_waiters`] comes next.
 #[inline]
 pub(super) fn key_to_change<H: Host>(host: &mut H) -> Result<H::Key<'_>, Error> {
-    if host.shared().inbox.has_lock_left() {
+    if may_lack_keys(host) {
         check_that_it_is_here(host, KEY_AT)?;
     }
     if host.machine().registry.has_several() {
@@ -175,13 +157,23 @@ fn serve_first<H: Host>(host: &mut H) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a key that is absent because it has just gone to another node of the cluster, in the
-/// running transaction: it may be held there. `at` is its word.
+/// Whether absent keys may be at another node of the cluster.
+#[inline]
+pub(super) fn may_lack_keys<H: Host>(host: &mut H) -> bool {
+    host.shared().inbox.has_lock_left() || host.machine().guard.is_handing_over()
+}
+
+/// Refuses a key that is absent because it has gone to another node of the cluster: it may be held
+/// there. The server itself sends clients there, but not in the running transaction, nor when the
+/// move has been given up. `at` is its word.
 pub(super) fn check_that_it_is_here<H: Host>(host: &mut H, at: usize) -> Result<(), Error> {
-    let key = host.open_word(at, Purpose::Write)?;
-    let is_absent = key.lock().is_none();
+    let mut key = host.open_word(at, Purpose::Write)?;
+    let (name, is_absent) = (key.name(), key.lock().is_none());
+    let machine = key.parts().machine;
+    let may_be_elsewhere = is_absent && machine.guard.may_be_elsewhere(name.bytes());
+    machine.is_due_changed |= may_be_elsewhere;
     drop(key);
-    if is_absent && !host.serves_word(at) {
+    if may_be_elsewhere || (is_absent && !host.serves_word(at)) {
         return Err(Error::TryAgain);
     }
     Ok(())

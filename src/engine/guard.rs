@@ -46,6 +46,7 @@ use crate::planted::planted;
 pub use event::GuardEvent;
 use hand_over::HandOver;
 use quorum::Quorum;
+pub(super) use settings::BEAT_US;
 pub use settings::{Reason, Rule, Scope, Settings, CLOCKS_APART_MS};
 use slots::Slots;
 use usable::Usable;
@@ -54,10 +55,7 @@ use wall_clock::WallClock;
 /// How much longer than a lease a server waits after its start, in milliseconds.
 pub const AFTER_START_MS: u64 = 1_000;
 
-/// How often a primary tells its replicas of the guard, and asks what they have received.
-pub(super) const BEAT_US: u64 = 250_000;
-
-/// The same while the first answer of a replica may come at any moment.
+/// The pause between two beats while the first answer of a replica may come at any moment.
 const SOON_BEAT_US: u64 = 20_000;
 
 /// The guard of a server. Its instants are on a clock that goes on while the machine is suspended.

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use super::command::{
-    acknowledge, answer_not_granted, check_that_it_is_here, note_resumed, waited_key_ref,
+    acknowledge, answer_not_granted, check_that_it_is_here, may_lack_keys, note_resumed,
+    waited_key_ref,
 };
 use super::commit::Cause;
 use super::count::Count;
@@ -101,11 +102,10 @@ impl Call<'_, '_> {
         (FIRST_KEY..).zip(modes)
     }
 
-    /// Refuses keys that are absent because they have just gone to another node of the cluster, in
-    /// the running transaction.
+    /// Refuses keys that are absent because they have gone to another node of the cluster.
     fn check_that_they_are_here<H: Host>(&self, host: &mut H) -> Result<(), Error> {
-        let has_lock_left = host.shared().inbox.has_lock_left();
-        let mut words = self.keys().filter(|_| has_lock_left);
+        let may_lack_keys = may_lack_keys(host);
+        let mut words = self.keys().filter(|_| may_lack_keys);
         words.try_for_each(|(at, _)| check_that_it_is_here(host, at))
     }
 

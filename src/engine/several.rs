@@ -18,6 +18,7 @@ use super::count::Count;
 use super::ending;
 use super::host::{Host, Key, Parts, Purpose, Server};
 use super::linger;
+use super::machine::{Machine, Removed};
 use super::serve::{self, serve_changed};
 use crate::command::Error;
 use crate::lock::{Fence, Now, Refusal};
@@ -166,14 +167,16 @@ fn grant<H: Host>(
     touched: &mut Option<&mut BTreeSet<KeyRef>>,
 ) {
     let (server, machine) = (host.server(), host.machine());
+    let keys = candidate.several.iter().map(|one| &one.key_ref);
     let longest_ms = machine.guard.longest_ttl_ms();
-    let ttl_ms = machine.registry.ttl_ms_of(candidate);
-    if ttl_ms.is_some_and(|ms| ms > longest_ms) {
-        return refuse(host, candidate, Refusal::TtlTooLong);
-    }
+    let too_long = machine.registry.end_too_long(candidate, longest_ms);
+    refuse(server, machine, too_long, Refusal::TtlTooLong);
     let at = server.meanwhile(now, true);
     let Some(fence) = host.shared().fences.with(|fences| fences.next(at)) else {
-        return refuse(host, candidate, Refusal::FencesExhausted);
+        let machine = host.machine();
+        let all = machine.registry.end_candidate(candidate);
+        refuse(server, machine, all, Refusal::FencesExhausted);
+        return machine.registry.serve_later(keys);
     };
     let is_heard = tell_channel(host, candidate, fence, at);
     // A client may have gone since.
@@ -181,7 +184,6 @@ fn grant<H: Host>(
     let registry = &mut host.machine().registry;
     let all = registry.grant_candidate(candidate, fence, at, is_heard);
     let Some(last) = all.last() else {
-        let keys = candidate.several.iter().map(|one| &one.key_ref);
         return host.machine().registry.serve_later(keys);
     };
     // The last request says what the holds are bound to, too.
@@ -221,14 +223,14 @@ fn serve_if_waited_for<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) {
     }
 }
 
-/// Ends a place that can never be granted.
-fn refuse<H: Host>(host: &mut H, candidate: &Candidate, refusal: Refusal) {
-    let server = host.server();
-    let removed = host.machine().registry.end_candidate(candidate);
+/// Tells those who can never be granted their keys.
+fn refuse<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    removed: Vec<Removed<S::Types>>,
+    refusal: Refusal,
+) {
     for removed in removed {
-        let error = Some(Error::of_refusal(refusal));
-        ending::tell(server, host.machine(), removed, error);
+        ending::tell(server, machine, removed, Some(Error::of_refusal(refusal)));
     }
-    let keys = candidate.several.iter().map(|one| &one.key_ref);
-    host.machine().registry.serve_later(keys);
 }

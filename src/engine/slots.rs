@@ -20,10 +20,12 @@ pub(super) fn look<H: Host>(host: &mut H) {
     let Some(cluster) = host.cluster() else {
         return; // There are no slots.
     };
-    answer(host, &cluster);
     let (boot_us, guard) = (server.boot_us(), &mut host.machine().guard);
     let before = guard.slots_closed();
-    guard.look_at_slots(cluster, boot_us);
+    guard.look_at_slots(cluster.clone(), boot_us);
+    // What has just closed is part of the answers.
+    answer(host, &cluster);
+    let guard = &mut host.machine().guard;
     for (node, slots) in guard.asks() {
         server.ask(&node, boot_us, &slots);
     }
@@ -43,7 +45,10 @@ fn answer<H: Host>(host: &mut H, cluster: &Cluster) {
     let longest_ms = machine.guard.longest_ms(boot_us);
     for question in questions {
         // Only these matter. The node asks again about those that are left out.
-        let gone = question.slots.iter().filter(|slot| !cluster.has(**slot));
+        let gone = question
+            .slots
+            .iter()
+            .filter(|slot| cluster.grants_nothing_in(**slot));
         let whole = gone.filter(|slot| host.has_left(**slot, longest_ms));
         let whole: BTreeSet<u16> = whole.take(MOST_WHOLE).copied().collect();
         let (by, at_us) = (question.by, question.at_us);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::commit::{commit, lacks_ttl, repair_ttl, Cause};
+use super::commit::{commit, drop_many_ended, lacks_ttl, repair_ttl, Cause};
 use super::count::Count;
 use super::ending::{dismiss_all, end_next, tell};
 use super::guard::BEAT_US;
@@ -219,9 +219,8 @@ fn begins_after_the_guard<H: Host>(host: &mut H, now_us: u64) -> bool {
     is_free
 }
 
-/// Ends a place of a server that is a replica, or was one: another primary decides, or may have
-/// decided. Most servers have told the blocked clients. Valkey 9.1 has not: it leaves clients
-/// blocked that can be redirected. False if there is none.
+/// Ends a place of a server that is or was a replica: another primary decides, or may have. Valkey
+/// 9.1 has left clients blocked that can be redirected. False if there is none.
 fn dismiss_somebody<H: Host>(host: &mut H) -> bool {
     let server = host.server();
     let machine = host.machine();
@@ -360,6 +359,7 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
             linger::bring_forward(&mut key, now);
         }
         let now = serve_changed(&mut key, key_ref, now);
+        drop_many_ended(&mut key, now);
         repair_ttl(&mut key, now);
         return key.has_changed();
     }

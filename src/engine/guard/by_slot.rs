@@ -40,6 +40,22 @@ impl Guard {
         }
     }
 
+    /// Whether any slot goes to another node.
+    #[inline]
+    pub(in crate::engine) fn is_handing_over(&self) -> bool {
+        self.slots.is_handing_over()
+    }
+
+    /// Whether a key that is absent may be at another node, though the server says that it is not.
+    /// The slots are looked at now.
+    pub(in crate::engine) fn may_be_elsewhere(&mut self, name: &[u8]) -> bool {
+        let may_be = self.settings.has(Rule::SlotGoes) && self.slots.goes(slot_of(name));
+        if may_be {
+            self.beat_now();
+        }
+        may_be
+    }
+
     /// For how many milliseconds no new grant of a key, or of any, is made yet, and why.
     pub fn all_closed_for(&self, name: Option<&[u8]>, boot_us: u64) -> Option<(u64, Reason)> {
         let whole = self.closed_for(boot_us);
@@ -111,7 +127,7 @@ impl Guard {
             _ => 0,
         };
         let mut is_told = |slot: &u16| {
-            let is_gone = !cluster.has(*slot) || !settings.has(Rule::SlotIsGone);
+            let is_gone = cluster.grants_nothing_in(*slot) || !settings.has(Rule::SlotIsGone);
             let must_be_whole = settings.has(Rule::SlotIsWhole);
             cluster.hands_over(*slot, &by) || (is_gone && (!must_be_whole || is_whole(*slot)))
         };

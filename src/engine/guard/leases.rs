@@ -16,8 +16,12 @@ impl Guard {
 
     /// Why the next start is to wait: the guard is closed, or some slots are.
     pub(in crate::engine) fn reason_to_remember(&self) -> Option<Reason> {
-        let slot = (self.slots_closed() > 0).then_some(Reason::Slot);
-        self.closed_by.or(slot)
+        match self.closed_by {
+            // A slot has come as by a promotion, whatever else there is.
+            _ if self.slots_closed() > 0 => Some(Reason::Slot),
+            Some(Reason::Alone) => Some(self.quorum.began_by()),
+            closed_by => closed_by,
+        }
     }
 
     /// How long the longest lease may last that there is or that is granted now, in milliseconds.
@@ -31,10 +35,14 @@ impl Guard {
     pub(in crate::engine) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) -> bool {
         let is_news = self.leases_may_be(left_ms, at_us);
         let end_us = self.longer_until_us.saturating_add(AFTER_START_MS * 1_000);
-        for (reason, open_us) in Reason::TIMED.into_iter().zip(&mut self.ends_us) {
-            // A server that has stood still only reads what the others have sent.
-            if *open_us > at_us && reason != Reason::Stall {
-                *open_us = end_us.max(*open_us);
+        let timed = Reason::TIMED.into_iter().zip(&mut self.ends_us);
+        // A server that has stood still only reads what the others have sent.
+        let timed = timed.filter(|(reason, _)| *reason != Reason::Stall);
+        // What may not be used may not be used until then, either.
+        let unused = [&mut self.started_until_us, &mut self.others_until_us];
+        for until_us in timed.map(|(_, until_us)| until_us).chain(unused) {
+            if *until_us > at_us {
+                *until_us = end_us.max(*until_us);
             }
         }
         is_news

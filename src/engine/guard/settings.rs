@@ -103,7 +103,9 @@ pub enum Rule {
     CameBack,
     /// Slots that come are closed.
     Slots,
-    /// The node before says that it has a slot no more.
+    /// An absent key of a slot that was on its way.
+    SlotGoes,
+    /// The node before says that it has a slot no more, and does not import it.
     SlotIsGone,
     /// The node before says that all leases of a slot have come along.
     SlotIsWhole,
@@ -154,6 +156,10 @@ impl Settings {
         ms.saturating_mul(thousandths)
     }
 }
+
+/// How often a primary tells its replicas of the guard, asks what they have received, and looks at
+/// its slots.
+pub(in crate::engine) const BEAT_US: u64 = 250_000;
 
 /// Why a guard is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

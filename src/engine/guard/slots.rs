@@ -8,10 +8,13 @@
 //! there. So that node must go on answering. Another one is elected in its place only later.
 //!
 //! A node looks at the slots a few times a second. In a slot that it has not seen at the last look
-//! it grants nothing. So what may be missed is a slot that goes and comes back between two looks.
+//! it grants nothing, and no absent key in one that was on its way to another node then: the move
+//! may have been given up since. So what may be missed is a slot that goes and comes back between
+//! two looks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::settings::BEAT_US;
 use crate::lock::slot::SLOTS;
 
 /// The name of a node of a cluster.
@@ -44,6 +47,11 @@ impl Cluster {
     /// Whether this node has a slot.
     pub(in crate::engine) fn has(&self, slot: u16) -> bool {
         self.owner(slot) == Some(0)
+    }
+
+    /// Whether this node neither has a slot nor gets it.
+    pub(in crate::engine) fn grants_nothing_in(&self, slot: u16) -> bool {
+        !self.has(slot) && !self.imports(slot)
     }
 
     fn owner(&self, slot: u16) -> Option<u16> {
@@ -107,8 +115,8 @@ pub(super) struct Slots {
     /// For each slot whether new grants may be made.
     pub(super) open: Vec<bool>,
     pub(super) questions: Vec<Question>,
-    /// When the nodes were asked whose slots are being imported, and have answered.
-    answered_us: BTreeMap<NodeId, u64>,
+    /// When the nodes of the slots that are being imported were asked, and have answered.
+    answered_us: BTreeMap<u16, (NodeId, u64)>,
 }
 
 impl Slots {
@@ -117,10 +125,17 @@ impl Slots {
         self.open.get(usize::from(slot)) == Some(&true)
     }
 
-    /// Whether a slot goes to another node, key by key.
+    /// Whether any slot goes to another node, key by key, as far as was seen.
+    #[inline]
     pub(super) fn is_handing_over(&self) -> bool {
         let seen = self.seen.as_ref();
         seen.is_some_and(|seen| !seen.migrating.is_empty())
+    }
+
+    /// Whether this slot does.
+    pub(super) fn goes(&self, slot: u16) -> bool {
+        let seen = self.seen.as_ref();
+        seen.is_some_and(|seen| seen.migrating.contains_key(&slot))
     }
 
     /// When the next one ends. It changes at a look and by an answer.
@@ -152,26 +167,31 @@ impl Slots {
                     self.closed.insert(slot, closed(before.node_of(slot)));
                 }
             }
-            // A move that was given up. What was granted there is not known here.
+            // A move that was given up. What was granted there is not known here, and the target
+            // may grant until it lacks answers.
             for (slot, to) in &before.migrating {
                 if cluster.has(*slot) && !cluster.hands_over(*slot, to) {
-                    self.closed.insert(*slot, closed(Some(*to)));
+                    let mut closed = closed(Some(*to));
+                    closed.end_us = end_us.saturating_add(ANSWERS_US + BEAT_US);
+                    self.closed.insert(*slot, closed);
                 }
             }
-            let answers = |from| {
-                let at_us = self.answered_us.get(from);
-                at_us.is_some_and(|us| boot_us.saturating_sub(*us) <= ANSWERS_US)
+            let answers = |slot, from| {
+                let last = self.answered_us.get(slot);
+                last.is_some_and(|(node, us)| {
+                    node == from && boot_us.saturating_sub(*us) <= ANSWERS_US
+                })
             };
             for (slot, from) in &cluster.importing {
                 let is_new = !before.imports_from(*slot, from);
                 let is_open = !self.closed.contains_key(slot);
-                if !cluster.has(*slot) && (is_new || (is_open && !answers(from))) {
+                if !cluster.has(*slot) && (is_new || (is_open && !answers(slot, from))) {
                     self.closed.insert(*slot, closed(Some(*from)));
                 }
             }
         }
-        let is_source = |node: &NodeId| cluster.importing.values().any(|from| from == node);
-        self.answered_us.retain(|node, _| is_source(node));
+        self.answered_us
+            .retain(|slot, (node, _)| cluster.imports_from(*slot, node));
         self.seen = Some(cluster);
         self.note_open();
     }
@@ -214,11 +234,15 @@ impl Slots {
     /// Another node has answered. The time must pass after that.
     pub(super) fn hear(&mut self, answer: &Answer, boot_us: u64) {
         let end_us = boot_us.saturating_add(answer.left_ms.saturating_mul(1_000));
+        // What it does not hand over any more it may grant itself.
+        self.answered_us.retain(|slot, (node, us)| {
+            *node != answer.by || *us >= answer.asked_us || answer.slots.contains(slot)
+        });
         for slot in &answer.slots {
             let seen = self.seen.as_ref();
             let is_importing = seen.is_some_and(|seen| seen.imports_from(*slot, &answer.by));
             if is_importing {
-                self.answered_us.insert(answer.by, answer.asked_us);
+                self.answered_us.insert(*slot, (answer.by, answer.asked_us));
             }
             if is_importing && answer.left_ms > 0 {
                 self.closed.entry(*slot).or_insert(Closed {

@@ -290,10 +290,13 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
-    /// For how long a candidate is granted its keys, in milliseconds: the last request says it.
-    pub fn ttl_ms_of(&self, candidate: &Candidate) -> Option<u64> {
-        let (_, last) = self.place_at(candidate)?.iter().last()?;
-        Some(last.ttl().ms())
+    /// Ends the requests of a candidate for longer leases than `longest_ms`.
+    pub fn end_too_long(&mut self, candidate: &Candidate, longest_ms: u64) -> Vec<Removed<L>> {
+        let all = self.place_at(candidate).into_iter().flat_map(Place::iter);
+        let too_long = all.filter(|(_, request)| request.ttl().ms() > longest_ms);
+        let too_long: Vec<Seq> = too_long.map(|(seq, _)| seq).collect();
+        let leave = |seq| self.leave(candidate.place, seq, Why::Decided);
+        too_long.into_iter().filter_map(leave).collect()
     }
 
     /// The hold that the channel at the place of a candidate is to be told of. The caller publishes

@@ -3,7 +3,7 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::super::{Scope, Settings};
+use super::super::{Scope, Settings, BEAT_US};
 use super::*;
 use crate::lock::slot::SLOTS;
 use crate::lock::Now;
@@ -36,6 +36,8 @@ struct World {
     believed_until_us: u64,
     /// The node that has seized the slot, until the other one knows it.
     thief: Option<usize>,
+    /// Whether a client was sent to the node that imports: there was no key at the other one.
+    is_sent: bool,
 }
 
 impl World {
@@ -67,6 +69,7 @@ impl World {
             nodes: [node(b'a'), node(b'b')],
             believed_until_us: 0,
             thief: None,
+            is_sent: false,
         };
         (0..2).for_each(|n| world.look(n));
         world
@@ -86,16 +89,20 @@ impl World {
         }
     }
 
-    /// A turn of the timer: the node looks at its slots, and asks the other one.
+    /// A turn of the timer: the node looks at its slots, and asks the other one, which looks at its
+    /// own before it answers.
     fn look(&mut self, n: usize) {
         self.us += 1;
-        let (us, cluster) = (self.us, self.cluster_of(n));
         let node = &mut self.nodes[n];
         if let Some(answer) = node.mail.take() {
-            node.guard.is_answered(&answer, us);
+            node.guard.is_answered(&answer, self.us);
         }
-        node.guard.look_at_slots(cluster, us);
+        for n in [n, 1 - n] {
+            let cluster = self.cluster_of(n);
+            self.nodes[n].guard.look_at_slots(cluster, self.us);
+        }
         self.pass(0);
+        let us = self.us;
         let (by, asks) = (self.nodes[n].id, self.nodes[n].guard.asks());
         let (other_cluster, other) = (self.cluster_of(1 - n), &self.nodes[1 - n]);
         let mut mail = None;
@@ -129,11 +136,12 @@ impl World {
     /// Whether two clients believe that they hold the lock now.
     fn grants(&mut self, n: usize) -> bool {
         let us = self.us;
-        // Clients are sent to the node that imports only where there is no key.
-        let is_sent = self.nodes[1 - n].held_until_us == 0;
         let node = &mut self.nodes[n];
-        let may = (node.owner == n && !node.migrates) || (node.imports && is_sent);
+        let may = (node.owner == n && !node.migrates) || (node.imports && self.is_sent);
         if !may || node.held_until_us > 0 || node.guard.is_closed_for(|| KEY) {
+            return false;
+        }
+        if node.owner == n && node.guard.may_be_elsewhere(KEY) {
             return false;
         }
         let is_breach = self.believed_until_us > us;
@@ -156,7 +164,9 @@ impl World {
     /// Does something. Whether two clients believe that they hold the lock.
     fn step(&mut self, rng: &mut StdRng) -> bool {
         let n = rng.random_range(0..2);
-        let step = rng.random_range(0..13);
+        let step = rng.random_range(0..14);
+        let sends = |node: &Node| node.migrates && node.held_until_us == 0;
+        self.is_sent |= self.nodes.iter().any(sends);
         match (step, self.thief) {
             (0..=3, _) => return self.grants(n),
             (4..=5, _) => self.look(n),
@@ -179,6 +189,7 @@ impl World {
                 (0..2).for_each(|n| self.look(n));
                 self.nodes[owner].migrates = true;
                 self.nodes[other].imports = true;
+                self.is_sent = false;
             }
             8 if self.nodes[owner].migrates => {
                 let until_us = std::mem::take(&mut self.nodes[owner].held_until_us);
@@ -187,26 +198,30 @@ impl World {
                 (here.owner, here.imports) = (other, false);
                 self.gossip(other);
             }
-            9 if !self.nodes[owner].migrates => {
+            // Who imports a slot does not seize it before all keys have come.
+            9 if !self.nodes[owner].migrates && !self.nodes[other].imports => {
                 (0..2).for_each(|n| self.look(n));
                 self.nodes[other].owner = other;
                 self.thief = Some(other);
             }
-            10 => self.pass(rng.random_range(1..400_000)),
+            10 => {
+                self.pass(rng.random_range(1..BEAT_US));
+                (0..2).for_each(|n| self.look(n));
+            }
             // The operator gives the move up. A lock that is held there stays there.
             12 if self.nodes[owner].migrates => {
                 (0..2).for_each(|n| self.look(n));
                 self.nodes[owner].migrates = false;
-                self.nodes[other].imports = false;
-                (0..2).for_each(|n| self.look(n));
             }
+            // The target learns of it later.
+            13 if !self.nodes[owner].migrates => self.nodes[other].imports = false,
             11 => {
                 let node = &mut self.nodes[n];
                 node.guard.begin(Reason::Restart, self.us);
                 (node.held_until_us, node.lost_us, node.mail) = (0, None, None);
                 self.pass(0);
                 self.look(n);
-                if self.nodes[n].migrates {
+                if self.nodes[1 - n].imports {
                     // The other one asks again, within a quarter of a second.
                     (0..2).for_each(|_| self.look(1 - n));
                 }
@@ -237,6 +252,7 @@ fn a_slot_that_comes_excludes_whom_it_may_lack() {
     assert_eq!(found, None);
     for rule in [
         Rule::Slots,
+        Rule::SlotGoes,
         Rule::SlotIsGone,
         Rule::SlotIsWhole,
         Rule::SlotRest,
