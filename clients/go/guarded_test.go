@@ -302,6 +302,17 @@ func TestARenewalThatBindsOutlivesItsContext(t *testing.T) {
 	expect(t, "it depends on another connection", mutex.bound != before, true)
 }
 
+func TestAnUnlockThatFailsGivesItsConnectionBack(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute), WithLinger(10*time.Second))
+	must(t, mutex.Lock())
+	within, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err := mutex.UnlockContext(within)
+	expect(t, "an error", err != nil, true)
+	expect(t, "the connection is given back", mutex.bound == nil, true)
+	released(t)(mutex.Unlock())
+}
+
 func TestARenewalWhoseBindingGetsNoAnswerCountsForTheLinger(t *testing.T) {
 	proxy := newProxy(t)
 	locks := newLocksAt(t, proxy.addr)

@@ -291,7 +291,7 @@ func says(err error, words string) bool {
 
 // passes tells whether the server said that it, or another one, will do the same command later.
 func passes(err error) bool {
-	for _, code := range []string{"UNBLOCKED", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN"} {
+	for _, code := range []string{"UNBLOCKED", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS"} {
 		if says(err, code) {
 			return true
 		}

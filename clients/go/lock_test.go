@@ -427,6 +427,20 @@ func TestARWMutexIsSharedByReaders(t *testing.T) {
 	released(t)(writer.Unlock())
 }
 
+func TestAServerThatLacksReplicasIsAskedAgain(t *testing.T) {
+	own, err := testserver.Start()
+	must(t, err)
+	defer own.Stop()
+	client := own.Client()
+	defer client.Close()
+	must(t, client.ConfigSet(ctx, "min-replicas-to-write", "1").Err())
+	done := inBackground(locksTo(t, own.Addr).NewMutex("a").Lock)
+	refusals := regexp.MustCompile(`cmdstat_lock\.acquire:.*rejected_calls=[1-9]`)
+	eventually(t, "NOREPLICAS", func() bool { return refusals.MatchString(client.Info(ctx, "commandstats").Val()) })
+	must(t, client.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
+	must(t, result(t, done))
+}
+
 func TestAReleaseThatWasRefusedBeforeIsNoReleaseWhenItFindsNothing(t *testing.T) {
 	if name := os.Getenv("REDIS_LOCK_DRIVER"); name == "" || name == "go-redis" {
 		t.Skip("go-redis does not tell why it has sent a command again")

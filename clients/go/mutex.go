@@ -106,10 +106,10 @@ func (m *Mutex) unlock(ctx context.Context, options ...any) (bool, error) {
 		defer m.renewing.Unlock()
 	}
 	released, sent, err := m.ownerAsks(ctx, "LOCK.RELEASE", value, options...)
+	m.bind(nil) // Also after an error, which may be the last that is heard of this mutex.
 	if err != nil {
 		return false, m.lacking(ctx, err)
 	}
-	m.bind(nil)
 	// The reply to the first was lost, and nothing has ended the lease meanwhile but that.
 	wasHeld := sent > 1 && time.Now().Before(until)
 	if !released && !wasHeld {

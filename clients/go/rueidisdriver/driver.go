@@ -275,7 +275,7 @@ func answered(err error) bool {
 func passes(err error) bool {
 	code, _, _ := strings.Cut(err.Error(), " ")
 	switch code {
-	case "TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN":
+	case "TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS":
 		return true
 	}
 	return false

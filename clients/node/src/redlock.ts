@@ -625,9 +625,9 @@ function checkWaiting({ grace, waitBy, linger }: Settings): void {
     throw new RangeError('Redlock waits by "block" or by "notify".');
 }
 
-/** The key is on another node, or on its way there, or its node has become a replica or cannot be reached. */
+/** The key is on another node, or on its way there, or its node has become a replica, lacks replicas or cannot be reached. */
 function isElsewhere(error: Error | undefined): boolean {
-  return /^(MOVED|ASK|TRYAGAIN|UNREACHABLE|UNBLOCKED|READONLY) /.test(error?.message ?? "");
+  return /^(MOVED|ASK|TRYAGAIN|UNREACHABLE|UNBLOCKED|READONLY|NOREPLICAS) /.test(error?.message ?? "");
 }
 
 function isDeadlock(error: Error): boolean {

@@ -142,6 +142,16 @@ for (const { title, name, library, waitBy } of ways) {
       assert.ok(took <= 1978, `${took} ms`);
     });
 
+    if (!library.isLikeIoredis)
+      it("is cut short when the client will not connect again", async () => {
+        const last = { socket: { port: proxy.port, reconnectStrategy: false } };
+        const redlock = new Redlock([await clients.connect(proxy.port, last)], { waitBy, linger: 2000 });
+        const lock = await redlock.acquire([key], 60_000);
+        proxy.cut();
+        await until(() => lock.remaining < 2000, "it is shortened");
+        await assert.rejects(redlock.acquire([key], 1000, { retryCount: -1 }));
+      });
+
     it("is extended at a third of the linger", async () => {
       const redlock = new Redlock([client], { waitBy, linger: 900 });
       await redlock.using([key], 60_000, async () => {

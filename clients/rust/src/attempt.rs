@@ -6,7 +6,7 @@ use redis::{Cmd, RedisError, RedisResult, Value};
 
 use crate::command::{Claim, Place, millis};
 use crate::error::{Error, is_foreign, is_unanswered, is_unknown_command, may_pass};
-use crate::lease::Grant;
+use crate::lease::{Grant, Lease};
 use crate::options::Options;
 use crate::support::Support;
 
@@ -104,6 +104,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) patience: Patience,
     pub(crate) options: &'a Options,
     pub(crate) support: &'a Support,
+    /// The lease of the hold that is to be converted. Without it there is nothing to wait for.
+    pub(crate) lease: Option<&'a Lease>,
     /// A reply was lost. The server may have granted the lock, or may still let the request wait.
     pub(crate) is_uncertain: bool,
     /// A request asked the server to keep its place.
@@ -127,6 +129,7 @@ impl<'a> Attempt<'a> {
             patience,
             options,
             support,
+            lease: None,
             is_uncertain: false,
             has_place: false,
             out_of_reach: None,
@@ -153,7 +156,8 @@ impl<'a> Attempt<'a> {
         match wait {
             Wait::No => {}
             Wait::Block => {
-                let slice = match self.has_place {
+                // An answer soon also says that a server which was out of reach is back.
+                let slice = match self.has_place && self.out_of_reach.is_none() {
                     true => self.options.slice,
                     false => self.options.slice.min(FIRST_SLICE),
                 };
@@ -161,12 +165,11 @@ impl<'a> Attempt<'a> {
                 command.arg("BLOCK").arg(millis(blocked));
             }
             Wait::Notify(channel) => {
-                // Without an end it waits for ever: the place goes with its grace where the channel
-                // is gone.
-                command
-                    .arg("NOTIFY")
-                    .arg(left.map_or(0, millis))
-                    .arg(channel);
+                // The next question comes within a slice. A place that was left while the server was
+                // out of reach ends by itself: its channel is there, and nobody listens for it.
+                let longest = self.options.slice.saturating_mul(2);
+                let time = left.map_or(longest, |left| left.min(longest));
+                command.arg("NOTIFY").arg(millis(time)).arg(channel);
             }
             Wait::Keep => {}
         }
@@ -282,8 +285,12 @@ impl<'a> Attempt<'a> {
         reach.saturating_sub(tried.unwrap_or_default())
     }
 
-    /// An error if the server has no such claim and never will.
+    /// An error if there is nothing to convert any more, or the server has no such claim and never
+    /// will.
     pub(crate) fn refused(&self) -> Option<Error> {
+        if self.lease.is_some_and(|lease| !lease.is_held()) {
+            return Some(Error::NotHeld);
+        }
         self.support.refuse(self.claim, self.place.at_least)
     }
 

@@ -13,7 +13,7 @@ use crate::answer::{OwnerAnswer, goes_on, owner_answer};
 use crate::attempt::{Attempt, LAST_TRY, PACE, Patience, Verdict, Wait};
 use crate::command::{Claim, Place};
 use crate::error::{Result, is_unanswered};
-use crate::lease::{Grant, until};
+use crate::lease::{Grant, Lease, until};
 use crate::options::{ANSWER_TIME, Options};
 use crate::support::Support;
 use crate::{Error, Mode};
@@ -88,16 +88,18 @@ impl<W: Wire> Engine<W> {
         granted
     }
 
-    /// Converts the hold of a token. The caller sees to what is left behind.
+    /// Converts the hold of a token, as long as its lease lasts if that is known. The caller sees to
+    /// what is left behind.
     pub(crate) async fn convert(
         &self,
         place: &Place,
-        mode: Mode,
-        ttl: Duration,
+        lease: Option<&Lease>,
+        (mode, ttl): (Mode, Duration),
         patience: Patience,
     ) -> (Result<Option<Grant>>, bool) {
         let claim = Claim::RwLock(mode);
         let mut attempt = self.attempt(place, &claim, ttl, patience);
+        attempt.lease = lease;
         let granted = self.run(&mut attempt, true).await;
         (granted, attempt.leaves_something())
     }
@@ -259,7 +261,9 @@ impl<W: Wire> Engine<W> {
         ttl: Duration,
     ) -> Result<Option<Grant>> {
         // Without KEEP, so that the place of the writer ends.
-        let (granted, _) = self.convert(place, Mode::Shared, ttl, Patience::None).await;
+        let (granted, _) = self
+            .convert(place, None, (Mode::Shared, ttl), Patience::None)
+            .await;
         match granted? {
             Some(grant) => Ok((grant.fence == fence).then_some(grant)),
             // While a guard is on, one that has a share already waits for it as others do.

@@ -172,7 +172,7 @@ pub(crate) fn is_to_leave(error: &RedisError) -> bool {
 
 /// Whether the same command may succeed in a moment, here or on another server.
 pub(crate) fn may_pass(error: &RedisError) -> bool {
-    const CODES: [&str; 8] = [
+    const CODES: [&str; 9] = [
         "UNBLOCKED",
         "TRYAGAIN",
         "MOVED",
@@ -181,6 +181,7 @@ pub(crate) fn may_pass(error: &RedisError) -> bool {
         "LOADING",
         "READONLY",
         "MASTERDOWN",
+        "NOREPLICAS",
     ];
     // Sentinels elect another primary.
     let is_without_primary = error.kind() == redis::ErrorKind::MasterNameNotFoundBySentinel;

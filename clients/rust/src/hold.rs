@@ -201,7 +201,12 @@ impl<W: Wire> Hold<W> {
         let engine = self.engine.clone();
         let ttl = self.lease.ttl_to_keep(self.ttl);
         let (granted, leaves_something) = engine
-            .convert(&self.place, Mode::Exclusive, ttl, patience)
+            .convert(
+                &self.place,
+                Some(&self.lease),
+                (Mode::Exclusive, ttl),
+                patience,
+            )
             .await;
         match granted {
             Ok(Some(grant))
@@ -212,6 +217,8 @@ impl<W: Wire> Hold<W> {
             }
             // The share was over, and this may be a new hold.
             Ok(Some(_)) => Err(self.too_late().await),
+            // The share ended while it waited.
+            _ if !self.lease.is_held() => Err(self.too_late().await),
             Ok(None) if leaves_something => self.become_reader().await.map(|()| false),
             Ok(None) => Ok(false),
             Err(error) => {

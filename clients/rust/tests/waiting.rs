@@ -387,3 +387,53 @@ async fn many_tasks_wait_over_two_connections() {
     timeout(ms(120_000), tasks.join_all()).await.unwrap();
     assert!(admin.is_free("k"));
 }
+
+/// Its share ended while it waited.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_ends_with_its_share() {
+    let server = Server::start();
+    let options = Options::default().ttl(ms(400)).slice(ms(100));
+    let pages = LockClient::open(server.url(), options).unwrap();
+    let mut admin = server.admin();
+    let mut guard = pages.rwlock("page").read().await.unwrap();
+    admin.run(&["RWLOCK.RLOCK", "page", "other", "60000"]);
+    let upgraded = timeout(BOUND, guard.upgrade()).await.unwrap();
+    assert!(matches!(upgraded, Err(Error::NotHeld)), "{upgraded:?}");
+    assert_eq!(admin.waiters("page"), 0);
+}
+
+/// A server that answered in between was there.
+#[test]
+fn a_wait_outlasts_connections_that_are_lost_far_apart() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let locks = sync::LockClient::open(proxy.url(), patient()).unwrap();
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let waiting = thread::spawn(move || locks.lock("k").lock().map(drop));
+    for _ in 0..2 {
+        admin.await_waiters("k", 1);
+        proxy.cut_clients();
+        // Longer than a server may be out of reach.
+        thread::sleep(ms(3_300));
+    }
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    waiting.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_server_that_lacks_replicas_is_asked_again() {
+    let server = Server::start();
+    let locks = sync::LockClient::open(server.url(), Options::default()).unwrap();
+    let mut admin = server.admin();
+    admin.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let waiting = thread::spawn(move || locks.lock("k").lock().map(drop));
+    let mut is_refused = || {
+        let stats = format!("{:?}", admin.run(&["INFO", "commandstats"]));
+        let mut lines = stats.split("cmdstat_");
+        lines.any(|line| line.starts_with("lock.acquire") && !line.contains("rejected_calls=0"))
+    };
+    common::eventually("it is refused", &mut is_refused);
+    admin.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    waiting.join().unwrap().unwrap();
+}

@@ -4,7 +4,14 @@ import type { Command, Connection, Node } from "../connection.js";
 import { slotOf } from "../slot.js";
 import { within } from "../timer.js";
 import { EndWatch } from "./end-watch.js";
-import { type NodeRedisClient, openDedicated, openSubscriber, quitOf, textsOf } from "./node-redis.js";
+import {
+  type NodeRedisClient,
+  onEnded,
+  openDedicated,
+  openSubscriber,
+  quitOf,
+  textsOf,
+} from "./node-redis.js";
 
 /** What of a node-redis Cluster client (`createCluster()`) is used. */
 export interface NodeRedisCluster {
@@ -121,7 +128,7 @@ export class OfNodeRedisCluster implements Connection {
     this.#watched.add(client);
     const tell = () => this.#onReconnect.forEach((listener) => listener(address));
     client.on("reconnecting", tell);
-    client.on("end", tell);
+    onEnded(client, tell);
   }
 
   /** node-redis asks for the masters again only when a node redirects a command, which one that has died does not. */

@@ -32,7 +32,7 @@ export class OfNodeRedis implements Connection, Node {
   #wasEnded = false;
 
   constructor(private readonly client: NodeRedisClient) {
-    client.on("end", () => (this.#wasEnded = true));
+    onEnded(client, () => (this.#wasEnded = true));
   }
 
   get isOpen() {
@@ -64,7 +64,7 @@ export class OfNodeRedis implements Connection, Node {
   }
 
   onEnd(listener: () => void) {
-    this.client.on("end", listener);
+    onEnded(this.client, listener);
   }
 
   onReconnect(listener: () => void) {
@@ -74,6 +74,14 @@ export class OfNodeRedis implements Connection, Node {
   key(resource: string) {
     return `${this.client.options?.keyPrefix ?? ""}${resource}`;
   }
+}
+
+/** When a client ends. One that does not connect again after a loss says so by an error only. */
+export function onEnded(client: NodeRedisClient, listener: () => void): void {
+  client.on("end", listener);
+  client.on("error", () => {
+    if (!client.isOpen) listener();
+  });
 }
 
 /** node-redis takes no numbers. */

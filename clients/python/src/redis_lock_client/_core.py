@@ -191,7 +191,8 @@ class Core:
                     raise
                 if patience.left_ms() == 0:
                     return False
-                await self._pause(patience.pace(await self._old_client_pttl()))
+                pttl = await self._resending(patience, self._old_client_pttl)
+                await self._pause(patience.pace(pttl))
                 continue
             if fence is not None:
                 self.local.token, self.local.fence, self.local.lease = token, fence, lease

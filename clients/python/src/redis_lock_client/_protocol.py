@@ -608,7 +608,7 @@ def may_ask_again(library: Library, error: Exception, is_roaming: bool) -> bool:
         not isinstance(error, (library.response_error, library.cluster_exception))
         or is_try_again(library, error)
         or "instance state changed" in str(error)
-        or (is_roaming and isinstance(error, library.passing))
+        or (is_roaming and (isinstance(error, library.passing) or str(error).startswith("NOREPLICAS")))
     )
 
 

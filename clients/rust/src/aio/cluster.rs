@@ -6,6 +6,7 @@ use redis::{Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::hub::{Hub, Subscribed};
+use super::link::within;
 use super::shards::Shards;
 use super::transport::{Answer, Own, Transport};
 use crate::address::Address;
@@ -96,6 +97,11 @@ impl Nodes {
         if let Some(address) = self.topology.owner(slot) {
             return Ok(address);
         }
+        // Those before it may each wait for nodes that are silent.
+        within(time, self.asked_owner(slot, time)).await
+    }
+
+    async fn asked_owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
         let _asking = self.asking.lock().await;
         if let Some(address) = self.topology.owner(slot) {
             return Ok(address);

@@ -69,7 +69,7 @@ fn a_slice_is_asked_for_with_a_grace() {
     );
     assert_eq!(
         words(&attempt.question(Wait::Notify("mine"))),
-        "LOCK.ACQUIRE a key t 30000 NOTIFY 0 mine KEEP 5000"
+        "LOCK.ACQUIRE a key t 30000 NOTIFY 20000 mine KEEP 5000"
     );
     assert!(attempt.leaves_something());
 }

@@ -20,6 +20,9 @@ final class Acquisition {
     /** How long is long enough for the server to notice that a connection was closed. */
     private static final int ABANDON_TRIES = 100;
 
+    /** The longest wait for the first answer of a server that was out of reach. */
+    private static final long FIRST_SLICE_MS = 1_000;
+
     private final Holds holds;
     private final Commands commands;
     private final LockOptions options;
@@ -137,10 +140,11 @@ final class Acquisition {
     }
 
     private Grant askOnce(long leftNanos) throws InterruptedException {
+        // An answer soon says that a server which was out of reach is back.
+        long sliceMs = options.slice().toMillis();
+        long mostMs = outOfReachSince == 0 ? sliceMs : Math.min(sliceMs, FIRST_SLICE_MS);
         // Rounded up, as BLOCK 0 would be for ever.
-        long blockMs = leftNanos <= 0
-                ? 0
-                : Math.min(options.slice().toMillis(), (leftNanos - 1) / 1_000_000 + 1);
+        long blockMs = leftNanos <= 0 ? 0 : Math.min(mostMs, (leftNanos - 1) / 1_000_000 + 1);
         long sentNanos = System.nanoTime();
         askedNanos = uncertain ? askedNanos : sentNanos;
         Long fence = answered(blockMs, () -> askServer(blockMs));

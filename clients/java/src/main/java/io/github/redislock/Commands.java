@@ -305,7 +305,7 @@ record Commands(Wire wire, FallbackSender sender, LockOptions options, AtomicBoo
     /** Whether an error says that the server, or another one, will do the same command later. */
     static boolean passes(String error) {
         // A driver for a cluster sends a command on until it has had enough of it.
-        String codes = "UNBLOCKED|TRYAGAIN|LOADING|MASTERDOWN|CLUSTERDOWN|READONLY|MOVED|ASK";
+        String codes = "UNBLOCKED|TRYAGAIN|LOADING|MASTERDOWN|CLUSTERDOWN|READONLY|NOREPLICAS|MOVED|ASK";
         return error != null && error.matches("(?s)(" + codes + ")\\b.*");
     }
 

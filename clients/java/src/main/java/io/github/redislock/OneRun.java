@@ -25,7 +25,7 @@ record OneRun(Holds holds, Claim claim, long mostMs, long leastMs) {
         }
         try {
             job.accept(new RedisHold(holds, hold));
-        } catch (RuntimeException | Error failed) {
+        } catch (Throwable failed) { // Other languages throw checked exceptions, too.
             try {
                 release(hold);
             } catch (RuntimeException late) {

@@ -57,6 +57,24 @@ class GuardedTest extends ServerTest {
         assertItLastsFor(LEAST);
     }
 
+    /** Kotlin and others have no checked exceptions. */
+    @Test
+    void aJobThatFailsByACheckedExceptionHoldsNothing() {
+        Exception failure = new java.io.IOException("the job");
+        Exception told = assertThrows(
+                Exception.class,
+                () -> locks.runOnce("a", MINUTE, Duration.ZERO, hold -> {
+                    GuardedTest.<RuntimeException>throwAny(failure);
+                }));
+        assertEquals(failure, told);
+        assertFalse(server.isLocked("a"));
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <E extends Exception> void throwAny(Exception failure) throws E {
+        throw (E) failure;
+    }
+
     @Test
     void aJobThatTakesLongerThanAtMostIsTold() throws Exception {
         Duration most = Duration.ofMillis(500);

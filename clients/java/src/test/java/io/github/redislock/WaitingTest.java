@@ -91,6 +91,40 @@ class WaitingTest extends ServerTest {
         }
     }
 
+    /** A server that answered in between was there. */
+    @Test
+    void aWaitOutlastsConnectionsThatAreLostFarApart() throws Exception {
+        LockOptions endless = LockOptions.defaults().withSlice(Duration.ofHours(1));
+        try (RedisLockClient patient = RedisLockClient.connect(server.url(), endless)) {
+            locks.lock("a").lock();
+            Future<Void> waiting = awaitWaiter(() -> patient.lock("a").lock());
+            for (int cuts = 0; cuts < 2; cuts++) {
+                server.cutConnections();
+                // Longer than a server may be out of reach.
+                Eventually.pause(endless.reconnect().toMillis() + 300);
+            }
+            locks.lock("a").unlock();
+            Other.result(waiting);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE"})
+    void aServerThatLacksReplicasIsAskedAgain(Driver driver) throws Exception {
+        try (Driver.Opened opened = driver.open(server.url(), options)) {
+            server.ask("CONFIG", "RESETSTAT");
+            server.ask("CONFIG", "SET", "min-replicas-to-write", 1);
+            Future<Void> waiting = other.starts(() -> opened.locks.lock("a").lock());
+            try {
+                Eventually.isTrue("it is refused", () -> server.info("commandstats")
+                        .matches("(?s).*lock.acquire:[^\\n]*rejected_calls=[1-9].*"));
+            } finally {
+                server.ask("CONFIG", "SET", "min-replicas-to-write", 0);
+            }
+            Other.result(waiting);
+        }
+    }
+
     /** No longer than was said, the time to reconnect, and a little for a busy machine. */
     private static void assertShort(long startNanos, Duration wait) {
         Duration most = wait.plus(LockOptions.defaults().reconnect()).plusMillis(500);
