@@ -95,6 +95,7 @@ scenarios! {
     ];
     real_later, RealFrom7_0, on_7_0_and_later: [
         limits_at_run_time,
+        ttl_of_several_requests_for_several_keys,
     ];
 }
 

@@ -12,6 +12,7 @@ on_every_server![
         failovers_of_a_shard,
         a_primary_that_was_replaced_while_it_stood_still_decides_nothing,
         slots_that_come,
+        a_move_that_is_given_up,
 ];
 
 const LEASE: Duration = Duration::from_secs(8);
@@ -179,6 +180,31 @@ fn slots_that_come(kind: Kind) {
     assert!(!marker.exists());
     let ended = "guard: it has ended in all slots";
     assert_logged(&cluster.nodes[1], "slot", ended);
+}
+
+/// The target has granted a key that is not at the source.
+fn a_move_that_is_given_up(kind: Kind) {
+    let cluster = Cluster::start(kind);
+    let (mut from, mut to) = (cluster.client(0), cluster.client(1));
+    for c in [&mut from, &mut to] {
+        c.text("CONFIG SET lock.guard failover lock.max-ttl 8000 lock.guard-slack 1000");
+        c.until_info("lock_guard", "open");
+    }
+    let key = cluster.keys_of(0, 1).remove(0);
+    let take = |token: &str| format!("LOCK.ACQUIRE {key} {token} 8000");
+    cluster.begin_to_move(cluster.slot(&key), 0, 1);
+    let sent = wait_for("a grant at the target", || {
+        let sent = Instant::now();
+        to.text("ASKING");
+        matches!(to.call(&take("owner")), Reply::Int(_)).then_some(sent)
+    });
+    from.text(&format!("CLUSTER SETSLOT {} STABLE", cluster.slot(&key)));
+    wait_for("the lease to end", || {
+        let next = from.call(&take("next"));
+        let is_granted = matches!(next, Reply::Int(_));
+        assert!(!is_granted || sent.elapsed() > LEASE, "{next:?}");
+        is_granted.then_some(())
+    });
 }
 
 /// In a cluster of Valkey 9 with several databases, a node that asks is told of all of them.
