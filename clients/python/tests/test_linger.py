@@ -162,6 +162,23 @@ def test_what_the_binding_says_of_the_hold(server: Server, reply: bytes, is_lost
         assert proxy.refusals == 1
 
 
+async def cut(_: bytes) -> Held:
+    raise redis.ConnectionError("cut")
+
+
+def test_a_renewal_that_binds_nothing_counts_for_the_linger(client: redis.Redis) -> None:
+    lock = Lock(client, "stock", timeout=30, linger=3)
+    lock.acquire()
+    lock._held_before = cut  # type: ignore[assignment, method-assign]
+    lock.reacquire()
+    assert lock.local.lease.left() < 3
+    with lock.keep_alive():
+        assert lock.local.lease.left() < 3
+    del lock._held_before
+    lock.reacquire()
+    assert lock.local.lease.left() > 20
+
+
 async def unknown(_: bytes) -> Held:
     return UNKNOWN
 

@@ -453,18 +453,22 @@ class Core:
         ends = lease.sends(ttl_ms)
         # What was granted just now is bound already, and a token that the caller has set has another fence.
         fence = self.local.fence if lease is self.local.lease else None
-        return lease.answers(ends, await self._prolong(token, ttl_ms, fence))
+        return lease.answers(ends, await self._prolong(token, ttl_ms, fence, lease))
 
     async def _prolong(
-        self, token: bytes, ttl_ms: int, fence: int | None, failed: Callable[[bool], None] | None = None
+        self,
+        token: bytes,
+        ttl_ms: int,
+        fence: int | None,
+        lease: protocol.Lease | None,
+        failed: Callable[[bool], None] | None = None,
     ) -> bool:
         """Renew, and bind what lingers to a connection that is open: the one that it was bound to may be lost."""
         if not await self._is_owner("LOCK.RENEW", token, ttl_ms, failed=failed):
             return False
         if self._linger is None or fence is None or protocol.would_wait(getattr(self.redis, "connection_pool", None)):
             return True
-        # The renewal counts whatever comes of this, and the next one tries again.
-        with self._suppressed():
+        try:
             held = await self._held_before(token)
             # Another lock may have converted the hold by this token. To ask in our mode would convert it back. Without
             # the right to LOCK.INFO only an exclusive lock asks, which weakens nothing.
@@ -479,6 +483,10 @@ class Core:
                     # It was lost in between, and nobody knows of the new hold.
                     await self._is_owner("LOCK.RELEASE", token)
                     return False
+        except (self._library.error, self._library.cluster_exception) as error:
+            # The renewal counts whatever comes of this, and the next one tries again.
+            if lease and self._library.is_of_a_connection(error):
+                lease.is_unbound(self._linger)
         return True
 
     async def _held(self, token: bytes) -> protocol.Held | None:

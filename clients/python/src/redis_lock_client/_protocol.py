@@ -111,6 +111,8 @@ class Lease:
         self.end = _end(start, ttl_ms / 1000)
         # When the last request was sent that found the hold.
         self._held_at = start
+        # For how long it lasts from then on, if the connection that it is bound to may be lost.
+        self._lingers = math.inf
         self.is_released = False
         # Called when the end has come nearer.
         self.watchers: set[Callable[[], object]] = set()
@@ -130,6 +132,7 @@ class Lease:
         """Return the end, the one that a request sets, and now. One that shortens the lease counts, reply or not."""
         before, sent = self.end, now()
         end = _end(sent, ttl_ms / 1000)
+        self._lingers = math.inf
         self._shorten(end)
         return before, end, sent
 
@@ -140,8 +143,12 @@ class Lease:
             self.ends()
             return False
         self._held_at = max(self._held_at, sent)
-        self.end = end
+        self.end = min(end, _end(self._held_at, self._lingers))
         return True
+
+    def is_unbound(self, linger: float) -> None:
+        """The renewal under way could not bind the hold to a connection, and the one before may be lost."""
+        self._lingers = linger
 
     def breaks(self, linger: float) -> None:
         """A connection is lost. It may have been lost as soon as the hold was found last, and lingers from then on."""

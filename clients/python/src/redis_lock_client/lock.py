@@ -153,15 +153,16 @@ class Lock(Core, Theirs):
 
     def keep_alive(self, on_lost: Callable[[], object] | None = None) -> KeepAlive:
         """Return a context that renews the hold at a third of its timeout, and calls `on_lost` when it is lost."""
-        token, fence = self._held_token("keep alive"), self.local.fence if self.local.lease else None
+        token, lease = self._held_token("keep alive"), self.local.lease
+        fence = self.local.fence if lease else None
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
         not_owned = self._library.not_owned("keep alive", self.name)
 
         def renew() -> bool:
-            return run(self._prolong(token, ttl_ms, fence, kept._failed))
+            return run(self._prolong(token, ttl_ms, fence, lease, kept._failed))
 
         try_again = self._library.try_again_error
-        kept = KeepAlive(renew, ttl_ms, self.name, on_lost, not_owned, self.local.lease, self._linger, try_again)
+        kept = KeepAlive(renew, ttl_ms, self.name, on_lost, not_owned, lease, self._linger, try_again)
         return kept
 
 

@@ -181,11 +181,14 @@ class Lock(Core, Theirs):
 
     async def _release(self) -> None:
         lease = self.local.lease
-        if not (lease and self._at_least):
+        if not (lease and self._awaits_renewals()):
             return await super()._release()
-        # A renewal that came after this release would prolong what the release leaves.
         async with lease.renewing:
             await super()._release()
+
+    def _awaits_renewals(self) -> bool:
+        """Return whether a renewal that came after a release would prolong what that leaves, or bind a new hold."""
+        return bool(self._at_least) or (self._linger is not None and self.wait == "notify")
 
     async def _renew_once(self, token: bytes, ttl_ms: int, lease: protocol.Lease) -> bool:
         async with lease.renewing:
@@ -226,15 +229,16 @@ class Lock(Core, Theirs):
 
     def keep_alive(self) -> KeepAlive:
         """Return a context that renews the hold at a third of its timeout, and cancels its body when it is lost."""
-        token, fence = self._held_token("keep alive"), self.local.fence if self.local.lease else None
+        token, lease = self._held_token("keep alive"), self.local.lease
+        fence = self.local.fence if lease else None
         ttl_ms = protocol.lock_ttl_ms(self.timeout)
         not_owned = self._library.not_owned("keep alive", self.name)
 
         def renew() -> Awaitable[bool]:
-            return self._prolong(token, ttl_ms, fence, kept._failed)
+            return self._prolong(token, ttl_ms, fence, lease, kept._failed)
 
-        try_again, is_awaited = self._library.try_again_error, bool(self._at_least)
-        kept = KeepAlive(renew, ttl_ms, not_owned, self.local.lease, self._linger, try_again, is_awaited)
+        try_again, is_awaited = self._library.try_again_error, self._awaits_renewals()
+        kept = KeepAlive(renew, ttl_ms, not_owned, lease, self._linger, try_again, is_awaited)
         return kept
 
     def _execute(self, *args: Any, **options: Any) -> Awaitable[Any]:
