@@ -433,7 +433,10 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
         if (error instanceof ResourceLockedError) bindings?.lose(server);
         throw error;
       });
-    const attempts = await this.#insist(settings, renew, tryAgainMs);
+    const attempts = await this.#insist(settings, renew, tryAgainMs).catch((error: Error) => {
+      if (isLatest() && error.cause instanceof ResourceLockedError) lock.atMostUntil(0); // It is known to be lost.
+      throw error;
+    });
     if (!lock.isValid) throw this.#failed(attempts, [new ResourceLockedError(LEASE_OVER)]);
     // Servers whose connection was lost end it sooner.
     if (isLatest()) lock.leaseUntil(Math.min(start + lease, bindings?.end(this.#quorumSize) ?? Infinity));

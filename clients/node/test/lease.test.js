@@ -88,6 +88,13 @@ for (const { title, library, waitBy } of ways) {
       assert.ok(!shortened.isValid, "also by an extension that shortens it, and is sent again");
     });
 
+    it("knows of a loss that an extension has found", async () => {
+      const lock = await redlock.acquire(["a"], 60_000);
+      await server.admin.del("a");
+      await assert.rejects(lock.extend(60_000), isLost);
+      assert.ok(!lock.isValid);
+    });
+
     it("loses nothing by TRYAGAIN before the lease is over", async () => {
       const left = fake(client, 3, tryAgain);
       await redlock
