@@ -134,6 +134,24 @@ func TestASilentConnectionTakesTheIdleOnesAlong(t *testing.T) {
 	must(t, locks.NewMutex("a", impatiently...).Lock())
 }
 
+func TestARenewalOutlivesConnectionsThatHaveDied(t *testing.T) {
+	proxy := newProxy(t)
+	locks := newLocksAt(t, proxy.addr)
+	expiry := 6500 * time.Millisecond // the others send all over one connection, and wait for longer
+	if _, ok := locks.driver.(*goRedis); ok {
+		expiry = 4500 * time.Millisecond
+	}
+	mutex := locks.NewMutex("a", WithExpiry(expiry))
+	must(t, mutex.Lock())
+	released(t)(mutex.Extend()) // The library has a connection, too.
+	within, stop := mutex.KeepAlive(ctx)
+	defer stop()
+	until := mutex.Until()
+	proxy.silence()
+	eventually(t, "a renewal", func() bool { return within.Err() != nil || mutex.Until().After(until) })
+	must(t, within.Err())
+}
+
 func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 	proxy := newProxy(t)
 	locks := newLocksAt(t, proxy.addr)

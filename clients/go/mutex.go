@@ -154,7 +154,7 @@ func (m *Mutex) renew(ctx context.Context, held hold) (renewed bool, err error) 
 	began := held.sent
 	for again := true; again && !m.isOver(began); {
 		held.sent = time.Now()
-		renewed, _, err = m.ownerAsks(ctx, "LOCK.RENEW", held.value, m.expiry.Milliseconds())
+		renewed, err = m.sendRenewal(ctx, held.value)
 		if again = says(err, "TRYAGAIN"); again {
 			sleep(ctx, tryAgain)
 			again = ctx.Err() == nil
@@ -175,6 +175,44 @@ func (m *Mutex) renew(ctx context.Context, held hold) (renewed bool, err error) 
 	}
 	m.rememberExtended(held)
 	return !m.isOver(began), nil // An Unlock may have come between.
+}
+
+// sendRenewal sends a renewal by the library. Its idle connections may have died, and it may wait for their answers for longer than the
+// lease lasts. So after a margin the renewal goes over connections of the driver's own, too.
+func (m *Mutex) sendRenewal(ctx context.Context, value string) (renewed bool, err error) {
+	answered, expiry := make(chan struct{}), m.expiry.Milliseconds()
+	var byLibrary bool
+	var failed error
+	// What is sent by then must reach the server before the release of an Unlock that waits for it.
+	if !m.renewing.TryRLock() {
+		renewed, _, err = m.ownerAsks(ctx, "LOCK.RENEW", value, expiry)
+		return renewed, err
+	}
+	go func() {
+		defer m.renewing.RUnlock()
+		defer close(answered)
+		byLibrary, _, failed = m.ownerAsks(ctx, "LOCK.RENEW", value, expiry)
+	}()
+	select {
+	case <-answered:
+		return byLibrary, failed
+	case <-time.After(margin):
+	}
+	renewed = true
+	for _, name := range m.names {
+		number, _, err := m.locks.waiters.do(ctx, 0, about("LOCK.RENEW", name, value, expiry))
+		switch {
+		case errors.Is(err, errNoServer):
+			<-answered // The library has no other connections.
+			return byLibrary, failed
+		case isTaken(err):
+			return false, taken()
+		case err != nil:
+			return false, &RedisError{Err: err}
+		}
+		renewed = renewed && number == 1
+	}
+	return renewed, nil
 }
 
 // Valid asks the server whether the lock is held.
