@@ -178,39 +178,52 @@ func (m *Mutex) renew(ctx context.Context, held hold) (renewed bool, err error) 
 }
 
 // sendRenewal sends a renewal by the library. Its idle connections may have died, and it may wait for their answers for longer than the
-// lease lasts. So after a margin the renewal goes over connections of the driver's own, too.
+// lease lasts. So after a margin the renewal goes over connections of the driver's own, too, until one of both has an answer. What goes
+// wrong there is no answer: the library knows more ways.
 func (m *Mutex) sendRenewal(ctx context.Context, value string) (renewed bool, err error) {
-	answered, expiry := make(chan struct{}), m.expiry.Milliseconds()
-	var byLibrary bool
-	var failed error
+	expiry := m.expiry.Milliseconds()
+	byLibrary := make(chan error, 1)
 	// What is sent by then must reach the server before the release of an Unlock that waits for it.
 	if !m.renewing.TryRLock() {
 		renewed, _, err = m.ownerAsks(ctx, "LOCK.RENEW", value, expiry)
 		return renewed, err
 	}
+	var done bool // It is set before the error is sent.
 	go func() {
 		defer m.renewing.RUnlock()
-		defer close(answered)
-		byLibrary, _, failed = m.ownerAsks(ctx, "LOCK.RENEW", value, expiry)
+		var failed error
+		done, _, failed = m.ownerAsks(ctx, "LOCK.RENEW", value, expiry)
+		byLibrary <- failed
 	}()
-	select {
-	case <-answered:
-		return byLibrary, failed
-	case <-time.After(margin):
+	for wait := margin; ; wait = pause {
+		select {
+		case err = <-byLibrary:
+			return done, err
+		case <-time.After(wait):
+		}
+		renewed, err = m.renewBeside(ctx, value, expiry)
+		if err == nil {
+			return renewed, nil
+		}
+		if errors.Is(err, errNoServer) {
+			err = <-byLibrary
+			return done, err
+		}
+	}
+}
+
+// renewBeside sends a renewal over connections of the driver's own, where it has any.
+func (m *Mutex) renewBeside(ctx context.Context, value string, expiry int64) (renewed bool, err error) {
+	if m.locks.chosen() == theFallback {
+		return false, errNoServer
 	}
 	renewed = true
 	for _, name := range m.names {
 		number, _, err := m.locks.waiters.do(ctx, 0, about("LOCK.RENEW", name, value, expiry))
-		switch {
-		case errors.Is(err, errNoServer):
-			<-answered // The library has no other connections.
-			return byLibrary, failed
-		case isTaken(err):
-			return false, taken()
-		case err != nil:
-			return false, &RedisError{Err: err}
+		if err != nil && !isTaken(err) {
+			return false, err
 		}
-		renewed = renewed && number == 1
+		renewed = renewed && err == nil && number == 1
 	}
 	return renewed, nil
 }

@@ -145,11 +145,14 @@ for (const { title, name, library, waitBy } of ways) {
     if (!library.isLikeIoredis)
       it("is cut short when the client will not connect again", async () => {
         const last = { socket: { port: proxy.port, reconnectStrategy: false } };
-        const redlock = new Redlock([await clients.connect(proxy.port, last)], { waitBy, linger: 2000 });
+        const final = await clients.connect(proxy.port, last);
+        const handlers = final.listenerCount("error");
+        const redlock = new Redlock([final], { waitBy, linger: 2000 });
         const lock = await redlock.acquire([key], 60_000);
         proxy.cut();
         await until(() => lock.remaining < 2000, "it is shortened");
         await assert.rejects(redlock.acquire([key], 1000, { retryCount: -1 }));
+        assert.equal(final.listenerCount("error"), handlers, "errors stay the program's to handle");
       });
 
     it("is extended at a third of the linger", async () => {

@@ -1,3 +1,4 @@
+import { errorMonitor } from "node:events";
 import type { Command, Connection, Dedicated, Node, Subscriber } from "../connection.js";
 import { connect } from "./opening.js";
 
@@ -17,7 +18,10 @@ export interface NodeRedisClient {
   ping(): Promise<unknown>;
   subscribe(channel: string, listener: (message: Buffer) => unknown, bufferMode: true): Promise<unknown>;
   sSubscribe?(channel: string, listener: (message: Buffer) => unknown, bufferMode: true): Promise<unknown>;
-  on(event: "connect" | "error" | "end" | "reconnecting", listener: () => void): unknown;
+  on(
+    event: "connect" | "error" | "end" | "reconnecting" | typeof errorMonitor,
+    listener: () => void,
+  ): unknown;
   on(event: "sharded-channel-moved", listener: () => void): unknown;
 }
 
@@ -76,10 +80,10 @@ export class OfNodeRedis implements Connection, Node {
   }
 }
 
-/** When a client ends. One that does not connect again after a loss says so by an error only. */
+/** When a client ends. One that does not connect again after a loss says so by an error only, which stays its program's to handle. */
 export function onEnded(client: NodeRedisClient, listener: () => void): void {
   client.on("end", listener);
-  client.on("error", () => {
+  client.on(errorMonitor, () => {
     if (!client.isOpen) listener();
   });
 }

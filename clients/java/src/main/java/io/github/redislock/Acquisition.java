@@ -207,6 +207,7 @@ final class Acquisition {
             return false; // That has closed the connection. The loop sees to it.
         }
         if (commands.isForeign(failed)) {
+            outOfReachSince = 0;
             uncertain = false;
             placed = false; // It ended when the other one's value was written.
             if (leftNanos > 0) {
