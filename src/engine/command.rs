@@ -168,12 +168,10 @@ pub(super) fn may_lack_keys<H: Host>(host: &mut H) -> bool {
 /// move has been given up. `at` is its word.
 pub(super) fn check_that_it_is_here<H: Host>(host: &mut H, at: usize) -> Result<(), Error> {
     let mut key = host.open_word(at, Purpose::Write)?;
-    let (name, is_absent) = (key.name(), key.lock().is_none());
-    let machine = key.parts().machine;
-    let may_be_elsewhere = is_absent && machine.guard.may_be_elsewhere(name.bytes());
-    machine.is_due_changed |= may_be_elsewhere;
+    let (is_absent, is_elsewhere) = (key.lock().is_none(), guarding::may_be_elsewhere(&mut key));
     drop(key);
-    if may_be_elsewhere || (is_absent && !host.serves_word(at)) {
+    let has_lock_left = host.shared().inbox.has_lock_left();
+    if is_elsewhere || (is_absent && has_lock_left && !host.serves_word(at)) {
         return Err(Error::TryAgain);
     }
     Ok(())

@@ -353,10 +353,13 @@ impl Guard {
             self.beat_now();
         }
         let closed_for = self.closed_for(boot_us);
-        self.least_wait_us = match closed_for {
-            Some(_) => self.quorum_wait_us(boot_us).max(self.least_wait_us),
-            None => 0,
-        };
+        if closed_for.is_some() {
+            self.least_wait_us = self.quorum_wait_us(boot_us).max(self.least_wait_us);
+        } else {
+            // All leases are over that this server may have lacked.
+            self.least_wait_us = 0;
+            (self.others_until_us, self.started_until_us) = (0, 0);
+        }
         self.usable = self.usable_at(boot_us);
         self.puts_off_renewals = self.must_put_off_renewals(boot_us);
         self.quiet_until_us = match (closed_for, self.puts_off_renewals) {

@@ -180,6 +180,19 @@ pub(super) fn note_refused<S: Server>(
     is_closed
 }
 
+/// Whether a key is absent that may be at another node of the cluster, though the server does not
+/// say so: the move of its slot may have been given up.
+pub(super) fn may_be_elsewhere<K: Key>(key: &mut K) -> bool {
+    let name = key.name();
+    if key.lock().is_some() {
+        return false;
+    }
+    let machine = key.parts().machine;
+    let may_be = machine.guard.may_be_elsewhere(name.bytes());
+    machine.is_due_changed |= may_be;
+    may_be
+}
+
 /// Carries out what a callback has noted.
 pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event: GuardEvent) {
     let boot_us = server.boot_us();

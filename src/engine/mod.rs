@@ -25,6 +25,7 @@ pub mod macquire;
 mod message;
 mod notes;
 pub mod printable;
+mod revoke;
 mod scan;
 mod serve;
 pub mod several;

@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use super::commit::Cause;
 use super::count::Count;
 use super::ending;
+use super::guarding;
 use super::host::{Host, Key, Parts, Purpose, Server};
 use super::linger;
 use super::machine::{Machine, Removed};
@@ -87,8 +88,11 @@ fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSe
 }
 
 fn serve_again<H: Host>(host: &mut H, key_ref: &KeyRef, now: Now) {
-    let served = with_key(host, key_ref, |key| serve_if_waited_for(key, key_ref, now));
-    if served.is_none() {
+    let served = with_key(host, key_ref, |key| {
+        let is_here = !guarding::may_be_elsewhere(key);
+        is_here.then(|| serve_if_waited_for(key, key_ref, now))
+    });
+    if served.flatten().is_none() {
         mark(host, key_ref);
     }
 }
@@ -119,14 +123,18 @@ fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> bool {
     candidate.several.iter().all(|one| {
         let key_ref = &one.key_ref;
         let turn = with_key(host, key_ref, |key| {
+            if guarding::may_be_elsewhere(key) {
+                return None;
+            }
             let Parts { lock, machine, .. } = key.parts();
             let turn = machine.registry.turn_of(candidate, key_ref, lock, now);
             if turn == TurnAt::Nobody {
                 // Nobody may have told of the lock that is there.
                 serve::watch(key, key_ref, now);
             }
-            turn
+            Some(turn)
         });
+        let turn = turn.flatten();
         match turn {
             None => mark(host, key_ref),
             Some(TurnAt::Other) => host.machine().registry.serve_later([key_ref].into_iter()),

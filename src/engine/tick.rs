@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::commit::{commit, drop_many_ended, lacks_ttl, repair_ttl, Cause};
+use super::commit::{drop_many_ended, lacks_ttl, repair_ttl};
 use super::count::Count;
 use super::ending::{dismiss_all, end_next, tell};
 use super::guard::BEAT_US;
@@ -12,11 +12,11 @@ use super::guarding;
 use super::host::{Host, Key, Purpose, Server, TurnPart};
 use super::linger;
 use super::machine::Machine;
+use super::revoke::{revoke, seek};
 use super::serve::{serve_changed, watch};
 use super::several;
 use super::share::Share;
 use crate::command::Error;
-use crate::lock::{Effect, Lock, Now};
 use crate::wait::{KeyRef, Revoked, SlotQuestion, ANY_DB};
 
 /// How often the keys that are waited for are looked at. By then a wall clock is noticed that was
@@ -355,6 +355,10 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
         for revoked in revoked {
             revoke(&mut key, revoked, now);
         }
+        if guarding::may_be_elsewhere(&mut key) {
+            dismiss_all(server, key.parts().machine, key_ref, Error::TryAgain);
+            return false;
+        }
         if key.shared().bindings.has_lost() {
             linger::bring_forward(&mut key, now);
         }
@@ -369,32 +373,4 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
     }
     dismiss_all(server, machine, key_ref, Error::WrongType);
     false
-}
-
-/// Ends a hold whose owner was gone before it heard of it. The owner has again what it had before
-/// and knows of.
-fn revoke<K: Key>(key: &mut K, revoked: Revoked, now: Now) {
-    let text = revoked.token.text();
-    let token = text.as_token();
-    let stands = |lock: &&Lock| {
-        let hold = lock.hold_of(token, now);
-        hold.is_some_and(|(_, hold)| hold.fence == revoked.fence)
-    };
-    let undo = |lock: &Lock| lock.give_back(token, revoked.before, key.deadline(now), now);
-    let Some(effect) = key.lock().filter(stands).map(undo) else {
-        return seek(key.server(), key.parts().machine, revoked);
-    };
-    let cause = match effect {
-        Effect::Release { .. } => Cause::Revoked,
-        _ => Cause::ConversionUndone,
-    };
-    commit(key, &effect, cause, now);
-}
-
-/// Has a hold looked for that is not where it was granted, if its lock has left since.
-fn seek<S: Server>(server: S, machine: &mut Machine<S::Types>, revoked: Revoked) {
-    if revoked.has_left {
-        machine.registry.deliveries.seek(revoked);
-        machine.sweep.request(server.monotonic_us());
-    }
 }

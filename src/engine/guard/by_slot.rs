@@ -49,7 +49,9 @@ impl Guard {
     /// Whether a key that is absent may be at another node, though the server says that it is not.
     /// The slots are looked at now.
     pub(in crate::engine) fn may_be_elsewhere(&mut self, name: &[u8]) -> bool {
-        let may_be = self.settings.has(Rule::SlotGoes) && self.slots.goes(slot_of(name));
+        let may_be = self.is_handing_over()
+            && self.settings.has(Rule::SlotGoes)
+            && self.slots.goes(slot_of(name));
         if may_be {
             self.beat_now();
         }
@@ -121,21 +123,23 @@ impl Guard {
         boot_us: u64,
     ) -> Option<(u64, BTreeSet<u16>)> {
         let (settings, by) = (&self.settings, question.by);
-        let left_ms = match self.all_closed_for(None, boot_us) {
+        let whole_ms = match self.closed_for(boot_us) {
             Some((0, _)) => return None,
-            Some((ms, _)) if settings.has(Rule::SlotRest) => ms,
-            _ => 0,
+            closed_for => closed_for.map_or(0, |(ms, _)| ms),
         };
         let mut is_told = |slot: &u16| {
             let is_gone = cluster.grants_nothing_in(*slot) || !settings.has(Rule::SlotIsGone);
             let must_be_whole = settings.has(Rule::SlotIsWhole);
             cluster.hands_over(*slot, &by) || (is_gone && (!must_be_whole || is_whole(*slot)))
         };
-        let slots = question
-            .slots
-            .into_iter()
-            .filter(|slot| is_told(slot))
-            .collect();
+        let slots = question.slots.into_iter();
+        let slots: BTreeSet<u16> = slots.filter(|slot| is_told(slot)).collect();
+        let closed = slots.iter().filter_map(|slot| self.slots.closed.get(slot));
+        let rests_ms = closed.map(|one| one.end_us.saturating_sub(boot_us).div_ceil(1_000));
+        let left_ms = match settings.has(Rule::SlotRest) {
+            true => rests_ms.fold(whole_ms, u64::max),
+            false => 0,
+        };
         Some((left_ms, slots))
     }
 

@@ -173,6 +173,10 @@ impl Slots {
                 if cluster.has(*slot) && !cluster.hands_over(*slot, to) {
                     let mut closed = closed(Some(*to));
                     closed.end_us = end_us.saturating_add(ANSWERS_US + BEAT_US);
+                    if let Some(before) = self.closed.get(slot) {
+                        // Another node may know more.
+                        (closed.asked, closed.end_us) = (None, closed.end_us.max(before.end_us));
+                    }
                     self.closed.insert(*slot, closed);
                 }
             }

@@ -252,3 +252,21 @@ fn a_wall_clock_that_is_set_back_is_said_at_once() {
     look(&mut guard, 2, 0);
     assert_eq!(guard.due_us(), Some(0));
 }
+
+/// A lease that comes late has the guard last longer, but not what it means for holds.
+#[test]
+fn all_holds_count_when_a_majority_has_opened_the_guard() {
+    let mut guard = Guard::default();
+    let quorum = Settings {
+        scope: Scope::Quorum,
+        fresh_ms: 3_000,
+        ..settings(10_000)
+    };
+    guard.set(quorum, 0);
+    guard.begin(Reason::Promotion, 0);
+    guard.long_lease_came(20_000, 12 * SECOND_US);
+    assert_ne!(guard.usable(|| 13 * SECOND_US), Usable::All);
+    guard.quorum = Quorum::default();
+    look(&mut guard, 25 * SECOND_US, 0);
+    assert_eq!(guard.usable(|| 25 * SECOND_US), Usable::All);
+}
