@@ -132,7 +132,7 @@ test_matrix() {
 test_mixed() {
     echo "== clients of $2 together"
     EXAMPLES_REQUIRED=$2 shown cargo test --locked --quiet --test examples -- --nocapture mixed:: oversell:: &&
-        passed together "$(sed -nE 's/^([0-9]+ grants in order: .*)/\1/p' "$log")"
+        passed together "$(sed -nE 's/^[.]*([0-9]+ grants in order: .*)/\1/p' "$log")"
 }
 
 what=${1:-}
