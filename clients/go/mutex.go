@@ -153,8 +153,7 @@ func (m *Mutex) renew(ctx context.Context, held hold) (renewed bool, err error) 
 	defer m.renewing.RUnlock()
 	began := held.sent
 	for again := true; again && !m.isOver(began); {
-		held.sent = time.Now()
-		renewed, err = m.sendRenewal(ctx, held.value)
+		renewed, held.sent, err = m.sendRenewal(ctx, held.value, began)
 		if again = says(err, "TRYAGAIN"); again {
 			sleep(ctx, tryAgain)
 			again = ctx.Err() == nil
@@ -178,15 +177,16 @@ func (m *Mutex) renew(ctx context.Context, held hold) (renewed bool, err error) 
 }
 
 // sendRenewal sends a renewal by the library. Its idle connections may have died, and it may wait for their answers for longer than the
-// lease lasts. So after a margin the renewal goes over connections of the driver's own, too, until one of both has an answer. What goes
-// wrong there is no answer: the library knows more ways.
-func (m *Mutex) sendRenewal(ctx context.Context, value string) (renewed bool, err error) {
+// lease lasts. So after a margin the renewal goes over connections of the driver's own, too, until one of both has an answer, or the
+// lease is over. What goes wrong there is no answer: the library knows more ways. It returns when the renewal was sent that counts.
+func (m *Mutex) sendRenewal(ctx context.Context, value string, began time.Time) (renewed bool, sent time.Time, err error) {
 	expiry := m.expiry.Milliseconds()
 	byLibrary := make(chan error, 1)
+	sent = time.Now()
 	// What is sent by then must reach the server before the release of an Unlock that waits for it.
 	if !m.renewing.TryRLock() {
 		renewed, _, err = m.ownerAsks(ctx, "LOCK.RENEW", value, expiry)
-		return renewed, err
+		return renewed, sent, err
 	}
 	var done bool // It is set before the error is sent.
 	go func() {
@@ -198,16 +198,19 @@ func (m *Mutex) sendRenewal(ctx context.Context, value string) (renewed bool, er
 	for wait := margin; ; wait = pause {
 		select {
 		case err = <-byLibrary:
-			return done, err
+			return done, sent, err
 		case <-time.After(wait):
 		}
+		beside := time.Now()
 		renewed, err = m.renewBeside(ctx, value, expiry)
-		if err == nil {
-			return renewed, nil
-		}
-		if errors.Is(err, errNoServer) {
+		switch {
+		case err == nil:
+			return renewed, beside, nil
+		case errors.Is(err, errNoServer):
 			err = <-byLibrary
-			return done, err
+			return done, sent, err
+		case ctx.Err() != nil || m.isOver(began):
+			return false, sent, &RedisError{Err: err}
 		}
 	}
 }
