@@ -352,10 +352,11 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
         // The clock is read after the server has looked at it, so that no grant is dated before the
         // expiry that made room for it.
         let now = server.now();
+        let is_elsewhere = guarding::may_be_elsewhere(&mut key);
         for revoked in revoked {
             revoke(&mut key, revoked, now);
         }
-        if guarding::may_be_elsewhere(&mut key) {
+        if is_elsewhere {
             dismiss_all(server, key.parts().machine, key_ref, Error::TryAgain);
             return false;
         }
