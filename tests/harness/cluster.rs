@@ -237,10 +237,23 @@ impl Cluster {
     }
 
     /// Makes a replica the primary. An election ends after five seconds without a winner, if the
-    /// machine stalls or a voter has no link to the replica yet: then it starts another one.
+    /// machine stalls: then it starts another one. A vote is lost without a link to the replica, and
+    /// the voter gives no other one for twice the node timeout.
     #[track_caller]
     pub fn fail_over(&self, new: usize, line: &str) {
-        let mut c = self.client(new);
+        let (mut c, id) = (self.client(new), self.id(new));
+        let is_linked = |line: &str| line.contains(" connected") || line.contains("myself");
+        wait_for("links to the replica", || {
+            let mut all = self
+                .running()
+                .map(|node| node.client().text("CLUSTER NODES"));
+            let is_linked = |nodes: String| {
+                nodes
+                    .lines()
+                    .any(|line| line.starts_with(&id) && is_linked(line))
+            };
+            all.all(is_linked).then_some(())
+        });
         assert_eq!(c.text(line), "OK");
         let mut asked = Instant::now();
         wait_for("the replica to be promoted", || {
