@@ -69,7 +69,7 @@ pub fn parse<'a>(mut args: Args<impl Iterator<Item = &'a [u8]>>) -> Result<Beat,
     let (clock, followers) = (args.required()?, args.required()?);
     args.finish()?;
     let number = |word| integer(word).ok_or(Error::BadEffect);
-    // What is kept in the file is read again within these bounds.
+    // The server's file keeps these times, and cannot be loaded with longer ones.
     let time_ms = |word| match number(word)? {
         ms if ms <= Deadline::MAX_MS => Ok(ms),
         _ => Err(Error::BadEffect),

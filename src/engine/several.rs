@@ -88,17 +88,14 @@ fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSe
 }
 
 fn serve_again<H: Host>(host: &mut H, key_ref: &KeyRef, now: Now) {
-    let served = with_key(host, key_ref, |key| {
-        let is_here = !guarding::may_be_elsewhere(key);
-        is_here.then(|| serve_if_waited_for(key, key_ref, now))
-    });
-    if served.flatten().is_none() {
+    let served = with_key(host, key_ref, |key| serve_if_waited_for(key, key_ref, now));
+    if served.is_none() {
         mark(host, key_ref);
     }
 }
 
-/// Opens a key for a moment. `None` where it is not served here any more, or has a value of another
-/// type.
+/// Opens a key for a moment. `None` where it is not served here any more, may be at another node,
+/// or has a value of another type.
 fn with_key<H: Host, R>(
     host: &mut H,
     key_ref: &KeyRef,
@@ -111,7 +108,8 @@ fn with_key<H: Host, R>(
         return None;
     }
     let mut key = host.open(&name, Purpose::Write).ok()?;
-    Some(act(&mut key))
+    let is_here = !guarding::may_be_elsewhere(&mut key);
+    is_here.then(|| act(&mut key))
 }
 
 /// Has the timer look at a key, which tells its waiters what is wrong with it.
@@ -123,18 +121,14 @@ fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> bool {
     candidate.several.iter().all(|one| {
         let key_ref = &one.key_ref;
         let turn = with_key(host, key_ref, |key| {
-            if guarding::may_be_elsewhere(key) {
-                return None;
-            }
             let Parts { lock, machine, .. } = key.parts();
             let turn = machine.registry.turn_of(candidate, key_ref, lock, now);
             if turn == TurnAt::Nobody {
                 // Nobody may have told of the lock that is there.
                 serve::watch(key, key_ref, now);
             }
-            Some(turn)
+            turn
         });
-        let turn = turn.flatten();
         match turn {
             None => mark(host, key_ref),
             Some(TurnAt::Other) => host.machine().registry.serve_later([key_ref].into_iter()),

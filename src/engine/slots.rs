@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::count::Count;
-use super::guard::slots::Cluster;
 use super::host::{Host, Server};
 use super::machine::Machine;
 use super::printable::line_of;
@@ -22,9 +21,9 @@ pub(super) fn look<H: Host>(host: &mut H) {
     };
     let (boot_us, guard) = (server.boot_us(), &mut host.machine().guard);
     let before = guard.slots_closed();
-    guard.look_at_slots(cluster.clone(), boot_us);
-    // What has just closed is part of the answers.
-    answer(host, &cluster);
+    guard.look_at_slots(cluster, boot_us);
+    // The answers know of the slots that this look has closed.
+    answer(host);
     let guard = &mut host.machine().guard;
     for (node, slots) in guard.asks() {
         server.ask(&node, boot_us, &slots);
@@ -39,22 +38,20 @@ pub(super) fn look<H: Host>(host: &mut H) {
 }
 
 /// Answers those who have got slots of this node.
-fn answer<H: Host>(host: &mut H, cluster: &Cluster) {
+fn answer<H: Host>(host: &mut H) {
     let (server, machine) = (host.server(), host.machine());
     let (boot_us, questions) = (server.boot_us(), machine.guard.take_questions());
     let longest_ms = machine.guard.longest_ms(boot_us);
     for question in questions {
         // Only these matter. The node asks again about those that are left out.
-        let gone = question
-            .slots
-            .iter()
-            .filter(|slot| cluster.grants_nothing_in(**slot));
-        let whole = gone.filter(|slot| host.has_left(**slot, longest_ms));
-        let whole: BTreeSet<u16> = whole.take(MOST_WHOLE).copied().collect();
+        let gone = host.machine().guard.gone_of(&question);
+        let whole = gone.into_iter();
+        let whole = whole.filter(|slot| host.has_left(*slot, longest_ms));
+        let whole: BTreeSet<u16> = whole.take(MOST_WHOLE).collect();
         let (by, at_us) = (question.by, question.at_us);
         let is_whole = |slot| whole.contains(&slot);
         let guard = &host.machine().guard;
-        if let Some((left_ms, slots)) = guard.answer(question, cluster, is_whole, boot_us) {
+        if let Some((left_ms, slots)) = guard.answer(question, is_whole, boot_us) {
             server.answer(&by, at_us, left_ms, &slots);
         }
     }

@@ -242,17 +242,13 @@ impl Cluster {
     #[track_caller]
     pub fn fail_over(&self, new: usize, line: &str) {
         let (mut c, id) = (self.client(new), self.id(new));
-        let is_linked = |line: &str| line.contains(" connected") || line.contains("myself");
         wait_for("links to the replica", || {
-            let mut all = self
-                .running()
-                .map(|node| node.client().text("CLUSTER NODES"));
-            let is_linked = |nodes: String| {
-                nodes
-                    .lines()
-                    .any(|line| line.starts_with(&id) && is_linked(line))
+            let is_linked = |node: &Server| {
+                let nodes = node.client().text("CLUSTER NODES");
+                let mut lines = nodes.lines();
+                lines.any(|line| line.starts_with(&id) && line.contains(" connected"))
             };
-            all.all(is_linked).then_some(())
+            self.running().all(is_linked).then_some(())
         });
         assert_eq!(c.text(line), "OK");
         let mut asked = Instant::now();

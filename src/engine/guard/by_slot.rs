@@ -112,17 +112,24 @@ impl Guard {
         std::mem::take(&mut self.slots.questions)
     }
 
+    /// The slots of a question that this node neither has nor gets.
+    pub(in crate::engine) fn gone_of(&self, question: &Question) -> Vec<u16> {
+        let seen = self.slots.seen.as_ref();
+        let is_gone = |slot: &u16| seen.is_some_and(|seen| seen.grants_nothing_in(*slot));
+        question.slots.iter().copied().filter(is_gone).collect()
+    }
+
     /// What this node says to a question: how long its own guard lasts yet, in milliseconds, and
     /// the slots whose leases have all come along. `None` while it does not know that.
     /// `is_whole` says whether a slot of another node has no key here, and lost no held lock.
     pub(in crate::engine) fn answer(
         &self,
         question: Question,
-        cluster: &Cluster,
         mut is_whole: impl FnMut(u16) -> bool,
         boot_us: u64,
     ) -> Option<(u64, BTreeSet<u16>)> {
         let (settings, by) = (&self.settings, question.by);
+        let cluster = self.slots.seen.as_ref()?;
         let whole_ms = match self.closed_for(boot_us) {
             Some((0, _)) => return None,
             closed_for => closed_for.map_or(0, |(ms, _)| ms),

@@ -38,7 +38,7 @@ impl Guard {
         let timed = Reason::TIMED.into_iter().zip(&mut self.ends_us);
         // A server that has stood still only reads what the others have sent.
         let timed = timed.filter(|(reason, _)| *reason != Reason::Stall);
-        // What may not be used may not be used until then, either.
+        // Holds that do not count stay out of use for as long.
         let unused = [&mut self.started_until_us, &mut self.others_until_us];
         for until_us in timed.map(|(_, until_us)| until_us).chain(unused) {
             if *until_us > at_us {

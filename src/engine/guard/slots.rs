@@ -45,12 +45,12 @@ pub struct Cluster {
 
 impl Cluster {
     /// Whether this node has a slot.
-    pub(in crate::engine) fn has(&self, slot: u16) -> bool {
+    pub(super) fn has(&self, slot: u16) -> bool {
         self.owner(slot) == Some(0)
     }
 
     /// Whether this node neither has a slot nor gets it.
-    pub(in crate::engine) fn grants_nothing_in(&self, slot: u16) -> bool {
+    pub(super) fn grants_nothing_in(&self, slot: u16) -> bool {
         !self.has(slot) && !self.imports(slot)
     }
 
@@ -110,7 +110,7 @@ pub(super) struct Closed {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     /// What was seen at the last look. `None` before the first one, and outside of a cluster.
-    seen: Option<Cluster>,
+    pub(super) seen: Option<Cluster>,
     pub(super) closed: BTreeMap<u16, Closed>,
     /// For each slot whether new grants may be made.
     pub(super) open: Vec<bool>,
@@ -167,8 +167,8 @@ impl Slots {
                     self.closed.insert(slot, closed(before.node_of(slot)));
                 }
             }
-            // A move that was given up. What was granted there is not known here, and the target
-            // may grant until it lacks answers.
+            // A move was given up. This node does not know what the target has granted, and the
+            // target goes on as long as the last answer allows.
             for (slot, to) in &before.migrating {
                 if cluster.has(*slot) && !cluster.hands_over(*slot, to) {
                     let mut closed = closed(Some(*to));
@@ -238,7 +238,7 @@ impl Slots {
     /// Another node has answered. The time must pass after that.
     pub(super) fn hear(&mut self, answer: &Answer, boot_us: u64) {
         let end_us = boot_us.saturating_add(answer.left_ms.saturating_mul(1_000));
-        // What it does not hand over any more it may grant itself.
+        // The other node may grant in a slot that it no longer hands over.
         self.answered_us.retain(|slot, (node, us)| {
             *node != answer.by || *us >= answer.asked_us || answer.slots.contains(slot)
         });

@@ -104,14 +104,14 @@ impl World {
         self.pass(0);
         let us = self.us;
         let (by, asks) = (self.nodes[n].id, self.nodes[n].guard.asks());
-        let (other_cluster, other) = (self.cluster_of(1 - n), &self.nodes[1 - n]);
+        let other = &self.nodes[1 - n];
         let mut mail = None;
         for (_, slots) in asks {
             let lost = other.lost_us.is_some_and(|at| us - at <= LEASE_MS * 1_000);
             let is_whole = |_| other.held_until_us == 0 && !lost;
             let at_us = us;
             let question = Question { by, at_us, slots };
-            let answer = other.guard.answer(question, &other_cluster, is_whole, us);
+            let answer = other.guard.answer(question, is_whole, us);
             mail = answer.map(|(left_ms, slots)| Answer {
                 by: other.id,
                 asked_us: us,
@@ -198,7 +198,7 @@ impl World {
                 (here.owner, here.imports) = (other, false);
                 self.gossip(other);
             }
-            // Who imports a slot does not seize it before all keys have come.
+            // A target does not seize the slot before all keys have arrived.
             9 if !self.nodes[owner].migrates && !self.nodes[other].imports => {
                 (0..2).for_each(|n| self.look(n));
                 self.nodes[other].owner = other;
