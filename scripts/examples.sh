@@ -73,7 +73,7 @@ shown() { "$@" 2>&1 | tee "$log"; }
 
 # attempt TEST LANGUAGE FOLDER: runs one of the tests below. Many run at once, with tests of many waiters and of
 # timeouts among them, and a machine may stand still for a moment. So what fails runs once more, alone, when the
-# others have ended. What fails again has failed.
+# others have ended. A second failure counts.
 attempt() { "$@" || echo "$*" >>"$out/again"; }
 
 attempt_again() {

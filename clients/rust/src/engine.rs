@@ -94,7 +94,8 @@ impl<W: Wire> Engine<W> {
         &self,
         place: &Place,
         lease: Option<&Lease>,
-        (mode, ttl): (Mode, Duration),
+        mode: Mode,
+        ttl: Duration,
         patience: Patience,
     ) -> (Result<Option<Grant>>, bool) {
         let claim = Claim::RwLock(mode);
@@ -262,7 +263,7 @@ impl<W: Wire> Engine<W> {
     ) -> Result<Option<Grant>> {
         // Without KEEP, so that the place of the writer ends.
         let (granted, _) = self
-            .convert(place, None, (Mode::Shared, ttl), Patience::None)
+            .convert(place, None, Mode::Shared, ttl, Patience::None)
             .await;
         match granted? {
             Some(grant) => Ok((grant.fence == fence).then_some(grant)),

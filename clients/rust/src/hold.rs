@@ -204,7 +204,8 @@ impl<W: Wire> Hold<W> {
             .convert(
                 &self.place,
                 Some(&self.lease),
-                (Mode::Exclusive, ttl),
+                Mode::Exclusive,
+                ttl,
                 patience,
             )
             .await;
