@@ -10,8 +10,8 @@ use crate::planted::planted;
 /// the timer has not ended it yet.
 #[inline]
 fn usable_hold<H: Host>(host: &mut H, token: Token<'_>) -> Result<Option<Hold>, Error> {
-    let usable = guarding::usable(host);
     let mut key = host.open_key(Purpose::Read)?;
+    let usable = guarding::usable(&mut key);
     let now = key.server().command_time();
     let is_over = key.shared().bindings.has_lost() && is_lost(&mut key, token, now);
     let lock = usable.of(key.lock().filter(|_| !is_over), token, now);

@@ -160,18 +160,15 @@ fn serve_first<H: Host>(host: &mut H) -> Result<(), Error> {
 /// Whether absent keys may be at another node of the cluster.
 #[inline]
 pub(super) fn may_lack_keys<H: Host>(host: &mut H) -> bool {
-    host.shared().inbox.has_lock_left() || host.machine().guard.is_handing_over()
+    host.shared().inbox.has_lock_left()
 }
 
 /// Refuses a key that is absent because it has gone to another node of the cluster: it may be held
-/// there. The server itself sends clients there, but not in the running transaction, nor when the
-/// move has been given up. `at` is its word.
+/// there. The server itself sends clients there, but not in the running transaction. `at` is its
+/// word.
 pub(super) fn check_that_it_is_here<H: Host>(host: &mut H, at: usize) -> Result<(), Error> {
-    let mut key = host.open_word(at, Purpose::Write)?;
-    let (is_absent, is_elsewhere) = (key.lock().is_none(), guarding::may_be_elsewhere(&mut key));
-    drop(key);
-    let has_lock_left = host.shared().inbox.has_lock_left();
-    if is_elsewhere || (is_absent && has_lock_left && !host.serves_word(at)) {
+    let is_absent = host.open_word(at, Purpose::Write)?.lock().is_none();
+    if is_absent && host.shared().inbox.has_lock_left() && !host.serves_word(at) {
         return Err(Error::TryAgain);
     }
     Ok(())
@@ -304,8 +301,7 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
             server.reply(reply);
         }
         Done::Refused(mut key, key_ref, refusal, now) => {
-            let name = key.name();
-            guarding::note_refused(server, key.parts().machine, name);
+            guarding::note_refused(&mut key, false);
             let stay = serve::enter(&mut key, key_ref, acquire, refusal, linger, now);
             answer_not_granted(server, stay)?;
         }
@@ -429,10 +425,12 @@ pub(super) fn end_waits<K: Key>(
 /// If the key has a value of another type, or has moved.
 pub fn renew<H: Host>(host: &mut H, token: Token<'_>, ttl: Ttl) -> Result<(), Error> {
     let server = host.server();
-    let usable = guarding::renewable(host);
+    guarding::look_if_on_at_command(host);
     let outcome = change(host, None, |scene| {
+        let name = || scene.name.bytes();
+        let usable = scene.guard.usable(name, || server.boot_us());
         let lock = usable.of(scene.lock, token, scene.now);
-        if scene.guard.puts_off(usable, lock, token, scene.now) {
+        if usable.puts_off(lock, token, scene.now) {
             return Decided::Same(Reply::Error(Error::NotYet));
         }
         match lock.and_then(|lock| lock.renew(token, ttl, scene.now)) {

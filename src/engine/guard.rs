@@ -8,47 +8,44 @@
 //!
 //! # Rules
 //!
-//! Each was taken out of the world of servers (`simulation/servers/guarded.rs`), and two clients
-//! believed then.
-//!
-//! 1. **No new grant** while the guard is closed: no acquire, no hand-off, not one of several keys.
+//! 1. **Nothing new is granted** of what a [doubt](doubt) covers: no acquire, no hand-off, not one
+//!    of several keys. The table of doubts says when one begins, how long it lasts and what it
+//!    means for known holds.
 //! 2. **A token that holds** waits as well, because this server may lack the record of its
 //!    downgrade. Only a holder that becomes a reader is granted at once.
-//! 3. **A hold of another server's decision** counts only up to one second before its deadline, for
-//!    renewals, checks and commands: the clocks of two servers differ by less than that. One that
-//!    ends with a connection (LINGER) does not count ([`usable`]). None is made longer that ends
-//!    while the old primary may grant (`slack`): that one hands the lock on then.
-//! 4. **A wall clock that is stepped forward** ends leases that clients still count on, so the
-//!    guard begins anew. The steps are measured against a clock that nobody can set, at each grant.
-//! 5. **A primary that has stood still** for longer than the slack may have been replaced. It
-//!    decides and renews nothing before it has read what the others have sent ([`stall`]).
-//! 6. **In the mode `quorum`** a majority decides ([`quorum`]), also about renewals.
-//! 7. **A planned hand-over** ends the guard early. The old primary has come back and had decided
-//!    nothing that this server lacks. Only the rest of its own guard remains, which it has told.
-//!    The clocks of the two must agree, because holds end by the clock of this server now. In a
-//!    group of more than three, other members count from before as well ([`quorum`]).
+//! 3. **In the mode `quorum`** a majority decides ([`quorum`]), also about renewals.
+//! 4. **Slots that move** ([`slots`]): no key is granted that is absent here.
+//! 5. **A planned failover** ends the doubt of the promotion early. The old primary has come back
+//!    and had decided nothing that this server lacks. Only its own doubts remain, which it has told
+//!    ([`hand_over`]).
+//!
+//! Each was taken out of the world of servers (`simulation/servers/guarded.rs`), and two clients
+//! believed then.
 
-mod beats;
-mod by_slot;
+mod doubt;
 mod event;
 mod hand_over;
-mod holders;
-mod leases;
 pub mod quorum;
+#[cfg(any(test, feature = "fault-injection"))]
+mod rules;
 mod settings;
 pub mod slots;
-mod stall;
 pub(super) mod usable;
 mod wall_clock;
 
+use crate::command::guard::Beat;
+use crate::lock::slot::slot_of;
 use crate::lock::{Lock, Mode, Now, Token};
-use crate::planted::planted;
+pub use doubt::Reason;
+use doubt::{Doubt, Doubts, Known};
 pub use event::GuardEvent;
 use hand_over::HandOver;
-use quorum::Quorum;
+use quorum::{Quorum, Replicas};
+#[cfg(any(test, feature = "fault-injection"))]
+pub use rules::Rule;
 pub(super) use settings::BEAT_US;
-pub use settings::{Reason, Rule, Scope, Settings, CLOCKS_APART_MS};
-use slots::Slots;
+pub use settings::{Scope, Settings, CLOCKS_APART_MS};
+use slots::Cluster;
 use usable::Usable;
 use wall_clock::WallClock;
 
@@ -58,41 +55,35 @@ pub const AFTER_START_MS: u64 = 1_000;
 /// The pause between two beats while the first answer of a replica may come at any moment.
 const SOON_BEAT_US: u64 = 20_000;
 
+/// How long a primary may stand still at least, whatever the slack says, in milliseconds.
+const LEAST_STALL_MS: u64 = 1_000;
+
 /// The guard of a server. Its instants are on a clock that goes on while the machine is suspended.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     settings: Settings,
-    /// Why no new grant may be made. It is set when the guard is looked at.
+    doubts: Doubts,
+    /// When it was looked at last. What follows is from then.
+    at_us: u64,
+    /// Why nothing new is granted on the whole server.
     pub(super) closed_by: Option<Reason>,
-    /// Whether holds are not renewed.
+    /// Whether no majority lets holds be renewed.
     puts_off_renewals: bool,
     /// Until when it stays open, if no clock is stepped.
     quiet_until_us: u64,
-    /// When each reason for it ends.
-    ends_us: [u64; Reason::TIMED.len()],
-    /// Until when there may be holds that another server has decided about.
-    others_until_us: u64,
-    /// When the guard of the start ends, if nothing else has begun it anew.
-    started_until_us: u64,
-    /// Until when an old primary may still grant, by the slack.
-    slack_until_us: u64,
-    /// Which holds may be used. It is set when the guard is looked at.
-    usable: Usable,
     /// When it is to be looked at by the timer, on the monotonic clock.
     due_us: Option<u64>,
     /// When the leases are over that are longer than the settings say: those of older settings, of
     /// another server's, and those that came in.
     longer_until_us: u64,
-    /// How long a majority must follow at least, in microseconds, whatever the settings have become
-    /// since it was asked first. 0 while the guard is open.
-    least_wait_us: u64,
-    /// When it was looked at last in this role, or 0.
+    /// When a primary has looked at it last, or 0.
     looked_us: u64,
     wall_clock: WallClock,
     /// Who follows this server.
     quorum: Quorum,
     hand_over: HandOver,
-    slots: Slots,
+    /// The slots at the last look. `None` before the first one, and outside of a cluster.
+    cluster: Option<Cluster>,
     /// When the next beat is due, on the monotonic clock.
     pub(super) beat_due_us: Option<u64>,
     /// Whether the replicas are to be asked in the next turn of the timer.
@@ -108,6 +99,7 @@ pub(super) enum Change {
     Ended,
 }
 
+/// Whether it is on, and for how long it is closed.
 impl Guard {
     /// Whether there is any.
     #[inline]
@@ -115,19 +107,32 @@ impl Guard {
         self.settings.scope != Scope::Off
     }
 
-    /// Whether no new grant may be made.
+    /// Whether nothing new is granted on the whole server.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.closed_by.is_some()
     }
 
-    /// Whether waiters are not granted.
+    /// Whether no new grant of a key may be made, which may be absent.
     #[inline]
-    pub(super) fn holds_back(&self) -> bool {
-        self.is_closed() && self.settings.has(Rule::Serving)
+    pub(super) fn is_closed_for<'n>(
+        &self,
+        name: impl FnOnce() -> &'n [u8],
+        is_absent: bool,
+    ) -> bool {
+        self.is_closed() || (self.has_slots() && self.is_slot_closed(name(), is_absent))
     }
 
-    /// Whether replicas are told of the guard.
+    /// The same of the hand-off to waiters.
+    #[inline]
+    pub(super) fn holds_back_for(&self, name: &[u8], is_absent: bool) -> bool {
+        let is_closed = self.is_closed_for(|| name, is_absent);
+        #[cfg(any(test, feature = "fault-injection"))]
+        let is_closed = is_closed && self.settings.has(Rule::Serving);
+        is_closed
+    }
+
+    /// Whether replicas are told of the guard, and slots are looked at.
     pub(super) fn has_beats(&self) -> bool {
         self.settings.scope >= Scope::Failover
     }
@@ -137,51 +142,41 @@ impl Guard {
         self.settings.scope == Scope::Quorum
     }
 
-    /// For how many milliseconds it is closed yet (0: nobody knows), and why. `None` when open.
+    /// For how many milliseconds the whole server grants nothing new (0: nobody knows), and why.
+    /// `None` when open.
     pub fn closed_for(&self, boot_us: u64) -> Option<(u64, Reason)> {
         if !self.is_on() {
             return None;
         }
-        let timed = Reason::TIMED.into_iter().zip(self.ends_us);
-        let mut last = timed.max_by_key(|(_, end_us)| *end_us)?;
+        let mut majority = None;
         if self.asks_replicas() && self.quorum.has_begun() {
-            let Some(since_us) = self.quorum.followed_since_us(boot_us, &self.settings) else {
-                return Some((0, Reason::Alone));
-            };
-            let wait_us = self.quorum_wait_us(boot_us).max(self.least_wait_us);
-            let opens_us = since_us.saturating_add(wait_us);
-            if since_us > 0 && opens_us > last.1 {
-                last = (self.quorum.began_by(), opens_us);
+            let longest_ms = self.longest_ms(boot_us);
+            match self.quorum.opens_us(boot_us, &self.settings, longest_ms) {
+                Some(opens_us) => majority = Some((opens_us, self.quorum.began_by())),
+                None => return Some((0, Reason::Alone)),
             }
         }
-        let (reason, end_us) = last;
-        let left_us = end_us.checked_sub(boot_us).filter(|us| *us > 0);
-        Some((left_us?.div_ceil(1_000), reason))
+        let timed = self.doubts.of_server(boot_us);
+        let timed = timed.map(|doubt| (doubt.until_us, doubt.why));
+        longest(timed.chain(majority), boot_us)
     }
 
-    /// Whether renewals wait, too.
-    fn must_put_off_renewals(&self, boot_us: u64) -> bool {
-        let settings = &self.settings;
-        if !self.asks_replicas() || !self.quorum.has_begun() {
-            return self.looks_around(boot_us);
+    /// For how many milliseconds no new grant of a key, or of some, is made (0: nobody knows), and
+    /// why.
+    pub fn all_closed_for(&self, name: Option<&[u8]>, boot_us: u64) -> Option<(u64, Reason)> {
+        let whole = self.closed_for(boot_us);
+        if let Some((0, _)) = whole {
+            return whole;
         }
-        let Some(since_us) = self.quorum.renewed_since_us(boot_us, settings) else {
-            return true;
-        };
-        let wait_us = settings.with_drift_us(settings.fresh_ms);
-        let is_early = since_us > 0 && boot_us < since_us.saturating_add(wait_us);
-        is_early && settings.has(Rule::RenewalWait)
-    }
-
-    /// How long a majority must have followed, in microseconds.
-    fn quorum_wait_us(&self, boot_us: u64) -> u64 {
-        let settings = &self.settings;
-        let parts = if settings.has(Rule::WholeWait) { 1 } else { 2 };
-        let lease_ms = self.longest_ms(boot_us).div_euclid(parts);
-        match settings.has(Rule::Wait) {
-            true => settings.with_drift_us(lease_ms.saturating_add(settings.fresh_ms)),
-            false => 0,
-        }
+        let slot = name.map(slot_of);
+        let timed = self.doubts.of_slots(slot, boot_us);
+        let timed = longest(timed.map(|one| (one.until_us, one.why)), boot_us);
+        let moving = self.is_any_moving(slot).then_some((0, Reason::Slot));
+        whole
+            .into_iter()
+            .chain(timed)
+            .chain(moving)
+            .max_by_key(|(ms, _)| *ms)
     }
 
     /// How many members are fresh, this one included. 0 where no majority decides.
@@ -191,43 +186,83 @@ impl Guard {
             false => 0,
         }
     }
+}
 
-    pub(super) fn due_us(&self) -> Option<u64> {
-        match (self.due_us, self.beat_due_us) {
-            (Some(end), Some(beat)) => Some(end.min(beat)),
-            (end, beat) => end.or(beat),
+/// The one that lasts longest, in milliseconds from now.
+fn longest(all: impl Iterator<Item = (u64, Reason)>, boot_us: u64) -> Option<(u64, Reason)> {
+    let (end_us, why) = all.max_by_key(|(end_us, why)| (*end_us, *why as u8))?;
+    let left_us = end_us.checked_sub(boot_us).filter(|us| *us > 0);
+    Some((left_us?.div_ceil(1_000), why))
+}
+
+/// What it means for those who hold a lock already.
+impl Guard {
+    /// Which holds of a key may be used now.
+    #[inline]
+    pub(super) fn usable<'n>(
+        &self,
+        name: impl FnOnce() -> &'n [u8],
+        boot_us: impl FnOnce() -> u64,
+    ) -> Usable {
+        match self.doubts.is_empty() && !self.puts_off_renewals {
+            true => Usable::All,
+            false => self.usable_at(name(), boot_us()),
         }
     }
 
-    /// The next beat is due now, if there are any.
-    pub(super) fn beat_now(&mut self) {
-        self.beat_due_us = self.has_beats().then_some(0);
+    #[cold]
+    fn usable_at(&self, name: &[u8], boot_us: u64) -> Usable {
+        let all = self.doubts.of_server(boot_us);
+        let all = all.chain(self.doubts.of_slots(Some(slot_of(name)), boot_us));
+        let mut known = all.fold(Known::default(), |known, one| known.and(one.known));
+        if self.puts_off_renewals {
+            known.not_renewed_until_us = u64::MAX;
+        }
+        Usable::of_known(known, boot_us)
     }
 
-    /// The next beat is due after a while, or soon where a replica has just come.
-    pub(super) fn beat_later(&mut self, boot_us: u64, monotonic_us: u64) {
-        let is_soon = (self.asks_replicas() && self.quorum.expects_somebody(boot_us))
-            || self.slots.expects_answer(boot_us);
-        // What a member has acknowledged is heard of with the next beat, and must be fresh then.
-        let fresh_us = self.settings.fresh_ms.saturating_mul(1_000);
-        let pause_us = match is_soon {
-            true => SOON_BEAT_US,
-            false if self.asks_replicas() => BEAT_US.min(fresh_us / 4),
-            false => BEAT_US,
+    /// Whether a request may be granted at once.
+    #[inline(always)] // It is open nearly always.
+    pub(super) fn may_take<'n>(
+        &self,
+        name: impl Fn() -> &'n [u8],
+        lock: Option<&Lock>,
+        of: (Token<'_>, Mode),
+        now: Now,
+    ) -> bool {
+        !self.is_closed_for(&name, lock.is_none()) || self.asks_for_less(name(), lock, of, now)
+    }
+
+    /// Whether a token that has a hold asks for less than that, and may use it.
+    #[cold]
+    fn asks_for_less(
+        &self,
+        name: &[u8],
+        lock: Option<&Lock>,
+        (token, mode): (Token<'_>, Mode),
+        now: Now,
+    ) -> bool {
+        let Some((own, hold)) = lock.and_then(|lock| lock.hold_of(token, now)) else {
+            return false;
         };
-        self.beat_due_us = Some(monotonic_us.saturating_add(pause_us));
+        #[cfg(any(test, feature = "fault-injection"))]
+        if !self.settings.has(Rule::Holders) {
+            return !self.puts_off_renewals;
+        }
+        // A lost conversion may have been to any limit. Only a reader tolerates whoever came since.
+        let is_less = mode == Mode::Shared && own != Mode::Shared;
+        is_less && self.usable_at(name, self.at_us).may_extend(&hold, now)
     }
 
-    /// This server is a replica: nobody follows it, and it tells nobody anything.
-    pub(super) fn stand_down(&mut self) {
-        self.quorum = Quorum::default();
-        self.slots = Slots::default();
-        self.beat_due_us = None;
-        self.started_until_us = 0;
-        self.least_wait_us = 0;
-        self.looked_us = 0;
+    /// Whether locks say which of their holds linger: who starts or is promoted must know.
+    #[inline]
+    pub(super) fn marks_lingering(&self) -> bool {
+        self.is_on()
     }
+}
 
+/// What begins and ends it.
+impl Guard {
     /// Takes new settings. Leases under the old ones are over only later.
     pub(super) fn set(&mut self, settings: Settings, boot_us: u64) {
         if settings.max_ttl_ms < self.settings.max_ttl_ms {
@@ -235,10 +270,10 @@ impl Guard {
         }
         self.settings = settings;
         if !self.has_beats() {
-            self.slots = Slots::default(); // Nobody looks at them any more.
+            self.forget_slots(); // Nobody looks at them any more.
         }
         if !self.is_on() {
-            self.ends_us = [0; Reason::TIMED.len()];
+            self.doubts = Doubts::default();
             self.wall_clock = WallClock::default();
         }
     }
@@ -246,96 +281,192 @@ impl Guard {
     /// Takes new settings while the server runs. What is turned on begins now. Whether there may be
     /// leases that are longer than these settings and the last ones say.
     pub(super) fn change(&mut self, settings: Settings, boot_us: u64) -> bool {
-        let (was_on, did_beat, did_ask) = (self.is_on(), self.has_beats(), self.asks_replicas());
         let (before, was_closed) = (self.settings, self.closed_for(boot_us).is_some());
+        let (was_on, did_ask) = (self.is_on(), self.asks_replicas());
         if settings.scope == Scope::Off && was_on {
             self.longer_until_us = 0; // What there is will be found when it is turned on again.
         }
         self.set(settings, boot_us);
-        let (has_beats, asks) = (self.has_beats(), self.asks_replicas());
-        let knows_more = [
-            (self.is_on(), was_on),
-            (has_beats, did_beat),
-            (asks, did_ask),
-        ];
-        let is_news = knows_more.contains(&(true, false)) && settings.has(Rule::TurnedOn);
+        let is_news = settings.scope > before.scope;
         // What a majority has kept closed stays so without one, or with a smaller one.
-        let is_given_up = did_ask && !asks && was_closed && settings.has(Rule::GivenUp);
+        let is_given_up = did_ask && !self.asks_replicas() && was_closed;
+        #[cfg(any(test, feature = "fault-injection"))]
+        let (is_news, is_given_up) = (
+            is_news && settings.has(Rule::TurnedOn),
+            is_given_up && settings.has(Rule::GivenUp),
+        );
         if is_news || is_given_up {
             self.begin(Reason::Restart, boot_us);
         }
         // The old primary may be told of a longer lease while it still grants.
-        let is_longer = settings.max_ttl_ms > before.max_ttl_ms && self.slack_until_us > boot_us;
+        let slack = self.doubts.why(Reason::Promotion);
+        let is_in_slack = slack.is_some_and(|one| one.known.not_renewed_until_us > boot_us);
+        let is_longer = settings.max_ttl_ms > before.max_ttl_ms && is_in_slack;
         if is_given_up || is_longer {
             self.begin(Reason::Promotion, boot_us);
         }
         let is_easier = settings.fresh_ms > before.fresh_ms || settings.members < before.members;
-        if did_ask && asks && was_closed && is_easier {
+        if did_ask && self.asks_replicas() && was_closed && is_easier {
             self.quorum.begin(self.quorum.began_by(), boot_us);
         }
         self.is_on() && !was_on // There may have been no longest lease at all.
     }
 
-    /// Begins for a reason, as far as the mode says so.
-    pub(super) fn begin(&mut self, reason: Reason, boot_us: u64) {
-        let (settings, longest_ms) = (self.settings, self.longest_ms(boot_us));
-        let their_wait_ms = match reason {
-            Reason::Promotion => self.hand_over.wait_ms(),
-            _ => 0,
-        };
-        let (least, rule, more_ms) = match reason {
-            Reason::Promotion if settings.has(Rule::Slack) => {
-                (Scope::Failover, Rule::Promotion, settings.slack_ms)
-            }
-            Reason::Promotion => (Scope::Failover, Rule::Promotion, 0),
-            Reason::Restart => (Scope::Restart, Rule::Restart, AFTER_START_MS),
-            Reason::Clock | Reason::Stall | Reason::Alone | Reason::Slot => {
-                (Scope::Restart, Rule::Clock, AFTER_START_MS)
-            }
-        };
-        if settings.scope < least || !settings.has(rule) {
+    fn doubt_of(&self, why: Reason, at_us: u64) -> Option<Doubt> {
+        Doubt::of(why, &self.settings, self.longest_ms(at_us), at_us)
+    }
+
+    /// A doubt begins, as far as the mode has it.
+    pub(super) fn begin(&mut self, why: Reason, at_us: u64) {
+        let Some(mut doubt) = self.doubt_of(why, at_us) else {
             return;
-        }
-        let wait_ms = match settings.has(Rule::Slack) {
-            true => longest_ms.saturating_add(more_ms).max(their_wait_ms),
-            false => longest_ms.saturating_add(more_ms),
         };
-        let mut us = wait_ms.saturating_mul(1_000);
-        if planted("half-the-guard") {
-            us /= 2;
-        }
-        if reason != Reason::Clock {
-            self.slots = Slots::default();
+        if matches!(why, Reason::Restart | Reason::Promotion) {
+            self.forget_slots();
             if self.asks_replicas() {
-                self.quorum.begin(reason, boot_us);
+                self.quorum.begin(why, at_us);
             }
         }
-        if reason == Reason::Promotion {
-            self.looked_us = boot_us;
-            self.leases_may_be(self.hand_over.longest_ms(), boot_us);
-            let wait_us = self.quorum_wait_us(boot_us);
-            self.hand_over.is_promoted(boot_us, wait_us, &settings);
-            if self.asks_replicas() {
-                us = 0;
-                self.others_until_us = boot_us.saturating_add(wait_us);
-            } else {
-                self.others_until_us = boot_us.saturating_add(us);
-                let slack_us = us.saturating_sub(longest_ms.saturating_mul(1_000));
-                self.slack_until_us = boot_us.saturating_add(slack_us);
+        if why == Reason::Promotion {
+            self.looked_us = at_us;
+            self.leases_may_be(self.hand_over.longest_ms(), at_us);
+            if !self.asks_replicas() {
+                // The slack of the primary before may be longer.
+                let wait_us = self.hand_over.wait_ms().saturating_mul(1_000);
+                let more_us = at_us.saturating_add(wait_us).saturating_sub(doubt.until_us);
+                #[cfg(any(test, feature = "fault-injection"))]
+                let more_us = if self.settings.hears_of_slack() {
+                    more_us
+                } else {
+                    0
+                };
+                doubt.put_off(more_us);
             }
+            self.hand_over.is_promoted(at_us, &self.settings);
         }
-        if let Some(end_us) = self.ends_us.get_mut(reason as usize) {
-            *end_us = boot_us.saturating_add(us).max(*end_us);
+        self.doubts.add(doubt);
+    }
+
+    /// The first look at the slots after a start or a promotion. Until then they may have come or
+    /// gone, and the doubt about all of them lasts as long as one that begins now.
+    fn begins_with_slots(&mut self, boot_us: u64) {
+        for why in [Reason::Restart, Reason::Promotion] {
+            let until_us = self.doubt_of(why, boot_us).map_or(0, |one| one.until_us);
+            if let Some(doubt) = self.doubts.why(why) {
+                doubt.until_us = until_us.max(doubt.until_us);
+            }
         }
     }
 
-    /// Ends the guard of a start, because nothing can be missing.
-    pub(super) fn lacks_nothing(&mut self) {
-        if let Some(end_us) = self.ends_us.get_mut(Reason::Restart as usize) {
-            *end_us = 0;
+    fn forget_slots(&mut self) {
+        self.cluster = None;
+        self.doubts.forget_slots();
+    }
+
+    /// This server is a replica: nobody follows it, and it tells nobody anything.
+    pub(super) fn stand_down(&mut self) {
+        self.quorum = Quorum::default();
+        self.forget_slots();
+        self.beat_due_us = None;
+        self.looked_us = 0;
+    }
+
+    /// This server follows a primary from now on. What it may have lacked since its start comes
+    /// with the data of its primary.
+    pub(super) fn linked(&mut self) {
+        self.hand_over = HandOver::default();
+        let has_beats = self.has_beats();
+        self.doubts
+            .end(|one| one.why == Reason::Restart && has_beats);
+        if let Some(doubt) = self.doubts.why(Reason::Restart) {
+            doubt.known = Known::default();
         }
     }
 
+    /// The primary before has come back, and follows this server without a copy: it had decided
+    /// nothing that is not known here. `name` is that of the replica.
+    pub(super) fn old_primary_is_back(&mut self, name: &[u8], at_us: u64) {
+        let Some(rest_us) = self.hand_over.rest_us(at_us) else {
+            return;
+        };
+        #[cfg(any(test, feature = "fault-injection"))]
+        let rest_us = if self.settings.has(Rule::Rest) {
+            rest_us
+        } else {
+            0
+        };
+        if let Some(doubt) = self.doubts.why(Reason::Promotion) {
+            doubt.until_us = rest_us;
+            doubt.known.not_renewed_until_us = 0;
+        }
+        self.quorum.goes_on_with(name);
+    }
+
+    /// Notes a look of a primary, which looks with each beat. One that has not looked for longer
+    /// than the slack has stood still, and another one may be in its place: commands that have
+    /// waited come before the messages that say so.
+    pub(super) fn note_look(&mut self, boot_us: u64) {
+        let looked_us = std::mem::replace(&mut self.looked_us, boot_us);
+        let most_ms = self.settings.slack_ms.max(LEAST_STALL_MS);
+        let stood_us = boot_us.saturating_sub(looked_us);
+        if looked_us > 0 && stood_us > most_ms.saturating_mul(1_000) {
+            self.begin(Reason::Stall, boot_us);
+        }
+    }
+
+    /// A primary that had just looked has done so until now.
+    #[cfg(test)]
+    pub(super) fn goes_on(&mut self, since_us: u64, until_us: u64) {
+        if self.looked_us == since_us {
+            self.looked_us = until_us;
+        }
+    }
+}
+
+/// How long the longest lease may last, by the settings and by what has come from elsewhere.
+impl Guard {
+    /// The longest ttl of a grant, in milliseconds. A request may have begun to wait when it was
+    /// longer.
+    #[inline]
+    pub(super) fn longest_ttl_ms(&self) -> u64 {
+        #[cfg(any(test, feature = "fault-injection"))]
+        if !self.settings.has(Rule::Waiting) {
+            return u64::MAX;
+        }
+        match self.settings.max_ttl_ms {
+            0 => u64::MAX,
+            ms => ms,
+        }
+    }
+
+    /// How long the longest lease may last that there is or that is granted now, in milliseconds.
+    pub fn longest_ms(&self, boot_us: u64) -> u64 {
+        let left_us = self.longer_until_us.saturating_sub(boot_us);
+        self.settings.max_ttl_ms.max(left_us.div_ceil(1_000))
+    }
+
+    /// A lease has come from elsewhere, or there may be one. A guard waits for its end. True where
+    /// leases are longer than what this server knew of.
+    pub(super) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) -> bool {
+        let is_news = self.leases_may_be(left_ms, at_us);
+        let end_us = self.longer_until_us.saturating_add(AFTER_START_MS * 1_000);
+        self.doubts.last_until(end_us);
+        is_news
+    }
+
+    /// There may be leases of that length. The next guard waits for their end. True where they are
+    /// longer than what this server knew of.
+    pub(super) fn leases_may_be(&mut self, ms: u64, boot_us: u64) -> bool {
+        let max_ttl_ms = self.settings.max_ttl_ms;
+        let is_news = ms > max_ttl_ms && self.longest_ms(boot_us) <= max_ttl_ms;
+        let over_us = boot_us.saturating_add(ms.saturating_mul(1_000));
+        self.longer_until_us = over_us.max(self.longer_until_us);
+        is_news
+    }
+}
+
+/// Looks.
+impl Guard {
     /// Whether a look would change nothing: it is open, and no clock says otherwise.
     #[inline]
     pub(super) fn is_quiet(&self, now: Now, boot_us: u64) -> bool {
@@ -344,35 +475,44 @@ impl Guard {
 
     /// Looks at the clocks. Answers what has become of it.
     pub(super) fn look(&mut self, now: Now, boot_us: u64, monotonic_us: u64) -> Option<Change> {
-        let (drift, set_back_us) = (self.settings.drift, self.wall_clock.set_back_us());
-        if self.wall_clock.was_stepped(now.us(), boot_us, drift) {
+        let set_back_us = self.wall_clock.set_back_us();
+        if self.wall_clock.was_stepped(now.us(), boot_us) {
             self.begin(Reason::Clock, boot_us);
+            // A replica that is promoted as planned is to know of it.
+            self.beat_now();
         }
         if self.wall_clock.set_back_us() != set_back_us {
             // The replicas are not to compare their clocks with what the last beat says.
             self.beat_now();
         }
+        self.at_us = boot_us;
         let closed_for = self.closed_for(boot_us);
-        if closed_for.is_some() {
-            self.least_wait_us = self.quorum_wait_us(boot_us).max(self.least_wait_us);
-        } else {
-            // All leases are over that this server may have lacked.
-            self.least_wait_us = 0;
-            (self.others_until_us, self.started_until_us) = (0, 0);
-        }
-        self.usable = self.usable_at(boot_us);
-        self.puts_off_renewals = self.must_put_off_renewals(boot_us);
-        self.quiet_until_us = match (closed_for, self.puts_off_renewals) {
-            (None, false) => {
-                let fresh_until_us = self.quorum.fresh_until_us(boot_us, &self.settings);
-                fresh_until_us.min(self.slots.next_end_us())
+        match closed_for {
+            Some(_) if self.asks_replicas() => {
+                let longest_ms = self.longest_ms(boot_us);
+                self.quorum.stays_closed(&self.settings, longest_ms);
             }
-            _ => 0,
+            Some(_) => {}
+            None => self.quorum.is_open(),
+        }
+        let renews_us = match self.asks_replicas() && self.quorum.has_begun() {
+            true => self.quorum.renews_us(boot_us, &self.settings),
+            false => Some(0),
         };
-        let due_us = |ms: u64| monotonic_us.saturating_add(ms.saturating_mul(1_000));
+        self.puts_off_renewals = renews_us.is_none_or(|us| us > boot_us);
+        let next_slot_us = self.doubts.next_slot_us();
+        self.quiet_until_us = match closed_for.is_some() || self.puts_off_renewals {
+            true => 0,
+            false => {
+                let fresh_until_us = self.quorum.fresh_until_us(boot_us, &self.settings);
+                fresh_until_us.min(next_slot_us)
+            }
+        };
         let timed = closed_for.filter(|(_, reason)| *reason != Reason::Alone);
-        self.due_us = timed.map(|(ms, _)| due_us(ms));
-        self.slots_due(boot_us, monotonic_us);
+        let ends_us = timed.map(|(ms, _)| boot_us.saturating_add(ms.saturating_mul(1_000)));
+        let slot_ends_us = (next_slot_us < u64::MAX).then_some(next_slot_us);
+        let next_us = ends_us.into_iter().chain(slot_ends_us).min();
+        self.due_us = next_us.map(|us| monotonic_us.saturating_add(us.saturating_sub(boot_us)));
         let closed_by = closed_for.map(|(_, reason)| reason);
         let before = std::mem::replace(&mut self.closed_by, closed_by);
         match (before, closed_by) {
@@ -383,16 +523,71 @@ impl Guard {
         }
     }
 
-    /// Whether a request may be granted at once.
-    #[inline(always)] // It is open nearly always.
-    pub(super) fn may_take<'n>(
-        &self,
-        name: impl FnOnce() -> &'n [u8],
-        lock: Option<&Lock>,
-        of: (Token<'_>, Mode),
-        now: Now,
-    ) -> bool {
-        !self.is_closed_for(name) || (!self.puts_off_renewals && self.asks_for_less(lock, of, now))
+    pub(super) fn due_us(&self) -> Option<u64> {
+        self.due_us.into_iter().chain(self.beat_due_us).min()
+    }
+}
+
+/// Beats: what a primary tells its replicas.
+impl Guard {
+    /// The next beat is due now, if there are any.
+    pub(super) fn beat_now(&mut self) {
+        self.beat_due_us = self.has_beats().then_some(0);
+    }
+
+    /// The next beat is due after a while, or soon where a replica has just come.
+    pub(super) fn beat_later(&mut self, boot_us: u64, monotonic_us: u64) {
+        // What a member has acknowledged is heard of with the next beat, and must be fresh then.
+        let fresh_us = self.settings.fresh_ms.saturating_mul(1_000);
+        let pause_us = match self.asks_replicas() {
+            true if self.quorum.expects_somebody(boot_us) => SOON_BEAT_US,
+            true => BEAT_US.min(fresh_us / 4),
+            false => BEAT_US,
+        };
+        self.beat_due_us = Some(monotonic_us.saturating_add(pause_us));
+    }
+
+    /// What this primary tells its replicas.
+    pub(super) fn beat(&self, boot_us: u64, now: Now) -> Beat {
+        let longest_ms = self.longest_ms(boot_us);
+        // The primary before this one may still decide: the next one must not go on from here.
+        let all = self.doubts.of_server(boot_us);
+        let mut all = all.chain(self.doubts.of_slots(None, boot_us));
+        let puts_off = |one: &Doubt| one.known.not_renewed_until_us > boot_us;
+        let is_second = self.puts_off_renewals || all.any(puts_off);
+        Beat {
+            left_ms: match self.all_closed_for(None, boot_us) {
+                _ if is_second || self.is_any_moving(None) => None,
+                _ if self.wall_clock.was_set_back(boot_us) => None,
+                None => Some(0),
+                Some((0, _)) => None,
+                Some((ms, _)) => Some(ms),
+            },
+            longest_ms,
+            wait_ms: longest_ms.saturating_add(self.settings.slack_ms),
+            clock_us: now.us(),
+        }
+    }
+
+    /// The replicas have changed, or have answered.
+    pub(super) fn replicas_are(&mut self, replicas: &Replicas, boot_us: u64) {
+        #[cfg(any(test, feature = "fault-injection"))]
+        let replicas = &self.quorum.with_gone(replicas, &self.settings);
+        self.quorum.hear(replicas, boot_us);
+        self.quiet_until_us = 0;
+    }
+
+    /// Notes that what is sent from now on, after so much, is younger than now.
+    pub(super) fn note_sent(&mut self, offset: u64, boot_us: u64) {
+        self.quorum.note_sent(offset, boot_us, &self.settings);
+    }
+
+    /// The primary of this server tells it of its guard. True where its leases are longer than what
+    /// this server knew of.
+    pub(super) fn hear(&mut self, beat: Beat, at_us: u64, now: Now) -> bool {
+        let longest_ms = beat.longest_ms;
+        self.hand_over.hear(beat, at_us, now);
+        self.leases_may_be(longest_ms, at_us)
     }
 }
 

@@ -3,17 +3,18 @@
 use super::count::Count;
 use super::guard::usable::Usable;
 use super::guard::{Change, Guard, GuardEvent};
-use super::host::{Host, Key, Name, Server};
+use super::host::{Host, Key, Name, Parts, Server};
 use super::machine::Machine;
 use super::printable::line_of;
-use super::slots;
+use super::types::Types;
 use crate::lock::{Deadline, Now};
 
-/// Which holds may be used now.
+/// Which holds of a key may be used now.
 #[inline]
-pub(super) fn usable<H: Host>(host: &mut H) -> Usable {
-    let server = host.server();
-    host.machine().guard.usable(|| server.boot_us())
+pub(super) fn usable<K: Key>(key: &mut K) -> Usable {
+    let (server, name) = (key.server(), key.name());
+    let guard = &key.parts().machine.guard;
+    guard.usable(|| name.bytes(), || server.boot_us())
 }
 
 /// Looks at the guard, if there is one, before anything is decided.
@@ -36,15 +37,13 @@ pub(super) fn look_if_on_at<K: Key>(key: &mut K, now: impl FnOnce() -> Now) {
     }
 }
 
-/// Which holds may be renewed now.
+/// The same before a hold is renewed.
 #[inline]
-pub(super) fn renewable<H: Host>(host: &mut H) -> Usable {
-    if !host.machine().guard.is_on() {
-        return Usable::All;
+pub(super) fn look_if_on_at_command<H: Host>(host: &mut H) {
+    if host.machine().guard.is_on() {
+        let server = host.server();
+        look_if_needed(server, host.machine(), server.command_time());
     }
-    let server = host.server();
-    look_if_needed(server, host.machine(), server.command_time());
-    usable(host)
 }
 
 #[inline(never)] // Most servers have no guard.
@@ -81,7 +80,10 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
     let (wall, boot_us) = clocks(|| server.now(), || server.boot_us());
     let now = now.max(wall);
     if machine.guard.open_slots(boot_us) {
-        slots::opened(server, machine);
+        opened(machine);
+        if machine.guard.slots_closed() == 0 {
+            server.log(c"guard: it has ended in all slots, locks are granted");
+        }
     }
     if server.is_primary() && !server.is_loading() {
         machine.guard.note_look(boot_us);
@@ -93,7 +95,6 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
         return;
     };
     machine.is_due_changed = true;
-    server.guard_changed(machine.guard.reason_to_remember());
     let line = match change {
         Change::Began(reason) | Change::GoesOn(reason) => {
             if let Change::Began(_) = change {
@@ -106,8 +107,7 @@ fn look<S: Server>(server: S, machine: &mut Machine<S::Types>, now: Now) {
             }
         }
         Change::Ended => {
-            // Every key that is waited for is looked at.
-            machine.registry.db_replaced(None);
+            opened(machine);
             "guard: it has ended, locks are granted".to_string()
         }
     };
@@ -125,7 +125,7 @@ pub(super) fn beat_if_due<H: Host>(host: &mut H) {
     if host.machine().guard.is_asking {
         ask(server, host.machine());
     } else {
-        slots::look(host);
+        look_at_slots(host);
         beat(server, host.machine());
         look_if_on(host);
     }
@@ -134,9 +134,6 @@ pub(super) fn beat_if_due<H: Host>(host: &mut H) {
 fn beat<S: Server>(server: S, machine: &mut Machine<S::Types>) {
     let guard = &mut machine.guard;
     if !server.is_primary() || !guard.has_beats() {
-        if guard.slots_closed() > 0 && !guard.is_closed() {
-            server.guard_changed(None);
-        }
         return guard.stand_down();
     }
     let (boot_us, replicas) = (server.boot_us(), server.replicas());
@@ -164,33 +161,49 @@ fn ask<S: Server>(server: S, machine: &mut Machine<S::Types>) {
     }
 }
 
-/// Counts a request that is not granted because of the guard, if it is.
+/// Looks at the slots of this node, if the guard is for them. For the timer.
+fn look_at_slots<H: Host>(host: &mut H) {
+    let server = host.server();
+    if !server.is_primary() || !host.machine().guard.has_beats() {
+        return;
+    }
+    let Some(cluster) = host.cluster() else {
+        return; // There are no slots.
+    };
+    let (boot_us, machine) = (server.boot_us(), host.machine());
+    let before = machine.guard.slots_closed();
+    if machine.guard.look_at_slots(cluster, boot_us) {
+        opened(machine);
+    }
+    let guard = &machine.guard;
+    if before == 0 && guard.slots_closed() > 0 {
+        server.count(Count::Guards);
+        let ms = guard.all_closed_for(None, boot_us).map_or(0, |(ms, _)| ms);
+        let line = format!("guard: no new lock is granted in some slots for {ms} ms (slot)");
+        server.log(&line_of(line));
+    }
+}
+
+/// Something has opened: every key that is waited for is looked at.
+fn opened<T: Types>(machine: &mut Machine<T>) {
+    machine.registry.db_replaced(None);
+    machine.is_due_changed = true;
+}
+
+/// Counts a request that is not granted because of the guard, if it is. Another one of several keys
+/// may be absent.
 #[inline]
-pub(super) fn note_refused<S: Server>(
-    server: S,
-    machine: &mut Machine<S::Types>,
-    name: impl Name,
-) -> bool {
-    let is_closed = machine.guard.is_closed_for(|| name.bytes());
+pub(super) fn note_refused<K: Key>(key: &mut K, is_one_of_several: bool) -> bool {
+    let (server, name) = (key.server(), key.name());
+    let Parts { lock, machine, .. } = key.parts();
+    let is_absent = lock.is_none() || is_one_of_several;
+    let is_closed = machine.guard.is_closed_for(|| name.bytes(), is_absent);
     if is_closed {
         server.count(Count::Guarded);
         machine.guard.refused(name.bytes());
         machine.is_due_changed = true;
     }
     is_closed
-}
-
-/// Whether a key is absent that may be at another node of the cluster, though the server does not
-/// say so: the move of its slot may have been given up.
-pub(super) fn may_be_elsewhere<K: Key>(key: &mut K) -> bool {
-    let name = key.name();
-    if key.lock().is_some() {
-        return false;
-    }
-    let machine = key.parts().machine;
-    let may_be = machine.guard.may_be_elsewhere(name.bytes());
-    machine.is_due_changed |= may_be;
-    may_be
 }
 
 /// Carries out what a callback has noted.
@@ -201,26 +214,20 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
         GuardEvent::Began(reason, at_us, settings) => {
             guard.set(settings, boot_us);
             guard.begin(reason, at_us);
-            guard.forgets_connections();
             guard.beat_now();
         }
-        GuardEvent::LacksNothing => guard.lacks_nothing(),
         GuardEvent::SettingsChanged => {
             let has_closed_slots = guard.slots_closed() > 0;
             let may_have_longer = guard.change(server.guard(), boot_us);
             guard.beat_now();
             if has_closed_slots && guard.slots_closed() == 0 {
-                slots::opened(server, machine);
+                opened(machine);
             }
             if may_have_longer {
                 machine.sweep.request(server.monotonic_us());
             }
-            // The settings say where that is kept.
-            if let Some(reason) = machine.guard.reason_to_remember() {
-                server.guard_changed(Some(reason));
-            }
         }
-        GuardEvent::Linked => guard.linked(boot_us),
+        GuardEvent::Linked => guard.linked(),
         GuardEvent::Heard(beat, at_us, now) => {
             let longest_ms = beat.longest_ms;
             if guard.hear(beat, at_us, now) {
@@ -236,8 +243,6 @@ pub(super) fn note<S: Server>(server: S, machine: &mut Machine<S::Types>, event:
             guard.replicas_are(&replicas, at_us);
             guard.beat_now();
         }
-        GuardEvent::Asked(question) => guard.is_asked(question),
-        GuardEvent::Answered(answer) => guard.is_answered(&answer, boot_us),
         GuardEvent::OldPrimaryIsBack(name, at_us) => guard.old_primary_is_back(&name, at_us),
     }
     machine.is_due_changed = true;

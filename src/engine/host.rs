@@ -6,7 +6,6 @@
 //! methods of [`Host`], which takes `&mut self`: nothing of the machine is borrowed then, and no
 //! key is open. The calls that do not come back are methods of [`Server`], which may be copied.
 
-use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
@@ -14,7 +13,7 @@ use super::count::Count;
 use super::event::Event;
 use super::guard;
 use super::guard::quorum::Replicas;
-use super::guard::slots::{Cluster, NodeId};
+use super::guard::slots::Cluster;
 use super::machine::{Machine, Shared};
 use super::message::{Message, Outcome};
 use super::sweep::Findings;
@@ -93,21 +92,12 @@ pub trait Server: Copy {
 
     /// After what the server waits with new grants.
     fn guard(self) -> guard::Settings;
-    /// The guard is closed for a reason, or open. A server that ends meanwhile is to know it at its
-    /// next start.
-    fn guard_changed(self, closed_by: Option<guard::Reason>);
     /// Its replicas, and how much was sent to them.
     fn replicas(self) -> Replicas;
     /// Tells the replicas of the guard.
     fn beat(self, beat: Beat);
     /// Asks the replicas how much they have received. They answer at once.
     fn ask_replicas(self);
-
-    /// Asks another node of the cluster about slots that it had. `at_us` is now.
-    fn ask(self, node: &NodeId, at_us: u64, slots: &BTreeSet<u16>);
-    /// Answers what another node has asked at that time: how long the guard lasts here yet, in
-    /// milliseconds, and the slots whose leases it has got.
-    fn answer(self, node: &NodeId, asked_us: u64, left_ms: u64, slots: &BTreeSet<u16>);
 
     /// Adds to a counter.
     fn count_many(self, of: Count, n: usize);
@@ -161,11 +151,8 @@ pub trait Host {
     fn serves_word(&mut self, at: usize) -> bool;
     /// The same for each key of a hash slot.
     fn serves_slot(&mut self, slot: u16) -> bool;
-    /// Who has which slot. `None` outside of a cluster.
+    /// The slots of this node. `None` outside of a cluster.
     fn cluster(&mut self) -> Option<Cluster>;
-    /// Whether a slot of another node has no key here, and no held lock was lost with it in so many
-    /// milliseconds.
-    fn has_left(&mut self, slot: u16, in_ms: u64) -> bool;
     /// Whether this server refuses all writes of clients now.
     fn refuses_writes(&mut self) -> bool;
     /// Whether somebody may receive what is published to a channel. False is certain.

@@ -89,10 +89,7 @@ fn is_guarded<H: Host>(host: &mut H) -> bool {
         return false;
     }
     let key = host.open_word(FIRST_KEY, Purpose::Write);
-    key.is_ok_and(|mut key| {
-        let (server, name) = (key.server(), key.name());
-        guarding::note_refused(server, key.parts().machine, name)
-    })
+    key.is_ok_and(|mut key| guarding::note_refused(&mut key, true))
 }
 
 impl Call<'_, '_> {

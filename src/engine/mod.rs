@@ -32,7 +32,6 @@ pub mod several;
 mod share;
 #[cfg(test)]
 mod simulation;
-mod slots;
 pub mod sweep;
 pub mod tick;
 mod types;

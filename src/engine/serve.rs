@@ -258,7 +258,7 @@ fn next_step<K: Key>(
     if is_demoted(server, machine) {
         return None; // The timer sends all away.
     }
-    if machine.guard.holds_back_for(&key_ref.name) {
+    if machine.guard.holds_back_for(&key_ref.name, lock.is_none()) {
         machine.guard.refused(&key_ref.name);
         return None;
     }

@@ -16,7 +16,6 @@ use std::collections::BTreeSet;
 use super::commit::Cause;
 use super::count::Count;
 use super::ending;
-use super::guarding;
 use super::host::{Host, Key, Parts, Purpose, Server};
 use super::linger;
 use super::machine::{Machine, Removed};
@@ -70,7 +69,7 @@ fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSe
         // The end of the guard has the keys looked at again.
         let mut all = candidate.several.iter();
         let guard = &host.machine().guard;
-        if all.any(|one| guard.holds_back_for(&one.key_ref.name)) {
+        if all.any(|one| guard.holds_back_for(&one.key_ref.name, true)) {
             continue;
         }
         host.drain();
@@ -94,8 +93,8 @@ fn serve_again<H: Host>(host: &mut H, key_ref: &KeyRef, now: Now) {
     }
 }
 
-/// Opens a key for a moment. `None` where it is not served here any more, may be at another node,
-/// or has a value of another type.
+/// Opens a key for a moment. `None` where it is not served here any more, or has a value of another
+/// type.
 fn with_key<H: Host, R>(
     host: &mut H,
     key_ref: &KeyRef,
@@ -108,8 +107,7 @@ fn with_key<H: Host, R>(
         return None;
     }
     let mut key = host.open(&name, Purpose::Write).ok()?;
-    let is_here = !guarding::may_be_elsewhere(&mut key);
-    is_here.then(|| act(&mut key))
+    Some(act(&mut key))
 }
 
 /// Has the timer look at a key, which tells its waiters what is wrong with it.

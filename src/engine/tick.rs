@@ -194,7 +194,7 @@ fn begins_after_the_guard<H: Host>(host: &mut H, now_us: u64) -> bool {
         return false;
     };
     let name = || &keys.first().name[..];
-    if !guard.is_closed_for(name) {
+    if !guard.is_closed_for(name, true) {
         return false;
     }
     let closed_for = guard.all_closed_for(Some(name()), server.boot_us());
@@ -352,13 +352,8 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
         // The clock is read after the server has looked at it, so that no grant is dated before the
         // expiry that made room for it.
         let now = server.now();
-        let is_elsewhere = guarding::may_be_elsewhere(&mut key);
         for revoked in revoked {
             revoke(&mut key, revoked, now);
-        }
-        if is_elsewhere {
-            dismiss_all(server, key.parts().machine, key_ref, Error::TryAgain);
-            return false;
         }
         if key.shared().bindings.has_lost() {
             linger::bring_forward(&mut key, now);

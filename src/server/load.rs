@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use redis_module::{raw, RedisString, Status};
 
 use crate::command::Command;
-use crate::engine::guard::{GuardEvent, Reason, Scope};
+use crate::engine::guard::{GuardEvent, Reason};
 use crate::engine::printable::line_of;
 use crate::server::api::clock;
 use crate::server::api::main_thread;
@@ -91,7 +91,6 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     let module = Module::get();
     if ctx.is_cluster() {
         module.prepare_for_cluster();
-        callbacks::cluster::subscribe(ctx);
     }
     module.timer.set_callback(callbacks::on_timer);
     callbacks::prepare_bindings();
@@ -104,7 +103,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     }
     module.shared.fences.begin_ahead(clock::now());
     module.shared.inbox.leave(Note::SweepWanted);
-    begin_guard(module, &mut Caller::new(ctx));
+    let begins = GuardEvent::Began(Reason::Restart, clock::boot_us(), limits::guard());
+    module.shared.inbox.leave(Note::Guard(begins));
     if is_7_0() {
         callbacks::subscribe_to_clients(ctx);
     }
@@ -112,18 +112,6 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     eviction::warn(ctx);
     ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");
     Status::Ok
-}
-
-/// The guard begins, also that of a promotion from which the process before had not come out.
-fn begin_guard(module: &Module, caller: &mut Caller<'_>) {
-    module.start.is_loaded(caller);
-    let guard = limits::guard();
-    let was_promoted = guard.scope != Scope::Off && module.start.begins(caller);
-    let promotion = Some(Reason::Promotion).filter(|_| was_promoted);
-    for reason in [Reason::Restart].into_iter().chain(promotion) {
-        let begins = GuardEvent::Began(reason, clock::boot_us(), guard);
-        module.shared.inbox.leave(Note::Guard(begins));
-    }
 }
 
 fn register_commands(ctx: Context<'_>) -> bool {

@@ -10,19 +10,16 @@ mod lingering;
 mod sentinel;
 mod servers;
 
-use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
-use crate::harness::{
-    aof, for_ms, module, wait_for, Client, Clock, Kind, Reply, Server, Setup, SYNCED,
-};
+use crate::harness::{for_ms, module, wait_for, Client, Clock, Kind, Reply, Server, Setup, SYNCED};
 use crate::places::fixture::{queued, Subscriber};
 
 on_every_server![
     a_server_that_starts_waits_out_what_it_lacks,
     a_promoted_replica_waits_out_what_it_lacks,
-    a_synced_file_that_was_loaded_whole_needs_no_guard,
-    a_start_knows_of_the_guard_before_wherever_files_went,
+    a_start_waits_whatever_file_it_has_loaded,
+    what_a_script_has_told_and_no_file_has_is_waited_out,
     a_longer_lease_that_came_in_is_waited_out,
     a_lease_from_before_the_guard_is_waited_out,
     a_wall_clock_set_forward_begins_it_anew,
@@ -159,59 +156,54 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
     }
 }
 
-fn a_synced_file_that_was_loaded_whole_needs_no_guard(kind: Kind) {
-    let mut server = Server::start_with(kind, &[&RESTART[..], &SYNCED].concat());
-    let mut c = server.client();
-    c.until_info("lock_guard", "open");
-    let fence = c.int("LOCK.ACQUIRE k me 3000");
-    server.kill();
-    server.start_again();
-    let mut c = server.client();
-    assert_eq!(c.info("lock_guard"), "open");
-    assert_eq!(c.int("LOCK.CHECK k me"), fence);
-    c.int("LOCK.ACQUIRE other me 3000");
-    server.kill();
-    let parts = aof::parts(server.dir());
-    let last = parts.last().expect("a file");
-    let file = OpenOptions::new().write(true).open(last).unwrap();
-    let len = file.metadata().unwrap().len();
-    file.set_len(len - 3).unwrap();
-    server.start_again();
-    assert_eq!(server.client().info("lock_guard"), "restart");
-    // The first start has cut the file, so a second one finds it whole.
-    server.kill();
-    server.start_again();
-    assert_eq!(server.client().info("lock_guard"), "restart");
-    server.kill();
-    server.start_again_with(&["--appendfsync", "everysec"]);
-    assert_eq!(server.client().info("lock_guard"), "restart");
+/// A file that is whole may lack what somebody has heard of.
+fn a_start_waits_whatever_file_it_has_loaded(kind: Kind) {
+    // Longer than the wait after a start: a promotion may have gone on before it.
+    let failover = [&FAILOVER[..5], &["2000"]].concat();
+    for (options, least_ms) in [(&RESTART[..], 3_000), (&failover, 4_000)] {
+        let mut server = Server::start_with(kind, &[options, &SYNCED].concat());
+        let mut c = server.client();
+        c.until_info("lock_guard", "open");
+        let fence = c.int("LOCK.ACQUIRE k me 3000");
+        server.kill();
+        server.start_again();
+        let mut c = server.client();
+        assert_eq!(c.info("lock_guard"), "restart");
+        let left_ms = guarded_ms(&mut c);
+        assert!(
+            (least_ms..=least_ms + 1_000).contains(&left_ms),
+            "{left_ms}"
+        );
+        assert_eq!(c.int("LOCK.CHECK k me"), fence);
+        assert_eq!(c.call("LOCK.ACQUIRE other me 3000"), Reply::Nil);
+    }
 }
 
-fn a_start_knows_of_the_guard_before_wherever_files_went(kind: Kind) {
-    // Longer than the wait after a start.
-    let mut options = [&FAILOVER[..5], &["2000"], &SYNCED].concat();
-    if kind.is_7_0_or_later() {
-        options.extend(["--enable-protected-configs", "yes"]);
-    }
+/// The server delivers what a script publishes while the script runs, and writes its effects when
+/// it ends.
+fn what_a_script_has_told_and_no_file_has_is_waited_out(kind: Kind) {
+    let options = [&RESTART[..], &SYNCED, &["--lua-time-limit", "50"]].concat();
     let mut server = Server::start_with(kind, &options);
     let mut c = server.client();
     c.until_info("lock_guard", "open");
-    // The next start has the name that this one has had.
-    c.text("CONFIG SET dbfilename elsewhere.rdb");
-    c.text("REPLICAOF 127.0.0.1 1");
-    c.text("REPLICAOF NO ONE");
-    c.until_info("lock_guard", "promotion");
-    server.kill();
+    c.int("LOCK.ACQUIRE k first 3000");
+    let mut channel = Subscriber::new(&server, "SUBSCRIBE told");
+    let sent = Instant::now();
+    c.text("LOCK.ACQUIRE k second 3000 NOTIFY 0 told");
+    let script = "redis.call('LOCK.RELEASE', KEYS[1], 'first') while true do end";
+    let mut runs = server.raw();
+    runs.send_together(&[&["EVAL", script, "1", "k"]]).unwrap();
+    channel.fence("k", "second");
+    server.shut_down_by("SHUTDOWN NOSAVE");
     server.start_again();
     let mut c = server.client();
-    assert_eq!(c.info("lock_guard"), "promotion");
-    if kind.is_7_0_or_later() {
-        // And another one where that is in the file by now.
-        c.text("CONFIG SET dbfilename new.rdb");
-        server.kill();
-        server.start_again_with(&["--dbfilename", "new.rdb"]);
-        assert_eq!(server.client().info("lock_guard"), "promotion");
-    }
+    assert_eq!(c.info("lock_guard"), "restart");
+    c.int("LOCK.ACQUIRE k third 3000 BLOCK 20000");
+    assert!(
+        sent.elapsed() > Duration::from_millis(TTL_MS),
+        "{:?}",
+        sent.elapsed()
+    );
 }
 
 fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {

@@ -1,8 +1,8 @@
 //! What callbacks see that matters to the guard.
 
+use super::doubt::Reason;
 use super::quorum::Replicas;
-use super::settings::{Reason, Settings};
-use super::slots::{Answer, Question};
+use super::settings::Settings;
 use crate::command::guard::Beat;
 use crate::lock::Now;
 
@@ -13,8 +13,6 @@ pub enum GuardEvent {
     /// machine is suspended. The settings are those of that time: they may change before the note
     /// is read.
     Began(Reason, u64, Settings),
-    /// The server has loaded everything that it had.
-    LacksNothing,
     /// The settings have changed.
     SettingsChanged,
     /// This server follows a primary anew.
@@ -25,10 +23,6 @@ pub enum GuardEvent {
     LongLease(u64, u64),
     /// A replica has come or gone.
     Replicas(Replicas, u64),
-    /// Another node of the cluster asks what it has got from this one.
-    Asked(Question),
-    /// Another node has answered.
-    Answered(Answer),
     /// The primary before has come back as this replica, by a partial resynchronization.
     OldPrimaryIsBack(Box<[u8]>, u64),
 }

@@ -13,20 +13,11 @@
 //!   lease, and the time for which a server counts on a member that has left it.
 //! - **A renewal** needs a majority with fresh `s`, and `a` at least as long ago as `s` is fresh.
 //!   Another server has then stopped to renew.
-//!
-//! # A planned hand-over in a group of more than three
-//!
-//! The old primary and the new one are no majority. So the old one lists in its beats the members
-//! that have followed it for C, and how long ago each was heard of. If the new one has followed it
-//! for C itself, these count from before, but only those who come soon: less than F after they were
-//! heard of there. In the meantime a member may have been with a third server. That one counts a
-//! member only after it has stayed for F and 4 %. So the third server cannot have used it.
 
 use std::collections::VecDeque;
 
-use super::hand_over::Before;
-use super::settings::{Reason, Rule, Settings};
-use crate::command::guard::Follower;
+use super::doubt::Reason;
+use super::settings::{with_drift_us, Settings};
 
 /// For how long the first acknowledgement of a member is expected at any moment, in microseconds.
 const EXPECTED_US: u64 = 2_000_000;
@@ -69,12 +60,39 @@ pub(super) struct Quorum {
     /// What is sent after so much is younger than that instant, the newest last.
     sent: VecDeque<(u64, u64)>,
     members: Vec<Member>,
-    /// Who followed the primary before, once that one has come back.
-    before: Before,
+    /// For how long a majority must follow at least, whatever the settings have become since it was
+    /// asked first, in microseconds. 0 while the guard is open.
+    least_wait_us: u64,
 }
 
-/// Groups of more members have no majority in the old and the new primary of a hand-over.
-const PAIR_DECIDES: usize = 3;
+/// What the settings ask of a majority.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// How many members decide.
+    pub(super) majority: usize,
+    /// How old at most what they have acknowledged is, for grants and for renewals.
+    pub(super) fresh_us: [u64; 2],
+    /// How long they must have followed, for grants and for renewals.
+    pub(super) wait_us: [u64; 2],
+}
+
+impl Terms {
+    fn of(settings: &Settings, longest_ms: u64) -> Self {
+        let fresh_us = settings.fresh_ms.saturating_mul(1_000);
+        let wait_us = [
+            settings.wait_us(longest_ms),
+            with_drift_us(settings.fresh_ms),
+        ];
+        let terms = Self {
+            majority: (settings.members / 2).saturating_add(1),
+            fresh_us: [fresh_us; 2],
+            wait_us,
+        };
+        #[cfg(any(test, feature = "fault-injection"))]
+        let terms = terms.leave_out(settings);
+        terms
+    }
+}
 
 impl Quorum {
     /// Nobody follows this server yet.
@@ -82,6 +100,7 @@ impl Quorum {
         *self = Self {
             began: Some(by),
             began_us: boot_us,
+            least_wait_us: self.least_wait_us,
             ..Self::default()
         };
     }
@@ -98,7 +117,8 @@ impl Quorum {
 
     /// Notes that what is sent from now on, after so much, is younger than now.
     pub(super) fn note_sent(&mut self, offset: u64, boot_us: u64, settings: &Settings) {
-        let is_old = |at_us: u64| !is_fresh(at_us, boot_us, settings);
+        let fresh_us = settings.fresh_ms.saturating_mul(1_000);
+        let is_old = |at_us: u64| boot_us.saturating_sub(at_us) > fresh_us;
         while self.sent.front().is_some_and(|(_, at_us)| is_old(*at_us)) {
             self.sent.pop_front();
         }
@@ -106,12 +126,10 @@ impl Quorum {
     }
 
     /// Hears of all replicas. One that is new, was away, or is there twice begins anew.
-    pub(super) fn hear(&mut self, replicas: &Replicas, boot_us: u64, settings: &Settings) {
+    pub(super) fn hear(&mut self, replicas: &Replicas, boot_us: u64) {
         let all = &replicas.all;
         let is_once = |name: &[u8]| all.iter().filter(|one| *one.name == *name).count() == 1;
-        if settings.has(Rule::Attachment) {
-            self.members.retain(|member| is_once(&member.name));
-        }
+        self.members.retain(|member| is_once(&member.name));
         for one in all.iter().filter(|one| is_once(&one.name)) {
             let at = self.members.iter().position(|m| m.name == one.name);
             let at = at.unwrap_or_else(|| {
@@ -123,47 +141,26 @@ impl Quorum {
                 });
                 self.members.len().saturating_sub(1)
             });
-            let since_us = since_us(&self.before, &one.name, boot_us, settings);
             let mut sent = self.sent.iter().rev();
             let newest = sent.find(|(offset, _)| one.acked > *offset);
             if let (Some(member), Some((_, at_us))) = (self.members.get_mut(at), newest) {
                 member.fresh_us = member.fresh_us.max(Some(*at_us));
-                member.since_us.get_or_insert(since_us);
+                member.since_us.get_or_insert(boot_us);
             }
         }
+    }
+
+    #[cfg(any(test, feature = "fault-injection"))]
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.members.iter().map(|member| &*member.name)
     }
 
     /// This server goes on with what the server before it had, which is a member now.
-    pub(super) fn goes_on_with(&mut self, name: &[u8], followers: Before, settings: &Settings) {
+    pub(super) fn goes_on_with(&mut self, name: &[u8]) {
         self.began_us = 0;
-        self.before = followers;
-        for member in &mut self.members {
-            if *member.name == *name {
-                member.since_us = Some(0);
-            } else if let Some(came_us) = &mut member.since_us {
-                *came_us = since_us(&self.before, &member.name, *came_us, settings);
-            }
-        }
-    }
-
-    /// The members that have followed this server for so long, where a new primary needs to know.
-    pub(super) fn followers(
-        &self,
-        boot_us: u64,
-        wait_us: u64,
-        settings: &Settings,
-    ) -> Vec<Follower> {
-        let follower = |member: &Member| {
-            let (since_us, fresh_us) = (member.since_us?, member.fresh_us?);
-            let is_long = since_us == 0 || boot_us.saturating_sub(since_us) >= wait_us;
-            is_long.then(|| Follower {
-                name: member.name.clone(),
-                ago_ms: boot_us.saturating_sub(fresh_us).div_ceil(1_000),
-            })
-        };
-        match settings.members > PAIR_DECIDES {
-            true => self.members.iter().filter_map(follower).collect(),
-            false => Vec::new(),
+        let mut members = self.members.iter_mut();
+        if let Some(member) = members.find(|member| *member.name == *name) {
+            member.since_us = Some(0);
         }
     }
 
@@ -191,65 +188,55 @@ impl Quorum {
     fn all_fresh_us<'q>(
         &'q self,
         boot_us: u64,
-        settings: &'q Settings,
+        settings: &Settings,
     ) -> impl Iterator<Item = u64> + 'q {
+        let fresh_us = settings.fresh_ms.saturating_mul(1_000);
         let all = self.members.iter().filter_map(|member| member.fresh_us);
-        all.filter(move |us| is_fresh(*us, boot_us, settings))
+        all.filter(move |us| boot_us.saturating_sub(*us) <= fresh_us)
     }
 
-    /// Since when a majority follows this server that is fresh. `None` if none does.
-    pub(super) fn followed_since_us(&self, boot_us: u64, settings: &Settings) -> Option<u64> {
-        self.since_us(boot_us, settings, Rule::Fresh)
+    /// When new grants begin by what is known now. `None` while no majority follows this server.
+    pub(super) fn opens_us(
+        &self,
+        boot_us: u64,
+        settings: &Settings,
+        longest_ms: u64,
+    ) -> Option<u64> {
+        let terms = Terms::of(settings, longest_ms);
+        let ([fresh_us, _], [wait_us, _]) = (terms.fresh_us, terms.wait_us);
+        let wait_us = self.least_wait_us.max(wait_us);
+        self.begins_us(boot_us, terms.majority, fresh_us, wait_us)
     }
 
-    /// The same for renewals.
-    pub(super) fn renewed_since_us(&self, boot_us: u64, settings: &Settings) -> Option<u64> {
-        self.since_us(boot_us, settings, Rule::FreshRenewals)
+    /// The same of renewals.
+    pub(super) fn renews_us(&self, boot_us: u64, settings: &Settings) -> Option<u64> {
+        let terms = Terms::of(settings, 0);
+        let ([_, fresh_us], [_, wait_us]) = (terms.fresh_us, terms.wait_us);
+        self.begins_us(boot_us, terms.majority, fresh_us, wait_us)
     }
 
-    fn since_us(&self, boot_us: u64, settings: &Settings, rule: Rule) -> Option<u64> {
-        let must_be_fresh = settings.has(rule);
-        let counts = |member: &&Member| {
-            let is_fresh = |us| is_fresh(us, boot_us, settings);
-            let is_fresh = !must_be_fresh || member.fresh_us.is_some_and(is_fresh);
-            is_fresh && member.has_stayed(settings)
-        };
-        let members = self.members.iter().filter(counts);
+    /// The guard is closed. A shorter lease by other settings does not open it sooner.
+    pub(super) fn stays_closed(&mut self, settings: &Settings, longest_ms: u64) {
+        let [wait_us, _] = Terms::of(settings, longest_ms).wait_us;
+        self.least_wait_us = wait_us.max(self.least_wait_us);
+    }
+
+    /// The guard is open: all leases are over that this server may have lacked.
+    pub(super) fn is_open(&mut self) {
+        self.least_wait_us = 0;
+    }
+
+    /// When something begins that so many members decide, once they have followed for `wait_us`.
+    fn begins_us(&self, boot_us: u64, majority: usize, fresh_us: u64, wait_us: u64) -> Option<u64> {
+        let is_fresh = |us: u64| boot_us.saturating_sub(us) <= fresh_us;
+        let members = self.members.iter();
+        let members = members.filter(|one| one.fresh_us.is_some_and(is_fresh));
         let others = members.filter_map(|member| member.since_us);
         let mut since_us: Vec<u64> = others.chain([self.began_us]).collect();
         since_us.sort_unstable();
-        let majority = match settings.has(Rule::Majority) {
-            true => (settings.members / 2).saturating_add(1),
-            false => 1,
-        };
-        since_us.get(majority.saturating_sub(1)).copied()
+        match *since_us.get(majority.checked_sub(1)?)? {
+            0 => Some(0), // As after a planned failover.
+            since_us => Some(since_us.saturating_add(wait_us)),
+        }
     }
-}
-
-impl Member {
-    /// Whether it has followed this server for long enough to count at all. Otherwise it may
-    /// follow another one soon that takes it for a member from before.
-    fn has_stayed(&self, settings: &Settings) -> bool {
-        let must = settings.members > PAIR_DECIDES && settings.has(Rule::Stay);
-        let (Some(since_us), Some(fresh_us), true) = (self.since_us, self.fresh_us, must) else {
-            return true;
-        };
-        let stayed_us = fresh_us.saturating_sub(since_us);
-        since_us == 0 || stayed_us >= settings.with_drift_us(settings.fresh_ms)
-    }
-}
-
-/// Since when a member counts that was heard of first at `came_us`. 0 is for ever.
-fn since_us(before: &Before, name: &[u8], came_us: u64, settings: &Settings) -> u64 {
-    let soon_us = settings.fresh_ms.saturating_mul(1_000);
-    let is_soon = |us: u64| came_us.saturating_sub(us) < soon_us || !settings.has(Rule::Soon);
-    let mut before = before.iter().filter(|(one, _)| **one == *name);
-    match before.any(|(_, followed_us)| is_soon(*followed_us)) {
-        true => 0,
-        false => came_us,
-    }
-}
-
-fn is_fresh(at_us: u64, boot_us: u64, settings: &Settings) -> bool {
-    boot_us.saturating_sub(at_us) <= settings.fresh_ms.saturating_mul(1_000)
 }

@@ -1,319 +1,131 @@
-//! Slots of a cluster that come to this node while it runs, without a promotion.
+//! Slots of a cluster that come to this node, or move.
 //!
-//! The node that had a slot may have granted leases in it that are not known here. So nothing new
-//! is granted in it for as long as after a promotion. It ends earlier by what the node before says:
-//! that it serves the slot no more, has no key in it, and lost no held lock with it. All leases
-//! have been moved then, and only the rest of that node's own guard remains. While a slot is being
-//! imported, the node that still has it says only that rest: what is granted here is what is not
-//! there. So that node must go on answering. Another one is elected in its place only later.
+//! The node that had a slot may have granted leases in it that are not known here. So nothing new is
+//! granted in a slot that comes in another way than by a promotion of this server. While a slot
+//! moves key by key, a key that is absent here may be at the other node, or was handed on by a
+//! server that was replaced since: it is not granted, however long the move lasts.
 //!
 //! A node looks at the slots a few times a second. In a slot that it has not seen at the last look
-//! it grants nothing, and no absent key in one that was on its way to another node then: the move
-//! may have been given up since. So what may be missed is a slot that goes and comes back between
-//! two looks.
+//! it grants nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::settings::BEAT_US;
-use crate::lock::slot::SLOTS;
+use super::doubt::Reason;
+use super::Guard;
+use crate::lock::slot::{slot_of, SLOTS};
 
 /// The name of a node of a cluster.
 pub type NodeId = [u8; 40];
 
-/// For how long the answer of another node is expected at any moment, in microseconds.
-const EXPECTED_US: u64 = 2_000_000;
-
-/// How old the last answer about a slot that is being imported may be, in microseconds. An election
-/// takes longer than that.
-const ANSWERS_US: u64 = 1_000_000;
-
-/// How many questions of other nodes wait for their answer at most.
-const MOST_QUESTIONS: usize = 64;
-
-/// Who has which slot, as this node sees it.
+/// The slots of this node, as it sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The nodes, this one first.
-    pub nodes: Vec<NodeId>,
-    /// For each slot the place of its node in `nodes`, if it has one.
-    pub owners: Vec<Option<u16>>,
-    /// The slots that are coming, and from where.
-    pub importing: BTreeMap<u16, NodeId>,
-    /// The slots that are going, and to where.
-    pub migrating: BTreeMap<u16, NodeId>,
+    /// For each slot whether this node has it.
+    pub mine: Vec<bool>,
+    /// The slots that come or go key by key: whether they come, and the other node.
+    pub moving: BTreeMap<u16, (bool, NodeId)>,
 }
 
 impl Cluster {
-    /// Whether this node has a slot.
-    pub(super) fn has(&self, slot: u16) -> bool {
-        self.owner(slot) == Some(0)
+    fn has(&self, slot: u16) -> bool {
+        self.mine.get(usize::from(slot)) == Some(&true)
     }
 
-    /// Whether this node neither has a slot nor gets it.
-    pub(super) fn grants_nothing_in(&self, slot: u16) -> bool {
-        !self.has(slot) && !self.imports(slot)
-    }
-
-    fn owner(&self, slot: u16) -> Option<u16> {
-        self.owners.get(usize::from(slot)).copied().flatten()
-    }
-
-    fn node_of(&self, slot: u16) -> Option<NodeId> {
-        self.nodes.get(usize::from(self.owner(slot)?)).copied()
-    }
-
-    fn imports(&self, slot: u16) -> bool {
-        self.importing.contains_key(&slot)
-    }
-
-    fn imports_from(&self, slot: u16, from: &NodeId) -> bool {
-        self.importing.get(&slot) == Some(from)
-    }
-
-    /// Whether this node has a slot that is going to another one.
-    pub(super) fn hands_over(&self, slot: u16, to: &NodeId) -> bool {
-        self.has(slot) && self.migrating.get(&slot) == Some(to)
+    /// How a slot moves, if this node may grant something in it.
+    fn move_of(&self, slot: u16) -> Option<(bool, NodeId)> {
+        let moving = self.moving.get(&slot).copied();
+        moving.filter(|(comes, _)| *comes != self.has(slot))
     }
 }
 
-/// What another node asks: the slots that it has got from this one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    pub by: NodeId,
-    /// When, by its own clock. The answer has it, too.
-    pub at_us: u64,
-    pub slots: BTreeSet<u16>,
-}
-
-/// What another node says of slots that it had, or still has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub by: NodeId,
-    /// When this node has asked. What has come since is not meant.
-    pub asked_us: u64,
-    /// How long its own guard lasts yet, in milliseconds.
-    pub left_ms: u64,
-    /// The slots whose leases have all come along.
-    pub slots: BTreeSet<u16>,
-}
-
-/// A slot in which nothing new is granted.
-#[derive(Clone, Debug)]
-pub(super) struct Closed {
-    since_us: u64,
-    pub(super) end_us: u64,
-    /// The node that knows what was granted there, until it has answered.
-    asked: Option<NodeId>,
-}
-
-/// The slots of this node.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slots {
-    /// What was seen at the last look. `None` before the first one, and outside of a cluster.
-    pub(super) seen: Option<Cluster>,
-    pub(super) closed: BTreeMap<u16, Closed>,
-    /// For each slot whether new grants may be made.
-    pub(super) open: Vec<bool>,
-    pub(super) questions: Vec<Question>,
-    /// When the nodes of the slots that are being imported were asked, and have answered.
-    answered_us: BTreeMap<u16, (NodeId, u64)>,
-}
-
-impl Slots {
-    /// Whether new grants in a slot may be made.
-    pub(super) fn is_open(&self, slot: u16) -> bool {
-        self.open.get(usize::from(slot)) == Some(&true)
-    }
-
-    /// Whether any slot goes to another node, key by key, as far as was seen.
+impl Guard {
+    /// Whether slots are looked at.
     #[inline]
-    pub(super) fn is_handing_over(&self) -> bool {
-        let seen = self.seen.as_ref();
-        seen.is_some_and(|seen| !seen.migrating.is_empty())
+    pub(in crate::engine) fn has_slots(&self) -> bool {
+        self.cluster.is_some()
     }
 
-    /// Whether this slot does.
-    pub(super) fn goes(&self, slot: u16) -> bool {
-        let seen = self.seen.as_ref();
-        seen.is_some_and(|seen| seen.migrating.contains_key(&slot))
-    }
-
-    /// When the next one ends. It changes at a look and by an answer.
-    pub(super) fn next_end_us(&self) -> u64 {
-        let ends_us = self.closed.values().map(|closed| closed.end_us);
-        ends_us.min().unwrap_or(u64::MAX)
-    }
-
-    /// Whether an answer may come at any moment.
-    pub(super) fn expects_answer(&self, boot_us: u64) -> bool {
-        let is_new = |closed: &Closed| boot_us.saturating_sub(closed.since_us) < EXPECTED_US;
-        let mut asked = self.closed.values().filter(|one| one.asked.is_some());
-        asked.any(is_new)
-    }
-
-    /// Looks at the slots. Those that have come are closed for so long, but for the first look: a
-    /// start and a promotion close all of them.
-    pub(super) fn look(&mut self, cluster: Cluster, boot_us: u64, wait_us: u64) {
-        let end_us = boot_us.saturating_add(wait_us);
-        if let Some(before) = &self.seen {
-            let closed = |asked| Closed {
-                since_us: boot_us,
-                end_us,
-                asked,
-            };
-            for slot in 0..SLOTS {
-                let has_come = cluster.has(slot) && !before.has(slot);
-                if has_come && !before.imports(slot) {
-                    self.closed.insert(slot, closed(before.node_of(slot)));
+    /// Looks at the slots of this node. At the first look after a start or a promotion all of them
+    /// are new, and the doubt of that covers them. Whether some slots may be open that were not.
+    pub(in crate::engine) fn look_at_slots(&mut self, cluster: Cluster, boot_us: u64) -> bool {
+        let has_changed = self.cluster.as_ref() != Some(&cluster);
+        match self.cluster.take() {
+            Some(before) => {
+                let has_come = |slot: &u16| cluster.has(*slot) && !before.has(*slot);
+                let moves_anew = |slot: &u16| {
+                    let moves = cluster.move_of(*slot);
+                    let is_here = cluster.has(*slot) || moves.is_some();
+                    is_here && moves != before.move_of(*slot)
+                };
+                let moving = before.moving.keys().chain(cluster.moving.keys()).copied();
+                let moving = moving.filter(moves_anew);
+                #[cfg(any(test, feature = "fault-injection"))]
+                let moving = moving.filter(|_| self.settings.has(super::Rule::SlotMoves));
+                let doubtful: Vec<u16> = (0..SLOTS).filter(has_come).chain(moving).collect();
+                for slot in doubtful {
+                    self.begin_in(slot, boot_us);
                 }
             }
-            // A move was given up. This node does not know what the target has granted, and the
-            // target goes on as long as the last answer allows.
-            for (slot, to) in &before.migrating {
-                if cluster.has(*slot) && !cluster.hands_over(*slot, to) {
-                    let mut closed = closed(Some(*to));
-                    closed.end_us = end_us.saturating_add(ANSWERS_US + BEAT_US);
-                    if let Some(before) = self.closed.get(slot) {
-                        // Another node may know more.
-                        (closed.asked, closed.end_us) = (None, closed.end_us.max(before.end_us));
-                    }
-                    self.closed.insert(*slot, closed);
-                }
-            }
-            let answers = |slot, from| {
-                let last = self.answered_us.get(slot);
-                last.is_some_and(|(node, us)| {
-                    node == from && boot_us.saturating_sub(*us) <= ANSWERS_US
-                })
-            };
-            for (slot, from) in &cluster.importing {
-                let is_new = !before.imports_from(*slot, from);
-                let is_open = !self.closed.contains_key(slot);
-                if !cluster.has(*slot) && (is_new || (is_open && !answers(slot, from))) {
-                    self.closed.insert(*slot, closed(Some(*from)));
-                }
-            }
+            None => self.begins_with_slots(boot_us),
         }
-        self.answered_us
-            .retain(|slot, (node, _)| cluster.imports_from(*slot, node));
-        self.seen = Some(cluster);
-        self.note_open();
+        self.cluster = Some(cluster);
+        self.quiet_until_us = 0;
+        has_changed
+    }
+
+    fn begin_in(&mut self, slot: u16, boot_us: u64) {
+        if let Some(doubt) = self.doubt_of(Reason::Slot, boot_us) {
+            self.doubts.add_to_slot(slot, doubt);
+        }
+    }
+
+    /// Whether nothing new is granted in the slot of a key, which may be absent.
+    #[cold]
+    pub(super) fn is_slot_closed(&self, name: &[u8], is_absent: bool) -> bool {
+        let slot = slot_of(name);
+        let Some(cluster) = &self.cluster else {
+            return false;
+        };
+        let moves = cluster.move_of(slot);
+        #[cfg(any(test, feature = "fault-injection"))]
+        let is_absent = is_absent && self.settings.has(super::Rule::SlotAbsent);
+        let is_known = cluster.has(slot) || moves.is_some();
+        !is_known || self.doubts.is_of_slot(slot) || (is_absent && moves.is_some())
+    }
+
+    /// A request was refused because of the guard. A slot that has come since the last look is
+    /// looked at now.
+    pub(in crate::engine) fn refused(&mut self, name: &[u8]) {
+        let slot = slot_of(name);
+        let is_known = |cluster: &Cluster| cluster.has(slot) || cluster.move_of(slot).is_some();
+        if self
+            .cluster
+            .as_ref()
+            .is_some_and(|cluster| !is_known(cluster))
+        {
+            self.beat_now();
+        }
+    }
+
+    /// Whether a slot, or any, moves key by key. A replica that is promoted does not know of that.
+    pub(super) fn is_any_moving(&self, slot: Option<u16>) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| {
+            let mut moving = cluster.moving.keys();
+            let is_meant = |one: &u16| slot.is_none_or(|slot| slot == *one);
+            moving.any(|one| is_meant(one) && cluster.move_of(*one).is_some())
+        })
+    }
+
+    /// How many slots are in doubt.
+    pub(in crate::engine) fn slots_closed(&self) -> usize {
+        self.doubts.slot_count()
     }
 
     /// Opens the slots whose time has come. Whether there are any.
-    pub(super) fn time_passes(&mut self, boot_us: u64) -> bool {
-        let before = self.closed.len();
-        self.closed.retain(|_, closed| closed.end_us > boot_us);
-        let has_opened = self.closed.len() < before;
-        if has_opened {
-            self.note_open();
-        }
-        has_opened
-    }
-
-    fn note_open(&mut self) {
-        let Some(seen) = &self.seen else {
-            return;
-        };
-        let (closed, all) = (&self.closed, 0..SLOTS);
-        let may_be = |slot: u16| seen.has(slot) || seen.imports(slot);
-        self.open = all
-            .map(|slot| may_be(slot) && !closed.contains_key(&slot))
-            .collect();
-    }
-
-    /// What is to be asked: each node with its slots. The node of a slot that is being imported is
-    /// asked again and again, because its guard may begin at any time.
-    pub(super) fn asks(&self) -> BTreeMap<NodeId, BTreeSet<u16>> {
-        let mut asks: BTreeMap<NodeId, BTreeSet<u16>> = BTreeMap::new();
-        let importing = self.seen.iter().flat_map(|seen| &seen.importing);
-        let closed = self.closed.iter();
-        let closed = closed.filter_map(|(slot, closed)| Some((slot, closed.asked?)));
-        for (slot, node) in importing.map(|(slot, from)| (slot, *from)).chain(closed) {
-            asks.entry(node).or_default().insert(*slot);
-        }
-        asks
-    }
-
-    /// Another node has answered. The time must pass after that.
-    pub(super) fn hear(&mut self, answer: &Answer, boot_us: u64) {
-        let end_us = boot_us.saturating_add(answer.left_ms.saturating_mul(1_000));
-        // The other node may grant in a slot that it no longer hands over.
-        self.answered_us.retain(|slot, (node, us)| {
-            *node != answer.by || *us >= answer.asked_us || answer.slots.contains(slot)
-        });
-        for slot in &answer.slots {
-            let seen = self.seen.as_ref();
-            let is_importing = seen.is_some_and(|seen| seen.imports_from(*slot, &answer.by));
-            if is_importing {
-                self.answered_us.insert(*slot, (answer.by, answer.asked_us));
-            }
-            if is_importing && answer.left_ms > 0 {
-                self.closed.entry(*slot).or_insert(Closed {
-                    since_us: answer.asked_us,
-                    end_us,
-                    asked: Some(answer.by),
-                });
-            }
-            if let Some(closed) = self.closed.get_mut(slot) {
-                let is_asked = closed.asked == Some(answer.by) || is_importing;
-                if is_asked && closed.since_us <= answer.asked_us {
-                    closed.asked = None;
-                    closed.end_us = end_us;
-                }
-            }
-        }
-        self.note_open();
-    }
-
-    /// Another node asks. It is answered by the timer.
-    pub(super) fn note(&mut self, question: Question) {
-        self.questions.retain(|one| one.by != question.by);
-        if self.questions.len() < MOST_QUESTIONS {
-            self.questions.push(question);
-        }
+    pub(in crate::engine) fn open_slots(&mut self, boot_us: u64) -> bool {
+        self.doubts.pass(boot_us)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The node that has a slot which is being imported may die, and another one take its place.
-    #[test]
-    fn a_slot_is_imported_only_while_its_node_answers() {
-        let [this, source] = [[1; 40], [2; 40]];
-        let cluster = |importing| Cluster {
-            nodes: vec![this, source],
-            owners: vec![Some(1); usize::from(SLOTS)],
-            importing,
-            migrating: BTreeMap::new(),
-        };
-        let mut slots = Slots::default();
-        slots.look(cluster(BTreeMap::new()), 0, 9_000_000);
-        let answer = |asked_us| Answer {
-            by: source,
-            asked_us,
-            left_ms: 0,
-            slots: [7].into(),
-        };
-        let mut is_open_at = |us, is_answered: bool| {
-            slots.look(cluster([(7, source)].into()), us, 9_000_000);
-            assert_eq!(slots.asks()[&source], [7].into());
-            if is_answered {
-                slots.hear(&answer(us), us);
-                slots.time_passes(us + 1);
-            }
-            slots.is_open(7)
-        };
-        let steps = [
-            (1, false),
-            (2, true),
-            (1_000_000, false),
-            (1_100_000, false),
-        ];
-        let steps = steps.map(|(us, is_answered)| is_open_at(us, is_answered));
-        assert_eq!(steps, [false, true, true, false]);
-        assert!(is_open_at(1_200_000, true));
-    }
-}
+mod tests;

@@ -9,7 +9,6 @@ fn settings(max_ttl_ms: u64) -> Settings {
     Settings {
         scope: Scope::Restart,
         max_ttl_ms,
-        drift: 10,
         ..Settings::default()
     }
 }
@@ -94,15 +93,16 @@ fn the_reason_that_ends_last_is_named() {
     );
     guard.begin(Reason::Promotion, 0);
     assert_eq!(guard.closed_for(0), Some((15_000, Reason::Promotion)));
-    guard.lacks_nothing();
-    assert_eq!(
-        look(&mut guard, 0, 0),
-        Some(Change::Began(Reason::Promotion))
-    );
+    let began = Some(Change::Began(Reason::Promotion));
+    assert_eq!(look(&mut guard, 0, 0), began);
     assert_eq!(look(&mut guard, 15 * SECOND_US, 0), Some(Change::Ended));
     guard.begin(Reason::Promotion, 15 * SECOND_US);
     guard.set(Settings::default(), 15 * SECOND_US);
     assert_eq!(guard.closed_for(15 * SECOND_US), None);
+}
+
+fn usable(guard: &Guard, boot_us: u64) -> Usable {
+    guard.usable(|| b"k", || boot_us)
 }
 
 fn failover(scope: Scope) -> Settings {
@@ -122,7 +122,6 @@ fn beat_at(us: u64) -> Beat {
         longest_ms: 10_000,
         wait_ms: 15_000,
         clock_us: us,
-        followers: Vec::new(),
     }
 }
 
@@ -132,7 +131,7 @@ fn an_old_primary_that_comes_back_ends_the_guard_only_if_it_was_heard_to_the_end
     for (promoted_us, is_open) in [(SECOND_US, true), (3 * SECOND_US, false)] {
         let mut guard = Guard::default();
         guard.set(failover(Scope::Failover), 0);
-        guard.linked(0);
+        guard.linked();
         guard.hear(beat_at(0), 0, Now::from_micros(0));
         guard.begin(Reason::Promotion, promoted_us);
         guard.old_primary_is_back(b"old", promoted_us + 1);
@@ -194,7 +193,7 @@ fn a_guard_that_a_majority_keeps_closed_stays_so_without_one() {
 fn a_guard_that_knows_more_begins_and_one_that_knows_less_forgets_slots() {
     let mut guard = guard();
     guard.change(failover(Scope::Failover), SECOND_US);
-    assert_eq!(guard.closed_for(SECOND_US), Some((11_000, Reason::Restart)));
+    assert_eq!(guard.closed_for(SECOND_US), Some((15_000, Reason::Restart)));
     guard.look_at_slots(slots::Cluster::default(), SECOND_US);
     assert!(guard.has_slots());
     guard.change(settings(10_000), SECOND_US);
@@ -219,7 +218,7 @@ fn a_primary_that_has_stood_still_for_longer_than_the_slack_looks_around() {
         look(&mut guard, boot_us, 0);
         let closed_for = guard.closed_for(boot_us).map(|(ms, _)| ms);
         assert_eq!(closed_for, closed_ms, "{scope:?}, {still_ms}");
-        assert_eq!(guard.puts_off_renewals, closed_ms.is_some());
+        assert_eq!(usable(&guard, boot_us) != Usable::All, closed_ms.is_some());
         // A reload of its data, for which it stood still, may have brought any lease.
         guard.long_lease_came(10_000, boot_us - 1);
         assert_eq!(guard.closed_for(boot_us + 2 * SECOND_US), None);
@@ -234,11 +233,11 @@ fn a_link_to_a_primary_ends_the_guard_of_a_start() {
         let mut guard = Guard::default();
         guard.set(failover(scope), 0);
         guard.begin(Reason::Restart, 0);
-        guard.forgets_connections();
-        guard.linked(SECOND_US);
+        assert_ne!(usable(&guard, SECOND_US), Usable::All);
+        guard.linked();
         assert_eq!(guard.closed_for(SECOND_US).is_none(), is_open, "{scope:?}");
         // The primary decides which holds have ended with their connections.
-        assert_eq!(guard.usable(|| SECOND_US), Usable::All);
+        assert_eq!(usable(&guard, SECOND_US), Usable::All);
     }
 }
 
@@ -253,9 +252,9 @@ fn a_wall_clock_that_is_set_back_is_said_at_once() {
     assert_eq!(guard.due_us(), Some(0));
 }
 
-/// A lease that comes late has the guard last longer, but not what it means for holds.
+/// Holds of others are in doubt for as long as a lease may last that comes late.
 #[test]
-fn all_holds_count_when_a_majority_has_opened_the_guard() {
+fn all_holds_count_when_all_leases_of_others_are_over() {
     let mut guard = Guard::default();
     let quorum = Settings {
         scope: Scope::Quorum,
@@ -265,8 +264,9 @@ fn all_holds_count_when_a_majority_has_opened_the_guard() {
     guard.set(quorum, 0);
     guard.begin(Reason::Promotion, 0);
     guard.long_lease_came(20_000, 12 * SECOND_US);
-    assert_ne!(guard.usable(|| 13 * SECOND_US), Usable::All);
+    assert_ne!(usable(&guard, 13 * SECOND_US), Usable::All);
     guard.quorum = Quorum::default();
-    look(&mut guard, 25 * SECOND_US, 0);
-    assert_eq!(guard.usable(|| 25 * SECOND_US), Usable::All);
+    assert_ne!(usable(&guard, 32 * SECOND_US), Usable::All);
+    look(&mut guard, 33 * SECOND_US, 0);
+    assert_eq!(usable(&guard, 33 * SECOND_US), Usable::All);
 }

@@ -1,5 +1,7 @@
 //! Steps of the wall clock, against a clock that nobody can set.
 
+use super::settings::DRIFT;
+
 /// The steps that are passed over, in microseconds.
 const SMALL_STEPS_US: i64 = 2_000;
 
@@ -7,9 +9,6 @@ const SMALL_STEPS_US: i64 = 2_000;
 /// since the last look. Each grant and each renewal looks, so that time is no longer than a lease,
 /// from which clients take as much.
 const FRESH_US: u64 = 100_000;
-
-/// By how many of a thousand clients count their leases shorter.
-const CLIENTS_TAKE: u64 = 10;
 
 /// For how long a step back matters to those who compare this clock with theirs, in microseconds:
 /// more than the last beats of a hand-over span.
@@ -45,9 +44,9 @@ impl WallClock {
         })
     }
 
-    /// Whether it was stepped forward since it was looked at last. `drift` says by how many of a
-    /// thousand the speeds of clocks may differ. No more than [`CLIENTS_TAKE`] are forgiven.
-    pub(super) fn was_stepped(&mut self, wall_us: u64, boot_us: u64, drift: u64) -> bool {
+    /// Whether it was stepped forward since it was looked at last. The speeds of two clocks may
+    /// differ, and clients count their leases shorter by as much.
+    pub(super) fn was_stepped(&mut self, wall_us: u64, boot_us: u64) -> bool {
         // A busy server looks each microsecond. Only the jitter that is up would add up then.
         if !self.must_look(wall_us, boot_us) {
             return false;
@@ -59,11 +58,9 @@ impl WallClock {
             stepped_us: 0,
             back_us: None,
         });
-        let passed_us = i64::try_from(boot_us.saturating_sub(before.at_us)).unwrap_or(i64::MAX);
-        // The jitter of two looks is forgiven by any setting, or it would add up.
-        let drift_us = passed_us
-            .saturating_mul(i64::try_from(drift.clamp(1, CLIENTS_TAKE)).unwrap_or(1))
-            .div_euclid(1_000);
+        let passed_us = boot_us.saturating_sub(before.at_us);
+        let drift_us = passed_us.saturating_mul(DRIFT) / 1_000;
+        let drift_us = i64::try_from(drift_us).unwrap_or(i64::MAX);
         let grown_us = ahead_us.saturating_sub(before.ahead_us);
         let step_us = grown_us.saturating_sub(drift_us).max(0);
         let stepped_us = before.stepped_us.saturating_add(step_us);
@@ -103,14 +100,12 @@ fn ahead_us(wall_us: u64, boot_us: u64) -> i64 {
 mod tests {
     use super::*;
 
-    /// Clients take 1 % from their leases, whatever this server is told of clocks.
+    /// Clients take 1 % from their leases.
     #[test]
     fn a_step_of_a_tenth_of_a_long_time_is_a_step() {
-        for drift in [0, 10, 100] {
-            let mut clock = WallClock::default();
-            assert!(!clock.was_stepped(0, 0, drift));
-            assert!(!clock.clone().was_stepped(27_300_000, 27_300_000, drift));
-            assert!(clock.was_stepped(30_020_000, 27_300_000, drift), "{drift}");
-        }
+        let mut clock = WallClock::default();
+        assert!(!clock.was_stepped(0, 0));
+        assert!(!clock.clone().was_stepped(27_300_000, 27_300_000));
+        assert!(clock.was_stepped(30_020_000, 27_300_000));
     }
 }

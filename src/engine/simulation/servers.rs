@@ -97,8 +97,6 @@ enum Step {
 enum Disk {
     /// A file that lacks so many of the newest changes.
     Lacks(usize),
-    /// A file that is written to the disk with each change, and whole.
-    Whole,
     Empty,
 }
 
@@ -310,7 +308,7 @@ impl Cluster {
             tally: Tally::default(),
         };
         for s in 0..n {
-            cluster.begin(s, &Snapshot::default(), false);
+            cluster.begin(s, &Snapshot::default());
         }
         for s in 1..n {
             cluster.follow(s, 0);

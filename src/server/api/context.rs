@@ -165,12 +165,6 @@ impl<'c> Context<'c> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Whether the selected database has any keys.
-    pub(crate) fn has_keys(self) -> bool {
-        // SAFETY: the context is alive.
-        unsafe { call!(RedisModule_DbSize(self.as_ptr())) > 0 }
-    }
-
     /// Calls `callback` after `ms` milliseconds, once.
     pub(crate) fn create_timer(
         self,
@@ -217,30 +211,6 @@ impl<'c> Context<'c> {
             ))
         };
         status == raw::REDISMODULE_OK as c_int
-    }
-
-    /// Sends a message to the module on another node of the cluster. It may get lost.
-    pub(crate) fn send_to_node(self, node: &CStr, kind: u8, message: &[u8]) {
-        let Ok(len) = u32::try_from(message.len()) else {
-            return;
-        };
-        let bytes = message.as_ptr().cast();
-        if let Some(send) = optional!(RedisModule_SendClusterMessage) {
-            // SAFETY: the context is alive. The server copies `len` bytes, and a node's id of 40.
-            unsafe { send(self.as_ptr(), node.as_ptr(), kind, bytes, len) };
-        }
-    }
-
-    /// Has the messages of one kind from other nodes passed to a function.
-    pub(crate) fn receive_from_nodes(
-        self,
-        kind: u8,
-        receiver: raw::RedisModuleClusterMessageReceiver,
-    ) {
-        if let Some(register) = optional!(RedisModule_RegisterClusterMessageReceiver) {
-            // SAFETY: the context is alive, and so is the function.
-            unsafe { register(self.as_ptr(), kind, receiver) };
-        }
     }
 
     /// Keeps a context of the module itself, for functions that the server calls without one. Also

@@ -222,11 +222,6 @@ impl Migrations {
         self.parts.borrow_mut().exported = Vec::new();
     }
 
-    /// Whether the slot of a key is being exported.
-    pub(in crate::server) fn exports(&self, name: &[u8]) -> bool {
-        any_has(&self.parts.borrow().exports, name)
-    }
-
     /// Whether slots are being exported to other nodes.
     pub(in crate::server) fn is_exporting(&self) -> bool {
         !self.parts.borrow().exports.is_empty()

@@ -31,7 +31,6 @@ macro_rules! on_event {
     }};
 }
 
-pub(in crate::server) mod cluster;
 mod replication;
 
 use std::ffi::{c_int, c_void, CStr};
@@ -49,7 +48,6 @@ use crate::server::clients::blocked_client::{self, BlockedClient, Callbacks, Not
 use crate::server::cluster::slot_migration;
 use crate::server::host::ends;
 use crate::server::host::module::{Module, Task};
-use crate::server::observe::stats::removals::RemovalCause;
 use crate::server::replication::propagation;
 use crate::server::settings::eviction;
 
@@ -71,7 +69,6 @@ pub(in crate::server) fn of_blocked_client(on_timeout: bool) -> Callbacks {
 /// Subscribes to the server's events. False when it refuses one that the module needs.
 pub(in crate::server) fn subscribe(ctx: Context<'_>) -> bool {
     let hears = ctx.on_server_event(raw::REDISMODULE_EVENT_CONFIG, on_event!(on_config));
-    ctx.on_server_event(raw::REDISMODULE_EVENT_LOADING, on_event!(on_load));
     eviction::set_notified(hears);
     let heard = [
         ctx.on_server_event(raw::REDISMODULE_EVENT_FLUSHDB, on_event!(on_flush)),
@@ -106,7 +103,6 @@ pub(in crate::server) unsafe extern "C" fn on_timer(
     // SAFETY: the server's own context, in its callback.
     if let Some(mut task) = unsafe { Task::begin(ctx, None) } {
         let module = task.module();
-        module.departures.turn_begins();
         module.migrations.turn_begins();
         if module.has_config_changed.take() {
             module.replies.look_at_config(task.caller());
@@ -123,7 +119,6 @@ pub(in crate::server) unsafe extern "C" fn on_timer(
 /// The server's own round, ten times a second by a clock that nobody can set.
 fn on_round(_ctx: Context<'_>, _subevent: u64, _data: *mut c_void) {
     let module = Module::get();
-    module.start.is_over();
     module.recent.advance(clock::monotonic_us());
     if let Some(ctx) = Context::detached() {
         module.forced.tell_rest(ctx);
@@ -164,18 +159,6 @@ unsafe fn on_swap(_ctx: Context<'_>, _subevent: u64, data: *mut c_void) {
         let bindings = &module.shared.bindings;
         bindings.change(|all| all.swap_dbs(one, other));
         module.leave(Note::Swapped(one, other));
-    }
-}
-
-/// A load begins or ends.
-fn on_load(ctx: Context<'_>, subevent: u64, _data: *mut c_void) {
-    let (module, mut caller) = (Module::get(), Caller::new(ctx));
-    match subevent {
-        raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => module.start.aof_begins(&mut caller),
-        raw::REDISMODULE_SUBEVENT_LOADING_ENDED if module.start.ended(&mut caller) => {
-            module.leave(Note::Guard(GuardEvent::LacksNothing));
-        }
-        _ => {}
     }
 }
 
@@ -246,10 +229,6 @@ fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
         // Its end is counted where it is held.
         module.removals.forget();
     } else if let Some(cause) = module.removals.begin(lock) {
-        // With its slot it may go while memory is above `maxmemory`, too.
-        if cause != RemovalCause::Expired && !migrations.exports(name.bytes()) {
-            module.departures.is_removed(name.bytes(), lock);
-        }
         ends::lock_ended(module, db, name, lock, cause);
     }
     let bindings = &module.shared.bindings;

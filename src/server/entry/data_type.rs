@@ -71,10 +71,6 @@ pub(in crate::server) fn register(ctx: Context<'_>) -> bool {
 unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     // SAFETY: the server passes a value of this type.
     if let Some(lock) = unsafe { lock_at(value) } {
-        let module = Module::get();
-        if module.departures.is_saved(lock) {
-            module.timer.arm_at_once();
-        }
         save_bytes(io, &encode_state(lock));
     }
 }

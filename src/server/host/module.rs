@@ -22,13 +22,11 @@ use crate::server::clients::connections::Connections;
 use crate::server::clients::delivery::Replies;
 use crate::server::clients::timer::Timer;
 use crate::server::cluster::slot_migration::Migrations;
-use crate::server::cluster::slots::Departures;
 use crate::server::observe::forced::Forced;
 use crate::server::observe::notify::{self, Notices};
 use crate::server::observe::stats::recent::Recent;
 use crate::server::observe::stats::removals::Removals;
 use crate::server::replication::replicas::Links;
-use crate::server::replication::start::Start;
 use crate::server::settings::limits;
 use crate::wait::{Counts, Delivery};
 
@@ -47,11 +45,9 @@ pub(in crate::server) struct Module {
     pub(in crate::server) notices: Notices,
     pub(in crate::server) migrations: Migrations,
     pub(in crate::server) removals: Removals,
-    pub(in crate::server) departures: Departures,
     pub(in crate::server) recent: Recent,
     pub(in crate::server) forced: Forced,
     pub(in crate::server) connections: Connections,
-    pub(in crate::server) start: Start,
     pub(in crate::server) links: Links,
     /// What the server calls for blocked clients, from the load on.
     pub(in crate::server) blocked: Cell<Option<Callbacks>>,
@@ -147,7 +143,6 @@ impl Module {
             longest_ms,
             wait_ms,
             clock_us: 0,
-            followers: Vec::new(),
         };
         inbox.leave(Note::Guard(GuardEvent::Heard(beat, boot_us, clock::now())));
         inbox.leave(Note::Guard(GuardEvent::LongLease(longest_ms, boot_us)));

@@ -1,6 +1,5 @@
 //! This server, as the machine sees it ([`crate::engine::host`]).
 
-use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
@@ -10,14 +9,14 @@ use crate::command::guard::Beat;
 use crate::command::{Error, Reply};
 use crate::engine::guard;
 use crate::engine::guard::quorum::Replicas;
-use crate::engine::guard::slots::{Cluster, NodeId};
+use crate::engine::guard::slots::Cluster;
 use crate::engine::host::{Host, Purpose, Server, TurnPart, WrongType};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Outcome};
 use crate::lock::{Hold, Now, Token};
 use crate::server::api::clock;
 use crate::server::api::scan::Cursor;
-use crate::server::api::{Caller, Context, Level, OwnedString};
+use crate::server::api::{Context, Level, OwnedString};
 use crate::server::clients::blocked_client::{self, BlockedClient, Machine, Redis, Shared};
 use crate::server::clients::channel;
 use crate::server::cluster::slots;
@@ -80,19 +79,10 @@ impl Server for Context<'_> {
         fn replicas(self) -> Replicas = replicas::listed(self);
         fn beat(self, beat: Beat) = replicas::beat(&beat);
         fn ask_replicas(self) = replicas::ask();
-        fn ask(self, node: &NodeId, at_us: u64, slots: &BTreeSet<u16>) =
-            slots::ask(self, node, at_us, slots);
-        fn answer(self, node: &NodeId, asked_us: u64, left_ms: u64, slots: &BTreeSet<u16>) =
-            slots::answer(self, node, [asked_us, left_ms], slots);
 
         fn waited(self, us: u64) = times::waited(us);
         fn held(self, hold: &Hold, now: Now) = times::held(hold, now);
         fn log(self, line: &CStr) = self.log_escaped(Level::Notice, line);
-    }
-
-    fn guard_changed(self, closed_by: Option<guard::Reason>) {
-        let start = &Module::get().start;
-        start.remember(&mut Caller::new(self), closed_by);
     }
 
     fn connection(self) -> Option<NonZeroU64> {
@@ -187,10 +177,6 @@ impl<'c> Host for Task<'c> {
             true => slots::cluster(self.caller()),
             false => None,
         }
-    }
-
-    fn has_left(&mut self, slot: u16, in_ms: u64) -> bool {
-        self.module().departures.lost_nothing(slot, in_ms) && slots::is_empty(self.caller(), slot)
     }
 
     fn refuses_writes(&mut self) -> bool {

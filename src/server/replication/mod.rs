@@ -2,5 +2,4 @@
 
 pub(in crate::server) mod propagation;
 pub(in crate::server) mod replicas;
-pub(in crate::server) mod start;
 pub(in crate::server) mod writes;

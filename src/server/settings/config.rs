@@ -11,7 +11,7 @@ use crate::server::api::{call, optional, Context};
 
 /// The log line after the one that says which argument is wrong.
 pub(in crate::server) const BAD_ARGUMENTS: &CStr =
-    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] [max-waiters-share percent] [max-waiting-bytes bytes] [max-ttl ms] [guard off|restart|failover|quorum] [guard-slack ms] [guard-members N] [guard-fresh ms] [guard-drift N]";
+    c"bad arguments: expected [max-waiters-per-key N] [max-waiters N] [replicate-in-place yes|no] [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] [max-waiters-share percent] [max-waiting-bytes bytes] [max-ttl ms] [guard off|restart|failover|quorum] [guard-slack ms] [guard-members N] [guard-fresh ms]";
 
 /// Whether effects are replicated in place of the client's words, on servers where that is tested
 /// ([`crate::server::replication::propagation`]).

@@ -26,11 +26,9 @@ static GUARD_SLACK: Setting = Setting::number(c"guard-slack", 5_000, (0, 3_600_0
 static GUARD_MEMBERS: Setting = Setting::number(c"guard-members", 3, (1, 99));
 /// In milliseconds.
 static GUARD_FRESH: Setting = Setting::number(c"guard-fresh", 3_000, (500, 60_000));
-/// Of a thousand.
-static GUARD_DRIFT: Setting = Setting::number(c"guard-drift", 10, (0, 100));
 
 /// All limits.
-pub(super) static LIMITS: [&Setting; 11] = [
+pub(super) static LIMITS: [&Setting; 10] = [
     &PER_KEY,
     &PER_SERVER,
     &ABSENT,
@@ -41,7 +39,6 @@ pub(super) static LIMITS: [&Setting; 11] = [
     &GUARD_SLACK,
     &GUARD_MEMBERS,
     &GUARD_FRESH,
-    &GUARD_DRIFT,
 ];
 
 /// The least value of `max-ttl` that is one. A guard of less would end within the second by which
@@ -66,7 +63,8 @@ pub(in crate::server) fn guard() -> guard::Settings {
         slack_ms: number(&GUARD_SLACK),
         members: GUARD_MEMBERS.count(),
         fresh_ms: number(&GUARD_FRESH),
-        drift: number(&GUARD_DRIFT),
+        #[cfg(all(feature = "fault-injection", not(test)))]
+        without: guard::Rule::planted(),
         #[cfg(test)]
         without: None,
     }

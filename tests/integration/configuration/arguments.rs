@@ -23,7 +23,7 @@ const EXPECTED: &str =
      [deadlock-detection yes|no] with N from 0 to 1000000, [max-absent N] [max-keep ms] \
      [max-waiters-share percent] [max-waiting-bytes bytes] [max-ttl ms] \
      [guard off|restart|failover|quorum] [guard-slack ms] \
-     [guard-members N] [guard-fresh ms] [guard-drift N]";
+     [guard-members N] [guard-fresh ms]";
 
 /// Arguments, and the messages in the log: one for each reason. The parser has tests of its own.
 fn bad_arguments() -> Vec<(Vec<Vec<u8>>, &'static str)> {

@@ -71,7 +71,6 @@ fn bounds(name: &str) -> [&'static str; 4] {
         "lock.max-keep" | "lock.max-ttl" | "lock.guard-slack" => ["0", "-1", "3600000", "3600001"],
         "lock.guard-members" => ["1", "0", "99", "100"],
         "lock.guard-fresh" => ["500", "499", "60000", "60001"],
-        "lock.guard-drift" => ["0", "-1", "100", "101"],
         "lock.max-waiting-bytes" => ["0", "-1", "1099511627776", "1099511627777"],
         _ => ["0", "-1", "1000000", "1000001"],
     }

@@ -6,13 +6,12 @@ use super::assert_logged;
 use super::servers::stand_still;
 use crate::harness::{wait_for, Cluster, Kind, Reply, SHARDS};
 
-on_every_server![
-    a_slot_is_not_empty_with_a_lock_in_another_database;
-    from 7.0: // CONFIG for modules
-        failovers_of_a_shard,
-        a_primary_that_was_replaced_while_it_stood_still_decides_nothing,
-        slots_that_come,
-        a_move_that_is_given_up,
+on_7_0_and_later![
+    failovers_of_a_shard,
+    a_primary_that_was_replaced_while_it_stood_still_decides_nothing,
+    slots_that_come,
+    a_move_that_lasts_and_is_given_up,
+    a_source_that_is_replaced,
 ];
 
 const LEASE: Duration = Duration::from_secs(8);
@@ -102,17 +101,13 @@ fn seize(cluster: &Cluster, slot: i64, to: usize) {
     cluster.wait_until_all_agree();
 }
 
+/// Each way in which a slot comes, with its keys and without.
 fn slots_that_come(kind: Kind) {
     let cluster = Cluster::start(kind);
     let (mut from, mut to) = (cluster.client(0), cluster.client(1));
-    let keys = cluster.keys_of(0, 7);
+    let keys = cluster.keys_of(0, 6);
     let slot = |n: usize| cluster.slot(&keys[n]);
     let take = |n: usize, token: &str| format!("LOCK.ACQUIRE {} {token} 8000 BLOCK 0", keys[n]);
-    let set = |line: &str| {
-        for node in &cluster.nodes {
-            node.client().text(line);
-        }
-    };
     // The control.
     let sent = Instant::now();
     from.int(&take(0, "first"));
@@ -120,113 +115,129 @@ fn slots_that_come(kind: Kind) {
     to.int(&take(0, "second"));
     assert!(sent.elapsed() < LEASE);
 
-    set("CONFIG SET lock.guard failover lock.max-ttl 8000 lock.guard-slack 1000");
+    for node in &cluster.nodes {
+        let line = "CONFIG SET lock.guard failover lock.max-ttl 8000 lock.guard-slack 1000";
+        node.client().text(line);
+    }
     from.until_info("lock_guard", "open");
     to.until_info("lock_guard", "open");
+    let begun = Instant::now();
+    let mut waits = Vec::new();
+    let mut wait = |n: usize| {
+        let at = Instant::now();
+        waits.push((n, at, cluster.blocked(1, &take(n, "second"))));
+    };
     // With its keys, and so fast that nobody sees it.
     from.int(&take(1, "owner"));
     cluster.begin_to_move(slot(1), 0, 1);
     assert_eq!(cluster.move_keys(slot(1), 0, 1), 1);
     cluster.end_of_move(slot(1), 0, 1);
-    let begun = Instant::now();
     assert_eq!(to.int(&format!("LOCK.RENEW {} owner 8000", keys[1])), 1);
-    to.int(&format!("LOCK.ACQUIRE {{{}}}2 other 8000 BLOCK 0", keys[1]));
+    assert_eq!(to.int(&format!("LOCK.RELEASE {} owner", keys[1])), 1);
+    wait(1);
+    // Empty.
     cluster.begin_to_move(slot(2), 0, 1);
     cluster.end_of_move(slot(2), 0, 1);
-    to.int(&take(2, "owner"));
+    wait(2);
+    // Without its keys.
+    from.int(&take(3, "first"));
+    seize(&cluster, slot(3), 1);
+    let early = to.call(&format!("LOCK.ACQUIRE {} early 8000", keys[3]));
+    assert!(early == Reply::Nil || begun.elapsed() > LEASE, "{early:?}");
+    assert!(to.info("lock_guard") == "slot" || begun.elapsed() > LEASE);
+    wait(3);
+    // Added anew, while the cluster is not whole.
+    from.int(&take(4, "first"));
+    add(&cluster, slot(4), 1);
+    wait(4);
     if kind == Kind::Valkey9 {
         from.int(&take(5, "owner"));
         cluster.begin_to_migrate([slot(5), slot(5)], 0, 1);
         cluster.end_of_migration(0, 1);
         assert_eq!(to.int(&format!("LOCK.RELEASE {} owner", keys[5])), 1);
-        to.int(&take(5, "next"));
+        wait(5);
     }
-    assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
-    // Added anew, while the cluster is not whole.
-    let begun = Instant::now();
-    from.int(&take(6, "first"));
-    add(&cluster, slot(6), 1);
-    let early = to.call(&format!("LOCK.ACQUIRE {} early 8000", keys[6]));
-    // The nodes may take long to agree.
-    assert!(early == Reply::Nil || begun.elapsed() > LEASE, "{early:?}");
-    let added = cluster.blocked(1, &take(6, "second"));
-    // Without them.
-    let sent = Instant::now();
-    from.int(&take(3, "first"));
-    seize(&cluster, slot(3), 1);
-    let early = to.call(&format!("LOCK.ACQUIRE {} early 8000", keys[3]));
-    assert!(early == Reply::Nil || sent.elapsed() > LEASE, "{early:?}");
-    assert!(to.info("lock_guard") == "slot" || sent.elapsed() > LEASE);
-    // A process that starts meanwhile waits as after a promotion.
-    let marker = cluster.nodes[1].dir().join("dump.rdb.guarded");
-    let noted = std::fs::read_to_string(&marker).unwrap_or_default();
-    assert!(noted == "promotion" || sent.elapsed() > LEASE, "{noted}");
-    let seized = cluster.blocked(1, &take(3, "second"));
-    // From a node that is guarded itself.
-    from.text("CONFIG SET lock.guard off");
-    from.text("CONFIG SET lock.guard failover");
-    let guarded = Instant::now();
-    cluster.begin_to_move(slot(4), 0, 1);
-    cluster.end_of_move(slot(4), 0, 1);
-    let is_early = added.is_answered() || seized.is_answered();
-    assert!(!is_early || begun.elapsed() > LEASE);
-    to.int(&take(4, "second"));
-    assert!(guarded.elapsed() > LEASE, "{:?}", guarded.elapsed());
-    seized.reply().as_int();
-    assert!(sent.elapsed() > LEASE, "{:?}", sent.elapsed());
-    added.reply().as_int();
-    assert!(begun.elapsed() > LEASE, "{:?}", begun.elapsed());
+    for (n, at, second) in waits {
+        second.reply().as_int();
+        assert!(at.elapsed() > LEASE, "{n}: {:?}", at.elapsed());
+    }
     to.until_info("lock_guard", "open");
-    assert!(!marker.exists());
     let ended = "guard: it has ended in all slots";
     assert_logged(&cluster.nodes[1], "slot", ended);
 }
 
-/// The target has granted a key that is not at the source.
-fn a_move_that_is_given_up(kind: Kind) {
+/// C of the tests below.
+const SHORT: &str = "CONFIG SET lock.guard failover lock.max-ttl 2000 lock.guard-slack 500";
+const AFTER_MOVE: Duration = Duration::from_millis(2_500);
+
+/// No key is granted that is absent here, however long the move lasts; and for C after it was given
+/// up.
+fn a_move_that_lasts_and_is_given_up(kind: Kind) {
     let cluster = Cluster::start(kind);
     let (mut from, mut to) = (cluster.client(0), cluster.client(1));
     for c in [&mut from, &mut to] {
-        c.text("CONFIG SET lock.guard failover lock.max-ttl 8000 lock.guard-slack 1000");
+        c.text(SHORT);
         c.until_info("lock_guard", "open");
     }
     let key = cluster.keys_of(0, 1).remove(0);
-    let take = |token: &str| format!("LOCK.ACQUIRE {key} {token} 8000");
+    let take = |token: &str| format!("LOCK.ACQUIRE {key} {token} 2000");
     cluster.begin_to_move(cluster.slot(&key), 0, 1);
-    let sent = wait_for("a grant at the target", || {
-        let sent = Instant::now();
+    let begun = Instant::now();
+    wait_for("more than C", || {
         to.text("ASKING");
-        matches!(to.call(&take("owner")), Reply::Int(_)).then_some(sent)
+        assert_eq!(to.call(&take("owner")), Reply::Nil);
+        (begun.elapsed() > AFTER_MOVE * 2).then_some(())
     });
+    let given_up = Instant::now();
     from.text(&format!("CLUSTER SETSLOT {} STABLE", cluster.slot(&key)));
-    wait_for("the lease to end", || {
-        let next = from.call(&take("next"));
-        let is_granted = matches!(next, Reply::Int(_));
-        assert!(!is_granted || sent.elapsed() > LEASE, "{next:?}");
+    wait_for("the source to grant", || {
+        let is_granted = matches!(from.call(&take("next")), Reply::Int(_));
+        assert!(!is_granted || given_up.elapsed() > AFTER_MOVE);
         is_granted.then_some(())
     });
 }
 
-/// In a cluster of Valkey 9 with several databases, a node that asks is told of all of them.
-fn a_slot_is_not_empty_with_a_lock_in_another_database(kind: Kind) {
-    if kind != Kind::Valkey9 {
-        return;
-    }
-    let cluster = Cluster::of(kind, 2, &["--cluster-databases", "4"]);
-    let (mut from, mut to) = (cluster.client(0), cluster.client(1));
-    for c in [&mut from, &mut to] {
-        c.text("CONFIG SET lock.guard failover lock.max-ttl 8000 lock.guard-slack 1000");
-        c.until_info("lock_guard", "open");
-        c.text("SELECT 1");
+/// The source hands the lock on and dies. Its replica lacks that, and may send clients to the
+/// target.
+fn a_source_that_is_replaced(kind: Kind) {
+    let mut cluster = Cluster::start(kind);
+    let (old, new) = (0, SHARDS);
+    for node in &cluster.nodes {
+        node.client().text(SHORT);
     }
     let key = cluster.keys_of(0, 1).remove(0);
+    let mut from = cluster.client(old);
+    from.until_info("lock_guard", "open");
+    cluster.client(1).until_info("lock_guard", "open");
+    from.int(&format!("LOCK.ACQUIRE {key} first 2000"));
+    cluster.begin_to_move(cluster.slot(&key), 0, 1);
+    cluster.nodes[new].wait_until_it_follows(&cluster.nodes[old]);
+    let begun = Instant::now();
+    wait_for("C", || {
+        from.int(&format!("LOCK.RENEW {key} first 2000"));
+        (begun.elapsed() > AFTER_MOVE).then_some(())
+    });
+    cluster.nodes[new].signal("STOP");
+    let second = cluster.blocked(old, &format!("LOCK.ACQUIRE {key} second 2000 BLOCK 0"));
     let sent = Instant::now();
-    from.int(&format!("LOCK.ACQUIRE {key} first 8000"));
-    add(&cluster, cluster.slot(&key), 1);
+    from.int(&format!("LOCK.RELEASE {key} first"));
+    second.reply().as_int();
+    cluster.nodes[old].kill();
+    cluster.nodes[new].signal("CONT");
+    cluster.client(new).text("CLUSTER FAILOVER TAKEOVER");
+    let mut to = cluster.client(1);
+    let mut next = cluster.client(new);
     wait_for("the lease to end", || {
-        let early = to.call(&format!("LOCK.ACQUIRE {key} early 8000"));
-        let is_over = sent.elapsed() > LEASE;
-        assert!(early == Reply::Nil || is_over, "{early:?}");
+        to.text("ASKING");
+        let line = format!("LOCK.ACQUIRE {key} third 2000");
+        let granted = [to.call(&line), next.call(&line)];
+        let is_granted = granted.iter().any(|reply| matches!(reply, Reply::Int(_)));
+        let is_over = sent.elapsed() > Duration::from_millis(2_000);
+        assert!(
+            !is_granted || is_over,
+            "{granted:?} after {:?}",
+            sent.elapsed()
+        );
         is_over.then_some(())
     });
 }

@@ -3,7 +3,7 @@
 // Long because: it is a whole server.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroU64;
@@ -16,7 +16,6 @@ use crate::command::guard::Beat;
 use crate::command::{Error, Reply};
 use crate::engine::guard;
 use crate::engine::guard::quorum::Replicas;
-use crate::engine::guard::slots::NodeId;
 use crate::engine::host::{Server, TurnPart};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Note, Outcome, Shared, Types};
@@ -70,8 +69,6 @@ pub(in super::super) struct Memory {
     pub(in super::super) connection: Cell<Option<NonZeroU64>>,
     /// The settings of the guard.
     pub(in super::super) guard: Cell<guard::Settings>,
-    /// Why the guard is closed: what the next start is to know.
-    pub(in super::super) closed_by: Cell<Option<guard::Reason>>,
     /// Those that follow this server.
     pub(in super::super) replicas: RefCell<Replicas>,
     /// What clients see, if somebody reads it.
@@ -105,7 +102,6 @@ impl Memory {
             linger_ms: Cell::new(Some(0)),
             connection: Cell::default(),
             guard: Cell::default(),
-            closed_by: Cell::default(),
             replicas: RefCell::default(),
             log: RefCell::default(),
             lines: RefCell::default(),
@@ -354,12 +350,6 @@ impl Server for Ctx<'_> {
         self.0.guard.get()
     }
 
-    fn guard_changed(self, closed_by: Option<guard::Reason>) {
-        let before = self.0.closed_by.get();
-        let now = guard::Reason::to_remember(before, closed_by);
-        self.0.closed_by.set(now);
-    }
-
     fn replicas(self) -> Replicas {
         self.0.replicas.borrow().clone()
     }
@@ -370,10 +360,6 @@ impl Server for Ctx<'_> {
 
     /// They acknowledge everything anyway.
     fn ask_replicas(self) {}
-
-    fn ask(self, _node: &NodeId, _at_us: u64, _slots: &BTreeSet<u16>) {}
-
-    fn answer(self, _node: &NodeId, _asked_us: u64, _left_ms: u64, _slots: &BTreeSet<u16>) {}
 
     fn count_many(self, of: Count, n: usize) {
         self.0.counts.borrow_mut()[of as usize] += n as u64;

@@ -149,10 +149,6 @@ impl<'n> Host for Task<'n> {
         None
     }
 
-    fn has_left(&mut self, _slot: u16, _in_ms: u64) -> bool {
-        false
-    }
-
     fn refuses_writes(&mut self) -> bool {
         self.memory.scene.get().refuses_writes
     }

@@ -151,17 +151,14 @@ fn all_short_histories_of_a_guard_that_is_turned_on_have_no_breach() {
     world.none_has_a_breach("turned on", 4, &[Rule::TurnedOn]);
 }
 
-/// A replica that was promoted without the newest lease, and that nobody follows. Its old primary
-/// is gone, and the operator gives the majority up.
+/// A replica that was promoted, and that nobody follows. Its old primary has gone on for long with
+/// the majority, and is gone now. The operator gives the majority up.
 #[test]
 fn all_short_histories_of_a_majority_that_is_given_up_have_no_breach() {
     let beat = [Step::Tick(250), Step::Flow];
-    let end = [
-        Step::Ask(0, 0, take(2_000)),
-        Step::Crash(0),
-        Step::Promote(1),
-    ];
-    let begin = [&beat.repeat(20)[..], &end].concat();
+    let end = [Step::Ask(0, 0, take(2_000)), Step::Crash(0)];
+    let beats = beat.repeat(20);
+    let begin = [&beats[..], &[Step::Promote(1)], &beats, &end].concat();
     let as_if = |scope| Step::Set(Guard { scope, ..QUORUM });
     let steps = [
         as_if(Scope::Restart),

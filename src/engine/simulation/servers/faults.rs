@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::{guard, Arrival, Cluster, Disk, Event, Server, Snapshot, State};
-use crate::engine::guard::GuardEvent;
 use crate::engine::simulation::node::Node;
 
 /// Clocks that differ by less are within the second that the documents ask for.
@@ -13,8 +12,8 @@ const WITHIN_A_SECOND_US: u64 = 950_000;
 const HEARS_US: u64 = 1_900_000;
 
 impl Cluster {
-    /// A server starts, and has loaded its file. It lacks nothing if that `is_whole`.
-    pub(super) fn begin(&mut self, s: usize, file: &Snapshot, is_whole: bool) {
+    /// A server starts, and has loaded its file.
+    pub(super) fn begin(&mut self, s: usize, file: &Snapshot) {
         self.last_history += 1;
         let server = &mut self.servers[s];
         let fresh = Server::new(server.clocks, server.is_primary);
@@ -24,19 +23,7 @@ impl Cluster {
         // As the module does when it is loaded, before the file is.
         server.node.memory.guard.set(self.settings.guard);
         server.node.started();
-        let closed_by = before.node.memory.closed_by.get();
-        let closed_by = closed_by.filter(|_| self.settings.guard.has(guard::Rule::WasGuarded));
-        let now = guard::Reason::to_remember(closed_by, Some(guard::Reason::Restart));
-        server.node.memory.closed_by.set(now);
-        if closed_by == Some(guard::Reason::Promotion) {
-            server.node.promoted();
-        }
         server.node.load(file);
-        if is_whole && closed_by.is_none() {
-            server.node.note_link(GuardEvent::LacksNothing);
-            // The timer comes before anybody sets the clock.
-            server.node.settle();
-        }
         server.ledger.load(file);
         server.files = before.files;
         server.save();
@@ -79,7 +66,6 @@ impl Cluster {
         let lacks = match disk {
             _ if self.settings.loses_nothing && server.is_primary => Some(0),
             Disk::Lacks(n) => Some(n),
-            Disk::Whole => Some(0),
             Disk::Empty => None,
         };
         server.is_primary = match self.settings.loses_nothing {
@@ -90,7 +76,7 @@ impl Cluster {
         let keep = lacks.map_or(0, |n| server.files.len().saturating_sub(n));
         server.files.truncate(keep);
         let file = server.files.back().cloned().unwrap_or_default();
-        self.begin(s, &file, disk == Disk::Whole);
+        self.begin(s, &file);
     }
 
     pub(super) fn pause(&mut self, s: usize) {

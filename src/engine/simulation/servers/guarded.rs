@@ -8,6 +8,9 @@ use super::*;
 /// Leases are longer than the second by which clocks may differ.
 pub(super) const LONGEST_MS: u64 = 4_000;
 
+/// After so many milliseconds no guard of a start is closed.
+pub(super) const OPEN_MS: u64 = LONGEST_MS + 1_500;
+
 pub(super) const RESTART: Guard = Guard {
     scope: Scope::Restart,
     max_ttl_ms: LONGEST_MS,
@@ -162,7 +165,7 @@ fn each_rule_of_a_quorum_matters_where_the_old_primary_lives_on() {
 
 #[test]
 fn each_rule_of_a_hand_over_matters() {
-    let begin = [Step::Tick(LONGEST_MS + 1_000), Step::Flow];
+    let begin = [Step::Tick(OPEN_MS), Step::Flow];
     let breach = |wall_ahead_us: i64, steps: &[Step], rule| {
         let breaches = |without| {
             let ahead = Clocks {
@@ -219,7 +222,7 @@ fn each_rule_of_a_hand_over_matters() {
 #[test]
 fn a_clock_that_was_set_back_puts_off_the_end_of_a_hand_over() {
     let beat = [Step::Tick(250), Step::Flow];
-    let begin = [Step::Tick(LONGEST_MS + 1_000), Step::Flow];
+    let begin = [Step::Tick(OPEN_MS), Step::Flow];
     let step = [Step::SetClock(0, -900), Step::Ask(0, 0, take(2_000))];
     let end = [
         Step::HandOver(1),
@@ -242,7 +245,7 @@ fn a_clock_that_was_set_back_puts_off_the_end_of_a_hand_over() {
 #[test]
 fn a_hold_that_ends_within_the_slack_is_not_made_longer() {
     let steps = [
-        Step::Tick(LONGEST_MS + 1_000),
+        Step::Tick(OPEN_MS),
         Step::Flow,
         Step::Ask(0, 0, take(2_000)),
         Step::Flow,
@@ -261,7 +264,7 @@ fn a_hold_that_ends_within_the_slack_is_not_made_longer() {
         (&steps[..], None, 0),
         (&steps, Some(Rule::Longer), 1),
         (&again, None, 0),
-        (&again, Some(Rule::WasGuarded), 1),
+        (&again, Some(Rule::SlackOfStart), 1),
     ] {
         let settings = Settings {
             clocks: vec![Clocks::default(); 3],
@@ -298,7 +301,7 @@ fn a_step_forward_is_seen_after_one_back_and_after_a_long_rest() {
         guard: RESTART,
         ..small(false)
     };
-    let begin = [Step::Tick(LONGEST_MS + 1_000)];
+    let begin = [Step::Tick(OPEN_MS)];
     let (first, next) = (Step::Ask(0, 0, take(2_000)), Step::Ask(1, 0, take(2_000)));
     let back = [
         Step::SetClock(0, -60_000),
@@ -354,7 +357,7 @@ fn a_hold_of_another_server_ends_a_second_early() {
     };
     let take = take(2_000);
     let steps = [
-        Step::Tick(LONGEST_MS + 1_000),
+        Step::Tick(OPEN_MS),
         Step::Ask(0, 0, take),
         Step::Receive(1, usize::MAX),
         Step::Tick(1_500),

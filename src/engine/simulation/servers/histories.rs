@@ -70,7 +70,6 @@ pub(super) const NONE: guard::Settings = guard::Settings {
     slack_ms: 0,
     members: 3,
     fresh_ms: 1_500,
-    drift: 10,
     without: None,
 };
 

@@ -2,7 +2,7 @@
 //! what needs several steps at certain times. Random worlds of everything find that too seldom.
 
 use super::guard::Rule;
-use super::guarded::{FAILOVER, LONGEST_MS, QUORUM};
+use super::guarded::{FAILOVER, OPEN_MS, QUORUM};
 use super::histories::take;
 use super::lingering::bound;
 use super::worlds::World;
@@ -46,7 +46,7 @@ fn an_old_primary_that_lives_on_has_no_breach() {
 /// Promotions that are planned, and others, where the clocks of two servers differ.
 #[test]
 fn a_hand_over_has_no_breach() {
-    let begin = [Step::Tick(LONGEST_MS + 1_000), Step::Flow];
+    let begin = [Step::Tick(OPEN_MS), Step::Flow];
     let steps = [
         Step::Ask(0, 0, take(2_000)),
         Step::Ask(0, 0, bound(2_000, 0)),
