@@ -38,9 +38,8 @@ run: setup ## Start a private server with the module and run a short demonstrati
 
 # The servers load the module's .so, which `cargo test` does not make from a cdylib: hence the build first.
 # Most tests wait for a server most of the time, so three times as many run at once as there are cores.
-# Of Redis 7.0 it takes the redis-cli, which the tests use.
 test: setup ## Build, then run the tests against the oldest and the newest server (10 minutes)
-	@scripts/setup/servers.sh redis-6.2.14 redis-7.0.15 valkey-9
+	@scripts/setup/servers.sh redis-7.0.15 valkey-9
 	@$(MAKE) build
 	@scripts/check/test.sh
 

@@ -9,7 +9,6 @@ use crate::load::{Connection, Requests};
 
 pub fn name(kind: Kind) -> &'static str {
     match kind {
-        Kind::Redis6_2 => "Redis 6.2.14",
         Kind::Redis7_0 => "Redis 7.0.15",
         Kind::Redis8_0 => "Redis 8.0",
         Kind::Redis8_2 => "Redis 8.2.3",

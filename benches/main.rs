@@ -105,16 +105,10 @@ impl Run {
         let quick = arguments.quick;
         let wanted = arguments.servers.iter().filter(|name| !name.is_empty());
         let wanted: Vec<_> = wanted.collect();
-        let all = [
-            Kind::Redis6_2,
-            Kind::Redis7_0,
-            Kind::Redis8_2,
-            Kind::Valkey8_0,
-        ];
-        let mut kinds = all.to_vec();
+        let mut kinds = vec![Kind::Redis7_0, Kind::Redis8_2, Kind::Valkey8_0];
         match wanted.is_empty() {
             true if quick => kinds.retain(|kind| *kind == Kind::Redis7_0),
-            true => kinds.retain(|kind| *kind != Kind::Redis6_2),
+            true => {}
             false => kinds.retain(|kind| {
                 let name = fixture::name(*kind);
                 wanted.iter().any(|wanted| name.contains(wanted.as_str()))

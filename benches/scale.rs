@@ -51,10 +51,8 @@ impl Scene {
         let turns = Turns::new();
         let setup = turns.setup(Setup::with_module(&WITHOUT_LIMITS));
         // A million messages at once are more than a subscriber may have by default.
-        let mut options = vec!["--client-output-buffer-limit", "pubsub", "0", "0", "0"];
-        if kind != Kind::Redis6_2 {
-            options.extend(["--enable-debug-command", "yes"]);
-        }
+        let limit = ["--client-output-buffer-limit", "pubsub", "0", "0", "0"];
+        let options = [&limit[..], &["--enable-debug-command", "yes"]].concat();
         let fixture = Fixture::start_as(kind, setup, &options);
         let connection = Connection::to(fixture.server.port);
         // 10,000,000 are saved and loaded in one request.

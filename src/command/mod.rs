@@ -88,10 +88,3 @@ commands! {
     Writable in writable: Args::finish;
     Guard in guard: guard::parse;
 }
-
-impl Command {
-    /// Whether it needs Redis 7.0: before, a call has no rights of its client.
-    pub fn needs_7_0(self) -> bool {
-        self == Self::Exec
-    }
-}

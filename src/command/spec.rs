@@ -65,7 +65,7 @@ pub enum Flag {
     AllowStale,
     /// Its time does not grow with the data, or grows with the logarithm.
     Fast,
-    /// It may block its client. Servers know the flag from 7.0 on.
+    /// It may block its client.
     Blocking,
 }
 
@@ -107,9 +107,8 @@ pub enum KeyWords {
     One(KeyUse),
     /// A word says how many keys come right after it.
     ///
-    /// Servers before 7.0 cannot be told this. Later ones use it for ACL and COMMAND GETKEYS, but
-    /// not for the routing in a cluster. So the handler is asked for the keys, as with
-    /// [`KeyWords::ByCallback`].
+    /// Servers use it for ACL and COMMAND GETKEYS, but not for the routing in a cluster. So the
+    /// handler is asked for the keys, as with [`KeyWords::ByCallback`].
     Counted {
         /// The use of each key.
         key_use: KeyUse,
@@ -118,8 +117,8 @@ pub enum KeyWords {
     },
     /// The handler names the keys when the server asks it. Word 1 is always one of them.
     ///
-    /// From 7.0 on the handler can say with each key what it does to it (`RM_KeyAtPosWithFlags`).
-    /// Where it does not, the server asks for all rights to the key.
+    /// The handler can say with each key what it does to it (`RM_KeyAtPosWithFlags`). Where it does
+    /// not, the server asks for all rights to the key.
     ByCallback {
         /// The use of the key that is word 1.
         first: KeyUse,
@@ -339,11 +338,9 @@ impl Spec {
         all.join(" ")
     }
 
-    /// The flags in the words of the module API, with a space between. `is_7_0` says whether the
-    /// server knows `blocking`.
-    pub fn flags_for(&self, is_7_0: bool) -> String {
-        let known = |flag: &&Flag| is_7_0 || **flag != Flag::Blocking;
-        let mut words: Vec<_> = self.flags.iter().filter(known).map(|f| f.name()).collect();
+    /// The flags in the words of the module API, with a space between.
+    pub fn flags(&self) -> String {
+        let mut words: Vec<_> = self.flags.iter().map(|f| f.name()).collect();
         if self.keys.need_callback() {
             words.push("getkeys-api");
         }

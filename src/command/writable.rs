@@ -12,7 +12,7 @@ pub const SPEC: Spec = Spec {
     summary: c"Asks for the module whether the server accepts writes now. Refused to clients.",
     complexity: c"O(1)",
     since: c"0.2.0",
-    // Not DenyScript: on 6.2 the module calls it from a script.
+    // Not DenyScript: the module calls it with the checks of a script.
     flags: &[Flag::Write, Flag::Admin, Flag::Fast],
     keys: KeyWords::One(KeyUse::Updates),
     args: &[Arg::KEY.optional()],

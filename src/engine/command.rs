@@ -264,7 +264,7 @@ pub(super) fn acknowledge<K: Key>(key: &mut K, fence: Option<Fence>) {
         // A lost connection meant less than this request, as long as it waited for the grant.
         let bindings = &key.shared().bindings;
         if bindings.has_lost() {
-            bindings.change(|all| all.forget_lost(Some(db), name.bytes(), fence));
+            bindings.change(|all| all.forget_lost(db, name.bytes(), fence));
         }
     }
 }
@@ -369,7 +369,7 @@ pub fn release<H: Host>(host: &mut H, token: Token<'_>, at_least_ms: u64) -> Res
             0 => lock
                 .release(token, now)
                 .map(|(effect, hold)| (effect, Some(hold))),
-            ms => lock.release_at_least(token, ms, scene.key_end.deadline(now), now),
+            ms => lock.release_at_least(token, ms, scene.key_end.deadline(), now),
         });
         match ended {
             Some((effect, hold)) => {

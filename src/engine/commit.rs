@@ -104,9 +104,9 @@ pub(super) fn commit<K: Key>(key: &mut K, effect: &Effect<'_>, cause: Cause, now
     let stays_here = (matches!(cause, Cause::Renewed) && planted("renewals-stay-here"))
         || (matches!(cause, Cause::HandedOver { .. }) && planted("hand-overs-stay-here"));
     if stays_here {
-        apply(key, effect, now);
+        apply(key, effect);
     } else {
-        change(key, effect, now);
+        change(key, effect);
     }
     let dropped = dropped(effect, cause.had_it(), before, hold_count(key));
     let expired = dropped.saturating_add(matches!(cause, Cause::Expired).into());
@@ -121,9 +121,9 @@ pub(super) fn commit<K: Key>(key: &mut K, effect: &Effect<'_>, cause: Cause, now
 }
 
 /// Whether the lock of a key lasts longer than its last hold. `None` if there is no lock.
-pub(super) fn lacks_ttl<K: Key>(key: &K, now: Now) -> Option<bool> {
+pub(super) fn lacks_ttl<K: Key>(key: &K) -> Option<bool> {
     let latest = key.lock()?.latest_deadline()?;
-    Some(key.deadline(now).is_none_or(|deadline| deadline > latest))
+    Some(key.deadline().is_none_or(|deadline| deadline > latest))
 }
 
 /// Lets the key end with its last hold again, after a command that took its ttl away or brought in
@@ -141,7 +141,7 @@ pub(super) fn repair_ttl<K: Key>(key: &mut K, now: Now) {
         if let Some(token) = last {
             drop_ended(key, &token, now);
         }
-    } else if lacks_ttl(key, now) == Some(true) {
+    } else if lacks_ttl(key) == Some(true) {
         commit(
             key,
             &Effect::Cap { deadline: latest },
@@ -161,7 +161,7 @@ pub(super) fn drop_many_ended<K: Key>(key: &mut K, now: Now) {
     let Some(token) = ended.map(TokenBuf::from) else {
         return;
     };
-    if cap_from_outside(key, now).is_none() {
+    if cap_from_outside(key).is_none() {
         drop_ended(key, &token, now);
     }
 }
@@ -185,7 +185,7 @@ fn unbind<K: Key>(key: &K, effect: &Effect<'_>, cause: Cause, now: Now) {
     let own = own.filter(|_| cause.unbinds());
     let (db, name) = (key.server().selected_db(), key.name());
     let bindings = &key.shared().bindings;
-    let forget = |fence| bindings.change(|all| all.forget(Some(db), name.bytes(), fence));
+    let forget = |fence| bindings.change(|all| all.forget(db, name.bytes(), fence));
     lock.ended(now).for_each(forget);
     match (own, cause) {
         (Some(fence), Cause::ConversionUndone) => {
@@ -196,30 +196,30 @@ fn unbind<K: Key>(key: &K, effect: &Effect<'_>, cause: Cause, now: Now) {
 }
 
 #[inline(always)]
-fn change<K: Key>(key: &mut K, effect: &Effect<'_>, now: Now) {
+fn change<K: Key>(key: &mut K, effect: &Effect<'_>) {
     let ends_lock =
         matches!(effect, Effect::Release { .. }) && key.lock().is_some_and(|lock| lock.len() == 1);
     // A key that goes takes its ttl along.
     if !ends_lock {
-        if let Some(cap) = cap_from_outside(key, now) {
-            apply(key, &cap, now);
+        if let Some(cap) = cap_from_outside(key) {
+            apply(key, &cap);
             key.replicate(&cap, false);
         }
     }
-    apply(key, effect, now);
+    apply(key, effect);
     key.replicate(effect, ends_lock);
 }
 
 /// Changes the lock without a word to replicas and listeners. Those who upgrade are waited for by
 /// other holds then.
 #[inline(always)]
-pub fn apply<K: Key>(key: &mut K, effect: &Effect<'_>, now: Now) {
+pub fn apply<K: Key>(key: &mut K, effect: &Effect<'_>) {
     let (server, name) = (key.server(), key.name());
     let registry = &mut key.parts().machine.registry;
     if registry.may_upgrade() {
         registry.lock_changed(server.selected_db(), name.bytes(), effect);
     }
-    key.apply(effect, now);
+    key.apply(effect);
 }
 
 /// How many holds the lock has, including those that are over.
@@ -231,8 +231,8 @@ fn hold_count<K: Key>(key: &K) -> usize {
 /// The effect that must come first because an EXPIRE has brought the key's end before that of its
 /// holds.
 #[inline]
-pub(super) fn cap_from_outside<K: Key>(key: &K, now: Now) -> Option<Effect<'static>> {
-    key.lock()?.cap(key.deadline(now)?)
+pub(super) fn cap_from_outside<K: Key>(key: &K) -> Option<Effect<'static>> {
+    key.lock()?.cap(key.deadline()?)
 }
 
 /// How many holds a change has dropped beside its own, because they were over, when there were

@@ -177,12 +177,10 @@ pub trait Key {
     where
         Self: Sized;
     fn shared(&self) -> &Shared<<Self::Server as Server>::Types>;
-    fn deadline(&self, now: Now) -> Option<Deadline>;
-    /// Whether the lock has changed since the key was opened.
-    fn has_changed(&self) -> bool;
+    fn deadline(&self) -> Option<Deadline>;
 
     /// Changes the lock, and the ttl of the key with it. [`super::commit`] alone calls it.
-    fn apply(&mut self, effect: &Effect<'_>, now: Now);
+    fn apply(&mut self, effect: &Effect<'_>);
     /// Sends an effect to the replicas and into the append-only file. `ends_lock` says that it
     /// releases the only hold.
     fn replicate(&mut self, effect: &Effect<'_>, ends_lock: bool);
@@ -205,7 +203,7 @@ pub trait Name: Copy {
 /// When an open key expires by itself.
 pub trait End: Copy {
     /// The deadline, looked up when it is asked for.
-    fn deadline(self, now: Now) -> Option<Deadline>;
+    fn deadline(self) -> Option<Deadline>;
 }
 
 /// What can be used while a key is open.

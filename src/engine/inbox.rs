@@ -22,12 +22,12 @@ const MOST_SPARE: usize = 64;
 /// What a callback has seen.
 #[derive(Clone, Debug)]
 pub enum Note<C> {
-    /// A lock has left this key. Redis 6.2 does not say in which database.
-    Left { db: Option<i32>, name: Box<[u8]> },
+    /// A lock has left this key.
+    Left { db: i32, name: Box<[u8]> },
     /// Locks have left more keys than the inbox notes one by one.
     ManyLeft,
     /// RESTORE has put a lock under this key, which may lack a ttl.
-    Restored { db: Option<i32>, name: Box<[u8]> },
+    Restored { db: i32, name: Box<[u8]> },
     /// FLUSHDB has emptied this database, or FLUSHALL has emptied all.
     Emptied { db: Option<i32> },
     /// SWAPDB has exchanged two databases.
@@ -202,7 +202,7 @@ mod tests {
     fn a_flood_of_keys_becomes_one_note() {
         let inbox = Inbox::<u32>::default();
         let left = || Note::Left {
-            db: Some(0),
+            db: 0,
             name: b"k".as_slice().into(),
         };
         (0..3 * MOST_KEYS).for_each(|_| inbox.leave(left()));
@@ -219,7 +219,7 @@ mod tests {
     fn a_flood_of_restored_keys_becomes_a_sweep() {
         let inbox = Inbox::<u32>::default();
         let restored = || Note::Restored {
-            db: Some(0),
+            db: 0,
             name: b"k".as_slice().into(),
         };
         (0..3 * MOST_KEYS).for_each(|_| inbox.leave(restored()));

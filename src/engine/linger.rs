@@ -105,7 +105,7 @@ pub(super) fn bring_forward<K: Key>(key: &mut K, now: Now) -> bool {
             bindings.change(|all| all.put_back(&key_ref, lost));
             continue;
         }
-        let end = key.lock().map(|lock| (lock, key.deadline(now)));
+        let end = key.lock().map(|lock| (lock, key.deadline()));
         let end = end.and_then(|(lock, key_deadline)| lost.end(lock, key_deadline, now));
         if let Some((effect, ended)) = end {
             let cause = match ended {

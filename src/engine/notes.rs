@@ -37,10 +37,7 @@ impl<T: Types> Shared<T> {
         match note {
             Note::Left { db, name } => {
                 registry.deliveries.left(db, &name);
-                match db {
-                    Some(db) => registry.mark_replaced(db, &name),
-                    None => registry.mark_in_all_dbs(&name),
-                };
+                registry.mark_replaced(db, &name);
             }
             Note::ManyLeft => {
                 registry.deliveries.all_left();

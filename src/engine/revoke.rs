@@ -15,7 +15,7 @@ pub(super) fn revoke<K: Key>(key: &mut K, revoked: Revoked, now: Now) {
         let hold = lock.hold_of(token, now);
         hold.is_some_and(|(_, hold)| hold.fence == revoked.fence)
     };
-    let undo = |lock: &Lock| lock.give_back(token, revoked.before, key.deadline(now), now);
+    let undo = |lock: &Lock| lock.give_back(token, revoked.before, key.deadline(), now);
     let Some(effect) = key.lock().filter(stands).map(undo) else {
         return seek(key.server(), key.parts().machine, revoked);
     };

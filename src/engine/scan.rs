@@ -99,7 +99,7 @@ impl<T: Types> Run<T> {
     fn take(&self, findings: Findings, registry: &mut Registry<T>) {
         let db = self.db;
         for key in findings.without_ttl {
-            registry.mark_anyway(Some(db), &key);
+            registry.mark_anyway(db, &key);
         }
         for (fence, name) in findings.found {
             registry.deliveries.found(fence, &KeyRef { db, name });

@@ -331,7 +331,7 @@ pub(super) fn watch<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) {
         return; // The last waiter has left, and nothing is due earlier.
     }
     // A key that was given an earlier end from outside takes its holds with it.
-    let by_key = key.lock().and_then(|_| key.deadline(now));
+    let by_key = key.lock().and_then(|_| key.deadline());
     let Parts { lock, machine, .. } = key.parts();
     let by_holds = machine.registry.wakes_at(key_ref, lock, now);
     let earliest: Option<Deadline> = by_holds.into_iter().chain(by_key).min();

@@ -11,8 +11,6 @@
 //! In a cluster the keys are in one slot, but some of them may have moved to another node already.
 //! So each key is asked about ([`Host::serves`]).
 
-use std::collections::BTreeSet;
-
 use super::commit::Cause;
 use super::count::Count;
 use super::ending;
@@ -29,17 +27,16 @@ use crate::wait::{Candidate, KeyRef, TurnAt};
 pub fn finish<H: Host>(host: &mut H) {
     if host.machine().registry.is_unfinished() {
         let now = host.server().command_time();
-        finish_all(host, now, &mut None);
+        finish_all(host, now, false);
     }
 }
 
-/// The same in the timer. `touched` are the keys that it has changed. On 6.2 the deletion of a key
-/// that has expired overtakes what the same timer has replicated, so these are not opened again:
-/// their places wait until the timer fires again, which is at once.
-pub(super) fn finish_in_timer<H: Host>(host: &mut H, touched: &mut BTreeSet<KeyRef>) {
+/// The same in the timer. It leaves the keys that are to be served again to its next turn, which is
+/// at once.
+pub(super) fn finish_in_timer<H: Host>(host: &mut H) {
     if host.machine().registry.is_unfinished() {
         let now = host.server().now();
-        finish_all(host, now, &mut Some(touched));
+        finish_all(host, now, true);
     }
 }
 
@@ -47,13 +44,13 @@ pub(super) fn finish_in_timer<H: Host>(host: &mut H, touched: &mut BTreeSet<KeyR
 const MOST_KEYS: usize = 1_000;
 
 #[cold]
-fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSet<KeyRef>>) {
+fn finish_all<H: Host>(host: &mut H, now: Now, is_timer: bool) {
     let server = host.server();
     let db = server.selected_db();
     let mut granted_keys = 0_usize;
     host.machine().registry.set_ending(true);
     loop {
-        if touched.is_some() {
+        if is_timer {
             host.machine().registry.mark_unserved();
         }
         while let Some(key_ref) = host.machine().registry.take_unserved() {
@@ -62,10 +59,6 @@ fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSe
         let Some(candidate) = host.machine().registry.take_candidate() else {
             break;
         };
-        let has = |touched: &&mut BTreeSet<KeyRef>| {
-            let mut all = candidate.several.iter();
-            all.any(|one| touched.contains(&one.key_ref))
-        };
         // The end of the guard has the keys looked at again.
         let mut all = candidate.several.iter();
         let guard = &host.machine().guard;
@@ -73,11 +66,10 @@ fn finish_all<H: Host>(host: &mut H, now: Now, touched: &mut Option<&mut BTreeSe
             continue;
         }
         host.drain();
-        let is_enough = granted_keys >= MOST_KEYS || serve::is_demoted(server, host.machine());
-        if is_enough || touched.as_ref().is_some_and(has) {
+        if granted_keys >= MOST_KEYS || serve::is_demoted(server, host.machine()) {
             host.machine().registry.put_off_candidate(&candidate);
         } else if is_its_turn(host, &candidate, now) {
-            grant(host, &candidate, now, touched);
+            grant(host, &candidate, now);
             granted_keys = granted_keys.saturating_add(candidate.several.iter().count());
         }
     }
@@ -160,12 +152,7 @@ fn tell_channel<H: Host>(host: &mut H, candidate: &Candidate, fence: Fence, at: 
 }
 
 /// Grants all requests of a place whose turn has come.
-fn grant<H: Host>(
-    host: &mut H,
-    candidate: &Candidate,
-    now: Now,
-    touched: &mut Option<&mut BTreeSet<KeyRef>>,
-) {
+fn grant<H: Host>(host: &mut H, candidate: &Candidate, now: Now) {
     let (server, machine) = (host.server(), host.machine());
     let keys = candidate.several.iter().map(|one| &one.key_ref);
     let longest_ms = machine.guard.longest_ttl_ms();
@@ -199,9 +186,6 @@ fn grant<H: Host>(
             linger::give(key, token, grant, linger, cause);
             serve_if_waited_for(key, &one.key_ref, at);
         });
-        if let Some(touched) = touched {
-            touched.insert(one.key_ref.clone());
-        }
     }
     // The others have asked again for what the first one has.
     let more = all

@@ -205,10 +205,10 @@ struct World {
 }
 
 impl World {
-    fn new(says_db: bool) -> Self {
+    fn new(says_who_listens: bool) -> Self {
         Self {
             scene: Scene::new(),
-            real: Node::new(says_db),
+            real: Node::new(says_who_listens),
             oracle: Oracle::default(),
             last_client: 0,
             fences: BTreeMap::new(),

@@ -1,8 +1,7 @@
 //! What happens without a command: deadlines, timeouts, and keys that others have changed. The
 //! timer calls it when something is due.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::collections::BTreeMap;
 
 use super::commit::{drop_many_ended, lacks_ttl, repair_ttl};
 use super::count::Count;
@@ -17,7 +16,7 @@ use super::serve::{serve_changed, watch};
 use super::several;
 use super::share::Share;
 use crate::command::Error;
-use crate::wait::{KeyRef, Revoked, SlotQuestion, ANY_DB};
+use crate::wait::{KeyRef, Revoked, SlotQuestion};
 
 /// How often the keys that are waited for are looked at. By then a wall clock is noticed that was
 /// set forward, and an end that PEXPIRE or PERSIST has given to a waited key.
@@ -37,7 +36,6 @@ const REFUSED_US: u64 = 50_000;
 /// fire in every turn of the server's event loop.
 pub fn run<H: Host>(host: &mut H) -> Option<u64> {
     let pause_us = do_due(host);
-    // Redis 6.2 aborts where a script is called, to ask for writes, after something was replicated.
     guarding::beat_if_due(host);
     let machine = host.machine();
     let is_due = machine.registry.has_work()
@@ -63,7 +61,7 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     let bindings = &host.shared().bindings;
     for key_ref in bindings.change(|all| all.next_untold(MOST_LOST)) {
         let registry = &mut host.machine().registry;
-        registry.mark_anyway(Some(key_ref.db), &key_ref.name);
+        registry.mark_anyway(key_ref.db, &key_ref.name);
     }
     check_slots(host);
     if !server.is_primary() {
@@ -109,9 +107,6 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
 }
 
 /// Looks at the keys that are marked, and those with holds to revoke, which come first.
-///
-/// Each key comes once. On 6.2 the deletion of a key that has expired overtakes what the same timer
-/// has replicated, so a key must not be opened again after a change.
 fn work<H: Host>(host: &mut H) {
     let server = host.server();
     let mut revoked: BTreeMap<KeyRef, Vec<Revoked>> = BTreeMap::new();
@@ -122,35 +117,21 @@ fn work<H: Host>(host: &mut H) {
         here.push(one);
     }
     registry.marks.begin_turn();
-    let mut touched = BTreeSet::new();
     for (key_ref, revoked) in revoked {
         host.machine().registry.marks.remove(&key_ref);
-        if look_at(host, &key_ref, revoked) {
-            touched.insert(key_ref);
-        }
+        look_at(host, &key_ref, revoked);
     }
-    let (mut share, mut is_cut) = (Share::begin(server, TurnPart::Marks), false);
+    let mut share = Share::begin(server, TurnPart::Marks);
     while let Some(key_ref) = host.machine().registry.marks.next_in_turn() {
-        if key_ref.db == ANY_DB {
-            let dbs = key_refs_of(host, &key_ref.name);
-            let registry = &mut host.machine().registry;
-            dbs.iter()
-                .for_each(|key| registry.mark_anyway(Some(key.db), &key.name));
-        } else if touched.contains(&key_ref) {
-            host.machine()
-                .registry
-                .mark_anyway(Some(key_ref.db), &key_ref.name);
-        } else if look_at(host, &key_ref, Vec::new()) {
-            // If there are many to serve, it is marked again, and they take a turn of their own.
-            is_cut = host.machine().registry.marks.has(&key_ref);
-            touched.insert(key_ref);
-        }
-        several::finish_in_timer(host, &mut touched);
+        look_at(host, &key_ref, Vec::new());
+        // If there are many to serve, it is marked again, and they take a turn of their own.
+        let is_cut = host.machine().registry.marks.has(&key_ref);
+        several::finish_in_timer(host);
         if share.is_over(server) || is_cut {
             break;
         }
     }
-    several::finish_in_timer(host, &mut touched);
+    several::finish_in_timer(host);
 }
 
 /// Answers the requests whose time is over, and ends the places whose grace is.
@@ -271,7 +252,7 @@ fn look_on_patrol<H: Host>(host: &mut H, key_ref: &KeyRef) {
     let name = host.name(&key_ref.name);
     let now = server.now();
     let is_watched = match host.open(&name, Purpose::Write) {
-        Ok(mut key) if key.lock().is_some() && key.deadline(now).is_some() => {
+        Ok(mut key) if key.lock().is_some() && key.deadline().is_some() => {
             watch(&mut key, key_ref, now);
             true
         }
@@ -310,34 +291,15 @@ fn check_slots<H: Host>(host: &mut H) {
     }
 }
 
-/// The databases that have a lock under a key: 6.2 does not say into which one a lock has come.
-fn key_refs_of<H: Host>(host: &mut H, key: &Rc<[u8]>) -> Vec<KeyRef> {
-    let server = host.server();
-    let name = host.name(key);
-    let has_lock = |_: &i32| {
-        let opened = host.open(&name, Purpose::Write);
-        opened.is_ok_and(|opened| opened.lock().is_some())
-    };
-    let dbs = (0..)
-        .take_while(|db| server.select_db(*db))
-        .filter(has_lock);
-    dbs.map(|db| KeyRef {
-        db,
-        name: Rc::clone(key),
-    })
-    .collect()
-}
-
 /// Revokes holds of a key, serves it outside a command, and sets its ttl again if it has lost it.
-/// Whether the lock has changed.
-fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bool {
+fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) {
     let server = host.server();
     server.select_db(key_ref.db);
     let name = host.name(&key_ref.name);
     if !host.serves(&name) {
         dismiss_all(server, host.machine(), key_ref, Error::TryAgain);
-        let (key, now) = (host.open(&name, Purpose::Read), server.now());
-        let lock = key.ok().and_then(|key| lacks_ttl(&key, now));
+        let key = host.open(&name, Purpose::Read);
+        let lock = key.ok().and_then(|key| lacks_ttl(&key));
         match lock {
             None => drop(host.shared().bindings.change(|all| all.take_lost(key_ref))),
             // A lock that has come before its slot may have no ttl.
@@ -346,7 +308,7 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
             }
             Some(_) => {}
         }
-        return false;
+        return;
     }
     if let Ok(mut key) = host.open(&name, Purpose::Write) {
         // The clock is read after the server has looked at it, so that no grant is dated before the
@@ -361,12 +323,11 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
         let now = serve_changed(&mut key, key_ref, now);
         drop_many_ended(&mut key, now);
         repair_ttl(&mut key, now);
-        return key.has_changed();
+        return;
     }
     let machine = host.machine();
     for revoked in revoked {
         seek(server, machine, revoked);
     }
     dismiss_all(server, machine, key_ref, Error::WrongType);
-    false
 }

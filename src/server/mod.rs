@@ -3,7 +3,7 @@
 //!
 //! # Rules
 //!
-//! - A function of the module API that some server from 6.2.0 on lacks is an `Option` at its call.
+//! - A function of the module API that some server from 7.0 on lacks is an `Option` at its call.
 //!   The others are checked once, at load ([`api::missing_function`]).
 //! - Nothing that a client has sent goes to the log, or into a reply without a length. What the
 //!   machine and [`observe::forced`] name is escaped and cut.

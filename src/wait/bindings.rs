@@ -121,7 +121,7 @@ impl Bindings {
 
     /// Whether a hold is bound to a connection.
     pub fn has(&self, db: i32, name: &[u8], fence: Fence) -> bool {
-        self.find(Some(db), name, fence).is_some()
+        self.of_hold(db, name, fence).next().is_some()
     }
 
     /// Whether a hold is bound to this connection.
@@ -155,32 +155,27 @@ impl Bindings {
         here.map(|(_, fence, number)| (*fence, *number))
     }
 
-    /// The bindings of a hold: several where the server does not say which database it is in.
+    /// The binding of a hold.
     fn of_hold<'b>(
         &'b self,
-        db: Option<i32>,
+        db: i32,
         name: &'b [u8],
         fence: Fence,
     ) -> impl Iterator<Item = (Fence, Number)> + 'b {
         let of_fence = (fence, Number(0))..=(fence, Number(u64::MAX));
         let here = self.bound.range(of_fence);
-        let here = here.filter(move |(_, bound)| is_it(&bound.key_ref, db, name));
+        let here = here.filter(move |(_, bound)| bound.key_ref.is(db, name));
         here.map(|(of, _)| *of)
     }
 
     fn bound<'b>(&'b self, db: i32, name: &'b [u8], of: Fence) -> impl Iterator<Item = &'b Bound> {
-        let here = self.of_hold(Some(db), name, of);
+        let here = self.of_hold(db, name, of);
         here.filter_map(|of| self.bound.get(&of))
     }
 
     fn lost_of(&self, key_ref: &KeyRef, fence: Fence) -> impl Iterator<Item = &Lost> {
         let lost = self.lost.get(key_ref).into_iter().flatten();
         lost.filter(move |lost| lost.fence == fence)
-    }
-
-    fn find(&self, db: Option<i32>, name: &[u8], fence: Fence) -> Option<Number> {
-        let first = self.of_hold(db, name, fence).next();
-        first.map(|(_, number)| number)
     }
 }
 
@@ -196,7 +191,7 @@ impl Bindings {
         linger: Linger,
         had_it: bool,
     ) {
-        self.forget(Some(key_ref.db), &key_ref.name, fence);
+        self.forget(key_ref.db, &key_ref.name, fence);
         self.last = Number(self.last.0.wrapping_add(1));
         let number = self.last;
         let bound = Bound {
@@ -212,9 +207,10 @@ impl Bindings {
     }
 
     /// Forgets the binding of a hold, and its loss: it has ended, has left its key, or was acquired
-    /// anew. `db` is `None` where the server does not say which.
-    pub fn forget(&mut self, db: Option<i32>, name: &[u8], fence: Fence) {
-        while let Some(number) = self.find(db, name, fence) {
+    /// anew.
+    pub fn forget(&mut self, db: i32, name: &[u8], fence: Fence) {
+        let first = self.of_hold(db, name, fence).next();
+        if let Some((_, number)) = first {
             self.remove(fence, number);
         }
         if !self.lost.is_empty() {
@@ -229,18 +225,20 @@ impl Bindings {
         let had_it = self.bound(db, name, fence).any(|bound| bound.had_it)
             || self.lost_of(&key_ref, fence).any(|lost| lost.had_it);
         if !had_it {
-            self.forget(Some(db), name, fence);
+            self.forget(db, name, fence);
         }
     }
 
     /// Forgets the bindings of a lock that leaves its key, and their losses.
-    pub fn lock_left(&mut self, db: Option<i32>, name: &[u8], lock: &Lock) {
-        self.forget_losses_of(db, name, lock);
+    pub fn lock_left(&mut self, db: i32, name: &[u8], lock: &Lock) {
+        if !self.lost.is_empty() {
+            self.take_lost(&KeyRef::new(db, name));
+        }
         let mut here = Vec::new();
-        if db.is_some() && self.bound.len() < lock.len() {
+        if self.bound.len() < lock.len() {
             // Most holds of the lock are not bound.
             let bound = self.bound.iter();
-            let bound = bound.filter(|(_, bound)| is_it(&bound.key_ref, db, name));
+            let bound = bound.filter(|(_, bound)| bound.key_ref.is(db, name));
             here.extend(bound.map(|(of, _)| *of));
         } else {
             for (_, hold) in lock.holders() {
@@ -252,43 +250,13 @@ impl Bindings {
         }
     }
 
-    /// One look at each loss: a lock may have as many as holds.
-    fn forget_losses_of(&mut self, db: Option<i32>, name: &[u8], lock: &Lock) {
-        if self.lost.is_empty() {
-            return;
-        }
-        if let Some(db) = db {
-            self.take_lost(&KeyRef::new(db, name));
-            return;
-        }
-        let holders = lock.holders().into_iter();
-        let fences: BTreeSet<Fence> = holders.map(|(_, hold)| hold.fence).collect();
-        let Self { lost, untold, .. } = self;
-        lost.retain(|key, losses| {
-            if *key.name == *name {
-                losses.retain(|lost| !fences.contains(&lost.fence));
-            }
-            !losses.is_empty()
-        });
-        untold.retain(|key| lost.contains_key(key));
-    }
-
     /// Forgets the losses of a hold that are to be carried out.
-    pub fn forget_lost(&mut self, db: Option<i32>, name: &[u8], fence: Fence) {
-        let keys: Vec<KeyRef> = match db {
-            Some(db) => vec![KeyRef::new(db, name)],
-            None => {
-                let keys = self.lost.keys().filter(|key| *key.name == *name);
-                keys.cloned().collect()
-            }
-        };
-        for key in keys {
-            if let Some(losses) = self.lost.get_mut(&key) {
-                losses.retain(|lost| lost.fence != fence);
-                if losses.is_empty() {
-                    self.lost.remove(&key);
-                    self.untold.remove(&key);
-                }
+    pub fn forget_lost(&mut self, db: i32, name: &[u8], fence: Fence) {
+        if let Entry::Occupied(mut losses) = self.lost.entry(KeyRef::new(db, name)) {
+            losses.get_mut().retain(|lost| lost.fence != fence);
+            if losses.get().is_empty() {
+                self.untold.remove(losses.key());
+                losses.remove();
             }
         }
     }
@@ -389,10 +357,6 @@ impl Bindings {
             ..Self::default()
         };
     }
-}
-
-fn is_it(key_ref: &KeyRef, db: Option<i32>, name: &[u8]) -> bool {
-    db.is_none_or(|db| db == key_ref.db) && *key_ref.name == *name
 }
 
 #[cfg(test)]

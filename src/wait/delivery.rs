@@ -287,10 +287,9 @@ impl Deliveries {
         clients == in_flight
     }
 
-    /// Notes that a lock leaves its key. `db` is `None` where the server does not say which.
-    pub fn left(&mut self, db: Option<i32>, key: &[u8]) {
-        let is_it =
-            |key_ref: &KeyRef| db.is_none_or(|db| db == key_ref.db) && *key_ref.name == *key;
+    /// Notes that a lock leaves its key.
+    pub fn left(&mut self, db: i32, key: &[u8]) {
+        let is_it = |key_ref: &KeyRef| key_ref.is(db, key);
         let spots = self.pending.values_mut().flat_map(Pending::spots_mut);
         spots
             .filter(|spot| is_it(&spot.key_ref))

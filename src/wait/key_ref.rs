@@ -4,16 +4,13 @@ use std::rc::Rc;
 
 use super::slab::Id;
 
-/// In the place of a database that is not known.
-pub const ANY_DB: i32 = -1;
-
 /// The number of a key that is waited for. It may be given again once nobody waits for the key.
 pub(super) type KeyId = Id;
 
 /// A key in a database. Cheap to clone: all references to one key share its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyRef {
-    /// The number of the database, or [`ANY_DB`].
+    /// The number of the database.
     pub db: i32,
     /// The key's name.
     pub name: Rc<[u8]>,

@@ -83,7 +83,7 @@ mod users;
 pub use bindings::{Bindings, Linger, Lost};
 pub use contended::{Contended, Waits};
 pub use delivery::{Deliveries, Delivery, DeliveryId, Kept, Revoked};
-pub use key_ref::{KeyRef, ANY_DB};
+pub use key_ref::KeyRef;
 pub use keys::{Keys, Several, Wanted};
 pub use place::Counts;
 pub use registry::{

@@ -311,7 +311,7 @@ impl<'s, 'p> Worker<'s, 'p> {
         let late = match self.random.random_range(0..9) {
             0 => format!("LOCK.CHECK {key} {token}"),
             1 => format!("LOCK.RELEASE {key} {token}"),
-            2 if self.scene.plan.kind.is_7_0_or_later() => {
+            2 => {
                 format!("LOCK.EXEC {key} {token} INCR {key}:late")
             }
             _ => return,
@@ -325,8 +325,7 @@ impl<'s, 'p> Worker<'s, 'p> {
         let plan = self.scene.plan;
         // What an old primary still counts is lost.
         let is_lost = plan.fault.loses() || plan.is_old_served();
-        let is_counted = !is_lost && plan.kind.is_7_0_or_later();
-        if is_counted && self.random.random::<bool>() {
+        if !is_lost && self.random.random::<bool>() {
             self.caller.note("op", &format!("increment counter:{key}"));
             let line = format!("LOCK.EXEC {key} {token} INCR {key}:counter");
             let done = match self.ask(&line) {

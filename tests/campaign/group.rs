@@ -38,7 +38,7 @@ impl Stage for Group {
         let start = |number: usize| {
             let mut options = plan.options();
             if let Some(partition) = &partition {
-                options.extend(partition.options(number, plan.kind));
+                options.extend(partition.options(number));
             }
             let options: Vec<&str> = options.iter().map(String::as_str).collect();
             let setup = match plan.fault {

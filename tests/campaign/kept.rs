@@ -18,7 +18,7 @@ const HOLD_MS: u64 = 16_000;
 #[ignore = "make campaign"]
 fn tryagain_at_a_renewal_keeps_the_holds_of_all_adapters() {
     thread::scope(|scope| {
-        for kind in [Kind::Redis6_2, Kind::Valkey9] {
+        for kind in [Kind::Redis7_0, Kind::Valkey9] {
             scope.spawn(move || fail_over_under_adapters(kind));
         }
     });

@@ -24,7 +24,7 @@
 //! | `CAMPAIGN_CONTROL` | 300 | failovers without it |
 //! | `CAMPAIGN_SECONDS` | | as many rounds as begin in this time, one of eight without the guard |
 //! | `CAMPAIGN_SEED` | the time | the seed of the first round; each next one has the next seed |
-//! | `CAMPAIGN_SERVERS` | all | `redis-6.2,valkey-9` |
+//! | `CAMPAIGN_SERVERS` | all | `redis-7.0,valkey-9` |
 //! | `CAMPAIGN_TOPOLOGIES` | all | `group,sentinel,cluster` |
 //! | `CAMPAIGN_MODES` | all | `restart,failover,quorum` |
 //! | `CAMPAIGN_FAULTS` | all | `behind,twice` |

@@ -7,8 +7,6 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::harness::Kind;
-
 const SERVERS: usize = 3;
 
 /// Mended when it is dropped.
@@ -40,15 +38,20 @@ impl Partition {
     }
 
     /// How a server is started that has its address.
-    pub fn options(&self, server: usize, kind: Kind) -> Vec<String> {
-        let address = self.address(server);
-        let words = ["--protected-mode", "no", "--bind", &address, "127.0.0.1"];
-        let mut options: Vec<String> = words.map(str::to_string).into();
-        // Before 7.0 that is the first one that it is bound to.
-        if kind.is_7_0_or_later() {
-            options.extend(["--bind-source-addr".into(), address]);
-        }
-        options
+    pub fn options(&self, server: usize) -> Vec<String> {
+        let address = &*self.address(server);
+        let words = [
+            "--bind",
+            address,
+            "127.0.0.1",
+            "--bind-source-addr",
+            address,
+        ];
+        ["--protected-mode", "no"]
+            .into_iter()
+            .chain(words)
+            .map(str::to_string)
+            .collect()
     }
 
     /// Drops what the one sends to the other.

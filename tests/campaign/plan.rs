@@ -182,8 +182,6 @@ impl Fault {
 
     fn is_known_to(self, kind: Kind) -> bool {
         match self {
-            // 6.2 has no settings of modules.
-            Config => kind.is_7_0_or_later(),
             MovedAtOnce => kind == Kind::Valkey9,
             _ => true,
         }

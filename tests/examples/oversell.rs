@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::fixture::kind;
-use crate::harness::{Kind, Server};
+use crate::harness::Server;
 
 /// Built by cargo, which does nothing if it is up to date.
 fn program() -> PathBuf {
@@ -46,9 +46,7 @@ fn the_story_oversells_without_lock_and_without_fence_only() {
         })
         .collect();
     let ways: Vec<&str> = rows.keys().copied().collect();
-    let mut expected = vec!["(a)", "(b)", "(c)", "(d)", "(e)", "(f)", "(g)", "(h)"];
-    // Redis 6.2 has no LOCK.EXEC.
-    expected.retain(|way| *way != "(g)" || kind() != Kind::Redis6_2);
+    let expected = ["(a)", "(b)", "(c)", "(d)", "(e)", "(f)", "(g)", "(h)"];
     assert_eq!(ways, expected, "{table}");
     for (way, cells) in &rows {
         let number = |column: usize| cells[column].parse::<u32>().unwrap();

@@ -5,24 +5,20 @@ use std::ffi::CStr;
 use redis_lock::command::spec::{Arg, Flag, KeyUse, KeyWords, Kind as ArgKind, Spec};
 use redis_lock::command::Command;
 
-use super::Kind;
-
 pub fn text(of: &'static CStr) -> &'static str {
     of.to_str().unwrap()
 }
 
-/// The commands that this server has.
-pub fn commands(kind: Kind) -> impl Iterator<Item = &'static Spec> {
-    let all = Command::ALL.iter();
-    all.filter(move |command| kind.is_7_0_or_later() || !command.needs_7_0())
-        .map(|command| command.spec())
+/// All commands.
+pub fn commands() -> impl Iterator<Item = &'static Spec> {
+    Command::ALL.iter().map(|command| command.spec())
 }
 
 /// The commands of one key that every client may call. LOCK.EXEC needs the rights of its command,
 /// too.
 pub fn of_one_key() -> impl Iterator<Item = &'static Spec> {
-    let all = Command::ALL.iter().map(|command| command.spec());
-    all.filter(|spec| !spec.flags.contains(&Flag::Admin))
+    commands()
+        .filter(|spec| !spec.flags.contains(&Flag::Admin))
         .filter(|spec| matches!(spec.keys, KeyWords::One(_)))
 }
 

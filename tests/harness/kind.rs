@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+/// Options with which a server accepts MODULE LOAD.
+pub const MODULE_COMMAND: [&str; 2] = ["--enable-module-command", "yes"];
+
 /// One of the supported servers. A kind that names a line of versions is the newest available one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    Redis6_2,
     Redis7_0,
     Redis8_0,
     Redis8_2,
@@ -16,36 +18,22 @@ pub enum Kind {
 
 impl Kind {
     /// Those on which every test runs.
-    pub const EVERY: [Self; 5] = [
-        Self::Redis6_2,
+    pub const EVERY: [Self; 4] = [
         Self::Redis7_0,
         Self::Redis8_2,
         Self::Valkey8_0,
         Self::Valkey9,
     ];
 
-    /// Redis 7.0 and later: key specs, COMMAND DOCS, functions, RESP3 maps from modules.
-    pub fn is_7_0_or_later(self) -> bool {
-        self != Kind::Redis6_2
-    }
-
     /// Redis 7.2 and later: ACL categories of module commands, RDB files without empty module
     /// fields.
     pub fn is_7_2_or_later(self) -> bool {
-        !matches!(self, Kind::Redis6_2 | Kind::Redis7_0)
+        self != Kind::Redis7_0
     }
 
     /// Redis 7.4 and later, Valkey 8 and later: ACL categories that a module makes.
     pub fn has_module_categories(self) -> bool {
-        !matches!(self, Kind::Redis6_2 | Kind::Redis7_0)
-    }
-
-    /// Options with which it accepts MODULE LOAD. 6.2 always does.
-    pub fn with_module_command(self) -> &'static [&'static str] {
-        match self.is_7_0_or_later() {
-            true => &["--enable-module-command", "yes"],
-            false => &[],
-        }
+        self != Kind::Redis7_0
     }
 
     pub fn is_redis_8(self) -> bool {
@@ -58,13 +46,12 @@ impl Kind {
 
     /// Whether it is built by Debian: with TLS, and with jemalloc as a separate library.
     pub fn is_of_debian(self) -> bool {
-        !matches!(self, Kind::Redis6_2 | Kind::Redis8_2)
+        self != Kind::Redis8_2
     }
 
     /// The name of the server in scripts/setup/servers.sh.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Redis6_2 => "redis-6.2.14",
             Kind::Redis7_0 => "redis-7.0.15",
             Kind::Redis8_0 => "redis-8.0",
             Kind::Redis8_2 => "redis-8.2.3",
@@ -92,8 +79,7 @@ impl Kind {
             return None;
         }
         let (kind, name) = match self {
-            Kind::Redis6_2 | Kind::Redis7_0 => (Kind::Redis7_0, "redis-check"),
-            Kind::Redis8_0 => (self, "redis-check"),
+            Kind::Redis7_0 | Kind::Redis8_0 => (self, "redis-check"),
             Kind::Redis8_2 => return None,
             Kind::Valkey8_0 | Kind::Valkey8_1 | Kind::Valkey9 => (self, "valkey-check"),
         };

@@ -38,7 +38,7 @@ pub(crate) use cut_link::CutLink;
 pub use figures::{figure, scale, setting};
 pub use files::{built_module, copy_files, other_build, project_file, redis_cli};
 pub use info::{mode_named, Info, Listener, Owner, Place};
-pub use kind::Kind;
+pub use kind::{Kind, MODULE_COMMAND};
 pub use later::{Later, SetWhenDropped};
 pub(crate) use links::follow_links;
 pub use raw::Raw;

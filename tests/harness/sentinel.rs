@@ -106,7 +106,7 @@ fn launch(kind: Kind, watched: u16) -> Server {
         ..Setup::default()
     };
     let sentinel = Server::start_with_config_as(kind, &config, setup);
-    // From 7.0 on their checks can be made more frequent, which saves the test seconds.
+    // More frequent checks save the test seconds.
     let mut c = sentinel.client();
     for period in ["info-period", "publish-period", "ask-period"] {
         c.call(&format!("SENTINEL DEBUG {period} 300"));

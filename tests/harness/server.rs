@@ -430,9 +430,7 @@ fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
     command
         .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
         .args(["--dir", &path(dir), "--save", ""]);
-    if kind.is_7_0_or_later() {
-        command.args(["--enable-debug-command", "yes"]);
-    }
+    command.args(["--enable-debug-command", "yes"]);
     if setup.memcheck {
         command.args(memcheck::OPTIONS);
     }

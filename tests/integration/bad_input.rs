@@ -147,13 +147,9 @@ fn an_error_says_what_is_expected(kind: Kind) {
         let in_script = c.send(&["EVAL", &script, "0"]);
         assert_eq!(in_script, Reply::Error(error.into()), "{line}");
     }
-    if kind.is_7_0_or_later() {
-        assert_eq!(c.error("LOCK.EXEC k * PING"), NO_OWNER);
-        let late = "NOTHELD the token does not hold the lock, stop the work under it";
-        assert_eq!(c.error("LOCK.EXEC k you PING"), late);
-    } else {
-        assert!(c.error("LOCK.EXEC k me PING").contains("unknown command"));
-    }
+    assert_eq!(c.error("LOCK.EXEC k * PING"), NO_OWNER);
+    let late = "NOTHELD the token does not hold the lock, stop the work under it";
+    assert_eq!(c.error("LOCK.EXEC k you PING"), late);
     assert_eq!(c.int("LOCK.RELEASE k me"), 1);
 }
 

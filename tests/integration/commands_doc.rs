@@ -10,7 +10,6 @@ use redis_lock::command::Command;
 
 use crate::harness::commands::{self, text};
 use crate::harness::{project_file, run_examples, Kind, Raw, Server};
-use page::Described;
 
 on_every_server![
     command_info_and_the_document_agree,
@@ -38,9 +37,6 @@ fn command_info_and_the_document_agree(kind: Kind) {
         all
     );
     for (name, mut documented) in documents {
-        if !commands_of(kind).contains(&name) {
-            continue;
-        }
         documented.flags.insert("module".into());
         if !kind.is_7_2_or_later() {
             documented.categories.clear();
@@ -49,34 +45,14 @@ fn command_info_and_the_document_agree(kind: Kind) {
         if kind.has_module_categories() {
             documented.categories.insert("@lock".into());
         }
-        if !kind.is_7_0_or_later() {
-            documented = as_6_2_knows_it(documented);
-        }
-        let said = server::described(&mut c, &name, kind.is_7_0_or_later());
+        let said = server::described(&mut c, &name);
         assert_eq!(said, documented, "{name}");
     }
 }
 
-fn commands_of(kind: Kind) -> BTreeSet<String> {
-    let names = commands::commands(kind).map(|spec| text(spec.name).into());
+fn our_commands() -> BTreeSet<String> {
+    let names = commands::commands().map(|spec| text(spec.name).into());
     names.collect()
-}
-
-/// The part of a description that a server with COMMAND INFO alone can give. There, every module
-/// command has arity -1.
-fn as_6_2_knows_it(documented: Described) -> Described {
-    let unknown = ["module", "blocking"].map(String::from).into();
-    // Keys that are counted by a word have no place.
-    let place = match documented.flags.contains("movablekeys") {
-        true => 0,
-        false => documented.key.0,
-    };
-    Described {
-        arity: -1,
-        flags: &documented.flags - &unknown,
-        key: (place, BTreeSet::new()),
-        ..Described::default()
-    }
 }
 
 fn a_server_has_exactly_the_commands_of_the_table(kind: Kind) {
@@ -85,7 +61,7 @@ fn a_server_has_exactly_the_commands_of_the_table(kind: Kind) {
     let all = c.call("COMMAND");
     let names = all.items().iter().map(|info| info.items()[0].to_text());
     let ours: BTreeSet<_> = names.filter(|name| name.contains("lock.")).collect();
-    assert_eq!(ours, commands_of(kind));
+    assert_eq!(ours, our_commands());
 }
 
 fn the_examples_print_the_documented_replies(kind: Kind) {
@@ -102,16 +78,7 @@ fn the_examples_print_the_documented_replies(kind: Kind) {
     let mut run = 0;
     // The server finds the clients of a few ends in a second only, so this section comes first.
     let log = take_out("LOCK.LOG");
-    if kind.is_7_0_or_later() {
-        run += run_examples(&server, &log);
-    } else {
-        // It does not tell the database that LOCK.LOG shows, and has no LOCK.EXEC.
-        take_out("LOCK.EXEC");
-        // It cannot be asked who may read a key.
-        let (named, hidden) = ("waits for accounts:7\n", "waits for another key\n");
-        assert!(document.contains(named));
-        document = document.replace(named, hidden);
-    }
+    run += run_examples(&server, &log);
     run += run_examples(&server, &document);
     assert!(run >= 40, "the document has lost its examples");
 }
@@ -130,7 +97,6 @@ fn nulls_and_maps_match_the_document(kind: Kind) {
     for (protocol, null, map) in [("2", "$-1", "*10"), ("3", "_", "%5")] {
         server.client().call("FLUSHALL");
         first_line(&mut raw, &format!("HELLO {protocol}"));
-        let map = if kind.is_7_0_or_later() { map } else { "*10" };
         for (line, expected) in [
             ("LOCK.INFO k", null),
             ("LOCK.ACQUIRE k me 30000", ":"),

@@ -181,11 +181,7 @@ fn events_name_their_key_and_database(kind: Kind) {
         .collect();
     let acquired = ["__keyspace@2__:other", "__keyevent@2__:lock.acquire"];
     let expired = ["__keyspace@1__:k", "__keyevent@1__:lock.expire"];
-    // 6.2 does not say in which of several databases a key has expired.
-    let expected = match kind.is_7_0_or_later() {
-        true => [&expired[..], &acquired].concat(),
-        false => acquired.to_vec(),
-    };
+    let expected = [&expired[..], &acquired].concat();
     assert_eq!(channels, expected);
     assert_eq!(c.text("GET here"), "x");
     c.call("SELECT 2");

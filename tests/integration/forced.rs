@@ -66,13 +66,8 @@ fn a_deletion_names_its_client(kind: Kind) {
     let time_ms = u64::try_from(entry.field("time").as_int()).unwrap();
     // The two clocks may differ by a little.
     assert!((from_ms - 5..=to_ms + 5).contains(&time_ms), "{entry:?}");
-    let db = if kind.is_7_0_or_later() {
-        Reply::Int(0)
-    } else {
-        Reply::Nil
-    };
     for (name, expected) in [
-        ("db", db),
+        ("db", Reply::Int(0)),
         ("key", "jobs:1".into()),
         ("token", "owner".into()),
         ("fence", Reply::Int(fence)),
@@ -86,8 +81,7 @@ fn a_deletion_names_its_client(kind: Kind) {
         assert_eq!(entry.field(name), expected, "{name}");
     }
     let Reply::Map(fields) = &entry else {
-        assert!(!kind.is_7_0_or_later(), "{entry:?}");
-        return;
+        panic!("{entry:?}");
     };
     assert_eq!(fields.len(), 11);
     let lines = lines(&server);
@@ -138,11 +132,9 @@ fn every_command_that_takes_a_lock_away_is_named(kind: Kind) {
     acquire(&mut c, "k");
     c.multi(&["PING", "DEL k"]);
     named(&mut c, "exec");
-    if kind.is_7_0_or_later() {
-        acquire(&mut c, "k");
-        c.call("LOCK.EXEC k owner DEL k");
-        named(&mut c, "lock.exec");
-    }
+    acquire(&mut c, "k");
+    c.call("LOCK.EXEC k owner DEL k");
+    named(&mut c, "lock.exec");
     // The lock that was moved lives on.
     assert_eq!(c.holders("moved"), ["owner"]);
 }

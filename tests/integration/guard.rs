@@ -28,8 +28,8 @@ on_every_server![
     it_ends_however_often_clients_ask,
     timeouts_and_graces_run_meanwhile,
     no_lease_is_longer_than_the_setting,
-    settings_that_contradict_each_other_are_refused;
-    from 7.0: leases_from_before_a_setting_are_waited_out, // CONFIG for modules
+    settings_that_contradict_each_other_are_refused,
+    leases_from_before_a_setting_are_waited_out,
 ];
 
 const TTL_MS: u64 = 3_000;
@@ -426,9 +426,6 @@ fn settings_that_contradict_each_other_are_refused(kind: Kind) {
         let options = [&["--loadmodule", &module[..]], &arguments[..]].concat();
         let log = Server::log_of_failed_start(kind, &options);
         assert!(log.contains(why), "{log}");
-    }
-    if !kind.is_7_0_or_later() {
-        return; // There are no settings of modules.
     }
     let server = Server::start(kind);
     let mut c = server.client();

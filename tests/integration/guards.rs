@@ -5,14 +5,13 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server, COMMANDS_ONLY};
 on_every_server![
     a_script_that_begins_with_check_is_guarded,
     top_lists_the_longest_waits_first,
-    top_is_for_operators_and_refuses_bad_numbers;
-    from 7.0:
-        exec_passes_every_reply_through,
-        exec_refuses_what_scripts_refuse_first,
-        exec_has_the_rights_of_its_caller,
-        exec_names_the_keys_of_its_command,
-        exec_replicates_only_its_command,
-        exec_in_a_transaction_is_guarded_command_by_command,
+    top_is_for_operators_and_refuses_bad_numbers,
+    exec_passes_every_reply_through,
+    exec_refuses_what_scripts_refuse_first,
+    exec_has_the_rights_of_its_caller,
+    exec_names_the_keys_of_its_command,
+    exec_replicates_only_its_command,
+    exec_in_a_transaction_is_guarded_command_by_command,
 ];
 
 fn acquire(c: &mut Client, key: &str, token: &str) -> i64 {

@@ -7,7 +7,6 @@ on_every_server![
     every_kind_of_hand_off_reaches_the_replica,
     every_kind_of_hand_off_survives_a_crash,
     grants_that_are_taken_back_reach_the_replica,
-    an_expiry_during_a_long_timer_run_is_replicated_in_order,
     waits_that_end_without_a_grant_replicate_nothing,
 ];
 on_more_servers![every_kind_of_hand_off_reaches_the_replica];
@@ -146,45 +145,6 @@ fn grants_that_are_taken_back_reach_the_replica(kind: Kind) {
     assert_eq!(c.holds("k"), expected);
     replica.assert_same_as(&primary, "a conversion");
     assert_eq!(replica.client().holds("k"), expected);
-}
-
-/// The timer takes back the conversion of `up`, whose shared hold then expires before the timer
-/// looks at the key again. Redis 6.2 replicates the deletion of an expired key before the effects
-/// of the same timer: the shared hold would arrive after it, and stay on the replica forever.
-fn an_expiry_during_a_long_timer_run_is_replicated_in_order(kind: Kind) {
-    // In each database, 6.2 searches for a lock that came by RESTORE, which makes the timer's run
-    // long.
-    let options = ["--databases", "2000", "--repl-diskless-sync-delay", "0"];
-    let primary = Server::start_with(kind, &options);
-    let replica = Server::start_replica_of(&primary, &options);
-    let (mut c, mut other) = (primary.client(), primary.client());
-    c.int("LOCK.ACQUIRE k me 600000");
-    let dump = c.call("DUMP k");
-    c.int("DEL k");
-    for token in ["up", "other"] {
-        c.int(&format!("RWLOCK.RLOCK k {token} 600000"));
-    }
-    let up = primary.blocked("RWLOCK.WLOCK k up 600000 BLOCK 0");
-    let kill = format!("CLIENT KILL ID {}", up.id);
-    let end = ["LOCK.RENEW k up 40", "LOCK.RELEASE k other", &kill].join("\r\n");
-    // Commands that arrive during its sleep are executed in the same turn of the loop in which the
-    // timer learns of the client's end.
-    let _step = primary.sleeps_before("0.2", &end);
-    let restore = "for n=1,1500 do redis.call('RESTORE','a'..n,0,ARGV[1]) end \
-                   redis.call('SELECT',1) return redis.call('RESTORE','k',0,ARGV[1])";
-    let restored = other.send::<&[u8]>(&[b"EVAL", restore.as_bytes(), b"0", dump.as_bytes()]);
-    assert_eq!(restored, Reply::Simple("OK".into()));
-    up.broken();
-    wait_for("the share to end", || {
-        (c.int("EXISTS k") == 0).then_some(())
-    });
-    wait_for("all to be repaired", || {
-        let repaired = |c: &mut Client, key| c.int(&format!("PTTL {key}")) > 0;
-        (repaired(&mut c, "a1") && repaired(&mut c, "a999")).then_some(())
-    });
-    replica.assert_same_as(&primary, "after the timer");
-    assert_eq!(c.int("DBSIZE"), 1_500);
-    assert_eq!(replica.client().int("DBSIZE"), 1_500);
 }
 
 fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {

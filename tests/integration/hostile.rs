@@ -351,13 +351,9 @@ fn random_commands_are_all_answered(kind: Kind) {
         );
     }
     assert_eq!(c.text("GET string"), "v");
-    if !kind.is_7_0_or_later() {
-        assert_eq!(c.call("GET counted"), Reply::Nil, "it has no LOCK.EXEC");
-    } else {
-        assert!(counted > 0, "{kinds:?}");
-        let done = c.text("GET counted");
-        assert_eq!(done, counted.to_string(), "each as often as it was told");
-    }
+    assert!(counted > 0, "{kinds:?}");
+    let done = c.text("GET counted");
+    assert_eq!(done, counted.to_string(), "each as often as it was told");
     // Nobody listens for most of the places that are left. They end, and so do those that are
     // granted.
     wait_for("all places to end", || {

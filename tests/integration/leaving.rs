@@ -14,8 +14,8 @@ mod undelivered;
 on_every_server![
     client_unblock_ends_the_wait_where_that_is_safe,
     shutdown_does_not_wait_for_waiters,
-    a_pipelined_quit_is_served_after_the_grant;
-    from 7.0: a_client_that_is_evicted_is_not_granted, // maxmemory-clients
+    a_pipelined_quit_is_served_after_the_grant,
+    a_client_that_is_evicted_is_not_granted,
 ];
 
 /// Redis 7.4 and Valkey 8, where a timeout callback may coincide with a grant.

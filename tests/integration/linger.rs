@@ -103,21 +103,19 @@ fn scripts_and_calls_are_refused(kind: Kind) {
         );
     };
     run(&["EVAL", script, "1", "k"]);
-    if kind.is_7_0_or_later() {
-        let mut c = server.client();
-        c.int("LOCK.ACQUIRE guard me 600000");
-        run(&[
-            "LOCK.EXEC",
-            "guard",
-            "me",
-            "LOCK.ACQUIRE",
-            "k",
-            "me",
-            "1000",
-            "LINGER",
-            "5",
-        ]);
-    }
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE guard me 600000");
+    run(&[
+        "LOCK.EXEC",
+        "guard",
+        "me",
+        "LOCK.ACQUIRE",
+        "k",
+        "me",
+        "1000",
+        "LINGER",
+        "5",
+    ]);
     assert_eq!(c.int("EXISTS k"), 0);
     assert_eq!(bound(&mut c), 0);
 }

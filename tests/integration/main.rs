@@ -1,21 +1,13 @@
 //! The integration tests: one binary that speaks RESP to real servers with the module loaded.
 //!
-//! Most tests run on five servers, some on two more, and some only on the oldest and the newest:
+//! Most tests run on four servers, some on two more, and some only on the oldest and the newest:
 //! each in a server of its own. `cargo test --test integration valkey_9` runs the tests of one
 //! server, `cargo test --test integration acquire::` those of one file. `make test` builds the module and fetches the servers first.
 
 #![allow(unreachable_pub)] // A test binary has no public API.
 
-/// Makes each named function a test per server, and of those behind `from 7.0:` all but that on 6.2.
+/// Makes each named function a test per server.
 macro_rules! on_every_server {
-    ($($test:ident),* $(,)? $(; from 7.0: $($later:ident),* $(,)?)?) => {
-        mod redis_6_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis6_2); })* }
-        on_7_0_and_later![$($test,)* $($($later),*)?];
-    };
-}
-
-/// The same on all but 6.2.
-macro_rules! on_7_0_and_later {
     ($($test:ident),* $(,)?) => {
         mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
         mod redis_8_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_2); })* }
@@ -46,7 +38,7 @@ macro_rules! on_all_servers {
 /// which a simulation has proved.
 macro_rules! on_oldest_and_newest {
     ($($test:ident),* $(,)?) => {
-        mod redis_6_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis6_2); })* }
+        mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
         mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
     };
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use redis_lock::command::spec::{Arg, KeyWords, Kind as ArgKind};
 
 use crate::harness::commands::{call_of, commands, shortest, text};
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Client, Kind, Reply, Server, MODULE_COMMAND};
 
 on_every_server![
     command_getkeys_returns_the_key,
@@ -20,8 +20,8 @@ on_every_server![
     a_digest_covers_the_whole_value,
     a_lock_cannot_be_copied,
     info_has_exactly_its_fields,
-    resp3_replies_use_maps_and_null;
-    from 7.0: command_docs_describe_every_argument,
+    resp3_replies_use_maps_and_null,
+    command_docs_describe_every_argument,
 ];
 
 fn words(reply: &Reply) -> HashSet<String> {
@@ -31,7 +31,7 @@ fn words(reply: &Reply) -> HashSet<String> {
 fn command_getkeys_returns_the_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    for spec in commands(kind).filter(|spec| spec.keys != KeyWords::None) {
+    for spec in commands().filter(|spec| spec.keys != KeyWords::None) {
         let options = spec.args.iter().filter(|arg| arg.is_optional);
         let ways = options.flat_map(|arg| match arg.kind {
             ArgKind::OneOf(args) if arg.token.is_none() => args.iter(),
@@ -55,7 +55,7 @@ fn command_getkeys_returns_the_key(kind: Kind) {
 fn command_docs_describe_every_argument(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    for spec in commands(kind).filter(|spec| !spec.args.is_empty()) {
+    for spec in commands().filter(|spec| !spec.args.is_empty()) {
         let name = text(spec.name);
         let docs = c.call(&format!("COMMAND DOCS {name}")).field(name);
         assert_arguments(&docs, spec.args);
@@ -106,7 +106,7 @@ fn version_number() -> i64 {
 }
 
 fn the_module_is_listed_and_cannot_be_unloaded(kind: Kind) {
-    let server = Server::start_with(kind, kind.with_module_command());
+    let server = Server::start_with(kind, &MODULE_COMMAND);
     let mut c = server.client();
     let module = listed(&mut c).expect("the module in MODULE LIST");
     assert_eq!(module.field("ver"), Reply::Int(version_number()));
@@ -343,7 +343,5 @@ fn info_has_exactly_its_fields(kind: Kind) {
 fn resp3_replies_use_maps_and_null(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client_resp3();
-    // Modules of Redis 6.2 have no maps.
-    let pairs = if kind.is_7_0_or_later() { map } else { flat };
-    check_info(&mut c, pairs);
+    check_info(&mut c, map);
 }

@@ -19,10 +19,8 @@ fn a_key_expires_exactly_with_its_hold(kind: Kind) {
             c.int(&format!("{command} k me {ttl}"));
             let holders = c.call("LOCK.INFO k").field("holders");
             let ends = holders.items()[0].field("since").as_int() + ttl;
-            if kind.is_7_0_or_later() {
-                assert_eq!(c.int("PEXPIRETIME k"), ends);
-                assert_eq!(c.int("EXPIRETIME k"), (ends + 500) / 1000);
-            }
+            assert_eq!(c.int("PEXPIRETIME k"), ends);
+            assert_eq!(c.int("EXPIRETIME k"), (ends + 500) / 1000);
             let before = now_ms();
             let left = c.int("PTTL k");
             assert!((before + left..=now_ms() + left).contains(&ends));

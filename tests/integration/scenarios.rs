@@ -29,6 +29,7 @@ scenarios! {
         cycle_by_another_mode_of_a_channel,
         cycle_over_a_place_for_several_keys,
         demotion_sends_waiters_away,
+        exec_only_while_held,
         grant_lost_while_the_lock_moves,
         kept_place_for_several_keys_that_expire,
         lost_conversion_gives_the_share_back,
@@ -84,17 +85,12 @@ scenarios! {
         unheard_grants,
         upgrades_and_downgrades,
     ];
-    later, From7_0, on_7_0_and_later: [
-        exec_only_while_held,
-    ];
     real, Real, on_every_server: [
         demotion_in_a_transaction,
+        limits_at_run_time,
         pauses,
         reload_keeps_waiters,
         scripts_do_not_wait,
-    ];
-    real_later, RealFrom7_0, on_7_0_and_later: [
-        limits_at_run_time,
         ttl_of_several_requests_for_several_keys,
     ];
 }

@@ -17,18 +17,16 @@ fn load_function(c: &mut Client) {
 }
 
 /// A line in a script that declares its key, in one that does not, and in a function.
-fn in_scripts(line: &str, has_functions: bool) -> Vec<Vec<Vec<u8>>> {
+fn in_scripts(line: &str) -> Vec<Vec<Vec<u8>>> {
     let words: Vec<&str> = line.split(' ').collect();
     let (name, key, rest) = (words[0], words[1], &words[2..]);
     let declared = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
     let hidden = "return redis.call(unpack(ARGV))";
-    let mut scripts = vec![
+    let scripts = [
         [&["EVAL", declared, "1", key, name], rest].concat(),
         [&["EVAL", hidden, "0", name, key], rest].concat(),
+        [&["FCALL", "call", "1", key, name], rest].concat(),
     ];
-    if has_functions {
-        scripts.push([&["FCALL", "call", "1", key, name], rest].concat());
-    }
     let bytes = |words: Vec<&str>| words.iter().map(|word| word.as_bytes().to_vec()).collect();
     scripts.into_iter().map(bytes).collect()
 }

@@ -82,20 +82,18 @@ fn the_keys_are_seen_by_the_server_and_by_users(kind: Kind) {
             "{line}: {error}"
         );
     }
-    if kind.is_7_0_or_later() {
-        let mut admin = server.client();
-        admin.call("ACL SETUSER reader on nopass %R~* +@all");
-        let mut c = server.client();
-        c.call("AUTH reader x");
-        let error = c.error("LOCK.MACQUIRE 1 a me 60000");
-        assert!(error.starts_with("NOPERM"), "{error}");
-        let flags = admin.call("COMMAND INFO LOCK.MACQUIRE").items()[0].items()[2].clone();
-        for flag in ["write", "denyoom", "blocking"] {
-            assert!(
-                flags.items().contains(&Reply::Simple(flag.into())),
-                "{flags:?}"
-            );
-        }
+    let mut admin = server.client();
+    admin.call("ACL SETUSER reader on nopass %R~* +@all");
+    let mut c = server.client();
+    c.call("AUTH reader x");
+    let error = c.error("LOCK.MACQUIRE 1 a me 60000");
+    assert!(error.starts_with("NOPERM"), "{error}");
+    let flags = admin.call("COMMAND INFO LOCK.MACQUIRE").items()[0].items()[2].clone();
+    for flag in ["write", "denyoom", "blocking"] {
+        assert!(
+            flags.items().contains(&Reply::Simple(flag.into())),
+            "{flags:?}"
+        );
     }
 }
 

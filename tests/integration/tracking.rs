@@ -12,8 +12,8 @@ on_every_server![
     a_tracking_holder_is_notified_of_a_hand_off,
     a_tracking_holder_is_notified_by_prefix,
     commandstats_count_the_commands,
-    config_resetstat_leaves_the_module_counters;
-    from 7.0: latency_histograms_cover_the_commands,
+    config_resetstat_leaves_the_module_counters,
+    latency_histograms_cover_the_commands,
 ];
 
 /// A client that holds a lock and receives invalidations, through the interface of the `redis`

@@ -133,9 +133,6 @@ fn functions_get_the_same_replies(kind: Kind) {
     let server = Server::start(kind);
     let alone = told_alone(&server);
     let mut c = ready(&server);
-    if !kind.is_7_0_or_later() {
-        return; // No functions.
-    }
     c.load_functions(
         "redis.register_function('run', function(keys, args) return redis.pcall(unpack(args)) end)",
     );

@@ -20,15 +20,13 @@ pub struct Scenario {
 /// The servers on which a scenario is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Servers {
-    /// Only the one in memory, which plays the next three kinds, too.
+    /// Only the one in memory, which plays the next two kinds, too.
     None,
     /// The oldest one and the newest one.
     Ends,
     All,
-    From7_0,
     /// All real ones: the one in memory cannot do what is in it.
     Real,
-    RealFrom7_0,
 }
 
 /// What happens, or must be seen, in one line.
@@ -159,11 +157,9 @@ impl Scenario {
         header("Why").ok_or(format!("{name}:1: no line `# Why: …`"))?;
         let servers = match header("servers") {
             Some("memory") => Servers::None,
-            Some("memory, 6.2 and Valkey 9") => Servers::Ends,
+            Some("memory, 7.0 and Valkey 9") => Servers::Ends,
             Some("memory, all") => Servers::All,
-            Some("memory, 7.0 and later") => Servers::From7_0,
             Some("all, not in memory") => Servers::Real,
-            Some("7.0 and later, not in memory") => Servers::RealFrom7_0,
             other => return Err(format!("{name}:1: `# servers: …` is {other:?}")),
         };
         let settings = header("settings").into_iter();

@@ -142,31 +142,17 @@ fn the_position_says_what_numbers_can_say() {
 }
 
 #[test]
-fn the_flags_are_words_that_each_server_knows() {
-    let flags = |spec: Spec| [spec.flags_for(false), spec.flags_for(true)];
-    for (spec, old, new) in [
-        (
-            acquire::SPEC,
-            "write deny-oom fast",
-            "write deny-oom fast blocking",
-        ),
+fn the_flags_are_words_of_the_module_api() {
+    for (spec, flags) in [
+        (acquire::SPEC, "write deny-oom fast blocking"),
         (
             resetstat::SPEC,
             "admin deny-script allow-loading allow-stale",
-            "admin deny-script allow-loading allow-stale",
         ),
-        (
-            SEVERAL,
-            "write deny-oom fast getkeys-api",
-            "write deny-oom fast blocking getkeys-api",
-        ),
-        (
-            RUNS,
-            "write deny-script getkeys-api",
-            "write deny-script getkeys-api",
-        ),
+        (SEVERAL, "write deny-oom fast blocking getkeys-api"),
+        (RUNS, "write deny-script getkeys-api"),
     ] {
-        assert_eq!(flags(spec), [old, new], "{:?}", spec.name);
+        assert_eq!(spec.flags(), flags, "{:?}", spec.name);
     }
 }
 

@@ -114,8 +114,11 @@ pub(super) fn fail(begin: &World, history: &[Op]) -> ! {
         }
     }
     std::panic::set_hook(hook);
-    let says_db = begin.real.memory.says_db;
-    println!("{} steps, says_db {says_db}: {shortest:?}", shortest.len());
+    let says_who_listens = begin.real.memory.says_who_listens;
+    println!(
+        "{} steps, says_who_listens {says_who_listens}: {shortest:?}",
+        shortest.len()
+    );
     play(&shortest);
     panic!("it fails with another history before it");
 }

@@ -37,13 +37,13 @@ pub(super) struct Node {
 
 /// Events, seen from outside.
 impl Node {
-    pub(super) fn new(says_db: bool) -> Self {
+    pub(super) fn new(says_who_listens: bool) -> Self {
         let mut machine = Machine::default();
         machine.registry.slots_mut().keep();
         Self {
             machine,
             shared: Shared::default(),
-            memory: Memory::new(says_db),
+            memory: Memory::new(says_who_listens),
         }
     }
 
@@ -112,7 +112,7 @@ impl Node {
     pub(super) fn copy(&mut self, from: Place, to: Place, with_ttl: bool) {
         let value = self.values().get(&from).unwrap().clone();
         if matches!(value, Value::Lock(..)) {
-            let db = self.memory.says_db.then_some(to.db.into());
+            let db = to.db.into();
             let name = [to.name].into();
             self.leave(Note::Restored { db, name });
         } else {
@@ -143,7 +143,7 @@ impl Node {
             }
         }
         let lock = lock.unwrap();
-        let db = self.memory.says_db.then_some(to.db.into());
+        let db = to.db.into();
         let name = [to.name].into();
         self.leave(Note::Restored { db, name });
         self.delete(to);

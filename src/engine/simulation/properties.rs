@@ -99,8 +99,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 5_000, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_history_is_as_the_oracle_says(says_db in any::<bool>(), history in vec(op(), 1..80)) {
-        let mut world = World::new(says_db);
+    fn any_history_is_as_the_oracle_says(says_who_listens in any::<bool>(), history in vec(op(), 1..80)) {
+        let mut world = World::new(says_who_listens);
         history.into_iter().for_each(|op| world.step(op));
     }
     #[test]

@@ -404,7 +404,7 @@ fn all_scenarios() {
     for path in &files {
         let played = catch_unwind(AssertUnwindSafe(|| {
             Scenario::read(path).and_then(|scenario| match scenario.servers {
-                Servers::Real | Servers::RealFrom7_0 => Ok(()),
+                Servers::Real => Ok(()),
                 _ => play(&scenario),
             })
         }));

@@ -3,9 +3,9 @@
 //!
 //! # Checks
 //!
-//! From 7.0 on every call passes the flag `E`: if the server refuses the call, it returns an error
-//! reply. Valkey 9.1 needs the flag. Without it a refusal in script mode takes the length of a text
-//! that does not exist, and the server crashes.
+//! Every call passes the flag `E`: if the server refuses the call, it returns an error reply. Valkey
+//! 9.1 needs the flag. Without it a refusal in script mode takes the length of a text that does not
+//! exist, and the server crashes.
 
 use std::cell::Cell;
 use std::ffi::{c_int, CStr};
@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::{call, is_7_0, optional, Arg, Context, OwnedString};
+use super::{call, Arg, Context, OwnedString};
 use crate::command::Error;
 
 /// EPERM: this node does not own the key's slot. The number is the same on every system.
@@ -113,11 +113,9 @@ impl<'c> Caller<'c> {
         command: &CStr,
         words: &[Arg<'_>],
     ) -> Result<CallReply, CallError> {
-        let format = match (is_7_0(), self.1) {
-            (true, Replication::Held) => c"Ev",
-            (true, Replication::Allowed) => c"!Ev",
-            (false, Replication::Held) => c"v",
-            (false, Replication::Allowed) => c"!v",
+        let format = match self.1 {
+            Replication::Held => c"Ev",
+            Replication::Allowed => c"!Ev",
         };
         unless_error(self.raw_call(command, format, words))
     }
@@ -135,14 +133,14 @@ impl<'c> Caller<'c> {
         self.call(command, &words)
     }
 
-    /// Calls a command without words. From 7.0 on. The server makes the checks of a script's
-    /// commands, too: READONLY, MISCONF, NOREPLICAS.
+    /// Calls a command without words. The server makes the checks of a script's commands, too:
+    /// READONLY, MISCONF, NOREPLICAS.
     pub(crate) fn call_as_script(&mut self, command: &CStr) -> Result<CallReply, CallError> {
         unless_error(self.raw_call(command, c"SEv", &[]))
     }
 
-    /// Whether the context has a user. From 7.0 on. The server looks for it before it sees that the
-    /// command lacks its words, and only then at rights.
+    /// Whether the context has a user. The server looks for it before it sees that the command lacks
+    /// its words, and only then at rights.
     pub(super) fn has_user(&mut self) -> bool {
         let reply = self.raw_call(c"GET", c"CEv", &[]);
         let errno = io::Error::last_os_error().raw_os_error();
@@ -168,8 +166,7 @@ impl<'c> Caller<'c> {
     }
 
     /// Runs a command on behalf of the client, with its rights and the checks of a script, and
-    /// sends the command to replicas and the append-only file. From 7.0 on. An error of the command
-    /// is a reply.
+    /// sends the command to replicas and the append-only file. An error of the command is a reply.
     pub(crate) fn call_for_client(
         &mut self,
         command: &CStr,
@@ -301,10 +298,13 @@ impl CallReply {
 
     /// Replies to the running command with it.
     pub(crate) fn pass_on(self, ctx: Context<'_>) {
-        if let Some(reply_with) = optional!(RedisModule_ReplyWithCallReply) {
-            // SAFETY: the context and the reply are alive.
-            unsafe { reply_with(ctx.as_ptr(), self.raw.as_ptr()) };
-        }
+        // SAFETY: the context and the reply are alive.
+        unsafe {
+            call!(RedisModule_ReplyWithCallReply(
+                ctx.as_ptr(),
+                self.raw.as_ptr()
+            ))
+        };
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use redis_module::raw;
 
-use super::{call, optional, Arg};
+use super::{call, Arg};
 
 static IS_CLUSTER: AtomicBool = AtomicBool::new(false);
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
@@ -116,9 +116,8 @@ impl<'c> Context<'c> {
 
     /// Whether the server calls a command only to be told its keys.
     pub(crate) fn is_asked_for_keys(self) -> bool {
-        let is = optional!(RedisModule_IsKeysPositionRequest);
         // SAFETY: the context is alive.
-        is.is_some_and(|is| unsafe { is(self.as_ptr()) != 0 })
+        unsafe { call!(RedisModule_IsKeysPositionRequest(self.as_ptr())) != 0 }
     }
 
     /// The id of the context's client.
@@ -132,24 +131,14 @@ impl<'c> Context<'c> {
     pub(crate) fn connection(self) -> Option<NonZeroU64> {
         let client = NonZeroU64::new(self.client_id())?;
         // The server looks only clients with a connection up by their number. Valkey 9 makes an
-        // exception for the client of a call, but not where the user is asked for. Servers before
-        // 6.2.1 cannot be asked for it.
-        let is_connected = match optional!(RedisModule_GetClientUserNameById) {
-            // SAFETY: the context is alive, and the name is freed once.
-            Some(user_of) => unsafe {
-                let user = user_of(self.as_ptr(), client.get());
-                if !user.is_null() {
-                    call!(RedisModule_FreeString(self.as_ptr(), user));
-                }
-                !user.is_null()
-            },
-            // SAFETY: without a structure to fill the server only looks the number up.
-            None => unsafe {
-                let status = call!(RedisModule_GetClientInfoById(ptr::null_mut(), client.get()));
-                status == raw::REDISMODULE_OK as c_int
-            },
-        };
-        is_connected.then_some(client)
+        // exception for the client of a call, but not where the user is asked for.
+        let user = self.user_name_of(client.get());
+        if user.is_null() {
+            return None;
+        }
+        // SAFETY: the context is alive, and the name is freed once.
+        unsafe { call!(RedisModule_FreeString(self.as_ptr(), user)) };
+        Some(client)
     }
 
     /// The database that is selected in the context.
@@ -189,12 +178,16 @@ impl<'c> Context<'c> {
         unsafe { call!(RedisModule_StopTimer(self.as_ptr(), id, ptr::null_mut())) };
     }
 
-    /// Calls `on_turn` once, in the next turn of the event loop. False before 7.0.
+    /// Calls `on_turn` once, in the next turn of the event loop. False when the server refuses.
     pub(crate) fn call_next_turn(self, on_turn: OnTurn) -> bool {
-        let add = optional!(RedisModule_EventLoopAddOneShot);
         // SAFETY: the server passes the null pointer on.
-        let status = add.map(|add| unsafe { add(Some(on_turn), ptr::null_mut()) });
-        status == Some(raw::REDISMODULE_OK as c_int)
+        let status = unsafe {
+            call!(RedisModule_EventLoopAddOneShot(
+                Some(on_turn),
+                ptr::null_mut()
+            ))
+        };
+        status == raw::REDISMODULE_OK as c_int
     }
 
     /// Calls `callback` at each event of this kind. A module has one for each kind: a second one

@@ -6,7 +6,7 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::{call, optional, Arg, Caller};
+use super::{call, Arg, Caller};
 use crate::engine::host::Purpose;
 
 /// A key, open until it is dropped.
@@ -104,34 +104,19 @@ impl<'c> OpenKey<'c> {
     }
 
     /// When the key expires, in milliseconds since the epoch. `None` if it does not expire.
-    ///
-    /// Before 6.2.8 the server only tells the remaining time. `now_ms` turns it into an instant.
-    pub(crate) fn expires_at_ms(&self, now_ms: u64) -> Option<u64> {
+    pub(crate) fn expires_at_ms(&self) -> Option<u64> {
         if self.raw.is_null() {
             return None;
         }
-        if let Some(abs_expire) = optional!(RedisModule_GetAbsExpire) {
-            // SAFETY: the key is open.
-            return u64::try_from(unsafe { abs_expire(self.raw) }).ok();
-        }
         // SAFETY: the key is open.
-        let rest = unsafe { call!(RedisModule_GetExpire(self.raw)) };
-        u64::try_from(rest)
-            .ok()
-            .map(|rest| now_ms.saturating_add(rest))
+        u64::try_from(unsafe { call!(RedisModule_GetAbsExpire(self.raw)) }).ok()
     }
 
     /// Sets when a key that is open for writing expires, in milliseconds since the epoch.
-    pub(crate) fn expire_at_ms(&self, at_ms: u64, now_ms: u64) {
-        if let Some(set_abs_expire) = optional!(RedisModule_SetAbsExpire) {
-            let at_ms = c_longlong::try_from(at_ms).unwrap_or(c_longlong::MAX);
-            // SAFETY: the key is open.
-            unsafe { set_abs_expire(self.raw, at_ms) };
-            return;
-        }
-        let rest = c_longlong::try_from(at_ms.saturating_sub(now_ms)).unwrap_or(c_longlong::MAX);
+    pub(crate) fn expire_at_ms(&self, at_ms: u64) {
+        let at_ms = c_longlong::try_from(at_ms).unwrap_or(c_longlong::MAX);
         // SAFETY: the key is open.
-        unsafe { call!(RedisModule_SetExpire(self.raw, rest)) };
+        unsafe { call!(RedisModule_SetAbsExpire(self.raw, at_ms)) };
     }
 }
 

@@ -16,7 +16,7 @@ mod string;
 mod user;
 
 pub(crate) use allocator::ServerMemory;
-pub(crate) use caller::{client_field, CallError, CallReply, Caller};
+pub(crate) use caller::{client_field, CallError, Caller};
 pub(crate) use context::{Context, Level, OnTurn};
 pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;
@@ -57,16 +57,10 @@ pub(crate) fn server_version() -> c_int {
     unsafe { call!(RedisModule_GetServerVersion()) }
 }
 
-/// Whether the server is 7.0.0 or later. From then on calls take `E` and `S`, a call can have the
-/// rights of the client, and each turn of the event loop has an event.
-pub(crate) fn is_7_0() -> bool {
-    server_version() >= 0x0007_0000
-}
-
 /// Names the functions that [`call`] may be used with.
 macro_rules! required {
     ($($name:ident),* $(,)?) => {
-        /// The name of a needed function that this server lacks. That is a server older than 6.2.
+        /// The name of a needed function that this server lacks. That is a server older than 7.0.
         pub(crate) fn missing_function() -> Option<&'static str> {
             // SAFETY: these statics were written in this thread, by the initialisation of the
             // module before this call.
@@ -81,7 +75,7 @@ required! {
     RedisModule_ReplyWithLongLong, RedisModule_ReplyWithNull, RedisModule_ReplyWithError, RedisModule_ReplyWithSimpleString,
     RedisModule_ReplyWithArray, RedisModule_ReplyWithStringBuffer, RedisModule_StringPtrLen, RedisModule_OpenKey,
     RedisModule_CloseKey, RedisModule_KeyType, RedisModule_DeleteKey, RedisModule_ModuleTypeGetType,
-    RedisModule_ModuleTypeGetValue, RedisModule_ModuleTypeSetValue, RedisModule_GetExpire, RedisModule_SetExpire,
+    RedisModule_ModuleTypeGetValue, RedisModule_ModuleTypeSetValue, RedisModule_GetAbsExpire, RedisModule_SetAbsExpire,
     RedisModule_SignalModifiedKey, RedisModule_Replicate, RedisModule_ReplicateVerbatim, RedisModule_GetContextFlags,
     RedisModule_GetServerVersion, RedisModule_GetContextFromIO, RedisModule_IsIOError, RedisModule_SaveStringBuffer,
     RedisModule_LoadStringBuffer, RedisModule_EmitAOF, RedisModule_DigestAddStringBuffer, RedisModule_DigestEndSequence,
@@ -89,9 +83,16 @@ required! {
     RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
     RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_DbSize, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,
-    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyInteger, RedisModule_CallReplyArrayElement, RedisModule_CallReplyType, RedisModule_GetClientId, RedisModule_GetClientInfoById, RedisModule_GetDetachedThreadSafeContext,
+    RedisModule_FreeCallReply, RedisModule_CallReplyStringPtr, RedisModule_CallReplyInteger, RedisModule_CallReplyArrayElement, RedisModule_CallReplyType, RedisModule_GetClientId, RedisModule_GetDetachedThreadSafeContext,
     RedisModule_GetServerInfo, RedisModule_ServerInfoGetFieldC, RedisModule_FreeServerInfo, RedisModule_RegisterInfoFunc,
     RedisModule_InfoAddSection, RedisModule_InfoAddFieldULongLong, RedisModule_InfoAddFieldCString, RedisModule_GetNotifyKeyspaceEvents,
     RedisModule_NotifyKeyspaceEvent, RedisModule_GetUsedMemoryRatio, RedisModule_Scan, RedisModule_ScanCursorCreate,
-    RedisModule_ScanCursorDestroy,
+    RedisModule_ScanCursorDestroy, RedisModule_ACLCheckChannelPermissions, RedisModule_ACLCheckCommandPermissions,
+    RedisModule_ACLCheckKeyPermissions, RedisModule_EventLoopAddOneShot, RedisModule_FreeModuleUser, RedisModule_GetClientUserNameById,
+    RedisModule_GetCommand, RedisModule_GetCommandKeysWithFlags, RedisModule_GetCurrentUserName, RedisModule_GetDbIdFromIO,
+    RedisModule_GetDbIdFromOptCtx, RedisModule_GetKeyNameFromIO, RedisModule_GetKeyNameFromOptCtx, RedisModule_GetModuleUserFromUserName,
+    RedisModule_IsKeysPositionRequest, RedisModule_KeyAtPos, RedisModule_KeyAtPosWithFlags, RedisModule_LoadConfigs,
+    RedisModule_PublishMessage, RedisModule_PublishMessageShard, RedisModule_RegisterBoolConfig, RedisModule_RegisterEnumConfig,
+    RedisModule_RegisterNumericConfig,
+    RedisModule_ReplyWithCallReply, RedisModule_ReplyWithMap, RedisModule_SetCommandInfo,
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_long, c_longlong, CStr};
 
 use redis_module::raw;
 
-use super::{call, optional, Context};
+use super::{call, Context};
 use crate::command::Reply;
 
 /// The value of a field in a map.
@@ -62,15 +62,11 @@ impl Context<'_> {
         unsafe { call!(RedisModule_ReplyWithArray(self.as_ptr(), len)) };
     }
 
-    /// Opens a map; `len` pairs of replies must follow. RESP2 and the module API before 7.0 have no
-    /// maps: there it is a flat array.
+    /// Opens a map; `len` pairs of replies must follow. RESP2 has no maps: there it is a flat array.
     fn reply_map(self, len: usize) {
-        let Some(reply_with_map) = optional!(RedisModule_ReplyWithMap) else {
-            return self.reply_array(len.saturating_mul(2));
-        };
         let len = c_long::try_from(len).unwrap_or(c_long::MAX);
         // SAFETY: the context is alive.
-        unsafe { reply_with_map(self.as_ptr(), len) };
+        unsafe { call!(RedisModule_ReplyWithMap(self.as_ptr(), len)) };
     }
 
     /// Replies with a map of the fields that there are, in this order.

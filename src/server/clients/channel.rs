@@ -6,7 +6,7 @@ use crate::command::Error;
 use crate::engine::{Count, Message};
 use crate::lock::slot::slot_of;
 use crate::lock::Token;
-use crate::server::api::{optional, Arg, Caller, Context, OwnedString};
+use crate::server::api::{call, Arg, Caller, Context, OwnedString};
 use crate::server::observe::stats::counters;
 
 /// Checks that a request for a key may name a channel.
@@ -18,13 +18,8 @@ pub(in crate::server) fn check(
     if ctx.is_in_script() {
         return Err(Error::NotifyInScript);
     }
-    if ctx.is_cluster() {
-        if optional!(RedisModule_PublishMessageShard).is_none() {
-            return Err(Error::NotifyInCluster);
-        }
-        if slot_of(channel) != slot_of(key.bytes()) {
-            return Err(Error::CrossSlot);
-        }
+    if ctx.is_cluster() && slot_of(channel) != slot_of(key.bytes()) {
+        return Err(Error::CrossSlot);
     }
     if ctx.may_publish(channel) {
         Ok(())
@@ -58,10 +53,13 @@ pub(in crate::server) fn publish(
     let message = OwnedString::new(ctx, &message.bytes(key, token));
     counters::add(Count::Published, 1);
     let (channel, message) = (channel.arg().as_ptr(), message.arg().as_ptr());
-    let publish = match ctx.is_cluster() {
-        true => optional!(RedisModule_PublishMessageShard),
-        false => optional!(RedisModule_PublishMessage),
-    };
+    let ctx_ptr = ctx.as_ptr();
     // SAFETY: the context and both strings are alive. Publishing calls no module back.
-    publish.is_some_and(|publish| unsafe { publish(ctx.as_ptr(), channel, message) } > 0)
+    let received = unsafe {
+        match ctx.is_cluster() {
+            true => call!(RedisModule_PublishMessageShard(ctx_ptr, channel, message)),
+            false => call!(RedisModule_PublishMessage(ctx_ptr, channel, message)),
+        }
+    };
+    received > 0
 }

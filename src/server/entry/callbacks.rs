@@ -43,7 +43,7 @@ use crate::engine::{tick, Outcome};
 use crate::lock::Lock;
 use crate::server::api::clock;
 use crate::server::api::lock_type;
-use crate::server::api::{optional, Arg, Caller, Context, OwnedString};
+use crate::server::api::{call, Arg, Caller, Context, OwnedString};
 use crate::server::clients::blocked_client::{self, BlockedClient, Callbacks, Note, Said};
 use crate::server::cluster::slot_migration;
 use crate::server::host::ends;
@@ -85,7 +85,7 @@ pub(in crate::server) fn prepare_bindings() {
     Module::get().connections.set_callback(ON_CLIENT);
 }
 
-/// Subscribes to what tells whether a client has received its grant, on servers from 7.0 on.
+/// Subscribes to what tells whether a client has received its grant.
 pub(in crate::server) fn subscribe_to_clients(ctx: Context<'_>) {
     let replies = &Module::get().replies;
     replies.prepare(ctx, ON_CLIENT, on_event!(on_loop), on_turn);
@@ -189,37 +189,21 @@ unsafe fn on_config(ctx: Context<'_>, _subevent: u64, data: *mut c_void) {
 }
 
 /// A lock has left its key: DEL, expiry, eviction, overwriting, RENAME, MOVE, a slot that goes.
-/// From 7.0 on.
 pub(in crate::server) unsafe extern "C" fn on_unlink2(
     key: *mut raw::RedisModuleKeyOptCtx,
     value: *const c_void,
 ) {
-    let (Some(name_of), Some(db_of)) = (
-        optional!(RedisModule_GetKeyNameFromOptCtx),
-        optional!(RedisModule_GetDbIdFromOptCtx),
-    ) else {
-        return;
-    };
     // SAFETY: the server's own structure, in its callback; the name lives as long. The value, one
     // of our type, is alive yet.
     let (name, db, lock) = unsafe {
-        let name = Arg::new(name_of(key).cast_mut());
-        (name, db_of(key), lock_type::lock_at(value))
+        let name = Arg::new(call!(RedisModule_GetKeyNameFromOptCtx(key)).cast_mut());
+        let db = call!(RedisModule_GetDbIdFromOptCtx(key));
+        (name, db, lock_type::lock_at(value))
     };
-    lock_left(Some(db), name, lock);
+    lock_left(db, name, lock);
 }
 
-/// The same on 6.2, which does not say in which database.
-pub(in crate::server) unsafe extern "C" fn on_unlink(
-    key: *mut raw::RedisModuleString,
-    value: *const c_void,
-) {
-    // SAFETY: the server's own string, in its callback. The value, one of our type, is alive yet.
-    let (name, lock) = unsafe { (Arg::new(key), lock_type::lock_at(value)) };
-    lock_left(None, name, lock);
-}
-
-fn lock_left(db: Option<c_int>, name: Arg<'_>, lock: Option<&Lock>) {
+fn lock_left(db: c_int, name: Arg<'_>, lock: Option<&Lock>) {
     let module = Module::get();
     let Some(lock) = lock.filter(|_| !module.shared.inbox.is_own_change()) else {
         return;

@@ -12,7 +12,7 @@ use crate::lock::{Fence, Lock};
 use crate::server::api::clock;
 use crate::server::api::lock_type::{self, lock_at};
 use crate::server::api::main_thread;
-use crate::server::api::{call, optional, Arg, Context, Level};
+use crate::server::api::{call, Arg, Context, Level};
 use crate::server::clients::blocked_client::Note;
 use crate::server::host::module::Module;
 use crate::server::observe::stats::held;
@@ -49,7 +49,6 @@ pub(in crate::server) fn register(ctx: Context<'_>) -> bool {
     methods.aux_save = Some(aux_save);
     methods.aux_save2 = Some(aux_save2);
     methods.aux_save_triggers = raw::REDISMODULE_AUX_BEFORE_RDB as c_int;
-    methods.unlink = Some(callbacks::on_unlink);
     methods.unlink2 = Some(callbacks::on_unlink2);
     // `copy` stays empty, so the server refuses COPY. A copied hold would be a second exclusive
     // hold.
@@ -116,18 +115,17 @@ fn lock_came(io: *mut raw::RedisModuleIO, name: Option<Arg<'_>>, module: &Module
         return;
     };
     // SAFETY: the server passed `io` to the running method.
-    let db = optional!(RedisModule_GetDbIdFromIO).map(|db_of| unsafe { db_of(io) });
+    let db = unsafe { call!(RedisModule_GetDbIdFromIO(io)) };
     let name = name.bytes().into();
     module.leave(Note::Restored { db, name });
 }
 
 /// The name of the key that is loaded, if the server tells it.
 fn key_name<'io>(io: *mut raw::RedisModuleIO) -> Option<Arg<'io>> {
-    let name_of = optional!(RedisModule_GetKeyNameFromIO)?;
     // SAFETY: the server passed `io` to the running method, and the name does not outlive that
     // method.
     unsafe {
-        let name = name_of(io);
+        let name = call!(RedisModule_GetKeyNameFromIO(io));
         (!name.is_null()).then(|| Arg::new(name.cast_mut()))
     }
 }
@@ -274,15 +272,8 @@ unsafe extern "C" fn aux_load(
 }
 
 fn save_bytes(io: *mut raw::RedisModuleIO, bytes: &[u8]) {
-    // 6.2 reads an empty string as a number, up to its NUL. The pointer of an empty slice is not
-    // valid for that.
-    let start = if bytes.is_empty() {
-        c"".as_ptr()
-    } else {
-        bytes.as_ptr().cast::<c_char>()
-    };
-    // SAFETY: the server passed `io` to the running method. It reads `len` bytes, or the NUL of an
-    // empty string.
+    let start = bytes.as_ptr().cast::<c_char>();
+    // SAFETY: the server passed `io` to the running method. It reads `len` bytes.
     unsafe { call!(RedisModule_SaveStringBuffer(io, start, bytes.len())) };
 }
 

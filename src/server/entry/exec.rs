@@ -13,7 +13,7 @@ use crate::command::Error;
 use crate::engine::must_hold;
 use crate::engine::Count;
 use crate::planted::planted;
-use crate::server::api::{call, optional, Arg, Argv, CallError, Context};
+use crate::server::api::{call, Arg, Argv, CallError, Context};
 use crate::server::host::module::Task;
 use crate::server::observe::stats::counters;
 
@@ -51,18 +51,15 @@ pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
 
 /// Names the keys of the command to the server, when it asks for them. False when it does not ask.
 pub(in crate::server) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
-    let (Some(key_at), Some(keys_of)) = (
-        optional!(RedisModule_KeyAtPosWithFlags),
-        optional!(RedisModule_GetCommandKeysWithFlags),
-    ) else {
-        return false;
-    };
     if !ctx.is_asked_for_keys() {
         return false;
     }
     let reads = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
     // SAFETY: the server asks for the keys.
-    unsafe { key_at(ctx.as_ptr(), 1, reads as c_int) };
+    let key_at = |at, uses| unsafe {
+        call!(RedisModule_KeyAtPosWithFlags(ctx.as_ptr(), at, uses));
+    };
+    key_at(1, reads as c_int);
     let words = argv.words_from(COMMAND_AT);
     // The keys of a command within itself are of no use, because it is refused. To ask for them
     // would be endless.
@@ -76,13 +73,13 @@ pub(in crate::server) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
     // SAFETY: the context and the words are alive. The server answers two arrays of `count`
     // numbers, which are ours until they are freed, or null.
     unsafe {
-        let keys = keys_of(
+        let keys = call!(RedisModule_GetCommandKeysWithFlags(
             ctx.as_ptr(),
             pointers.as_mut_ptr(),
             argc,
             &mut count,
             &mut flags,
-        );
+        ));
         if keys.is_null() {
             return true;
         }
@@ -96,7 +93,7 @@ pub(in crate::server) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
         for (at, position) in positions.iter().enumerate() {
             let at_word = position.saturating_add(COMMAND_AT as c_int);
             let all = (raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE) as c_int;
-            key_at(ctx.as_ptr(), at_word, uses.get(at).copied().unwrap_or(all));
+            key_at(at_word, uses.get(at).copied().unwrap_or(all));
         }
         call!(RedisModule_Free(keys.cast()));
         if !flags.is_null() {

@@ -13,7 +13,7 @@ use crate::command::{
 use crate::command::{Args, Error};
 use crate::engine::macquire::FIRST_KEY;
 use crate::engine::{self, cancel as waits, command, macquire};
-use crate::server::api::{optional, Arg, Argv, Context};
+use crate::server::api::{call, Arg, Argv, Context};
 use crate::server::clients::channel;
 use crate::server::host::module::Task;
 use crate::server::settings::limits;
@@ -68,17 +68,16 @@ fn check_request(
 
 /// Names the keys to the server, when it asks for them. False when it does not ask.
 pub(in crate::server) fn name_keys(ctx: Context<'_>, argv: Argv<'_>) -> bool {
-    let key_at = optional!(RedisModule_KeyAtPos);
-    let Some(key_at) = key_at.filter(|_| ctx.is_asked_for_keys()) else {
+    if !ctx.is_asked_for_keys() {
         return false;
-    };
+    }
     let count = argv.after_name().next().and_then(key_count);
     let last = count.map_or(0, |count| count.saturating_add(FIRST_KEY));
     // A request with fewer words is malformed.
     for at in FIRST_KEY..last.min(argv.len()) {
         let at = c_int::try_from(at).unwrap_or_default();
         // SAFETY: the server asks for the keys.
-        unsafe { key_at(ctx.as_ptr(), at) };
+        unsafe { call!(RedisModule_KeyAtPos(ctx.as_ptr(), at)) };
     }
     true
 }

@@ -32,7 +32,7 @@ pub(in crate::server) fn info(task: &mut Task<'_>) -> Result<(), Error> {
     let count = registry.counts_of(db, name).waiting();
     match Info::of(
         lock,
-        key_end.deadline(now),
+        key_end.deadline(),
         shown.holders,
         count,
         guard_ms,

@@ -1,7 +1,6 @@
-//! Registers the commands: translates a [`Spec`] into the structures of the server. Every server
-//! gets the name, flags and position of the keys. From 7.0 on it also gets the arity, key specs and
-//! documentation, and from 7.2 on the ACL categories. From Redis 7.4 and Valkey 8 on all commands
-//! are in a category of their own, too.
+//! Registers the commands: translates a [`Spec`] into the structures of the server. From 7.2 on it
+//! also gets the ACL categories. From Redis 7.4 and Valkey 8 on all commands are in a category of
+//! their own, too.
 
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::mem::size_of;
@@ -43,8 +42,7 @@ pub(in crate::server) fn command(ctx: Context<'_>, spec: &Spec, handler: Handler
 }
 
 fn create(ctx: Context<'_>, spec: &Spec, handler: Handler) -> bool {
-    let is_7_0 = optional!(RedisModule_SetCommandInfo).is_some();
-    let Ok(flags) = CString::new(spec.flags_for(is_7_0)) else {
+    let Ok(flags) = CString::new(spec.flags()) else {
         return false;
     };
     let (first, last, step) = spec.keys.position();
@@ -63,21 +61,17 @@ fn create(ctx: Context<'_>, spec: &Spec, handler: Handler) -> bool {
     status == raw::REDISMODULE_OK as c_int
 }
 
-/// Tells servers from 7.0 on what [`create`] cannot express.
+/// Tells the server what [`create`] cannot express.
 fn describe(ctx: Context<'_>, spec: &Spec) -> bool {
-    let (Some(command_of), Some(set_info)) = (
-        optional!(RedisModule_GetCommand),
-        optional!(RedisModule_SetCommandInfo),
-    ) else {
-        return true;
-    };
     // SAFETY: the context is alive; the command was created just now.
-    let command = unsafe { command_of(ctx.as_ptr(), spec.name.as_ptr()) };
+    let command = unsafe { call!(RedisModule_GetCommand(ctx.as_ptr(), spec.name.as_ptr())) };
     if command.is_null() {
         return false;
     }
     // SAFETY: the server copies what it is given, strings and arrays, before it returns.
-    let status = with_info(spec, |info| unsafe { set_info(command, info) });
+    let status = with_info(spec, |info| unsafe {
+        call!(RedisModule_SetCommandInfo(command, info))
+    });
     if status != raw::REDISMODULE_OK as c_int {
         return false;
     }

@@ -63,7 +63,7 @@ pub(in crate::server) fn apply(task: &mut Task<'_>) -> Result<(), Error> {
                 fences.observe(hold.fence);
                 task.module().lease_came(hold.deadline);
             }
-            task.replay(|key, now| key.replace(lock, now))
+            task.replay(|key, _| key.replace(lock))
         }
         Record::Fence(fence) => {
             // Nothing is known of the key, which only says the slot: it may have a value of any
@@ -90,7 +90,7 @@ fn apply_effect(key: &mut Key<'_, '_>, effect: &Effect<'_>, now: Now) {
     if notify::is_on() {
         note_effect(key, effect, now);
     }
-    commit::apply(key, effect, now);
+    commit::apply(key, effect);
 }
 
 /// Notes what an effect that another server has decided is about to do.

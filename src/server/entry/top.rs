@@ -59,7 +59,7 @@ fn holders_of(
     let key = Key::open(task, name.arg(), Purpose::Read).ok();
     let info = key
         .as_ref()
-        .and_then(|key| Info::of(key.lock(), key.deadline(now), 1, 0, None, now));
+        .and_then(|key| Info::of(key.lock(), key.deadline(), 1, 0, None, now));
     let Some(info) = info else {
         return (None, 0, None);
     };

@@ -17,7 +17,7 @@ use crate::server::observe::stats::removals::RemovalCause;
 /// Tells of the end of a lock, on a primary.
 pub(in crate::server) fn lock_ended(
     module: &Module,
-    db: Option<c_int>,
+    db: c_int,
     name: Arg<'_>,
     lock: &Lock,
     cause: RemovalCause,
@@ -32,10 +32,7 @@ pub(in crate::server) fn lock_ended(
             Event::Forced
         }
     };
-    if !notify::is_on() {
-        return;
-    }
-    if let Some(db) = db.or_else(|| module.notices.only_db()) {
+    if notify::is_on() {
         module.notices.note(db, event, name);
         module.timer.arm_at_once();
     }

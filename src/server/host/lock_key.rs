@@ -6,7 +6,7 @@ use std::mem;
 use super::module::Task;
 use crate::engine::host::{self, End, Key as _, Name, Purpose, WrongType};
 use crate::engine::Event;
-use crate::lock::{Deadline, Effect, Fate, Lock, Now};
+use crate::lock::{Deadline, Effect, Fate, Lock};
 use crate::server::api::lock_type;
 use crate::server::api::{Arg, Argv, Content, Context, OpenKey};
 use crate::server::clients::blocked_client::Shared;
@@ -32,7 +32,6 @@ pub(in crate::server) struct Key<'k, 'c> {
     /// When the key expires by itself, once that was asked for or set: the server looks it up each
     /// time.
     deadline: Cell<Option<Option<Deadline>>>,
-    has_changed: bool,
     /// Whether the server was told that it has changed.
     is_signalled: bool,
 }
@@ -45,11 +44,11 @@ pub(in crate::server) struct KeyEnd<'p> {
 }
 
 impl End for KeyEnd<'_> {
-    fn deadline(self, now: Now) -> Option<Deadline> {
+    fn deadline(self) -> Option<Deadline> {
         if let Some(known) = self.known.get() {
             return known;
         }
-        let at_ms = self.open.expires_at_ms(now.ms());
+        let at_ms = self.open.expires_at_ms();
         let deadline = at_ms.and_then(|at_ms| Deadline::from_millis(at_ms.min(Deadline::MAX_MS)));
         self.known.set(Some(deadline));
         deadline
@@ -78,7 +77,6 @@ impl<'k, 'c> Key<'k, 'c> {
             lock,
             vacated: None,
             deadline: Cell::new(None),
-            has_changed: false,
             is_signalled: false,
         })
     }
@@ -96,14 +94,14 @@ impl<'k, 'c> Key<'k, 'c> {
     }
 
     /// Puts a whole lock under the key, in place of what it has.
-    pub(in crate::server) fn replace(&mut self, lock: Lock, now: Now) {
+    pub(in crate::server) fn replace(&mut self, lock: Lock) {
         if self.lock.is_some() {
             self.vacate();
         }
         let Fate::Held = self.create(lock) else {
             return;
         };
-        self.follow_deadline(now);
+        self.follow_deadline();
     }
 
     fn create(&mut self, lock: Lock) -> Fate {
@@ -144,9 +142,9 @@ impl<'k, 'c> Key<'k, 'c> {
     }
 
     /// The key ends with its last hold.
-    fn follow_deadline(&self, now: Now) {
+    fn follow_deadline(&self) {
         if let Some(deadline) = self.lock().and_then(Lock::latest_deadline) {
-            self.open.expire_at_ms(deadline.ms(), now.ms());
+            self.open.expire_at_ms(deadline.ms());
             self.deadline.set(Some(Some(deadline)));
         }
     }
@@ -195,17 +193,12 @@ impl<'k, 'c> host::Key for Key<'k, 'c> {
     }
 
     #[inline]
-    fn deadline(&self, now: Now) -> Option<Deadline> {
+    fn deadline(&self) -> Option<Deadline> {
         let (open, known) = (&self.open, &self.deadline);
-        KeyEnd { open, known }.deadline(now)
+        KeyEnd { open, known }.deadline()
     }
 
-    fn has_changed(&self) -> bool {
-        self.has_changed
-    }
-
-    fn apply(&mut self, effect: &Effect<'_>, now: Now) {
-        self.has_changed = true;
+    fn apply(&mut self, effect: &Effect<'_>) {
         let fate = match self.lock.as_deref_mut() {
             Some(lock) => {
                 let before = (lock.mode(), lock.len());
@@ -220,7 +213,7 @@ impl<'k, 'c> host::Key for Key<'k, 'c> {
         };
         match fate {
             Fate::Free => self.vacate(),
-            Fate::Held => self.follow_deadline(now),
+            Fate::Held => self.follow_deadline(),
         }
     }
 

@@ -43,7 +43,7 @@ const SHOWN: usize = 150;
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Entry {
     pub(in crate::server) time_ms: u64,
-    /// The database, if that is known and there is one.
+    /// The database; `None` where all were emptied.
     pub(in crate::server) db: Option<i32>,
     /// The key; `None` where whole databases were emptied.
     pub(in crate::server) key: Option<Box<[u8]>>,
@@ -71,7 +71,7 @@ impl Forced {
     #[cold]
     pub(in crate::server) fn lock_ended(
         &self,
-        (db, name): (Option<i32>, &[u8]),
+        (db, name): (i32, &[u8]),
         lock: &Lock,
         is_evicted: bool,
         has_client: bool,
@@ -83,7 +83,7 @@ impl Forced {
         let oldest = lock.first_live_holds(1, now).pop();
         let entry = Entry {
             time_ms: now.ms(),
-            db,
+            db: Some(db),
             key: Some(name.get(..LONGEST_KEY).unwrap_or(name).into()),
             oldest: oldest.map(|(token, _, hold)| (token.as_bytes().into(), hold.fence.get())),
             holders: Some(lock.occupancy(now).holders),

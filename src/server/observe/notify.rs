@@ -2,9 +2,7 @@
 //! of `notify-keyspace-events`, which `A` includes on every supported server. So they are off
 //! unless an operator turns them on.
 //!
-//! If PEXPIRE has brought the end of a key forward, `lock.forced` follows `expired`. Redis 6.2
-//! does not tell in which database it deletes a key. There `lock.expire` and `lock.forced` are sent
-//! only as long as all events of the module have been in one database.
+//! If PEXPIRE has brought the end of a key forward, `lock.forced` follows `expired`.
 //!
 //! A refusal has no event, because it changes nothing, and clients that retry would flood the
 //! listeners. `lock_refused` counts refusals. FLUSHALL and FLUSHDB send no event, because the
@@ -22,7 +20,7 @@
 //! anything.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
@@ -54,8 +52,6 @@ pub(in crate::server) struct Notice {
 pub(in crate::server) struct Notices {
     is_pending: Cell<bool>,
     notices: RefCell<VecDeque<Notice>>,
-    /// The databases in which an event was noted.
-    dbs: RefCell<BTreeSet<c_int>>,
 }
 
 /// Whether the operator has turned the events on.
@@ -71,17 +67,10 @@ impl Notices {
     #[cold]
     pub(in crate::server) fn note(&self, db: c_int, event: Event, key: Arg<'_>) {
         let key = key.bytes().into();
-        self.dbs.borrow_mut().insert(db);
         self.notices
             .borrow_mut()
             .push_back(Notice { event, db, key });
         self.is_pending.set(true);
-    }
-
-    /// The database of all events so far, if they have been in only one.
-    pub(in crate::server) fn only_db(&self) -> Option<c_int> {
-        let dbs = self.dbs.borrow();
-        dbs.first().copied().filter(|_| dbs.len() == 1)
     }
 
     /// Whether there are events to send.

@@ -14,7 +14,7 @@ use crate::server::api::clock;
 use crate::server::api::{call, Context, ServerInfo};
 
 /// How long before a promotion the link to the primary may have ended because of it, in
-/// microseconds. On 6.2 FAILOVER ends it a few turns of the event loop before.
+/// microseconds.
 const JUST_BEFORE_US: u64 = 200_000;
 
 /// Those that follow this server, by INFO.
@@ -51,9 +51,6 @@ fn address(host: &[u8], port: &[u8]) -> Box<[u8]> {
 }
 
 /// Tells the replicas of the guard. Nothing of it goes to the append-only file (`A`).
-///
-/// What a timer replicates by its own context is a transaction on 6.2, and its frame would go
-/// there. By the detached context it is not.
 pub(in crate::server) fn beat(beat: &Beat) {
     let number = |ms: u64| c_longlong::try_from(ms).unwrap_or(c_longlong::MAX);
     let Some(ctx) = Context::detached() else {

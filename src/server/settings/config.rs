@@ -1,4 +1,4 @@
-//! Settings: load arguments on every server, and CONFIG GET / SET / REWRITE from 7.0 on.
+//! Settings: load arguments, and CONFIG GET / SET / REWRITE.
 
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
 use std::ptr;
@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::limits::{self, GUARD, LIMITS};
 use super::setting::{Setting, Values};
-use crate::server::api::{call, optional, Context};
+use crate::server::api::{call, Context};
 
 /// The log line after the one that says which argument is wrong.
 pub(in crate::server) const BAD_ARGUMENTS: &CStr =
@@ -49,25 +49,15 @@ pub(in crate::server) fn read_arguments<'a>(
     Ok(())
 }
 
-/// Registers the settings for CONFIG, on servers that support it for modules. The load arguments
-/// become the defaults, which the configuration file and MODULE LOADEX override.
+/// Registers the settings for CONFIG. The load arguments become the defaults, which the
+/// configuration file and MODULE LOADEX override.
 pub(in crate::server) fn register(ctx: Context<'_>) -> bool {
-    let Some(load) = optional!(RedisModule_LoadConfigs) else {
-        return true;
-    };
     let all = all().all(|setting| register_one(ctx, setting));
     // SAFETY: the context is alive.
-    all && unsafe { load(ctx.as_ptr()) } == raw::REDISMODULE_OK as c_int
+    all && unsafe { call!(RedisModule_LoadConfigs(ctx.as_ptr())) } == raw::REDISMODULE_OK as c_int
 }
 
 fn register_one(ctx: Context<'_>, setting: &'static Setting) -> bool {
-    let (Some(of_numbers), Some(of_switches), Some(of_words)) = (
-        optional!(RedisModule_RegisterNumericConfig),
-        optional!(RedisModule_RegisterBoolConfig),
-        optional!(RedisModule_RegisterEnumConfig),
-    ) else {
-        return true;
-    };
     let (ctx, name, flags) = (
         ctx.as_ptr(),
         setting.name.as_ptr(),
@@ -79,7 +69,7 @@ fn register_one(ctx: Context<'_>, setting: &'static Setting) -> bool {
     // there are as many as it is told, and the setting is a static.
     let status = unsafe {
         match setting.values {
-            Values::Numbers(min, max) => of_numbers(
+            Values::Numbers(min, max) => call!(RedisModule_RegisterNumericConfig(
                 ctx,
                 name,
                 value,
@@ -90,8 +80,8 @@ fn register_one(ctx: Context<'_>, setting: &'static Setting) -> bool {
                 Some(set_number),
                 Some(apply),
                 of,
-            ),
-            Values::YesOrNo => of_switches(
+            )),
+            Values::YesOrNo => call!(RedisModule_RegisterBoolConfig(
                 ctx,
                 name,
                 number,
@@ -100,10 +90,10 @@ fn register_one(ctx: Context<'_>, setting: &'static Setting) -> bool {
                 Some(set_word),
                 None,
                 of,
-            ),
+            )),
             Values::Words(words) => {
                 let mut names = words.map(CStr::as_ptr);
-                of_words(
+                call!(RedisModule_RegisterEnumConfig(
                     ctx,
                     name,
                     number,
@@ -115,7 +105,7 @@ fn register_one(ctx: Context<'_>, setting: &'static Setting) -> bool {
                     Some(set_word),
                     Some(apply),
                     of,
-                )
+                ))
             }
         }
     };

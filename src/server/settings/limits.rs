@@ -1,5 +1,4 @@
-//! How much may wait. A blocked client costs the server about 18 KB on 6.2 and 36 KB on 7.0 and
-//! later.
+//! How much may wait. A blocked client costs the server about 36 KB.
 
 use super::setting::Setting;
 use crate::command::acquire::{Acquire, LONGEST_GRACE_MS};
@@ -123,7 +122,7 @@ pub(in crate::server) fn of_request(
     let share = per_server.saturating_mul(SHARE.count()).div_ceil(100);
     let unasked = share / 100;
     let user = match waiting >= unasked {
-        true => ctx.user_name().filter(|user| **user != *EXEMPT),
+        true => Some(ctx.user_name()).filter(|user| **user != *EXEMPT),
         false => None,
     };
     let limits = Limits {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::command::integer;
 
-/// A setting. It is set at load, and from 7.0 on also by CONFIG SET.
+/// A setting. It is set at load and by CONFIG SET.
 #[derive(Debug)]
 pub(in crate::server) struct Setting {
     /// Its name as a load argument. As a setting of CONFIG it has the module's name as a prefix.

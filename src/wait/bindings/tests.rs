@@ -25,8 +25,6 @@ enum Act {
     Bind(u64, i32, usize, u64),
     /// It ends, or leaves.
     Forget(u64, i32, usize),
-    /// It leaves, and the server does not say in which database.
-    Left(u64, usize),
     Lose(u64),
     /// The key is opened by a command.
     Open(i32, usize),
@@ -39,7 +37,7 @@ enum Act {
     Demote,
 }
 
-const ACTS: [Act; 17] = [
+const ACTS: [Act; 16] = [
     Act::Bind(1, 0, 0, 1),
     Act::Bind(1, 0, 0, 2),
     Act::Bind(2, 0, 0, 1),
@@ -47,8 +45,7 @@ const ACTS: [Act; 17] = [
     Act::Bind(2, 0, 1, 2),
     Act::Forget(1, 0, 0),
     Act::Forget(1, 1, 0),
-    Act::Left(1, 0),
-    Act::Left(2, 1),
+    Act::Forget(2, 0, 1),
     Act::Lose(1),
     Act::Lose(2),
     Act::Open(0, 0),
@@ -88,7 +85,6 @@ impl Oracle {
                 self.bound.push((f, db, name, client));
             }
             Act::Forget(f, db, name) => self.forget(|g, d, n| (g, d, n) == (f, db, name)),
-            Act::Left(f, name) => self.forget(|g, _, n| (g, n) == (f, name)),
             Act::Lose(client) => {
                 let bound = take(&mut self.bound).into_iter();
                 let (gone, bound): (Vec<_>, _) = bound.partition(|bound| bound.3 == client);
@@ -147,8 +143,7 @@ impl World {
                 self.bindings
                     .bind(key(db, name), token(), fence(f), linger, false);
             }
-            Act::Forget(f, db, name) => self.bindings.forget(Some(db), NAMES[name], fence(f)),
-            Act::Left(f, name) => self.bindings.forget(None, NAMES[name], fence(f)),
+            Act::Forget(f, db, name) => self.bindings.forget(db, NAMES[name], fence(f)),
             Act::Lose(c) => self.bindings.lose(client(c), Now::from_millis(1)),
             Act::Open(db, name) => self.open(&key(db, name)),
             Act::Tick => {
@@ -366,10 +361,10 @@ fn a_large_lock_that_leaves_its_key_takes_its_bindings_and_losses() {
     }
     bindings.lose(client(2), Now::from_millis(10));
     let lock = lock.unwrap();
-    bindings.lock_left(Some(0), b"k", &lock);
+    bindings.lock_left(0, b"k", &lock);
     assert!(bindings.take_lost(&key(b"k")).is_empty());
     assert_eq!(bindings.take_lost(&key(b"other")).len(), 1);
     assert_eq!(bindings.len(), 1);
-    bindings.lock_left(None, b"other", &lock);
+    bindings.lock_left(0, b"other", &lock);
     assert!(bindings.is_empty());
 }

@@ -69,8 +69,8 @@ fn a_hold_that_has_moved_is_followed_or_looked_for() {
         (&key_ref(3, "k"), false)
     );
     let lost = granted(&mut all, "k", "a", 1);
-    all.left(Some(0), b"other");
-    all.left(Some(0), b"k");
+    all.left(0, b"other");
+    all.left(0, b"k");
     all.lost(lost);
     let revoked = all.take_revoked().pop().unwrap();
     assert!(revoked.has_left);
@@ -88,7 +88,7 @@ fn an_owner_that_knows_of_its_hold_keeps_it_wherever_it_was_granted() {
     // The lock goes from key to key, and each grants the hold to a waiter of its token.
     let [first, second] = ["k", "l"].map(|key| {
         let grant = granted(&mut all, key, "a", 1);
-        all.left(Some(0), key.as_bytes());
+        all.left(0, key.as_bytes());
         grant
     });
     let third = granted(&mut all, "m", "a", 1);
@@ -98,7 +98,7 @@ fn an_owner_that_knows_of_its_hold_keeps_it_wherever_it_was_granted() {
     assert!(all.take_revoked().is_empty());
     // The same by a command.
     let before = granted(&mut all, "k", "a", 2);
-    all.left(Some(0), b"k");
+    all.left(0, b"k");
     let now = granted(&mut all, "l", "a", 2);
     all.acknowledge(0, b"l", fence(2));
     all.lost(before);
@@ -207,7 +207,7 @@ fn holds_that_were_granted_together_are_lost_or_known_together() {
     };
     assert!(all.granted_together(keys.iter(), &hold(9, 10), 0).is_none());
     let lost = grant(&mut all, 1);
-    all.left(Some(0), b"b");
+    all.left(0, b"b");
     all.lost(lost);
     let revoked = all.take_revoked();
     let spots: Vec<_> = revoked.iter().map(|r| (&r.key_ref, r.has_left)).collect();

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use super::Registry;
 use crate::lock::{Effect, Now};
-use crate::wait::key_ref::{KeyRef, ANY_DB};
+use crate::wait::key_ref::KeyRef;
 use crate::wait::request::NEVER;
 
 impl<L, S: BuildHasher> Registry<L, S> {
@@ -27,18 +27,9 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.mark(db, name)
     }
 
-    /// Marks a key as replaced in whatever database it is waited for.
-    pub fn mark_in_all_dbs(&mut self, name: &[u8]) -> bool {
-        let mut any = false;
-        for db in self.queues.dbs() {
-            any |= self.mark_replaced(db, name);
-        }
-        any
-    }
-
-    /// Marks a key as changed, whether anybody waits for it or not. `None` is any database.
-    pub fn mark_anyway(&mut self, db: Option<i32>, name: &[u8]) {
-        self.marks.add(KeyRef::new(db.unwrap_or(ANY_DB), name));
+    /// Marks a key as changed, whether anybody waits for it or not.
+    pub fn mark_anyway(&mut self, db: i32, name: &[u8]) {
+        self.marks.add(KeyRef::new(db, name));
     }
 
     /// Whether somebody may be next on a key that was served before: something has happened to it
@@ -128,7 +119,7 @@ mod tests {
     fn a_key_is_served_again_only_after_a_change_or_when_its_time_has_come() {
         assert!(!is_due_after(|_| {}));
         assert!(is_due_after(|world| assert!(world.mark(0, b"k"))));
-        assert!(!is_due_after(|world| world.mark_anyway(Some(1), b"k")));
+        assert!(!is_due_after(|world| world.mark_anyway(1, b"k")));
         for (at_ms, is_due) in [(999, true), (1_000, true), (1_001, false)] {
             let wake = |world: &mut World| world.set_wake(&key(b"k"), Some(at_ms));
             assert_eq!(is_due_after(wake), is_due, "{at_ms}");

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::page::Described;
 use crate::harness::{Client, Reply};
 
-/// The description from COMMAND INFO and COMMAND DOCS. Without the latter, only what 6.2 reports.
-pub fn described(c: &mut Client, name: &str, has_docs: bool) -> Described {
+/// The description from COMMAND INFO and COMMAND DOCS.
+pub fn described(c: &mut Client, name: &str) -> Described {
     let reply = c.call(&format!("COMMAND INFO {name}"));
     let info = reply.items()[0].items();
     assert_eq!(info[0].to_text(), name);
@@ -21,12 +21,10 @@ pub fn described(c: &mut Client, name: &str, has_docs: bool) -> Described {
         categories: info[6].words(),
         ..Described::default()
     };
-    if has_docs {
-        said.tips = info[7].words();
-        said.key = key(info[8].items());
-        let docs = c.call(&format!("COMMAND DOCS {name}")).field(name);
-        add_docs(&mut said, name, &docs);
-    }
+    said.tips = info[7].words();
+    said.key = key(info[8].items());
+    let docs = c.call(&format!("COMMAND DOCS {name}")).field(name);
+    add_docs(&mut said, name, &docs);
     said
 }
 

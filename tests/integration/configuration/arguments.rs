@@ -2,16 +2,15 @@
 //! exits cleanly if it was starting.
 
 use crate::harness::workload::words;
-use crate::harness::{module, Client, Kind, Reply, Server};
+use crate::harness::{module, Client, Kind, Reply, Server, MODULE_COMMAND};
 
 on_every_server![
     a_bad_load_argument_in_the_configuration_stops_the_start_cleanly,
     module_load_refuses_bad_arguments,
-    module_loadex_with_an_unknown_setting_is_an_error;
-    from 7.0: // MODULE LOADEX, CONFIG for modules
-        module_loadex_refuses_bad_arguments,
-        module_loadex_refuses_bad_values,
-        a_bad_setting_in_the_configuration_stops_the_start_cleanly,
+    module_loadex_with_an_unknown_setting_is_an_error,
+    module_loadex_refuses_bad_arguments,
+    module_loadex_refuses_bad_values,
+    a_bad_setting_in_the_configuration_stops_the_start_cleanly,
 ];
 
 /// Bytes that could end a string, act as a format, control a terminal, or are not text.
@@ -82,7 +81,7 @@ fn assert_says(log: &str, why: &str) {
 }
 
 fn without_module(kind: Kind) -> Server {
-    Server::start_without_module(kind, kind.with_module_command())
+    Server::start_without_module(kind, &MODULE_COMMAND)
 }
 
 /// `MODULE LOAD` or a similar command, with more arguments.
@@ -126,11 +125,9 @@ fn refuses(kind: Kind, command: &str, before: &[&[u8]]) {
     let reply = load(&mut c, command, &[before, &good].concat());
     assert_eq!(reply, Reply::Simple("OK".into()));
     assert!(c.int("LOCK.ACQUIRE k me 30000") > 0);
-    if kind.is_7_0_or_later() {
-        let found = c.call("CONFIG GET lock.*");
-        assert_eq!(found.field("lock.max-waiters"), "7".into());
-        assert_eq!(found.field("lock.max-waiters-per-key"), "10000".into());
-    }
+    let found = c.call("CONFIG GET lock.*");
+    assert_eq!(found.field("lock.max-waiters"), "7".into());
+    assert_eq!(found.field("lock.max-waiters-per-key"), "10000".into());
 }
 
 const NAME: &[u8] = b"lock.max-waiters";
@@ -183,7 +180,7 @@ fn module_loadex_refuses_bad_values(kind: Kind) {
 /// removes it anyway. Valkey 8.0.1 to 9.1.2 crashes here with any module that has a data type,
 /// which Redis has fixed (pull request 13653). So those are not tested.
 fn module_loadex_with_an_unknown_setting_is_an_error(kind: Kind) {
-    if kind == Kind::Redis6_2 || kind.is_valkey() {
+    if kind.is_valkey() {
         return;
     }
     for name in UNKNOWN {

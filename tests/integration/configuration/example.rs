@@ -5,8 +5,8 @@ use crate::harness::{project_file, Kind, Reply, Server};
 
 on_every_server![
     every_setting_of_the_example_is_accepted,
-    every_commented_line_of_the_example_is_tested_elsewhere;
-    from 7.0: the_example_shows_the_defaults_of_the_module, // CONFIG for modules
+    every_commented_line_of_the_example_is_tested_elsewhere,
+    the_example_shows_the_defaults_of_the_module,
 ];
 
 fn every_setting_of_the_example_is_accepted(kind: Kind) {

@@ -57,9 +57,6 @@ fn the_setting_decides_how_an_effect_is_replicated(kind: Kind) {
     let without = [&["replicate-in-place", "no"], &file[..]].concat();
     let of_argument = Server::start_with(kind, &without);
     assert_goes_out(&of_argument, false);
-    if !kind.is_7_0_or_later() {
-        return; // No CONFIG for modules.
-    }
     assert_eq!(setting(&mut of_argument.client()), "no");
     let mut c = server.client();
     assert_eq!(setting(&mut c), "yes");

@@ -11,15 +11,6 @@ on_every_server![
 fn module_load_obeys_enable_module_command(kind: Kind) {
     let load = format!("MODULE LOAD {} max-waiters 5", module().display());
     let loaded = Reply::Simple("OK".into());
-    if !kind.is_7_0_or_later() {
-        let server = Server::start_without_module(kind, &[]);
-        assert_eq!(
-            server.client().call(&load),
-            loaded,
-            "6.2 has no such setting"
-        );
-        return;
-    }
     let [of_example] = &commented("enable-module-command ")[..] else {
         panic!("more than one");
     };

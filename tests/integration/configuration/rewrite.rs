@@ -5,8 +5,8 @@ use crate::harness::{module, Client, Kind, Reply, Server};
 
 on_every_server![
     load_arguments_survive_config_rewrite,
-    an_include_and_config_rewrite_would_load_the_module_twice;
-    from 7.0: module_loadex_settings_survive_config_rewrite, // MODULE LOADEX
+    an_include_and_config_rewrite_would_load_the_module_twice,
+    module_loadex_settings_survive_config_rewrite,
 ];
 
 /// The effects can be read in the file at once.
@@ -28,9 +28,7 @@ fn check(server: &Server, per_key: i64, in_place: bool) {
     let mut c = server.client();
     assert!(nobody_may_wait(&mut c));
     assert_goes_out(server, in_place);
-    if server.kind.is_7_0_or_later() {
-        assert_eq!(limit(&mut c, "max-waiters-per-key"), per_key);
-    }
+    assert_eq!(limit(&mut c, "max-waiters-per-key"), per_key);
 }
 
 fn load_arguments_survive_config_rewrite(kind: Kind) {
@@ -52,13 +50,6 @@ fn load_arguments_survive_config_rewrite(kind: Kind) {
         server.start_again();
     }
     check(&server, 5, false);
-    if !kind.is_7_0_or_later() {
-        let mut c = server.client();
-        let found = c.call("CONFIG GET lock.*");
-        assert_eq!(found.items(), [], "6.2 has no CONFIG for modules");
-        assert!(!c.error("CONFIG SET lock.max-waiters 5").is_empty());
-        return;
-    }
     // The configuration file overrides the load argument.
     let set = "CONFIG SET lock.replicate-in-place yes";
     assert_eq!(server.client().text(set), "OK");
@@ -115,15 +106,10 @@ fn an_include_and_config_rewrite_would_load_the_module_twice(kind: Kind) {
     rewrite(&server);
     let config = server.config();
     server.kill();
-    if kind.is_7_0_or_later() {
-        assert!(config.contains("\nloadmodule "), "{config}");
-        let log = Server::log_of_failed_start_with_config(kind, &config);
-        assert!(log.contains("locks are ready"), "{log}");
-        assert!(log.contains("Can't load module from"), "{log}");
-    } else {
-        assert!(!config.contains("\nloadmodule "), "{config}");
-        server.start_again();
-    }
+    assert!(config.contains("\nloadmodule "), "{config}");
+    let log = Server::log_of_failed_start_with_config(kind, &config);
+    assert!(log.contains("locks are ready"), "{log}");
+    assert!(log.contains("Can't load module from"), "{log}");
     std::fs::remove_file(snippet).unwrap();
 }
 

@@ -42,7 +42,7 @@ fn is_fence(cli: Child) {
 }
 
 fn clients_wait_and_replicas_follow_over_tls(kind: Kind) {
-    // The fetched binaries of Redis 6.2.14 and 8.2.3 have no TLS, independently of the module.
+    // The fetched binary of Redis 8.2.3 has no TLS, independently of the module.
     if !kind.is_of_debian() {
         println!("{kind:?}: not tried, for this build of the server has no TLS");
         return;

@@ -42,7 +42,7 @@ fn keys_and_tokens_may_have_any_bytes(kind: Kind) {
             ]
         };
         assert_eq!(c.send(&wait(other, tokens[0])), Reply::Nil);
-        let refused = cycle_of(kind, 2, &escape(one), &escape(other));
+        let refused = cycle_of(2, &escape(one), &escape(other));
         assert_eq!(c.send(&wait(one, tokens[1])), Reply::Error(refused));
         c.call("FLUSHALL");
         for (key, token) in [(one, tokens[1]), (other, tokens[0])] {
@@ -85,24 +85,21 @@ fn the_second_key_is_named_only_to_those_who_may_read_it(kind: Kind) {
     hold(&mut c, "yours:k", "b");
     let wait = "LOCK.ACQUIRE yours:k a 600000 KEEP 600000";
     assert_eq!(c.call(wait), Reply::Nil);
-    let named = cycle_of(kind, 2, "mine:k", "yours:k");
+    let named = cycle_of(2, "mine:k", "yours:k");
     let hidden = "DEADLOCK a cycle of 2 waits: mine:k waits for a token that waits for another key";
     let asks = [
         "LOCK.ACQUIRE mine:k b 600000 KEEP 60000",
         "RWLOCK.RLOCK mine:k b 600000 BLOCK 0",
         "LOCK.MACQUIRE 2 mine:free mine:k b 600000 NOTIFY 0 c",
     ];
-    let rights = match kind.is_7_0_or_later() {
-        true => [
-            ("~mine:*", false),
-            ("~mine:* %W~yours:*", false),
-            ("~mine:* %R~yours:*", true),
-            ("%W~mine:* (+@all %R~yours:*)", true),
-            ("~*", true),
-        ]
-        .as_slice(),
-        false => &[("~mine:*", false), ("~*", false)],
-    };
+    let rights = [
+        ("~mine:*", false),
+        ("~mine:* %W~yours:*", false),
+        ("~mine:* %R~yours:*", true),
+        ("%W~mine:* (+@all %R~yours:*)", true),
+        ("~*", true),
+    ]
+    .as_slice();
     for (keys, is_named) in rights {
         let mut tenant = server.user("tenant", &format!("+@all allchannels {keys}"));
         for ask in asks {

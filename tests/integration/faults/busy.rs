@@ -26,19 +26,17 @@ fn a_busy_server_delays_a_hand_off_but_loses_none(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
     let mut c = server.client();
     let mut calls = vec![(vec!["EVAL", ENDLESS, "0"], "SCRIPT KILL")];
-    if kind.is_7_0_or_later() {
-        // Only a function without writes may be called read-only.
-        let library = format!(
-            "#!lua name=endless\nredis.register_function{{function_name='endless', \
+    // Only a function without writes may be called read-only.
+    let library = format!(
+        "#!lua name=endless\nredis.register_function{{function_name='endless', \
              callback=function() {ENDLESS} end, flags={{'no-writes'}}}}"
-        );
-        assert_eq!(
-            c.send(&["FUNCTION", "LOAD", &library]),
-            Reply::from("endless")
-        );
-        let functions = ["FCALL", "FCALL_RO"];
-        calls.extend(functions.map(|call| (vec![call, "endless", "0"], "FUNCTION KILL")));
-    }
+    );
+    assert_eq!(
+        c.send(&["FUNCTION", "LOAD", &library]),
+        Reply::from("endless")
+    );
+    let functions = ["FCALL", "FCALL_RO"];
+    calls.extend(functions.map(|call| (vec![call, "endless", "0"], "FUNCTION KILL")));
     for (call, kill) in calls {
         c.int("LOCK.ACQUIRE k a 60000");
         c.int("LOCK.ACQUIRE other a 60000");

@@ -8,14 +8,14 @@ on_every_server![
     every_change_of_a_lock_fails_a_watch,
     every_end_by_time_and_every_grant_fails_a_watch,
     waiters_and_refusals_fail_no_watch,
-    a_watched_lock_decides_whether_a_transaction_runs;
-    from 7.0: the_flags_of_a_function_are_kept, // functions, EVAL_RO
+    a_watched_lock_decides_whether_a_transaction_runs,
+    the_flags_of_a_function_are_kept,
 ];
 
 /// Runs a line in some context.
 type Run = fn(&mut Client, &str);
 
-fn surroundings(kind: Kind, server: &Server) -> Vec<(&'static str, Run)> {
+fn surroundings(server: &Server) -> Vec<(&'static str, Run)> {
     let mut all: Vec<(&str, Run)> = vec![
         ("MULTI", |c, line| {
             c.multi(&["PING", line, "PING"]);
@@ -29,15 +29,13 @@ fn surroundings(kind: Kind, server: &Server) -> Vec<(&'static str, Run)> {
             c.call("EXEC");
         }),
     ];
-    if kind.is_7_0_or_later() {
-        load(&mut server.client());
-        all.push(("FCALL", |c, line| ran(c, "FCALL", "run", line)));
-        all.push(("FCALL in MULTI", |c, line| {
-            c.call("MULTI");
-            ran(c, "FCALL", "run", line);
-            c.call("EXEC");
-        }));
-    }
+    load(&mut server.client());
+    all.push(("FCALL", |c, line| ran(c, "FCALL", "run", line)));
+    all.push(("FCALL in MULTI", |c, line| {
+        c.call("MULTI");
+        ran(c, "FCALL", "run", line);
+        c.call("EXEC");
+    }));
     all
 }
 
@@ -96,7 +94,7 @@ fn every_end_of_a_hold_in_a_transaction_or_script_grants_the_next_waiter(kind: K
     let server = Server::start(kind);
     let mut c = server.client();
     let mut last = 0;
-    for (name, run) in surroundings(kind, &server) {
+    for (name, run) in surroundings(&server) {
         for end in ENDS {
             last = last.max(c.int("RWLOCK.WLOCK k a 60000"));
             let mut b = server.raw_blocked("RWLOCK.RLOCK k b 60000 BLOCK 0");

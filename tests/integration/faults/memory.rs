@@ -197,8 +197,6 @@ fn the_log_warns_of_a_policy_that_evicts_locks(kind: Kind) {
     for (policy, more) in [("volatile-lru", 1), ("noeviction", 0), ("allkeys-lfu", 1)] {
         let before = warnings(&server);
         assert_eq!(set(&mut c, policy), "OK");
-        // 6.2 does not notify modules of a CONFIG SET.
-        let more = if kind.is_7_0_or_later() { more } else { 0 };
         assert_eq!(warnings(&server), before + more, "{policy}");
     }
     let before = warnings(&server);

@@ -15,8 +15,7 @@ on_every_server![
     a_deadline_after_a_failed_save_grants_nobody,
     a_deadline_while_the_disk_is_full_grants_nobody,
     a_disk_error_that_stops_no_write_stops_no_hand_off,
-    the_log_names_the_commands_that_6_2_lacks,
-    unknown_write_permission_counts_as_refused,
+    a_deadline_hands_on_while_writes_are_taken,
 ];
 
 on_more_servers![
@@ -24,15 +23,14 @@ on_more_servers![
     a_deadline_after_a_failed_save_grants_nobody,
 ];
 
-/// The removed commands: none, each alone, and the two that 6.2 could use.
-const TAKEN: [&[&str]; 7] = [
+/// The removed commands: none, and each alone.
+const TAKEN: [&[&str]; 6] = [
     &[],
     &["EVAL"],
     &["SETRANGE"],
     &["EXISTS"],
     &["CONFIG"],
     &["CLIENT"],
-    &["EVAL", "CONFIG"],
 ];
 
 /// The remaining ttl of a dead owner's hold, in which the test makes its server refuse writes.
@@ -131,12 +129,6 @@ fn careful(kind: Kind, names: &[&str]) -> (Server, Server) {
     (primary, replica)
 }
 
-/// Whether the module cannot find out if there are enough replicas. Then only commands hand locks
-/// off.
-fn is_blind(kind: Kind, names: &[&str]) -> bool {
-    kind == Kind::Redis6_2 && names == ["EVAL", "CONFIG"]
-}
-
 fn a_deadline_with_too_few_replicas_grants_nobody(kind: Kind) {
     for_each_taken(|names| {
         let (primary, mut replica) = careful(kind, names);
@@ -148,10 +140,6 @@ fn a_deadline_with_too_few_replicas_grants_nobody(kind: Kind) {
         });
         let b = fixture.stays_with_nobody(&primary, "NOREPLICAS ", names);
         replica.start_again();
-        if is_blind(kind, names) {
-            wait_until_writes_are_taken(&primary);
-            assert_eq!(c.int("LOCK.RELEASE k nobody"), 0);
-        }
         b.fence();
         assert_eq!(c.holders("k"), ["b"]);
     });
@@ -188,7 +176,7 @@ fn a_deadline_while_the_disk_is_full_grants_nobody(kind: Kind) {
 
 /// A disk error that is over, or that the operator has configured to be ignored.
 fn a_disk_error_that_stops_no_write_stops_no_hand_off(kind: Kind) {
-    let server = Server::start_with(kind, &without(&["EVAL"], &[]));
+    let server = Server::start_with(kind, &without(&[], &[]));
     let mut c = server.client();
     let set = |c: &mut Client, words: [&str; 2]| {
         c.send(&[&["CONFIG", "SET"], &words[..]].concat())
@@ -210,44 +198,20 @@ fn a_disk_error_that_stops_no_write_stops_no_hand_off(kind: Kind) {
     set(&mut c, ["stop-writes-on-bgsave-error", "no"]);
     is_handed_on(&mut c);
     // An append-only file that could not be written, and has been switched off since.
-    let server = start_appending_with(kind, "everysec", &without(&["EVAL"], &[]));
+    let server = start_appending_with(kind, "everysec", &without(&[], &[]));
     let mut c = server.client();
     let fixture = Fixture::set_up(&server);
     fill_disk(&server);
-    let b = fixture.stays_with_nobody(&server, "MISCONF ", &["EVAL"]);
+    let b = fixture.stays_with_nobody(&server, "MISCONF ", &[]);
     set(&mut c, ["appendonly", "no"]);
     b.fence();
 }
 
-fn the_log_names_the_commands_that_6_2_lacks(kind: Kind) {
-    let says = |names: &[&str]| {
-        let server = Server::start_with(kind, &without(names, &[]));
-        let log = server.log();
-        let is_ready = log.contains("locks are ready");
-        assert!(is_ready, "{log}");
-        log.contains("EVAL is renamed: the module reads from INFO and CONFIG GET")
-    };
-    assert_eq!(says(&["EVAL"]), kind == Kind::Redis6_2);
-    for names in [&["CONFIG"][..], &[]] {
-        assert!(!says(names), "{names:?}");
-    }
-}
-
-/// On 6.2 without EVAL and CONFIG, if replicas are required: only commands hand locks off.
-fn unknown_write_permission_counts_as_refused(kind: Kind) {
+fn a_deadline_hands_on_while_writes_are_taken(kind: Kind) {
     for_each_taken(|names| {
         let (primary, _replica) = careful(kind, names);
-        let mut c = primary.client();
-        let fixture = Fixture::set_up(&primary);
-        if is_blind(kind, names) {
-            assert_eq!(fixture.gives_up.reply(), Reply::Nil);
-            assert!(Instant::now() > fixture.end && fixture.waits.is_pending());
-            assert_eq!(c.waiters("k"), ["b"]);
-            assert_eq!(c.int("LOCK.RELEASE k nobody"), 0);
-        }
-        fixture.waits.fence();
-        assert_eq!(c.holders("k"), ["b"]);
-        // If no replicas are required, everything can be found out.
+        Fixture::set_up(&primary).waits.fence();
+        assert_eq!(primary.client().holders("k"), ["b"]);
         let server = Server::start_with(kind, &without(names, &[]));
         Fixture::set_up(&server).waits.fence();
     });

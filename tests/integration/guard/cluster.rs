@@ -6,7 +6,7 @@ use super::assert_logged;
 use super::servers::stand_still;
 use crate::harness::{wait_for, Cluster, Kind, Reply, SHARDS};
 
-on_7_0_and_later![
+on_every_server![
     failovers_of_a_shard,
     a_primary_that_was_replaced_while_it_stood_still_decides_nothing,
     slots_that_come,

@@ -12,8 +12,8 @@ on_every_server![
     without_a_majority_to_ask_no_beat_is_sent,
     a_planned_hand_over_ends_the_guard_early,
     a_planned_hand_over_among_five_waits,
-    a_hand_over_that_loses_a_grant_does_not;
-    from 7.0: a_hand_over_ends_a_guard_early_that_is_set_while_servers_run,
+    a_hand_over_that_loses_a_grant_does_not,
+    a_hand_over_ends_a_guard_early_that_is_set_while_servers_run,
 ];
 
 const TTL_MS: u64 = 3_000;

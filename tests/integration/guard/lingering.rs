@@ -8,8 +8,8 @@ on_every_server![
     a_hold_that_lingers_is_not_used_after_a_promotion,
     a_hold_that_lingers_is_not_used_after_a_restart,
     a_planned_hand_over_keeps_what_lingers,
-    only_a_guard_says_in_a_value_that_it_lingers;
-    from 7.0: a_renewal_says_that_it_lingers_once_there_is_a_guard, // CONFIG for modules
+    only_a_guard_says_in_a_value_that_it_lingers,
+    a_renewal_says_that_it_lingers_once_there_is_a_guard,
 ];
 
 const MODES: [[&str; 8]; 2] = [mode("failover"), mode("quorum")];
@@ -54,9 +54,7 @@ fn a_hold_that_lingers_is_not_used_after_a_promotion(kind: Kind) {
         for key in ["bound", "permit", "one", "other", "renewed"] {
             assert_eq!(c.int(&format!("LOCK.RENEW {key} owner 4000")), 0, "{key}");
             assert_eq!(c.call(&format!("LOCK.CHECK {key} owner")), Reply::Nil);
-            if kind.is_7_0_or_later() {
-                c.refused(&format!("LOCK.EXEC {key} owner SET x 1"), "NOTHELD");
-            }
+            c.refused(&format!("LOCK.EXEC {key} owner SET x 1"), "NOTHELD");
             let again = c.call(&format!("LOCK.ACQUIRE {key} owner 4000"));
             assert_eq!(again, Reply::Nil, "{key}");
         }

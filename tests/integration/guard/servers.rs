@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::group::Group;
 use super::guarded_ms;
 use super::sentinel::{AFTER_FAILOVER, FAILOVER, IN_QUORUM, LEASE, QUORUM};
-use crate::harness::{module, wait_for, Kind, Raw, Reply, Server, SYNCED};
+use crate::harness::{module, wait_for, Kind, Raw, Reply, Server, MODULE_COMMAND, SYNCED};
 
 on_every_server![
     a_chain_of_replicas_hears_the_beats_and_waits,
@@ -136,7 +136,7 @@ fn a_reload_changes_nothing(kind: Kind) {
 }
 
 fn a_module_that_is_loaded_late_waits(kind: Kind) {
-    let server = Server::start_without_module(kind, kind.with_module_command());
+    let server = Server::start_without_module(kind, &MODULE_COMMAND);
     let mut c = server.client();
     let begun = Instant::now();
     c.text(&format!(

@@ -9,13 +9,10 @@ use crate::harness::{Client, Kind, Raw, Server};
 
 on_every_server![
     a_delivered_hold_stays_when_its_owner_leaves_in_the_next_turn,
-    a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script;
-    from 7.0:
-        // 6.2 does not report when it polls for events, so clients are listed each time.
-        a_hand_off_calls_client_list_only_with_client_eviction,
-        // On 6.2 it counts as delivered, because nothing reports the opposite.
-        a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back,
-        a_grant_to_a_closed_client_is_taken_back_with_client_eviction,
+    a_delivered_hold_stays_when_its_owner_leaves_during_a_long_script,
+    a_hand_off_calls_client_list_only_with_client_eviction,
+    a_grant_to_a_client_killed_by_its_fellow_grantee_is_taken_back,
+    a_grant_to_a_closed_client_is_taken_back_with_client_eviction,
 ];
 
 /// The number of calls of a command.

@@ -28,13 +28,9 @@ fn info_lists_the_waiters_in_resp2_and_resp3(kind: Kind) {
         None,
     ];
     for_ms(20, || ());
-    let pairs = match kind.is_7_0_or_later() {
-        true => map,
-        false => flat,
-    };
     for (mut c, pairs) in [
         (server.client(), flat as Form),
-        (server.client_resp3(), pairs),
+        (server.client_resp3(), map),
     ] {
         let info = c.call("LOCK.INFO k");
         let shown = info.field("waiters");

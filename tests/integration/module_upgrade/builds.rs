@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::files::{make, Folder};
 use super::holds;
-use crate::harness::{module, other_build, Client, Kind, Server, Setup};
+use crate::harness::{module, other_build, Client, Kind, Server, Setup, MODULE_COMMAND};
 
 on_every_server![
     servers_are_upgraded_one_after_the_other,
@@ -63,7 +63,7 @@ fn servers_are_upgraded_one_after_the_other(kind: Kind) {
 }
 
 fn a_second_module_is_refused_by_its_name(kind: Kind) {
-    let server = Server::start_with(kind, kind.with_module_command());
+    let server = Server::start_with(kind, &MODULE_COMMAND);
     let mut c = server.client();
     take_some(&mut c);
     let before = holds::of(&mut c);

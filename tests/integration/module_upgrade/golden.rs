@@ -32,19 +32,19 @@ fn root() -> PathBuf {
 
 /// The folders with files of this server, one for each version of the module. If a version has
 /// none, because the server did not exist yet, those of the server before it are used.
-fn written_by(kind: Kind) -> Vec<PathBuf> {
-    let kinds: &[Kind] = match kind {
-        Kind::Valkey9 => &[Kind::Valkey9, Kind::Valkey8_0],
-        _ => &[kind],
+fn written_by(server: &str) -> Vec<PathBuf> {
+    let servers: &[&str] = match server {
+        "valkey-9" => &[server, "valkey-8.0.1"],
+        _ => &[server],
     };
     let versions = fs::read_dir(root()).expect("the golden files").flatten();
     let folders = versions.filter_map(|version| {
-        let of = |kind: &Kind| version.path().join(kind.name());
-        kinds.iter().map(of).find(|folder| folder.exists())
+        let of = |server: &&str| version.path().join(server);
+        servers.iter().map(of).find(|folder| folder.exists())
     });
     let mut folders: Vec<_> = folders.collect();
     folders.sort();
-    assert!(!folders.is_empty(), "no golden files of {}", kind.name());
+    assert!(!folders.is_empty(), "no golden files of {server}");
     folders
 }
 
@@ -69,8 +69,8 @@ fn assert_loaded(c: &mut Client, expected: &[Hold], when: &str) {
 }
 
 #[track_caller]
-fn assert_all_ways_load(kind: Kind, written_by_kind: Kind) {
-    for folder in written_by(written_by_kind) {
+fn assert_all_ways_load(kind: Kind, wrote: &str) {
+    for folder in written_by(wrote) {
         for (way, options) in WAYS {
             let files = folder.join(way);
             let server = Server::start_on(kind, &files, Setup::with_module(options));
@@ -81,27 +81,26 @@ fn assert_all_ways_load(kind: Kind, written_by_kind: Kind) {
 }
 
 fn files_of_every_version_load(kind: Kind) {
-    assert_all_ways_load(kind, kind);
+    assert_all_ways_load(kind, kind.name());
 }
 
-/// An upgrade of the server, or a change from Redis to Valkey, keeps the locks too.
+/// An upgrade of the server, or a change from Redis to Valkey, keeps the locks too. The module ran on
+/// Redis 6.2 up to 0.3.
 fn files_of_older_servers_load(kind: Kind) {
-    let older: &[Kind] = match kind {
-        Kind::Redis6_2 => &[],
-        Kind::Redis7_0 => &[Kind::Redis6_2],
-        Kind::Valkey8_0 => &[Kind::Redis6_2, Kind::Redis7_0],
-        Kind::Valkey9 => &[Kind::Redis6_2, Kind::Redis7_0, Kind::Valkey8_0],
-        Kind::Redis8_2 => &[Kind::Redis6_2, Kind::Redis7_0, Kind::Valkey8_0],
+    let older: &[&str] = match kind {
+        Kind::Redis7_0 => &["redis-6.2.14"],
+        Kind::Valkey8_0 => &["redis-6.2.14", "redis-7.0.15"],
+        Kind::Valkey9 | Kind::Redis8_2 => &["redis-6.2.14", "redis-7.0.15", "valkey-8.0.1"],
         Kind::Redis8_0 | Kind::Valkey8_1 => unreachable!("none has written files"),
     };
-    for written_by_kind in older {
-        assert_all_ways_load(kind, *written_by_kind);
+    for server in older {
+        assert_all_ways_load(kind, server);
     }
 }
 
 fn fences_go_on_from_the_files_and_not_from_the_clock(kind: Kind) {
     const HOUR_MS: i64 = 3_600_000;
-    for folder in written_by(kind) {
+    for folder in written_by(kind.name()) {
         for (way, options) in WAYS {
             let files = folder.join(way);
             let expected = expected(&files);
@@ -121,7 +120,7 @@ fn fences_go_on_from_the_files_and_not_from_the_clock(kind: Kind) {
 }
 
 fn payloads_of_every_version_are_restored(kind: Kind) {
-    for folder in written_by(kind) {
+    for folder in written_by(kind.name()) {
         let files = folder.join("dump");
         let server = Server::start(kind);
         let mut c = server.client();

@@ -257,14 +257,12 @@ fn later_records_in_an_aof_are_left_out_and_said_to_be(kind: Kind) {
     let last = aof::parts(server.dir()).pop().unwrap();
     let mut file = fs::File::options().append(true).open(last).unwrap();
     file.write_all(&from_a_later_release()).unwrap();
-    if kind.is_7_0_or_later() {
-        let (module, dir) = (module(), server.dir().to_str().unwrap().to_string());
-        let load = ["--loadmodule", module.to_str().unwrap(), "--dir", &dir];
-        let strict = ["--propagation-error-behavior", "panic"];
-        let (log, status) = Server::start_that_ends(kind, &[&load[..], &SYNCED, &strict].concat());
-        assert!(log.contains("unknown version"), "{log}");
-        assert!(!status.success());
-    }
+    let (module, dir) = (module(), server.dir().to_str().unwrap().to_string());
+    let load = ["--loadmodule", module.to_str().unwrap(), "--dir", &dir];
+    let strict = ["--propagation-error-behavior", "panic"];
+    let (log, status) = Server::start_that_ends(kind, &[&load[..], &SYNCED, &strict].concat());
+    assert!(log.contains("unknown version"), "{log}");
+    assert!(!status.success());
     server.start_again();
     assert_left_out(&server);
     assert_fences_go_on(&mut server.client());

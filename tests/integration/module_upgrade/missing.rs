@@ -89,10 +89,7 @@ fn settings_left_after_removal_stop_the_start(kind: Kind) {
         std::env::temp_dir().join(format!("redis-lock-{}-{kind:?}.acl", std::process::id()));
     fs::write(&users, "user worker on nopass +lock.acquire\n").unwrap();
     let unknown = "Unknown command or category name in ACL";
-    let setting = match kind.is_7_0_or_later() {
-        true => "Module Configuration detected without loadmodule directive",
-        false => "Bad directive or wrong number of arguments",
-    };
+    let setting = "Module Configuration detected without loadmodule directive";
     for (line, why) in [
         ("user worker on nopass +lock.acquire".into(), unknown),
         (format!("aclfile {}", users.display()), unknown),

@@ -7,8 +7,8 @@ use crate::harness::{wait_for, Client, Cluster, Kind, Listener, Reply, SHARDS};
 use crate::linger::{holder, kill};
 
 on_every_server![
-    places_in_a_cluster;
-    from 7.0: a_node_without_pubsub_counts_the_receivers,
+    places_in_a_cluster,
+    a_node_without_pubsub_counts_the_receivers,
 ];
 
 const FROM: usize = 0;
@@ -22,23 +22,17 @@ fn places_in_a_cluster(kind: Kind) {
     };
     let mut c = cluster.client(FROM);
     a_place_is_kept(&mut c, key);
-    if kind.is_7_0_or_later() {
-        a_channel_must_be_in_the_slot(&cluster, &mut c, key);
-        a_shard_channel_hears(&cluster, &mut c, key);
-        other_subscribers_do_not_count(&cluster, &mut c, key);
-        a_subscriber_at_a_replica_hears_no_grant(&cluster, &mut c, key);
-    } else {
-        notify_is_refused(&mut c, key);
-    }
-    waiters_are_told_when_their_slot_leaves(kind, &cluster, key, Way::KeyByKey);
+    a_channel_must_be_in_the_slot(&cluster, &mut c, key);
+    a_shard_channel_hears(&cluster, &mut c, key);
+    other_subscribers_do_not_count(&cluster, &mut c, key);
+    a_subscriber_at_a_replica_hears_no_grant(&cluster, &mut c, key);
+    waiters_are_told_when_their_slot_leaves(&cluster, key, Way::KeyByKey);
     goes_back(&cluster, key);
     a_free_lock_that_leaves(&cluster, key);
     goes_back(&cluster, key);
-    if kind.is_7_0_or_later() {
-        a_failover_between_two_waits(&cluster);
-    }
+    a_failover_between_two_waits(&cluster);
     if kind == Kind::Valkey9 {
-        waiters_are_told_when_their_slot_leaves(kind, &cluster, key, Way::AsAWhole);
+        waiters_are_told_when_their_slot_leaves(&cluster, key, Way::AsAWhole);
     }
 }
 
@@ -51,22 +45,6 @@ fn a_place_is_kept(c: &mut Client, key: &str) {
     leaves_place(c, &format!("LOCK.ACQUIRE {key} d 60000 KEEP 500"));
     c.int(&format!("LOCK.RELEASE {key} b"));
     until_gone(c, key, "d");
-}
-
-fn notify_is_refused(c: &mut Client, key: &str) {
-    c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
-    for channel in ["c", key] {
-        c.refused(
-            &format!("LOCK.ACQUIRE {key} b 60000 NOTIFY 0 {channel}"),
-            "ERR ",
-        );
-    }
-    c.int(&format!("LOCK.RELEASE {key} a"));
-    c.refused(
-        &format!("LOCK.ACQUIRE {key} b 60000 NOTIFY 0 {key}"),
-        "ERR ",
-    );
-    assert_eq!(c.call(&format!("LOCK.INFO {key}")), Reply::Nil);
 }
 
 fn a_channel_must_be_in_the_slot(cluster: &Cluster, c: &mut Client, key: &str) {
@@ -225,7 +203,7 @@ enum Way {
 }
 
 /// A waiter of each kind, and a hold that is bound to its connection.
-fn waiters_are_told_when_their_slot_leaves(kind: Kind, cluster: &Cluster, key: &str, way: Way) {
+fn waiters_are_told_when_their_slot_leaves(cluster: &Cluster, key: &str, way: Way) {
     let [one, two, bound] = ["one", "two", "bound"].map(|name| format!("{{{key}}}:{name}"));
     let (mut c, mut to) = (cluster.client(FROM), cluster.client(TO));
     c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
@@ -233,14 +211,11 @@ fn waiters_are_told_when_their_slot_leaves(kind: Kind, cluster: &Cluster, key: &
         &mut c,
         &format!("LOCK.ACQUIRE {key} absent 60000 KEEP 60000"),
     );
-    let sub = kind.is_7_0_or_later().then(|| {
-        let sub = Subscriber::new(&cluster.nodes[FROM], &format!("SSUBSCRIBE {key}"));
-        queued(
-            &mut c,
-            &format!("LOCK.ACQUIRE {key} notified 60000 NOTIFY 0 {key} KEEP 60000"),
-        );
-        sub
-    });
+    let mut sub = Subscriber::new(&cluster.nodes[FROM], &format!("SSUBSCRIBE {key}"));
+    queued(
+        &mut c,
+        &format!("LOCK.ACQUIRE {key} notified 60000 NOTIFY 0 {key} KEEP 60000"),
+    );
     let line = format!("LOCK.ACQUIRE {key} blocked 60000 BLOCK 0 KEEP 60000");
     let blocked = cluster.blocked(FROM, &line);
     c.int(&format!("LOCK.MACQUIRE 2 {one} {two} you 60000"));
@@ -260,10 +235,8 @@ fn waiters_are_told_when_their_slot_leaves(kind: Kind, cluster: &Cluster, key: &
         assert_eq!(cluster.move_keys(slot, FROM, TO), 3);
         blocked.error("TRYAGAIN ");
         several.error("TRYAGAIN ");
-        if let Some(mut sub) = sub {
-            let text = format!("tryagain 0 {} {key} notified", key.len());
-            assert_eq!(sub.text(), text);
-        }
+        let text = format!("tryagain 0 {} {key} notified", key.len());
+        assert_eq!(sub.text(), text);
     } else {
         cluster.begin_to_migrate([slot, slot], FROM, TO);
         cluster.end_of_migration(FROM, TO);

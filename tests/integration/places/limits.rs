@@ -10,10 +10,6 @@ on_every_server![
 
 /// Sets a limit, by CONFIG where modules have it, else by the load.
 fn start_with(kind: Kind, limits: &[(&str, &str)]) -> Server {
-    if !kind.is_7_0_or_later() {
-        let words: Vec<_> = limits.iter().flat_map(|(name, n)| [*name, *n]).collect();
-        return Server::start_with(kind, &words);
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     for (name, n) in limits {

@@ -16,20 +16,18 @@ fn a_user_needs_the_right_to_the_channel(kind: Kind) {
         "LOCK.ACQUIRE free b 60000 NOTIFY 0 yours",
         "RWLOCK.RLOCK free b 60000 NOTIFY 0 mine",
     ];
-    if kind.is_7_0_or_later() {
-        for line in asks {
-            worker.refused(line, "NOPERM ");
-            worker.refused("PUBLISH yours x", "NOPERM ");
-        }
-        // Options are checked first, so that an error is the same whether the lock is free.
-        worker.refused("LOCK.ACQUIRE free b 60000 NOTIFY x yours", "ERR ");
-        worker.call("MULTI");
-        worker.call("LOCK.ACQUIRE free b 60000 NOTIFY 0 yours");
-        // The client library takes the one error of the transaction for all.
-        worker.refused("EXEC", "NOPERM ");
-        assert_eq!(c.waiters("k"), [""; 0]);
-        assert_eq!(c.int("EXISTS free"), 0);
+    for line in asks {
+        worker.refused(line, "NOPERM ");
+        worker.refused("PUBLISH yours x", "NOPERM ");
     }
+    // Options are checked first, so that an error is the same whether the lock is free.
+    worker.refused("LOCK.ACQUIRE free b 60000 NOTIFY x yours", "ERR ");
+    worker.call("MULTI");
+    worker.call("LOCK.ACQUIRE free b 60000 NOTIFY 0 yours");
+    // The client library takes the one error of the transaction for all.
+    worker.refused("EXEC", "NOPERM ");
+    assert_eq!(c.waiters("k"), [""; 0]);
+    assert_eq!(c.int("EXISTS free"), 0);
     let mut sub = Subscriber::new(&server, "SUBSCRIBE mine:1");
     queued(&mut worker, "LOCK.ACQUIRE k b 60000 NOTIFY 0 mine:1");
     c.int("LOCK.RELEASE k a");

@@ -64,14 +64,8 @@ fn scripts_and_transactions_count_against_a_share(kind: Kind) {
     assert_eq!(one.call(&format!("{script} b")), Reply::Nil);
     assert_eq!(one.call(&format!("{script} d")), Reply::Nil);
     one.refused_saying(&format!("{script} e"), "(max-waiters-share)");
-    if !kind.is_7_0_or_later() {
-        // There all scripts together count as one user.
-        c.refused_saying(&format!("{script} e"), "(max-waiters-share)");
-        assert_eq!(c.int("LOCK.CANCEL k"), 2);
-    } else {
-        assert_eq!(c.call(&format!("{script} e")), Reply::Nil);
-        assert_eq!(c.int("LOCK.CANCEL k"), 3);
-    }
+    assert_eq!(c.call(&format!("{script} e")), Reply::Nil);
+    assert_eq!(c.int("LOCK.CANCEL k"), 3);
     let lines = ["b", "d"].map(|token| format!("LOCK.ACQUIRE k {token} 60000 KEEP 60000"));
     let replies = one.multi(&lines.each_ref().map(String::as_str));
     assert_eq!(replies, [Reply::Nil, Reply::Nil]);
@@ -83,8 +77,6 @@ fn scripts_and_transactions_count_against_a_share(kind: Kind) {
     queued(&mut two, "LOCK.ACQUIRE k b 60000 NOTIFY 0 c");
     queued(&mut one, "LOCK.ACQUIRE k e 60000 NOTIFY 0 c");
     is_over_its_share(&mut one, "LOCK.ACQUIRE k f 60000 NOTIFY 0 c");
-    if kind.is_7_0_or_later() {
-        c.ok("CONFIG SET lock.max-waiters-share 100");
-        queued(&mut one, "LOCK.ACQUIRE k f 60000 NOTIFY 0 c");
-    }
+    c.ok("CONFIG SET lock.max-waiters-share 100");
+    queued(&mut one, "LOCK.ACQUIRE k f 60000 NOTIFY 0 c");
 }

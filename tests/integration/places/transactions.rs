@@ -12,10 +12,8 @@ fn in_a_script_or_a_function_a_place_needs_no_listener(kind: Kind) {
     let mut c = server.client();
     let script = format!("EVAL {ASK} 1");
     let mut asks = vec![script.as_str()];
-    if kind.is_7_0_or_later() {
-        c.load_functions("redis.register_function('ask', function(keys, args) return redis.call('LOCK.ACQUIRE', keys[1], unpack(args)) end)");
-        asks.push("FCALL ask 1");
-    }
+    c.load_functions("redis.register_function('ask', function(keys, args) return redis.call('LOCK.ACQUIRE', keys[1], unpack(args)) end)");
+    asks.push("FCALL ask 1");
     for ask in asks {
         c.int("LOCK.ACQUIRE k a 60000");
         for words in ["NOTIFY 0 c", "NOTIFY 0 c KEEP 1000"] {

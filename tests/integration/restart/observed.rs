@@ -53,7 +53,7 @@ impl Observed {
             let after = clock_ms();
             let expires_ms = match c.call(&format!("PEXPIRETIME {key}")) {
                 Reply::Int(ms) => ms.try_into().ok(),
-                _ => None, // 6.2 has no such command.
+                _ => None,
             };
             let dumped = c.call(&format!("DUMP {key}"));
             let (false, Reply::Bulk(dumped)) = (info == Info::default(), dumped) else {

@@ -50,7 +50,7 @@ pub struct Tally {
     pub in_a_rewrite: usize,
     /// Completed rewrites.
     pub rewrites: usize,
-    /// Lives that ended between the rename of the new base and that of the manifest, from 7.0 on.
+    /// Lives that ended between the rename of the new base and that of the manifest.
     pub in_a_swap: usize,
     pub torn: usize,
     pub checked: usize,
@@ -411,8 +411,7 @@ fn wait_for_a_swap(dir: &Path) {
     }
 }
 
-/// Ends the processes that write a file for an ended server, because 6.2 waits seconds for such a
-/// process.
+/// Ends the processes that write a file for an ended server.
 fn end_children(server: &Server) {
     let log = server.log();
     let begun = log.lines().filter(|line| line.contains("started by pid"));

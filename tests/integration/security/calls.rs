@@ -26,18 +26,16 @@ fn calls_without_a_user_end_no_server(kind: Kind) {
     assert_eq!(c.info("lock_waiters_absent"), "1");
     // The listener calls within a script, within LOCK.EXEC, and alone.
     c.send(&["EVAL", script, "0", "SET", "run", "1"]);
-    if kind.is_7_0_or_later() {
-        c.call("LOCK.EXEC held me SET run 1");
-        // The rights of LOCK.EXEC's client are still known afterwards.
-        c.call("ACL SETUSER limited on nopass ~* &* +@all -set");
-        c.call("AUTH limited any");
-        c.refused("LOCK.EXEC held me SET run 1", "NOPERM ");
-        assert!(matches!(
-            c.call("LOCK.EXEC held me GET run"),
-            Reply::Bulk(_)
-        ));
-        c.call("AUTH default any");
-    }
+    c.call("LOCK.EXEC held me SET run 1");
+    // The rights of LOCK.EXEC's client are still known afterwards.
+    c.call("ACL SETUSER limited on nopass ~* &* +@all -set");
+    c.call("AUTH limited any");
+    c.refused("LOCK.EXEC held me SET run 1", "NOPERM ");
+    assert!(matches!(
+        c.call("LOCK.EXEC held me GET run"),
+        Reply::Bulk(_)
+    ));
+    c.call("AUTH default any");
     c.call("SET run 1");
     assert_eq!(c.call("PING"), Reply::Simple("PONG".into()));
 }

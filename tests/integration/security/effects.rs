@@ -10,8 +10,8 @@ on_every_server![
     no_context_lets_a_client_apply_an_effect,
     clients_of_a_primary_and_of_a_writable_replica_call_no_internal_command,
     an_aof_piped_in_by_a_client_is_refused,
-    a_connection_that_sent_psync_cannot_apply_effects;
-    from 7.0: no_client_applies_an_effect_while_a_replica_loads, // 6.2 serves no client then
+    a_connection_that_sent_psync_cannot_apply_effects,
+    no_client_applies_an_effect_while_a_replica_loads,
 ];
 
 /// An effect that would acquire the lock `k`, with a fence that stays visible afterwards.
@@ -44,9 +44,7 @@ fn fixture(kind: Kind) -> (Server, Client) {
 
 fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
     let (server, mut c) = fixture(kind);
-    if kind.is_7_0_or_later() {
-        load_function(&mut c);
-    }
+    load_function(&mut c);
     let mut boss = server.user("boss", "~* &* +@all");
     let apply = [b"LOCK._APPLY".to_vec(), b"k".to_vec(), effect()];
     for setup in [
@@ -67,7 +65,7 @@ fn no_context_lets_a_client_apply_an_effect(kind: Kind) {
         let reply = boss.send(&apply);
         assert!(matches!(reply, Reply::Error(_)), "{setup}: {reply:?}");
     }
-    for mut script in in_scripts("LOCK._APPLY k", kind.is_7_0_or_later()) {
+    for mut script in in_scripts("LOCK._APPLY k") {
         script.push(effect());
         let reply = boss.send(&script);
         assert!(matches!(reply, Reply::Error(_)), "{reply:?}");

@@ -7,8 +7,8 @@ use crate::harness::{figure, Client, Kind, Reply, Server};
 on_every_server![
     a_user_limited_to_some_keys_reaches_no_others_in_any_context,
     a_permission_error_reveals_nothing_about_the_key,
-    a_waiter_of_a_deleted_user_is_ended;
-    from 7.0: read_only_and_write_only_users_stay_so, // key permissions
+    a_waiter_of_a_deleted_user_is_ended,
+    read_only_and_write_only_users_stay_so,
 ];
 
 /// The writes among the lines of [`lines`], which are all of one key.
@@ -31,9 +31,7 @@ fn lines() -> impl Iterator<Item = String> {
 fn fixture(kind: Kind) -> (Server, Client) {
     let server = Server::start(kind);
     let mut c = server.client();
-    if kind.is_7_0_or_later() {
-        load_function(&mut c);
-    }
+    load_function(&mut c);
     c.int("LOCK.ACQUIRE other:held holder 1000000");
     c.call("SET other:text v");
     (server, c)
@@ -57,9 +55,7 @@ fn a_user_limited_to_some_keys_reaches_no_others_in_any_context(kind: Kind) {
     let waiter = server.blocked("LOCK.ACQUIRE other:held waiter 1000000 BLOCK 0");
     let before = c.call("DUMP other:held");
     let mut rules = vec!["~app:* +@all"];
-    if kind.is_7_0_or_later() {
-        rules.extend(["%R~app:* %W~app:* +@all", "+@all ~none (~app:* +@all)"]);
-    }
+    rules.extend(["%R~app:* %W~app:* +@all", "+@all ~none (~app:* +@all)"]);
     let mut refused = 0;
     for (n, rules) in rules.iter().enumerate() {
         let mut some = server.user(&format!("some-{n}"), rules);
@@ -71,7 +67,7 @@ fn a_user_limited_to_some_keys_reaches_no_others_in_any_context(kind: Kind) {
                 some.call("LOCK.INFO app:k");
                 assert_no_permission(&some.call(&line), &line);
                 some.refused("EXEC", "EXECABORT");
-                for script in in_scripts(&line, kind.is_7_0_or_later()) {
+                for script in in_scripts(&line) {
                     let what = script[..2].concat().escape_ascii().to_string() + &line;
                     assert_no_permission(&some.send(&script), &what);
                     refused += 1;
@@ -82,7 +78,7 @@ fn a_user_limited_to_some_keys_reaches_no_others_in_any_context(kind: Kind) {
         // The user's own keys work in all of these.
         let line = "LOCK.ACQUIRE app:k me 1000000";
         assert!(some.int(line) > 0);
-        for script in in_scripts(line, kind.is_7_0_or_later()) {
+        for script in in_scripts(line) {
             let reply = some.send(&script);
             assert!(matches!(reply, Reply::Int(fence) if fence > 0), "{reply:?}");
         }
@@ -124,7 +120,7 @@ fn read_only_and_write_only_users_stay_so(kind: Kind) {
     let check = |refused: &mut Client, line: &str| {
         let line = line.replace("{}", "other:held");
         refused.refused(&line, "NOPERM ");
-        for script in in_scripts(&line, true) {
+        for script in in_scripts(&line) {
             assert_no_permission(&refused.send(&script), &line);
         }
     };
@@ -138,9 +134,9 @@ fn read_only_and_write_only_users_stay_so(kind: Kind) {
     writes().for_each(|line| may(&mut writer, &line));
     reads().for_each(|line| may(&mut reader, &line));
     // A script that declares its keys needs both permissions itself.
-    let script = &in_scripts("LOCK.INFO other:held", true)[1];
+    let script = &in_scripts("LOCK.INFO other:held")[1];
     assert!(matches!(reader.send(script), Reply::Array(_)));
-    let script = &in_scripts("LOCK.RELEASE other:held holder", true)[1];
+    let script = &in_scripts("LOCK.RELEASE other:held holder")[1];
     assert_eq!(writer.send(script), Reply::Int(1));
 }
 

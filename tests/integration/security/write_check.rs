@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{in_scripts, load_function};
 use crate::harness::aof;
 use crate::harness::workload::{words, Command};
-use crate::harness::{for_ms, wait_for, Client, Cluster, Kind, Reply, Server, COMMANDS_ONLY};
+use crate::harness::{for_ms, Client, Cluster, Kind, Reply, Server, COMMANDS_ONLY};
 
 on_every_server![
     only_the_module_may_send_the_write_check,
@@ -23,14 +23,14 @@ fn assert_refused(reply: &Reply) {
 }
 
 /// In every context that a client can create.
-fn ask(c: &mut Client, kind: Kind) {
+fn ask(c: &mut Client) {
     let lines = ["LOCK._WRITABLE", "LOCK._WRITABLE k", "LOCK._WRITABLE k x"];
     for line in lines {
         assert!(c.error(line).ends_with(REFUSAL), "{line}");
     }
     let replies = in_transaction(c, &lines.map(words));
     replies.iter().for_each(assert_refused);
-    for script in in_scripts("LOCK._WRITABLE k", kind.is_7_0_or_later()) {
+    for script in in_scripts("LOCK._WRITABLE k") {
         assert_refused(&c.send(&script));
     }
     let without_key = ["EVAL", "return redis.call('lock._writable')", "0"];
@@ -70,39 +70,23 @@ fn hand_on_by_timer(server: &Server) {
 fn only_the_module_may_send_the_write_check(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    if kind.is_7_0_or_later() {
-        load_function(&mut c);
-    }
+    load_function(&mut c);
     let mut boss = server.user("boss", "~* &* +@all");
-    ask(&mut c, kind);
+    ask(&mut c);
     hand_on_by_timer(&server);
-    ask(&mut boss, kind);
+    ask(&mut boss);
     assert_eq!(c.int("DBSIZE"), 0);
     // Nor after a check that was refused.
     c.int("LOCK.ACQUIRE k a 60000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     c.in_one_go(&["LOCK.RENEW k a 20", "CONFIG SET min-replicas-to-write 1"]);
-    // On 6.2 the script of the check counts, too.
-    let questions = |c: &mut Client| {
-        let stats = c.text("INFO commandstats");
-        let lines = stats.lines().filter(|line| {
-            line.starts_with("cmdstat_eval:") || line.starts_with("cmdstat_lock._writable:")
-        });
-        lines.map(String::from).collect::<Vec<_>>()
-    };
     c.until_holders("k", &[]);
-    let before = questions(&mut c);
-    if kind == Kind::Redis6_2 {
-        wait_for("the timer to ask", || {
-            (questions(&mut c) != before).then_some(())
-        });
-    }
     for_ms(150, || assert!(b.is_pending()));
     for line in ["LOCK._WRITABLE", "LOCK._WRITABLE k"] {
         c.refused(line, "NOREPLICAS ");
     }
     c.call("CONFIG SET min-replicas-to-write 0");
-    ask(&mut c, kind);
+    ask(&mut c);
     b.fence();
 }
 

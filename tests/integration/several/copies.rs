@@ -139,15 +139,13 @@ fn several_keys_in_a_cluster(kind: Kind) {
     c.call(&format!("DEL {b}"));
     let fence = waits.fence();
     assert_held(&mut c, &[&a, &b], "you", fence);
-    if kind.is_7_0_or_later() {
-        c.refused(
-            &format!("LOCK.MACQUIRE 2 {a} {b} me 60000 NOTIFY 0 {elsewhere}"),
-            "CROSSSLOT",
-        );
-        queued(
-            &mut c,
-            &format!("LOCK.MACQUIRE 2 {a} {b} me 60000 NOTIFY 0 {a}:channel"),
-        );
-        assert_eq!(c.int(&format!("LOCK.RELEASE {a} me")), 0);
-    }
+    c.refused(
+        &format!("LOCK.MACQUIRE 2 {a} {b} me 60000 NOTIFY 0 {elsewhere}"),
+        "CROSSSLOT",
+    );
+    queued(
+        &mut c,
+        &format!("LOCK.MACQUIRE 2 {a} {b} me 60000 NOTIFY 0 {a}:channel"),
+    );
+    assert_eq!(c.int(&format!("LOCK.RELEASE {a} me")), 0);
 }

@@ -23,8 +23,6 @@ pub struct Fixture {
     pub over: AtomicBool,
     /// The connection of each client, for the operator to kill.
     pub connections: Vec<AtomicI64>,
-    /// Whether the server has LOCK.EXEC.
-    pub has_exec: bool,
 }
 
 impl Fixture {
@@ -157,7 +155,7 @@ impl<'s> Client<'s> {
 
     /// Checks the hold, or writes only if it stands.
     fn write_guarded(&mut self, key: &str, token: &str) {
-        let what = match self.fixture.has_exec && self.rng.random_bool(0.7) {
+        let what = match self.rng.random_bool(0.7) {
             true => What::Exec,
             false => What::Check,
         };

@@ -61,7 +61,6 @@ impl<'s> Operator<'s> {
             30..=39 => format!("DEBUG SLEEP 0.0{:02}", ms / 2),
             40..=54 => format!("DEL {key}"),
             55..=59 => format!("UNLINK {key}"),
-            // In the file, PEXPIRE itself expires a millisecond later than in the memory of 6.2.
             60..=74 => format!("PEXPIREAT {key} {}", now_us() / 1_000 + ms),
             75..=79 => format!("PEXPIREAT {key} {}", now_us() / 1_000 + 100_000),
             80..=84 => format!("PERSIST {key}"),
@@ -124,7 +123,7 @@ impl<'s> Operator<'s> {
     /// The ways to end a client's connection or its wait.
     fn any_strike(&mut self, victim: i64) -> (Mark, String) {
         match victim {
-            // Not connected yet. 6.2 would take 0 for all clients.
+            // Not connected yet.
             0 => (Mark::Operated, "PING".into()),
             _ if self.rng.random_bool(0.66) => {
                 (Mark::Killed(victim), format!("CLIENT KILL ID {victim}"))

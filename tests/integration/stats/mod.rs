@@ -261,13 +261,11 @@ fn resetstat_is_for_operators(kind: Kind) {
     let info = c.call("COMMAND INFO lock.resetstat");
     let info = info.items()[0].items();
     assert_eq!(info[3..6], [0, 0, 0].map(Reply::Int));
-    if kind.is_7_0_or_later() {
-        assert_eq!(info[1], Reply::Int(1));
-        let docs = c
-            .call("COMMAND DOCS lock.resetstat")
-            .field("lock.resetstat");
-        assert!(docs.field("summary").as_bytes().ends_with(b"."));
-    }
+    assert_eq!(info[1], Reply::Int(1));
+    let docs = c
+        .call("COMMAND DOCS lock.resetstat")
+        .field("lock.resetstat");
+    assert!(docs.field("summary").as_bytes().ends_with(b"."));
     if kind.is_7_2_or_later() {
         for category in ["admin", "dangerous"] {
             let mut user = server.user(category, &format!("~* +@all -@{category}"));

@@ -47,7 +47,7 @@ fn a_restored_lock_causes_no_deadlock(kind: Kind) {
     assert!(w.fence() > share);
 }
 
-/// Redis 6.2 does not report the database of the new key, and other databases have that key, too.
+/// Other databases have a key of that name, too.
 fn a_lock_restored_without_its_ttl_gets_it_back_in_its_database(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();

@@ -47,8 +47,8 @@ pub(in super::super) enum Value {
 pub(in super::super) struct Memory {
     pub(in super::super) values: RefCell<BTreeMap<Place, Value>>,
     pub(in super::super) scene: Cell<Scene>,
-    /// Whether the server says which database a lock has left, or has come to.
-    pub(in super::super) says_db: bool,
+    /// Whether the server says if somebody listens to a channel, as a node of a cluster does.
+    pub(in super::super) says_who_listens: bool,
     /// The database that is selected.
     pub(super) db: Cell<i32>,
     /// The client of the running command; 0 is none.
@@ -87,11 +87,11 @@ pub(super) fn connection_of(client: Client) -> NonZeroU64 {
 }
 
 impl Memory {
-    pub(super) fn new(says_db: bool) -> Self {
+    pub(super) fn new(says_who_listens: bool) -> Self {
         Self {
             values: RefCell::default(),
             scene: Cell::new(Scene::new()),
-            says_db,
+            says_who_listens,
             db: Cell::new(0),
             client: Cell::new(0),
             is_armed: Cell::new(false),
@@ -131,11 +131,11 @@ impl Memory {
         }
     }
 
-    /// An old server does not say who listens: the count of a message's receivers decides.
+    /// Where the server does not say who listens, the count of a message's receivers decides.
     pub(super) fn may_be_heard(&self, channel: &[u8]) -> bool {
         match &*self.log.borrow() {
             Some(log) => log.heard_channels.contains(channel),
-            None => !self.says_db || self.scene.get().has_subscribers,
+            None => !self.says_who_listens || self.scene.get().has_subscribers,
         }
     }
 
@@ -164,7 +164,7 @@ impl Memory {
 
     /// A lock has left its key, as `unlink` says.
     pub(super) fn lock_left(&self, shared: &Shared<Toy>, at: Place, lock: &Lock) {
-        let db = self.says_db.then_some(at.db.into());
+        let db = at.db.into();
         let name = [at.name];
         if shared.bindings.are_any() {
             let bindings = &shared.bindings;

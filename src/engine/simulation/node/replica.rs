@@ -146,10 +146,9 @@ impl Node {
         let fences = &self.shared.fences;
         effect.fence().into_iter().for_each(|f| fences.observe(f));
         self.memory.db.set(record.at.db.into());
-        let now = self.memory.ctx().now();
         let mut task = self.task(0, vec![record.at]);
         let mut key = task.open_key(Purpose::Write).unwrap();
-        commit::apply(&mut key, &effect, now);
+        commit::apply(&mut key, &effect);
         drop(key);
         drop(task);
         self.take_sent();

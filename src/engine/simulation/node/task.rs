@@ -10,7 +10,7 @@ use crate::engine::guard::slots::Cluster;
 use crate::engine::host::{End, Host, Key, Name, Parts, Purpose, Server, WrongType};
 use crate::engine::{several, Event as KeyEvent, Machine, Shared};
 use crate::lock::slot::slot_of;
-use crate::lock::{Deadline, Effect, Fate, Lock, Now};
+use crate::lock::{Deadline, Effect, Fate, Lock};
 
 /// A command or the timer at work.
 pub(super) struct Task<'n> {
@@ -62,7 +62,6 @@ impl<'n> Task<'n> {
             purpose,
             lock: None,
             end: Cell::new(None),
-            has_changed: false,
         };
         key.take()?;
         Ok(key)
@@ -167,7 +166,6 @@ pub(super) struct Open<'k, 'n> {
     purpose: Purpose,
     lock: Option<Lock>,
     end: Cell<Option<Deadline>>,
-    has_changed: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -183,7 +181,7 @@ impl Name for OpenName {
 pub(super) struct OpenEnd(Option<Deadline>);
 
 impl End for OpenEnd {
-    fn deadline(self, _now: Now) -> Option<Deadline> {
+    fn deadline(self) -> Option<Deadline> {
         self.0
     }
 }
@@ -253,17 +251,12 @@ impl<'n> Key for Open<'_, 'n> {
         self.shared
     }
 
-    fn deadline(&self, _now: Now) -> Option<Deadline> {
+    fn deadline(&self) -> Option<Deadline> {
         self.end.get()
     }
 
-    fn has_changed(&self) -> bool {
-        self.has_changed
-    }
-
-    fn apply(&mut self, effect: &Effect<'_>, _now: Now) {
+    fn apply(&mut self, effect: &Effect<'_>) {
         assert_eq!(self.purpose, Purpose::Write);
-        self.has_changed = true;
         self.lock = match self.lock.take() {
             Some(mut lock) => (effect.apply_to(&mut lock) == Fate::Held).then_some(lock),
             None => effect.apply_to_absent(),
