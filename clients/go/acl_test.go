@@ -96,11 +96,9 @@ func TestACLOfAWorkerWithEachFurtherRight(t *testing.T) {
 	must(t, several.Lock())
 	released(t)(several.Extend())
 	released(t)(several.Unlock())
-	if hasExec() {
-		mutex := worker(t, "+lock.exec", "+set").NewMutex("jobs:1")
-		must(t, mutex.Lock())
-		must(t, mutex.Exec(ctx, "SET", "jobs:stock", 3).Err())
-	}
+	mutex := worker(t, "+lock.exec", "+set").NewMutex("jobs:1")
+	must(t, mutex.Lock())
+	must(t, mutex.Exec(ctx, "SET", "jobs:stock", 3).Err())
 }
 
 func TestACLOfTheFallback(t *testing.T) {

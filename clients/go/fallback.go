@@ -194,7 +194,7 @@ func unknownCommand(err error) string {
 	if !ok {
 		return ""
 	}
-	// Redis 6.2 quotes it otherwise.
+	// Some servers quote it otherwise.
 	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("'`", r) })
 	if len(words) == 0 || !strings.HasPrefix(words[0], "LOCK.") && !strings.HasPrefix(words[0], "RWLOCK.") {
 		return ""

@@ -10,8 +10,7 @@ import (
 )
 
 // Exec runs one command on the server, in the same step in which the server checks that the lock is held: a late owner changes nothing.
-// The reply is the command's own. If the lock is not held its error is [ErrNotHeld]. Of a [MultiMutex], the first name guards. It needs
-// Redis 7.0 or later, or Valkey: elsewhere the error is [ErrUnsupported].
+// The reply is the command's own. If the lock is not held its error is [ErrNotHeld]. Of a [MultiMutex], the first name guards.
 //
 //	err := mutex.Exec(ctx, "SET", "stock:7", 3).Err()
 func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cmd {

@@ -18,10 +18,6 @@ func TestExecRunsOnlyWhileTheLockIsHeld(t *testing.T) {
 	mutex := locks.NewMutex("a", WithExpiry(time.Minute))
 	expect(t, "before", errors.Is(mutex.Exec(ctx, "INCR", "n").Err(), ErrNotHeld), true)
 	must(t, mutex.Lock())
-	if !hasExec() {
-		unsupported(t, mutex.Exec(ctx, "INCR", "n").Err(), "LOCK.EXEC")
-		return
-	}
 	n, err := mutex.Exec(ctx, "INCR", "n").Int()
 	must(t, err)
 	expect(t, "its reply", n, 1)
@@ -364,9 +360,6 @@ func TestWhatASecondRequestGivesBackIsNotHeld(t *testing.T) {
 }
 
 func TestADowngradeThatIsSentAgainUnderAGuardKeepsTheShare(t *testing.T) {
-	if !hasExec() {
-		t.Skip("Redis 6.2 has no CONFIG for modules")
-	}
 	guarded, err := testserver.Start("max-ttl", "60000")
 	must(t, err)
 	defer guarded.Stop()
@@ -391,9 +384,6 @@ func TestADowngradeThatIsSentAgainUnderAGuardKeepsTheShare(t *testing.T) {
 }
 
 func TestAWaitPausesWhileAGuardAnswersItAtOnce(t *testing.T) {
-	if !hasExec() {
-		t.Skip("Redis 6.2 has no CONFIG for modules")
-	}
 	guarded, err := testserver.Start("max-ttl", "2000")
 	must(t, err)
 	defer guarded.Stop()

@@ -3,7 +3,6 @@ package redislock
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,16 +16,6 @@ import (
 func refused(t *testing.T, err error) {
 	t.Helper()
 	expect(t, fmt.Sprint("ErrTaken: ", err), errors.Is(err, &ErrTaken{}), true)
-}
-
-// hasExec tells whether the server can run a command under a lock: on 6.2 the calls of a module have no rights.
-func hasExec() bool { return !strings.HasPrefix(os.Getenv("REDIS_LOCK_SERVER"), "redis-6") }
-
-func unsupported(t *testing.T, err error, word string) {
-	t.Helper()
-	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), word) {
-		t.Fatalf("it does not say that %s is missing: %v", word, err)
-	}
 }
 
 func TestThereAreNeverMoreHoldersThanPermits(t *testing.T) {
@@ -136,9 +125,7 @@ func TestAMutexAndAMultiMutexInACluster(t *testing.T) {
 	must(t, result(t, waited))
 	acquire := both.request("")
 	expect(t, "what the client finds the node by", fmt.Sprint(acquire.Args[acquire.Key]), "{x}a")
-	if hasExec() {
-		must(t, both.Exec(ctx, "SET", "{x}c", 1).Err())
-	}
+	must(t, both.Exec(ctx, "SET", "{x}c", 1).Err())
 	other := locks.NewMultiMutex([]string{"{x}b", "{x}a"}, nil, WithTries(forever))
 	done := inBackground(other.Lock)
 	eventually(t, "a place in the queue", func() bool { return waitingAt(direct, "{x}a") == 1 })

@@ -31,9 +31,6 @@ func TestVectors(t *testing.T) {
 	for _, scenario := range strings.Split(scenarios, "\nscenario ") {
 		name, steps, _ := strings.Cut(scenario, "\n")
 		t.Run(name, func(t *testing.T) {
-			if strings.HasSuffix(name, "needs exec") && !hasExec() {
-				t.Skip("no LOCK.EXEC")
-			}
 			if strings.HasSuffix(name, "needs ttl") {
 				t.Skip("a Mutex has one expiry")
 			}

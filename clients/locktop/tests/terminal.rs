@@ -34,13 +34,6 @@ fn hold(server: &Server, key: &str, tokens: &[&str]) {
     }
 }
 
-/// On 6.2 the rights have no subcommands by `|` that are commands of their own, and no LOCK.EXEC.
-fn rights(server: &Server) -> Vec<&'static str> {
-    let has_exec = server.admin().has_exec();
-    let is_known = |right: &&str| has_exec || !right.contains("exec");
-    ALL_RIGHTS.into_iter().filter(is_known).collect()
-}
-
 fn holder(server: &Server, key: &str) -> String {
     let info = server.admin().info(key);
     ["owner", "next", "last"]
@@ -124,7 +117,7 @@ fn the_log_and_the_contended_keys_with_all_rights() {
     hold(&server, "mail:1", &["owner"]);
     admin.run(&["CLIENT", "SETNAME", "cron"]);
     admin.run(&["DEL", "mail:1"]);
-    let user = name_of_a_user(&server, "operator", &rights(&server));
+    let user = name_of_a_user(&server, "operator", &ALL_RIGHTS);
     let terminal = Terminal::start_ahead(&[&user, &address(&other), "--interval", "100"]);
     terminal.shows_text("the module lock is not loaded here");
     asks_no_log(&server);
@@ -143,10 +136,9 @@ fn the_log_and_the_contended_keys_with_all_rights() {
     let screen = terminal.shows_text("mail:1");
     let line = screen.lines().find(|line| line.contains("mail:1")).unwrap();
     let words: Vec<_> = line.split_whitespace().skip(1).collect();
-    let db = if admin.has_exec() { "0" } else { "-" };
     assert_eq!(
         words[2..7],
-        [&address(&server), db, "mail:1", "del", "default"]
+        [&address(&server), "0", "mail:1", "del", "default"]
     );
     assert_eq!(words[8..10], ["cron", "owner"], "{screen}");
     let time_ms = time_of_the_newest(&server);
@@ -228,7 +220,7 @@ fn one_lock_with_its_queue() {
 fn a_release_by_force_asks_first() {
     let server = Server::start();
     hold(&server, "jobs:1", &["owner", "next", "last"]);
-    let user = name_of_a_user(&server, "operator", &rights(&server));
+    let user = name_of_a_user(&server, "operator", &ALL_RIGHTS);
     let terminal = Terminal::start(&[&user, "--interval", "100"]);
     terminal.shows_text("jobs:1");
     terminal.press(&["x"]);
@@ -258,10 +250,8 @@ fn a_release_by_force_asks_first() {
         server.admin().run(&["LOCK.CHECK", "jobs:1", "owner"]),
         redis::Value::Nil
     );
-    if server.admin().has_exec() {
-        let info = format!("{:?}", server.admin().run(&["INFO", "lock"]));
-        assert!(info.contains("lock_executed:1"), "{info}");
-    }
+    let info = format!("{:?}", server.admin().run(&["INFO", "lock"]));
+    assert!(info.contains("lock_executed:1"), "{info}");
     let next = server
         .admin()
         .int(&["LOCK.ACQUIRE", "jobs:1", "next", "600000"]);

@@ -67,13 +67,13 @@ export function isModuleMissing(error: unknown): boolean {
   return /^(RW)?LOCK\./.test(unknownCommand(error) ?? "") && !isExecMissing(error);
 }
 
-/** Redis 6.2 with the module does not know this one. */
+/** The first release of the module does not know this one. */
 export function isExecMissing(error: unknown): boolean {
   return unknownCommand(error) === "LOCK.EXEC";
 }
 
 function unknownCommand(error: unknown): string | undefined {
-  // Redis 6.2 quotes it otherwise.
+  // Some servers quote it otherwise.
   return error instanceof Error ? /^ERR unknown command ['`](.*?)['`]/i.exec(error.message)?.[1] : undefined;
 }
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redis-lock-client";
-import { allLibraries, gatherWarnings, hasShardChannels, until } from "./harness.js";
+import { allLibraries, gatherWarnings, until } from "./harness.js";
 import { slotOf, tagOfSlot } from "../dist/esm/slot.js";
 import { within } from "../dist/esm/timer.js";
 import { begin, end, TestCluster } from "./topology.js";
@@ -60,7 +60,7 @@ for (const { title, library, waitBy } of ways) {
       const waiting = keys.map((key) => redlock.acquire([key], 30_000));
       for (const key of keys) await isListening(key);
       const isChannel = (await owners[0].places(keys[0]))[0].channel !== undefined;
-      assert.equal(isChannel, waitBy === "notify" && hasShardChannels && library.hasShardChannels);
+      assert.equal(isChannel, waitBy === "notify" && library.hasShardChannels);
       for (const lock of locks) await lock.extend(60_000);
       assert.ok((await owners[0].admin.pttl(keys[0])) > 50_000);
       for (const lock of locks) await lock.release();
@@ -73,7 +73,7 @@ for (const { title, library, waitBy } of ways) {
       await until(async () => (await users()).length === 0, "all connections are closed");
       await sleep(0);
       stop();
-      const isRefused = waitBy === "notify" && !(hasShardChannels && library.hasShardChannels);
+      const isRefused = waitBy === "notify" && !library.hasShardChannels;
       assert.deepEqual(codes, isRefused ? ["REDIS_LOCK_WITHOUT_NOTIFY"] : []);
     });
 
@@ -120,9 +120,7 @@ for (const { title, library, waitBy } of ways) {
     it("acl: in a cluster the client may ask where the slots are, too", async () => {
       const worker = ["+lock.acquire", "+rwlock.rlock", "+lock.release", "+lock.renew"];
       const asked = library.isLikeIoredis ? ["+cluster|slots", "+cluster|info"] : ["+cluster|slots"];
-      const more = [...asked, "+ssubscribe", "+ping", "&redis-lock:*"];
-      // 6.2 knows no rights to parts of a command there, and no shard channels.
-      const rights = hasShardChannels ? more : ["+cluster"];
+      const rights = [...asked, "+ssubscribe", "+ping", "&redis-lock:*"];
       for (const { admin } of cluster.nodes) {
         const base = ["reset", "on", ">secret", "resetchannels", "~jobs:*", "-@all"];
         await admin.acl("SETUSER", "worker", ...base, ...worker, ...rights);
@@ -224,7 +222,7 @@ for (const { title, library, waitBy } of ways) {
     );
 
     it("cluster: the message of a grant is not taken for the grant", async (t) => {
-      if (waitBy !== "notify" || !hasShardChannels || !library.hasShardChannels)
+      if (waitBy !== "notify" || !library.hasShardChannels)
         return t.skip("it waits on a connection");
       const key = await cluster.key(`hint ${title}`);
       const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });

@@ -20,9 +20,6 @@ const version = process.env.REDIS_LOCK_SERVER ?? "redis-7.0.15";
 
 const ADMIN = { retryStrategy: () => 50, maxRetriesPerRequest: null };
 
-/** Redis 6.2 has no shard channels. */
-export const hasShardChannels = !version.startsWith("redis-6");
-
 /** What clients/testing/servers.py starts. It ends with this process, if not before. */
 export class Launched {
   static async start(kind, ...words) {

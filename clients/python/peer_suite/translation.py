@@ -8,7 +8,7 @@ from pathlib import Path
 HELPERS = """
 
 def _first_token(info):
-    # Maps where the server has them, flat arrays from Redis 6.2.
+    # A map by RESP3, a flat array by RESP2.
     holder = (info[b"holders"] if isinstance(info, dict) else info[3])[0]
     return holder[b"token"] if isinstance(holder, dict) else holder[1]
 

@@ -13,13 +13,6 @@ from .server import Server
 Client = redis.asyncio.Redis
 
 
-@pytest.fixture
-def server(server: Server) -> Server:
-    if server.version.startswith("redis-6"):
-        pytest.skip("no LOCK.EXEC")
-    return server
-
-
 def test_the_reply_is_that_of_the_command(server: Server, protocol: int) -> None:
     with redis.Redis(port=server.port, protocol=protocol) as client, Lock(client, "stock", timeout=30) as lock:
         assert lock.exec("SET", "count", 7) == b"OK"
@@ -51,9 +44,7 @@ def test_an_error_of_the_command_is_its_own(server: Server, client: redis.Redis)
 async def test_a_server_without_it_is_told(shared_server: Server, command: str) -> None:
     shared_server.admin.flushall()
     with Proxy(shared_server.port) as proxy:
-        # As 6.2 does by itself for LOCK.EXEC.
-        if not (shared_server.version.startswith("redis-6") and command == "LOCK.EXEC"):
-            proxy.refuse_command(command.encode())
+        proxy.refuse_command(command.encode())
         told = f"does not know {command}$"
         with (
             redis.Redis(port=proxy.port) as client,

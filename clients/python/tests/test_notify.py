@@ -299,13 +299,10 @@ async def test_in_a_cluster_it_listens_where_the_key_is(server: Server, caplog: 
                     assert ("channel" in waiter) == (not caplog.records)
                 assert await task
                 await second.release()
-    # Before 7.0 there are no shard channels. It says so once, and blocks.
-    assert len(caplog.records) == (1 if server.version.startswith("redis-6") else 0)
+    assert not caplog.records
 
 
 async def test_it_follows_a_slot_to_another_node(server: Server) -> None:
-    if server.version.startswith("redis-6"):
-        pytest.skip("no shard channels")
     cluster_mode = ("--cluster-enabled", "yes")
     with running(server.version, *cluster_mode) as one, running(server.version, *cluster_mode) as two:
         one.admin.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))

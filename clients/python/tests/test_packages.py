@@ -10,7 +10,7 @@ import redis.asyncio.sentinel
 import redis.lock
 import redis.sentinel
 
-from redis_lock_client import NotSupportedError, _protocol
+from redis_lock_client import _protocol
 
 from .proxy import Proxy
 from .server import PATIENCE, Server, running, until
@@ -215,9 +215,5 @@ def test_a_cluster_finds_the_node_of_the_lock(server: Server, package: Package) 
             assert now(lock.owned())
             assert not now(cluster.lock("stock", blocking_timeout=0.1, lock_class=package.locks.Lock).acquire())
             now(lock.extend(5))
-            if server.version.startswith("redis-6"):
-                # Its client sends no command that the server lacks.
-                with pytest.raises(NotSupportedError, match="does not know"):
-                    now(lock.exec("SET", "stock", 7))
             now(lock.release())
             assert not now(lock.locked())

@@ -215,8 +215,6 @@ class Play:
 def test_scenario(places: dict[str, Server], name: str, steps: list[list[str]], kind: str) -> None:
     _, _, place = name.partition(" on ")
     server = places[place if place in places else ""]
-    if name.endswith("needs exec") and server.version.startswith("redis-6"):
-        pytest.skip("no LOCK.EXEC")
     server.admin.flushall()
     server.admin.config_resetstat()
     with ThreadPoolExecutor() as pool:

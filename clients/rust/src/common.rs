@@ -377,8 +377,7 @@ macro_rules! guard {
             #[doc = $example]
             ///
             /// It is sent once: after an error of the connection the command may have run or not.
-            /// Of several locks the first one is looked at. The server must be Redis 7.0 or newer,
-            /// or Valkey.
+            /// Of several locks the first one is looked at.
             pub $($async)* fn exec<T: redis::FromRedisValue>(
                 &self,
                 command: &redis::Cmd,

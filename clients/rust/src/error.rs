@@ -18,8 +18,7 @@ pub enum Error {
     /// The server does not know the commands: the module is not loaded there. With
     /// [`Options::fallback`](crate::Options::fallback): what was asked for is not in the fallback.
     ModuleMissing(RedisError),
-    /// The server has the module, but does not know this command, as Redis 6.2 does not know
-    /// LOCK.EXEC.
+    /// The server has the module, but an older one that does not know this command.
     Unsupported(&'static str, RedisError),
     /// The keys of several locks, or of a lock and of a command under it, have more than one slot of
     /// the cluster.

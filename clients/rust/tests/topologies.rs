@@ -280,11 +280,9 @@ fn cluster_locks_are_spread_by_key() {
 
         let both = sync.multi_lock([&one]).and_shared([&two]).lock().unwrap();
         assert!(!admin.is_free(&one) && !admin.is_free(&two));
-        if admin.has_exec() {
-            let () = both
-                .exec(redis::cmd("SET").arg(format!("{{{key}}}v")).arg(1))
-                .unwrap();
-        }
+        let () = both
+            .exec(redis::cmd("SET").arg(format!("{{{key}}}v")).arg(1))
+            .unwrap();
         let lock = aio.multi_lock([&two, &one]);
         let waiting = runtime.spawn(async move { lock.lock().await });
         admin.await_waiters(&one, 1);

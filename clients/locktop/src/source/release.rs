@@ -46,14 +46,7 @@ impl Looker {
         let key = &hold.place.key;
         let mut guarded = cmd("LOCK.EXEC");
         guarded.arg(key).arg(&hold.token).arg("DEL").arg(key);
-        let answer = match self.line.ask_one(guarded)? {
-            // Redis 6.2 has no LOCK.EXEC. The holder was checked a moment ago.
-            Err(refusal) if refusal.is_unknown_command() => {
-                self.line.ask_one(cmd("DEL").arg(key).take())?
-            }
-            answer => answer,
-        };
-        Ok(end_of(answer))
+        Ok(end_of(self.line.ask_one(guarded)?))
     }
 
     /// Whether the token holds the lock with the fence.

@@ -103,8 +103,8 @@ impl LockClient {
     /// its key. A waiter follows its slot and a failover with its token.
     ///
     /// Credentials and TLS are those of the first address, for all nodes. It listens on a shard
-    /// channel for each slot that is waited for, which servers have from 7.0 on. Where that is not
-    /// possible a waiter asks again every 50 ms.
+    /// channel for each slot that is waited for. Where that is not possible a waiter asks again
+    /// every 50 ms.
     ///
     /// ```no_run
     /// # use redis_lock_client::{Options, aio::LockClient};

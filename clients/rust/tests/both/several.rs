@@ -97,11 +97,6 @@ fn a_guarded_command_is_not_sent_twice() {
     let mut admin = server.admin();
     let guard = now(locks.lock("k").lock()).unwrap();
     let set = redis::cmd("SET").arg("x").arg(41).to_owned();
-    if !admin.has_exec() {
-        let refused = now(guard.exec::<()>(&set));
-        assert!(matches!(refused, Err(Error::Unsupported("LOCK.EXEC", _))));
-        return;
-    }
     now(guard.exec::<()>(&set)).unwrap();
     let wrong = now(guard.exec::<()>(redis::cmd("LPUSH").arg("x").arg(1)));
     assert!(matches!(wrong, Err(Error::Redis(_))));
@@ -118,9 +113,6 @@ fn a_guarded_command_is_not_sent_twice() {
 fn a_guarded_command_that_the_server_lacks_is_its_own_error() {
     let server = Server::start();
     let guard = now(open(server.url(), Options::default()).lock("k").lock()).unwrap();
-    if !server.admin().has_exec() {
-        return;
-    }
     let lacking = now(guard.exec::<()>(redis::cmd("JSON.SET").arg("x").arg("$").arg(1)));
     assert!(matches!(lacking, Err(Error::Redis(_))), "{lacking:?}");
     let text = lacking.unwrap_err().to_string();

@@ -178,12 +178,6 @@ impl Admin {
         }
     }
 
-    /// Whether the server runs commands under a lock, which 6.2 does not.
-    pub fn has_exec(&mut self) -> bool {
-        let answer = self.ask(&["LOCK.EXEC"]);
-        !answer.unwrap_err().to_string().contains("unknown command")
-    }
-
     pub fn int(&mut self, words: &[&str]) -> i64 {
         redis::from_redis_value(self.run(words)).unwrap()
     }

@@ -89,9 +89,9 @@ public final class AsyncHold {
 
     /**
      * Has the server run one command only if this is held now, in one step: {@code
-     * hold.exec("SET", "stock:42", "7")}. Of several locks it looks at the first by name only. It
-     * needs Redis 7.0 or Valkey. When the connection is lost, the command may have run or not, and
-     * Lettuce sends it again by default.
+     * hold.exec("SET", "stock:42", "7")}. Of several locks it looks at the first by name only.
+     * When the connection is lost, the command may have run or not, and Lettuce sends it again by
+     * default.
      *
      * @param command its name
      * @param arguments strings, byte arrays, numbers

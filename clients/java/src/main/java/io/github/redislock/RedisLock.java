@@ -47,7 +47,7 @@ public final class RedisLock extends ThreadLock {
     /**
      * Has the server run one command only if this thread holds the lock now, in one step: {@code
      * lock.exec("SET", "stock:42", 7)}. So an owner that has been replaced is refused at the
-     * server. It needs Redis 7.0 or Valkey.
+     * server.
      *
      * <p>It is sent once. After a failure of the connection
      * it may have run or not.

@@ -1,7 +1,6 @@
 package io.github.redislock;
 
 import static org.junit.jupiter.api.Assertions.*;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
@@ -16,9 +15,9 @@ import java.util.*;
 import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Every version of the server, with what an older one lacks. */
+/** Every version of the server. */
 @ParameterizedClass
-@ValueSource(strings = {"redis-6.2.14", "redis-7.0.15", "redis-8.2.3", "valkey-8.0.1"})
+@ValueSource(strings = {"redis-7.0.15", "redis-8.2.3", "valkey-8.0.1"})
 class ServersTest extends ServerTest {
     private static final int THREADS = 16;
     private static final int TURNS = 25;
@@ -147,22 +146,6 @@ class ServersTest extends ServerTest {
             ends.forEach(end -> assertTrue(Other.result(end)));
             assertEquals(fences.stream().sorted().toList(), fences);
             assertFalse(server.isLocked("a"));
-        }
-    }
-
-    @Test
-    void aCommandThatAServerLacksIsNamed() {
-        assumeTrue(version.startsWith("redis-6"), "it has LOCK.EXEC");
-        for (Driver driver : List.of(Driver.JEDIS, Driver.LETTUCE_FUTURES)) {
-            try (Driver.Opened client = driver.open(server.url(), options)) {
-                Held hold = client.take("a");
-                String text = assertThrows(
-                                UnsupportedOperationException.class, () -> hold.exec("PING"))
-                        .getMessage();
-                assertEquals("the server does not know LOCK.EXEC", text);
-                assertTrue(hold.check());
-                hold.release();
-            }
         }
     }
 }

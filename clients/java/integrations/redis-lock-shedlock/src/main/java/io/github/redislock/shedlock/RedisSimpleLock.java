@@ -51,8 +51,7 @@ public final class RedisSimpleLock extends AbstractSimpleLock {
     }
 
     /**
-     * Has the server run one command only if the lock is held now, in one step. It needs Redis 7.0
-     * or Valkey.
+     * Has the server run one command only if the lock is held now, in one step.
      *
      * @param command its name
      * @param arguments strings, byte arrays, numbers
