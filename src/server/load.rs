@@ -30,9 +30,9 @@ pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));
 
 /// The oldest server that the module runs on, in the notation of the module API: 7.0.6.
 ///
-/// Those before, from 7.0.0 on, end by an assertion when a client is lost that is blocked in another
-/// database than 0, because the module listens to clients, and by a fault when a call that the
-/// module makes asks for its user: <https://github.com/redis/redis/pull/11500>,
+/// Those before, from 7.0.0 on, end by an assertion when a client is lost that is blocked in
+/// another database than 0, because the module listens to clients, and by a fault when a call that
+/// the module makes asks for its user: <https://github.com/redis/redis/pull/11500>,
 /// <https://github.com/redis/redis/pull/10966>.
 const OLDEST_SERVER: c_int = 0x0007_0006;
 
@@ -133,8 +133,8 @@ fn server_of(ctx: Context<'_>) -> Option<Described> {
     })
 }
 
-/// Why the module does not run on a server; `None` where it does. A fork may count its versions from
-/// 1, so the higher of the two versions decides.
+/// Why the module does not run on a server; `None` where it does. A fork may count its versions
+/// from 1, so the higher of the two versions decides.
 fn refusal(server: &Described) -> Option<&'static CStr> {
     let compatible_with = redis_version(&server.redis_version).unwrap_or_default();
     if server.is_keydb {
