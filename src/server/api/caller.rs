@@ -3,9 +3,9 @@
 //!
 //! # Checks
 //!
-//! Every call passes the flag `E`: if the server refuses the call, it returns an error reply. Valkey
-//! 9.1 needs the flag. Without it a refusal in script mode takes the length of a text that does not
-//! exist, and the server crashes.
+//! Every call passes the flag `E`: if the server refuses the call, it returns an error reply.
+//! Valkey 9.1 needs the flag. Without it a refusal in script mode takes the length of a text that
+//! does not exist, and the server crashes.
 
 use std::cell::Cell;
 use std::ffi::{c_int, CStr};
@@ -139,8 +139,8 @@ impl<'c> Caller<'c> {
         unless_error(self.raw_call(command, c"SEv", &[]))
     }
 
-    /// Whether the context has a user. The server looks for it before it sees that the command lacks
-    /// its words, and only then at rights.
+    /// Whether the context has a user. The server looks for it before it sees that the command
+    /// lacks its words, and only then at rights.
     pub(super) fn has_user(&mut self) -> bool {
         let reply = self.raw_call(c"GET", c"CEv", &[]);
         let errno = io::Error::last_os_error().raw_os_error();

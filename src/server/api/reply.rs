@@ -62,7 +62,8 @@ impl Context<'_> {
         unsafe { call!(RedisModule_ReplyWithArray(self.as_ptr(), len)) };
     }
 
-    /// Opens a map; `len` pairs of replies must follow. RESP2 has no maps: there it is a flat array.
+    /// Opens a map; `len` pairs of replies must follow. RESP2 has no maps: there it is a flat
+    /// array.
     fn reply_map(self, len: usize) {
         let len = c_long::try_from(len).unwrap_or(c_long::MAX);
         // SAFETY: the context is alive.
