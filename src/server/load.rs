@@ -10,7 +10,7 @@ use crate::engine::printable::line_of;
 use crate::server::api::clock;
 use crate::server::api::main_thread;
 use crate::server::api::{
-    call, missing_function, optional, server_version, Caller, Context, Level, ServerInfo,
+    call, missing_function, optional, server_version, Context, Level, ServerInfo,
 };
 use crate::server::clients::blocked_client::Note;
 use crate::server::cluster::slot_migration;
