@@ -49,8 +49,7 @@ static RELEASE_WORD: Word = Word::new();
 static NOTHING: Word = Word::new();
 
 /// The release lines on which the tests replicate in place.
-const TESTED_LINES: [ReleaseLine; 7] = [
-    ReleaseLine(Brand::Redis, 6, 2),
+const TESTED_LINES: [ReleaseLine; 6] = [
     ReleaseLine(Brand::Redis, 7, 0),
     ReleaseLine(Brand::Redis, 8, 0),
     ReleaseLine(Brand::Redis, 8, 2),
