@@ -172,7 +172,7 @@ fn module_loadex_refuses_bad_values(kind: Kind) {
     c.error("CONFIG SET lock.max-waiters 9 lock.max-waiters-per-key -1");
     let found = c.call("CONFIG GET lock.*");
     assert_eq!(found.field("lock.max-waiters"), "7".into());
-    assert_eq!(found.items().len(), 2 * 14, "{found:?}");
+    assert_eq!(found.items().len(), 2 * 13, "{found:?}");
 }
 
 /// The server notices an unknown setting only after the load. It then tries to unload the module,
