@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-examples oversell soak campaign fuzz valgrind bench bench-peers bench-check check oldest-rust prose book plots dashboard servers install uninstall clean test-all
+.PHONY: help setup build locktop run test setup-examples test-examples test-nightly oversell soak campaign fuzz valgrind bench bench-peers bench-check check oldest-rust prose book plots dashboard servers install uninstall clean test-all
 .PHONY: proof dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 # A target with one # in front of its text is for those who look for it.
@@ -46,6 +46,10 @@ test: setup ## Build, then run the tests against the oldest and the newest serve
 test-all: setup ## The same with all servers, and with all histories of the simulations (15 minutes)
 	@$(MAKE) servers build
 	@scripts/check/test.sh all
+
+test-nightly: setup # Test Redis 7.2 and 7.4 and Valkey 8.1 shortly, those of them that can be had
+	@$(MAKE) build
+	@scripts/check/nightly.sh
 
 oversell: setup # Sell one stock in eight ways and count what is oversold, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
 	@$(MAKE) build

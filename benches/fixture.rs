@@ -10,8 +10,10 @@ use crate::load::{Connection, Requests};
 pub fn name(kind: Kind) -> &'static str {
     match kind {
         Kind::Redis7_0 => "Redis 7.0.15",
-        Kind::Redis8_0 => "Redis 8.0",
+        Kind::Redis7_2 => "Redis 7.2.4",
+        Kind::Redis7_4 => "Redis 7.4.1",
         Kind::Redis8_2 => "Redis 8.2.3",
+        Kind::Redis8_6 => "Redis 8.6",
         Kind::Valkey8_0 => "Valkey 8.0.1",
         Kind::Valkey8_1 => "Valkey 8.1",
         Kind::Valkey9 => "Valkey 9",

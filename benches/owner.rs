@@ -169,6 +169,7 @@ pub fn measure(with: &Run) {
     report.say("### In the commands themselves\n\nµs per call by the server's own stop-watch (INFO commandstats), without reading, parsing and replying; -P 16.");
     report.table(&[&["server"], &CALLS[..]].concat(), &calls);
     without_module(with, &mut report);
+    without_script(with, &mut report);
     singles(with, &mut report);
     readers(with, &mut report);
     report.write();
@@ -334,6 +335,45 @@ fn without_module(with: &Run, report: &mut Report) {
         "ratio",
     ];
     report.table(&header, &rows);
+}
+
+/// The pair of servers that compare and delete by a command of their own.
+fn without_script(with: &Run, report: &mut Report) {
+    report.say("### Compare-and-delete without a script\n\nThe table shows µs of the server's CPU per pair, -P 16. New servers give a string back by DELEX (Redis 8.4) or DELIFEQ (Valkey 9), with a look at the owner.");
+    let mut rows = Vec::new();
+    for kind in [Kind::Redis8_6, Kind::Valkey9] {
+        let mut fixture = Fixture::start(kind, &[]);
+        let pipeline = 16;
+        let count = with.size(32_768).next_multiple_of(CONNECTIONS * pipeline);
+        let delete = move |n| match kind.is_valkey() {
+            true => format!("DELIFEQ {} {}", key(n), token(n)),
+            false => format!("DELEX {} IFEQ {}", key(n), token(n)),
+        };
+        let workloads = [
+            Workload::granted("SET NX PX + DELEX", pairs(count, pipeline, set, delete)),
+            Workload::granted(
+                "LOCK.ACQUIRE + LOCK.RELEASE",
+                pairs(count, pipeline, acquire, release),
+            ),
+        ];
+        let costs = in_turns(
+            &mut fixture,
+            &workloads,
+            pipeline,
+            count,
+            with.rounds(ROUNDS),
+        );
+        let ratio = Spread::of_ratios(&costs[1], &costs[0]);
+        let what = "acquire + release against SET + DELEX or DELIFEQ";
+        report.figure(kind, what, "-P 16", ratio);
+        let mut row = vec![name(kind).to_string()];
+        row.extend(costs.iter().map(|costs| Spread::of(costs).shown(2)));
+        row.push(ratio.shown(2));
+        println!("{}", row.join(" | "));
+        rows.push(row);
+    }
+    let pairs = ["SET + DELEX or DELIFEQ", "ACQUIRE + RELEASE"];
+    report.table(&["server", pairs[0], pairs[1], "ratio"], &rows);
 }
 
 /// Commands that change nothing, or only a deadline.

@@ -10,7 +10,7 @@ if [ ! -x $venv/bin/anybadge ]; then
 fi
 
 of_manifest() { sed -nE "s/^$1 *= *\"(.*)\"/\1/p" Cargo.toml | head -n 1; }
-tested=$(sed -nE 's/^all=\((.*)\)/\1/p' scripts/setup/servers.sh)
+tested=$(sed -nE 's/^suite=\((.*)\)/\1/p' scripts/setup/servers.sh)
 of_kind() { tr ' ' '\n' <<<"$tested" | sed -nE "s/^$1-([0-9]+(\.[0-9]+)?).*/\1/p" | paste -sd ' '; }
 
 badge() { $venv/bin/anybadge --label "$1" --value "$2" --color '#4c72b0' --file "docs/badges/$3.svg" --overwrite; }

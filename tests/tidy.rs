@@ -343,7 +343,7 @@ fn the_badges_of_the_readme_are_true() {
         let (_, rest) = text.split_once(start).unwrap();
         rest.split(end).next().unwrap().to_string()
     };
-    let tested = after(&servers, "\nall=(", ')');
+    let tested = after(&servers, "\nsuite=(", ')');
     let of_kind = |kind: &str| -> String {
         let names = tested.split(' ');
         let versions = names.filter_map(|name| name.strip_prefix(kind));

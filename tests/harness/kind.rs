@@ -9,8 +9,10 @@ pub const MODULE_COMMAND: [&str; 2] = ["--enable-module-command", "yes"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Redis7_0,
-    Redis8_0,
+    Redis7_2,
+    Redis7_4,
     Redis8_2,
+    Redis8_6,
     Valkey8_0,
     Valkey8_1,
     Valkey9,
@@ -18,9 +20,10 @@ pub enum Kind {
 
 impl Kind {
     /// Those on which every test runs.
-    pub const EVERY: [Self; 4] = [
+    pub const EVERY: [Self; 5] = [
         Self::Redis7_0,
         Self::Redis8_2,
+        Self::Redis8_6,
         Self::Valkey8_0,
         Self::Valkey9,
     ];
@@ -33,11 +36,11 @@ impl Kind {
 
     /// Redis 7.4 and later, Valkey 8 and later: ACL categories that a module makes.
     pub fn has_module_categories(self) -> bool {
-        self != Kind::Redis7_0
+        !matches!(self, Kind::Redis7_0 | Kind::Redis7_2)
     }
 
     pub fn is_redis_8(self) -> bool {
-        matches!(self, Kind::Redis8_0 | Kind::Redis8_2)
+        matches!(self, Kind::Redis8_2 | Kind::Redis8_6)
     }
 
     pub fn is_valkey(self) -> bool {
@@ -46,15 +49,17 @@ impl Kind {
 
     /// Whether it is built by Debian: with TLS, and with jemalloc as a separate library.
     pub fn is_of_debian(self) -> bool {
-        self != Kind::Redis8_2
+        self.is_valkey() || matches!(self, Kind::Redis7_0 | Kind::Redis8_6)
     }
 
     /// The name of the server in scripts/setup/servers.sh.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Redis7_0 => "redis-7.0.15",
-            Kind::Redis8_0 => "redis-8.0",
+            Kind::Redis7_2 => "redis-7.2.4",
+            Kind::Redis7_4 => "redis-7.4.1",
             Kind::Redis8_2 => "redis-8.2.3",
+            Kind::Redis8_6 => "redis-8.6",
             Kind::Valkey8_0 => "valkey-8.0.1",
             Kind::Valkey8_1 => "valkey-8.1",
             Kind::Valkey9 => "valkey-9",
@@ -79,8 +84,8 @@ impl Kind {
             return None;
         }
         let (kind, name) = match self {
-            Kind::Redis7_0 | Kind::Redis8_0 => (self, "redis-check"),
-            Kind::Redis8_2 => return None,
+            Kind::Redis7_0 | Kind::Redis8_6 => (self, "redis-check"),
+            Kind::Redis7_2 | Kind::Redis7_4 | Kind::Redis8_2 => return None,
             Kind::Valkey8_0 | Kind::Valkey8_1 | Kind::Valkey9 => (self, "valkey-check"),
         };
         Some(kind.folder().join(format!("{name}-{of}")))

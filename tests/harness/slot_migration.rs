@@ -1,4 +1,5 @@
-//! Slots that move by `CLUSTER MIGRATESLOTS`: Valkey 9.
+//! Slots that move as a whole: by `CLUSTER MIGRATESLOTS` of Valkey 9, by `CLUSTER MIGRATION` of
+//! Redis 8.4 and later.
 
 use super::client::Reply;
 use super::cluster::Cluster;
@@ -8,13 +9,20 @@ impl Cluster {
     /// Makes a node give its slots from `first` to `last` to another node.
     #[track_caller]
     pub fn begin_to_migrate(&self, [first, last]: [i64; 2], from: usize, to: usize) {
-        let line = format!(
-            "CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {}",
-            self.id(to)
-        );
-        let mut c = self.client(from);
+        let (asked, line) = match self.nodes[from].kind.is_valkey() {
+            true => (
+                from,
+                format!(
+                    "CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {}",
+                    self.id(to)
+                ),
+            ),
+            false => (to, format!("CLUSTER MIGRATION IMPORT {first} {last}")),
+        };
+        let mut c = self.client(asked);
         wait_for(&line, || match c.call(&line) {
             Reply::Simple(ok) if ok == "OK" => Some(()),
+            Reply::Bulk(_) => Some(()),
             // Another migration of the slot has not ended everywhere.
             Reply::Error(error) if error.contains("slot") => None,
             other => panic!("{line}: {other:?}"),
@@ -24,6 +32,17 @@ impl Cluster {
     /// The state of the last migration of a node.
     #[track_caller]
     pub fn migration_state(&self, node: usize) -> String {
+        if !self.nodes[node].kind.is_valkey() {
+            let tasks = self.client(node).call("CLUSTER MIGRATION STATUS ALL");
+            let created = |task: &&Reply| task.field("create_time").as_int();
+            let last = tasks.items().iter().max_by_key(created);
+            let state = last.map_or("none".into(), |task| task.field("state").to_text());
+            return match state.as_str() {
+                "completed" => "success".into(),
+                "canceled" => "cancelled".into(),
+                _ => state,
+            };
+        }
         let jobs = self.client(node).call("CLUSTER GETSLOTMIGRATIONS");
         let Some(last) = jobs.items().first() else {
             return "none".into();

@@ -2,7 +2,7 @@
 
 use crate::harness::{Kind, Reply, Server};
 
-on_all_servers![
+on_every_server![
     a_star_as_token_asks_the_server_for_one,
     tokens_and_keys_are_bytes,
 ];

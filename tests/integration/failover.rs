@@ -19,8 +19,6 @@ on_every_server![
     an_aborted_failover_changes_nothing,
 ];
 
-on_more_servers![a_failover_under_load_loses_nothing_replicated];
-
 /// A primary and its replica, either of which can become the primary.
 fn pair(kind: Kind) -> (Server, Server) {
     let (primary, replica) = Server::pair(kind, &AT_ONCE);

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
-on_all_servers![
+on_every_server![
     a_deletion_names_its_client,
     every_command_that_takes_a_lock_away_is_named,
     other_busy_clients_are_never_blamed,
-    a_command_in_the_middle_of_its_arrival_blames_nobody;
-    every:
+    a_command_in_the_middle_of_its_arrival_blames_nobody,
     a_client_that_finds_a_lock_at_its_end_is_not_named,
     ends_of_the_module_and_of_time_are_not_told,
     a_flush_is_one_entry,

@@ -9,7 +9,6 @@ on_every_server![
     grants_that_are_taken_back_reach_the_replica,
     waits_that_end_without_a_grant_replicate_nothing,
 ];
-on_more_servers![every_kind_of_hand_off_reaches_the_replica];
 
 /// The ways to end the hold of `a` on `k`. Several lines form a transaction.
 const ENDS: [&[&str]; 18] = [

@@ -1,7 +1,7 @@
 //! The integration tests: one binary that speaks RESP to real servers with the module loaded.
 //!
-//! Most tests run on four servers, some on two more, and some only on the oldest and the newest:
-//! each in a server of its own. `cargo test --test integration valkey_9` runs the tests of one
+//! Most tests run on every server, and some only on the oldest and the newest: each in a server of
+//! its own. `cargo test --test integration valkey_9` runs the tests of one
 //! server, `cargo test --test integration acquire::` those of one file. `make test` builds the module and fetches the servers first.
 
 #![allow(unreachable_pub)] // A test binary has no public API.
@@ -11,26 +11,18 @@ macro_rules! on_every_server {
     ($($test:ident),* $(,)?) => {
         mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
         mod redis_8_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_2); })* }
+        mod redis_8_6 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_6); })* }
         mod valkey_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey8_0); })* }
         mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
     };
 }
 
-/// Makes each named function a test per intermediate version, where a subset of the tests is
-/// enough.
-macro_rules! on_more_servers {
+/// Makes each named function a test per server between those. `make test-nightly` runs them.
+macro_rules! on_nightly_servers {
     ($($test:ident),* $(,)?) => {
-        mod redis_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_0); })* }
-        mod valkey_8_1 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey8_1); })* }
-    };
-}
-
-/// Makes each named function a test per server of both kinds. Those behind `every:` run on the main
-/// ones only.
-macro_rules! on_all_servers {
-    ($($test:ident),* $(,)? $(; every: $($main:ident),* $(,)?)?) => {
-        on_every_server![$($test,)* $($($main),*)?];
-        on_more_servers![$($test),*];
+        mod redis_7_2 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Redis7_2); })* }
+        mod redis_7_4 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Redis7_4); })* }
+        mod valkey_8_1 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Valkey8_1); })* }
     };
 }
 
@@ -43,7 +35,23 @@ macro_rules! on_oldest_and_newest {
     };
 }
 
-/// Makes each named function a test on the only server that can move slots atomically.
+/// Makes each named function a test on each server that can move slots atomically.
+macro_rules! on_servers_with_atomic_moves {
+    ($($test:ident),* $(,)?) => {
+        on_redis_8_6![$($test),*];
+        on_valkey_9![$($test),*];
+    };
+}
+
+/// Makes each named function a test on the Redis that can.
+macro_rules! on_redis_8_6 {
+    ($($test:ident),* $(,)?) => {
+        mod redis_8_6 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_6); })* }
+    };
+}
+
+/// Makes each named function a test on the only server that stops in the middle of such a move, and
+/// that has coordinated failovers.
 macro_rules! on_valkey_9 {
     ($($test:ident),* $(,)?) => {
         mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
@@ -117,6 +125,9 @@ mod soak;
 
 // Faults.
 mod faults;
+
+// The servers between those of the suite.
+mod nightly;
 
 // Upgrade, downgrade and removal of the module.
 mod module_upgrade;

@@ -9,7 +9,6 @@ on_every_server![
     an_expired_lock_counts_as_one_expired_key,
     operations_on_a_key_with_many_readers_stay_cheap,
 ];
-on_more_servers![a_key_expires_exactly_with_its_hold];
 
 fn a_key_expires_exactly_with_its_hold(kind: Kind) {
     let server = Server::start(kind);

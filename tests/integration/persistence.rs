@@ -4,7 +4,7 @@ use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{aof, now_ms, wait_for, workload};
 use crate::harness::{Client, Kind, Reply, Server, State, SYNCED};
 
-on_all_servers![
+on_every_server![
     a_restart_restores_everything,
     deadlines_hold_over_a_restart,
     a_reload_changes_nothing,

@@ -7,14 +7,14 @@ use crate::harness::{now_ms, wait_for};
 use crate::harness::{Client, Kind, Reply, Server, State, AT_ONCE, SYNCED};
 use crate::replicas::primary;
 
-on_all_servers![
+on_every_server![
     commands_that_change_nothing_replicate_nothing,
     a_replica_hides_expired_holds_before_its_primary_deletes_them,
     a_replica_attached_later_gives_larger_fences,
     the_old_primary_follows_the_new_one,
     a_replica_restarts_from_its_own_aof,
-    monitor_and_slowlog_show_the_command_as_sent;
-    every: a_random_history_is_replicated_without_replicating_in_place
+    monitor_and_slowlog_show_the_command_as_sent,
+    a_random_history_is_replicated_without_replicating_in_place
 ];
 
 #[track_caller]

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{wait_for, Kind, Reply, Server};
 
-on_all_servers![
-    a_deadline_grants_the_next_waiter_soon_but_not_early;
-    every: ttls_of_grants_in_one_long_step_count_from_each_grant
+on_every_server![
+    a_deadline_grants_the_next_waiter_soon_but_not_early,
+    ttls_of_grants_in_one_long_step_count_from_each_grant
 ];
 
 /// Each of them reads the clock, so that no ttl is shorter by the length of the step.

@@ -1,5 +1,5 @@
-//! Atomic slot migration (`CLUSTER MIGRATESLOTS`): the module's part in the import and the export
-//! of slots. Only Valkey has it, from 9 on.
+//! Atomic slot migration: the module's part in the import and the export of slots. Valkey has it
+//! from 9 on (`CLUSTER MIGRATESLOTS`), Redis from 8.4 on (`CLUSTER MIGRATION`).
 //!
 //! # The steps of a migration
 //!
@@ -13,6 +13,10 @@
 //!
 //! A replica of the target gets everything that the target gets. If a migration fails, the target
 //! deletes the keys that have arrived.
+//!
+//! Redis differs in two steps. The child sends RESTORE for each key, and asks the module what else
+//! to send. The source deletes the keys some time after step 4, mostly on another thread and then
+//! without a callback for each.
 //!
 //! # Consequences
 //!
@@ -28,20 +32,20 @@
 //! - **Waiters for a key in a slot that has left** are dismissed as soon as the source learns of
 //!   it.
 //! - **Fences continue to grow.** An effect carries its fence. A lock that is free at the fork has
-//!   no effect, so the source sends its last fence right after each fork
-//!   (`callbacks::send_last_fence`). It cannot do so while the writes of clients are paused, by an
-//!   operator or by another migration. If that lasts until the slots have left, only the clocks
-//!   order the fences.
+//!   no effect, so the source sends its last fence. On Redis the child does. On Valkey the source
+//!   does right after each fork (`callbacks::send_last_fence`). It cannot do so while the writes of
+//!   clients are paused, by an operator or by another migration. If that lasts until the slots have
+//!   left, only the clocks order the fences.
 
 use std::cell::RefCell;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ops::RangeInclusive;
 
 use redis_module::raw;
 
 use crate::lock::slot::{key_in, slot_of};
 use crate::lock::Lock;
-use crate::server::api::Context;
+use crate::server::api::{optional, Context};
 use crate::server::observe::stats::held::Held;
 use crate::server::settings::server_line::{Brand, ReleaseLine};
 
@@ -52,12 +56,39 @@ const HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
 /// Valkey's number of the event. In Redis it is the number of another event.
 const ATOMIC_SLOT_MIGRATION: u64 = 19;
 
-const IMPORT_STARTED: u64 = 0;
-const EXPORT_STARTED: u64 = 1;
-const IMPORT_ABORTED: u64 = 2;
-const EXPORT_ABORTED: u64 = 3;
-const IMPORT_COMPLETED: u64 = 4;
-const EXPORT_COMPLETED: u64 = 5;
+/// What the event tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum Step {
+    ImportStarted,
+    ImportAborted,
+    ImportCompleted,
+    ExportStarted,
+    ExportAborted,
+    ExportCompleted,
+    /// The child of the source is about to write the keys. The callback runs in that child.
+    SnapshotBegins,
+}
+
+/// The steps in the order of Valkey's numbers.
+const OF_VALKEY: [Step; 6] = [
+    Step::ImportStarted,
+    Step::ExportStarted,
+    Step::ImportAborted,
+    Step::ExportAborted,
+    Step::ImportCompleted,
+    Step::ExportCompleted,
+];
+
+/// The steps in the order of Redis's numbers.
+const OF_REDIS: [Step; 7] = [
+    Step::ImportStarted,
+    Step::ImportAborted,
+    Step::ImportCompleted,
+    Step::ExportStarted,
+    Step::ExportAborted,
+    Step::ExportCompleted,
+    Step::SnapshotBegins,
+];
 
 /// How soon the source tries again to send its last fence while the server is paused.
 pub(in crate::server) const PAUSED_MS: u64 = 1;
@@ -65,11 +96,11 @@ pub(in crate::server) const PAUSED_MS: u64 = 1;
 /// The name of the key that carries a fence. It is never made; its slot is what the server goes by.
 const FENCE_KEY: &str = "redis-lock:fence:";
 
-/// The data of the event, in the server's layout.
+/// The data of the event, in Valkey's layout.
 #[repr(C)]
 struct Info {
     version: u64,
-    job_name: [c_char; JOB_LEN + 1],
+    job_name: [c_char; 41],
     slot_ranges: *const SlotRange,
     num_slot_ranges: u32,
 }
@@ -80,23 +111,33 @@ struct SlotRange {
     end: c_int,
 }
 
-const JOB_LEN: usize = 40;
-
-/// The name of a migration.
-type Job = [c_char; JOB_LEN + 1];
-
 /// Slots that move together.
 #[derive(Debug)]
-struct Migration {
-    job: Job,
+pub(in crate::server) struct Migration {
+    /// Its name at the server.
+    job: Box<CStr>,
     slots: Vec<RangeInclusive<u16>>,
     /// The locks that have arrived with it.
     arrived: Held,
 }
 
 impl Migration {
+    fn new(job: &CStr, slots: Vec<RangeInclusive<u16>>) -> Self {
+        Self {
+            job: job.into(),
+            slots,
+            arrived: Held::default(),
+        }
+    }
+
     fn has(&self, slot: u16) -> bool {
         self.slots.iter().any(|slots| slots.contains(&slot))
+    }
+
+    /// A key in one of its slots. This key is never created: it only says to which target a fence
+    /// goes.
+    pub(in crate::server) fn key_for_fence(&self) -> Option<Vec<u8>> {
+        key_in(FENCE_KEY, |slot| self.has(slot))
     }
 }
 
@@ -110,9 +151,9 @@ pub(in crate::server) struct Migrations {
 struct Parts {
     imports: Vec<Migration>,
     exports: Vec<Migration>,
-    /// Those that have ended well in this turn of the event loop: the server deletes their keys
-    /// before it ends.
-    exported: Vec<Migration>,
+    /// Those whose keys the server deletes, because they live on elsewhere. Valkey does it before
+    /// the end of this turn of the event loop.
+    left: Vec<Migration>,
 }
 
 /// The module options for atomic slot migration, on servers that know it.
@@ -130,6 +171,9 @@ pub(in crate::server) fn subscribe(
     on_migration: raw::RedisModuleEventCallback,
     on_fork: raw::RedisModuleEventCallback,
 ) -> bool {
+    if is_redis() {
+        return ctx.on_server_event(raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION, on_migration);
+    }
     !is_known(ctx)
         || (ctx.on_server_event(ATOMIC_SLOT_MIGRATION, on_migration)
             && ctx.on_server_event(raw::REDISMODULE_EVENT_FORK_CHILD, on_fork))
@@ -140,6 +184,11 @@ fn is_known(ctx: Context<'_>) -> bool {
         ReleaseLine::of(ctx),
         Some(ReleaseLine(Brand::Valkey, 9.., _))
     )
+}
+
+/// Whether this is a Redis with atomic slot migration: Valkey lacks the function.
+fn is_redis() -> bool {
+    optional!(RedisModule_ClusterPropagateForSlotMigration).is_some()
 }
 
 /// The holds of a key before a replicated command changes it, if its slot is being imported.
@@ -186,40 +235,44 @@ impl Migrations {
         gone.is_some()
     }
 
-    /// Handles an event of a migration. Returns whether the slots of this node have changed.
-    ///
-    /// # Safety
-    /// `subevent` and `data` are what the server passed to the callback of this event.
-    pub(in crate::server) unsafe fn on_event(&self, subevent: u64, data: *const c_void) -> bool {
-        // SAFETY: the data of this event is a structure of this kind.
-        let Some(info) = (unsafe { data.cast::<Info>().as_ref() }) else {
-            return false;
-        };
+    /// Follows a step of a migration.
+    pub(in crate::server) fn follow(&self, step: Step, migration: Migration) {
         let mut parts = self.parts.borrow_mut();
-        match subevent {
-            IMPORT_STARTED => parts.imports.push(info.migration()),
-            EXPORT_STARTED => parts.exports.push(info.migration()),
-            // By now the locks that have arrived are deleted, or belong to this node.
-            IMPORT_ABORTED | IMPORT_COMPLETED => drop(take(&mut parts.imports, &info.job_name)),
-            EXPORT_COMPLETED => {
-                let export = take(&mut parts.exports, &info.job_name);
-                parts.exported.extend(export);
-            }
-            EXPORT_ABORTED => drop(take(&mut parts.exports, &info.job_name)),
-            _ => {}
+        let Parts {
+            imports,
+            exports,
+            left,
+        } = &mut *parts;
+        match step {
+            Step::ImportStarted => imports.push(migration),
+            Step::ExportStarted => exports.push(migration),
+            // By now the locks that have arrived belong to this node, or Valkey has deleted them.
+            // Redis deletes them later.
+            Step::ImportCompleted => drop(take(imports, &migration)),
+            Step::ImportAborted => leave(left, take(imports, &migration)),
+            Step::ExportCompleted => leave(left, take(exports, &migration)),
+            Step::ExportAborted => drop(take(exports, &migration)),
+            Step::SnapshotBegins => {}
         }
-        matches!(subevent, IMPORT_COMPLETED | EXPORT_COMPLETED)
     }
 
-    /// Whether the slot of a key has been exported in this turn of the event loop. Its locks live
+    /// Whether the slot of a key has just been exported, or its import was given up. Its locks live
     /// on elsewhere, and the server deletes those that are left here.
     pub(in crate::server) fn has_left(&self, name: &[u8]) -> bool {
-        any_has(&self.parts.borrow().exported, name)
+        if !any_has(&self.parts.borrow().left, name) {
+            return false;
+        }
+        // SAFETY: the function takes a number.
+        let is_here = optional!(RedisModule_ClusterCanAccessKeysInSlot)
+            .is_some_and(|is_here| unsafe { is_here(slot_of(name).into()) != 0 });
+        !is_here
     }
 
-    /// Notes that another turn of the event loop has begun.
+    /// Notes that another turn of the event loop has begun. Redis may delete the keys much later.
     pub(in crate::server) fn turn_begins(&self) {
-        self.parts.borrow_mut().exported = Vec::new();
+        if !is_redis() {
+            self.parts.borrow_mut().left = Vec::new();
+        }
     }
 
     /// Whether slots are being exported to other nodes.
@@ -227,13 +280,11 @@ impl Migrations {
         !self.parts.borrow().exports.is_empty()
     }
 
-    /// A key in a slot of each export. These keys are never created: they only say to which target
-    /// a fence goes.
+    /// A key in a slot of each export, for its fence.
     pub(in crate::server) fn keys_of_exports(&self) -> Vec<Vec<u8>> {
         let parts = self.parts.borrow();
         let exports = parts.exports.iter();
-        let keys = exports.filter_map(|export| key_in(FENCE_KEY, |slot| export.has(slot)));
-        keys.collect()
+        exports.filter_map(Migration::key_for_fence).collect()
     }
 
     /// Passes the import of a key's slot to `act`, if there is one.
@@ -257,28 +308,89 @@ fn any_has(migrations: &[Migration], name: &[u8]) -> bool {
     migrations.iter().any(|migration| migration.has(slot))
 }
 
-fn take(migrations: &mut Vec<Migration>, job: &Job) -> Option<Migration> {
-    let at = migrations.iter().position(|m| m.job == *job)?;
+/// Removes the migration of the same name.
+fn take(migrations: &mut Vec<Migration>, like: &Migration) -> Option<Migration> {
+    let at = migrations.iter().position(|m| m.job == like.job)?;
     Some(migrations.swap_remove(at))
 }
 
-impl Info {
-    fn migration(&self) -> Migration {
-        let count = usize::try_from(self.num_slot_ranges).unwrap_or_default();
-        let ranges = if self.slot_ranges.is_null() {
-            &[]
-        } else {
-            // SAFETY: the server passes that many ranges, and they live as long as this callback.
-            unsafe { std::slice::from_raw_parts(self.slot_ranges, count) }
-        };
-        let slots = ranges.iter().filter_map(|range| {
-            let start = u16::try_from(range.start).ok()?;
-            Some(start..=u16::try_from(range.end).ok()?)
-        });
-        Migration {
-            job: self.job_name,
-            slots: slots.collect(),
-            arrived: Held::default(),
+/// Adds slots that have left in place of those that have left before, so that there are never many.
+fn leave(left: &mut Vec<Migration>, migration: Option<Migration>) {
+    let Some(migration) = migration else {
+        return;
+    };
+    let is_again = |slots: &RangeInclusive<u16>| {
+        let of_migration = migration.slots.iter();
+        let mut of_migration =
+            of_migration.filter(|new| new.start() <= slots.start() && slots.end() <= new.end());
+        of_migration.next().is_some()
+    };
+    left.retain(|old| !old.slots.iter().all(is_again));
+    left.push(migration);
+}
+
+/// Reads an event.
+///
+/// # Safety
+/// `subevent` and `data` are what the server passed to the callback of this event.
+pub(in crate::server) unsafe fn read_event(
+    subevent: u64,
+    data: *const c_void,
+) -> Option<(Step, Migration)> {
+    let subevent = usize::try_from(subevent).ok()?;
+    // SAFETY: each server passes a structure of its own kind.
+    unsafe {
+        match is_redis() {
+            true => Some((
+                *OF_REDIS.get(subevent)?,
+                of_redis(
+                    data.cast::<raw::RedisModuleClusterSlotMigrationInfo>()
+                        .as_ref()?,
+                ),
+            )),
+            false => Some((
+                *OF_VALKEY.get(subevent)?,
+                of_valkey(data.cast::<Info>().as_ref()?),
+            )),
         }
     }
+}
+
+/// # Safety
+/// The structure is one that Valkey has passed.
+unsafe fn of_valkey(info: &Info) -> Migration {
+    let count = usize::try_from(info.num_slot_ranges).unwrap_or_default();
+    // SAFETY: the server passes that many ranges, and they live as long as this callback. The name
+    // ends with NUL.
+    let (ranges, job) = unsafe {
+        let ranges = match info.slot_ranges.is_null() {
+            true => &[],
+            false => std::slice::from_raw_parts(info.slot_ranges, count),
+        };
+        (ranges, CStr::from_ptr(info.job_name.as_ptr()))
+    };
+    let slots = ranges.iter().filter_map(|range| {
+        let start = u16::try_from(range.start).ok()?;
+        Some(start..=u16::try_from(range.end).ok()?)
+    });
+    Migration::new(job, slots.collect())
+}
+
+/// # Safety
+/// The structure is one that Redis has passed.
+unsafe fn of_redis(info: &raw::RedisModuleClusterSlotMigrationInfo) -> Migration {
+    // SAFETY: the server passes as many ranges as it says, and they live as long as this callback.
+    // The name ends with NUL.
+    let (ranges, job) = unsafe {
+        let ranges = match info.slots.as_ref() {
+            None => &[],
+            Some(all) => {
+                let count = usize::try_from(all.num_ranges).unwrap_or_default();
+                all.ranges.as_slice(count)
+            }
+        };
+        (ranges, CStr::from_ptr(info.task_id))
+    };
+    let slots = ranges.iter().map(|range| range.start..=range.end);
+    Migration::new(job, slots.collect())
 }

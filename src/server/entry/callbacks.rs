@@ -45,7 +45,7 @@ use crate::server::api::clock;
 use crate::server::api::lock_type;
 use crate::server::api::{call, Arg, Caller, Context, OwnedString};
 use crate::server::clients::blocked_client::{self, BlockedClient, Callbacks, Note, Said};
-use crate::server::cluster::slot_migration;
+use crate::server::cluster::slot_migration::{self, Step};
 use crate::server::host::ends;
 use crate::server::host::module::{Module, Task};
 use crate::server::replication::propagation;
@@ -230,10 +230,22 @@ fn lock_left(db: c_int, name: Arg<'_>, lock: Option<&Lock>) {
 }
 
 /// An atomic slot migration begins or ends.
-unsafe fn on_migration(_ctx: Context<'_>, subevent: u64, data: *mut c_void) {
+unsafe fn on_migration(ctx: Context<'_>, subevent: u64, data: *mut c_void) {
     let module = Module::get();
     // SAFETY: the server passed these to the callback of this event.
-    if unsafe { module.migrations.on_event(subevent, data) } {
+    let Some((step, migration)) = (unsafe { slot_migration::read_event(subevent, data) }) else {
+        return;
+    };
+    if step == Step::SnapshotBegins {
+        let (key, fence) = (migration.key_for_fence(), module.shared.fences.last());
+        if let Some((key, fence)) = key.zip(fence) {
+            let key = OwnedString::new(ctx, &key);
+            propagation::send_fence_before_snapshot(ctx, key.arg(), fence);
+        }
+        return;
+    }
+    module.migrations.follow(step, migration);
+    if matches!(step, Step::ImportCompleted | Step::ExportCompleted) {
         // Repairs were put off until now, and waiters may have to go.
         module.leave(Note::SlotsChanged);
     }

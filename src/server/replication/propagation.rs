@@ -32,7 +32,7 @@ use redis_module::raw;
 use crate::command::{apply, apply_release};
 use crate::lock::codec::{encode_effect, encode_fence, encode_held, MAX_EFFECT_LEN};
 use crate::lock::{Effect, Fence, Token};
-use crate::server::api::{call, Arg, Argv, Context, OwnedString};
+use crate::server::api::{call, optional, Arg, Argv, Context, OwnedString};
 use crate::server::settings::config::REPLICATE_IN_PLACE;
 use crate::server::settings::server_line::{Brand, ReleaseLine};
 
@@ -119,6 +119,26 @@ fn in_place(ctx: Context<'_>, argv: Argv<'_>, words: &[Option<Arg<'_>>]) {
 /// Sends the last fence without an effect. `key` only names the slot.
 pub(in crate::server) fn send_fence(ctx: Context<'_>, key: Arg<'_>, fence: Fence) {
     replicate(ctx, key, &encode_fence(fence));
+}
+
+/// The same from the child that writes the keys of a migration: ahead of them.
+pub(in crate::server) fn send_fence_before_snapshot(ctx: Context<'_>, key: Arg<'_>, fence: Fence) {
+    let Some(send) = optional!(RedisModule_ClusterPropagateForSlotMigration) else {
+        return;
+    };
+    let record = encode_fence(fence);
+    let (start, len) = (record.as_ptr().cast::<c_char>(), record.len());
+    // SAFETY: as in `replicate`.
+    unsafe {
+        send(
+            ctx.as_ptr(),
+            APPLY.as_ptr(),
+            c"sb".as_ptr(),
+            key.as_ptr(),
+            start,
+            len,
+        )
+    };
 }
 
 /// Sends LOCK._APPLY by `RM_Replicate`.

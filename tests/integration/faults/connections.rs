@@ -15,8 +15,6 @@ on_every_server![
     a_waiter_within_its_output_limit_gets_the_lock,
 ];
 
-on_more_servers![a_subscriber_waits_where_the_server_allows_it];
-
 /// Whether the server has no connection left.
 fn is_full(server: &Server) -> bool {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).unwrap();

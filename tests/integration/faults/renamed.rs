@@ -18,11 +18,6 @@ on_every_server![
     a_deadline_hands_on_while_writes_are_taken,
 ];
 
-on_more_servers![
-    a_deadline_with_too_few_replicas_grants_nobody,
-    a_deadline_after_a_failed_save_grants_nobody,
-];
-
 /// The removed commands: none, and each alone.
 const TAKEN: [&[&str]; 6] = [
     &[],

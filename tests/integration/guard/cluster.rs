@@ -150,10 +150,11 @@ fn slots_that_come(kind: Kind) {
     from.int(&take(4, "first"));
     add(&cluster, slot(4), 1);
     wait(4);
-    if kind == Kind::Valkey9 {
+    if matches!(kind, Kind::Redis8_6 | Kind::Valkey9) {
         from.int(&take(5, "owner"));
         cluster.begin_to_migrate([slot(5), slot(5)], 0, 1);
         cluster.end_of_migration(0, 1);
+        assert_eq!(to.int(&format!("LOCK.RENEW {} owner 8000", keys[5])), 1);
         assert_eq!(to.int(&format!("LOCK.RELEASE {} owner", keys[5])), 1);
         wait(5);
     }

@@ -35,6 +35,7 @@ fn root() -> PathBuf {
 fn written_by(server: &str) -> Vec<PathBuf> {
     let servers: &[&str] = match server {
         "valkey-9" => &[server, "valkey-8.0.1"],
+        "redis-8.6" => &[server, "redis-8.2.3"],
         _ => &[server],
     };
     let versions = fs::read_dir(root()).expect("the golden files").flatten();
@@ -91,7 +92,10 @@ fn files_of_older_servers_load(kind: Kind) {
         Kind::Redis7_0 => &["redis-6.2.14"],
         Kind::Valkey8_0 => &["redis-6.2.14", "redis-7.0.15"],
         Kind::Valkey9 | Kind::Redis8_2 => &["redis-6.2.14", "redis-7.0.15", "valkey-8.0.1"],
-        Kind::Redis8_0 | Kind::Valkey8_1 => unreachable!("none has written files"),
+        Kind::Redis8_6 => &["redis-7.0.15", "redis-8.2.3", "valkey-8.0.1"],
+        Kind::Redis7_2 | Kind::Redis7_4 | Kind::Valkey8_1 => {
+            unreachable!("none has written files")
+        }
     };
     for server in older {
         assert_all_ways_load(kind, server);

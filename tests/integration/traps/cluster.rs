@@ -17,11 +17,6 @@ on_every_server![
     renamed_commands_unblock_no_waiter,
 ];
 
-on_more_servers![
-    a_partitioned_primary_that_allows_reads_grants_nobody,
-    a_slot_that_leaves_with_its_lock_grants_nobody,
-];
-
 /// The key of these tests, in slot 15495.
 const KEY: &str = "a";
 /// Its node, of two with half of the slots each.

@@ -10,8 +10,6 @@ on_every_server![
     a_grant_leaves_the_client_in_its_database,
 ];
 
-on_more_servers![a_grant_leaves_the_client_in_its_database];
-
 fn waiters_follow_a_holder_changed_by_restore(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
