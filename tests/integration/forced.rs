@@ -20,6 +20,7 @@ on_all_servers![
     a_replica_tells_nothing,
     a_lock_of_many_holders_is_one_entry,
     the_log_refuses_bad_numbers_and_keeps_its_entries,
+    names_are_shown_only_to_those_who_may_read_them,
 ];
 
 #[track_caller]
@@ -426,4 +427,41 @@ fn the_log_refuses_bad_numbers_and_keeps_its_entries(kind: Kind) {
     assert_eq!(newest(&mut c).field("key"), Reply::Bulk(key.to_vec()));
     let lines = lines(&server);
     assert!(lines[1].contains(r"key a\x20b\x0d\x0a%s\xff,"), "{lines:?}");
+}
+
+fn names_are_shown_only_to_those_who_may_read_them(kind: Kind) {
+    if !kind.is_7_0_or_later() {
+        return; // It cannot be asked who may read a key.
+    }
+    let server = Server::start(kind);
+    let mut c = server.client();
+    for (db, key) in [(0, "mine:1"), (0, "yours:1"), (1, "mine:2")] {
+        c.ok(&format!("SELECT {db}"));
+        acquire(&mut c, key);
+        assert_eq!(c.int(&format!("DEL {key}")), 1);
+    }
+    let shown = |rules: &str| {
+        let mut tenant = server.user("tenant", &format!("+@all {rules}"));
+        let mut entries = log(&mut tenant, 3);
+        entries.reverse();
+        let shown = entries.iter().map(|entry| {
+            assert!(entry.field("fence").as_int() > 0);
+            let (key, token) = (entry.field("key"), entry.field("token"));
+            assert_eq!(key == Reply::Nil, token == Reply::Nil, "{entry:?}");
+            key != Reply::Nil
+        });
+        <[bool; 3]>::try_from(shown.collect::<Vec<_>>()).unwrap()
+    };
+    assert_eq!(shown("~*"), [true, true, true]);
+    assert_eq!(shown("~mine:*"), [true, false, true]);
+    assert_eq!(shown("%W~mine:* %R~yours:*"), [false, true, false]);
+    if kind == Kind::Valkey9 {
+        // It has rights to databases.
+        assert_eq!(shown("~* db=0"), [true, true, false]);
+        assert_eq!(shown("~mine:* db=0,1"), [true, false, true]);
+        assert_eq!(
+            shown("~yours:* db=0 (+@all ~mine:* db=1)"),
+            [false, true, true]
+        );
+    }
 }
