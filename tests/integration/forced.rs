@@ -430,9 +430,6 @@ fn the_log_refuses_bad_numbers_and_keeps_its_entries(kind: Kind) {
 }
 
 fn names_are_shown_only_to_those_who_may_read_them(kind: Kind) {
-    if !kind.is_7_0_or_later() {
-        return; // It cannot be asked who may read a key.
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     for (db, key) in [(0, "mine:1"), (0, "yours:1"), (1, "mine:2")] {

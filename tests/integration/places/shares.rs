@@ -6,8 +6,7 @@ use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
     a_user_that_pipelines_places_leaves_room_for_others,
-    scripts_and_transactions_count_against_a_share;
-    from 7.0:
+    scripts_and_transactions_count_against_a_share,
     requests_by_exec_count_against_a_share,
 ];
 
