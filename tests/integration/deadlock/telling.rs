@@ -92,11 +92,11 @@ fn a_key_of_a_database_without_rights_is_not_named(kind: Kind) {
     assert_eq!(c.call(wait), Reply::Nil);
     let hidden = "DEADLOCK a cycle of 2 waits: mine waits for a token that waits for another key";
     for (rules, expected) in [
-        ("~*", cycle_of(kind, 2, "mine", "yours")),
+        ("~*", cycle_of(2, "mine", "yours")),
         ("~* db=0", hidden.into()),
         (
             "~mine db=0 (+@all ~yours db=1)",
-            cycle_of(kind, 2, "mine", "yours"),
+            cycle_of(2, "mine", "yours"),
         ),
     ] {
         let mut tenant = server.user("tenant", &format!("+@all {rules}"));
