@@ -11,7 +11,7 @@ use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
 use super::machine::{Machine, Registry, Removed};
 use super::serve::{self, Stay};
-use super::{deadlock, ending, guarding, linger, several};
+use super::{deadlock, ending, guarding, linger, overdue, several};
 use crate::command::acquire::Acquire;
 use crate::command::{Error, Reply};
 use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Ttl, Waiting};
@@ -138,6 +138,7 @@ fn change<'k, 'r, H: Host>(
 /// Opens the key for a command that may change it. [`serve_waiters`] comes next.
 #[inline]
 pub(super) fn key_to_change<H: Host>(host: &mut H) -> Result<H::Key<'_>, Error> {
+    overdue::end_first(host);
     if may_lack_keys(host) {
         check_that_it_is_here(host, KEY_AT)?;
     }

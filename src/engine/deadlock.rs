@@ -151,9 +151,7 @@ fn log<S: Server>(server: S, logged_us: &mut Option<u64>, cycle: &[CycleWait]) {
 fn message<S: Server>(server: S, cycle: &[CycleWait]) -> CString {
     let name = |wait: &CycleWait| escaped(&wait.key_ref.name, SHOWN);
     let asked = cycle.first().map_or_else(String::new, name);
-    let held = cycle
-        .last()
-        .filter(|wait| server.may_read(&wait.key_ref.name));
+    let held = cycle.last().filter(|wait| server.may_read(&wait.key_ref));
     let held = held.map_or_else(|| "another key".into(), name);
     let len = cycle.len();
     line_of(format!(

@@ -65,8 +65,8 @@ pub trait Server: Copy {
     /// Whether the client of the running command may be blocked. It may not in MULTI and scripts,
     /// nor on a replica.
     fn may_block(self) -> bool;
-    /// Whether the user of the running command may read a key.
-    fn may_read(self, key: &[u8]) -> bool;
+    /// Whether the user of the running command may read a key in its database.
+    fn may_read(self, key: &KeyRef) -> bool;
     /// The connection of the running command. From the first call on, the server leaves a note
     /// when one is lost. `None` in a script.
     fn connection(self) -> Option<NonZeroU64>;

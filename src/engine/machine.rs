@@ -37,6 +37,11 @@ pub struct Machine<T: Types> {
     pub patrolled_us: u64,
     /// Whether the server has become a replica, and perhaps a primary again.
     pub was_demoted: bool,
+    /// Whether more was over than a turn had time for. Nothing is handed over until it has ended.
+    pub has_overdue: bool,
+    /// When the server was last seen to keep clients from writing while a place was absent, on the
+    /// monotonic clock; 0 is never.
+    pub refused_us: u64,
     /// When a cycle of waits was logged last, on the monotonic clock; `None` is never.
     pub cycle_logged_us: Option<u64>,
     /// Whether new grants may be made.
@@ -98,6 +103,8 @@ impl<T: Types> Default for Machine<T> {
             slots_checked_us: None,
             patrolled_us: 0,
             was_demoted: false,
+            has_overdue: false,
+            refused_us: 0,
             cycle_logged_us: None,
             guard: Guard::default(),
             is_due_changed: false,

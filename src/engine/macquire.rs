@@ -12,6 +12,7 @@ use super::deadlock;
 use super::guarding;
 use super::host::{Host, Key, Parts, Purpose, Server};
 use super::linger;
+use super::overdue;
 use super::serve::{self, Stay};
 use super::several;
 use crate::command::acquire::Wait;
@@ -39,6 +40,7 @@ struct Call<'m, 'c> {
 pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
     let server = host.server();
     guarding::look_if_on(host);
+    overdue::end_first(host);
     let this = Call {
         request,
         linger: linger::of_request(server, request.acquire())?,

@@ -24,6 +24,7 @@ mod machine;
 pub mod macquire;
 mod message;
 mod notes;
+mod overdue;
 pub mod printable;
 mod revoke;
 mod scan;

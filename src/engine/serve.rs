@@ -186,6 +186,10 @@ const MOST_STEPS: u32 = 1_000;
 
 /// The time by then, and whether the key has changed by it, or was marked as changed.
 fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool) {
+    if key.parts().machine.has_overdue {
+        key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+        return (now, false);
+    }
     let mut has_changed = false;
     // The server cannot be asked while the key is open.
     let must_ask = key.server().is_cluster();

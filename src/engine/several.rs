@@ -66,7 +66,10 @@ fn finish_all<H: Host>(host: &mut H, now: Now, is_timer: bool) {
             continue;
         }
         host.drain();
-        if granted_keys >= MOST_KEYS || serve::is_demoted(server, host.machine()) {
+        let is_enough = granted_keys >= MOST_KEYS
+            || host.machine().has_overdue
+            || serve::is_demoted(server, host.machine());
+        if is_enough {
             host.machine().registry.put_off_candidate(&candidate);
         } else if is_its_turn(host, &candidate, now) {
             grant(host, &candidate, now);

@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::commit::{drop_many_ended, lacks_ttl, repair_ttl};
-use super::count::Count;
 use super::ending::{dismiss_all, end_next, tell};
-use super::guard::BEAT_US;
 use super::guarding;
 use super::host::{Host, Key, Purpose, Server, TurnPart};
 use super::linger;
 use super::machine::Machine;
+use super::overdue;
 use super::revoke::{revoke, seek};
 use super::serve::{serve_changed, watch};
 use super::several;
@@ -50,8 +49,9 @@ pub fn run<H: Host>(host: &mut H) -> Option<u64> {
 fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     host.shared().inbox.forget_left_locks();
     guarding::look_if_on(host);
-    end_timed_out(host);
+    overdue::note_refusal(host);
     let server = host.server();
+    overdue::end(server, host.machine());
     if host.machine().registry.has_spare() {
         let mut share = Share::begin(server, TurnPart::Memory);
         while host.machine().registry.free_spare() && !share.is_over(server) {}
@@ -96,7 +96,7 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
         ..
     } = host.machine();
     sweep.step(server, registry, guard);
-    if !host.machine().registry.has_work() {
+    if !host.machine().registry.has_work() || host.machine().has_overdue {
         return None;
     }
     if host.refuses_writes() {
@@ -132,72 +132,6 @@ fn work<H: Host>(host: &mut H) {
         }
     }
     several::finish_in_timer(host);
-}
-
-/// Answers the requests whose time is over, and ends the places whose grace is.
-fn end_timed_out<H: Host>(host: &mut H) {
-    let server = host.server();
-    let (mut share, now_us) = (
-        Share::begin(server, TurnPart::Timeouts),
-        server.monotonic_us(),
-    );
-    let leaving = server.leaving();
-    loop {
-        if !begins_after_the_guard(host, leaving.now_us) {
-            let machine = host.machine();
-            let Some(removed) = machine.registry.take_timed_out(leaving) else {
-                break;
-            };
-            machine.left(&removed, now_us);
-            match removed.listener {
-                Some(_) => server.count(Count::TimedOut),
-                None => server.count(Count::PassedOver),
-            }
-            tell(server, machine, removed, None);
-        }
-        if share.is_over(server) {
-            break;
-        }
-    }
-}
-
-/// Whether the first grace that is over begins when the guard ends: the lock is free, and without
-/// the guard the absent place would have had its turn.
-fn begins_after_the_guard<H: Host>(host: &mut H, now_us: u64) -> bool {
-    let server = host.server();
-    let Machine {
-        guard, registry, ..
-    } = host.machine();
-    if !(guard.is_closed() || guard.has_slots()) || !server.is_primary() {
-        return false;
-    }
-    let Some(keys) = registry.over_at_its_turn(now_us, server.now()).cloned() else {
-        return false;
-    };
-    let name = || &keys.first().name[..];
-    if !guard.is_closed_for(name, true) {
-        return false;
-    }
-    let closed_for = guard.all_closed_for(Some(name()), server.boot_us());
-    let left_ms = closed_for.map_or(0, |(ms, _)| ms);
-    // A server that is paused must not open a key. Then it may as well be free.
-    let is_free = server.must_not_write()
-        || keys.iter().all(|key_ref| {
-            server.select_db(key_ref.db);
-            let name = host.name(&key_ref.name);
-            let key = host.open(&name, Purpose::Read);
-            key.is_ok_and(|key| key.lock().is_none_or(|lock| lock.is_free(server.now())))
-        });
-    if is_free {
-        // Where nobody knows when it ends, the next beat may tell.
-        let left_us = match left_ms {
-            0 => BEAT_US,
-            ms => ms.saturating_mul(1_000),
-        };
-        let from_us = now_us.saturating_add(left_us);
-        host.machine().registry.stay_from(from_us, now_us);
-    }
-    is_free
 }
 
 /// Ends a place of a server that is or was a replica: another primary decides, or may have. Valkey

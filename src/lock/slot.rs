@@ -10,7 +10,7 @@ pub fn slot_of(key: &[u8]) -> u16 {
 
 /// The part of a key that decides on its slot. It is the hash tag: what is in the key's first
 /// braces, if that is not empty. Without a hash tag it is the whole key.
-pub fn hashed_part(key: &[u8]) -> &[u8] {
+fn hashed_part(key: &[u8]) -> &[u8] {
     hash_tag(key).unwrap_or(key)
 }
 

@@ -87,6 +87,7 @@ scenarios! {
     ];
     real, Real, on_every_server: [
         demotion_in_a_transaction,
+        graces_rest_while_writes_are_refused,
         limits_at_run_time,
         pauses,
         reload_keeps_waiters,

@@ -207,6 +207,29 @@ fn all_histories_of_kept_places() {
     enumerate("kept places", &[], &ops, 6);
 }
 
+/// Times that are over when a command comes before the timer, and a server that takes no writes for
+/// a while.
+#[test]
+fn all_histories_of_late_timers() {
+    let ops = [
+        Op::Ask(K, take(Exclusive, b'a', 9, NoWait)),
+        Op::Ask(K, take(Exclusive, b'b', 9, Until(1))),
+        Op::Ask(K, keep(Shared, b'c', 9, NoWait, 2)),
+        Op::Ask(K, keep(Shared, b'd', 9, Until(2), 1)),
+        Op::Ask(K, take(Shared, b'e', 9, Forever)),
+        Op::Ask(K, Request::Release(b'a')),
+        Op::Ask(K, Request::Cancel(Some(b'd'))),
+        Op::RefuseWrites(true),
+        Op::RefuseWrites(false),
+        Op::PauseWrites(true),
+        Op::PauseWrites(false),
+        Op::Tick(1),
+        Op::Tick(2),
+        Op::Timer,
+    ];
+    enumerate("late timers", &[], &ops, 6);
+}
+
 /// Channels beside clients, heard and unheard.
 #[test]
 fn all_histories_of_channels() {

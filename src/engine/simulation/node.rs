@@ -16,7 +16,7 @@ use crate::command::{rlock, Args, Reply};
 use crate::engine::guard::{GuardEvent, Reason};
 use crate::engine::host::{Host, Server};
 use crate::engine::tick::{self, LOOK_AGAIN_US};
-use crate::engine::{self, check, command, macquire, Machine, Note, Shared};
+use crate::engine::{self, check, command, macquire, overdue, Machine, Note, Shared};
 use crate::lock::{Ask, Deadline, Fate, Lock, Mode, Token, Waiting};
 use crate::wait::Delivery;
 
@@ -372,6 +372,8 @@ impl Node {
     /// the sweep takes no rest. Returns how often it went off.
     pub(super) fn run_timer(&mut self) -> u64 {
         let mut rounds = 0;
+        // It has looked so a tenth of a second ago at most.
+        overdue::note_refusal(&mut self.task(0, Vec::new()));
         self.machine.sweep.hurry();
         while (rounds == 0 && self.is_told_again()) || self.is_due() {
             if rounds >= MANY_ROUNDS && self.is_told_again() {

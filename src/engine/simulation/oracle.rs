@@ -175,6 +175,8 @@ pub(super) struct Oracle {
     pub(super) puts_off: bool,
     /// Whether the server has become a replica since the timer has run.
     pub(super) was_demoted: bool,
+    /// When the server took no writes last, as far as the timer has seen. Graces begin anew then.
+    refused_us: u64,
     /// For how long holds stay when their connections are lost, in milliseconds.
     pub(super) linger_ms: u64,
 }

@@ -233,11 +233,6 @@ impl<'c> Caller<'c> {
         Some(flags.is_some_and(|flags| flags.contains(&flag)))
     }
 
-    /// Whether the server lets a key be read now: in a cluster, whether this node serves its slot.
-    pub(crate) fn may_read(&mut self, key: &[u8]) -> bool {
-        self.call_with(c"EXISTS", &[key]).is_ok()
-    }
-
     /// How many clients of this node have subscribed to a shard channel. `None` if the server does
     /// not say.
     pub(crate) fn shard_subscribers(&mut self, channel: &[u8]) -> Option<i64> {

@@ -1,11 +1,31 @@
 //! The name and the rights of the context's user.
 
 use std::ffi::c_int;
+use std::ptr;
 
 use redis_module::raw;
 
 use super::caller::for_client;
-use super::{call, Arg, Caller, Context, OwnedString};
+use super::{call, optional, Arg, Caller, Context, OwnedString};
+
+/// Whether a user may run a command in a database. Valkey from 9.1 on has it, where users have
+/// rights to databases. The bindings lack it.
+type CheckPermissions = unsafe extern "C" fn(
+    *mut raw::RedisModuleUser,
+    *mut *mut raw::RedisModuleString,
+    c_int,
+    c_int,
+    *mut c_int,
+) -> c_int;
+
+fn check_permissions() -> Option<CheckPermissions> {
+    let find = optional!(RedisModule_GetApi)?;
+    let mut found: Option<CheckPermissions> = None;
+    let name = c"RedisModule_ACLCheckPermissions";
+    // SAFETY: the server writes a pointer to a function of this signature, or nothing.
+    unsafe { find(name.as_ptr(), (&raw mut found).cast()) };
+    found
+}
 
 impl Context<'_> {
     /// The name of the context's user. It is empty where the server does not say it: in calls that
@@ -16,7 +36,7 @@ impl Context<'_> {
         // function does not survive. SAFETY: the context is alive. The name is ours, and is freed
         // once.
         unsafe {
-            let mut name = self.user_name_of(self.client_id());
+            let mut name = self.name_of_client();
             if name.is_null() && self.is_in_script() && Caller::new(self).has_user() {
                 name = call!(RedisModule_GetCurrentUserName(self.as_ptr()));
             }
@@ -46,9 +66,48 @@ impl Context<'_> {
         })
     }
 
-    /// Whether the context's user may read a key. No where no client with a connection asks: the
-    /// server aborts if a context has a client without a user.
-    pub(crate) fn may_read(self, key: &[u8]) -> bool {
+    /// The name of the user of the context's client, or of the one for which a call is made; null
+    /// where there is none. The caller frees it.
+    fn name_of_client(self) -> *mut raw::RedisModuleString {
+        let name = self.user_name_of(self.client_id());
+        match for_client().filter(|_| name.is_null()) {
+            Some(client) => self.user_name_of(client.get()),
+            None => name,
+        }
+    }
+
+    /// Whether the context's user may read a key in a database. No where no client with a
+    /// connection asks: the server aborts if a context has a client without a user.
+    pub(crate) fn may_read(self, key: &[u8], db: c_int) -> bool {
+        self.may_read_in_any_db(key) && self.may_read_in(key, db)
+    }
+
+    /// Whether one of these commands would tell the user of the key in that database. Yes where
+    /// users have no rights to databases.
+    fn may_read_in(self, key: &[u8], db: c_int) -> bool {
+        let Some(check) = check_permissions() else {
+            return true;
+        };
+        let commands: [&[&[u8]]; 3] = [
+            &[b"LOCK.INFO", key],
+            &[b"EXISTS", key],
+            &[b"LOCK.ACQUIRE", key, b"*", b"1"],
+        ];
+        commands.iter().any(|words| {
+            let words = words.iter().map(|word| OwnedString::new(self, word));
+            let words: Vec<_> = words.collect();
+            let mut pointers: Vec<_> = words.iter().map(|word| word.arg().as_ptr()).collect();
+            let count = c_int::try_from(pointers.len()).unwrap_or(c_int::MAX);
+            self.is_allowed(|user| {
+                let (words, no_reason) = (pointers.as_mut_ptr(), ptr::null_mut());
+                // SAFETY: the user and the words are alive; the server only reads the words, and
+                // gives no reason to a null pointer.
+                unsafe { check(user, words, count, db, no_reason) }
+            })
+        })
+    }
+
+    fn may_read_in_any_db(self, key: &[u8]) -> bool {
         let (key, access) = (
             OwnedString::new(self, key),
             raw::REDISMODULE_CMD_KEY_ACCESS as c_int,
@@ -77,10 +136,7 @@ impl Context<'_> {
     fn is_allowed(self, ask: impl FnOnce(*mut raw::RedisModuleUser) -> c_int) -> bool {
         // SAFETY: the context is alive. The name and the user are ours until they are freed.
         unsafe {
-            let mut name = self.user_name_of(self.client_id());
-            if let (true, Some(client)) = (name.is_null(), for_client()) {
-                name = self.user_name_of(client.get());
-            }
+            let name = self.name_of_client();
             if name.is_null() {
                 return false;
             }

@@ -15,6 +15,9 @@ pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
 }
 
 fn reply(ctx: Context<'_>, entry: &Entry) {
+    // A server that does not know the database cannot be asked for rights.
+    let may_read = |key: &[u8]| entry.db.is_some_and(|db| ctx.may_read(key, db));
+    let key = entry.key.as_deref().filter(|key| may_read(key));
     let (oldest, client) = (entry.oldest.as_ref(), entry.client.as_ref());
     ctx.reply_fields(&[
         ("time", integer(Some(entry.time_ms))),
@@ -22,8 +25,8 @@ fn reply(ctx: Context<'_>, entry: &Entry) {
             "db",
             integer(entry.db.and_then(|db| u64::try_from(db).ok())),
         ),
-        ("key", bytes(entry.key.as_deref())),
-        ("token", bytes(oldest.map(|(token, _)| &**token))),
+        ("key", bytes(key)),
+        ("token", bytes(key.and(oldest).map(|(token, _)| &**token))),
         ("fence", integer(oldest.map(|(_, fence)| *fence))),
         (
             "holders",

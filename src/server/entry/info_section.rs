@@ -12,7 +12,6 @@ use crate::server::api::{call, Context};
 use crate::server::host::module::Module;
 use crate::server::observe::stats::recent::Recent;
 use crate::server::observe::stats::times::{self, Summary, Times};
-use crate::server::observe::stats::windows::Window;
 use crate::server::observe::stats::{counters, held};
 use crate::server::settings::limits;
 
@@ -76,28 +75,25 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
         add_times(info, name, "", times::summary(times::counts(of)));
     }
     if for_crash_report == 0 {
-        add_windows(info, &Module::get().recent);
+        add_window(info, &Module::get().recent);
     }
 }
 
 /// The histograms, with the beginning of their names.
 const TIMES: [(Times, &str); 2] = [(Times::Waits, "wait"), (Times::Holds, "hold")];
 
-/// Adds what has happened in the last minute, and in the last ten.
-fn add_windows(info: *mut raw::RedisModuleInfoCtx, recent: &Recent) {
+/// Adds what has happened in the last minute.
+fn add_window(info: *mut raw::RedisModuleInfoCtx, recent: &Recent) {
     let now_us = clock::monotonic_us();
     recent.advance(now_us);
-    for window in [Window::Minute, Window::TenMinutes] {
-        let Some(growth) = recent.of(window, now_us) else {
-            return;
-        };
-        let suffix = format!("_{}", window.suffix());
-        for (name, growth) in growth.counters() {
-            add_named(info, format!("{name}{suffix}"), growth);
-        }
-        for (of, name) in TIMES {
-            add_times(info, name, &suffix, growth.times(of));
-        }
+    let Some(growth) = recent.growth_at(now_us) else {
+        return;
+    };
+    for (name, growth) in growth.counters() {
+        add_named(info, format!("{name}_1m"), growth);
+    }
+    for (of, name) in TIMES {
+        add_times(info, name, "_1m", growth.times(of));
     }
 }
 

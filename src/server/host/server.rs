@@ -25,7 +25,7 @@ use crate::server::replication::replicas;
 use crate::server::replication::writes;
 use crate::server::settings::config::DEADLOCK_DETECTION;
 use crate::server::settings::limits;
-use crate::wait::{Leaving, Limits};
+use crate::wait::{KeyRef, Leaving, Limits};
 
 /// Makes methods of one call, from rows of `fn name(self) -> Type = call;`.
 macro_rules! calls {
@@ -61,7 +61,7 @@ impl Server for Context<'_> {
             cursor.scan(self, findings);
 
         fn may_block(self) -> bool = Context::may_block(self);
-        fn may_read(self, key: &[u8]) -> bool = Context::may_read(self, key);
+        fn may_read(self, key: &KeyRef) -> bool = Context::may_read(self, &key.name, key.db);
         fn unblock(self, client: BlockedClient, outcome: Outcome) =
             blocked_client::unblock(client, outcome, &Module::get().ending);
         fn release(self, client: BlockedClient) = blocked_client::release(client);

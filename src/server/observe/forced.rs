@@ -90,7 +90,7 @@ impl Forced {
             by: is_evicted.then(|| b"eviction".as_slice().into()),
             client: None,
         };
-        self.note(ctx, entry, Some(name), has_client && !is_evicted);
+        self.note(ctx, entry, has_client && !is_evicted);
     }
 
     /// Notes that all holds of a database, or of all, are about to end.
@@ -114,16 +114,16 @@ impl Forced {
             by: Some(by.as_bytes().into()),
             client: None,
         };
-        self.note(ctx, entry, None, has_client);
+        self.note(ctx, entry, has_client);
     }
 
-    fn note(&self, ctx: Context<'_>, mut entry: Entry, key: Option<&[u8]>, has_client: bool) {
+    fn note(&self, ctx: Context<'_>, mut entry: Entry, has_client: bool) {
         self.tell_rest(ctx);
         let mut rate = self.rate.get();
         let is_told = rate.takes(clock::monotonic_us());
         let may_look = is_told && has_client && rate.may_look(clock::monotonic_us());
         self.rate.set(rate);
-        entry.client = may_look.then(|| self.look(ctx, key)).flatten();
+        entry.client = may_look.then(|| self.look(ctx)).flatten();
         if let Some(client) = &entry.client {
             entry.by = Some(client.command.clone());
         }
@@ -135,10 +135,10 @@ impl Forced {
         entries.push_front(entry);
     }
 
-    fn look(&self, ctx: Context<'_>, key: Option<&[u8]>) -> Option<Client> {
+    fn look(&self, ctx: Context<'_>) -> Option<Client> {
         let began_us = clock::monotonic_us();
         let mut caller = Caller::in_deletion(ctx);
-        let client = self.knowledge.client_that_removes(&mut caller, key);
+        let client = self.knowledge.client_that_removes(&mut caller);
         let mut rate = self.rate.get();
         rate.has_looked(began_us, clock::monotonic_us());
         self.rate.set(rate);

@@ -1,26 +1,13 @@
 //! The client whose command is running, while a method of the type is called.
 //!
-//! The server calls the methods of a type without a client. `CLIENT LIST` tells the client: the
-//! words of a command are in the field `argv-mem` from their arrival until the command is done. So
-//! the running client is among those with a value there that are not blocked. Where there is more
-//! than one, because others have sent a command in part, or the server's threads have read some
-//! ahead, nobody is named.
+//! The server calls the methods of a type without a client. Valkey from 8.1 on tells it all the
+//! same: `CLIENT LIST SKIPME YES` leaves the running client out, also when a module calls it. A
+//! removal that no client has run names nobody. Other servers do not tell it, so nobody is named.
 //!
-//! Valkey from 8.1 on tells it exactly: `CLIENT LIST SKIPME YES` leaves the running client out,
-//! also when a module calls it. There, a removal that no client has run names nobody.
-//!
-//! On the other servers such a removal could be blamed on a client that is sending a command just
-//! then. So the command must be one that writes. In a cluster the slot must be served here:
-//! otherwise the server has removed the key by itself, because its slot has gone.
-//!
-//! The calls change nothing and open no lock, so they are safe in the middle of a deletion. EXISTS
-//! would delete a key that has expired, so the name that it asks for is one that nobody can know.
+//! The calls change nothing and open no lock, so they are safe in the middle of a deletion.
 
 use std::cell::Cell;
 
-use uuid::Uuid;
-
-use crate::lock::slot::hashed_part;
 use crate::server::api::{client_field, Caller};
 
 /// How many bytes of a name are kept.
@@ -37,52 +24,45 @@ pub(in crate::server) struct Client {
     pub(in crate::server) command: Box<[u8]>,
 }
 
-/// Whether this server knows SKIPME in CLIENT LIST, once that is known.
+/// Whether it is known that this server has no SKIPME in CLIENT LIST.
 #[derive(Default)]
 pub(in crate::server) struct Knowledge {
-    knows_skipme: Cell<Option<bool>>,
+    lacks_skipme: Cell<bool>,
 }
 
 impl Knowledge {
-    /// The client that has removed `key`, or the whole database; `None` if that is not certain.
-    pub(in crate::server) fn client_that_removes(
-        &self,
-        caller: &mut Caller<'_>,
-        key: Option<&[u8]>,
-    ) -> Option<Client> {
-        let reply = caller.call_with(c"CLIENT", &[b"LIST"]).ok()?;
-        let mut candidates: Vec<_> = candidates(reply.part().text()?).collect();
-        drop(reply);
-        let is_exact = self.retain_skipped(caller, &mut candidates);
-        let client = candidates.pop().filter(|_| candidates.is_empty())?;
+    /// The client that removes a lock or empties a database now; `None` if the server does not tell
+    /// it.
+    pub(in crate::server) fn client_that_removes(&self, caller: &mut Caller<'_>) -> Option<Client> {
+        if self.lacks_skipme.get() {
+            return None;
+        }
+        let client = self.running_client(caller)?;
         let is_own = client.command.starts_with(b"lock.") || client.command.starts_with(b"rwlock.");
         let ends_nothing = is_own && *client.command != *b"lock.exec";
         if ends_nothing || caller.command_has_flag(&client.command, b"readonly") == Some(true) {
             return None; // It has found a key that had ended already.
         }
-        let is_certain = is_exact || is_served_here(caller, key);
-        is_certain.then_some(client)
+        Some(client)
     }
 
-    /// Leaves only the candidates that SKIPME leaves out. False if the server does not know it.
-    fn retain_skipped(&self, caller: &mut Caller<'_>, candidates: &mut Vec<Client>) -> bool {
-        if self.knows_skipme.get() == Some(false) || candidates.is_empty() {
-            return false;
+    fn running_client(&self, caller: &mut Caller<'_>) -> Option<Client> {
+        let reply = caller.call_with(c"CLIENT", &[b"LIST"]).ok()?;
+        let candidates: Vec<_> = candidates(reply.part().text()?).collect();
+        drop(reply);
+        if candidates.is_empty() {
+            return None;
         }
-        let ids = candidates.iter().map(|client| client.id.to_string());
-        let ids: Vec<_> = ids.collect();
-        let mut words = vec![&b"LIST"[..], b"ID"];
-        words.extend(ids.iter().map(|id| id.as_bytes()));
-        words.extend([&b"SKIPME"[..], b"YES"]);
+        let ids: Vec<_> = candidates.iter().map(|one| one.id.to_string()).collect();
+        let ids = ids.iter().map(|id| id.as_bytes());
+        let words = [&b"LIST"[..], b"ID"].into_iter().chain(ids);
+        let words: Vec<_> = words.chain([&b"SKIPME"[..], b"YES"]).collect();
         let reply = caller.call_with(c"CLIENT", &words);
-        self.knows_skipme.set(Some(reply.is_ok()));
-        let Ok(reply) = reply else {
-            return false;
-        };
-        let others = reply.part().text().unwrap_or_default();
-        let others: Vec<_> = lines(others).filter_map(id_of).collect();
-        candidates.retain(|client| !others.contains(&client.id));
-        true
+        self.lacks_skipme.set(reply.is_err());
+        let reply = reply.ok()?;
+        let others: Vec<_> = lines(reply.part().text()?).filter_map(id_of).collect();
+        let is_other = |client: &Client| others.contains(&client.id);
+        candidates.into_iter().find(|client| !is_other(client))
     }
 }
 
@@ -126,26 +106,6 @@ fn client(line: &[u8]) -> Option<Client> {
     })
 }
 
-/// Whether this node of a cluster serves the slot of a key. Another name in the same slot is asked
-/// for: the key itself is being removed.
-fn is_served_here(caller: &mut Caller<'_>, key: Option<&[u8]>) -> bool {
-    let is_cluster = caller.context().is_cluster();
-    let Some(key) = key.filter(|_| is_cluster) else {
-        return true;
-    };
-    neighbour_of(key).is_some_and(|neighbour| caller.may_read(&neighbour))
-}
-
-/// Another name in the slot of a key; `None` if there is none by way of a hash tag.
-fn neighbour_of(key: &[u8]) -> Option<Vec<u8>> {
-    let tag = hashed_part(key);
-    if tag.is_empty() || tag.contains(&b'}') {
-        return None;
-    }
-    let unknown = Uuid::new_v4().hyphenated().to_string();
-    Some([b"{", tag, b"}:redis-lock:", unknown.as_bytes()].concat())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,29 +133,5 @@ mod tests {
         ];
         assert_eq!(found, all);
         assert_eq!(candidates(b"").count(), 0);
-    }
-
-    #[test]
-    fn a_neighbour_has_the_same_tag() {
-        for (key, tag) in [
-            ("jobs:1", "jobs:1"),
-            ("{a}b", "a"),
-            ("x{a}{b}", "a"),
-            ("x{{a}", "{a"),
-            ("{}x", "{}x"),
-            ("{x", "{x"),
-            ("", ""),
-        ] {
-            assert_eq!(hashed_part(key.as_bytes()), tag.as_bytes(), "{key}");
-            let neighbour = neighbour_of(key.as_bytes());
-            let same_tag = |neighbour: Vec<u8>| hashed_part(&neighbour) == tag.as_bytes();
-            let has_none = tag.is_empty() || tag.contains('}');
-            assert!(neighbour.clone().map_or(has_none, same_tag), "{key}");
-            // Nobody can have made a key of this name, which would be deleted if it has expired.
-            assert!(
-                has_none || neighbour != neighbour_of(key.as_bytes()),
-                "{key}"
-            );
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use super::patrol::Patrol;
 use super::{Leaving, Registry};
-use crate::lock::{CompactToken, Mode, Now, Token};
+use crate::lock::{CompactToken, Mode, Token};
 use crate::wait::bindings::Linger;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::Keys;
@@ -83,27 +83,30 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
     }
 
-    /// The keys of an absent place whose grace is over, if it is due first and has its turn where
-    /// nobody holds anything.
-    pub fn over_at_its_turn(&self, now_us: u64, now: Now) -> Option<&Keys> {
-        let id = self.timeouts.over(now_us)?;
-        let place = self.places.get(id).filter(|place| place.is_absent())?;
-        let text = place.token.text();
-        let is_its_turn = |key: &KeyRef| {
-            let mode = place.mode_among(&key.name).unwrap_or(place.mode());
-            !self.ahead_of(key, (text.as_token(), mode), None, now).any
-        };
-        place.keys().all(is_its_turn).then_some(&place.keys)
+    /// Whether anything is over.
+    pub fn is_any_over(&self, now_us: u64) -> bool {
+        self.timeouts.over(now_us).is_some()
     }
 
-    /// Has that place stay for its grace from this instant of the monotonic clock on.
-    pub fn stay_from(&mut self, from_us: u64, now_us: u64) {
-        if let Some(id) = self.timeouts.over(now_us) {
-            self.change(id, |place| {
-                let until_us = grace_end(from_us, place.keep_ms);
-                place.stay_longer(until_us);
-            });
+    /// What is over first, if that is an absent place: its first key.
+    pub fn absent_and_over(&self, now_us: u64) -> Option<&KeyRef> {
+        let place = self.places.get(self.timeouts.over(now_us)?)?;
+        place.is_absent().then(|| place.keys.first())
+    }
+
+    /// Has that place stay for its grace from this instant of the monotonic clock on. False if that
+    /// is over, too.
+    pub fn stay_from(&mut self, from_us: u64, now_us: u64) -> bool {
+        let Some(id) = self.timeouts.over(now_us) else {
+            return false;
+        };
+        let keep_ms = self.places.get(id).map_or(0, |place| place.keep_ms);
+        let until_us = grace_end(from_us, keep_ms);
+        if until_us <= now_us {
+            return false;
         }
+        self.change(id, |place| place.stay_longer(until_us))
+            .is_some()
     }
 
     /// Has a token that holds nothing give up its place for a key. The caller answers those who

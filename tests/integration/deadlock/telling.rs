@@ -5,6 +5,7 @@ use super::*;
 on_every_server![
     keys_and_tokens_may_have_any_bytes,
     the_second_key_is_named_only_to_those_who_may_read_it,
+    a_key_of_a_database_without_rights_is_not_named,
 ];
 
 fn keys_and_tokens_may_have_any_bytes(kind: Kind) {
@@ -75,6 +76,33 @@ fn keys_and_tokens_may_have_any_bytes(kind: Kind) {
     assert!(!ours.is_empty());
     let is_plain = |line: &&str| line.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     assert!(ours.iter().all(is_plain), "{ours:?}");
+}
+
+/// Valkey 9.1 has rights to databases.
+fn a_key_of_a_database_without_rights_is_not_named(kind: Kind) {
+    if kind != Kind::Valkey9 {
+        return;
+    }
+    let server = Server::start(kind);
+    let mut c = server.client();
+    hold(&mut c, "mine", "a");
+    c.ok("SELECT 1");
+    hold(&mut c, "yours", "b");
+    let wait = "LOCK.ACQUIRE yours a 600000 KEEP 600000";
+    assert_eq!(c.call(wait), Reply::Nil);
+    let hidden = "DEADLOCK a cycle of 2 waits: mine waits for a token that waits for another key";
+    for (rules, expected) in [
+        ("~*", cycle_of(2, "mine", "yours")),
+        ("~* db=0", hidden.into()),
+        (
+            "~mine db=0 (+@all ~yours db=1)",
+            cycle_of(2, "mine", "yours"),
+        ),
+    ] {
+        let mut tenant = server.user("tenant", &format!("+@all {rules}"));
+        let ask = "LOCK.ACQUIRE mine b 600000 KEEP 60000";
+        assert_eq!(tenant.error(ask), expected, "{rules}");
+    }
 }
 
 fn the_second_key_is_named_only_to_those_who_may_read_it(kind: Kind) {

@@ -12,6 +12,8 @@ on_every_server![
     a_stopped_owner_loses_its_lock_to_the_next_waiter,
     a_stopped_waiter_delays_the_next_one_by_its_ttl,
     deadlines_passed_while_the_server_was_stopped_have_expired,
+    those_in_time_come_first_after_a_standstill,
+    nobody_is_granted_before_all_that_is_over_has_ended,
     commands_sent_while_the_server_was_stopped_are_answered_in_order,
     many_clients_on_a_server_that_is_stopped_and_resumed,
 ];
@@ -159,6 +161,65 @@ fn deadlines_passed_while_the_server_was_stopped_have_expired(kind: Kind) {
         (vec!["d".into()], vec!["a".into()])
     );
     assert_eq!(server.blocked_clients(), 0);
+}
+
+/// Each way by which a key is served: the first command that the server reads decides.
+fn those_in_time_come_first_after_a_standstill(kind: Kind) {
+    const MS: u64 = 2_000;
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let keys = ["{k}release", "{k}cancel", "{k}several"];
+    let waiters = keys.map(|key| {
+        c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
+        let late = server.blocked(&format!("LOCK.ACQUIRE {key} late 60000 BLOCK {MS}"));
+        c.call(&format!("LOCK.ACQUIRE {key} gone 60000 KEEP {MS}"));
+        let next = server.blocked(&format!("LOCK.ACQUIRE {key} next 60000 BLOCK 0"));
+        (late, next)
+    });
+    let mut first = server.raw();
+    server.signal("STOP");
+    sleep(Duration::from_millis(MS + 200));
+    let lines = [
+        "LOCK.RELEASE {k}release a",
+        "LOCK.ACQUIRE {k}release gone 60000 KEEP 60000",
+        "DEL {k}cancel",
+        "LOCK.CANCEL {k}cancel TOKEN nobody",
+        "DEL {k}several",
+        "LOCK.MACQUIRE 2 {k}several {k}other me 60000",
+    ];
+    first.send(&lines.join("\r\n"));
+    server.signal("CONT");
+    for expected in [":1", "$-1", ":1", ":0", ":1", "$-1"] {
+        assert_eq!(first.line().unwrap(), expected);
+    }
+    for (key, (late, next)) in keys.iter().zip(waiters) {
+        assert_eq!(late.reply(), Reply::Nil, "{key}");
+        next.fence();
+        assert_eq!(c.holders(key), ["next"]);
+    }
+    // The token whose grace was over begins at the end.
+    assert_eq!(c.waiters("{k}release"), ["gone"]);
+    assert!(c.waiters("{k}cancel").is_empty() && c.waiters("{k}several").is_empty());
+}
+
+fn nobody_is_granted_before_all_that_is_over_has_ended(kind: Kind) {
+    const PLACES: usize = 9_000;
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let keys = (0..10).map(|n| format!("LOCK.ACQUIRE k:{n} a 60000"));
+    c.send_all(keys.collect::<Vec<_>>());
+    let places = (0..PLACES).map(|n| format!("LOCK.ACQUIRE k:{} t{n} 60000 KEEP 5000", n % 10));
+    c.send_all(places.collect::<Vec<_>>());
+    let next = server.blocked("LOCK.ACQUIRE k:0 next 60000 BLOCK 0");
+    let mut first = server.raw();
+    server.signal("STOP");
+    sleep(Duration::from_millis(5_200));
+    first.send("LOCK.RELEASE k:0 a");
+    server.signal("CONT");
+    assert_eq!(first.line().unwrap(), ":1");
+    next.fence();
+    assert_eq!(c.info("lock_passed_over"), PLACES.to_string());
+    assert_eq!(c.info("lock_waiting"), "0");
 }
 
 fn commands_sent_while_the_server_was_stopped_are_answered_in_order(kind: Kind) {

@@ -79,7 +79,7 @@ fn growth(kind: Kind, server: &Server, rounds: usize) -> i64 {
 /// The server's used_memory after it has stopped falling. The server takes a while to free its own
 /// buffers and tables.
 ///
-/// The history for operators takes memory up to its bounds: LOCK.RESETSTAT empties the windows and
+/// The history for operators takes memory up to its bounds: LOCK.RESETSTAT empties the window and
 /// the most contended keys, and LOCK.LOG is full of the same entries each time.
 fn used_memory(server: &Server) -> i64 {
     const LOOKS: usize = 50;

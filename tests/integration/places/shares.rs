@@ -7,6 +7,7 @@ use crate::harness::{Client, Kind, Reply, Server};
 on_every_server![
     a_user_that_pipelines_places_leaves_room_for_others,
     scripts_and_transactions_count_against_a_share,
+    requests_by_exec_count_against_a_share,
 ];
 
 const RULES: &str = "~* &* -@all +lock.acquire +lock.release +auth +multi +exec +eval";
@@ -79,4 +80,20 @@ fn scripts_and_transactions_count_against_a_share(kind: Kind) {
     is_over_its_share(&mut one, "LOCK.ACQUIRE k f 60000 NOTIFY 0 c");
     c.ok("CONFIG SET lock.max-waiters-share 100");
     queued(&mut one, "LOCK.ACQUIRE k f 60000 NOTIFY 0 c");
+}
+
+fn requests_by_exec_count_against_a_share(kind: Kind) {
+    let server = Server::start_with(kind, &["max-waiters", "10", "max-waiters-share", "20"]);
+    let mut c = server.client();
+    let mut one = server.user("one", "~* &* +@all");
+    c.int("LOCK.ACQUIRE k a 60000");
+    one.int("LOCK.ACQUIRE mine me 60000");
+    let by_exec = |token| format!("LOCK.EXEC mine me LOCK.ACQUIRE k {token} 60000 KEEP 60000");
+    assert_eq!(one.call(&by_exec("b")), Reply::Nil);
+    assert_eq!(one.call("LOCK.ACQUIRE k d 60000 KEEP 60000"), Reply::Nil);
+    is_over_its_share(&mut one, &by_exec("e"));
+    is_over_its_share(&mut one, "LOCK.ACQUIRE k e 60000 KEEP 60000");
+    // Another user has a share of its own.
+    let mut two = server.user("two", "~* &* +@all");
+    assert_eq!(two.call(&by_exec("e")), Reply::Nil);
 }

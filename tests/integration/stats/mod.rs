@@ -80,7 +80,7 @@ const TIMES: [&str; 12] = [
     "hold_usec_max",
 ];
 
-/// The counters that have windows.
+/// The counters that have a window.
 const RECENT: [&str; 9] = [
     "acquired",
     "refused",
@@ -93,15 +93,10 @@ const RECENT: [&str; 9] = [
     "evicted",
 ];
 
-/// The fields of the last minute and of the last ten minutes.
-fn of_windows() -> Vec<String> {
-    let names = || RECENT.iter().chain(&TIMES);
-    let of = |end: &str| {
-        names()
-            .map(|name| format!("{name}_{end}"))
-            .collect::<Vec<_>>()
-    };
-    [of("1m"), of("10m")].concat()
+/// The fields of the last minute.
+fn of_window() -> Vec<String> {
+    let names = RECENT.iter().chain(&TIMES);
+    names.map(|name| format!("{name}_1m")).collect()
 }
 
 /// The fields of `INFO lock`, without the prefix of the module.
@@ -188,9 +183,9 @@ fn info_has_the_section_in_every_form_of_the_command(kind: Kind) {
         assert!(info.contains("# lock\r\n"), "{line}");
         let fields = fields(&info);
         let names: Vec<_> = fields.keys().map(String::as_str).collect();
-        let windows = of_windows();
-        let windows: Vec<_> = windows.iter().map(String::as_str).collect();
-        let mut expected = [&GAUGES[..], &COUNTERS, &TIMES, &windows].concat();
+        let window = of_window();
+        let window: Vec<_> = window.iter().map(String::as_str).collect();
+        let mut expected = [&GAUGES[..], &COUNTERS, &TIMES, &window].concat();
         expected.sort_unstable();
         assert_eq!(names, expected, "{line}");
         assert!(fields.values().all(|n| *n == 0), "{fields:?}");
@@ -218,9 +213,7 @@ fn resetstat_resets_the_counters_and_not_the_gauges(kind: Kind) {
     assert!(before["wait_usec_max"] > 0, "{before:?}");
     // The server has just started, so all of it was in the last minute.
     for name in RECENT.iter().chain(&TIMES) {
-        for window in ["1m", "10m"] {
-            assert_eq!(before[&format!("{name}_{window}")], before[*name], "{name}");
-        }
+        assert_eq!(before[&format!("{name}_1m")], before[*name], "{name}");
     }
     // A lock that was ended by force and not accessed since.
     c.int("LOCK.ACQUIRE forced me 600000");

@@ -20,7 +20,7 @@ use crate::engine::host::{Server, TurnPart};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Note, Outcome, Shared, Types};
 use crate::lock::{Deadline, Hold, Lock, Now, Token};
-use crate::wait::{Delivery, Leaving, Limits};
+use crate::wait::{Delivery, KeyRef, Leaving, Limits};
 
 /// The types of the server in memory.
 #[derive(Clone, Copy)]
@@ -275,7 +275,7 @@ impl Server for Ctx<'_> {
         Server::is_primary(self) && !is_in_transaction
     }
 
-    fn may_read(self, _key: &[u8]) -> bool {
+    fn may_read(self, _key: &KeyRef) -> bool {
         true
     }
 

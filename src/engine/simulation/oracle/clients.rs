@@ -13,6 +13,9 @@ impl Oracle {
         what: Request,
         scene: &Scene,
     ) {
+        if !matches!(what, Request::Check(_) | Request::Exec(_)) {
+            self.time_out(scene);
+        }
         if self.others.contains(&at) {
             self.events.push((client, Event::WrongType));
             return;

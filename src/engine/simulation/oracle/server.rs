@@ -88,6 +88,9 @@ impl Oracle {
 impl Oracle {
     /// Does all that is due, for all that there is.
     pub(in super::super) fn timer(&mut self, scene: &Scene) {
+        if scene.is_primary && !scene.may_write() {
+            self.refused_us = scene.mono_us;
+        }
         self.time_out(scene);
         if !scene.is_primary {
             self.dismiss(|_| true, Event::TryAgain, scene);
@@ -138,7 +141,8 @@ impl Oracle {
         self.serve_all(scene);
     }
 
-    fn time_out(&mut self, scene: &Scene) {
+    /// Ends what is over, before anything else.
+    pub(super) fn time_out(&mut self, scene: &Scene) {
         let is_over = |r: &&NaiveRequest| r.times_out_at_us.is_some_and(|at| at <= scene.mono_us);
         // One after the other: a message that nobody receives ends other requests, too.
         while let Some(client) = {
@@ -156,8 +160,12 @@ impl Oracle {
             self.drop_unkept();
             self.tell(&before, request, Event::Null, scene);
         }
-        let stays = |place: &NaivePlace| !place.is_absent() || place.until_us > scene.mono_us;
-        self.places.retain(stays);
+        let is_due = |place: &NaivePlace| place.is_absent() && place.until_us <= scene.mono_us;
+        for place in self.places.iter_mut().filter(|place| is_due(place)) {
+            let (_, keep) = place.kept.unwrap();
+            place.until_us = self.refused_us + u64::from(keep) * 1_000;
+        }
+        self.places.retain(|place| !is_due(place));
     }
 
     /// The token of a grant that was lost has its place again, if it said KEEP.

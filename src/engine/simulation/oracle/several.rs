@@ -12,6 +12,7 @@ impl Oracle {
         has_lock_left: bool,
         scene: &Scene,
     ) {
+        self.time_out(scene);
         let at = |(at, _): (Place, Mode)| at;
         let is_other = keys.iter().map(at).any(|at| self.others.contains(&at));
         if has_lock_left && is_other {

@@ -26,6 +26,8 @@ impl Cluster {
             self.step(Step::Demote(s, primary));
             self.step(Step::Follow(s, primary));
         }
+        // It learns of the links that were broken before.
+        self.notice(primary);
     }
 
     /// Each client waits at the primary. Answers after how long all have had the lock.

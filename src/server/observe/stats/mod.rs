@@ -8,7 +8,7 @@
 //! - The main thread counts by a plain load and a plain store. An atomic read-modify-write would
 //!   show in a benchmark, and no other thread counts. Other threads only free values; [`held`]
 //!   handles that.
-//! - LOCK.RESETSTAT resets counters, times and windows ([`reset`]). The module does not notice
+//! - LOCK.RESETSTAT resets counters, times and the window ([`reset`]). The module does not notice
 //!   CONFIG RESETSTAT. The module API has no event for it, and a command filter would make every
 //!   command of the server slower.
 
@@ -17,9 +17,9 @@ pub(in crate::server) mod held;
 pub(in crate::server) mod recent;
 pub(in crate::server) mod removals;
 pub(in crate::server) mod times;
-pub(in crate::server) mod windows;
+pub(in crate::server) mod window;
 
-/// Resets counters, times and windows. The gauges stay as they are.
+/// Resets counters, times and the window. The gauges stay as they are.
 pub(in crate::server) fn reset(recent: &recent::Recent) {
     counters::reset();
     times::reset();
@@ -29,15 +29,14 @@ pub(in crate::server) fn reset(recent: &recent::Recent) {
 #[cfg(test)]
 mod tests {
     use super::recent::Recent;
-    use super::windows::Window;
     use super::*;
     use crate::engine::Count;
 
     #[test]
-    fn a_reset_empties_the_windows() {
+    fn a_reset_empties_the_window() {
         let recent = Recent::default();
         let evicted = |now_us| {
-            let growth = recent.of(Window::Minute, now_us).unwrap();
+            let growth = recent.growth_at(now_us).unwrap();
             let mut counters = growth.counters();
             counters.find(|(name, _)| *name == "evicted").unwrap().1
         };

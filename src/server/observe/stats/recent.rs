@@ -1,21 +1,21 @@
-//! The counters and times of the last minute and of the last ten minutes.
+//! The counters and times of the last minute.
 //!
-//! Nothing is recorded for them: see [`super::windows`]. The server's own round closes the slices,
+//! Nothing is recorded for them: see [`super::window`]. The server's own round closes the slices,
 //! ten times a second, so a slice ends late by a tenth of a second at most while the server is not
 //! busy with one command. INFO closes it as well.
 //!
 //! The list of numbers is that of the counters below, then the buckets of the waits, then those of
 //! the holds. The last reading of them takes 70 KB. A closed slice takes 8 bytes for each bucket
-//! that has grown in it: a busy server takes some 200 KB for all sixty.
+//! that has grown in it: a busy server takes some 20 KB for all of them.
 
 use std::cell::RefCell;
 
 use super::counters;
 use super::times::{self, Summary, Times, BUCKETS};
-use super::windows::{Window, Windows};
+use super::window::Window;
 use crate::engine::Count;
 
-/// The counters that have windows, with the beginning of their names in INFO.
+/// The counters that have a window, with the beginning of their names in INFO.
 const COUNTERS: [(&str, Count); 9] = [
     ("acquired", Count::Acquired),
     ("refused", Count::Refused),
@@ -31,10 +31,10 @@ const COUNTERS: [(&str, Count); 9] = [
 /// What has happened lately.
 #[derive(Default)]
 pub(in crate::server) struct Recent {
-    windows: RefCell<Windows>,
+    window: RefCell<Window>,
 }
 
-/// A window as INFO shows it.
+/// The window as INFO shows it.
 pub(in crate::server) struct Growth {
     values: Vec<u64>,
 }
@@ -43,24 +43,24 @@ impl Recent {
     /// Closes the running slice if it is over, at `now_us` of the monotonic clock.
     pub(in crate::server) fn advance(&self, now_us: u64) {
         // A report of a crash may be asked for in the middle of it.
-        if let Ok(mut windows) = self.windows.try_borrow_mut() {
-            if windows.must_advance(now_us) {
-                windows.advance(now_us, &values());
+        if let Ok(mut window) = self.window.try_borrow_mut() {
+            if window.must_advance(now_us) {
+                window.advance(now_us, &values());
             }
         }
     }
 
-    /// What has happened in a window that ends at `now_us`.
-    pub(in crate::server) fn of(&self, window: Window, now_us: u64) -> Option<Growth> {
-        let windows = self.windows.try_borrow().ok()?;
-        let values = windows.of(window, now_us, &values());
+    /// What has happened in the minute that ends at `now_us`.
+    pub(in crate::server) fn growth_at(&self, now_us: u64) -> Option<Growth> {
+        let window = self.window.try_borrow().ok()?;
+        let values = window.growth_at(now_us, &values());
         Some(Growth { values })
     }
 
     /// Begins anew, after the counters and the times.
     pub(in crate::server) fn reset(&self) {
-        if let Ok(mut windows) = self.windows.try_borrow_mut() {
-            windows.reset();
+        if let Ok(mut window) = self.window.try_borrow_mut() {
+            window.reset();
         }
     }
 }
@@ -86,7 +86,7 @@ impl Growth {
     }
 }
 
-/// All numbers that have windows.
+/// All numbers that have a window.
 fn values() -> Vec<u64> {
     let counters = COUNTERS.iter().map(|(_, of)| counters::value(*of));
     counters

@@ -16,8 +16,8 @@
 //!
 //! A release must not pay for a query that an operator may make later. So it only adds one to a
 //! bucket, at a third of the cost of the library's own method. The buckets have the layout of the
-//! library, which computes the percentiles when they are asked for. The windows of a minute and of
-//! ten minutes are differences of the same buckets ([`super::windows`]).
+//! library, which computes the percentiles when they are asked for. Those of the last minute are
+//! differences of the same buckets ([`super::window`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
