@@ -5,7 +5,6 @@ use super::host::Server;
 use super::inbox::Note;
 use super::machine::{Machine, Removed, Shared};
 use super::types::Types;
-use crate::planted::planted;
 
 impl<T: Types> Shared<T> {
     /// Carries out what callbacks have noted. Every command and the timer does so first, and
@@ -36,16 +35,12 @@ impl<T: Types> Shared<T> {
         let registry = &mut machine.registry;
         match note {
             Note::Left { db, name } => {
-                registry.deliveries.left(db, &name);
                 match db {
                     Some(db) => registry.mark_replaced(db, &name),
                     None => registry.mark_in_all_dbs(&name),
                 };
             }
-            Note::ManyLeft => {
-                registry.deliveries.all_left();
-                registry.db_replaced(None);
-            }
+            Note::ManyLeft => registry.db_replaced(None),
             Note::Restored { db, name } => registry.mark_anyway(db, &name),
             Note::Emptied { db } => registry.db_emptied(db),
             Note::Swapped(one, other) => {
@@ -69,9 +64,6 @@ impl<T: Types> Shared<T> {
                     machine.left(&removed, now_us);
                 }
             }
-            Note::Delivered(grant) => registry.deliveries.delivered(&grant),
-            Note::Lost(_) if planted("unheard-grants-stay") => {}
-            Note::Lost(grant) => registry.deliveries.lost(grant),
             Note::SweepWanted => machine.sweep.request(server.monotonic_us()),
             Note::SlotsChanged => machine.slots_checked_us = None,
             Note::Guard(event) => guarding::note(server, machine, event),

@@ -1,7 +1,7 @@
 //! What happens without a command: deadlines, timeouts, and keys that others have changed. The
 //! timer calls it when something is due.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::commit::{drop_many_ended, lacks_ttl, repair_ttl};
@@ -12,12 +12,11 @@ use super::guarding;
 use super::host::{Host, Key, Purpose, Server, TurnPart};
 use super::linger;
 use super::machine::Machine;
-use super::revoke::{revoke, seek};
 use super::serve::{serve_changed, watch};
 use super::several;
 use super::share::Share;
 use crate::command::Error;
-use crate::wait::{KeyRef, Revoked, SlotQuestion, ANY_DB};
+use crate::wait::{KeyRef, SlotQuestion, ANY_DB};
 
 /// How often the keys that are waited for are looked at. By then a wall clock is noticed that was
 /// set forward, and an end that PEXPIRE or PERSIST has given to a waited key.
@@ -108,27 +107,14 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     None
 }
 
-/// Looks at the keys that are marked, and those with holds to revoke, which come first.
+/// Looks at the keys that are marked.
 ///
 /// Each key comes once. On 6.2 the deletion of a key that has expired overtakes what the same timer
 /// has replicated, so a key must not be opened again after a change.
 fn work<H: Host>(host: &mut H) {
     let server = host.server();
-    let mut revoked: BTreeMap<KeyRef, Vec<Revoked>> = BTreeMap::new();
-    let registry = &mut host.machine().registry;
-    // Places that come back mark their keys.
-    for one in registry.take_revoked(server.leaving()) {
-        let here = revoked.entry(one.key_ref.clone()).or_default();
-        here.push(one);
-    }
-    registry.marks.begin_turn();
+    host.machine().registry.marks.begin_turn();
     let mut touched = BTreeSet::new();
-    for (key_ref, revoked) in revoked {
-        host.machine().registry.marks.remove(&key_ref);
-        if look_at(host, &key_ref, revoked) {
-            touched.insert(key_ref);
-        }
-    }
     let (mut share, mut is_cut) = (Share::begin(server, TurnPart::Marks), false);
     while let Some(key_ref) = host.machine().registry.marks.next_in_turn() {
         if key_ref.db == ANY_DB {
@@ -140,7 +126,7 @@ fn work<H: Host>(host: &mut H) {
             host.machine()
                 .registry
                 .mark_anyway(Some(key_ref.db), &key_ref.name);
-        } else if look_at(host, &key_ref, Vec::new()) {
+        } else if look_at(host, &key_ref) {
             // If there are many to serve, it is marked again, and they take a turn of their own.
             is_cut = host.machine().registry.marks.has(&key_ref);
             touched.insert(key_ref);
@@ -243,7 +229,6 @@ fn stand_down<H: Host>(host: &mut H) {
     machine.registry.mark_unserved();
     machine.registry.marks.clear();
     machine.registry.clear_endings();
-    machine.registry.deliveries.clear_revoked();
     machine.sweep.cancel();
     host.shared().bindings.change(|all| all.clear());
 }
@@ -328,9 +313,9 @@ fn key_refs_of<H: Host>(host: &mut H, key: &Rc<[u8]>) -> Vec<KeyRef> {
     .collect()
 }
 
-/// Revokes holds of a key, serves it outside a command, and sets its ttl again if it has lost it.
-/// Whether the lock has changed.
-fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bool {
+/// Ends the holds of a key that are lost, serves it outside a command, and sets its ttl again if it
+/// has lost it. Whether the lock has changed.
+fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef) -> bool {
     let server = host.server();
     server.select_db(key_ref.db);
     let name = host.name(&key_ref.name);
@@ -352,9 +337,6 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
         // The clock is read after the server has looked at it, so that no grant is dated before the
         // expiry that made room for it.
         let now = server.now();
-        for revoked in revoked {
-            revoke(&mut key, revoked, now);
-        }
         if key.shared().bindings.has_lost() {
             linger::bring_forward(&mut key, now);
         }
@@ -363,10 +345,7 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) -> bo
         repair_ttl(&mut key, now);
         return key.has_changed();
     }
-    let machine = host.machine();
-    for revoked in revoked {
-        seek(server, machine, revoked);
-    }
-    dismiss_all(server, machine, key_ref, Error::WrongType);
+    host.shared().bindings.change(|all| all.take_lost(key_ref));
+    dismiss_all(server, host.machine(), key_ref, Error::WrongType);
     false
 }

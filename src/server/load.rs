@@ -105,9 +105,6 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     module.shared.inbox.leave(Note::SweepWanted);
     let begins = GuardEvent::Began(Reason::Restart, clock::boot_us(), limits::guard());
     module.shared.inbox.leave(Note::Guard(begins));
-    if is_7_0() {
-        callbacks::subscribe_to_clients(ctx);
-    }
     writes::prepare(&mut Caller::new(ctx));
     eviction::warn(ctx);
     ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");

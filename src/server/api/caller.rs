@@ -215,27 +215,6 @@ impl<'c> Caller<'c> {
         Some(flags.any(|is| is == flag))
     }
 
-    /// Whether the server is about to close the client of a reply callback, so that no reply can
-    /// reach it. Only CLIENT LIST says so, by the flag `A`.
-    pub(crate) fn is_closing(&mut self) -> bool {
-        self.client_has_flag(b'A') == Some(true)
-    }
-
-    /// Whether the context's client has asked to be closed after its replies. True if that is not
-    /// known.
-    pub(crate) fn closes_after_replies(&mut self) -> bool {
-        self.client_has_flag(b'c') != Some(false)
-    }
-
-    /// Whether CLIENT LIST has a flag for the context's client.
-    fn client_has_flag(&mut self, flag: u8) -> Option<bool> {
-        let id = self.0.client_id().to_string();
-        let reply = self.call_with(c"CLIENT", &[b"LIST", b"ID", id.as_bytes()]);
-        let reply = reply.ok()?;
-        let flags = client_field(reply.part().text()?, "flags");
-        Some(flags.is_some_and(|flags| flags.contains(&flag)))
-    }
-
     /// Whether the server lets a key be read now: in a cluster, whether this node serves its slot.
     pub(crate) fn may_read(&mut self, key: &[u8]) -> bool {
         self.call_with(c"EXISTS", &[key]).is_ok()
