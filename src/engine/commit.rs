@@ -90,8 +90,8 @@ impl Cause {
             Self::Renewed => server.count(Count::Renewed),
             Self::Disconnected => server.count(Count::Disconnected),
             Self::DisconnectedLater => server.count(Count::DisconnectedLater),
-            Self::TakenBack | Self::TakenBackLater => server.count(Count::TakenBack),
-            Self::Expired | Self::TtlRepaired => {}
+            Self::TakenBack => server.count(Count::TakenBack),
+            Self::TakenBackLater | Self::Expired | Self::TtlRepaired => {}
         }
     }
 }
