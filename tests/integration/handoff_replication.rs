@@ -160,9 +160,7 @@ fn an_expiry_during_a_long_timer_run_is_replicated_in_order(kind: Kind) {
     let restored = other.send::<&[u8]>(&[b"EVAL", restore.as_bytes(), b"0", dump.as_bytes()]);
     assert_eq!(restored, Reply::Simple("OK".into()));
     b.broken();
-    wait_for("the hold to end", || {
-        (c.int("EXISTS k") == 0).then_some(())
-    });
+    wait_for("the hold to end", || (c.int("EXISTS k") == 0).then_some(()));
     wait_for("all to be repaired", || {
         let repaired = |c: &mut Client, key| c.int(&format!("PTTL {key}")) > 0;
         (repaired(&mut c, "a1") && repaired(&mut c, "a999")).then_some(())

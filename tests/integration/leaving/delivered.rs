@@ -50,7 +50,11 @@ fn a_delivered_hold_stays_when_its_owner_is_killed_in_the_same_turn(kind: Kind) 
         "LOCK.ACQUIRE other u 60000 BLOCK 0\r\nCLIENT KILL ID {}\r\nCLIENT KILL ID {}",
         b.id, l.id
     ));
-    c.multi(&["LOCK.RELEASE k a", "LOCK.RELEASE j a", "LOCK.RELEASE other a"]);
+    c.multi(&[
+        "LOCK.RELEASE k a",
+        "LOCK.RELEASE j a",
+        "LOCK.RELEASE other a",
+    ]);
     assert!(u.line().unwrap().starts_with(':'));
     assert_eq!(u.line().unwrap(), ":1", "b was there to be killed");
     assert_eq!(u.line().unwrap(), ":1", "l was there to be killed");

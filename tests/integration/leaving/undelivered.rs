@@ -176,7 +176,10 @@ fn kill_in_the_step_of_the_grant(kind: Kind, options: &[&str]) {
 fn the_hold_of_a_killed_waiter_ends_when_the_cluster_is_up_again(kind: Kind) {
     let server = Cluster::node(kind, &[]);
     let mut c = server.client();
-    for line in ["LOCK.ACQUIRE k b 600000 BLOCK 0", "LOCK.MACQUIRE 1 k b 600000 BLOCK 0"] {
+    for line in [
+        "LOCK.ACQUIRE k b 600000 BLOCK 0",
+        "LOCK.MACQUIRE 1 k b 600000 BLOCK 0",
+    ] {
         c.int("LOCK.ACQUIRE k a 600000");
         let b = server.blocked(line);
         c.multi(&["LOCK.RELEASE k a", &kill(&b), "CLUSTER DELSLOTS 1"]);

@@ -106,6 +106,8 @@ impl Oracle {
         let holds = &self.holds;
         self.lost
             .retain(|lost| holds.iter().any(|hold| hold.at == lost.at));
+        // Whoever stood behind a place that was dismissed may be next, at a key before.
+        self.serve_all(scene);
         self.serve_all(scene);
     }
 
