@@ -1,18 +1,15 @@
 //! Grants on their way to blocked clients, and those that nobody has heard of.
 //!
 //! The server frees the reply of a client that it has told, or that was gone before. All that is
-//! needed then travels with the reply ([`Delivery`]). The owner of a new hold may have heard of it
-//! in another way meanwhile: another of its requests was answered. So the fences of answers are
-//! noted while any grant is under way, which is mostly until the end of the running command.
+//! needed then travels with the reply ([`crate::wait::Delivery`]). The owner of a new hold may have
+//! heard of it in another way meanwhile, because another of its requests was answered. So the
+//! fences of answers are noted while any grant is under way: until the end of the server's turn.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use super::machine::Shared;
-use super::types::Types;
 use crate::lock::Fence;
-use crate::planted::planted;
-use crate::wait::{Delivery, Granted, Listener};
+use crate::wait::{Granted, Listener};
 
 /// How many grants are under way, and of which holds the owners have heard meanwhile.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +35,8 @@ impl Deliveries {
         }
     }
 
-    /// Whether its owner was answered meanwhile.
-    fn end(&self, fence: Fence) -> bool {
+    /// Notes that a grant has arrived, or never will. Whether its owner was answered meanwhile.
+    pub(super) fn end(&self, fence: Fence) -> bool {
         debug_assert!(self.under_way.get() > 0, "a delivery that has not begun");
         let mut heard = self.heard.borrow_mut();
         let is_heard = heard.contains(&fence);
@@ -48,26 +45,5 @@ impl Deliveries {
             heard.clear();
         }
         is_heard
-    }
-}
-
-impl<T: Types> Shared<T> {
-    /// A client was told of its grant.
-    pub fn delivered(&self, delivery: &Delivery) {
-        self.deliveries.end(delivery.fence);
-        self.deliveries.hear(delivery.fence);
-        if self.bindings.are_any() {
-            self.bindings.change(|all| all.heard(delivery));
-        }
-    }
-
-    /// A client was gone before it heard of its grant. Whether the timer has anything to do.
-    pub fn lost(&self, delivery: &Delivery) -> bool {
-        let is_heard = self.deliveries.end(delivery.fence);
-        let ends = delivery.is_new && !is_heard && !planted("unheard-grants-stay");
-        if ends {
-            self.bindings.change(|all| all.unheard(delivery));
-        }
-        ends
     }
 }

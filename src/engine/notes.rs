@@ -5,6 +5,8 @@ use super::host::Server;
 use super::inbox::Note;
 use super::machine::{Machine, Removed, Shared};
 use super::types::Types;
+use crate::planted::planted;
+use crate::wait::Delivery;
 
 impl<T: Types> Shared<T> {
     /// Carries out what callbacks have noted. Every command and the timer does so first, and
@@ -69,6 +71,28 @@ impl<T: Types> Shared<T> {
             Note::Guard(event) => guarding::note(server, machine, event),
             Note::Demoted => machine.was_demoted = true,
         }
+    }
+}
+
+/// Grants that the server has done with.
+impl<T: Types> Shared<T> {
+    /// A client was told of its grant.
+    pub fn delivered(&self, delivery: &Delivery) {
+        self.deliveries.end(delivery.fence);
+        self.deliveries.hear(delivery.fence);
+        if self.bindings.are_any() {
+            self.bindings.change(|all| all.heard(delivery));
+        }
+    }
+
+    /// A client was gone before it heard of its grant. Whether the timer has anything to do.
+    pub fn lost(&self, delivery: &Delivery) -> bool {
+        let is_heard = self.deliveries.end(delivery.fence);
+        let ends = delivery.is_new && !is_heard && !planted("unheard-grants-stay");
+        if ends {
+            self.bindings.change(|all| all.unheard(delivery));
+        }
+        ends
     }
 }
 

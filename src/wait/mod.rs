@@ -66,6 +66,7 @@ pub mod contended;
 pub mod graph;
 pub mod key_ref;
 pub mod keys;
+mod lost;
 #[cfg(test)]
 pub(crate) mod naive;
 mod place;
@@ -78,10 +79,11 @@ mod table;
 mod tree;
 mod users;
 
-pub use bindings::{Bindings, Delivery, Linger, Lost, LostEnd};
+pub use bindings::{Bindings, Linger};
 pub use contended::{Contended, Waits};
 pub use key_ref::{KeyRef, ANY_DB};
 pub use keys::{Keys, Several, Wanted};
+pub use lost::{Delivery, Lost, LostEnd};
 pub use place::Counts;
 pub use registry::{
     At, By, Candidate, ChannelRequest, Comer, Ending, Entered, Full, Granted, Leaving, Limits,

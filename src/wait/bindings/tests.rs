@@ -3,7 +3,8 @@
 use std::mem::take;
 
 use super::*;
-use crate::lock::{FenceClock, Mode, Ttl, Waiting};
+use crate::lock::{Deadline, Effect, FenceClock, Mode, Ttl, Waiting};
+use crate::wait::Keys;
 
 const NAMES: [&[u8]; 2] = [b"a", b"b"];
 

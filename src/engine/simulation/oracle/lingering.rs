@@ -68,7 +68,8 @@ impl Oracle {
         }
     }
 
-    /// A server that becomes a replica forgets which holds are bound, and which nobody has heard of.
+    /// A server that becomes a replica forgets which holds are bound, and of which nobody has
+    /// heard.
     pub(in super::super) fn unbind_all(&mut self) {
         let holds = self.holds.iter_mut();
         holds.for_each(|hold| hold.bound = Bound::No);
