@@ -1,5 +1,7 @@
 //! Short histories enumerated, and long ones at random, against a list.
 
+// Long because: the acts, the list and the histories belong together.
+
 use std::mem::take;
 
 use super::*;

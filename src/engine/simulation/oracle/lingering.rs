@@ -76,15 +76,13 @@ impl Oracle {
         self.lost.clear();
     }
 
-    /// Whether a hold is of no use any more, because its connection was lost or nobody has heard of
-    /// it.
+    /// Whether a hold is of no use any more: its connection was lost, or nobody has heard of it.
     pub(super) fn is_over(&self, hold: &NaiveHold, now: u64) -> bool {
         let is_it = |lost: &NaiveLoss| lost.at == hold.at && lost.id == hold.id && lost.keep == 0;
         matches!(hold.bound, Bound::Lost(ends_at) if ends_at < now) || self.lost.iter().any(is_it)
     }
 
-    /// Carries out what lost connections, and grants that nobody has heard of, mean for the holds of
-    /// a key.
+    /// Carries out what lost connections and unheard grants mean for the holds of a key.
     pub(super) fn bring_forward(&mut self, at: Place, now: u64) {
         let all = std::mem::take(&mut self.lost).into_iter();
         let (unheard, others): (Vec<_>, _) = all.partition(|lost| lost.at == at);
