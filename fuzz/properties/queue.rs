@@ -251,8 +251,7 @@ impl World {
                     assert_eq!(self.hold_of(token), granted.grant.had_it);
                     self.apply(&granted.grant.effect(token));
                     self.gone(&granted.removed);
-                    let (_, grant) = granted.into_delivery().expect("a client");
-                    self.registry.deliveries.delivered(&grant);
+                    granted.into_delivery().expect("a client");
                 }
                 Some(Step::Refused(removed, refusal)) => {
                     assert_eq!(refusal, Refusal::Deadlock);

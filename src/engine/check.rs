@@ -1,39 +1,31 @@
 //! What a token holds now: LOCK.CHECK, and LOCK.EXEC before its command runs.
 
 use super::guarding;
-use super::host::{key_ref_of, Host, Key, Parts, Purpose, Server};
+use super::host::{key_ref_of, Host, Key, Purpose, Server};
 use crate::command::{Error, Reply};
 use crate::lock::{Hold, Now, Token};
 use crate::planted::planted;
 
-/// The hold of a token that it may use now. One whose connection is lost (LINGER) is over, though
-/// the timer has not ended it yet.
+/// The hold of a token that it may use now. One whose connection is lost (LINGER), or of which
+/// nobody has heard, is over, though the timer has not ended it yet.
 #[inline]
 fn usable_hold<H: Host>(host: &mut H, token: Token<'_>) -> Result<Option<Hold>, Error> {
     let mut key = host.open_key(Purpose::Read)?;
     let usable = guarding::usable(&mut key);
     let now = key.server().command_time();
-    let is_over = key.shared().bindings.has_lost() && is_lost(&mut key, token, now);
+    let is_over = key.shared().bindings.has_lost() && is_lost(&key, token, now);
     let lock = usable.of(key.lock().filter(|_| !is_over), token, now);
     let hold = lock.and_then(|lock| lock.hold_of(token, now));
     Ok(hold.map(|(_, hold)| hold))
 }
 
 #[cold]
-fn is_lost<K: Key>(key: &mut K, token: Token<'_>, now: Now) -> bool {
+fn is_lost<K: Key>(key: &K, token: Token<'_>, now: Now) -> bool {
     let key_ref = key_ref_of(key);
-    let Parts {
-        lock,
-        machine,
-        shared,
-        ..
-    } = key.parts();
-    let own = lock.and_then(|lock| lock.hold_of(token, now));
+    let own = key.lock().and_then(|lock| lock.hold_of(token, now));
     own.is_some_and(|(_, hold)| {
-        let bindings = &shared.bindings;
-        let is_over = bindings.look(|all| all.is_over(&key_ref, hold.fence, now));
-        let deliveries = &machine.registry.deliveries;
-        is_over && !deliveries.is_under_way(&key_ref, hold.fence)
+        let bindings = &key.shared().bindings;
+        bindings.look(|all| all.is_over(&key_ref, hold.fence, now))
     })
 }
 

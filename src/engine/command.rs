@@ -14,7 +14,7 @@ use super::serve::{self, Stay};
 use super::{deadlock, ending, guarding, linger, overdue, several};
 use crate::command::acquire::Acquire;
 use crate::command::{Error, Reply};
-use crate::lock::{Effect, Fence, FenceClock, Lock, Now, Refusal, Token, Ttl, Waiting};
+use crate::lock::{Effect, FenceClock, Lock, Now, Refusal, Token, Ttl, Waiting};
 use crate::wait::{KeyRef, Keys, Linger};
 
 /// The word that is the key of a command with one key.
@@ -89,7 +89,6 @@ fn change<'k, 'r, H: Host>(
             if matches!(cause, Cause::Renewed) && key.parts().machine.guard.marks_lingering() {
                 linger::mark_renewed(&key, &mut effect);
             }
-            // Also the owner that ends its hold knows of it.
             let fence = effect.fence().or(match &cause {
                 Cause::Released(hold) => Some(hold.fence),
                 _ => None,
@@ -97,7 +96,7 @@ fn change<'k, 'r, H: Host>(
             commit(&mut key, &effect, cause, now);
             if let (Some(taker), Some(fence)) = (&taker, fence) {
                 let linger = taker.linger.into_iter();
-                linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger, false));
+                linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger, true));
             }
             if let Some(key_ref) = &key_ref {
                 if let Some(taker) = taker {
@@ -107,7 +106,11 @@ fn change<'k, 'r, H: Host>(
                 }
                 serve::serve_changed(&mut key, key_ref, now);
             }
-            acknowledge(&mut key, fence);
+            // Also the owner that ends its hold knows of it.
+            let is_new = matches!(cause, Cause::Acquired { had_it: false });
+            if let Some(fence) = fence.filter(|_| !is_new) {
+                key.shared().deliveries.hear(fence);
+            }
             Ok(Done::Reply(reply))
         }
         Decided::Same(reply) => {
@@ -251,22 +254,6 @@ pub(super) fn note_resumed<S: Server>(server: S, since_us: Option<u64>) {
     if let Some(since_us) = since_us {
         server.count(Count::Resumed);
         server.waited(server.monotonic_us().saturating_sub(since_us));
-    }
-}
-
-/// Notes that the owner of a hold knows of it.
-#[inline]
-pub(super) fn acknowledge<K: Key>(key: &mut K, fence: Option<Fence>) {
-    let (server, name) = (key.server(), key.name());
-    let deliveries = &mut key.parts().machine.registry.deliveries;
-    if let (Some(fence), true) = (fence, deliveries.is_waiting()) {
-        let db = server.selected_db();
-        deliveries.acknowledge(db, name.bytes(), fence);
-        // A lost connection meant less than this request, as long as it waited for the grant.
-        let bindings = &key.shared().bindings;
-        if bindings.has_lost() {
-            bindings.change(|all| all.forget_lost(db, name.bytes(), fence));
-        }
     }
 }
 

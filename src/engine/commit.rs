@@ -34,10 +34,10 @@ pub enum Cause {
     Disconnected,
     /// For the same reason its deadline comes forward.
     DisconnectedLater,
-    /// A hold is revoked, because its owner was gone before it heard of the grant.
-    Revoked,
-    /// A conversion is undone for the same reason: the owner has the hold that it had before.
-    ConversionUndone,
+    /// A hold ends because its owner was gone before it heard of the grant.
+    TakenBack,
+    /// For the same reason its deadline comes forward (KEEP).
+    TakenBackLater,
     /// The last hold has reached its deadline, and the key lacked a ttl.
     Expired,
     /// The key gets the ttl of its last hold again.
@@ -58,9 +58,12 @@ impl Cause {
         match self {
             Self::Acquired { .. } => Some(Event::Acquire),
             Self::HandedOver { .. } => Some(Event::Handover),
-            Self::Released(_) | Self::Revoked | Self::Disconnected => Some(Event::Release),
-            Self::Renewed | Self::ReleasedLater | Self::DisconnectedLater => Some(Event::Renew),
-            Self::ConversionUndone | Self::Expired | Self::TtlRepaired => None,
+            Self::Released(_) | Self::TakenBack | Self::Disconnected => Some(Event::Release),
+            Self::Renewed
+            | Self::ReleasedLater
+            | Self::TakenBackLater
+            | Self::DisconnectedLater => Some(Event::Renew),
+            Self::Expired | Self::TtlRepaired => None,
         }
     }
 
@@ -87,8 +90,8 @@ impl Cause {
             Self::Renewed => server.count(Count::Renewed),
             Self::Disconnected => server.count(Count::Disconnected),
             Self::DisconnectedLater => server.count(Count::DisconnectedLater),
-            Self::Revoked => server.count(Count::TakenBack),
-            Self::ConversionUndone | Self::Expired | Self::TtlRepaired => {}
+            Self::TakenBack => server.count(Count::TakenBack),
+            Self::TakenBackLater | Self::Expired | Self::TtlRepaired => {}
         }
     }
 }
@@ -187,12 +190,7 @@ fn unbind<K: Key>(key: &K, effect: &Effect<'_>, cause: Cause, now: Now) {
     let bindings = &key.shared().bindings;
     let forget = |fence| bindings.change(|all| all.forget(db, name.bytes(), fence));
     lock.ended(now).for_each(forget);
-    match (own, cause) {
-        (Some(fence), Cause::ConversionUndone) => {
-            bindings.change(|all| all.undo(db, name.bytes(), fence));
-        }
-        (own, _) => own.into_iter().for_each(forget),
-    }
+    own.into_iter().for_each(forget);
 }
 
 #[inline(always)]

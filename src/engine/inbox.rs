@@ -10,7 +10,6 @@ use std::cmp::Ordering;
 use std::num::NonZeroU64;
 
 use super::guard::GuardEvent;
-use crate::wait::Delivery;
 
 /// The most notes about keys. Beyond them, the inbox only remembers that many locks have left: a
 /// script may delete millions.
@@ -37,10 +36,6 @@ pub enum Note<C> {
     Gone(C),
     /// This connection is lost, to which holds are bound, or with which requests end (LINGER).
     Disconnected(NonZeroU64),
-    /// A client has heard of its grant.
-    Delivered(Delivery),
-    /// A client was gone before it heard of its grant.
-    Lost(Delivery),
     /// The keyspace is to be swept.
     SweepWanted,
     /// The server may not serve all its slots any more, or may serve more.
@@ -62,8 +57,7 @@ pub struct Inbox<C> {
     /// How many are about keys that RESTORE has written.
     restored_keys: Cell<usize>,
     is_sweep_wanted: Cell<bool>,
-    /// Whether anybody waits, or a grant is under way: only then do the names of keys matter that
-    /// locks have left.
+    /// Whether anybody waits: only then do the names of keys matter that locks have left.
     do_names_matter: Cell<bool>,
     /// Whether the change that the server reports is the module's own.
     is_own_change: Cell<bool>,

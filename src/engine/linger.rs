@@ -1,7 +1,8 @@
-//! LINGER at work: holds are bound to connections, and end soon after these are lost.
+//! LINGER at work: holds are bound to connections, and end soon after these are lost. Holds of
+//! which nobody has heard end in the same way.
 //!
-//! A callback only notes that a connection is lost ([`super::inbox`]). The next command on the key
-//! brings the deadline forward before it does its own work, or the timer does, whichever is first.
+//! A callback only notes that a connection or a grant is lost. The next command on the key brings
+//! the deadline forward before it does its own work, or the timer does, whichever is first.
 
 use super::commit::{commit, Cause};
 use super::guard::Guard;
@@ -9,7 +10,7 @@ use super::host::{key_ref_of, Key, Name, Server};
 use crate::command::acquire::Acquire;
 use crate::command::Error;
 use crate::lock::{Effect, Fence, Grant, Hold, Now, Token};
-use crate::wait::Linger;
+use crate::wait::{Linger, LostEnd};
 
 /// What the hold of a request is bound to.
 pub(super) fn of_request<S: Server>(
@@ -50,12 +51,12 @@ pub(super) fn mark_renewed<K: Key>(key: &K, effect: &mut Effect<'_>) {
     }
 }
 
-/// Binds a hold that was just granted. `had_it` says that it was bound to the same connection
-/// before a grant of which its owner may not hear. A grant without LINGER has unbound it before.
+/// Binds a hold that was just granted. `is_told` says whether its owner knows. A grant without
+/// LINGER has unbound it before.
 #[cold]
-pub(super) fn bind<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger, had_it: bool) {
+pub(super) fn bind<K: Key>(key: &K, token: Token<'_>, fence: Fence, linger: Linger, is_told: bool) {
     let bindings = &key.shared().bindings;
-    bindings.change(|all| all.bind(key_ref_of(key), token, fence, linger, had_it));
+    bindings.change(|all| all.bind(key_ref_of(key), token, fence, linger, is_told));
 }
 
 /// Whether a hold is bound to the connection of a request that is granted it.
@@ -66,28 +67,27 @@ fn binds<K: Key>(key: &K, fence: Fence, linger: Linger) -> bool {
     bindings.look(|all| all.binds(db, name.bytes(), fence, linger.client))
 }
 
-/// Gives a hold to a token: marked, carried out, and bound.
+/// Gives a hold to a token: marked, carried out, and bound. `is_told` says whether the owner knows
+/// already.
 #[inline(always)] // Each caller knows the cause.
 pub(super) fn give<K: Key>(
     key: &mut K,
     token: Token<'_>,
     mut grant: Grant,
-    linger: Option<Linger>,
+    (linger, is_told): (Option<Linger>, bool),
     cause: Cause,
 ) {
     mark(&mut grant.hold, linger, &key.parts().machine.guard);
     let fence = grant.hold.fence;
-    let had_it = linger.is_some_and(|linger| binds(key, fence, linger));
+    let is_told = is_told || linger.is_some_and(|linger| binds(key, fence, linger));
     commit(key, &grant.effect(token), cause, grant.at);
     if let Some(linger) = linger {
-        bind(key, token, fence, linger, had_it);
+        bind(key, token, fence, linger, is_told);
     }
 }
 
-/// Carries out what lost connections mean for the holds of a key. Whether the key has changed.
-///
-/// A hold whose grant is still on its way to a client waits: either the owner hears of it, or it is
-/// revoked.
+/// Carries out what lost connections and unheard grants mean for the holds of a key. Whether the
+/// key has changed.
 #[cold]
 pub(super) fn bring_forward<K: Key>(key: &mut K, now: Now) -> bool {
     let key_ref = key_ref_of(key);
@@ -99,18 +99,14 @@ pub(super) fn bring_forward<K: Key>(key: &mut K, now: Now) -> bool {
     let mut has_changed = false;
     let lost = key.shared().bindings.change(|all| all.take_lost(&key_ref));
     for lost in lost {
-        let registry = &key.parts().machine.registry;
-        if registry.deliveries.is_under_way(&key_ref, lost.fence) {
-            let bindings = &key.shared().bindings;
-            bindings.change(|all| all.put_back(&key_ref, lost));
-            continue;
-        }
         let end = key.lock().map(|lock| (lock, key.deadline()));
         let end = end.and_then(|(lock, key_deadline)| lost.end(lock, key_deadline, now));
         if let Some((effect, ended)) = end {
-            let cause = match ended {
-                Some(_) => Cause::Disconnected,
-                None => Cause::DisconnectedLater,
+            let cause = match (lost.end, ended) {
+                (LostEnd::At(_), Some(_)) => Cause::Disconnected,
+                (LostEnd::At(_), None) => Cause::DisconnectedLater,
+                (LostEnd::Unheard(_), Some(_)) => Cause::TakenBack,
+                (LostEnd::Unheard(_), None) => Cause::TakenBackLater,
             };
             commit(key, &effect, cause, now);
             has_changed = true;

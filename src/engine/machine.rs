@@ -5,6 +5,7 @@
 //! is borrowed only within its own methods, which call nothing that calls back.
 
 use super::bindings::Bindings;
+use super::deliveries::Deliveries;
 use super::fences::Fences;
 use super::guard::Guard;
 use super::inbox::Inbox;
@@ -58,6 +59,8 @@ pub struct Shared<T: Types> {
     pub fences: Fences,
     /// What holds are bound to.
     pub bindings: Bindings,
+    /// Grants on their way to blocked clients.
+    pub deliveries: Deliveries,
 }
 
 #[cfg(test)]
@@ -80,6 +83,7 @@ impl<T: Types> Clone for Shared<T> {
             inbox: self.inbox.clone(),
             fences: self.fences.clone(),
             bindings: self.bindings.clone(),
+            deliveries: self.deliveries.clone(),
         }
     }
 }
@@ -90,6 +94,7 @@ impl<T: Types> Default for Shared<T> {
             inbox: Inbox::default(),
             fences: Fences::default(),
             bindings: Bindings::default(),
+            deliveries: Deliveries::default(),
         }
     }
 }
@@ -114,13 +119,10 @@ impl<T: Types> Default for Machine<T> {
 
 impl<T: Types> Shared<T> {
     /// Tells callbacks whether the names of keys matter that locks leave: only while somebody
-    /// waits, or a grant is under way. For the end of each command, and before each call that may
-    /// come back.
+    /// waits. For the end of each command, and before each call that may come back.
     #[inline]
     pub fn note_names_matter(&self, machine: &Machine<T>) {
-        let registry = &machine.registry;
-        let matter = !registry.is_empty() || registry.deliveries.is_waiting();
-        self.inbox.set_names_matter(matter);
+        self.inbox.set_names_matter(!machine.registry.is_empty());
     }
 }
 

@@ -3,8 +3,7 @@
 use std::rc::Rc;
 
 use super::command::{
-    acknowledge, answer_not_granted, check_that_it_is_here, may_lack_keys, note_resumed,
-    waited_key_ref,
+    answer_not_granted, check_that_it_is_here, may_lack_keys, note_resumed, waited_key_ref,
 };
 use super::commit::Cause;
 use super::count::Count;
@@ -190,13 +189,13 @@ impl Call<'_, '_> {
                 had_it: grant.had_it,
             };
             let mut key = host.open_word(at, Purpose::Write)?;
-            linger::give(&mut key, ask.token, grant, self.linger, cause);
+            linger::give(&mut key, ask.token, grant, (self.linger, true), cause);
             if let Some(key_ref) = waited_key_ref(&mut key) {
                 key.parts().machine.registry.lock_granted(&key_ref);
                 serve::serve_changed(&mut key, &key_ref, now);
             }
-            acknowledge(&mut key, Some(grant.hold.fence));
         }
+        host.shared().deliveries.hear(fence);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use super::inbox::Note;
 use super::machine::{Machine, Removed, Shared};
 use super::types::Types;
 use crate::planted::planted;
+use crate::wait::Delivery;
 
 impl<T: Types> Shared<T> {
     /// Carries out what callbacks have noted. Every command and the timer does so first, and
@@ -36,13 +37,9 @@ impl<T: Types> Shared<T> {
         let registry = &mut machine.registry;
         match note {
             Note::Left { db, name } => {
-                registry.deliveries.left(db, &name);
                 registry.mark_replaced(db, &name);
             }
-            Note::ManyLeft => {
-                registry.deliveries.all_left();
-                registry.db_replaced(None);
-            }
+            Note::ManyLeft => registry.db_replaced(None),
             Note::Restored { db, name } => registry.mark_anyway(db, &name),
             Note::Emptied { db } => registry.db_emptied(db),
             Note::Swapped(one, other) => {
@@ -66,14 +63,33 @@ impl<T: Types> Shared<T> {
                     machine.left(&removed, now_us);
                 }
             }
-            Note::Delivered(grant) => registry.deliveries.delivered(&grant),
-            Note::Lost(_) if planted("unheard-grants-stay") => {}
-            Note::Lost(grant) => registry.deliveries.lost(grant),
             Note::SweepWanted => machine.sweep.request(server.monotonic_us()),
             Note::SlotsChanged => machine.slots_checked_us = None,
             Note::Guard(event) => guarding::note(server, machine, event),
             Note::Demoted => machine.was_demoted = true,
         }
+    }
+}
+
+/// Grants that the server has done with.
+impl<T: Types> Shared<T> {
+    /// A client was told of its grant.
+    pub fn delivered(&self, delivery: &Delivery) {
+        self.deliveries.end(delivery.fence);
+        self.deliveries.hear(delivery.fence);
+        if self.bindings.are_any() {
+            self.bindings.change(|all| all.heard(delivery));
+        }
+    }
+
+    /// A client was gone before it heard of its grant. Whether the timer has anything to do.
+    pub fn lost(&self, delivery: &Delivery) -> bool {
+        let is_heard = self.deliveries.end(delivery.fence);
+        let ends = delivery.is_new && !is_heard && !planted("unheard-grants-stay");
+        if ends {
+            self.bindings.change(|all| all.unheard(delivery));
+        }
+        ends
     }
 }
 

@@ -6,7 +6,6 @@ use super::host::Server;
 use super::machine::Registry;
 use super::sweep::{Findings, Run, Sweep};
 use super::types::Types;
-use crate::wait::KeyRef;
 
 /// How long a step may take, and the pause after it.
 const STEP_US: u64 = 500;
@@ -33,7 +32,7 @@ impl<T: Types> Sweep<T> {
             return;
         }
         if !server.has_locks() {
-            return self.end(registry);
+            return self.cancel();
         }
         let run = match self.run.take() {
             Some(run) => Some(run),
@@ -49,14 +48,9 @@ impl<T: Types> Sweep<T> {
         if !is_over {
             self.run = Some(run);
         } else if !self.is_requested {
-            return self.end(registry);
+            return self.cancel();
         }
         self.due_us = Some(server.monotonic_us().saturating_add(REST_US));
-    }
-
-    fn end(&mut self, registry: &mut Registry<T>) {
-        registry.deliveries.give_up();
-        self.cancel();
     }
 }
 
@@ -71,16 +65,16 @@ impl<T: Types> Run<T> {
     ) -> bool {
         while server.select_db(self.db) {
             let mut findings = Findings {
-                sought: registry.deliveries.sought(),
                 without_ttl: Vec::new(),
                 latest: None,
-                found: Vec::new(),
             };
             let has_more = (0..BUCKETS).all(|_| server.scan(&mut self.cursor, &mut findings));
             if let Some(latest) = findings.latest {
                 guarding::note_lease(server, guard, latest, server.now());
             }
-            self.take(findings, registry);
+            for key in findings.without_ttl {
+                registry.mark_anyway(self.db, &key);
+            }
             if !has_more {
                 self.db = self.db.saturating_add(1);
                 match server.begin_scan() {
@@ -93,16 +87,5 @@ impl<T: Types> Run<T> {
             }
         }
         true
-    }
-
-    /// Marks the keys that were found in a database.
-    fn take(&self, findings: Findings, registry: &mut Registry<T>) {
-        let db = self.db;
-        for key in findings.without_ttl {
-            registry.mark_anyway(db, &key);
-        }
-        for (fence, name) in findings.found {
-            registry.deliveries.found(fence, &KeyRef { db, name });
-        }
     }
 }

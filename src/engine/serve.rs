@@ -282,7 +282,9 @@ fn hand_over<K: Key>(key: &mut K, granted: Granted<ClientOf<K>>) {
     let cause = Cause::HandedOver {
         had_it: grant.had_it,
     };
-    linger::give(key, text.as_token(), grant, granted.removed.linger, cause);
+    let linger = (granted.removed.linger, granted.is_for_channel());
+    linger::give(key, text.as_token(), grant, linger, cause);
+    key.shared().deliveries.begin(&granted);
     tell_granted(key.server(), key.parts().machine, granted);
 }
 
@@ -308,6 +310,8 @@ fn offer_to_channel<K: Key>(key: &mut K, offer: Offer) -> Now {
     let (server, at) = (key.server(), offer.grant.at);
     if publish_offer(server, key.parts().machine, &offer) {
         if let Some(granted) = key.parts().machine.registry.heard(offer) {
+            // The owner knows of the hold, whatever becomes of a client that waited for it, too.
+            key.shared().deliveries.hear(granted.grant.hold.fence);
             hand_over(key, granted);
         }
     }

@@ -172,12 +172,12 @@ fn grant<H: Host>(host: &mut H, candidate: &Candidate, now: Now) {
     // A client may have gone since.
     host.drain();
     let registry = &mut host.machine().registry;
-    let all = registry.grant_candidate(candidate, fence, at, is_heard);
+    let all = registry.grant_candidate(candidate, fence, at);
     let Some(last) = all.last() else {
         return host.machine().registry.serve_later(keys);
     };
     // The last request says what the holds are bound to, too.
-    let linger = last.removed.linger;
+    let linger = (last.removed.linger, last.is_for_channel());
     for one in candidate.several.iter() {
         let (token, mut grant) = (candidate.token(), last.grant);
         with_key(host, &one.key_ref, |key| {
@@ -199,7 +199,11 @@ fn grant<H: Host>(host: &mut H, candidate: &Candidate, now: Now) {
     server.count_many(Count::Reacquired, more);
     for granted in all {
         server.count(Count::Macquired);
+        host.shared().deliveries.begin(&granted);
         serve::tell_granted(server, host.machine(), granted);
+    }
+    if is_heard {
+        host.shared().deliveries.hear(fence);
     }
 }
 

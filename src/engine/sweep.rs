@@ -6,7 +6,6 @@
 //!   the server has started, loaded a data set or been promoted.
 //! - **Leases that are longer than a guard thinks.** They may be from before `lock.max-ttl` was
 //!   set, so the sweep runs when a guard is set.
-//! - **Holds to revoke** that RENAME or MOVE has moved to another key since they were granted.
 //!
 //! The sweep only marks keys, and tells the guard. The timer does the rest, as for every marked
 //! key. A server without locks does not sweep, and neither does a replica.
@@ -14,9 +13,7 @@
 use std::rc::Rc;
 
 use super::types::Types;
-use crate::lock::{Deadline, Fence, Lock};
-use crate::wait::delivery::find_in;
-use crate::wait::Revoked;
+use crate::lock::{Deadline, Lock};
 
 /// The sweep that is running or requested.
 pub struct Sweep<T: Types> {
@@ -33,13 +30,11 @@ pub(super) struct Run<T: Types> {
     pub(super) cursor: T::Cursor,
 }
 
-/// The holds that a step looks for, and its results.
+/// The results of a step.
 pub struct Findings {
-    pub(super) sought: Vec<Revoked>,
     pub(super) without_ttl: Vec<Rc<[u8]>>,
     /// When the longest lease ends.
     pub(super) latest: Option<Deadline>,
-    pub(super) found: Vec<(Fence, Rc<[u8]>)>,
 }
 
 impl<T: Types> Default for Sweep<T> {
@@ -100,8 +95,5 @@ impl Findings {
             self.without_ttl.push(name());
         }
         self.latest = self.latest.max(lock.latest_deadline());
-        for fence in find_in(lock, &self.sought) {
-            self.found.push((fence, name()));
-        }
     }
 }

@@ -1,8 +1,6 @@
 //! What happens without a command: deadlines, timeouts, and keys that others have changed. The
 //! timer calls it when something is due.
 
-use std::collections::BTreeMap;
-
 use super::commit::{drop_many_ended, lacks_ttl, repair_ttl};
 use super::ending::{dismiss_all, end_next, tell};
 use super::guarding;
@@ -10,12 +8,11 @@ use super::host::{Host, Key, Purpose, Server, TurnPart};
 use super::linger;
 use super::machine::Machine;
 use super::overdue;
-use super::revoke::{revoke, seek};
 use super::serve::{serve_changed, watch};
 use super::several;
 use super::share::Share;
 use crate::command::Error;
-use crate::wait::{KeyRef, Revoked, SlotQuestion};
+use crate::wait::{KeyRef, SlotQuestion};
 
 /// How often the keys that are waited for are looked at. By then a wall clock is noticed that was
 /// set forward, and an end that PEXPIRE or PERSIST has given to a waited key.
@@ -106,24 +103,13 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     None
 }
 
-/// Looks at the keys that are marked, and those with holds to revoke, which come first.
+/// Looks at the keys that are marked.
 fn work<H: Host>(host: &mut H) {
     let server = host.server();
-    let mut revoked: BTreeMap<KeyRef, Vec<Revoked>> = BTreeMap::new();
-    let registry = &mut host.machine().registry;
-    // Places that come back mark their keys.
-    for one in registry.take_revoked(server.leaving()) {
-        let here = revoked.entry(one.key_ref.clone()).or_default();
-        here.push(one);
-    }
-    registry.marks.begin_turn();
-    for (key_ref, revoked) in revoked {
-        host.machine().registry.marks.remove(&key_ref);
-        look_at(host, &key_ref, revoked);
-    }
+    host.machine().registry.marks.begin_turn();
     let mut share = Share::begin(server, TurnPart::Marks);
     while let Some(key_ref) = host.machine().registry.marks.next_in_turn() {
-        look_at(host, &key_ref, Vec::new());
+        look_at(host, &key_ref);
         // If there are many to serve, it is marked again, and they take a turn of their own.
         let is_cut = host.machine().registry.marks.has(&key_ref);
         several::finish_in_timer(host);
@@ -158,7 +144,6 @@ fn stand_down<H: Host>(host: &mut H) {
     machine.registry.mark_unserved();
     machine.registry.marks.clear();
     machine.registry.clear_endings();
-    machine.registry.deliveries.clear_revoked();
     machine.sweep.cancel();
     host.shared().bindings.change(|all| all.clear());
 }
@@ -225,8 +210,9 @@ fn check_slots<H: Host>(host: &mut H) {
     }
 }
 
-/// Revokes holds of a key, serves it outside a command, and sets its ttl again if it has lost it.
-fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) {
+/// Ends the holds of a key that are lost, serves it outside a command, and sets its ttl again if it
+/// has lost it.
+fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef) {
     let server = host.server();
     server.select_db(key_ref.db);
     let name = host.name(&key_ref.name);
@@ -248,9 +234,6 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) {
         // The clock is read after the server has looked at it, so that no grant is dated before the
         // expiry that made room for it.
         let now = server.now();
-        for revoked in revoked {
-            revoke(&mut key, revoked, now);
-        }
         if key.shared().bindings.has_lost() {
             linger::bring_forward(&mut key, now);
         }
@@ -259,9 +242,6 @@ fn look_at<H: Host>(host: &mut H, key_ref: &KeyRef, revoked: Vec<Revoked>) {
         repair_ttl(&mut key, now);
         return;
     }
-    let machine = host.machine();
-    for revoked in revoked {
-        seek(server, machine, revoked);
-    }
-    dismiss_all(server, machine, key_ref, Error::WrongType);
+    host.shared().bindings.change(|all| all.take_lost(key_ref));
+    dismiss_all(server, host.machine(), key_ref, Error::WrongType);
 }

@@ -217,41 +217,6 @@ impl Lock {
         Some(effect(now, mode, token, hold))
     }
 
-    /// Decides that a token has again what it had before, under a key that ends at `key_deadline`:
-    /// the hold that it has now was granted in vain. It is never alone beside others who have come
-    /// in since.
-    pub fn give_back<'a>(
-        &self,
-        token: Token<'a>,
-        before: Option<(Mode, Hold)>,
-        key_deadline: Option<Deadline>,
-        now: Now,
-    ) -> Effect<'a> {
-        let is_over = |hold: &Hold| hold.deadline.is_over(now.ms());
-        let Some((mode, mut hold)) = before.filter(|(_, hold)| !is_over(hold)) else {
-            let now_ms = now.ms();
-            return Effect::Release { now_ms, token };
-        };
-        // The key ends with the hold that is undone, unless it was given an earlier end from
-        // outside.
-        if let Some(Effect::Cap { deadline }) = key_deadline.and_then(|end| self.cap(end)) {
-            hold.deadline = hold.deadline.min(deadline);
-        }
-        effect(now, self.beside_others(mode, token, now), token, hold)
-    }
-
-    /// The mode that a hold has again: it must tolerate those who have come in since.
-    fn beside_others(&self, mode: Mode, token: Token<'_>, now: Now) -> Mode {
-        if !self.is_held_by_others(token, now) {
-            return mode;
-        }
-        let Mode::Counted(limit) = mode else {
-            return Mode::Shared;
-        };
-        let holders = u32::try_from(self.occupancy(now).holders).unwrap_or(u32::MAX);
-        Mode::of_limit(limit.get().max(holders)).unwrap_or(Mode::Shared)
-    }
-
     /// The effect that brings the holds in line with the deadline of their key. `None` if no hold
     /// lasts longer than the key.
     ///

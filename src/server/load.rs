@@ -103,7 +103,6 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     module.shared.inbox.leave(Note::SweepWanted);
     let begins = GuardEvent::Began(Reason::Restart, clock::boot_us(), limits::guard());
     module.shared.inbox.leave(Note::Guard(begins));
-    callbacks::subscribe_to_clients(ctx);
     eviction::warn(ctx);
     ctx.log(Level::Notice, c"locks are ready: LOCK.* and RWLOCK.*");
     Status::Ok

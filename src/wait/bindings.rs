@@ -1,10 +1,11 @@
-//! Holds that are bound to a connection (LINGER): when the connection of their acquire is lost,
-//! their deadlines come forward.
+//! Holds whose deadlines come forward: those that are bound to a connection (LINGER), when the
+//! connection of their acquire is lost, and those of which nobody has heard.
 //!
 //! # The rules
 //!
 //! 1. **An acquire binds its hold**, also when it is granted later or again. An acquire without
-//!    LINGER unbinds it.
+//!    LINGER unbinds it. Until a waiter is told of its grant, the binding is not sure: if the
+//!    waiter is gone before, it does not count.
 //! 2. **A binding belongs to a hold under its key.** It ends with the hold, and when the lock
 //!    leaves its key: after RENAME and MOVE the ttl is all that is left. So there are never more
 //!    bindings than holds.
@@ -13,14 +14,17 @@
 //!    new deadline is fixed then. A callback of the server only notes that. Commands and the timer
 //!    bring the deadline forward.
 //! 5. **A deadline never moves back**, and never beyond that of the key ([`Lost::end`]).
-//! 6. **In memory only**, on the primary. A server that becomes a replica forgets all.
+//! 6. **A grant that nobody hears of** is a loss, too ([`Bindings::unheard`]): each new hold of it
+//!    ends at once, or with KEEP after the grace, counted from when that is carried out.
+//! 7. **In memory only**, on the primary. A server that becomes a replica forgets all.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use super::key_ref::KeyRef;
-use crate::lock::{CompactToken, Deadline, Effect, Fence, Hold, Lock, Now, Token, TokenBuf};
+use super::lost::{Delivery, Lost, LostEnd};
+use crate::lock::{CompactToken, Fence, Lock, Now, Token, TokenBuf};
 
 /// What an acquire with LINGER says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,49 +61,8 @@ struct Bound {
     key_ref: KeyRef,
     token: CompactToken,
     linger: Linger,
-    /// Whether the same connection had the hold before it was converted. It has it again where
-    /// nobody hears of that.
-    had_it: bool,
-}
-
-/// A hold whose connection was lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// Whose it is.
-    pub token: TokenBuf,
-    /// Its fence: whatever has another one is another hold.
-    pub fence: Fence,
-    /// When it is to end, in milliseconds since the Unix epoch; 0 is at once.
-    pub ends_at_ms: u64,
-    /// Whether the same connection had it before it was converted.
-    pub had_it: bool,
-}
-
-impl Lost {
-    /// Brings the deadline forward of the hold in its lock, under a key that ends at
-    /// `key_deadline`. The second value is the hold if it ends now. `None` if there is nothing to
-    /// change.
-    pub fn end(
-        &self,
-        lock: &Lock,
-        key_deadline: Option<Deadline>,
-        now: Now,
-    ) -> Option<(Effect<'_>, Option<Hold>)> {
-        let token = self.token.as_token();
-        let (_, hold) = lock.hold_of(token, now)?;
-        if hold.fence != self.fence {
-            return None;
-        }
-        if self.ends_at_ms < now.ms() {
-            let (effect, hold) = lock.release(token, now)?;
-            return Some((effect, Some(hold)));
-        }
-        let ends_at = Deadline::from_millis(self.ends_at_ms.min(Deadline::MAX_MS))?;
-        if ends_at >= hold.deadline {
-            return None;
-        }
-        Some((lock.shorten(token, ends_at, key_deadline, now)?, None))
-    }
+    /// Whether the owner knows of the binding.
+    is_sure: bool,
 }
 
 /// Questions.
@@ -124,16 +87,16 @@ impl Bindings {
         self.of_hold(db, name, fence).next().is_some()
     }
 
-    /// Whether a hold is bound to this connection.
+    /// Whether a hold is bound to this connection, and its owner knows.
     pub fn binds(&self, db: i32, name: &[u8], fence: Fence, client: NonZeroU64) -> bool {
         let mut bound = self.bound(db, name, fence);
-        bound.any(|bound| bound.linger.client == client)
+        bound.any(|bound| bound.linger.client == client && bound.is_sure)
     }
 
     /// Whether a loss that is to be carried out ends a hold by now.
     pub fn is_over(&self, key_ref: &KeyRef, fence: Fence, now: Now) -> bool {
-        let mut lost = self.lost_of(key_ref, fence);
-        lost.any(|lost| lost.ends_at_ms < now.ms())
+        let mut lost = self.lost.get(key_ref).into_iter().flatten();
+        lost.any(|lost| lost.fence == fence && lost.end.ms(now) < now.ms())
     }
 
     /// Whether there are losses to carry out.
@@ -172,24 +135,19 @@ impl Bindings {
         let here = self.of_hold(db, name, of);
         here.filter_map(|of| self.bound.get(&of))
     }
-
-    fn lost_of(&self, key_ref: &KeyRef, fence: Fence) -> impl Iterator<Item = &Lost> {
-        let lost = self.lost.get(key_ref).into_iter().flatten();
-        lost.filter(move |lost| lost.fence == fence)
-    }
 }
 
 /// Changes.
 impl Bindings {
-    /// Binds a hold, in place of whatever it was bound to before. `had_it` says that it was bound
-    /// to the same connection.
+    /// Binds a hold, in place of whatever it was bound to before. `is_sure` says whether its owner
+    /// knows: it was answered, or was bound to the same connection before.
     pub fn bind(
         &mut self,
         key_ref: KeyRef,
         token: Token<'_>,
         fence: Fence,
         linger: Linger,
-        had_it: bool,
+        is_sure: bool,
     ) {
         self.forget(key_ref.db, &key_ref.name, fence);
         self.last = Number(self.last.0.wrapping_add(1));
@@ -198,7 +156,7 @@ impl Bindings {
             key_ref,
             token: token.into(),
             linger,
-            had_it,
+            is_sure,
         };
         let count = self.dbs.entry(bound.key_ref.db).or_default();
         *count = count.saturating_add(1);
@@ -214,18 +172,39 @@ impl Bindings {
             self.remove(fence, number);
         }
         if !self.lost.is_empty() {
-            self.forget_lost(db, name, fence);
+            let key = KeyRef::new(db, name);
+            self.drop_lost(&key, |lost| lost.fence == fence);
         }
     }
 
-    /// Follows a conversion that is undone, because its owner has not heard of it. The connection
-    /// that had the hold before has it again, or is lost.
-    pub fn undo(&mut self, db: i32, name: &[u8], fence: Fence) {
-        let key_ref = KeyRef::new(db, name);
-        let had_it = self.bound(db, name, fence).any(|bound| bound.had_it)
-            || self.lost_of(&key_ref, fence).any(|lost| lost.had_it);
-        if !had_it {
-            self.forget(db, name, fence);
+    /// Notes that a client has heard of its grant: its bindings are sure, and another client of the
+    /// same grant that was gone before does not matter.
+    pub fn heard(&mut self, delivery: &Delivery) {
+        let fence = delivery.fence;
+        for key in delivery.keys.iter() {
+            if let Some(client) = delivery.bound_to {
+                let here: Vec<_> = self.of_hold(key.db, &key.name, fence).collect();
+                for of in here {
+                    let bound = self.bound.get_mut(&of);
+                    if let Some(bound) = bound.filter(|bound| bound.linger.client == client) {
+                        bound.is_sure = true;
+                    }
+                }
+            }
+            let is_unheard = |lost: &Lost| matches!(lost.end, LostEnd::Unheard(_));
+            self.drop_lost(key, |lost| lost.fence == fence && is_unheard(lost));
+        }
+    }
+
+    /// Notes that nobody has heard of a grant: its new holds are to end.
+    pub fn unheard(&mut self, delivery: &Delivery) {
+        for key in delivery.keys.iter() {
+            let lost = Lost {
+                token: TokenBuf::from(delivery.token.text().as_token()),
+                fence: delivery.fence,
+                end: LostEnd::Unheard(delivery.keep_ms),
+            };
+            self.add_lost(key.clone(), lost);
         }
     }
 
@@ -250,13 +229,11 @@ impl Bindings {
         }
     }
 
-    /// Forgets the losses of a hold that are to be carried out.
-    pub fn forget_lost(&mut self, db: i32, name: &[u8], fence: Fence) {
-        if let Entry::Occupied(mut losses) = self.lost.entry(KeyRef::new(db, name)) {
-            losses.get_mut().retain(|lost| lost.fence != fence);
-            if losses.get().is_empty() {
-                self.untold.remove(losses.key());
-                losses.remove();
+    fn drop_lost(&mut self, key: &KeyRef, is_it: impl Fn(&Lost) -> bool) {
+        if let Some(losses) = self.lost.get_mut(key) {
+            losses.retain(|lost| !is_it(lost));
+            if losses.is_empty() {
+                self.take_lost(key);
             }
         }
     }
@@ -278,17 +255,17 @@ impl Bindings {
     pub fn lose(&mut self, client: NonZeroU64, now: Now) {
         let all: Vec<_> = self.of_client(client).collect();
         for (fence, number) in all {
-            let Some(bound) = self.remove(fence, number) else {
+            let bound = self.remove(fence, number);
+            let Some(bound) = bound.filter(|bound| bound.is_sure) else {
                 continue;
             };
             let lost = Lost {
                 token: TokenBuf::from(bound.token.text().as_token()),
                 fence,
-                ends_at_ms: match bound.linger.ms {
+                end: LostEnd::At(match bound.linger.ms {
                     0 => 0,
                     ms => now.ms().saturating_add(ms),
-                },
-                had_it: bound.had_it,
+                }),
             };
             self.add_lost(bound.key_ref, lost);
         }
@@ -308,11 +285,6 @@ impl Bindings {
     pub fn take_lost(&mut self, key_ref: &KeyRef) -> Vec<Lost> {
         self.untold.remove(key_ref);
         self.lost.remove(key_ref).unwrap_or_default()
-    }
-
-    /// Gives a loss back that cannot be carried out yet.
-    pub fn put_back(&mut self, key_ref: &KeyRef, lost: Lost) {
-        self.add_lost(key_ref.clone(), lost);
     }
 
     /// Forgets the holds of a database that was emptied; `None` is all.

@@ -19,8 +19,8 @@
 //!    behind it enter if they fit beside it. The token itself is let in at once
 //!    ([`Registry::ahead_of`]). Nobody is granted on behalf of an absent token.
 //! 5. **A grant is one step** ([`Registry::grant_next`]): the request is decided as if it came now,
-//!    leaves its place, and its delivery begins. The caller carries out the effect before it does
-//!    anything else with the key.
+//!    leaves its place. The caller carries out the effect before it does anything else with the
+//!    key.
 //! 6. **A grant to a channel takes two steps.** The registry offers the hold ([`Step::Offered`])
 //!    and the caller publishes it. If somebody has received the message, the grant is made
 //!    ([`Registry::heard`]). A message that nobody receives, a grant or another one, says that
@@ -32,9 +32,8 @@
 //! 8. **A mark** says that a key has changed outside a command. Callbacks of the server only mark;
 //!    commands and the timer serve. A lock that is free while a place is absent may be replaced
 //!    without notice, so the patrol marks such keys.
-//! 9. **A grant that nobody hears of is revoked** ([`delivery`]), unless its owner has learned of
-//!    it otherwise. If it was asked for with KEEP, its token has its place again, absent, at the
-//!    old position ([`Registry::take_revoked`]).
+//! 9. **A grant that nobody hears of ends** ([`Bindings::unheard`]), unless its owner has learned of
+//!    it otherwise: with KEEP after the grace, else at once. A hold that was converted stays so.
 //! 10. **Places stay with their database and name**, whatever becomes of the lock: FLUSHDB, SWAPDB,
 //!     RENAME and MOVE do not move them. Absent places end with FLUSHDB ([`Registry::db_emptied`]).
 //!     [`Registry::dismiss`] ends the places of a key, and with them every KEEP.
@@ -64,10 +63,10 @@
 pub mod bindings;
 mod bytes;
 pub mod contended;
-pub mod delivery;
 pub mod graph;
 pub mod key_ref;
 pub mod keys;
+mod lost;
 #[cfg(test)]
 pub(crate) mod naive;
 mod place;
@@ -80,11 +79,11 @@ mod table;
 mod tree;
 mod users;
 
-pub use bindings::{Bindings, Linger, Lost};
+pub use bindings::{Bindings, Linger};
 pub use contended::{Contended, Waits};
-pub use delivery::{Deliveries, Delivery, DeliveryId, Kept, Revoked};
 pub use key_ref::KeyRef;
 pub use keys::{Keys, Several, Wanted};
+pub use lost::{Delivery, Lost, LostEnd};
 pub use place::Counts;
 pub use registry::{
     At, By, Candidate, ChannelRequest, Comer, Ending, Entered, Full, Granted, Leaving, Limits,

@@ -5,7 +5,7 @@ use super::keys::Keys;
 use super::request::{Listener, Request, Requests, Seq, Words, NEVER};
 use super::slab::{Id, Slab};
 use super::users::UserId;
-use crate::lock::{Ask, CompactToken, FenceClock, Grant, Hold, Lock, Mode, Now, Refusal, Waiting};
+use crate::lock::{Ask, CompactToken, FenceClock, Grant, Lock, Mode, Now, Refusal, Waiting};
 
 /// The position of a place in its queue: smaller is earlier. A server gives each to one place only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -310,25 +310,24 @@ impl<L> Place<L> {
 
 /// Decisions.
 impl<L> Place<L> {
-    /// Decides one of its requests at its turn. Also answers what its token had before.
+    /// Decides one of its requests at its turn.
     pub(super) fn decide(
         &self,
         request: &Request<L>,
         lock: Option<&Lock>,
         at: Now,
         fences: &mut FenceClock,
-    ) -> Result<(Grant, Option<(Mode, Hold)>), Refusal> {
+    ) -> Result<Grant, Refusal> {
         let (mode, ttl) = (request.mode(), request.ttl());
-        let Some(held) = lock else {
+        if lock.is_none() {
             // The usual case. The token's text is not needed, which takes a while to build.
             let fence = fences.next(at).ok_or(Refusal::FencesExhausted)?;
-            return Ok((Grant::new(None, mode, ttl, fence, at), None));
-        };
+            return Ok(Grant::new(None, mode, ttl, fence, at));
+        }
         let text = self.token.text();
         let token = text.as_token();
         let ask = Ask { mode, token, ttl };
-        let grant = Lock::acquire(lock, ask, at, Waiting::default(), fences)?;
-        Ok((grant, held.hold_of(token, at)))
+        Lock::acquire(lock, ask, at, Waiting::default(), fences)
     }
 }
 

@@ -25,7 +25,6 @@ mod spans;
 mod step;
 mod tokens;
 
-use super::delivery::Deliveries;
 use super::place::Places;
 use super::schedule::Timeouts;
 
@@ -70,8 +69,6 @@ pub struct Registry<L, S> {
     patrol: Patrol,
     step: StepWork,
     endings: Endings,
-    /// Grants that their listeners have not heard of yet.
-    pub deliveries: Deliveries,
     last_ticket: u64,
 }
 
@@ -90,7 +87,6 @@ impl<L, S: Default> Default for Registry<L, S> {
             patrol: Patrol::default(),
             step: StepWork::default(),
             endings: Endings::default(),
-            deliveries: Deliveries::default(),
             last_ticket: 0,
         }
     }

@@ -39,10 +39,6 @@ impl<S: BuildHasher> Users<S> {
         Some(id)
     }
 
-    pub(super) fn name(&self, id: UserId) -> Option<Rc<[u8]>> {
-        self.all.get(id).map(|user| Rc::clone(&user.name))
-    }
-
     /// How much of a user waits.
     pub(super) fn waiting(&self, name: &[u8]) -> usize {
         let user = self.by_name.get(name).and_then(|id| self.all.get(*id));

@@ -131,19 +131,6 @@ fn grants_that_are_taken_back_reach_the_replica(kind: Kind) {
         replica.assert_same_as(&primary, release);
         c.call("FLUSHALL");
     }
-    // A conversion is undone: the earlier shared hold is back.
-    let share = c.int("RWLOCK.RLOCK k up 60000");
-    c.int("RWLOCK.RLOCK k other 60000");
-    let up = primary.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0");
-    let r = primary.blocked("RWLOCK.RLOCK k r 60000 BLOCK 0");
-    let kill = format!("CLIENT KILL ID {}", up.id);
-    c.multi(&["LOCK.RELEASE k other", &kill]);
-    up.broken();
-    let fence = r.fence();
-    let expected = [("up".into(), share), ("r".into(), fence)];
-    assert_eq!(c.holds("k"), expected);
-    replica.assert_same_as(&primary, "a conversion");
-    assert_eq!(replica.client().holds("k"), expected);
 }
 
 fn waits_that_end_without_a_grant_replicate_nothing(kind: Kind) {

@@ -8,7 +8,6 @@ use crate::harness::{wait_for, Kind, Reply, Server};
 mod delivered;
 mod frozen;
 mod many_clients;
-mod moved_keys;
 mod undelivered;
 
 on_every_server![

@@ -102,6 +102,31 @@ fn all_histories_of_lost_replies_of_one_token() {
     enumerate("lost replies of one token", &first, &ops, 6);
 }
 
+/// New holds that nobody hears of end, or stay for the grace of KEEP. Meanwhile the server takes no
+/// writes, or its slot is away.
+#[test]
+fn all_histories_of_unheard_grants() {
+    let first = [Op::Ask(K, take(Exclusive, b'a', 9, NoWait))];
+    let ops = [
+        Op::Ask(K, keep(Exclusive, b'b', 9, Forever, 3)),
+        Op::Ask(K, take(Shared, b'b', 9, Forever)),
+        Op::Ask(K, take(Exclusive, b'c', 9, Forever)),
+        Op::Ask(K, Request::Release(b'a')),
+        Op::Ask(K, Request::Renew(b'b', 9)),
+        Op::Ask(K, Request::Check(b'b')),
+        Op::Lose(0),
+        Op::Lose(1),
+        Op::Deliver(0),
+        Op::PauseWrites(true),
+        Op::PauseWrites(false),
+        Op::SlotGoes(0, false),
+        Op::SlotComes(0),
+        Op::Tick(2),
+        Op::Timer,
+    ];
+    enumerate("unheard grants", &first, &ops, 5);
+}
+
 /// A hold that stands under two keys, by DUMP and RESTORE.
 #[test]
 fn all_histories_of_copies() {

@@ -267,8 +267,9 @@ impl Node {
         let at = in_flight.iter().position(is_it).unwrap();
         let (_, grant) = in_flight.remove(at);
         match delivered {
-            true => self.shared.inbox.leave(Note::Delivered(grant)),
-            false => self.leave(Note::Lost(grant)),
+            true => self.shared.delivered(&grant),
+            false if self.shared.lost(&grant) => self.memory.is_armed.set(true),
+            false => {}
         }
     }
 }
@@ -340,17 +341,8 @@ impl Node {
     }
 }
 
-/// After so many turns of the timer each marked key was looked at.
-const MANY_ROUNDS: u64 = 50;
-
 /// The timer.
 impl Node {
-    /// Whether holds are bound to lost connections and on their way to their owners: the timer is
-    /// told of them in each turn.
-    pub(super) fn is_told_again(&self) -> bool {
-        self.shared.bindings.look(|all| all.has_untold())
-    }
-
     /// Whether the timer goes off now.
     pub(super) fn is_due(&self) -> bool {
         let scene = self.memory.scene.get();
@@ -375,10 +367,7 @@ impl Node {
         // It has looked so a tenth of a second ago at most.
         overdue::note_refusal(&mut self.task(0, Vec::new()));
         self.machine.sweep.hurry();
-        while (rounds == 0 && self.is_told_again()) || self.is_due() {
-            if rounds >= MANY_ROUNDS && self.is_told_again() {
-                break;
-            }
+        while self.is_due() {
             self.memory.is_armed.set(false);
             let mut task = self.task(0, Vec::new());
             let pause_us = tick::run(&mut task);

@@ -15,7 +15,6 @@ mod several;
 use std::cmp::Reverse;
 
 use lingering::Bound;
-use several::kept_by;
 
 use super::{channel_of, heard_by, Client, Event, Limits, Place, Request, Scene, EVERY_DB};
 use crate::lock::Mode;
@@ -126,22 +125,29 @@ impl NaivePlace {
     }
 }
 
-/// A grant of one key that its client has not heard of.
+/// A grant that its client has not heard of.
 #[derive(Clone, Debug)]
 pub(super) struct NaiveGrant {
     pub(super) client: Client,
+    /// What was granted. The keys may have other locks by now.
+    keys: Vec<Place>,
+    token: u8,
+    id: u64,
+    /// Whether the token had nothing before.
+    is_new: bool,
+    /// In milliseconds; 0 is without KEEP.
+    keep: u32,
+    /// Whether another request of the token was answered since.
+    is_known: bool,
+}
+
+/// A new hold that nobody has heard of, and nobody will.
+#[derive(Clone, Debug)]
+struct NaiveLoss {
     at: Place,
     token: u8,
     id: u64,
-    /// Whether the lock may be under another key by now.
-    has_left: bool,
-    is_known: bool,
-    before: Option<(Mode, u64)>,
-    ends: u64,
-    /// If one of a group is known, all are: those of several keys, and of several clients.
-    group: u64,
-    /// The place that it had, where it said KEEP.
-    kept: Option<NaivePlace>,
+    keep: u32,
 }
 
 /// What is to be done next at a key.
@@ -163,10 +169,7 @@ pub(super) struct Oracle {
     pub(super) places: Vec<NaivePlace>,
     last_position: u64,
     pub(super) pending: Vec<NaiveGrant>,
-    lost: Vec<NaiveGrant>,
-    /// Whether those that are lost are looked for everywhere.
-    is_seeking: bool,
-    last_group: u64,
+    lost: Vec<NaiveLoss>,
     pub(super) last_id: u64,
     pub(super) events: Vec<(Client, Event)>,
     /// Keys that are to be served before the step ends.
@@ -222,6 +225,7 @@ impl Oracle {
         let id = own.map_or(self.last_id + 1, |own| own.id);
         self.last_id = self.last_id.max(id);
         self.release(at, token);
+        self.lost.retain(|lost| lost.at != at || lost.id != id);
         self.holds.push(NaiveHold {
             at,
             token,
@@ -398,52 +402,24 @@ impl Oracle {
         if request.is_channel && !scene.has_subscribers {
             return self.unheard(token, scene);
         }
-        let before = self.own(at, token, now);
+        let is_new = self.own(at, token, now).is_none();
         let id = self.take(at, token, request.mode, now + request.ttl, now);
-        self.bind(at, token, request.client);
+        self.bind(at, token, request.client, request.is_channel);
         self.events
             .push(request.event(at, token, Event::Granted(id)));
         self.answered(request.client);
-        if request.is_channel {
-            return self.learn(id, at, false);
+        match request.is_channel {
+            true => self.learn(id),
+            false => self.pending.push(NaiveGrant {
+                client: request.client,
+                keys: vec![at],
+                token,
+                id,
+                is_new,
+                keep: request.keep,
+                is_known: false,
+            }),
         }
-        let is_it = |g: &&NaiveGrant| g.id == id && g.at == at && !self.is_of_several(g);
-        let beside = self.pending.iter().find(is_it).cloned();
-        // Those that were lost are on their way again.
-        let is_found = self.is_seeking;
-        let is_lost = |grant: &NaiveGrant| grant.id == id && (grant.at == at || is_found);
-        let (lost, others): (Vec<_>, _) = std::mem::take(&mut self.lost)
-            .into_iter()
-            .partition(is_lost);
-        self.lost = others;
-        let new = NaiveGrant {
-            client: request.client,
-            at,
-            token,
-            id,
-            has_left: false,
-            is_known: false,
-            before: match lost.first() {
-                Some(lost) => lost.before,
-                None => before.map(|hold| (hold.mode, hold.deadline)),
-            },
-            group: self.last_group + 1,
-            ends: now + request.ttl,
-            kept: None,
-        };
-        self.last_group += 1;
-        // All requests of a token that get one hold are one delivery: its owner knows what it knew
-        // before the first of them.
-        let grant = NaiveGrant {
-            client: request.client,
-            ends: now + request.ttl,
-            kept: kept_by(place, request),
-            ..beside.unwrap_or(new)
-        };
-        let all = self.pending.iter_mut();
-        all.filter(|other| other.group == grant.group)
-            .for_each(|other| other.ends = grant.ends);
-        self.pending.push(grant);
     }
 
     /// Tells whoever has asked how its wait has ended.
@@ -487,12 +463,6 @@ impl Oracle {
         if self.places[n].is_absent() {
             self.places.remove(n);
         }
-    }
-
-    /// Whether a grant was made together with those of other keys.
-    fn is_of_several(&self, grant: &NaiveGrant) -> bool {
-        let beside = |other: &NaiveGrant| other.group == grant.group && other.at != grant.at;
-        self.pending.iter().any(beside)
     }
 
     fn drop_unkept(&mut self) {

@@ -147,7 +147,9 @@ impl InMemory {
             turns += self.node.run_timer();
             let first = self.node.memory.in_flight.borrow().first().cloned();
             let Some((client, _)) = first else { break };
-            self.node.end_delivery(client, true);
+            // The server asks for the reply of a client that is there.
+            let is_there = self.clients.values().any(|c| c.number == client);
+            self.node.end_delivery(client, is_there);
             self.node.settle();
         }
         self.node.memory.events.borrow_mut().clear();
@@ -197,9 +199,6 @@ impl InMemory {
         let in_flight = self.node.memory.in_flight.borrow();
         let is_granted = in_flight.iter().any(|(other, _)| *other == client.number);
         drop(in_flight);
-        if is_granted {
-            self.node.end_delivery(client.number, false);
-        }
         let is_blocked = client.waits && !is_granted;
         self.node.kill_waiter(client.number, is_blocked);
         Ok(())

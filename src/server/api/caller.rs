@@ -212,41 +212,11 @@ impl<'c> Caller<'c> {
         Some(flags.any(|is| is == flag))
     }
 
-    /// Whether the server is about to close the client of a reply callback, so that no reply can
-    /// reach it. Only CLIENT LIST says so, by the flag `A`.
-    pub(crate) fn is_closing(&mut self) -> bool {
-        self.client_has_flag(b'A') == Some(true)
-    }
-
-    /// Whether the context's client has asked to be closed after its replies. True if that is not
-    /// known.
-    pub(crate) fn closes_after_replies(&mut self) -> bool {
-        self.client_has_flag(b'c') != Some(false)
-    }
-
-    /// Whether CLIENT LIST has a flag for the context's client.
-    fn client_has_flag(&mut self, flag: u8) -> Option<bool> {
-        let id = self.0.client_id().to_string();
-        let reply = self.call_with(c"CLIENT", &[b"LIST", b"ID", id.as_bytes()]);
-        let reply = reply.ok()?;
-        let flags = client_field(reply.part().text()?, "flags");
-        Some(flags.is_some_and(|flags| flags.contains(&flag)))
-    }
-
     /// How many clients of this node have subscribed to a shard channel. `None` if the server does
     /// not say.
     pub(crate) fn shard_subscribers(&mut self, channel: &[u8]) -> Option<i64> {
         let reply = self.call_with(c"PUBSUB", &[b"SHARDNUMSUB", channel]);
         reply.ok()?.part().element(1)?.number()
-    }
-
-    /// The value of a setting of the server. `None` if the server does not have it or does not show
-    /// it.
-    pub(crate) fn config_value(&mut self, name: &CStr) -> Option<Vec<u8>> {
-        let reply = self.call_with(c"CONFIG", &[b"GET", name.to_bytes()]);
-        let reply = reply.ok()?;
-        let value = reply.part().element(1)?.text()?;
-        Some(value.to_vec())
     }
 
     /// Sends a keyspace event of the class of module events. Other modules may listen.

@@ -23,9 +23,6 @@ pub(crate) struct Context<'c> {
     call: PhantomData<&'c raw::RedisModuleCtx>,
 }
 
-/// A function that the server calls once, in the next turn of its event loop.
-pub(crate) type OnTurn = unsafe extern "C" fn(*mut c_void);
-
 /// The level of a log message.
 #[derive(Clone, Copy)]
 pub(crate) enum Level {
@@ -176,18 +173,6 @@ impl<'c> Context<'c> {
     pub(crate) fn stop_timer(self, id: raw::RedisModuleTimerID) {
         // SAFETY: the context is alive; the server looks the number up.
         unsafe { call!(RedisModule_StopTimer(self.as_ptr(), id, ptr::null_mut())) };
-    }
-
-    /// Calls `on_turn` once, in the next turn of the event loop. False when the server refuses.
-    pub(crate) fn call_next_turn(self, on_turn: OnTurn) -> bool {
-        // SAFETY: the server passes the null pointer on.
-        let status = unsafe {
-            call!(RedisModule_EventLoopAddOneShot(
-                Some(on_turn),
-                ptr::null_mut()
-            ))
-        };
-        status == raw::REDISMODULE_OK as c_int
     }
 
     /// Calls `callback` at each event of this kind. A module has one for each kind: a second one

@@ -17,7 +17,7 @@ mod user;
 
 pub(crate) use allocator::ServerMemory;
 pub(crate) use caller::{client_field, CallError, Caller};
-pub(crate) use context::{Context, Level, OnTurn};
+pub(crate) use context::{Context, Level};
 pub(crate) use key::{Content, OpenKey};
 pub(crate) use owned_string::OwnedString;
 pub(crate) use reply::Field;

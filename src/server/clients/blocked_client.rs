@@ -90,24 +90,6 @@ pub(in crate::server) struct Callbacks {
     pub(in crate::server) on_gone: raw::RedisModuleDisconnectFunc,
 }
 
-/// How a wait has ended, and what has become of the reply that says so.
-pub(in crate::server) struct Ending {
-    pub(in crate::server) outcome: Outcome,
-    /// What [`Callbacks::on_reply`] has made of a grant; `None` before, or where it was not called.
-    pub(in crate::server) said: Cell<Option<Said>>,
-}
-
-/// Whether a client hears of its grant.
-#[derive(Clone, Copy)]
-pub(in crate::server) enum Said {
-    /// The reply is on its way to the client of this number.
-    ToClient(u64),
-    /// It counts as heard.
-    Heard,
-    /// The server closes the client.
-    ToNobody,
-}
-
 /// Blocks the client of the running command. `None` when the server refuses.
 pub(in crate::server) fn block(ctx: Context<'_>, callbacks: &Callbacks) -> Option<BlockedClient> {
     // SAFETY: the context is that of a running command. The server gets no timeout: its own are
@@ -132,25 +114,23 @@ pub(in crate::server) fn block(ctx: Context<'_>, callbacks: &Callbacks) -> Optio
     })
 }
 
-/// The room of the last ending, kept so that the next one allocates nothing.
-pub(in crate::server) type SpareEnding = Cell<Option<Box<Ending>>>;
+/// The room of the last outcome, kept so that the next one allocates nothing.
+pub(in crate::server) type SpareOutcome = Cell<Option<Box<Outcome>>>;
 
 /// Ends the wait of a client whose request has left the registry, and sends its outcome.
-pub(in crate::server) fn unblock(client: BlockedClient, outcome: Outcome, spare: &SpareEnding) {
-    let said = Cell::new(None);
-    let ending = Ending { outcome, said };
-    let ending = match spare.take() {
+pub(in crate::server) fn unblock(client: BlockedClient, outcome: Outcome, spare: &SpareOutcome) {
+    let outcome = match spare.take() {
         Some(mut room) => {
-            *room = ending;
+            *room = outcome;
             room
         }
-        None => Box::new(ending),
+        None => Box::new(outcome),
     };
-    let ending = Box::into_raw(ending);
+    let outcome = Box::into_raw(outcome);
     // SAFETY: the client was blocked by `block` and is unblocked only once, because it left the
-    // registry only once. The server hands the ending to `on_reply` and then to `on_free`, which
+    // registry only once. The server hands the outcome to `on_reply` and then to `on_free`, which
     // frees it.
-    unsafe { call!(RedisModule_UnblockClient(client.handle, ending.cast())) };
+    unsafe { call!(RedisModule_UnblockClient(client.handle, outcome.cast())) };
 }
 
 /// Gives back the handle of a client that is gone, or was answered by the server. It has left the
@@ -160,39 +140,39 @@ pub(in crate::server) fn release(client: BlockedClient) {
     unsafe { call!(RedisModule_UnblockClient(client.handle, ptr::null_mut())) };
 }
 
-/// The ending that a reply callback is to tell.
+/// The outcome that a reply callback is to tell.
 ///
 /// # Safety
-/// The context is that of a reply callback, and `'e` does not outlive it.
-pub(in crate::server) unsafe fn ending_of<'e>(ctx: Context<'_>) -> Option<&'e Ending> {
+/// The context is that of a reply callback, and `'o` does not outlive it.
+pub(in crate::server) unsafe fn outcome_of<'o>(ctx: Context<'_>) -> Option<&'o Outcome> {
     // SAFETY: what the server gives is what `unblock` passed, alive until `on_free`.
     unsafe {
         call!(RedisModule_GetBlockedClientPrivateData(ctx.as_ptr()))
-            .cast::<Ending>()
+            .cast::<Outcome>()
             .as_ref()
     }
 }
 
-/// Takes the outcome that the server has done with, and says who has heard of it.
+/// Takes the outcome that the server has done with, and says whether its client was gone before it
+/// was told.
 ///
 /// # Safety
-/// `ctx` and `ending` are what the server passed to `on_free`.
-pub(in crate::server) unsafe fn take_ending(
+/// `ctx` and `outcome` are what the server passed to `on_free`.
+pub(in crate::server) unsafe fn take_outcome(
     ctx: *mut raw::RedisModuleCtx,
-    ending: *mut c_void,
-    spare: &SpareEnding,
-) -> Option<(Outcome, Option<Said>)> {
-    if ending.is_null() {
+    outcome: *mut c_void,
+    spare: &SpareOutcome,
+) -> Option<(Outcome, bool)> {
+    if outcome.is_null() {
         return None;
     }
     // SAFETY: what `unblock` passed, which comes here once. The context is the server's own.
-    let (mut ending, is_gone) = unsafe {
-        let ending = Box::from_raw(ending.cast::<Ending>());
+    let (mut room, is_gone) = unsafe {
+        let room = Box::from_raw(outcome.cast::<Outcome>());
         let is_gone: c_int = call!(RedisModule_BlockedClientDisconnected(ctx));
-        (ending, is_gone != 0)
+        (room, is_gone != 0)
     };
-    let outcome = mem::replace(&mut ending.outcome, Outcome::Null);
-    let said = ending.said.get();
-    spare.set(Some(ending));
-    Some((outcome, if is_gone { Some(Said::ToNobody) } else { said }))
+    let outcome = mem::replace(&mut *room, Outcome::Null);
+    spare.set(Some(room));
+    Some((outcome, is_gone))
 }

@@ -27,9 +27,4 @@ impl Connections {
             self.listens.set(heard);
         }
     }
-
-    /// Whether anybody has said LINGER since the server has started.
-    pub(in crate::server) fn matter(&self) -> bool {
-        self.listens.get()
-    }
 }

@@ -43,8 +43,8 @@ use crate::engine::{tick, Outcome};
 use crate::lock::Lock;
 use crate::server::api::clock;
 use crate::server::api::lock_type;
-use crate::server::api::{call, Arg, Caller, Context, OwnedString};
-use crate::server::clients::blocked_client::{self, BlockedClient, Callbacks, Note, Said};
+use crate::server::api::{call, Arg, Context, OwnedString};
+use crate::server::clients::blocked_client::{self, BlockedClient, Callbacks, Note};
 use crate::server::cluster::slot_migration::{self, Step};
 use crate::server::host::ends;
 use crate::server::host::module::{Module, Task};
@@ -85,13 +85,6 @@ pub(in crate::server) fn prepare_bindings() {
     Module::get().connections.set_callback(ON_CLIENT);
 }
 
-/// Subscribes to what tells whether a client has received its grant.
-pub(in crate::server) fn subscribe_to_clients(ctx: Context<'_>) {
-    let replies = &Module::get().replies;
-    replies.prepare(ctx, ON_CLIENT, on_event!(on_loop), on_turn);
-    replies.look_at_config(&mut Caller::new(ctx));
-}
-
 /// The module's timer fires.
 pub(in crate::server) unsafe extern "C" fn on_timer(
     ctx: *mut raw::RedisModuleCtx,
@@ -104,9 +97,6 @@ pub(in crate::server) unsafe extern "C" fn on_timer(
     if let Some(mut task) = unsafe { Task::begin(ctx, None) } {
         let module = task.module();
         module.migrations.turn_begins();
-        if module.has_config_changed.take() {
-            module.replies.look_at_config(task.caller());
-        }
         if let Some(pause_us) = tick::run(&mut task) {
             task.machine().is_due_changed = false;
             module.timer.arm_in(pause_us);
@@ -169,7 +159,6 @@ unsafe fn on_config(ctx: Context<'_>, _subevent: u64, data: *mut c_void) {
         return;
     };
     let module = Module::get();
-    module.has_config_changed.set(true);
     replication::subscribe_to_links(ctx);
     module.leave(Note::Guard(GuardEvent::SettingsChanged));
     if changes.config_names.is_null() {
@@ -299,41 +288,25 @@ unsafe extern "C" fn on_reply(
         return raw::REDISMODULE_ERR as c_int;
     };
     // SAFETY: the context is that of a reply callback.
-    match unsafe { blocked_client::ending_of(ctx) } {
-        Some(ending) => {
-            if let Outcome::Granted(..) = ending.outcome {
-                let is_confirmed_later = Module::get().replies.are_confirmed_later(ctx);
-                ending.said.set(Some(match is_confirmed_later {
-                    true => Said::ToClient(ctx.client_id()),
-                    false if Caller::new(ctx).is_closing() => Said::ToNobody,
-                    false => Said::Heard,
-                }));
-            }
-            ending.outcome.reply(|reply| ctx.reply(reply));
-        }
+    match unsafe { blocked_client::outcome_of(ctx) } {
+        Some(outcome) => outcome.reply(|reply| ctx.reply(reply)),
         None => ctx.reply_null(),
     }
     raw::REDISMODULE_OK as c_int
 }
 
-/// The server has done with an outcome: sent to the client, or never to be sent.
-unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, ending: *mut c_void) {
+/// The server has done with an outcome: sent to the client, or never to be sent. It asks for the
+/// reply of each client that is still there.
+unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, outcome: *mut c_void) {
     let module = Module::get();
     // SAFETY: the server passed these.
-    let taken = unsafe { blocked_client::take_ending(ctx, ending, &module.ending) };
-    let Some((Outcome::Granted(granted, _), said)) = taken else {
-        return;
-    };
-    match said {
-        Some(Said::ToClient(client)) => {
-            if let Some(before) = module.replies.send(client, granted) {
-                module.confirm(before, true);
-            }
+    let taken = unsafe { blocked_client::take_outcome(ctx, outcome, &module.spare_outcome) };
+    if let Some((Outcome::Granted(delivery, _), is_gone)) = taken {
+        if !is_gone {
+            module.shared.delivered(&delivery);
+        } else if module.shared.lost(&delivery) {
+            module.timer.arm_at_once();
         }
-        Some(Said::Heard) => module.confirm(granted, true),
-        Some(Said::ToNobody) => module.confirm(granted, false),
-        // The server has answered the client by itself.
-        None => {}
     }
 }
 
@@ -364,53 +337,18 @@ unsafe extern "C" fn on_unblock_timeout(
 
 const ON_CLIENT: raw::RedisModuleEventCallback = on_event!(on_client);
 
-/// A client is freed, for any reason.
-unsafe fn on_client(ctx: Context<'_>, subevent: u64, data: *mut c_void) {
+/// A client is freed, for any reason: from the first LINGER on.
+unsafe fn on_client(_ctx: Context<'_>, subevent: u64, data: *mut c_void) {
     let module = Module::get();
-    let matters = !module.replies.is_empty() || module.connections.matter();
-    if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED || !matters {
+    if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
         return;
     }
     // SAFETY: the data of this event is a structure of this kind.
     let Some(info) = (unsafe { data.cast::<raw::RedisModuleClientInfo>().as_ref() }) else {
         return;
     };
-    for granted in module.replies.take_of(info.id) {
-        let may_have_read =
-            module.replies.may_have_been_read(ctx) || Caller::new(ctx).closes_after_replies();
-        module.confirm(granted, may_have_read);
-    }
-    // The note comes after those about its grants.
-    let client = NonZeroU64::new(info.id).filter(|_| module.connections.matter());
+    let client = NonZeroU64::new(info.id);
     if let Some(client) = client.filter(|client| module.ends_something(*client)) {
         module.leave(Note::Disconnected(client));
-    }
-}
-
-/// The server looks for events: it has sent the replies of the last turn.
-fn on_loop(_ctx: Context<'_>, subevent: u64, _data: *mut c_void) {
-    let is_awake = subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP;
-    if let Some(ctx) = Context::detached().filter(|_| is_awake) {
-        let module = Module::get();
-        let confirm = |granted| module.confirm(granted, true);
-        module.replies.take_all(ctx, confirm);
-    }
-}
-
-/// The turn after a grant: the module stops listening to the event loop.
-unsafe extern "C" fn on_turn(_data: *mut c_void) {
-    if let Some(ctx) = Context::detached() {
-        Module::get().replies.turn_has_begun(ctx);
-    }
-}
-
-impl Module {
-    /// Notes whether a client has heard of its grant.
-    fn confirm(&self, granted: crate::wait::Delivery, is_delivered: bool) {
-        if is_delivered {
-            self.delivered(granted);
-        } else {
-            self.leave(Note::Lost(granted));
-        }
     }
 }

@@ -17,9 +17,8 @@ use crate::engine::several;
 use crate::lock::Deadline;
 use crate::server::api::clock;
 use crate::server::api::{Argv, Caller, Context};
-use crate::server::clients::blocked_client::{Callbacks, Machine, Note, Shared, SpareEnding};
+use crate::server::clients::blocked_client::{Callbacks, Machine, Note, Shared, SpareOutcome};
 use crate::server::clients::connections::Connections;
-use crate::server::clients::delivery::Replies;
 use crate::server::clients::timer::Timer;
 use crate::server::cluster::slot_migration::Migrations;
 use crate::server::observe::forced::Forced;
@@ -28,7 +27,7 @@ use crate::server::observe::stats::recent::Recent;
 use crate::server::observe::stats::removals::Removals;
 use crate::server::replication::replicas::Links;
 use crate::server::settings::limits;
-use crate::wait::{Counts, Delivery};
+use crate::wait::Counts;
 
 /// For how long the events are sent that one step has noted, and how many of them between two looks
 /// at the clock.
@@ -41,7 +40,6 @@ pub(in crate::server) struct Module {
     machine: RefCell<Machine>,
     pub(in crate::server) shared: Shared,
     pub(in crate::server) timer: Timer,
-    pub(in crate::server) replies: Replies,
     pub(in crate::server) notices: Notices,
     pub(in crate::server) migrations: Migrations,
     pub(in crate::server) removals: Removals,
@@ -51,10 +49,8 @@ pub(in crate::server) struct Module {
     pub(in crate::server) links: Links,
     /// What the server calls for blocked clients, from the load on.
     pub(in crate::server) blocked: Cell<Option<Callbacks>>,
-    /// The room of the last ending of a wait.
-    pub(in crate::server) ending: SpareEnding,
-    /// Whether the settings of the server are to be looked at.
-    pub(in crate::server) has_config_changed: Cell<bool>,
+    /// The room of the last outcome of a wait.
+    pub(in crate::server) spare_outcome: SpareOutcome,
     /// The bytes of the effect that is replicated, kept so that none allocates.
     pub(in crate::server) record: Cell<Vec<u8>>,
 }
@@ -78,17 +74,6 @@ impl Module {
     pub(in crate::server) fn leave(&self, note: Note) {
         self.shared.inbox.leave(note);
         self.timer.arm_at_once();
-    }
-
-    /// Notes that a client has heard of its grant. Mostly nothing is at work then, and no note says
-    /// anything about the lock that is to be read before.
-    pub(in crate::server) fn delivered(&self, granted: Delivery) {
-        match self.machine.try_borrow_mut() {
-            Ok(mut machine) if !self.shared.inbox.has_notes() => {
-                machine.registry.deliveries.delivered(&granted);
-            }
-            _ => self.shared.inbox.leave(Note::Delivered(granted)),
-        }
     }
 
     /// Whether a command or the timer of the module is at work. Then no client removes a key.

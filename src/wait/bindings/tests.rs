@@ -1,9 +1,12 @@
 //! Short histories enumerated, and long ones at random, against a list.
 
+// Long because: the acts, the list and the histories belong together.
+
 use std::mem::take;
 
 use super::*;
-use crate::lock::{FenceClock, Mode, Ttl, Waiting};
+use crate::lock::{Deadline, Effect, FenceClock, Mode, Ttl, Waiting};
+use crate::wait::Keys;
 
 const NAMES: [&[u8]; 2] = [b"a", b"b"];
 
@@ -23,6 +26,8 @@ fn token() -> Token<'static> {
 enum Act {
     /// The hold with this fence, in this database and under this name, is bound to this connection.
     Bind(u64, i32, usize, u64),
+    /// The same by a grant of which its owner has not heard yet.
+    BindUnsure(u64, i32, usize, u64),
     /// It ends, or leaves.
     Forget(u64, i32, usize),
     Lose(u64),
@@ -30,14 +35,15 @@ enum Act {
     Open(i32, usize),
     /// The timer looks at one key.
     Tick,
-    /// The timer looks at one key, and cannot carry its losses out.
-    TickInVain,
+    /// The client of a grant with this fence was gone, or told, at this connection.
+    Unheard(u64, i32, usize),
+    Heard(u64, i32, usize, u64),
     Swap,
     Empty(Option<i32>),
     Demote,
 }
 
-const ACTS: [Act; 16] = [
+const ACTS: [Act; 19] = [
     Act::Bind(1, 0, 0, 1),
     Act::Bind(1, 0, 0, 2),
     Act::Bind(2, 0, 0, 1),
@@ -50,7 +56,10 @@ const ACTS: [Act; 16] = [
     Act::Lose(2),
     Act::Open(0, 0),
     Act::Tick,
-    Act::TickInVain,
+    Act::BindUnsure(1, 0, 0, 2),
+    Act::Unheard(1, 0, 0),
+    Act::Unheard(2, 1, 1),
+    Act::Heard(1, 0, 0, 2),
     Act::Swap,
     Act::Empty(Some(0)),
     Act::Demote,
@@ -59,44 +68,55 @@ const ACTS: [Act; 16] = [
 /// The same as a list.
 #[derive(Clone, Debug, Default)]
 struct Oracle {
-    bound: Vec<(u64, i32, usize, u64)>,
-    lost: Vec<(u64, i32, usize)>,
+    /// The last one says whether the owner knows.
+    bound: Vec<(u64, i32, usize, u64, bool)>,
+    /// The last one says whether nobody has heard of the hold.
+    lost: Vec<(u64, i32, usize, bool)>,
     carried_out: Vec<(u64, i32, usize)>,
 }
 
 impl Oracle {
     fn forget(&mut self, is: impl Fn(u64, i32, usize) -> bool) {
-        self.bound.retain(|&(f, db, name, _)| !is(f, db, name));
-        self.lost.retain(|&(f, db, name)| !is(f, db, name));
+        self.bound.retain(|&(f, db, name, ..)| !is(f, db, name));
+        self.lost.retain(|&(f, db, name, _)| !is(f, db, name));
     }
 
     fn open(&mut self, db: i32, name: usize) {
-        let here = |lost: &(u64, i32, usize)| (lost.1, lost.2) == (db, name);
+        let here = |lost: &(u64, i32, usize, bool)| (lost.1, lost.2) == (db, name);
         let (found, lost): (Vec<_>, _) = take(&mut self.lost).into_iter().partition(here);
         self.lost = lost;
+        let found = found.into_iter().map(|(f, db, name, _)| (f, db, name));
         self.carried_out.extend(found);
     }
 
     fn act(&mut self, act: Act, looked_at: Option<(i32, usize)>) {
         let swapped = |db: i32| 1 - db;
         match act {
-            Act::Bind(f, db, name, client) => {
+            Act::Bind(f, db, name, client) | Act::BindUnsure(f, db, name, client) => {
                 self.forget(|g, d, n| (g, d, n) == (f, db, name));
-                self.bound.push((f, db, name, client));
+                let is_sure = matches!(act, Act::Bind(..));
+                self.bound.push((f, db, name, client, is_sure));
             }
             Act::Forget(f, db, name) => self.forget(|g, d, n| (g, d, n) == (f, db, name)),
             Act::Lose(client) => {
                 let bound = take(&mut self.bound).into_iter();
                 let (gone, bound): (Vec<_>, _) = bound.partition(|bound| bound.3 == client);
                 self.bound = bound;
+                let sure = gone.into_iter().filter(|bound| bound.4);
                 self.lost
-                    .extend(gone.into_iter().map(|(f, db, name, _)| (f, db, name)));
+                    .extend(sure.map(|(f, db, name, ..)| (f, db, name, false)));
+            }
+            Act::Unheard(f, db, name) => self.lost.push((f, db, name, true)),
+            Act::Heard(f, db, name, client) => {
+                self.lost.retain(|lost| *lost != (f, db, name, true));
+                let all = self.bound.iter_mut();
+                all.filter(|bound| (bound.0, bound.1, bound.2, bound.3) == (f, db, name, client))
+                    .for_each(|bound| bound.4 = true);
             }
             Act::Open(db, name) => self.open(db, name),
             Act::Tick => looked_at
                 .into_iter()
                 .for_each(|(db, name)| self.open(db, name)),
-            Act::TickInVain => {}
             Act::Swap => {
                 self.bound
                     .iter_mut()
@@ -118,6 +138,17 @@ struct World {
     carried_out: Vec<(u64, i32, usize)>,
 }
 
+fn delivery(f: u64, key: KeyRef, bound_to: Option<NonZeroU64>) -> Delivery {
+    Delivery {
+        token: token().into(),
+        fence: fence(f),
+        keys: Keys::One(key),
+        is_new: true,
+        keep_ms: 0,
+        bound_to,
+    }
+}
+
 fn place_of(key: &KeyRef) -> (i32, usize) {
     let name = NAMES.iter().position(|name| **name == *key.name);
     (key.db, name.unwrap())
@@ -135,13 +166,14 @@ impl World {
         let key = |db, name: usize| KeyRef::new(db, NAMES[name]);
         let mut looked_at = None;
         match act {
-            Act::Bind(f, db, name, c) => {
+            Act::Bind(f, db, name, c) | Act::BindUnsure(f, db, name, c) => {
                 let linger = Linger {
                     client: client(c),
                     ms: 0,
                 };
+                let is_sure = matches!(act, Act::Bind(..));
                 self.bindings
-                    .bind(key(db, name), token(), fence(f), linger, false);
+                    .bind(key(db, name), token(), fence(f), linger, is_sure);
             }
             Act::Forget(f, db, name) => self.bindings.forget(db, NAMES[name], fence(f)),
             Act::Lose(c) => self.bindings.lose(client(c), Now::from_millis(1)),
@@ -152,12 +184,12 @@ impl World {
                     self.open(&key);
                 }
             }
-            Act::TickInVain => {
-                for key in self.bindings.next_untold(1) {
-                    for lost in self.bindings.take_lost(&key) {
-                        self.bindings.put_back(&key, lost);
-                    }
-                }
+            Act::Unheard(f, db, name) => {
+                self.bindings.unheard(&delivery(f, key(db, name), None));
+            }
+            Act::Heard(f, db, name, c) => {
+                let delivery = delivery(f, key(db, name), Some(client(c)));
+                self.bindings.heard(&delivery);
             }
             Act::Swap => self.bindings.swap_dbs(0, 1),
             Act::Empty(db) => self.bindings.empty_db(db),
@@ -177,12 +209,16 @@ impl World {
         } = &self.bindings;
         let is = bound.iter().map(|((fence, _), bound)| {
             let (db, name) = place_of(&bound.key_ref);
-            (fence.get(), db, name, bound.linger.client.get())
+            let client = bound.linger.client.get();
+            (fence.get(), db, name, client, bound.is_sure)
         });
         assert_eq!(sorted(is), sorted(self.oracle.bound.iter().copied()));
         let is = lost.iter().flat_map(|(key, losses)| {
             let (db, name) = place_of(key);
-            losses.iter().map(move |lost| (lost.fence.get(), db, name))
+            losses.iter().map(move |lost| {
+                let is_unheard = matches!(lost.end, LostEnd::Unheard(_));
+                (lost.fence.get(), db, name, is_unheard)
+            })
         });
         assert_eq!(sorted(is), sorted(self.oracle.lost.iter().copied()));
         let is = sorted(self.carried_out.drain(..));
@@ -272,8 +308,7 @@ fn a_deadline_comes_forward_and_never_moves_back() {
     let lost = |ends_at_ms| Lost {
         token: TokenBuf::from(token()),
         fence,
-        ends_at_ms,
-        had_it: false,
+        end: LostEnd::At(ends_at_ms),
     };
     let ends_at = |lost: &Lost, key, now| {
         let (effect, ended) = lost.end(&lock, key, at(now))?;
@@ -304,6 +339,15 @@ fn a_deadline_comes_forward_and_never_moves_back() {
     // Not later than it was.
     assert_eq!(ends_at(&lost(1_300), None, 1_100), None);
     assert_eq!(ends_at(&lost(u64::MAX), None, 1_100), None);
+    // Nobody has heard of it: at once, or after the grace, which begins now.
+    let unheard = |keep_ms| Lost {
+        end: LostEnd::Unheard(keep_ms),
+        ..lost(0)
+    };
+    assert_eq!(ends_at(&unheard(0), None, 1_100), Some(Err(fence)));
+    let until = deadline(1_170).unwrap();
+    assert_eq!(ends_at(&unheard(70), None, 1_100), Some(Ok(until)));
+    assert_eq!(ends_at(&unheard(200), None, 1_100), None);
     // It is over already, or another hold.
     assert_eq!(ends_at(&lost(0), None, 1_301), None);
     let other = Lost {
@@ -321,14 +365,14 @@ fn a_million_acquires_of_one_hold_keep_one_entry() {
             client: client(n % 7 + 1),
             ms: 5,
         };
-        bindings.bind(KeyRef::new(0, b"k"), token(), fence(9), linger, false);
+        bindings.bind(KeyRef::new(0, b"k"), token(), fence(9), linger, true);
     }
     assert_eq!((bindings.len(), bindings.by_client.len()), (1, 1));
     let last = 999_999 % 7;
     bindings.lose(client(last + 1), Now::from_millis(10));
     let losses = bindings.take_lost(&KeyRef::new(0, b"k"));
     assert_eq!(losses.len(), 1);
-    assert_eq!(losses[0].ends_at_ms, 15);
+    assert_eq!(losses[0].end, LostEnd::At(15));
     assert!(bindings.is_empty());
 }
 
@@ -356,8 +400,8 @@ fn a_large_lock_that_leaves_its_key_takes_its_bindings_and_losses() {
             client: client(connection),
             ms: 5,
         };
-        bindings.bind(key(b"k"), token, fence, linger, false);
-        bindings.bind(key(b"other"), token, fence, linger, false);
+        bindings.bind(key(b"k"), token, fence, linger, true);
+        bindings.bind(key(b"other"), token, fence, linger, true);
     }
     bindings.lose(client(2), Now::from_millis(10));
     let lock = lock.unwrap();

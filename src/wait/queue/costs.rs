@@ -99,8 +99,6 @@ impl World {
                 Some(Step::Granted(granted)) => {
                     let token = granted.removed.token.text();
                     self.apply(&granted.grant.effect(token.as_token()));
-                    let (_, grant) = granted.into_delivery().unwrap();
-                    self.registry.deliveries.delivered(&grant);
                     self.granted += 1;
                 }
                 Some(step) => panic!("{step:?}"),

@@ -105,19 +105,6 @@ impl WaitQueue {
         false
     }
 
-    /// Gives a place an earlier ticket. The caller changes the place itself.
-    pub(in crate::wait) fn move_to<L>(&mut self, place: &Place<L>, ticket: Ticket) {
-        if let Self::Line(line) = self {
-            if let Some(entry) = line.order.remove(place.ticket) {
-                line.order.insert(Entry { ticket, ..entry });
-            }
-            if line.with_others.remove(&place.ticket) {
-                line.with_others.insert(ticket);
-            }
-            line.upgrades.move_to(place.ticket, ticket);
-        }
-    }
-
     /// Follows a place that has changed.
     pub(in crate::wait) fn changed<L>(
         &mut self,

@@ -79,17 +79,6 @@ impl Upgrades {
         Some(removed)
     }
 
-    /// Follows a place that gets another ticket.
-    pub(super) fn move_to(&mut self, before: Ticket, after: Ticket) {
-        let is_exclusive = self.exclusive == Some(before);
-        if let Some(upgrade) = self.remove(before) {
-            self.add(after, upgrade);
-            if is_exclusive {
-                self.exclusive = Some(after);
-            }
-        }
-    }
-
     /// Notes when the hold of a place ends.
     pub(super) fn set_end(&mut self, ticket: Ticket, end: Deadline) {
         self.set_end_ms(ticket, end.ms());

@@ -1,13 +1,12 @@
-//! Requests come, and places that were lost come back.
+//! Requests come.
 
 use std::hash::{BuildHasher, Hash};
 
 use super::leave::grace_end;
-use super::{Leaving, Registry};
+use super::Registry;
 use crate::lock::{Mode, Refusal, Token, Ttl};
 use crate::planted::planted;
 use crate::wait::bindings::Linger;
-use crate::wait::delivery::{Kept, Revoked};
 use crate::wait::keys::Keys;
 use crate::wait::place::{Place, PlaceId, Ticket};
 use crate::wait::request::{Listener, Request, Words, NEVER};
@@ -191,103 +190,25 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         self.listeners.insert(id, seq, listener, new.linger);
     }
 
+    /// Makes a place, which has to be kept or listened at next.
     fn new_place(&mut self, keys: &Keys, new: &NewRequest<'_, L>) -> Option<PlaceId> {
         self.last_ticket = match planted("the-newest-first") {
             true => self.last_ticket.checked_sub(1).unwrap_or(u64::MAX >> 1),
             false => self.last_ticket.saturating_add(1),
         };
-        let kept = Kept {
-            keys: keys.clone(),
-            ticket: Ticket(self.last_ticket),
-            since_us: new.now_us,
-            mode: new.mode,
-            keep_ms: 0,
-            user: None,
-        };
-        self.put(kept, new.token)
-    }
-
-    /// Makes a place, which has to be kept or listened at next.
-    fn put(&mut self, kept: Kept, token: Token<'_>) -> Option<PlaceId> {
-        let keys = kept.keys.map(|key| self.queues.shared(key));
-        let mut place = Place::new(kept.ticket, keys.clone(), token.into());
-        place.since_us = kept.since_us;
-        place.keep(kept.mode, kept.keep_ms);
-        let user = kept.user.and_then(|name| self.load.users.number(&name));
-        place.count_against(user);
+        let ticket = Ticket(self.last_ticket);
+        let keys = keys.map(|key| self.queues.shared(key));
+        let mut place = Place::new(ticket, keys.clone(), new.token.into());
+        place.since_us = new.now_us;
+        place.keep(new.mode, 0);
         let id = self.places.insert(place)?;
         self.load.add(self.places.get(id)?);
         for key in keys.iter() {
             let change = self.changes.last;
             self.queues.enter(key.clone(), id, &self.places, change);
         }
-        self.oldest.note(id, kept.ticket);
+        self.oldest.note(id, ticket);
         self.link(id);
         Some(id)
-    }
-}
-
-/// Holds that nobody has heard of.
-impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
-    /// Takes the holds that are to be taken back. Their owners have their places again, absent, if
-    /// they asked with KEEP; the keys of those are marked. The caller takes the holds back before
-    /// it serves any key.
-    pub fn take_revoked(&mut self, leaving: Leaving) -> Vec<Revoked> {
-        let mut all = self.deliveries.take_revoked();
-        for revoked in &mut all {
-            if let Some(kept) = revoked.kept.take() {
-                self.restore(*kept, revoked.token.text().as_token(), leaving);
-            }
-        }
-        all
-    }
-
-    /// Gives a place back as a whole. The token may have another place for the key by now, which
-    /// then moves forward. One for other keys, too, or of another request for several, stays as it
-    /// is.
-    fn restore(&mut self, kept: Kept, token: Token<'_>, leaving: Leaving) {
-        let keys = kept.keys.clone();
-        keys.iter().for_each(|key| self.follow_changes(key));
-        let own = self.place_of(&keys, token);
-        let place = own.and_then(|id| self.places.get(id));
-        if place.is_some_and(|own| own.is_for_several_keys() || keys.several().is_some()) {
-            return;
-        }
-        let (ticket, since_us) = (kept.ticket, kept.since_us);
-        let (mode, keep_ms) = (kept.mode, kept.keep_ms);
-        let Some(id) = own.or_else(|| self.put_back(kept, token, leaving)) else {
-            return;
-        };
-        if let Some(place) = self.places.get(id).filter(|place| place.ticket > ticket) {
-            if let Some(queue) = self.queues.of_mut(keys.first()) {
-                queue.move_to(place, ticket);
-            }
-        }
-        let change = self.changes.last;
-        self.oldest.note(id, ticket);
-        self.change(id, |place| {
-            place.ticket = place.ticket.min(ticket);
-            place.since_us = place.since_us.min(since_us);
-            if own.is_none() {
-                place.stay_until(grace_end(leaving.now_us, keep_ms), change);
-            } else if place.keep_ms == 0 {
-                place.keep(mode, keep_ms);
-            }
-        });
-        let ticket = self.places.get(id).map(|place| place.ticket);
-        for key in keys.iter() {
-            if let (Some(queue), Some(ticket)) = (self.queues.of_mut(key), ticket) {
-                // What it had before is given back, and may be a share that it waits to convert.
-                queue.note_owner(ticket);
-            }
-            self.mark(key.db, &key.name);
-        }
-    }
-
-    /// Gives a place back, unless too many of a key are absent.
-    fn put_back(&mut self, kept: Kept, token: Token<'_>, leaving: Leaving) -> Option<PlaceId> {
-        let has_room = |key| self.may_be_absent(key, leaving);
-        let has_room = kept.keys.iter().all(has_room);
-        has_room.then(|| self.put(kept, token)).flatten()
     }
 }

@@ -15,9 +15,9 @@ use super::ending::ChannelRequest;
 use super::leave::{Removed, Why};
 use super::Registry;
 use crate::lock::{Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf};
-use crate::wait::delivery::{Delivery, DeliveryId, Kept};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::{Several, Wanted};
+use crate::wait::lost::Delivery;
 use crate::wait::place::{Place, PlaceId, Ticket};
 use crate::wait::queue::Next;
 use crate::wait::request::{Listener, Request, Seq};
@@ -43,17 +43,17 @@ pub struct Granted<L> {
     pub removed: Removed<L>,
     /// What it was granted, at the only key or the first one.
     pub grant: Grant,
-    /// The delivery of the grant, which has begun; `None` where a channel has heard of it.
-    delivery: Option<DeliveryId>,
-    kept: Option<Box<Kept>>,
+    /// For how long a new hold stays if nobody hears of it (KEEP), in milliseconds.
+    keep_ms: u32,
 }
 
 impl<L> Granted<L> {
-    /// The client, and what goes to it and comes back to [`Deliveries::delivered`] or
-    /// [`Deliveries::lost`]. `None` where a channel has heard.
-    ///
-    /// [`Deliveries::delivered`]: crate::wait::Deliveries::delivered
-    /// [`Deliveries::lost`]: crate::wait::Deliveries::lost
+    /// Whether a channel was told of it before it was made.
+    pub const fn is_for_channel(&self) -> bool {
+        matches!(self.removed.listener, Some(Listener::Channel(_)))
+    }
+
+    /// The client, and what goes to it with the reply. `None` where a channel has heard.
     pub fn into_delivery(self) -> Option<(L, Delivery)> {
         let Some(Listener::Client(client)) = self.removed.listener else {
             return None;
@@ -61,8 +61,10 @@ impl<L> Granted<L> {
         let grant = Delivery {
             token: self.removed.token,
             fence: self.grant.hold.fence,
-            delivery: self.delivery?,
-            kept: self.kept,
+            keys: self.removed.keys,
+            is_new: !self.grant.had_it,
+            keep_ms: self.keep_ms,
+            bound_to: self.removed.linger.map(|linger| linger.client),
         };
         Some((client, grant))
     }
@@ -180,8 +182,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             true => place.decide(request, lock, at, fences),
             false => Err(Refusal::TtlTooLong),
         };
-        let (grant, before) = match decided {
-            Ok(granted) => granted,
+        let grant = match decided {
+            Ok(grant) => grant,
             Err(refusal @ (Refusal::FencesExhausted | Refusal::TtlTooLong)) => {
                 let removed = self.leave(id, seq, Why::Decided)?;
                 return Some(Step::Refused(removed, refusal));
@@ -194,13 +196,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
             return Some(Step::Offered(offer));
         }
-        let kept = self.kept(place, request);
-        let delivery = self.deliveries.granted(key, &grant.hold, before);
+        let keep_ms = request.keep_ms;
         Some(Step::Granted(Granted {
             removed: self.leave(id, seq, Why::Decided)?,
             grant,
-            delivery: Some(delivery),
-            kept,
+            keep_ms,
         }))
     }
 
@@ -210,29 +210,10 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let ChannelRequest { place, seq } = offer.request;
         let at = self.places.get(place);
         at.filter(|at| at.ticket == offer.ticket)?;
-        let removed = self.leave(place, seq, Why::Decided)?;
-        // The owner knows of the hold, whatever becomes of another client that waited for it.
-        let (key, fence) = (removed.keys.first(), offer.grant.hold.fence);
-        self.deliveries.acknowledge(key.db, &key.name, fence);
         Some(Granted {
-            removed,
+            removed: self.leave(place, seq, Why::Decided)?,
             grant: offer.grant,
-            delivery: None,
-            kept: None,
-        })
-    }
-
-    /// What gives the place back where nobody hears of the grant.
-    fn kept(&self, place: &Place<L>, request: &Request<L>) -> Option<Box<Kept>> {
-        (request.keep_ms > 0).then(|| {
-            Box::new(Kept {
-                keys: place.keys.clone(),
-                ticket: place.ticket,
-                since_us: place.since_us,
-                mode: request.mode(),
-                keep_ms: request.keep_ms,
-                user: request.user.and_then(|user| self.load.users.name(user)),
-            })
+            keep_ms: 0,
         })
     }
 }
@@ -318,7 +299,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         candidate: &Candidate,
         fence: Fence,
         at: Now,
-        is_heard: bool,
     ) -> Vec<Granted<L>> {
         let place = self.place_at(candidate);
         let Some((place, (_, last))) = place.and_then(|place| Some((place, place.iter().last()?)))
@@ -326,24 +306,13 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             return Vec::new();
         };
         let grant = Grant::new(None, last.mode(), last.ttl(), fence, at);
-        let is_client = |request: &Request<L>| matches!(request.listener, Listener::Client(_));
-        let requests: Vec<_> = place
-            .iter()
-            .map(|(seq, request)| (seq, self.kept(place, request), is_client(request)))
-            .collect();
-        let keys = candidate.several.iter().map(|one| &one.key_ref);
-        let clients = requests.iter().filter(|(.., is_client)| *is_client).count();
-        let delivery = self.deliveries.granted_together(keys, &grant.hold, clients);
-        if is_heard {
-            let first = &candidate.several.first().key_ref;
-            self.deliveries.acknowledge(first.db, &first.name, fence);
-        }
-        let leave = |(seq, kept, is_client)| {
+        let requests = place.iter();
+        let requests: Vec<_> = requests.map(|(seq, one)| (seq, one.keep_ms)).collect();
+        let leave = |(seq, keep_ms)| {
             Some(Granted {
                 removed: self.leave(candidate.place, seq, Why::Decided)?,
                 grant,
-                delivery: delivery.filter(|_| is_client),
-                kept,
+                keep_ms,
             })
         };
         requests.into_iter().filter_map(leave).collect()

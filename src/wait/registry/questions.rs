@@ -224,13 +224,10 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.places.get(id)?.keys.several().cloned()
     }
 
-    /// Whether there is something to do now: marked keys, databases that have changed, or holds to
-    /// take back.
+    /// Whether there is something to do now: marked keys, databases that have changed, or places
+    /// that end.
     pub fn has_work(&self) -> bool {
-        !self.marks.is_empty()
-            || self.is_behind()
-            || self.deliveries.has_revoked()
-            || !self.endings.is_empty()
+        !self.marks.is_empty() || self.is_behind() || !self.endings.is_empty()
     }
 
     /// Whether there is memory to give back.

@@ -105,7 +105,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// as marked in both, and all keys of both that are waited for as replaced.
     pub fn swap_dbs(&mut self, one: i32, other: i32) {
         self.marks.swap_dbs(one, other);
-        self.deliveries.swap_dbs(one, other);
         self.db_replaced(Some(one));
         self.db_replaced(Some(other));
     }

@@ -11,7 +11,7 @@ on_every_server![
     waiters_count_against_maxclients_until_they_leave,
     a_subscriber_waits_where_the_server_allows_it,
     a_client_closed_for_its_output_buffer_leaves_the_queue,
-    a_grant_to_a_client_closed_at_that_moment_goes_to_the_next,
+    a_grant_to_a_client_closed_at_that_moment_ends_by_linger,
     a_waiter_within_its_output_limit_gets_the_lock,
 ];
 
@@ -71,7 +71,7 @@ fn waiting_listener(server: &Server) -> Raw {
     let limit = format!("{class} 1000000 0 0");
     c.send(&["CONFIG", "SET", "client-output-buffer-limit", &limit]);
     server.raw_blocked(&format!(
-        "HELLO 3\r\n{listen}\r\nLOCK.ACQUIRE k b 60000 BLOCK 0"
+        "HELLO 3\r\n{listen}\r\nLOCK.ACQUIRE k b 60000 BLOCK 0 LINGER 0"
     ))
 }
 
@@ -125,7 +125,8 @@ fn a_client_closed_for_its_output_buffer_leaves_the_queue(kind: Kind) {
     assert_eq!(server.blocked_clients(), 0);
 }
 
-fn a_grant_to_a_client_closed_at_that_moment_goes_to_the_next(kind: Kind) {
+/// The server closes such a client only after it has asked for the reply.
+fn a_grant_to_a_client_closed_at_that_moment_ends_by_linger(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     // More than the network buffers hold.

@@ -1,6 +1,6 @@
 //! A client that closes its connection at the moment of a release. The server is busy during both,
-//! so it handles them in one turn of its loop, in their order. No hold here lasts less than a
-//! minute.
+//! so it handles them in one turn of its loop, in their order. With LINGER it does not matter
+//! whether the server has written the reply by then. No hold here lasts less than a minute.
 
 use crate::harness::{wait_for, Kind, Server};
 
@@ -25,7 +25,7 @@ fn a_waiter_closed_before_or_after_the_release_is_passed_over(kind: Kind) {
         [(false, true), (false, false), (true, true), (true, false)]
     {
         c.int("LOCK.ACQUIRE k a 60000");
-        let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+        let b = server.raw_blocked("LOCK.ACQUIRE k b 60000 BLOCK 0 LINGER 0");
         let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
         let both = || {
             if is_closed_first {
@@ -73,8 +73,8 @@ fn a_frozen_server_drops_a_queue_that_closed_with_its_holder(kind: Kind) {
     let (mut c, mut holder) = (server.client(), server.raw());
     c.int("RWLOCK.WLOCK k a 60000");
     let line = |n: i32| match n % 3 {
-        0 => format!("RWLOCK.WLOCK k w{n} 60000 BLOCK 0"),
-        _ => format!("RWLOCK.RLOCK k r{n} 60000 BLOCK 0"),
+        0 => format!("RWLOCK.WLOCK k w{n} 60000 BLOCK 0 LINGER 0"),
+        _ => format!("RWLOCK.RLOCK k r{n} 60000 BLOCK 0 LINGER 0"),
     };
     let mut queue: Vec<_> = (0..9).map(|n| server.raw_blocked(&line(n))).collect();
     let last = server.blocked("RWLOCK.WLOCK k last 60000 BLOCK 0");

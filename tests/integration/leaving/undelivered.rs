@@ -1,15 +1,19 @@
-//! A client is granted and disconnected in one step, before delivery. The grant is taken back, and
-//! the next waiter is granted at once. No hold here lasts less than a minute, so none ends by its
-//! deadline.
+//! A client is granted and disconnected in one step, before delivery. Its hold ends, and the next
+//! waiter is granted at once. No hold here lasts less than a minute, so none ends by its deadline.
+
+use std::time::{Duration, Instant};
 
 use super::may_be_unblocked;
-use crate::harness::{wait_for, Client, Kind, Later, Reply, Server};
+use crate::harness::{Client, Cluster, Kind, Later, Reply, Server};
 
 on_every_server![
     a_grant_to_a_client_unblocked_with_an_error_is_taken_back,
     a_grant_with_unblock_timeout_gives_one_reply,
     unblock_timeout_with_a_release_gives_one_reply,
-    a_grant_to_a_deleted_user_is_taken_back,
+    a_waiter_killed_in_the_step_of_its_grant_keeps_nothing,
+    a_waiter_killed_in_the_step_of_its_grant_keeps_nothing_with_io_threads,
+    the_hold_of_a_killed_waiter_ends_when_the_cluster_is_up_again,
+    a_waiter_killed_in_the_step_of_its_grant_keeps_nothing_with_client_eviction,
 ];
 
 /// The ways to free the lock of `a` in a transaction.
@@ -111,23 +115,77 @@ fn settle(c: &mut Client, b: Later, d: Later) {
     assert_eq!(c.int("EXISTS k"), 0);
 }
 
-fn a_grant_to_a_deleted_user_is_taken_back(kind: Kind) {
-    let server = Server::start(kind);
+fn a_waiter_killed_in_the_step_of_its_grant_keeps_nothing(kind: Kind) {
+    kill_in_the_step_of_the_grant(kind, &[]);
+}
+
+fn a_waiter_killed_in_the_step_of_its_grant_keeps_nothing_with_io_threads(kind: Kind) {
+    let options = ["--io-threads", "4", "--io-threads-do-reads", "yes"];
+    kill_in_the_step_of_the_grant(kind, &options);
+}
+
+fn a_waiter_killed_in_the_step_of_its_grant_keeps_nothing_with_client_eviction(kind: Kind) {
+    kill_in_the_step_of_the_grant(kind, &["--maxmemory-clients", "1gb"]);
+}
+
+fn kill_in_the_step_of_the_grant(kind: Kind, options: &[&str]) {
+    const GRACE_MS: u64 = 300;
+    let server = Server::start_with(kind, options);
     let mut c = server.client();
     for release in RELEASES {
-        c.text("ACL SETUSER u on nopass allkeys +@all");
-        c.int("LOCK.ACQUIRE k a 60000");
-        let mut b = server.raw();
-        b.send("AUTH u any");
-        assert_eq!(b.line().unwrap(), "+OK");
-        b.send("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        wait_for("b to wait", || (c.waiters("k") == ["b"]).then_some(()));
-        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        c.multi(&[release, "ACL DELUSER u"]);
-        assert_eq!(b.line(), None);
+        let (b, d) = contended(&server, &mut c);
+        c.multi(&[release, &kill(&b)]);
+        b.broken();
         d.fence();
         assert_eq!(c.holders("k"), ["d"], "{release}");
         c.int("LOCK.RELEASE k d");
+    }
+    // With KEEP the hold ends after the grace.
+    c.int("LOCK.ACQUIRE k a 60000");
+    let line = format!("LOCK.ACQUIRE k b 60000 BLOCK 0 KEEP {GRACE_MS}");
+    let b = server.blocked(&line);
+    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
+    let start = Instant::now();
+    c.multi(&["LOCK.RELEASE k a", &kill(&b)]);
+    b.broken();
+    assert_eq!(c.holders("k"), ["b"]);
+    d.fence();
+    assert!(start.elapsed() >= Duration::from_millis(GRACE_MS));
+    c.int("LOCK.RELEASE k d");
+    // All of several keys end.
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.MACQUIRE 3 i k j b 60000 BLOCK 0");
+    let d = server.blocked("LOCK.MACQUIRE 2 i j d 60000 BLOCK 0");
+    c.multi(&["LOCK.RELEASE k a", &kill(&b)]);
+    b.broken();
+    d.fence();
+    c.until("EXISTS k", 0);
+    // A conversion stays.
+    c.int("RWLOCK.RLOCK k up 60000");
+    c.int("RWLOCK.RLOCK k other 60000");
+    let up = server.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0 KEEP 1");
+    c.multi(&["LOCK.RELEASE k other", &kill(&up)]);
+    up.broken();
+    let_the_timer_run(&server);
+    assert_eq!(c.call("LOCK.INFO k").field("mode"), "exclusive".into());
+    assert_eq!(c.int("LOCK.RENEW k up 60000"), 1);
+}
+
+/// The cluster goes down in the turn of the grant, so that the module cannot end the hold in it.
+fn the_hold_of_a_killed_waiter_ends_when_the_cluster_is_up_again(kind: Kind) {
+    let server = Cluster::node(kind, &[]);
+    let mut c = server.client();
+    for line in [
+        "LOCK.ACQUIRE k b 600000 BLOCK 0",
+        "LOCK.MACQUIRE 1 k b 600000 BLOCK 0",
+    ] {
+        c.int("LOCK.ACQUIRE k a 600000");
+        let b = server.blocked(line);
+        c.multi(&["LOCK.RELEASE k a", &kill(&b), "CLUSTER DELSLOTS 1"]);
+        b.broken();
+        c.refused("LOCK.CHECK k b", "CLUSTERDOWN ");
+        c.text("CLUSTER ADDSLOTS 1");
+        c.until("EXISTS k", 0);
     }
 }
 

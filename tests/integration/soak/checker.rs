@@ -23,7 +23,7 @@ pub(super) struct Unheard<'h> {
     pub(super) fence: u64,
     /// The position of its grant.
     pub(super) at: usize,
-    /// When it must have been taken back.
+    /// When it must have ended.
     pub(super) due: Due,
 }
 
@@ -48,8 +48,6 @@ pub(super) struct Checker<'h> {
     last_fence: u64,
     /// The delivered fences, with the positions of their first grants.
     delivered: HashMap<u64, usize>,
-    /// The former deadlines of holds that tolerate fewer holders now, by fence.
-    converted: HashMap<u64, u64>,
     /// The new holds since the last command, with the connections that may have requested them.
     fresh: Vec<(Unheard<'h>, Vec<i64>)>,
     /// Holds whose client was killed before delivery.
@@ -88,7 +86,6 @@ pub fn check(history: &History) -> Result<Findings, Vec<Breach>> {
         begun_ms: None,
         last_fence: 0,
         delivered,
-        converted: HashMap::new(),
         fresh: Vec::new(),
         unheard: Vec::new(),
         bindings: Bindings::of(history),
@@ -222,8 +219,6 @@ impl<'h> Checker<'h> {
     ) {
         let state = self.keys.entry(key).or_default();
         let own = state.own(token.as_bytes(), now_ms);
-        let wider = own.filter(|_| state.narrows(token.as_bytes(), mode, now_ms));
-        let wider_ends_ms = wider.map(|wider| state.end_ms(wider));
         let excluded = state.excludes(token.as_bytes(), mode, now_ms);
         let what = format!("{mode:?} {token:?} {hold:?} on {key} at {now_ms}");
         if excluded {
@@ -234,10 +229,6 @@ impl<'h> Checker<'h> {
         match own {
             Some(own) if own.fence == hold.fence && own.since == hold.since => {
                 self.kept_at_least(at, key, token, own, hold);
-                match wider_ends_ms {
-                    Some(end_ms) => self.converted.insert(hold.fence.get(), end_ms),
-                    None => self.converted.remove(&hold.fence.get()),
-                };
             }
             Some(own) => self.refuse(Rule::KeptFence, at, format!("{what}, had {own:?}")),
             None => {
@@ -287,6 +278,9 @@ impl<'h> Checker<'h> {
         let connections = blocked
             .map(|timeline| timeline.request.connection)
             .collect();
+        // With KEEP the hold stays for the grace.
+        let keeps = takers.iter().map(|taker| taker.request.keep_ms);
+        let keep_ms = keeps.flatten().max().unwrap_or(0);
         let passed = self.queue(key).find(|other| {
             let stands_before = other.place.1 < first.place.0 || self.is_ahead(key, other, now_ms);
             other.request.token != first.request.token
@@ -323,7 +317,7 @@ impl<'h> Checker<'h> {
                 token: token.as_bytes().to_vec(),
                 fence: hold.fence.get(),
                 at,
-                due: Due::since(now_ms * 1_000),
+                due: Due::since((now_ms + keep_ms) * 1_000),
             };
             self.fresh.push((unheard, connections));
         }
@@ -345,16 +339,8 @@ impl<'h> Checker<'h> {
         }
         self.findings.taken_back += 1;
         let fence = own.fence.get();
-        // Its client knew of a wider hold, but that has expired, and its successor was not
-        // delivered.
-        let known_until = self.converted.get(&fence);
-        let is_over = known_until.is_some_and(|end| *end < now_ms);
-        if !is_over
-            && self
-                .delivered
-                .get(&fence)
-                .is_some_and(|delivered| *delivered < at)
-        {
+        let delivered = self.delivered.get(&fence);
+        if delivered.is_some_and(|delivered| *delivered < at) {
             let text = format!("{token:?} on {key} at {now_ms}, {own:?}");
             self.refuse(Rule::TakenAway, at, text);
         }

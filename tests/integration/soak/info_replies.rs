@@ -174,7 +174,7 @@ impl<'h> Checker<'h> {
         self.stuck.insert(key, (head.clone(), due));
     }
 
-    /// Undelivered holds are taken back as quickly.
+    /// Undelivered holds end as quickly, with KEEP after the grace.
     fn check_unheard(&mut self, sample: &Sample) {
         for mut unheard in std::mem::take(&mut self.unheard) {
             if !unheard.due.is_over(sample) {

@@ -35,7 +35,7 @@ pub enum Rule {
     Lengthened,
     /// A hold that ended without a cause.
     TakenAway,
-    /// A grant that was not delivered to its client, and stays.
+    /// A new hold that was not delivered to its client, and stays beyond the grace.
     NotTakenBack,
     /// A grant of several keys that is not one step, one fence, or all of them.
     Torn,

@@ -2,7 +2,7 @@
 
 use redis_lock::lock::Mode::{Exclusive, Shared};
 
-use super::forged::{held, start, TTL_MS};
+use super::forged::{held, start};
 use super::rule::Rule;
 
 #[test]
@@ -14,25 +14,8 @@ fn taking_back_a_delivered_share_is_refused() {
     h.releases("a");
     h.gives("b", Exclusive, 2);
     h.is_killed(b);
-    h.ends_hold("b"); // Its shared hold was delivered.
+    h.ends_hold("b"); // Its shared hold was delivered, and stays converted.
     h.refused_for(Rule::TakenAway);
-}
-
-#[test]
-fn taking_back_an_upgrade_restores_only_a_live_share() {
-    for time_enough in [false, true] {
-        let mut h = start();
-        h.takes("b", Shared, 1);
-        h.after(TTL_MS - 10);
-        h.takes("a", Shared, 2);
-        let b = h.waits("b", Exclusive);
-        h.releases("a");
-        h.gives("b", Exclusive, 1);
-        h.is_killed(b);
-        h.after(if time_enough { 11 } else { 10 });
-        h.ends_hold("b");
-        h.judged(time_enough, Rule::TakenAway);
-    }
 }
 
 #[test]
@@ -56,5 +39,24 @@ fn an_undelivered_grant_that_stays_is_refused() {
             }
         }
         h.judged(taken_back, Rule::NotTakenBack);
+    }
+}
+
+#[test]
+fn an_undelivered_hold_stays_for_the_grace_and_no_longer() {
+    for is_in_time in [false, true] {
+        let mut h = held();
+        let b = h.waits("b", Exclusive);
+        h.keeps(b, 20);
+        h.releases("a");
+        h.history.operator = 3; // The request of the hold.
+        h.gives("b", Exclusive, 2);
+        h.is_killed(b);
+        for _ in 0..2 {
+            h.after(if is_in_time { 9 } else { 23 });
+            h.shows(Some(Exclusive), &[("b", 2)], &[]);
+        }
+        h.ends_hold("b");
+        h.judged(is_in_time, Rule::NotTakenBack);
     }
 }

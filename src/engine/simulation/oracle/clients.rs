@@ -71,9 +71,9 @@ impl Oracle {
         self.serve(at, scene);
         // The owner is answered, and knows of its hold.
         match (what, event, own) {
-            (_, Event::Granted(id), _) => self.learn(id, at, false),
+            (_, Event::Granted(id), _) => self.learn(id),
             (_, _, Some(own)) if !matches!(what, Request::Take { .. }) => {
-                self.learn(own.id, at, false);
+                self.learn(own.id);
             }
             _ => {}
         }
@@ -102,7 +102,7 @@ impl Oracle {
         if can_have {
             self.end_absent(at, token);
             let id = self.take(at, token, mode, now + what.ttl().ms(), now);
-            self.bind(at, token, client);
+            self.bind(at, token, client, true);
             Event::Granted(id)
         } else if is_last && upgrades.any(|place| place.token != token) {
             self.end_absent(at, token);
@@ -275,29 +275,32 @@ impl Oracle {
     }
 
     pub(in super::super) fn end_delivery(&mut self, client: Client, delivered: bool) {
-        let pending = take(&mut self.pending).into_iter();
-        let (its, pending): (Vec<_>, _) = pending.partition(|grant| grant.client == client);
-        self.pending = pending;
-        for grant in its {
-            if delivered {
-                self.learn(grant.id, grant.at, grant.has_left);
-            } else if !grant.is_known {
-                self.lost.push(grant);
-            }
+        let at = self.pending.iter().position(|grant| grant.client == client);
+        let grant = self.pending.remove(at.unwrap());
+        let (token, id, keep) = (grant.token, grant.id, grant.keep);
+        if delivered {
+            self.learn(id);
+            self.lost
+                .retain(|lost| lost.id != id || !grant.keys.contains(&lost.at));
+            grant
+                .keys
+                .iter()
+                .for_each(|at| self.confirm(*at, id, client));
+        } else if grant.is_new && !grant.is_known {
+            let keys = grant.keys.into_iter();
+            let lost = keys.map(|at| NaiveLoss {
+                at,
+                token,
+                id,
+                keep,
+            });
+            self.lost.extend(lost);
         }
     }
 
     /// The owner of a hold has learned of it: it matters no more that another client of it has not.
-    /// A copy is another hold, unless one of the two may have taken the other's place.
-    pub(super) fn learn(&mut self, id: u64, at: Place, has_left: bool) {
-        let is_it =
-            |grant: &NaiveGrant| grant.id == id && (grant.at == at || grant.has_left || has_left);
-        let all = self.pending.iter().chain(&self.lost);
-        let groups: Vec<u64> = all.filter(|g| is_it(g)).map(|g| g.group).collect();
-        let pending = self.pending.iter_mut();
-        for grant in pending.filter(|grant| groups.contains(&grant.group)) {
-            grant.is_known = true;
-        }
-        self.lost.retain(|grant| !groups.contains(&grant.group));
+    pub(super) fn learn(&mut self, id: u64) {
+        let grants = self.pending.iter_mut().filter(|grant| grant.id == id);
+        grants.for_each(|grant| grant.is_known = true);
     }
 }

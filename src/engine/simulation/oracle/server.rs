@@ -7,12 +7,9 @@ use super::*;
 /// The server's part.
 impl Oracle {
     pub(in super::super) fn clear(&mut self, at: Place) {
-        if self.holds.iter().any(|hold| hold.at == at) {
-            let grants = self.pending.iter_mut().chain(&mut self.lost);
-            grants
-                .filter(|g| g.at == at)
-                .for_each(|g| g.has_left = true);
-        }
+        let holds = &self.holds;
+        let leaves = |id| holds.iter().any(|hold| hold.at == at && hold.id == id);
+        self.lost.retain(|lost| lost.at != at || !leaves(lost.id));
         self.holds.retain(|hold| hold.at != at);
         self.ends.retain(|(place, _)| *place != at);
         self.others.retain(|place| *place != at);
@@ -69,14 +66,14 @@ impl Oracle {
         self.holds.iter_mut().for_each(|hold| swap(&mut hold.at));
         self.ends.iter_mut().for_each(|(at, _)| swap(at));
         self.others.iter_mut().for_each(swap);
-        let grants = self.pending.iter_mut().chain(&mut self.lost);
-        grants.for_each(|grant| swap(&mut grant.at));
+        self.lost.iter_mut().for_each(|lost| swap(&mut lost.at));
     }
 
     pub(in super::super) fn flush(&mut self, db: u8) {
         let stays = |at: Place| db != EVERY_DB && at.db != db;
         self.holds.retain(|hold| stays(hold.at));
         self.ends.retain(|(at, _)| stays(*at));
+        self.lost.retain(|lost| stays(lost.at));
         self.others.retain(|at| stays(*at));
         // Places stand in one database, also those for several keys.
         self.places
@@ -105,39 +102,15 @@ impl Oracle {
         if !scene.may_write() {
             return;
         }
-        let lost = std::mem::take(&mut self.lost);
-        lost.iter().for_each(|grant| self.give_back(grant, scene));
-        self.dismiss(|at| !scene.serves(at), Event::TryAgain, scene);
-        // Their keys come first. An owner may hear of its hold when they are served.
-        self.is_seeking = true;
-        for at in scene.places().filter(|at| scene.serves(*at)) {
-            let mut here = lost.iter().filter(|grant| grant.at == at).peekable();
-            let has_any = here.peek().is_some();
-            for grant in here {
-                if !self.revoke(grant, at, scene) && grant.has_left {
-                    self.lost.push(grant.clone());
-                }
-            }
-            if has_any {
-                self.bring_forward(at, scene.now_ms);
-                self.serve_or_dismiss(at, scene);
-            }
-        }
         for at in scene.places().filter(|at| scene.serves(*at)) {
             self.bring_forward(at, scene.now_ms);
         }
+        // A slot that has gone may come back with its locks.
+        let holds = &self.holds;
+        self.lost
+            .retain(|lost| holds.iter().any(|hold| hold.at == lost.at));
+        // Whoever stood behind a place that was dismissed may be next, at a key before.
         self.serve_all(scene);
-        self.is_seeking = false;
-        let sought = std::mem::take(&mut self.lost);
-        for at in scene.places() {
-            for grant in sought.iter().filter(|_| scene.serves(at)) {
-                let own = self.own(at, grant.token, scene.now_ms);
-                // Another key that was granted together with it has a hold of this number.
-                if grant.before.is_none() || own.is_some_and(|own| own.deadline == grant.ends) {
-                    self.revoke(grant, at, scene);
-                }
-            }
-        }
         self.serve_all(scene);
     }
 
@@ -168,31 +141,6 @@ impl Oracle {
         self.places.retain(|place| !is_due(place));
     }
 
-    /// The token of a grant that was lost has its place again, if it said KEEP.
-    fn give_back(&mut self, grant: &NaiveGrant, scene: &Scene) {
-        let Some(kept) = grant.kept.clone() else {
-            return;
-        };
-        if !kept.several.is_empty() {
-            return self.give_back_several(kept, scene);
-        }
-        if let Some(place) = self.place(kept.at, grant.token) {
-            if place.several.is_empty() {
-                place.position = place.position.min(kept.position);
-                place.since_us = place.since_us.min(kept.since_us);
-                place.kept = place.kept.or(kept.kept);
-            }
-            return;
-        }
-        self.put_back(kept, scene);
-    }
-
-    pub(super) fn put_back(&mut self, kept: NaivePlace, scene: &Scene) {
-        let (_, keep) = kept.kept.unwrap();
-        let until_us = scene.mono_us + u64::from(keep) * 1_000;
-        self.places.push(NaivePlace { until_us, ..kept });
-    }
-
     fn serve_all(&mut self, scene: &Scene) {
         scene
             .places()
@@ -219,35 +167,5 @@ impl Oracle {
                 self.tell(&place, *request, event, scene);
             }
         }
-    }
-
-    /// Ends a hold that nobody has heard of, if it is here.
-    fn revoke(&mut self, grant: &NaiveGrant, at: Place, scene: &Scene) -> bool {
-        let now = scene.now_ms;
-        let own = self.own(at, grant.token, now);
-        if own.is_none_or(|own| own.id != grant.id) {
-            return false;
-        }
-        match grant.before.filter(|(_, deadline)| *deadline >= now) {
-            Some((mode, before)) => {
-                // The other holders stay.
-                let others = self.standing(at, now).filter(|h| h.token != grant.token);
-                let holders = others.count() as u32 + 1;
-                let mode = match mode {
-                    mode if holders == 1 => mode,
-                    Mode::Counted(limit) => Mode::of_limit(limit.get().max(holders)).unwrap(),
-                    _ => Mode::Shared,
-                };
-                // An end from outside counts where it is before that of the holds.
-                let last = self.standing(at, now).map(|hold| hold.deadline).max();
-                let deadline = match self.end(at) {
-                    end if Some(end) < last => before.min(end),
-                    _ => before,
-                };
-                self.take(at, grant.token, mode, deadline, now);
-            }
-            None => self.release(at, grant.token),
-        }
-        true
     }
 }

@@ -38,7 +38,7 @@ impl Oracle {
             keys.iter().for_each(|(at, _)| self.serve(at, scene));
         }
         if let Event::Granted(id) = event {
-            keys.iter().for_each(|(at, _)| self.learn(id, at, false));
+            self.learn(id);
         }
     }
 
@@ -75,7 +75,8 @@ impl Oracle {
         if is_mine && is_absent {
             self.end_absent(keys[0].0, token);
         }
-        self.hold_all(&keys, token, id, (now, now + what.ttl().ms()), client);
+        let bound = Bound::To(client, true);
+        self.hold_all(&keys, token, id, (now, now + what.ttl().ms()), bound);
         Event::Granted(id)
     }
 
@@ -85,7 +86,7 @@ impl Oracle {
         token: u8,
         id: u64,
         (now, deadline): (u64, u64),
-        client: Client,
+        bound: Bound,
     ) {
         self.last_id = self.last_id.max(id);
         for (at, mode) in keys {
@@ -93,6 +94,7 @@ impl Oracle {
             let own = self.own(*at, token, now).filter(|own| own.id == id);
             self.settle_end(*at);
             self.release(*at, token);
+            self.lost.retain(|lost| lost.at != *at || lost.id != id);
             self.holds.push(NaiveHold {
                 at: *at,
                 token,
@@ -100,7 +102,7 @@ impl Oracle {
                 deadline,
                 since: own.map_or(now, |own| own.since),
                 id,
-                bound: Bound::To(client),
+                bound,
             });
         }
     }
@@ -171,29 +173,26 @@ impl Oracle {
         let granted = place.as_ref().and_then(|p| Some((p, p.requests.last()?)));
         if let Some((place, last)) = granted {
             let id = self.last_id + 1;
-            self.hold_all(keys, place.token, id, (now, now + last.ttl), last.client);
+            let bound = Bound::To(last.client, last.is_channel);
+            self.hold_all(keys, place.token, id, (now, now + last.ttl), bound);
             self.places.retain(|p| p.position != place.position);
-            self.last_group += 1;
             for request in &place.requests {
                 self.events
                     .push(request.event(place.at, place.token, Event::Granted(id)));
-                let clients = keys.iter().filter(|_| !request.is_channel);
-                let new = clients.map(|(at, _)| NaiveGrant {
-                    client: request.client,
-                    at: *at,
-                    token: place.token,
-                    id,
-                    has_left: false,
-                    is_known: false,
-                    before: None,
-                    ends: now + last.ttl,
-                    group: self.last_group,
-                    kept: kept_by(place, *request).filter(|_| *at == keys[0].0),
-                });
-                self.pending.extend(new);
+                if !request.is_channel {
+                    self.pending.push(NaiveGrant {
+                        client: request.client,
+                        keys: keys.iter().map(|(at, _)| *at).collect(),
+                        token: place.token,
+                        id,
+                        is_new: true,
+                        keep: request.keep,
+                        is_known: false,
+                    });
+                }
             }
             if place.requests.iter().any(|request| request.is_channel) {
-                self.learn(id, keys[0].0, false);
+                self.learn(id);
             }
         }
         keys.iter().for_each(|(at, _)| self.serve(*at, scene));
@@ -208,24 +207,4 @@ impl Oracle {
         queue.iter().any(|p| p.upgrade)
             || ahead.all(|p| p.is_absent() && p.several.is_empty() && !p.wants_exclusive())
     }
-
-    pub(super) fn give_back_several(&mut self, kept: NaivePlace, scene: &Scene) {
-        let is_there = |p: &NaivePlace| {
-            p.token == kept.token && kept.several.iter().any(|(at, _)| p.is_at(*at))
-        };
-        if !self.places.iter().any(is_there) {
-            self.put_back(kept, scene);
-        }
-    }
-}
-
-/// The place that a lost grant gives back.
-pub(super) fn kept_by(place: &NaivePlace, request: NaiveRequest) -> Option<NaivePlace> {
-    (request.keep > 0).then(|| NaivePlace {
-        kept: Some((request.mode, request.keep)),
-        requests: Vec::new(),
-        upgrade: false,
-        is_refused: false,
-        ..place.clone()
-    })
 }
