@@ -84,6 +84,8 @@ errors! {
     WrongType = "WRONGTYPE Operation against a key holding the wrong kind of value";
     Deadlock = "DEADLOCK another holder already waits to become exclusive, release this hold";
     Cancelled = "CANCELLED the wait was ended by LOCK.CANCEL";
+    /// Something has run while the request was decided or carried out.
+    Changed = "TRYAGAIN the keys have changed meanwhile";
     TryAgain = "TRYAGAIN the key has moved or is moving to another node";
     /// Too few replicas follow this server for a renewal now.
     NotYet = "TRYAGAIN the guard lets no hold become longer now, this one stays as it was";

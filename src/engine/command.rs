@@ -9,6 +9,7 @@ use super::commit::{commit, drop_many_ended, repair_ttl, Cause};
 use super::count::Count;
 use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
+use super::look::undisturbed;
 use super::machine::{Machine, Registry, Removed};
 use super::serve::{self, Stay};
 use super::{deadlock, ending, guarding, linger, overdue, several};
@@ -93,7 +94,9 @@ fn change<'k, 'r, H: Host>(
                 Cause::Released(hold) => Some(hold.fence),
                 _ => None,
             });
-            commit(&mut key, &effect, cause, now);
+            if !commit(&mut key, &effect, cause, now) {
+                return Err(Error::Changed);
+            }
             if let (Some(taker), Some(fence)) = (&taker, fence) {
                 let linger = taker.linger.into_iter();
                 linger.for_each(|linger| linger::bind(&key, taker.token, fence, linger, true));
@@ -274,7 +277,9 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
         if let Some(suspect) = deadlock::suspect(key, acquire, *refusal, *now) {
             // The search opens other keys, so this one is closed before.
             drop(outcome);
-            if let Some(cycle) = deadlock::search(host, ask.token, vec![suspect]) {
+            let search =
+                |host: &mut H| Ok(deadlock::search(host, ask.token, vec![suspect.clone()]));
+            if let Some(cycle) = undisturbed(host, search)? {
                 deadlock::refuse(&mut host.open_key(Purpose::Write)?, ask.token, &cycle);
                 return Ok(());
             }

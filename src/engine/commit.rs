@@ -97,19 +97,22 @@ impl Cause {
 }
 
 /// Carries an effect out: the value, the key's ttl, the replicas and the append-only file, WATCH
-/// and CLIENT TRACKING, events and counters.
+/// and CLIENT TRACKING, events and counters. False if nothing is done, which only a new lock can
+/// meet ([`Key::apply`]).
 #[inline(always)] // Each caller knows the cause, so most of this is decided when it is compiled.
-pub(super) fn commit<K: Key>(key: &mut K, effect: &Effect<'_>, cause: Cause, now: Now) {
+pub(super) fn commit<K: Key>(key: &mut K, effect: &Effect<'_>, cause: Cause, now: Now) -> bool {
     if key.shared().bindings.are_any() {
         unbind(key, effect, cause, now);
     }
     let (server, before) = (key.server(), hold_count(key));
     let stays_here = (matches!(cause, Cause::Renewed) && planted("renewals-stay-here"))
         || (matches!(cause, Cause::HandedOver { .. }) && planted("hand-overs-stay-here"));
-    if stays_here {
-        apply(key, effect);
-    } else {
-        change(key, effect);
+    let is_done = match stays_here {
+        true => apply(key, effect),
+        false => change(key, effect),
+    };
+    if !is_done {
+        return false;
     }
     let dropped = dropped(effect, cause.had_it(), before, hold_count(key));
     let expired = dropped.saturating_add(matches!(cause, Cause::Expired).into());
@@ -121,6 +124,7 @@ pub(super) fn commit<K: Key>(key: &mut K, effect: &Effect<'_>, cause: Cause, now
     if let Some(event) = cause.event() {
         key.note(event);
     }
+    true
 }
 
 /// Whether the lock of a key lasts longer than its last hold. `None` if there is no lock.
@@ -194,7 +198,7 @@ fn unbind<K: Key>(key: &K, effect: &Effect<'_>, cause: Cause, now: Now) {
 }
 
 #[inline(always)]
-fn change<K: Key>(key: &mut K, effect: &Effect<'_>) {
+fn change<K: Key>(key: &mut K, effect: &Effect<'_>) -> bool {
     let ends_lock =
         matches!(effect, Effect::Release { .. }) && key.lock().is_some_and(|lock| lock.len() == 1);
     // A key that goes takes its ttl along.
@@ -204,20 +208,23 @@ fn change<K: Key>(key: &mut K, effect: &Effect<'_>) {
             key.replicate(&cap, false);
         }
     }
-    apply(key, effect);
-    key.replicate(effect, ends_lock);
+    let is_done = apply(key, effect);
+    if is_done {
+        key.replicate(effect, ends_lock);
+    }
+    is_done
 }
 
 /// Changes the lock without a word to replicas and listeners. Those who upgrade are waited for by
 /// other holds then.
 #[inline(always)]
-pub fn apply<K: Key>(key: &mut K, effect: &Effect<'_>) {
+pub fn apply<K: Key>(key: &mut K, effect: &Effect<'_>) -> bool {
     let (server, name) = (key.server(), key.name());
     let registry = &mut key.parts().machine.registry;
     if registry.may_upgrade() {
         registry.lock_changed(server.selected_db(), name.bytes(), effect);
     }
-    key.apply(effect);
+    key.apply(effect)
 }
 
 /// How many holds the lock has, including those that are over.

@@ -43,6 +43,10 @@ pub(super) fn end_next<S: Server>(server: S, machine: &mut Machine<S::Types>) ->
         Some(Ending::Unheard(removed)) => {
             removed.iter().for_each(|one| note_unheard(server, one));
         }
+        Some(Ending::Lost(removed)) => {
+            let now_us = server.monotonic_us();
+            removed.iter().for_each(|one| machine.left(one, now_us));
+        }
     }
     true
 }

@@ -9,7 +9,8 @@ use super::printable::line_of;
 use super::types::Types;
 use crate::lock::{Deadline, Now};
 
-/// Which holds of a key may be used now.
+/// Which holds of a key may be used now. The key is open, because opening it may run something that
+/// begins the guard.
 #[inline]
 pub(super) fn usable<K: Key>(key: &mut K) -> Usable {
     let (server, name) = (key.server(), key.name());

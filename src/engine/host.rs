@@ -179,8 +179,10 @@ pub trait Key {
     fn shared(&self) -> &Shared<<Self::Server as Server>::Types>;
     fn deadline(&self) -> Option<Deadline>;
 
-    /// Changes the lock, and the ttl of the key with it. [`super::commit`] alone calls it.
-    fn apply(&mut self, effect: &Effect<'_>);
+    /// Changes the lock, and the ttl of the key with it. [`super::commit`] alone calls it. False if
+    /// that has failed: a callback of another module, which the server calls for a new key, has
+    /// changed the key again.
+    fn apply(&mut self, effect: &Effect<'_>) -> bool;
     /// Sends an effect to the replicas and into the append-only file. `ends_lock` says that it
     /// releases the only hold.
     fn replicate(&mut self, effect: &Effect<'_>, ends_lock: bool);

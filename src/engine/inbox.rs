@@ -63,6 +63,8 @@ pub struct Inbox<C> {
     is_own_change: Cell<bool>,
     /// Whether a lock has left its key since the timer has run last.
     has_lock_left: Cell<bool>,
+    /// How often something has run that may change locks or waiters beside the running step.
+    changes: Cell<u64>,
 }
 
 impl<C> Default for Inbox<C> {
@@ -76,13 +78,29 @@ impl<C> Default for Inbox<C> {
             do_names_matter: Cell::default(),
             is_own_change: Cell::default(),
             has_lock_left: Cell::default(),
+            changes: Cell::default(),
         }
     }
 }
 
 impl<C> Inbox<C> {
+    /// How often something has run that may change locks or waiters beside the running step:
+    /// another command of the module, or a callback that reports a change. Whoever has looked at
+    /// several keys compares it with the number from before ([`super::look`]).
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    /// Notes that something runs that may change locks or waiters.
+    #[inline]
+    pub fn may_change(&self) {
+        self.changes.set(self.changes.get().wrapping_add(1));
+    }
+
     /// Leaves a note.
     pub fn leave(&self, note: Note<C>) {
+        self.may_change();
         let note = match note {
             Note::Left { .. } => {
                 let keys = self.left_keys.get();

@@ -68,7 +68,7 @@ fn binds<K: Key>(key: &K, fence: Fence, linger: Linger) -> bool {
 }
 
 /// Gives a hold to a token: marked, carried out, and bound. `is_told` says whether the owner knows
-/// already.
+/// already. False if that has failed ([`commit`]).
 #[inline(always)] // Each caller knows the cause.
 pub(super) fn give<K: Key>(
     key: &mut K,
@@ -76,14 +76,15 @@ pub(super) fn give<K: Key>(
     mut grant: Grant,
     (linger, is_told): (Option<Linger>, bool),
     cause: Cause,
-) {
+) -> bool {
     mark(&mut grant.hold, linger, &key.parts().machine.guard);
     let fence = grant.hold.fence;
     let is_told = is_told || linger.is_some_and(|linger| binds(key, fence, linger));
-    commit(key, &grant.effect(token), cause, grant.at);
-    if let Some(linger) = linger {
+    let is_done = commit(key, &grant.effect(token), cause, grant.at);
+    if let Some(linger) = linger.filter(|_| is_done) {
         bind(key, token, fence, linger, is_told);
     }
+    is_done
 }
 
 /// Carries out what lost connections and unheard grants mean for the holds of a key. Whether the

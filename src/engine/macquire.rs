@@ -1,4 +1,5 @@
 //! LOCK.MACQUIRE: all keys are looked at, one after the other, and then all are taken, or none.
+//! Nothing is taken that has changed since it was looked at ([`super::look`]).
 
 use std::rc::Rc;
 
@@ -11,13 +12,14 @@ use super::deadlock;
 use super::guarding;
 use super::host::{Host, Key, Parts, Purpose, Server};
 use super::linger;
+use super::look::undisturbed;
 use super::overdue;
 use super::serve::{self, Stay};
 use super::several;
 use crate::command::acquire::Wait;
 use crate::command::macquire::{AllOrNone, Has, Macquire, COUNT_AT};
 use crate::command::Error;
-use crate::lock::{Fence, Grant, Lock, Mode, Now, Refusal};
+use crate::lock::{Fence, Grant, Hold, Lock, Mode, Now, Refusal, Token};
 use crate::wait::graph::{Asked, CycleWait};
 use crate::wait::{KeyRef, Keys, Linger, Several, Wanted};
 
@@ -30,6 +32,17 @@ struct Call<'m, 'c> {
     /// What its holds are bound to.
     linger: Option<Linger>,
     now: Now,
+}
+
+/// What a request comes to.
+struct Decided {
+    /// What its token has of each key.
+    has: Vec<Has>,
+    /// Its keys, if anybody waits for anything.
+    keys: Option<Keys>,
+    verdict: AllOrNone,
+    /// The cycle that its wait would close.
+    cycle: Option<Vec<CycleWait>>,
 }
 
 /// Takes all keys of the running command, or none.
@@ -45,25 +58,11 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
         linger: linger::of_request(server, request.acquire())?,
         now: server.command_time(),
     };
-    this.check_that_they_are_here(host)?;
-    this.serve_first(host);
-    let has = this.look(host)?;
-    let keys = this.keys_if_waited_for(host);
-    let token = request.acquire().ask().token;
-    let verdict = match request.decide(has.iter().copied()) {
-        AllOrNone::Grant if is_guarded(host) => AllOrNone::Wait,
-        // A token does not wait for keys that it holds.
-        AllOrNone::Again(_) if is_guarded(host) => return answer_not_granted(server, Ok(Stay::No)),
-        verdict => verdict,
+    let Some(decided) = undisturbed(host, |host| this.decide(host))? else {
+        return answer_not_granted(server, Ok(Stay::No));
     };
-    if matches!(verdict, AllOrNone::Grant | AllOrNone::Wait) {
-        let registry = &host.machine().registry;
-        let waits_otherwise = |keys| registry.waits_otherwise(keys, token);
-        if keys.as_ref().is_some_and(waits_otherwise) {
-            return Err(Error::Partial);
-        }
-    }
-    let fence = match verdict {
+    let keys = decided.keys;
+    let fence = match decided.verdict {
         AllOrNone::Partial => return Err(Error::Partial),
         AllOrNone::Again(fence) => fence,
         AllOrNone::Grant => {
@@ -72,14 +71,14 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
             fence.ok_or(Error::FencesExhausted)?
         }
         AllOrNone::Wait => {
-            if let Some(cycle) = this.cycle(host, keys.as_ref()) {
+            if let Some(cycle) = decided.cycle {
                 return this.refuse_cycle(host, keys.as_ref(), &cycle);
             }
             let stay = this.enter(host, keys);
             return answer_not_granted(server, stay);
         }
     };
-    this.take(host, &has, fence, keys.as_ref())?;
+    this.take(host, &decided.has, fence, keys.as_ref())?;
     server.reply(request.acquire().reply(fence));
     Ok(())
 }
@@ -94,6 +93,41 @@ fn is_guarded<H: Host>(host: &mut H) -> bool {
 }
 
 impl Call<'_, '_> {
+    /// Decides on the keys as they are now. `None` is a refusal: a token does not wait for keys that
+    /// it holds.
+    fn decide<H: Host>(&self, host: &mut H) -> Result<Option<Decided>, Error> {
+        self.check_that_they_are_here(host)?;
+        self.serve_first(host);
+        let has = self.look(host)?;
+        let keys = self.keys_if_waited_for(host);
+        let verdict = match self.request.decide(has.iter().copied()) {
+            AllOrNone::Grant if is_guarded(host) => AllOrNone::Wait,
+            AllOrNone::Again(_) if is_guarded(host) => return Ok(None),
+            verdict => verdict,
+        };
+        if matches!(verdict, AllOrNone::Grant | AllOrNone::Wait) {
+            let (registry, token) = (&host.machine().registry, self.token());
+            let waits_otherwise = |keys| registry.waits_otherwise(keys, token);
+            if keys.as_ref().is_some_and(waits_otherwise) {
+                return Err(Error::Partial);
+            }
+        }
+        let cycle = match verdict {
+            AllOrNone::Wait => self.cycle(host, keys.as_ref()),
+            _ => None,
+        };
+        Ok(Some(Decided {
+            has,
+            keys,
+            verdict,
+            cycle,
+        }))
+    }
+
+    fn token(&self) -> Token<'_> {
+        self.request.acquire().ask().token
+    }
+
     /// The words that are its keys, with their modes.
     fn keys(&self) -> impl Iterator<Item = (usize, Mode)> + '_ {
         let modes = self.request.keys().map(|(_, mode)| mode);
@@ -166,7 +200,9 @@ impl Call<'_, '_> {
         Some(Keys::Several(Rc::new(several)))
     }
 
-    /// Takes all keys under a new fence, or sets their deadlines anew.
+    /// Takes all keys under a new fence, or sets their deadlines anew. Where the server runs
+    /// something that changes one of the keys while another is created, those that were taken are
+    /// given back.
     fn take<H: Host>(
         &self,
         host: &mut H,
@@ -174,28 +210,54 @@ impl Call<'_, '_> {
         fence: Fence,
         keys: Option<&Keys>,
     ) -> Result<(), Error> {
-        let server = host.server();
-        let (ask, now) = (self.request.acquire().ask(), self.now);
-        let resume = |keys| host.machine().registry.resume(keys, ask.token);
+        let (server, token) = (host.server(), self.token());
+        let resume = |keys| host.machine().registry.resume(keys, token);
         note_resumed(server, keys.and_then(resume));
-        server.count(Count::Macquired);
         for ((at, mode), has) in self.keys().zip(has) {
             let own = match has {
                 Has::Hold(_, own) => Some(*own),
                 Has::NothingFree | Has::NothingBusy => None,
             };
-            let grant = Grant::new(own, mode, ask.ttl, fence, now);
-            let cause = Cause::Acquired {
-                had_it: grant.had_it,
+            let Err(error) = self.take_one(host, at, mode, own, fence) else {
+                continue;
             };
-            let mut key = host.open_word(at, Purpose::Write)?;
-            linger::give(&mut key, ask.token, grant, (self.linger, true), cause);
-            if let Some(key_ref) = waited_key_ref(&mut key) {
-                key.parts().machine.registry.lock_granted(&key_ref);
-                serve::serve_changed(&mut key, &key_ref, now);
+            if own.is_none() {
+                let taken = self.request.keys().take(at.saturating_sub(FIRST_KEY));
+                let db = server.selected_db();
+                let taken = taken.map(|(name, _)| KeyRef::new(db, name));
+                several::give_back(host, taken, token, self.now, fence);
             }
+            return Err(error);
         }
         host.shared().deliveries.hear(fence);
+        server.count(Count::Macquired);
+        Ok(())
+    }
+
+    fn take_one<H: Host>(
+        &self,
+        host: &mut H,
+        at: usize,
+        mode: Mode,
+        own: Option<Hold>,
+        fence: Fence,
+    ) -> Result<(), Error> {
+        let (ask, now) = (self.request.acquire().ask(), self.now);
+        let mut key = host.open_word(at, Purpose::Write)?;
+        if Lock::admits(key.lock(), mode, ask.token, now) != Ok(own) {
+            return Err(Error::Changed);
+        }
+        let grant = Grant::new(own, mode, ask.ttl, fence, now);
+        let cause = Cause::Acquired {
+            had_it: grant.had_it,
+        };
+        if !linger::give(&mut key, ask.token, grant, (self.linger, true), cause) {
+            return Err(Error::Changed);
+        }
+        if let Some(key_ref) = waited_key_ref(&mut key) {
+            key.parts().machine.registry.lock_granted(&key_ref);
+            serve::serve_changed(&mut key, &key_ref, now);
+        }
         Ok(())
     }
 

@@ -21,6 +21,7 @@ mod guarding;
 pub mod host;
 mod inbox;
 mod linger;
+mod look;
 mod machine;
 pub mod macquire;
 mod message;

@@ -201,7 +201,9 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         match step {
             Step::Granted(granted) => {
                 now = granted.grant.at;
-                hand_over(key, granted);
+                if !hand_over(key, granted) {
+                    steps_left = 0;
+                }
             }
             Step::Offered(offer) if must_ask && asked.as_ref() != Some(&offer.channel) => {
                 match key.may_be_heard(&offer.channel) {
@@ -222,7 +224,8 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
             }
         }
         if steps_left == 0 {
-            // A million readers may be next. The timer goes on with them at once.
+            // A million readers may be next, or something has changed the key. The timer goes on at
+            // once.
             key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
             return (now, true);
         }
@@ -277,15 +280,30 @@ fn next_step<K: Key>(
 }
 
 /// Carries out a grant, and tells the client that waits for it. A channel has heard of it before.
-fn hand_over<K: Key>(key: &mut K, granted: Granted<ClientOf<K>>) {
+/// False if it has failed.
+fn hand_over<K: Key>(key: &mut K, granted: Granted<ClientOf<K>>) -> bool {
     let (grant, text) = (granted.grant, granted.removed.token.text());
     let cause = Cause::HandedOver {
         had_it: grant.had_it,
     };
     let linger = (granted.removed.linger, granted.is_for_channel());
-    linger::give(key, text.as_token(), grant, linger, cause);
-    key.shared().deliveries.begin(&granted);
-    tell_granted(key.server(), key.parts().machine, granted);
+    let is_done = linger::give(key, text.as_token(), grant, linger, cause);
+    if is_done {
+        key.shared().deliveries.begin(&granted);
+        tell_granted(key.server(), key.parts().machine, granted);
+    } else {
+        tell_failed(key.server(), granted);
+    }
+    is_done
+}
+
+/// Tells the client of a grant that something has undone meanwhile to ask again. A channel has
+/// heard of a hold that has ended by force.
+#[cold]
+pub(super) fn tell_failed<S: Server>(server: S, granted: Granted<ClientOfServer<S>>) {
+    if let Some((client, _)) = granted.into_delivery() {
+        server.unblock(client, Outcome::Error(Error::Changed));
+    }
 }
 
 /// Counts a request that was granted after it has waited, and tells its client. A channel has heard

@@ -11,16 +11,17 @@
 //! In a cluster the keys are in one slot, but some of them may have moved to another node already.
 //! So each key is asked about ([`Host::serves`]).
 
-use super::commit::Cause;
+use super::commit::{commit, Cause};
 use super::count::Count;
 use super::ending;
 use super::host::{Host, Key, Parts, Purpose, Server};
 use super::linger;
+use super::look::undisturbed;
 use super::machine::{Machine, Removed};
 use super::serve::{self, serve_changed};
 use crate::command::Error;
-use crate::lock::{Fence, Now, Refusal};
-use crate::wait::{Candidate, KeyRef, TurnAt};
+use crate::lock::{Fence, Grant, Lock, Now, Refusal, Token};
+use crate::wait::{Candidate, KeyRef, Linger, TurnAt, Wanted};
 
 /// Does what is left to do in a command before it ends, at its time.
 #[inline]
@@ -59,21 +60,18 @@ fn finish_all<H: Host>(host: &mut H, now: Now, is_timer: bool) {
         let Some(candidate) = host.machine().registry.take_candidate() else {
             break;
         };
-        // The end of the guard has the keys looked at again.
-        let mut all = candidate.several.iter();
-        let guard = &host.machine().guard;
-        if all.any(|one| guard.holds_back_for(&one.key_ref.name, true)) {
-            continue;
-        }
-        host.drain();
-        let is_enough = granted_keys >= MOST_KEYS
-            || host.machine().has_overdue
-            || serve::is_demoted(server, host.machine());
-        if is_enough {
-            host.machine().registry.put_off_candidate(&candidate);
-        } else if is_its_turn(host, &candidate, now) {
-            grant(host, &candidate, now);
-            granted_keys = granted_keys.saturating_add(candidate.several.iter().count());
+        let is_enough = granted_keys >= MOST_KEYS || host.machine().has_overdue;
+        let is_its_turn = match is_enough {
+            true => Err(Error::TryAgain),
+            false => undisturbed(host, |host| is_its_turn(host, &candidate, now)),
+        };
+        match is_its_turn {
+            Ok(true) => {
+                grant(host, &candidate, now);
+                granted_keys = granted_keys.saturating_add(candidate.several.iter().count());
+            }
+            Ok(false) => {}
+            Err(_) => host.machine().registry.put_off_candidate(&candidate),
         }
     }
     host.machine().registry.set_ending(false);
@@ -110,8 +108,20 @@ fn mark<H: Host>(host: &mut H, key_ref: &KeyRef) {
     host.machine().registry.mark(key_ref.db, &key_ref.name);
 }
 
-fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> bool {
-    candidate.several.iter().all(|one| {
+/// Whether a place may be granted now. It is an error where that is to be seen later.
+fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> Result<bool, Error> {
+    let server = host.server();
+    host.drain();
+    if serve::is_demoted(server, host.machine()) {
+        return Err(Error::TryAgain);
+    }
+    // The end of the guard has the keys looked at again.
+    let mut all = candidate.several.iter();
+    let guard = &host.machine().guard;
+    if all.any(|one| guard.holds_back_for(&one.key_ref.name, true)) {
+        return Ok(false);
+    }
+    Ok(candidate.several.iter().all(|one| {
         let key_ref = &one.key_ref;
         let turn = with_key(host, key_ref, |key| {
             let Parts { lock, machine, .. } = key.parts();
@@ -128,7 +138,7 @@ fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> bool {
             Some(TurnAt::Its | TurnAt::Nobody) => {}
         }
         turn == Some(TurnAt::Its)
-    })
+    }))
 }
 
 /// Tells the channel of a place whose turn has come, if it has one. Whether somebody has heard it.
@@ -158,6 +168,9 @@ fn tell_channel<H: Host>(host: &mut H, candidate: &Candidate, fence: Fence, at: 
 fn grant<H: Host>(host: &mut H, candidate: &Candidate, now: Now) {
     let (server, machine) = (host.server(), host.machine());
     let keys = candidate.several.iter().map(|one| &one.key_ref);
+    for removed in machine.registry.end_lost(candidate, server.leaving()) {
+        machine.left(&removed, server.monotonic_us());
+    }
     let longest_ms = machine.guard.longest_ttl_ms();
     let too_long = machine.registry.end_too_long(candidate, longest_ms);
     refuse(server, machine, too_long, Refusal::TtlTooLong);
@@ -178,17 +191,17 @@ fn grant<H: Host>(host: &mut H, candidate: &Candidate, now: Now) {
     };
     // The last request says what the holds are bound to, too.
     let linger = (last.removed.linger, last.is_for_channel());
-    for one in candidate.several.iter() {
-        let (token, mut grant) = (candidate.token(), last.grant);
-        with_key(host, &one.key_ref, |key| {
-            let own = key.lock().and_then(|lock| lock.hold_of(token, at));
-            let cause = Cause::HandedOver {
-                had_it: own.is_some(),
-            };
-            grant.mode = one.mode;
-            linger::give(key, token, grant, linger, cause);
-            serve_if_waited_for(key, &one.key_ref, at);
-        });
+    let token = candidate.token();
+    for (taken, one) in candidate.several.iter().enumerate() {
+        let mut grant = last.grant;
+        grant.mode = one.mode;
+        if !take(host, one, token, grant, linger) {
+            let taken = candidate.several.iter().take(taken);
+            give_back(host, taken.map(|one| one.key_ref.clone()), token, at, fence);
+            return all
+                .into_iter()
+                .for_each(|one| serve::tell_failed(server, one));
+        }
     }
     // The others have asked again for what the first one has.
     let more = all
@@ -204,6 +217,55 @@ fn grant<H: Host>(host: &mut H, candidate: &Candidate, now: Now) {
     }
     if is_heard {
         host.shared().deliveries.hear(fence);
+    }
+}
+
+/// Gives one of several keys to a token. The server is not asked again whether it serves the key: a
+/// lock that has ended since the look is as good as free, and nobody else can have it yet. False if
+/// something that the server has run since has changed the key.
+fn take<H: Host>(
+    host: &mut H,
+    one: &Wanted,
+    token: Token<'_>,
+    grant: Grant,
+    linger: (Option<Linger>, bool),
+) -> bool {
+    host.server().select_db(one.key_ref.db);
+    let name = host.name(&one.key_ref.name);
+    let Ok(mut key) = host.open(&name, Purpose::Write) else {
+        return false;
+    };
+    let Ok(own) = Lock::admits(key.lock(), one.mode, token, grant.at) else {
+        return false;
+    };
+    let cause = Cause::HandedOver {
+        had_it: own.is_some(),
+    };
+    let is_done = linger::give(&mut key, token, grant, linger, cause);
+    serve_if_waited_for(&mut key, &one.key_ref, grant.at);
+    is_done
+}
+
+/// Ends the holds that a token has got under a fence, because it does not get all of its keys.
+#[cold]
+pub(super) fn give_back<H: Host>(
+    host: &mut H,
+    keys: impl Iterator<Item = KeyRef>,
+    token: Token<'_>,
+    now: Now,
+    fence: Fence,
+) {
+    for key_ref in keys {
+        host.server().select_db(key_ref.db);
+        let name = host.name(&key_ref.name);
+        let Ok(mut key) = host.open(&name, Purpose::Write) else {
+            continue;
+        };
+        let own = key.lock().and_then(|lock| lock.release(token, now));
+        if let Some((effect, _)) = own.filter(|(_, hold)| hold.fence == fence) {
+            commit(&mut key, &effect, Cause::TakenBack, now);
+            serve_if_waited_for(&mut key, &key_ref, now);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod cycles;
 mod drivers;
 mod enumerate;
 mod lingering;
+mod nested;
 mod node;
 mod one_key;
 mod oracle;

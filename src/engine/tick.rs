@@ -200,6 +200,7 @@ fn check_slots<H: Host>(host: &mut H) {
                 host.machine().registry.slots_mut().refuse(slot);
             }
             Some(SlotQuestion::Key(key_ref)) => {
+                server.select_db(key_ref.db);
                 let name = host.name(&key_ref.name);
                 if !host.serves(&name) {
                     dismiss_all(server, host.machine(), &key_ref, Error::TryAgain);

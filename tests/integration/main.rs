@@ -80,6 +80,7 @@ mod waiting;
 // Other ends of a wait, and pitfalls of the module API.
 mod handoff_replication;
 mod leaving;
+mod reentrant;
 mod traps;
 
 // Coexistence with the locks of other libraries.

@@ -10,11 +10,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::{at, Client, Keys, Place, Request, EVERY_DB};
-use crate::command::acquire::{self, Acquire};
 use crate::command::macquire::Macquire;
-use crate::command::{rlock, Args, Reply};
+use crate::command::Args;
 use crate::engine::guard::{GuardEvent, Reason};
-use crate::engine::host::{Host, Server};
+use crate::engine::host::Server;
 use crate::engine::tick::{self, LOOK_AGAIN_US};
 use crate::engine::{self, check, command, macquire, overdue, Machine, Note, Shared};
 use crate::lock::{Ask, Deadline, Fate, Lock, Mode, Token, Waiting};
@@ -277,42 +276,8 @@ impl Node {
 /// Commands.
 impl Node {
     pub(super) fn command(&mut self, client: Client, at: Place, what: Request) {
-        let token = [what.token()];
-        let owner = Token::new(&token).unwrap();
-        let ttl = what.ttl().ms().to_string();
         self.memory.db.set(at.db.into());
-        let linger_ms = self.memory.linger_ms.get();
-        let mut task = self.task(client, vec![at]);
-        let result = match what {
-            Request::Take {
-                mode, limits, keep, ..
-            } => {
-                let mut options = vec![&token[..], ttl.as_bytes()];
-                let limit = mode.tolerates().to_string();
-                let wanted = match mode {
-                    Mode::Shared => rlock::WANTED,
-                    Mode::Exclusive => acquire::WANTED,
-                    Mode::Counted(_) => {
-                        options.extend([b"LIMIT", limit.as_bytes()]);
-                        acquire::WANTED
-                    }
-                };
-                let words = Waits::new(what.token(), limits, keep, linger_ms);
-                options.extend(words.words());
-                let acquire = Acquire::parse(wanted, Args::new(options.into_iter()));
-                command::take_hold(&mut task, &acquire.unwrap())
-            }
-            Request::Release(_) => command::release(&mut task, owner, 0),
-            Request::ReleaseLater(_, ms) => command::release(&mut task, owner, ms),
-            Request::Check(_) => check(&mut task, owner),
-            Request::Exec(_) => {
-                let is_held = engine::must_hold(&mut task, owner);
-                is_held.map(|()| task.server().reply(Reply::Done(true)))
-            }
-            Request::Renew(..) => command::renew(&mut task, owner, what.ttl()),
-            Request::Cancel(of) => engine::cancel::run(&mut task, of.map(|_| owner)),
-        };
-        task.end(result);
+        self.task(client, vec![at]).run(what);
     }
 
     pub(super) fn take_all(&mut self, client: Client, keys: Keys, what: Request) {

@@ -128,6 +128,7 @@ unsafe fn on_flush(_ctx: Context<'_>, subevent: u64, data: *mut c_void) {
         return;
     };
     let module = Module::get();
+    module.shared.inbox.may_change();
     module.removals.forget();
     let db = (info.dbnum >= 0).then_some(info.dbnum);
     if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_START {
@@ -197,6 +198,7 @@ fn lock_left(db: c_int, name: Arg<'_>, lock: Option<&Lock>) {
     let Some(lock) = lock.filter(|_| !module.shared.inbox.is_own_change()) else {
         return;
     };
+    module.shared.inbox.may_change();
     let migrations = &module.migrations;
     if migrations.leaves(name.bytes(), lock) || migrations.has_left(name.bytes()) {
         // Its end is counted where it is held.

@@ -1,7 +1,7 @@
 //! Locks in the keyspace: a key as the core sees it. A change goes through `commit`.
 
 use std::cell::Cell;
-use std::mem;
+use std::{mem, ptr};
 
 use super::module::Task;
 use crate::engine::host::{self, End, Key as _, Name, Purpose, WrongType};
@@ -98,31 +98,50 @@ impl<'k, 'c> Key<'k, 'c> {
         if self.lock.is_some() {
             self.vacate();
         }
-        let Fate::Held = self.create(lock) else {
-            return;
-        };
-        self.follow_deadline();
+        if self.create(lock) {
+            self.follow_deadline();
+        }
     }
 
-    fn create(&mut self, lock: Lock) -> Fate {
+    /// Puts a lock under a key without one. The server may call other modules for a new key. False
+    /// if one of them has removed the lock, or if the key takes none.
+    fn create(&mut self, lock: Lock) -> bool {
         if let Some(place) = self.vacated.take() {
             held::changed((place.mode(), place.len()), (lock.mode(), lock.len()));
             *place = lock;
             self.lock = Some(place);
-            return Fate::Held;
+            return true;
         }
-        let value = Box::into_raw(Box::new(lock));
+        held::created(&lock);
+        let inbox = &self.task.module().shared.inbox;
+        let (before, value) = (inbox.changes(), Box::into_raw(Box::new(lock)));
         // SAFETY: the type's methods expect a boxed `Lock`.
-        if unsafe { self.open.set_value(lock_type::handle(), value.cast()) } {
-            // SAFETY: as in `open`.
-            let lock = unsafe { &mut *value };
-            held::created(lock);
-            self.lock = Some(lock);
-            return Fate::Held;
+        if !unsafe { self.open.set_value(lock_type::handle(), value.cast()) } {
+            // SAFETY: the key has refused the value, so it is still ours.
+            held::freed(&*unsafe { Box::from_raw(value) });
+            return false;
         }
-        // SAFETY: the key has refused the value, so it is still ours.
-        drop(unsafe { Box::from_raw(value) });
-        Fate::Free
+        if inbox.changes() != before {
+            // The value may be gone.
+            let is_there = |lock: &&mut Lock| ptr::eq::<Lock>(&**lock, value);
+            return self.reopen().is_ok() && self.lock.as_ref().is_some_and(is_there);
+        }
+        // SAFETY: as in `lock_of`.
+        self.lock = Some(unsafe { &mut *value });
+        true
+    }
+
+    /// Opens the key again, because something may have changed it.
+    fn reopen(&mut self) -> Result<(), WrongType> {
+        self.lock = None;
+        self.deadline.set(None);
+        self.open.close();
+        self.open = OpenKey::open(self.task.caller(), self.name, Purpose::Write);
+        self.lock = lock_of(&self.open).inspect_err(|WrongType| {
+            // It takes no change any more.
+            self.open = OpenKey::open(self.task.caller(), self.name, Purpose::Read);
+        })?;
+        Ok(())
     }
 
     fn vacate(&mut self) {
@@ -198,7 +217,7 @@ impl<'k, 'c> host::Key for Key<'k, 'c> {
         KeyEnd { open, known }.deadline()
     }
 
-    fn apply(&mut self, effect: &Effect<'_>) {
+    fn apply(&mut self, effect: &Effect<'_>) -> bool {
         let fate = match self.lock.as_deref_mut() {
             Some(lock) => {
                 let before = (lock.mode(), lock.len());
@@ -207,14 +226,18 @@ impl<'k, 'c> host::Key for Key<'k, 'c> {
                 fate
             }
             None => match effect.apply_to_absent() {
-                Some(lock) => self.create(lock),
-                None => return,
+                None => return true,
+                Some(lock) => match self.create(lock) {
+                    true => Fate::Held,
+                    false => return false,
+                },
             },
         };
         match fate {
             Fate::Free => self.vacate(),
             Fate::Held => self.follow_deadline(),
         }
+        true
     }
 
     #[inline]
@@ -240,17 +263,9 @@ impl<'k, 'c> host::Key for Key<'k, 'c> {
     fn may_be_heard(&mut self, name: &[u8]) -> Result<bool, WrongType> {
         self.delete_vacated();
         self.lock = None;
-        self.deadline.set(None);
         self.open.close();
         let may_be_heard = channel::may_be_heard(self.task.caller(), name);
-        self.open = OpenKey::open(self.task.caller(), self.name, Purpose::Write);
-        match lock_of(&self.open) {
-            Ok(lock) => self.lock = lock,
-            Err(error) => {
-                self.open = OpenKey::open(self.task.caller(), self.name, Purpose::Read);
-                return Err(error);
-            }
-        }
+        self.reopen()?;
         Ok(may_be_heard)
     }
 }

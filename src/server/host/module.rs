@@ -196,6 +196,7 @@ impl<'c> Task<'c> {
         if module.machine.try_borrow_mut().is_err() {
             return None;
         }
+        module.shared.inbox.may_change();
         let mut task = Self {
             caller: Caller::new(ctx),
             module,

@@ -1,6 +1,7 @@
 //! Many places end for one reason, a few at a time.
 
 use std::hash::{BuildHasher, Hash};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use super::endings::{Endings, Unheard, MOST};
@@ -26,6 +27,8 @@ pub enum Ending<L> {
     Cancelled(Vec<Removed<L>>),
     /// A request has ended, because nobody listens to its channel.
     Unheard(Option<Removed<L>>),
+    /// A request has ended with its connection. The caller marks the key.
+    Lost(Option<Removed<L>>),
 }
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
@@ -95,6 +98,27 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         removed.collect()
     }
 
+    /// Takes out the requests of a lost connection that listen by a channel and end with it
+    /// (LINGER). With KEEP their places stay. Nobody is to be told. The caller marks the keys. If
+    /// there are too many, they end by [`Registry::next_ending`], and none is granted until then.
+    pub fn remove_lingering(&mut self, client: NonZeroU64, leaving: Leaving) -> Vec<Removed<L>> {
+        let ids = self.listeners.of_connection(client).map(|(id, _)| id);
+        if !self.are_few(ids) {
+            self.endings.lost.insert(client);
+            return Vec::new();
+        }
+        let requests: Vec<_> = self.listeners.of_connection(client).collect();
+        let removed = requests
+            .into_iter()
+            .filter_map(|(id, seq)| self.leave(id, seq, Why::Ungranted(leaving)));
+        removed.collect()
+    }
+
+    /// Whether a request ends with a connection that is lost.
+    pub(super) fn is_lost(&self, seq: Seq) -> bool {
+        !self.endings.lost.is_empty() && self.listeners.ends_with(seq, &self.endings.lost)
+    }
+
     /// Whether [`Registry::next_ending`] has something to do.
     pub fn has_endings(&self) -> bool {
         !self.endings.is_empty()
@@ -123,6 +147,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             };
             self.mark(key.db, &key.name);
             return Some(Ending::Cancelled(removed));
+        }
+        if let Some(client) = self.endings.lost.first().copied() {
+            let next = self.listeners.of_connection(client).next();
+            let Some((id, seq)) = next else {
+                self.endings.lost.remove(&client);
+                return Some(Ending::Lost(None));
+            };
+            return Some(Ending::Lost(self.leave(id, seq, Why::Ungranted(leaving))));
         }
         let (channel, all) = self.endings.unheard.first_key_value()?;
         let (channel, last, seen) = (Rc::clone(channel), all.last, all.seen);
@@ -205,7 +237,7 @@ mod tests {
         while let Some(ending) = world.next_ending(LEAVING) {
             count += match ending {
                 Ending::Cancelled(all) => all.len(),
-                Ending::Unheard(one) => one.iter().count(),
+                Ending::Unheard(one) | Ending::Lost(one) => one.iter().count(),
             };
         }
         assert!(world.is_tight() && !world.has_endings());

@@ -1,7 +1,8 @@
 //! Many places that end for one reason. There may be a million, so from some number on they end a
 //! few at a time, and none of them is granted until then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use crate::wait::key_ref::KeyRef;
@@ -18,6 +19,8 @@ pub(super) struct Endings {
     pub(super) cancelled: BTreeMap<KeyRef, Ticket>,
     /// The requests that listen by these channels.
     pub(super) unheard: BTreeMap<Rc<[u8]>, Unheard>,
+    /// The requests that end with these connections (LINGER), which are lost.
+    pub(super) lost: BTreeSet<NonZeroU64>,
 }
 
 /// The requests of a channel that nobody has listened to.
@@ -31,7 +34,7 @@ pub(super) struct Unheard {
 
 impl Endings {
     pub(super) fn is_empty(&self) -> bool {
-        self.cancelled.is_empty() && self.unheard.is_empty()
+        self.cancelled.is_empty() && self.unheard.is_empty() && self.lost.is_empty()
     }
 
     /// Whether nothing is granted for a key for now.

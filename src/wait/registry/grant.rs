@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use super::ending::ChannelRequest;
 use super::leave::{Removed, Why};
-use super::Registry;
+use super::{Leaving, Registry};
 use crate::lock::{Fence, FenceClock, Grant, Lock, Now, Refusal, Token, TokenBuf};
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::{Several, Wanted};
@@ -191,7 +191,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             Err(_) => return None,
         };
         if let Some(offer) = Offer::new(id, place, (seq, request), grant) {
-            if self.endings.has(&offer.channel, seq) {
+            if self.endings.has(&offer.channel, seq) || self.is_lost(seq) {
                 return Some(Step::Unheard(offer.request));
             }
             return Some(Step::Offered(offer));
@@ -278,6 +278,18 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let too_long: Vec<Seq> = too_long.map(|(seq, _)| seq).collect();
         let leave = |seq| self.leave(candidate.place, seq, Why::Decided);
         too_long.into_iter().filter_map(leave).collect()
+    }
+
+    /// Ends the requests of a candidate whose connection is lost. The caller marks the key.
+    pub fn end_lost(&mut self, candidate: &Candidate, leaving: Leaving) -> Vec<Removed<L>> {
+        if self.endings.lost.is_empty() {
+            return Vec::new(); // The usual case.
+        }
+        let all = self.place_at(candidate).into_iter().flat_map(Place::iter);
+        let lost = all.filter(|(seq, _)| self.is_lost(*seq));
+        let lost: Vec<Seq> = lost.map(|(seq, _)| seq).collect();
+        let leave = |seq| self.leave(candidate.place, seq, Why::Ungranted(leaving));
+        lost.into_iter().filter_map(leave).collect()
     }
 
     /// The hold that the channel at the place of a candidate is to be told of. The caller publishes

@@ -1,7 +1,6 @@
 //! Requests leave, and places end.
 
 use std::hash::{BuildHasher, Hash};
-use std::num::NonZeroU64;
 
 use super::patrol::Patrol;
 use super::{Leaving, Registry};
@@ -61,16 +60,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     pub fn remove_listener(&mut self, listener: L, leaving: Leaving) -> Option<Removed<L>> {
         let (id, seq) = self.listeners.of_client(listener)?;
         self.leave(id, seq, Why::Ungranted(leaving))
-    }
-
-    /// Takes out the requests of a lost connection that listen by a channel and end with it
-    /// (LINGER). With KEEP their places stay. Nobody is to be told. The caller marks the keys.
-    pub fn remove_lingering(&mut self, client: NonZeroU64, leaving: Leaving) -> Vec<Removed<L>> {
-        let requests: Vec<_> = self.listeners.of_connection(client).collect();
-        let removed = requests
-            .into_iter()
-            .filter_map(|(id, seq)| self.leave(id, seq, Why::Ungranted(leaving)));
-        removed.collect()
     }
 
     /// Takes out what is over first: the next request that times out, or place whose grace has

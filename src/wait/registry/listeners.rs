@@ -1,6 +1,6 @@
 //! Whatever listens at places: blocked clients, and channels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
 
@@ -55,6 +55,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher> Listeners<L, S> {
         let all = (connection, Seq(0))..=(connection, Seq(u64::MAX));
         let all = self.by_connection.range(all);
         all.map(|((_, seq), id)| (*id, *seq))
+    }
+
+    /// Whether a request listens by a channel and ends with one of these connections.
+    pub(super) fn ends_with(&self, seq: Seq, lost: &BTreeSet<NonZeroU64>) -> bool {
+        self.lingers.get(&seq).is_some_and(|linger| {
+            let (client, by) = (linger.client, &self.by_connection);
+            lost.contains(&client) && by.contains_key(&(client, seq))
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A key whose slot leaves the node. It looks free there, but its waiters get TRYAGAIN and are
 //! never granted.
 
-use crate::harness::{now_us, wait_for, Client, Cluster, Kind, Later, Reply, Server};
+use crate::harness::{for_ms, now_us, wait_for, Client, Cluster, Kind, Later, Reply, Server};
 
 on_every_server![
     a_key_migrated_in_a_transaction_grants_nobody,
@@ -15,6 +15,7 @@ on_every_server![
     a_lock_in_an_importing_slot_grants_nobody,
     a_missing_key_of_a_migrating_slot_grants_nobody,
     renamed_commands_unblock_no_waiter,
+    waiters_in_another_database_wait_while_their_lock_is_here,
 ];
 
 /// The key of these tests, in slot 15495.
@@ -83,6 +84,26 @@ fn waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain(kind: Kind) {
     assert_nothing_left(&mut c);
     other.text("ASKING");
     assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
+}
+
+/// The node asks for each key of a slot that moves, in the key's own database.
+fn waiters_in_another_database_wait_while_their_lock_is_here(kind: Kind) {
+    if kind != Kind::Valkey9 {
+        return; // Clusters of the others have one database.
+    }
+    let cluster = Cluster::of(kind, 2, &["--cluster-databases", "4"]);
+    let mut c = cluster.client(FROM);
+    c.ok("SELECT 3");
+    c.int("LOCK.ACQUIRE a a 60000");
+    let mut waiter = cluster.client(FROM);
+    waiter.ok("SELECT 3");
+    let waiter = Later::send(waiter, "LOCK.ACQUIRE a b 60000 BLOCK 0");
+    c.until_waiters("a", &["b"]);
+    cluster.begin_to_move(cluster.slot(KEY), FROM, TO);
+    // It asks once a second.
+    for_ms(1_500, || assert!(waiter.is_pending()));
+    assert_eq!(c.int("LOCK.RELEASE a a"), 1);
+    assert!(waiter.fence() > 0);
 }
 
 fn waiters_get_tryagain_when_another_node_claims_the_slot(kind: Kind) {

@@ -9,7 +9,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use super::super::{at, heard_by, Client, Event, Place, Scene, DBS};
+use super::super::{at, heard_by, Client, Event, Place, Request, Scene, DBS};
 use super::log::{Log, Said};
 use super::replica::{Change, Record};
 use crate::command::guard::Beat;
@@ -67,6 +67,9 @@ pub(in super::super) struct Memory {
     pub(in super::super) linger_ms: Cell<Option<u64>>,
     /// The connection of the running command. `None` where each request has its own.
     pub(in super::super) connection: Cell<Option<NonZeroU64>>,
+    /// What another module runs when a key is opened that has expired, the next one last: for whom,
+    /// and on which key.
+    pub(in super::super) reactions: RefCell<Vec<(Client, Place, Request)>>,
     /// The settings of the guard.
     pub(in super::super) guard: Cell<guard::Settings>,
     /// Those that follow this server.
@@ -101,6 +104,7 @@ impl Memory {
             sent: RefCell::new(None),
             linger_ms: Cell::new(Some(0)),
             connection: Cell::default(),
+            reactions: RefCell::default(),
             guard: Cell::default(),
             replicas: RefCell::default(),
             log: RefCell::default(),
@@ -166,6 +170,7 @@ impl Memory {
     pub(super) fn lock_left(&self, shared: &Shared<Toy>, at: Place, lock: &Lock) {
         let db = at.db.into();
         let name = [at.name];
+        shared.inbox.may_change();
         if shared.bindings.are_any() {
             let bindings = &shared.bindings;
             bindings.change(|all| all.lock_left(db, &name, lock));

@@ -2,15 +2,17 @@
 
 use std::cell::Cell;
 
-use super::super::{at, Place};
+use super::super::{at, Place, Request};
 use super::memory::{Ctx, Memory, Toy, Value};
 use super::replica::Change;
-use crate::command::{Error, Reply};
+use super::words::Waits;
+use crate::command::acquire::{self, Acquire};
+use crate::command::{rlock, Args, Error, Reply};
 use crate::engine::guard::slots::Cluster;
 use crate::engine::host::{End, Host, Key, Name, Parts, Purpose, Server, WrongType};
-use crate::engine::{several, Event as KeyEvent, Machine, Shared};
+use crate::engine::{self, check, command, several, Event as KeyEvent, Machine, Shared};
 use crate::lock::slot::slot_of;
-use crate::lock::{Deadline, Effect, Fate, Lock};
+use crate::lock::{Deadline, Effect, Fate, Lock, Mode, Token};
 
 /// A command or the timer at work.
 pub(super) struct Task<'n> {
@@ -31,6 +33,7 @@ impl<'n> Task<'n> {
         memory: &'n Memory,
         keys: Vec<Place>,
     ) -> Self {
+        shared.inbox.may_change();
         shared.drain(memory.ctx(), machine);
         Self {
             machine,
@@ -48,12 +51,67 @@ impl<'n> Task<'n> {
         several::finish(&mut self);
     }
 
+    /// Runs a command for one key.
+    pub(super) fn run(mut self, what: Request) {
+        let token = [what.token()];
+        let owner = Token::new(&token).unwrap();
+        let ttl = what.ttl().ms().to_string();
+        let linger_ms = self.memory.linger_ms.get();
+        let result = match what {
+            Request::Take {
+                mode, limits, keep, ..
+            } => {
+                let mut options = vec![&token[..], ttl.as_bytes()];
+                let limit = mode.tolerates().to_string();
+                let wanted = match mode {
+                    Mode::Shared => rlock::WANTED,
+                    Mode::Exclusive => acquire::WANTED,
+                    Mode::Counted(_) => {
+                        options.extend([b"LIMIT", limit.as_bytes()]);
+                        acquire::WANTED
+                    }
+                };
+                let words = Waits::new(what.token(), limits, keep, linger_ms);
+                options.extend(words.words());
+                let acquire = Acquire::parse(wanted, Args::new(options.into_iter()));
+                command::take_hold(&mut self, &acquire.unwrap())
+            }
+            Request::Release(_) => command::release(&mut self, owner, 0),
+            Request::ReleaseLater(_, ms) => command::release(&mut self, owner, ms),
+            Request::Check(_) => check(&mut self, owner),
+            Request::Exec(_) => {
+                let is_held = engine::must_hold(&mut self, owner);
+                is_held.map(|()| self.server().reply(Reply::Done(true)))
+            }
+            Request::Renew(..) => command::renew(&mut self, owner, what.ttl()),
+            Request::Cancel(of) => engine::cancel::run(&mut self, of.map(|_| owner)),
+        };
+        self.end(result);
+    }
+
+    /// Another module hears that a key has expired, and runs a command.
+    fn react(&mut self) {
+        let reaction = self.memory.reactions.borrow_mut().pop();
+        let Some((client, at, what)) = reaction else {
+            return;
+        };
+        let (db, outer) = (self.memory.db.get(), self.memory.client.replace(client));
+        self.memory.db.set(at.db.into());
+        Task::begin(self.machine, self.shared, self.memory, vec![at]).run(what);
+        self.memory.db.set(db);
+        self.memory.client.set(outer);
+    }
+
     fn place_of(&self, name: &[u8]) -> Place {
         at(self.memory.db.get().try_into().unwrap(), name[0])
     }
 
     fn open_at(&mut self, place: Place, purpose: Purpose) -> Result<Open<'_, 'n>, WrongType> {
+        let before = self.shared.inbox.changes();
         self.memory.look_up(self.shared, place);
+        if self.shared.inbox.changes() != before {
+            self.react();
+        }
         let mut key = Open {
             machine: self.machine,
             shared: self.shared,
@@ -255,7 +313,7 @@ impl<'n> Key for Open<'_, 'n> {
         self.end.get()
     }
 
-    fn apply(&mut self, effect: &Effect<'_>) {
+    fn apply(&mut self, effect: &Effect<'_>) -> bool {
         assert_eq!(self.purpose, Purpose::Write);
         self.lock = match self.lock.take() {
             Some(mut lock) => (effect.apply_to(&mut lock) == Fate::Held).then_some(lock),
@@ -263,6 +321,7 @@ impl<'n> Key for Open<'_, 'n> {
         };
         let deadline = self.lock.as_ref().and_then(Lock::latest_deadline);
         self.end.set(deadline);
+        true
     }
 
     fn replicate(&mut self, effect: &Effect<'_>, ends_lock: bool) {
