@@ -22,41 +22,35 @@
 //! Each was taken out of the world of servers (`simulation/servers/guarded.rs`), and two clients
 //! believed then.
 
+mod beats;
+mod by_slot;
 mod doubt;
 mod event;
 mod hand_over;
+mod known;
+mod leases;
 pub mod quorum;
 #[cfg(any(test, feature = "fault-injection"))]
 mod rules;
 mod settings;
 pub mod slots;
+mod stall;
 pub(super) mod usable;
 mod wall_clock;
 
-use crate::command::guard::Beat;
 use crate::lock::slot::slot_of;
-use crate::lock::{Lock, Mode, Now, Token};
+use crate::lock::Now;
 pub use doubt::Reason;
 use doubt::{Doubt, Doubts, Known};
 pub use event::GuardEvent;
 use hand_over::HandOver;
-use quorum::{Quorum, Replicas};
+use quorum::Quorum;
 #[cfg(any(test, feature = "fault-injection"))]
 pub use rules::Rule;
 pub(super) use settings::BEAT_US;
-pub use settings::{Scope, Settings, CLOCKS_APART_MS};
+pub use settings::{Scope, Settings, AFTER_START_MS, CLOCKS_APART_MS};
 use slots::Cluster;
-use usable::Usable;
 use wall_clock::WallClock;
-
-/// How much longer than a lease a server waits after its start, in milliseconds.
-pub const AFTER_START_MS: u64 = 1_000;
-
-/// The pause between two beats while the first answer of a replica may come at any moment.
-const SOON_BEAT_US: u64 = 20_000;
-
-/// How long a primary may stand still at least, whatever the slack says, in milliseconds.
-const LEAST_STALL_MS: u64 = 1_000;
 
 /// The guard of a server. Its instants are on a clock that goes on while the machine is suspended.
 #[derive(Clone, Debug, Default)]
@@ -193,72 +187,6 @@ fn longest(all: impl Iterator<Item = (u64, Reason)>, boot_us: u64) -> Option<(u6
     let (end_us, why) = all.max_by_key(|(end_us, why)| (*end_us, *why as u8))?;
     let left_us = end_us.checked_sub(boot_us).filter(|us| *us > 0);
     Some((left_us?.div_ceil(1_000), why))
-}
-
-/// What it means for those who hold a lock already.
-impl Guard {
-    /// Which holds of a key may be used now.
-    #[inline]
-    pub(super) fn usable<'n>(
-        &self,
-        name: impl FnOnce() -> &'n [u8],
-        boot_us: impl FnOnce() -> u64,
-    ) -> Usable {
-        match self.doubts.is_empty() && !self.puts_off_renewals {
-            true => Usable::All,
-            false => self.usable_at(name(), boot_us()),
-        }
-    }
-
-    #[cold]
-    fn usable_at(&self, name: &[u8], boot_us: u64) -> Usable {
-        let all = self.doubts.of_server(boot_us);
-        let all = all.chain(self.doubts.of_slots(Some(slot_of(name)), boot_us));
-        let mut known = all.fold(Known::default(), |known, one| known.and(one.known));
-        if self.puts_off_renewals {
-            known.not_renewed_until_us = u64::MAX;
-        }
-        Usable::of_known(known, boot_us)
-    }
-
-    /// Whether a request may be granted at once.
-    #[inline(always)] // It is open nearly always.
-    pub(super) fn may_take<'n>(
-        &self,
-        name: impl Fn() -> &'n [u8],
-        lock: Option<&Lock>,
-        of: (Token<'_>, Mode),
-        now: Now,
-    ) -> bool {
-        !self.is_closed_for(&name, lock.is_none()) || self.asks_for_less(name(), lock, of, now)
-    }
-
-    /// Whether a token that has a hold asks for less than that, and may use it.
-    #[cold]
-    fn asks_for_less(
-        &self,
-        name: &[u8],
-        lock: Option<&Lock>,
-        (token, mode): (Token<'_>, Mode),
-        now: Now,
-    ) -> bool {
-        let Some((own, hold)) = lock.and_then(|lock| lock.hold_of(token, now)) else {
-            return false;
-        };
-        #[cfg(any(test, feature = "fault-injection"))]
-        if !self.settings.has(Rule::Holders) {
-            return !self.puts_off_renewals;
-        }
-        // A lost conversion may have been to any limit. Only a reader tolerates whoever came since.
-        let is_less = mode == Mode::Shared && own != Mode::Shared;
-        is_less && self.usable_at(name, self.at_us).may_extend(&hold, now)
-    }
-
-    /// Whether locks say which of their holds linger: who starts or is promoted must know.
-    #[inline]
-    pub(super) fn marks_lingering(&self) -> bool {
-        self.is_on()
-    }
 }
 
 /// What begins and ends it.
@@ -401,68 +329,6 @@ impl Guard {
         }
         self.quorum.goes_on_with(name);
     }
-
-    /// Notes a look of a primary, which looks with each beat. One that has not looked for longer
-    /// than the slack has stood still, and another one may be in its place: commands that have
-    /// waited come before the messages that say so.
-    pub(super) fn note_look(&mut self, boot_us: u64) {
-        let looked_us = std::mem::replace(&mut self.looked_us, boot_us);
-        let most_ms = self.settings.slack_ms.max(LEAST_STALL_MS);
-        let stood_us = boot_us.saturating_sub(looked_us);
-        if looked_us > 0 && stood_us > most_ms.saturating_mul(1_000) {
-            self.begin(Reason::Stall, boot_us);
-        }
-    }
-
-    /// A primary that had just looked has done so until now.
-    #[cfg(test)]
-    pub(super) fn goes_on(&mut self, since_us: u64, until_us: u64) {
-        if self.looked_us == since_us {
-            self.looked_us = until_us;
-        }
-    }
-}
-
-/// How long the longest lease may last, by the settings and by what has come from elsewhere.
-impl Guard {
-    /// The longest ttl of a grant, in milliseconds. A request may have begun to wait when it was
-    /// longer.
-    #[inline]
-    pub(super) fn longest_ttl_ms(&self) -> u64 {
-        #[cfg(any(test, feature = "fault-injection"))]
-        if !self.settings.has(Rule::Waiting) {
-            return u64::MAX;
-        }
-        match self.settings.max_ttl_ms {
-            0 => u64::MAX,
-            ms => ms,
-        }
-    }
-
-    /// How long the longest lease may last that there is or that is granted now, in milliseconds.
-    pub fn longest_ms(&self, boot_us: u64) -> u64 {
-        let left_us = self.longer_until_us.saturating_sub(boot_us);
-        self.settings.max_ttl_ms.max(left_us.div_ceil(1_000))
-    }
-
-    /// A lease has come from elsewhere, or there may be one. A guard waits for its end. True where
-    /// leases are longer than what this server knew of.
-    pub(super) fn long_lease_came(&mut self, left_ms: u64, at_us: u64) -> bool {
-        let is_news = self.leases_may_be(left_ms, at_us);
-        let end_us = self.longer_until_us.saturating_add(AFTER_START_MS * 1_000);
-        self.doubts.last_until(end_us);
-        is_news
-    }
-
-    /// There may be leases of that length. The next guard waits for their end. True where they are
-    /// longer than what this server knew of.
-    pub(super) fn leases_may_be(&mut self, ms: u64, boot_us: u64) -> bool {
-        let max_ttl_ms = self.settings.max_ttl_ms;
-        let is_news = ms > max_ttl_ms && self.longest_ms(boot_us) <= max_ttl_ms;
-        let over_us = boot_us.saturating_add(ms.saturating_mul(1_000));
-        self.longer_until_us = over_us.max(self.longer_until_us);
-        is_news
-    }
 }
 
 /// Looks.
@@ -525,69 +391,6 @@ impl Guard {
 
     pub(super) fn due_us(&self) -> Option<u64> {
         self.due_us.into_iter().chain(self.beat_due_us).min()
-    }
-}
-
-/// Beats: what a primary tells its replicas.
-impl Guard {
-    /// The next beat is due now, if there are any.
-    pub(super) fn beat_now(&mut self) {
-        self.beat_due_us = self.has_beats().then_some(0);
-    }
-
-    /// The next beat is due after a while, or soon where a replica has just come.
-    pub(super) fn beat_later(&mut self, boot_us: u64, monotonic_us: u64) {
-        // What a member has acknowledged is heard of with the next beat, and must be fresh then.
-        let fresh_us = self.settings.fresh_ms.saturating_mul(1_000);
-        let pause_us = match self.asks_replicas() {
-            true if self.quorum.expects_somebody(boot_us) => SOON_BEAT_US,
-            true => BEAT_US.min(fresh_us / 4),
-            false => BEAT_US,
-        };
-        self.beat_due_us = Some(monotonic_us.saturating_add(pause_us));
-    }
-
-    /// What this primary tells its replicas.
-    pub(super) fn beat(&self, boot_us: u64, now: Now) -> Beat {
-        let longest_ms = self.longest_ms(boot_us);
-        // The primary before this one may still decide: the next one must not go on from here.
-        let all = self.doubts.of_server(boot_us);
-        let mut all = all.chain(self.doubts.of_slots(None, boot_us));
-        let puts_off = |one: &Doubt| one.known.not_renewed_until_us > boot_us;
-        let is_second = self.puts_off_renewals || all.any(puts_off);
-        Beat {
-            left_ms: match self.all_closed_for(None, boot_us) {
-                _ if is_second || self.is_any_moving(None) => None,
-                _ if self.wall_clock.was_set_back(boot_us) => None,
-                None => Some(0),
-                Some((0, _)) => None,
-                Some((ms, _)) => Some(ms),
-            },
-            longest_ms,
-            wait_ms: longest_ms.saturating_add(self.settings.slack_ms),
-            clock_us: now.us(),
-        }
-    }
-
-    /// The replicas have changed, or have answered.
-    pub(super) fn replicas_are(&mut self, replicas: &Replicas, boot_us: u64) {
-        #[cfg(any(test, feature = "fault-injection"))]
-        let replicas = &self.quorum.with_gone(replicas, &self.settings);
-        self.quorum.hear(replicas, boot_us);
-        self.quiet_until_us = 0;
-    }
-
-    /// Notes that what is sent from now on, after so much, is younger than now.
-    pub(super) fn note_sent(&mut self, offset: u64, boot_us: u64) {
-        self.quorum.note_sent(offset, boot_us, &self.settings);
-    }
-
-    /// The primary of this server tells it of its guard. True where its leases are longer than what
-    /// this server knew of.
-    pub(super) fn hear(&mut self, beat: Beat, at_us: u64, now: Now) -> bool {
-        let longest_ms = beat.longest_ms;
-        self.hand_over.hear(beat, at_us, now);
-        self.leases_may_be(longest_ms, at_us)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::harness::{
     built_module, module, wait_for, Client, Cluster, Kind, Reply, Server, Setup, COMMANDS_ONLY,
 };
 
-on_7_0_and_later![
+on_every_server![
     macquire_takes_nothing_that_was_taken_while_it_looked,
     macquire_takes_nothing_that_has_another_type_by_then,
     macquire_gives_back_what_it_has_taken,

@@ -5,8 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 
-use super::settings::{Scope, Settings};
-use super::AFTER_START_MS;
+use super::settings::{Scope, Settings, AFTER_START_MS};
 
 /// How long a primary that has stood still decides nothing new, in microseconds: it reads what the
 /// other servers have sent meanwhile.

@@ -6,6 +6,9 @@ use super::Rule;
 /// By how much the clocks of two servers may differ, in milliseconds.
 pub const CLOCKS_APART_MS: u64 = 1_000;
 
+/// How much longer than a lease a server waits after its start, in milliseconds.
+pub const AFTER_START_MS: u64 = 1_000;
+
 /// By how many of a thousand the speeds of two clocks may differ.
 pub(super) const DRIFT: u64 = 10;
 

@@ -1,5 +1,6 @@
 //! Settings and clocks of the guard.
 
+use super::usable::Usable;
 use super::*;
 use crate::command::guard::Beat;
 

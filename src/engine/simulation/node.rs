@@ -15,8 +15,8 @@ use crate::command::Args;
 use crate::engine::guard::{GuardEvent, Reason};
 use crate::engine::host::Server;
 use crate::engine::tick::{self, LOOK_AGAIN_US};
-use crate::engine::{self, check, command, macquire, overdue, Machine, Note, Shared};
-use crate::lock::{Ask, Deadline, Fate, Lock, Mode, Token, Waiting};
+use crate::engine::{macquire, overdue, Machine, Note, Shared};
+use crate::lock::{Ask, Deadline, Fate, Lock, Mode, Waiting};
 use crate::wait::Delivery;
 
 pub(super) use log::{counted, Log, Said};

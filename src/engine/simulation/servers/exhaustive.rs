@@ -44,8 +44,8 @@ fn all_short_histories_of_a_guarded_restart_have_no_breach() {
     none_has_a_breach(1, RESTART, &HELD, &steps, &[Rule::Restart, Rule::Clock]);
 }
 
-/// A file is whole, and lacks what somebody has heard of all the same: a message was received before
-/// the file was synced. A start after a start, too.
+/// A file is whole, and lacks what somebody has heard of all the same: a message was received
+/// before the file was synced. A start after a start, too.
 #[test]
 fn all_short_histories_of_whole_files_have_no_breach() {
     let steps = [
