@@ -37,6 +37,8 @@ pub mod slots;
 mod stall;
 pub(super) mod usable;
 mod wall_clock;
+#[cfg(any(test, feature = "fault-injection"))]
+mod without;
 
 use crate::lock::slot::slot_of;
 use crate::lock::Now;

@@ -93,8 +93,8 @@ fn is_guarded<H: Host>(host: &mut H) -> bool {
 }
 
 impl Call<'_, '_> {
-    /// Decides on the keys as they are now. `None` is a refusal: a token does not wait for keys that
-    /// it holds.
+    /// Decides on the keys as they are now. `None` is a refusal: a token does not wait for keys
+    /// that it holds.
     fn decide<H: Host>(&self, host: &mut H) -> Result<Option<Decided>, Error> {
         self.check_that_they_are_here(host)?;
         self.serve_first(host);

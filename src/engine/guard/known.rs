@@ -1,10 +1,10 @@
 //! What a guard means for those who hold a lock already.
 
 use super::doubt::Known;
+#[cfg(any(test, feature = "fault-injection"))]
+use super::rules::Rule;
 use super::usable::Usable;
 use super::Guard;
-#[cfg(any(test, feature = "fault-injection"))]
-use super::Rule;
 use crate::lock::slot::slot_of;
 use crate::lock::{Lock, Mode, Now, Token};
 

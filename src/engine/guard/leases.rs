@@ -1,9 +1,9 @@
 //! How long the longest lease may last, by the settings and by what has come from elsewhere.
 
+#[cfg(any(test, feature = "fault-injection"))]
+use super::rules::Rule;
 use super::settings::AFTER_START_MS;
 use super::Guard;
-#[cfg(any(test, feature = "fault-injection"))]
-use super::Rule;
 
 impl Guard {
     /// The longest ttl of a grant, in milliseconds. A request may have begun to wait when it was

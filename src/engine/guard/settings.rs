@@ -1,7 +1,7 @@
 //! What the settings say.
 
 #[cfg(any(test, feature = "fault-injection"))]
-use super::Rule;
+use super::rules::Rule;
 
 /// By how much the clocks of two servers may differ, in milliseconds.
 pub const CLOCKS_APART_MS: u64 = 1_000;

@@ -51,8 +51,8 @@ static NOTHING: Word = Word::new();
 /// The release lines on which the tests replicate in place.
 const TESTED_LINES: [ReleaseLine; 6] = [
     ReleaseLine(Brand::Redis, 7, 0),
-    ReleaseLine(Brand::Redis, 8, 0),
     ReleaseLine(Brand::Redis, 8, 2),
+    ReleaseLine(Brand::Redis, 8, 6),
     ReleaseLine(Brand::Valkey, 8, 0),
     ReleaseLine(Brand::Valkey, 8, 1),
     ReleaseLine(Brand::Valkey, 9, 1),

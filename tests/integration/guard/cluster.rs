@@ -216,7 +216,8 @@ fn a_source_that_is_replaced(kind: Kind) {
     let begun = Instant::now();
     wait_for("C", || {
         from.int(&format!("LOCK.RENEW {key} first 2000"));
-        (begun.elapsed() > AFTER_MOVE).then_some(())
+        let is_over = from.info("lock_guard_left_ms") == "0";
+        (is_over && begun.elapsed() > AFTER_MOVE).then_some(())
     });
     cluster.nodes[new].signal("STOP");
     let second = cluster.blocked(old, &format!("LOCK.ACQUIRE {key} second 2000 BLOCK 0"));

@@ -69,7 +69,11 @@ impl Oracle {
         };
         self.events.push((client, event));
         self.serve(at, scene);
-        // The owner is answered, and knows of its hold.
+        self.learn_of(what, event, own);
+    }
+
+    /// The owner is answered, and knows of its hold.
+    fn learn_of(&mut self, what: Request, event: Event, own: Option<NaiveHold>) {
         match (what, event, own) {
             (_, Event::Granted(id), _) => self.learn(id),
             (_, _, Some(own)) if !matches!(what, Request::Take { .. }) => {
