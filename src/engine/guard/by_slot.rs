@@ -1,7 +1,7 @@
 //! Slots of a cluster that come to this node, or move.
 //!
-//! The node that had a slot may have granted leases in it that are not known here. So nothing new is
-//! granted in a slot that comes in another way than by a promotion of this server. While a slot
+//! The node that had a slot may have granted leases in it that are not known here. So nothing new
+//! is granted in a slot that comes in another way than by a promotion of this server. While a slot
 //! moves key by key, a key that is absent here may be at the other node, or was handed on by a
 //! server that was replaced since: it is not granted, however long the move lasts.
 //!
