@@ -210,9 +210,7 @@ impl Bindings {
 
     /// Forgets the bindings of a lock that leaves its key, and their losses.
     pub fn lock_left(&mut self, db: i32, name: &[u8], lock: &Lock) {
-        if !self.lost.is_empty() {
-            self.take_lost(&KeyRef::new(db, name));
-        }
+        self.forget_losses_of(db, name, lock);
         let mut here = Vec::new();
         if self.bound.len() < lock.len() {
             // Most holds of the lock are not bound.
@@ -227,6 +225,18 @@ impl Bindings {
         for (fence, number) in here {
             self.remove(fence, number);
         }
+    }
+
+    /// One look at each loss: a lock may have as many as holds. The key may get a lock again that
+    /// has the others.
+    fn forget_losses_of(&mut self, db: i32, name: &[u8], lock: &Lock) {
+        if self.lost.is_empty() {
+            return;
+        }
+        let holders = lock.holders().into_iter();
+        let fences: BTreeSet<Fence> = holders.map(|(_, hold)| hold.fence).collect();
+        let key = KeyRef::new(db, name);
+        self.drop_lost(&key, |lost| fences.contains(&lost.fence));
     }
 
     fn drop_lost(&mut self, key: &KeyRef, is_it: impl Fn(&Lost) -> bool) {

@@ -152,11 +152,12 @@ fn a_node_asks_for_many_waited_keys_of_a_slot_once(kind: Kind) {
     c.send_all(lines);
     let (before, start_us) = (c.calls_of("lock._writable"), c.now_us());
     wait_for("a few rounds", || {
-        (c.calls_of("lock._writable") >= before + 9).then_some(())
+        (c.calls_of("lock._writable") >= before + 30).then_some(())
     });
     let asked = c.calls_of("lock._writable") - before;
     let seconds = (c.now_us() - start_us) / 1_000_000;
-    assert!(asked <= 3 * (seconds + 2), "{asked} in {seconds} s");
+    // Each turn of the timer asks once whether graces run, at most ten times a second.
+    assert!(asked <= 13 * (seconds + 2), "{asked} in {seconds} s");
     assert_eq!(figure(&mut c, "waiters"), 3_000);
 }
 
