@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use redis_lock::lock::Mode;
 
 use super::checker::Checker;
-use super::history::{Outcome, Request, Sample, Shown};
-use super::info_replies::Due;
+use super::history::{Outcome, Pause, Request, Sample, Shown};
+use super::info_replies::{Due, AFTER_A_PAUSE_US};
 use super::replay::tolerates;
 use super::rule::Rule;
 use super::timeline::Timeline;
@@ -39,6 +39,7 @@ impl Kept {
         block: Option<u64>,
         (arrived_us, gone_us): (u64, u64),
         put_off: impl FnOnce(u64) -> u64,
+        pauses: &[Pause],
         over_at: impl FnOnce(u64) -> usize,
     ) -> Option<Self> {
         let grace_us = request.keep_ms? * 1_000;
@@ -72,13 +73,21 @@ impl Kept {
             // A grant, or a refusal for good.
             _ => return None,
         };
+        // A grace during which the server holds writes back begins anew after that.
+        let mut over_us = latest_us.saturating_add(grace_us);
+        for pause in pauses {
+            let acts_again_us = pause.until_us + AFTER_A_PAUSE_US;
+            if pause.from_us <= over_us.saturating_add(LATE_US) && acts_again_us >= earliest_us {
+                over_us = over_us.max(acts_again_us + grace_us);
+            }
+        }
         Some(Self {
             surely_until_us: match earliest_us {
                 0 => 0,
                 ends_us => ends_us + grace_us,
             },
-            perhaps_until_us: latest_us.saturating_add(grace_us),
-            over_at: over_at(latest_us.saturating_add(grace_us)),
+            perhaps_until_us: over_us,
+            over_at: over_at(over_us),
         })
     }
 

@@ -328,6 +328,7 @@ pub fn follow<'h>(history: &'h History, breaches: &mut Vec<Breach>) -> BTreeMap<
                     noticed.map_or(u64::MAX, |(_, us)| us),
                 ),
                 |us| put_off(us, &pauses),
+                &pauses,
                 |us| index.timer_has_fired(us, &pauses),
             ),
             deaf: Kept::of_deaf(request, block, |us| index.timer_has_fired(us, &pauses)),
