@@ -11,7 +11,6 @@ on_every_server![
     a_primary_that_was_replaced_while_it_stood_still_decides_nothing,
     slots_that_come,
     a_move_that_lasts_and_is_given_up,
-    a_source_that_is_replaced,
 ];
 
 const LEASE: Duration = Duration::from_secs(8);
@@ -195,51 +194,5 @@ fn a_move_that_lasts_and_is_given_up(kind: Kind) {
         let is_granted = matches!(from.call(&take("next")), Reply::Int(_));
         assert!(!is_granted || given_up.elapsed() > AFTER_MOVE);
         is_granted.then_some(())
-    });
-}
-
-/// The source hands the lock on and dies. Its replica lacks that, and may send clients to the
-/// target.
-fn a_source_that_is_replaced(kind: Kind) {
-    let mut cluster = Cluster::start(kind);
-    let (old, new) = (0, SHARDS);
-    for node in &cluster.nodes {
-        node.client().text(SHORT);
-    }
-    let key = cluster.keys_of(0, 1).remove(0);
-    let mut from = cluster.client(old);
-    from.until_info("lock_guard", "open");
-    cluster.client(1).until_info("lock_guard", "open");
-    from.int(&format!("LOCK.ACQUIRE {key} first 2000"));
-    cluster.begin_to_move(cluster.slot(&key), 0, 1);
-    cluster.nodes[new].wait_until_it_follows(&cluster.nodes[old]);
-    let begun = Instant::now();
-    wait_for("C", || {
-        from.int(&format!("LOCK.RENEW {key} first 2000"));
-        let is_over = from.info("lock_guard_left_ms") == "0";
-        (is_over && begun.elapsed() > AFTER_MOVE).then_some(())
-    });
-    cluster.nodes[new].signal("STOP");
-    let second = cluster.blocked(old, &format!("LOCK.ACQUIRE {key} second 2000 BLOCK 0"));
-    let sent = Instant::now();
-    from.int(&format!("LOCK.RELEASE {key} first"));
-    second.reply().as_int();
-    cluster.nodes[old].kill();
-    cluster.nodes[new].signal("CONT");
-    cluster.client(new).text("CLUSTER FAILOVER TAKEOVER");
-    let mut to = cluster.client(1);
-    let mut next = cluster.client(new);
-    wait_for("the lease to end", || {
-        to.text("ASKING");
-        let line = format!("LOCK.ACQUIRE {key} third 2000");
-        let granted = [to.call(&line), next.call(&line)];
-        let is_granted = granted.iter().any(|reply| matches!(reply, Reply::Int(_)));
-        let is_over = sent.elapsed() > Duration::from_millis(2_000);
-        assert!(
-            !is_granted || is_over,
-            "{granted:?} after {:?}",
-            sent.elapsed()
-        );
-        is_over.then_some(())
     });
 }

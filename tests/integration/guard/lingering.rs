@@ -116,7 +116,7 @@ fn a_renewal_says_that_it_lingers_once_there_is_a_guard(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
     c.int("LOCK.ACQUIRE k me 3000 LINGER 0");
-    c.text("CONFIG SET lock.max-ttl 3000 lock.guard failover");
+    c.text("CONFIG SET lock.max-ttl 3000 lock.guard-slack 0 lock.guard failover");
     assert!(!is_marked(&mut c));
     assert_eq!(server.client().int("LOCK.RENEW k me 3000"), 1);
     assert!(is_marked(&mut c));
