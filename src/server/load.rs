@@ -72,8 +72,8 @@ pub(crate) fn on_load(ctx: &redis_module::Context, args: &[RedisString]) -> Stat
     // the implicit signal a refused command does not break a WATCH; `commit` signals each change of
     // a key. A replica may load a new data set beside the old one (repl-diskless-load swapdb),
     // because only the keyspace has the locks, and the fence clock takes the larger of two fences.
-    // `slot_migration` explains its option. HANDLE_FORKLESS of Valkey 9.2 is not set: a lock changes
-    // in place, and another thread would save it meanwhile.
+    // `slot_migration` explains its option. HANDLE_FORKLESS of Valkey 9.2 is not set: a lock
+    // changes in place, and another thread would save it meanwhile.
     unsafe { call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options)) };
     if !data_type::register(ctx) || !register_commands(ctx) || !config::register(ctx) {
         return Status::Err;

@@ -32,8 +32,8 @@
 //! 8. **A mark** says that a key has changed outside a command. Callbacks of the server only mark;
 //!    commands and the timer serve. A lock that is free while a place is absent may be replaced
 //!    without notice, so the patrol marks such keys.
-//! 9. **A grant that nobody hears of ends** ([`Bindings::unheard`]), unless its owner has learned of
-//!    it otherwise: with KEEP after the grace, else at once. A hold that was converted stays so.
+//! 9. **A grant that nobody hears of ends** ([`Bindings::unheard`]), unless its owner has learned
+//!    of it otherwise: with KEEP after the grace, else at once. A hold that was converted stays so.
 //! 10. **Places stay with their database and name**, whatever becomes of the lock: FLUSHDB, SWAPDB,
 //!     RENAME and MOVE do not move them. Absent places end with FLUSHDB ([`Registry::db_emptied`]).
 //!     [`Registry::dismiss`] ends the places of a key, and with them every KEEP.
