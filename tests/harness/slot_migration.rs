@@ -60,7 +60,12 @@ impl Cluster {
     /// Waits until both nodes report that a migration succeeded.
     #[track_caller]
     pub fn end_of_migration(&self, from: usize, to: usize) {
-        for node in [from, to] {
+        // The asked node knows the new migration, and the other one may still tell of the last one.
+        let nodes = match self.nodes[from].kind.is_valkey() {
+            true => [from, to],
+            false => [to, from],
+        };
+        for node in nodes {
             wait_for("the migration to end", || {
                 match self.migration_state(node).as_str() {
                     "success" => Some(()),

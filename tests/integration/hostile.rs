@@ -18,12 +18,8 @@ on_every_server![
     a_restored_fence_far_in_the_future_is_refused,
     a_restored_fence_is_never_given_again,
     a_restored_hold_ends_at_its_own_deadline,
+    random_commands_are_all_answered,
 ];
-
-mod before_8_6 {
-    use super::random_commands_are_all_answered;
-    on_servers_before_8_6![random_commands_are_all_answered];
-}
 
 /// Payloads per server, and how many of them are in flight.
 const PAYLOADS: usize = 16_000;

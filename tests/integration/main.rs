@@ -26,16 +26,6 @@ macro_rules! on_nightly_servers {
     };
 }
 
-/// The same on all but Redis 8.6, where it fails and nobody knows why yet.
-macro_rules! on_servers_before_8_6 {
-    ($($test:ident),* $(,)?) => {
-        mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
-        mod redis_8_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_2); })* }
-        mod valkey_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey8_0); })* }
-        mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
-    };
-}
-
 /// Makes each named function a test on the oldest and on the newest server: a rule of the engine,
 /// which a simulation has proved.
 macro_rules! on_oldest_and_newest {
