@@ -305,10 +305,9 @@ impl Guard {
     /// with the data of its primary.
     pub(super) fn linked(&mut self) {
         self.hand_over = HandOver::default();
-        let has_beats = self.has_beats();
-        self.doubts
-            .end(|one| one.why == Reason::Restart && has_beats);
-        if let Some(doubt) = self.doubts.why(Reason::Restart) {
+        if self.has_beats() {
+            self.doubts.end(Reason::Restart);
+        } else if let Some(doubt) = self.doubts.why(Reason::Restart) {
             doubt.known = Known::default();
         }
     }

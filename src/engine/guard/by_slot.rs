@@ -23,35 +23,29 @@ impl Guard {
     /// Looks at the slots of this node. At the first look after a start or a promotion all of them
     /// are new, and the doubt of that covers them. Whether some slots may be open that were not.
     pub(in crate::engine) fn look_at_slots(&mut self, cluster: Cluster, boot_us: u64) -> bool {
-        let has_changed = self.cluster.as_ref() != Some(&cluster);
+        if self.cluster.as_ref() == Some(&cluster) {
+            return false;
+        }
         match self.cluster.take() {
             Some(before) => {
                 let has_come = |slot: &u16| cluster.has(*slot) && !before.has(*slot);
                 let moves_anew = |slot: &u16| {
-                    let moves = cluster.move_of(*slot);
-                    let is_here = cluster.has(*slot) || moves.is_some();
-                    is_here && moves != before.move_of(*slot)
+                    cluster.knows(*slot) && cluster.move_of(*slot) != before.move_of(*slot)
                 };
                 let moving = before.moving.keys().chain(cluster.moving.keys()).copied();
                 let moving = moving.filter(moves_anew);
                 #[cfg(any(test, feature = "fault-injection"))]
                 let moving = moving.filter(|_| self.settings.has(super::Rule::SlotMoves));
-                let doubtful: Vec<u16> = (0..SLOTS).filter(has_come).chain(moving).collect();
-                for slot in doubtful {
-                    self.begin_in(slot, boot_us);
+                if let Some(doubt) = self.doubt_of(Reason::Slot, boot_us) {
+                    let doubtful = (0..SLOTS).filter(has_come).chain(moving);
+                    doubtful.for_each(|slot| self.doubts.add_to_slot(slot, doubt));
                 }
             }
             None => self.begins_with_slots(boot_us),
         }
         self.cluster = Some(cluster);
         self.quiet_until_us = 0;
-        has_changed
-    }
-
-    fn begin_in(&mut self, slot: u16, boot_us: u64) {
-        if let Some(doubt) = self.doubt_of(Reason::Slot, boot_us) {
-            self.doubts.add_to_slot(slot, doubt);
-        }
+        true
     }
 
     /// Whether nothing new is granted in the slot of a key, which may be absent.
@@ -61,23 +55,18 @@ impl Guard {
         let Some(cluster) = &self.cluster else {
             return false;
         };
-        let moves = cluster.move_of(slot);
         #[cfg(any(test, feature = "fault-injection"))]
         let is_absent = is_absent && self.settings.has(super::Rule::SlotAbsent);
-        let is_known = cluster.has(slot) || moves.is_some();
-        !is_known || self.doubts.is_of_slot(slot) || (is_absent && moves.is_some())
+        let is_lacking = is_absent && cluster.move_of(slot).is_some();
+        !cluster.knows(slot) || self.doubts.is_of_slot(slot) || is_lacking
     }
 
     /// A request was refused because of the guard. A slot that has come since the last look is
     /// looked at now.
     pub(in crate::engine) fn refused(&mut self, name: &[u8]) {
         let slot = slot_of(name);
-        let is_known = |cluster: &Cluster| cluster.has(slot) || cluster.move_of(slot).is_some();
-        if self
-            .cluster
-            .as_ref()
-            .is_some_and(|cluster| !is_known(cluster))
-        {
+        let cluster = self.cluster.as_ref();
+        if cluster.is_some_and(|cluster| !cluster.knows(slot)) {
             self.beat_now();
         }
     }

@@ -167,9 +167,9 @@ impl Doubts {
         one.go_on(doubt);
     }
 
-    /// Forgets the doubts about everything for which `ends` says so.
-    pub(super) fn end(&mut self, ends: impl Fn(&Doubt) -> bool) {
-        self.server.retain(|one| !ends(one));
+    /// Forgets the doubt about everything for that reason.
+    pub(super) fn end(&mut self, why: Reason) {
+        self.server.retain(|one| one.why != why);
     }
 
     /// Forgets the doubts about slots.
@@ -187,13 +187,10 @@ impl Doubts {
 
     /// A lease may last until then: no doubt about leases ends before it.
     pub(super) fn last_until(&mut self, end_us: u64) {
-        for one in self.all_mut().filter(|one| one.why != Reason::Stall) {
+        let all = self.server.iter_mut().chain(self.slots.values_mut());
+        for one in all.filter(|one| one.why != Reason::Stall) {
             one.until_us = end_us.max(one.until_us);
         }
-    }
-
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut Doubt> {
-        self.server.iter_mut().chain(self.slots.values_mut())
     }
 
     /// The doubt about everything for that reason.

@@ -19,6 +19,11 @@ impl Cluster {
         self.mine.get(usize::from(slot)) == Some(&true)
     }
 
+    /// Whether this node has a slot, or gets it key by key.
+    pub(super) fn knows(&self, slot: u16) -> bool {
+        self.has(slot) || self.move_of(slot).is_some()
+    }
+
     /// How a slot moves, if this node may grant something in it.
     pub(super) fn move_of(&self, slot: u16) -> Option<(bool, NodeId)> {
         let moving = self.moving.get(&slot).copied();
