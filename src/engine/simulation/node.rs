@@ -199,6 +199,8 @@ impl Node {
     /// Has the patrol notice what nobody tells of, as if so much time had passed.
     fn patrol_is_due(&mut self) {
         self.machine.patrolled_us = 0;
+        // One that writes held back in the middle may have passed the key already.
+        self.machine.registry.end_patrol();
     }
 
     /// A client that waits is gone, and its connection with it.

@@ -13,6 +13,7 @@ mod server;
 mod several;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use lingering::Bound;
 
@@ -173,7 +174,7 @@ pub(super) struct Oracle {
     pub(super) last_id: u64,
     pub(super) events: Vec<(Client, Event)>,
     /// Keys that are to be served before the step ends.
-    pub(super) unserved: Vec<Place>,
+    pub(super) unserved: BTreeSet<Place>,
     /// Whether places for several keys wait for the end of the step with their grants.
     pub(super) puts_off: bool,
     /// Whether the server has become a replica since the timer has run.
@@ -319,7 +320,10 @@ impl Oracle {
                             .retain(|p| !p.is_at(at) || p.token != place.token),
                     }
                 }
-                NaiveNext::Several(_) if self.puts_off => return self.unserved.push(at),
+                NaiveNext::Several(_) if self.puts_off => {
+                    self.unserved.insert(at);
+                    return;
+                }
                 NaiveNext::Several(place) => {
                     if !self.grant_several(&place, scene) {
                         return;
@@ -448,7 +452,7 @@ impl Oracle {
 
     /// The end of a step: the waiters behind places at which nobody listens any more may be next.
     pub(super) fn finish(&mut self, scene: &Scene) {
-        while let Some(at) = self.unserved.pop() {
+        while let Some(at) = self.unserved.pop_first() {
             if scene.serves(at) && !self.others.contains(&at) {
                 self.serve(at, scene);
             }

@@ -5,6 +5,8 @@ use std::hash::{BuildHasher, Hash};
 
 use super::changes::DbChange;
 use super::endings::MOST;
+#[cfg(test)]
+use super::patrol::Patrol;
 use super::slots::{SlotQuestion, WaitedSlots};
 use super::Registry;
 use crate::wait::key_ref::KeyRef;
@@ -136,6 +138,12 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Begins a patrol, unless one is on its way.
     pub fn begin_patrol(&mut self) {
         self.patrol.begin(&self.places);
+    }
+
+    /// Has the next patrol begin with all places, as if the one on its way were over.
+    #[cfg(test)]
+    pub(crate) fn end_patrol(&mut self) {
+        self.patrol = Patrol::default();
     }
 
     /// Whether there are keys left to look at.

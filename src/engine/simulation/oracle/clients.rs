@@ -245,11 +245,10 @@ impl Oracle {
         let blocked = blocked.map(|request| (request.client, Event::Null));
         self.events.extend(blocked);
         self.places.retain(|p| !p.is_at(at) || p.token != token);
-        for (at, _) in place.several {
-            if scene.serves(at) && !self.others.contains(&at) {
-                self.serve(at, scene);
-            }
-        }
+        // The key of the command comes first, and the others at the end of the step.
+        self.serve(at, scene);
+        let others = place.several.iter().map(|(other, _)| *other);
+        self.unserved.extend(others.filter(|other| *other != at));
     }
 
     /// The places of a token, or of all, end. Answers how many wait there, and how many places are
