@@ -2,7 +2,7 @@
 # Fetches real servers to test the module in: unpacked into a folder of this project, never installed.
 #
 #   scripts/setup/servers.sh [NAME…]      NAME as listed below; all of `suite` when none is given
-#   scripts/setup/servers.sh nightly      those of `nightly`, which only `make test-nightly` needs
+#   scripts/setup/servers.sh nightly      those of `nightly`, which only `make test-night` needs
 #
 # A name with a whole version is that version. A name with a line, valkey-9, is the newest of the line that
 # the mirror has; which one it is is printed. Remove its folder to get a newer one.
