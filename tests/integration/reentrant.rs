@@ -20,7 +20,7 @@ on_servers![
     a_replica_and_a_file_survive_such_a_deletion,
 ];
 // Only Redis 7.0 lets keys expire in the middle of a timer.
-on_servers![[redis_7_0 Redis7_0] a_grant_in_a_migrating_slot_leaves_no_key_out];
+on_servers![[redis_7_0 Redis7_0 "nightly"] a_grant_in_a_migrating_slot_leaves_no_key_out];
 
 /// A server with the module that reacts, which may have a reaction from the start on.
 fn start(kind: Kind, reaction: &str, options: &[&str]) -> Server {

@@ -7,7 +7,7 @@ use super::clients::Group;
 use super::pair;
 use crate::harness::{figure, scale, Kind, Reply, Sentinels};
 
-on_every_server![sentinels_replace_a_primary_that_is_killed_or_stopped];
+on_every_server_at_night![sentinels_replace_a_primary_that_is_killed_or_stopped];
 
 /// Both at once, in two groups, because most of the time is spent waiting.
 fn sentinels_replace_a_primary_that_is_killed_or_stopped(kind: Kind) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::harness::workload::{words, Command};
 use crate::harness::{figure, scale, wait_for, Client, Kind, Raw, Reply, Server};
 
-on_every_server![memory_does_not_grow_over_many_cycles];
+on_every_server_at_night![memory_does_not_grow_over_many_cycles];
 
 /// Acquisitions, each ended by a release, a deadline, a timeout, a kill or a deletion.
 const CYCLES: usize = 200_000;

@@ -32,6 +32,7 @@ const OPTIONS: [&str; 8] = [
 ];
 
 #[test]
+#[ignore = "nightly"]
 fn valgrind_finds_no_invalid_access_and_no_leak() {
     let mut server = start();
     let mut replica = start();
