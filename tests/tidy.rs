@@ -10,8 +10,6 @@ mod imports;
 mod links;
 #[path = "tidy/modules.rs"]
 mod modules;
-#[path = "tidy/plots.rs"]
-mod plots;
 #[path = "tidy/proof.rs"]
 mod proof;
 #[path = "tidy/source.rs"]
@@ -310,27 +308,6 @@ fn named_tests_exist(document: &str, at_least: usize) {
         let is_group = tests.iter().any(|(path, _)| is_of(path, name));
         assert!(is_test || is_group, "there is no test {name}");
     }
-}
-
-/// `make plots` draws them again, each for a light and for a dark page.
-#[test]
-fn the_plots_are_drawn_from_the_figures_beside_them() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks");
-    let mut seen = 0;
-    for entry in fs::read_dir(folder).unwrap() {
-        let plot = entry.unwrap().path();
-        let name = plot.file_name().unwrap().to_str().unwrap();
-        let Some(name) = name.strip_suffix(".svg") else {
-            continue;
-        };
-        let source = plots::is_drawn_from_its_rows(&plot);
-        if !name.ends_with("-dark") {
-            let dark = plot.with_file_name(format!("{name}-dark.svg"));
-            assert_eq!(plots::is_drawn_from_its_rows(&dark), source);
-        }
-        seen += 1;
-    }
-    assert!(seen >= 18, "only {seen} plots");
 }
 
 /// scripts/badges.sh writes them again.

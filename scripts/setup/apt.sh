@@ -15,6 +15,17 @@ apt_get() {
     }
 }
 
+# need WHAT TEST PACKAGE…: installs the packages unless the function TEST says that nothing is missing.
+need() {
+    ! "$2" 2>/dev/null || return 0
+    command -v apt-get >/dev/null || { echo "setup: this is no Debian; please install $1" >&2; exit 1; }
+    echo "setup: installing ${*:3}"
+    apt_get update
+    apt_get install --no-install-recommends "${@:3}"
+    hash -r
+    "$2" || { echo "setup: there is still no $1" >&2; exit 1; }
+}
+
 # Whether version $1 is $2 or newer.
 at_least() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n1)" = "$2" ]; }
 
