@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-examples test-nightly oversell soak campaign fuzz valgrind bench bench-peers bench-check check oldest-rust prose book plots dashboard servers install uninstall clean test-all
+.PHONY: help setup build locktop run test setup-examples test-examples test-nightly oversell soak campaign fuzz valgrind bench bench-peers bench-check check oldest-rust book plots dashboard servers install uninstall clean test-all
 .PHONY: proof dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
 
 # A target with one # in front of its text is for those who look for it.
@@ -128,9 +128,6 @@ check: setup ## Check format, lints and layers
 
 oldest-rust: setup # Check all with the oldest Rust that Cargo.toml allows, which is fetched from Debian 12 into .tools (runs no tests)
 	@scripts/check/oldest-rust.sh
-
-prose: ## Check the language of the documents (builds its linter once)
-	@scripts/check/prose.sh
 
 book: ## Build the documents as a book, target/book/html, and check its links (builds mdBook once)
 	@scripts/book.sh

@@ -310,42 +310,6 @@ fn named_tests_exist(document: &str, at_least: usize) {
     }
 }
 
-/// scripts/badges.sh writes them again.
-#[test]
-fn the_badges_of_the_readme_are_true() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
-    let (manifest, servers) = (read("Cargo.toml"), read("scripts/setup/servers.sh"));
-    let after = |text: &str, start: &str, end: char| -> String {
-        let (_, rest) = text.split_once(start).unwrap();
-        rest.split(end).next().unwrap().to_string()
-    };
-    let tested = after(&servers, "\nsuite=(", ')');
-    let of_kind = |kind: &str| -> String {
-        let names = tested.split(' ');
-        let versions = names.filter_map(|name| name.strip_prefix(kind));
-        let lines = versions.map(|version| match version.match_indices('.').nth(1) {
-            Some((patch, _)) => &version[..patch],
-            None => version,
-        });
-        lines.collect::<Vec<_>>().join(" ")
-    };
-    let rust = format!("{} or later", after(&manifest, "\nrust-version = \"", '"'));
-    let badges = [
-        ("license", after(&manifest, "\nlicense = \"", '"')),
-        ("rust", rust),
-        ("redis", of_kind("redis-")),
-        ("valkey", of_kind("valkey-")),
-    ];
-    let readme = read("README.md");
-    for (name, value) in badges {
-        let file = format!("docs/badges/{name}.svg");
-        assert!(read(&file).contains(&format!(">{value}</text>")), "{file}");
-        assert!(readme.contains(&format!("({file})")), "{file}");
-        assert!(readme.contains(&value), "{file}: the README has no {value}");
-    }
-}
-
 /// Relative links of the documents lead to files.
 #[test]
 fn relative_links_in_the_documents_resolve() {
