@@ -21,7 +21,7 @@ in_root() { sed -E 's|\]\(|](docs/|; s|docs/\.\./||' docs/SUMMARY.md; }
 mapfile -t pages < <(in_root | sed -nE 's/.*\]\((.*)\)/\1/p')
 scripts/dist/documents.sh "$book/src" "${pages[@]}" docs/*.svg docs/*/*.svg
 # mdBook makes an index of each README.
-find "$book/src" -name '*.md' -exec sed -i -E 's,(\]\(([^)#]*/)?)README\.md,\1index.md,g' {} +
+find "$book/src" -name '*.md' -exec sed -i -E 's,(\]\(([^):#]*/)?)README\.md,\1index.md,g' {} +
 in_root >"$book/src/SUMMARY.md"
 cp scripts/book.toml "$book/"
 # It brings Mermaid itself, and would add to book.toml what is there.
