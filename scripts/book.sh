@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the pages of docs/SUMMARY.md as a book, target/book/html, and checks its links. mdBook comes from crates.io into .tools, once
-# (minutes).
+# Builds the pages of docs/SUMMARY.md as a book, target/book/html, and checks its links. mdBook
+# comes from crates.io into .tools, once (minutes).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mdbook=0.5.4

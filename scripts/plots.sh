@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Draws the plots of the documents from the TSV files in the folder $1 or docs/benchmarks, each for a light and for a dark page.
+# Draws the plots of the documents from the TSV files in the folder $1 or docs/benchmarks, each for
+# a light and for a dark page.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts a private server with the module and plays the story on it. At a terminal the server then runs
-# until Ctrl-C, so that you can try the commands by hand.
+# Starts a private server with the module and plays the story on it. At a terminal the server then
+# runs until Ctrl-C, so that you can try the commands by hand.
 #
 #   PORT=7000 scripts/run.sh        without PORT: the first free port from 6379
 #   scripts/run.sh EXAMPLE ARG…     plays another example and ends

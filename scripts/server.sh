@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# Private servers for the scripts that source this file. They listen on free ports of the loopback address.
+# Private servers, on free ports of the loopback address, for the scripts that source this file.
 #
-#   start_server LOG COMMAND…       starts it, with --bind and --port behind the command, and waits until it answers. Sets `server`,
-#                                   its pid, and `port`, the first free one of `server_ports`.
-#   start_module FOLDER ARGUMENT…   starts Redis 7.0 with the module, and with its log and data in the folder
-#   stop_server                     ends it by its pid, and waits for that. Does nothing where none runs: call it in a trap for EXIT.
-#   cli COMMAND…                    asks it
+#   start_server LOG COMMAND…      starts it, with --bind and --port behind the command, and waits
+#                                  until it answers. Sets `server`, its pid, and `port`, the first
+#                                  free one of `server_ports`.
+#   start_module FOLDER ARGUMENT…  starts Redis 7.0 with the module, its log and data in the folder
+#   stop_server                    ends it by its pid, if one runs: call it in a trap for EXIT
+#   cli COMMAND…                   asks it
 #
 # `server_attempts` is the number of tenths of a second that a server may take to start.
 
@@ -18,7 +19,8 @@ server_cli=${REDIS_LOCK_SERVERS:-$server_root/.servers}/redis-7.0.15/bin/redis-c
 
 cli() { "$server_cli" -p "$port" "$@" 2>/dev/null; }
 
-# Another server may have taken the port first, and answer in its place. INFO is answered while data is loaded, PING is not.
+# Another server may have taken the port first, and answer in its place. INFO is answered while data
+# is loaded, PING is not.
 server_answers() {
     [[ $(cli INFO server) == *"process_id:$server"$'\r'* ]] && [ "$(cli PING)" = PONG ]
 }

@@ -3,11 +3,12 @@
 #
 #   scripts/check/fuzz.sh [codec] [parser] [queue] [restore]
 #
-# A finding ends it and is kept in fuzz/artifacts. With a nightly Rust, FUZZ_SANITIZER=address looks at memory as well.
+# A finding ends it and is kept in fuzz/artifacts. With a nightly Rust, FUZZ_SANITIZER=address looks
+# at memory as well.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 [ $# -gt 0 ] || set -- codec parser queue restore
-# Inputs that the fuzzer finds stay out of the repository; what is worth keeping is put into fuzz/corpus by hand.
+# Inputs that the fuzzer finds. What is worth keeping is put into fuzz/corpus by hand.
 found=${CARGO_TARGET_DIR:-target}/fuzz-corpus
 cargo fuzz --version >/dev/null 2>&1 || cargo install cargo-fuzz --locked --quiet
 

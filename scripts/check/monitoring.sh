@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Checks what an operator's Prometheus reads, by Prometheus itself, which is Debian's, unpacked into .tools and never installed.
+# Checks what an operator's Prometheus reads, by Debian's, which is unpacked and never installed.
 #
-#   scripts/check/monitoring.sh            the alerts, their tests, and compose.yaml
-#   scripts/check/monitoring.sh picture    draws docs/dashboard*.svg from a run of SECONDS_OF_LOAD=240
+#   scripts/check/monitoring.sh          the alerts, their tests, and compose.yaml
+#   scripts/check/monitoring.sh picture  draws docs/dashboard*.svg from a run (SECONDS_OF_LOAD=240)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bin=$PWD/.tools/monitoring/root/usr/bin

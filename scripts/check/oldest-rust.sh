@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks that the oldest Rust that Cargo.toml allows compiles the module, the tests, benchmarks and examples. It is the machine's own, or
-# else that of Debian 12, fetched into .tools once and never installed.
+# Checks that the oldest Rust that Cargo.toml allows compiles the module, the tests, benchmarks and
+# examples. It is the machine's own, or else that of Debian 12, fetched into .tools once and never
+# installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . scripts/setup/apt.sh

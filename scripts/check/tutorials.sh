@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Plays the tutorials of docs/START.md and the example of README.md: installs, builds and runs each as the page says, in a folder of its own.
+# Plays the tutorials of docs/START.md and the example of README.md: installs, builds and runs each
+# as the page says, in a folder of its own.
 #
 #   scripts/check/tutorials.sh [python node go java rust]
 #
-# `make test-examples` sets the clients up. A language without its toolchain fails: name those that are there.
+# `make setup-examples` sets the clients up. A language without its toolchain fails.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PATH=$PWD/.tools/node/bin:$PATH
@@ -14,7 +15,7 @@ running=()
 trap 'kill -KILL "${running[@]}" 2>/dev/null || true; stop_server; rm -rf "$work"' EXIT
 fail() { echo "tutorials: $language: $*" >&2; cat "$work/story" "$work/errors" >&2 2>/dev/null; exit 1; }
 
-# block FILE HEADING LANGUAGE [NUMBER]: the first block in that language below the heading, or the NUMBERth
+# block FILE HEADING LANGUAGE [NUMBER]: the first or NUMBERth block of that below the heading
 block() {
     awk -v heading="$2" -v fence="\`\`\`$3" -v number="${4:-1}" '
         $0 == heading { below = 1 }
@@ -24,7 +25,7 @@ block() {
     ' "$1" | sed "s|/tmp/tutorial|$tutorial|g"
 }
 
-# prepare LANGUAGE FILE: installs as the page says, saves its program, and sets `run`, the words that start it.
+# prepare LANGUAGE FILE: installs as the page says, saves its program, sets `run`, its command.
 prepare() {
     local page=docs/START.md heading="### ${language^}" commands
     bash -euo pipefail -c "$(block $page "$heading" sh)" >"$work/errors" 2>&1 || fail "its install"

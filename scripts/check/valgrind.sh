@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs the tests of Redis 7.0 with every server under valgrind's memcheck, and says what that has seen.
+# Runs the tests of Redis 7.0 with every server under valgrind's memcheck.
 #
 #   scripts/check/valgrind.sh [FILTER…]       as of `cargo test`; all of redis_7_0 when there is none
 #
-# A test fails when memcheck finds an access that is not right, in the server or in the module, or something lost of the module's.
+# A test fails when memcheck finds an access that is not right, in the server or in the module, or
+# something lost of the module's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 [ $# -gt 0 ] || set -- redis_7_0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian package in a root of its own, loads what it has there into servers of the tests, and removes it: this machine stays
-# as it is. Then lintian has its say.
+# Installs the Debian package in a root of its own, loads what it has there into servers of the
+# tests, and removes it: this machine stays as it is. Then lintian has its say.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # dpkg wants to be root; a namespace in which one is will do.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the Debian package out of the same build as the tarballs: dist/redis-lock_VERSION_ARCHITECTURE.deb in the target folder.
+# Makes the Debian package out of the build of the tarballs: dist/*.deb in the target folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 umask 022
@@ -21,7 +21,7 @@ sed -i 's|/usr/local/lib/redis/|/usr/lib/redis/|' "$made/doc/redis.conf.example"
 gzip -9 --no-name <CHANGELOG.md >"$made/doc/changelog.gz"
 for notices in NOTICES NOTICES.locktop; do gzip -9 --no-name <"$dist/stage/$notices" >"$made/doc/$notices.gz"; done
 gzip -9 --no-name <packaging/deb/locktop.1 >"$made/locktop.1.gz"
-# The settings as in redis.conf.example, from its first section on; only what is the module's own is in force.
+# The settings of redis.conf.example; only what is the module's own is in force.
 {
     cat packaging/deb/redis-lock.conf.head
     sed -e '1,/^$/{/^$/!d}' -e 's|/usr/local/lib/redis/|/usr/lib/redis/|' -e '/^\(#\|loadmodule \|lock\.\|$\)/!s/^/#/' redis.conf.example

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the release once more, from a clone in another folder and with another home of cargo, and compares it with what `make dist`
-# has just made, byte for byte.
+# Builds the release once more, from a clone in another folder and with another home of cargo, and
+# compares it with what `make dist` has just made, byte for byte.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 dist=${CARGO_TARGET_DIR:-$PWD/target}/dist

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Builds what is released, so that the same commit and tools give the same bytes in any folder at any time, and packs it:
+# Builds what is released, so that the same commit and tools give the same bytes in any folder at
+# any time, and packs it:
 #
 #   scripts/dist/dist.sh stage       what the packages hold, in dist/stage of the target folder
 #   scripts/dist/dist.sh             that, and the tarballs with their checksums, in dist
-#   scripts/dist/dist.sh for TARGET  the tarballs for a target of rustc, x86_64-unknown-linux-musl or with the oldest glibc that it shall
-#                                    run on behind it, by the C compiler of zig, in dist/prebuilt (scripts/dist/prebuilt.sh)
+#   scripts/dist/dist.sh for TARGET  the tarballs for a target of rustc, which may have its oldest
+#                                    glibc behind it, by zig, in dist/prebuilt
 #
 # What may differ between two machines and shows in the bytes is in BUILDINFO: the compilers.
 set -euo pipefail
@@ -13,7 +14,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 umask 022
 export LC_ALL=C TZ=UTC
-# A build of its own: its flags are not those of `make build`, which would otherwise build all anew each time.
+# A build of its own: with the flags of another one all would be built anew each time.
 target=${CARGO_TARGET_DIR:-$root/target}
 dist=$(mkdir -p "$target/dist" && cd "$target/dist" && pwd)
 stage=$dist/stage
@@ -29,7 +30,7 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 commit=$(git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null || echo unknown)
 [[ $commit != *-dirty ]] || echo "dist: there are changes that are not committed: nobody else can build these bytes" >&2
 
-# The folders of this machine that would stand in messages of panics, each with the name that takes its place.
+# The folders of this machine that would be in messages of panics, each with another name.
 remaps() {
     # Where cargo keeps the crates: its home, or a folder of vendored ones.
     cargo metadata --locked --format-version 1 | python3 -c '
@@ -46,8 +47,9 @@ build() {
     while [ "$1" != -- ]; do flags+=("$1"); shift; done
     while read -r remap; do flags+=("--remap-path-prefix=$remap"); done < <(remaps)
     [ -z "$triple" ] || how=(zigbuild --target "$triple")
-    # What the environment would add to the compilers' flags is not part of the release. zig names its own files from the folder that it
-    # runs in, where they are below it, and libclang then looks for them from another one: hence a folder that does not hold them.
+    # What the environment would add to the compilers' flags is not part of the release. zig names
+    # its own files from the folder that it runs in, where they are below it, and libclang then
+    # looks for them from another one: hence a folder that does not hold them.
     (
         [ -z "$triple" ] || cd "$dist"
         env -u RUSTFLAGS -u CFLAGS -u CPPFLAGS CARGO_TARGET_DIR="$dist/build" CARGO_INCREMENTAL=0 \
@@ -57,7 +59,7 @@ build() {
 
 stage() {
     local module=() built path
-    # A library that is loaded uses the C library of its program. On musl rustc would build a copy into it.
+    # A library uses the C library of its program. On musl rustc would build a copy into it.
     [[ $triple != *-musl ]] || module=(-C target-feature=-crt-static)
     build "${module[@]}" -- --manifest-path "$root/Cargo.toml" --lib
     build -- --manifest-path "$root/clients/locktop/Cargo.toml"

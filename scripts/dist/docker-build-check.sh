@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the Dockerfile, and uses what comes out: the image starts as it is, gives a lock, and keeps it over a new container with the
-# same volume; once for Redis and once for Valkey.
+# Builds the Dockerfile, and uses what comes out: the image starts as it is, gives a lock, and keeps
+# it over a new container with the same volume; once for Redis and once for Valkey.
 #
-#   scripts/dist/docker-build-check.sh            IMAGES=pull: from the registries' own images; they are stood in for otherwise
-#                                                 REQUIRED=1: it is an error where the machine cannot
+#   IMAGES=pull    from the registries' own images, which are otherwise substituted
+#   REQUIRED=1     it is an error where the machine cannot
 #
-# The engine is buildah and podman, which need no service, as root. Everything stays in docker/ of the target folder.
+# The engine is buildah and podman, as root. Everything stays in docker/ of the target folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck disable=SC2034 # The stand-ins read it.
@@ -13,7 +13,7 @@ servers=${REDIS_LOCK_SERVERS:-$PWD/.servers}
 work=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}/docker")
 mkdir -p "$work"
 bud=(buildah --root "$work/storage" --runroot "$work/run" --storage-driver "${STORAGE_DRIVER:-vfs}")
-# Where the machine is a container itself: no limits but those that it has, and its cgroups as files.
+# Where the machine is a container itself: its cgroups as files.
 pod=(podman "${bud[@]:1}" --runtime runc --cgroup-manager cgroupfs)
 . scripts/dist/images/stand-ins.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Copies documents into a folder, where they have the places that they have here, so that their links lead somewhere. What is only in
-# the source is linked to where the source is.
+# Copies documents into a folder, where they have the places that they have here, so that their
+# links lead somewhere. What is only in the source is linked to where the source is.
 #
 #   scripts/dist/documents.sh FOLDER [FILE…]      without a file: those that go with the module
 set -euo pipefail

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Loads a module that was built for the target $1, $2, into a server of that target, and takes a lock by it. Prints what was done and
-# ends with 0; where this machine cannot run one, prints why and ends with 2.
+# Loads a module that was built for the target $1, $2, into a server of that target, and takes a
+# lock by it. Prints what was done and ends with 0; where this machine cannot run one, prints why
+# and ends with 2.
 #
-# glibc on x86_64: the servers of the tests. glibc on aarch64: Debian's packages for arm64, run by qemu. musl: Redis compiled from Debian's
-# source by zig, once, into the target folder. Programs and libraries are unpacked and never installed.
+# glibc on x86_64: the servers of the tests. glibc on aarch64: Debian's packages for arm64, run by
+# qemu. musl: Redis compiled from Debian's source by zig, once, into the target folder. Programs and
+# libraries are unpacked and never installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 triple=$1 module=$(realpath "$2") machine=${1%%-*}

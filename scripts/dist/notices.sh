@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# The licences of the crates in the module and in locktop, which their authors ask to be passed on with them: packaging/NOTICES and
-# packaging/NOTICES.locktop. They are committed because cargo-about takes minutes to build.
+# The licences of the crates in the module and in locktop, which their authors ask to be passed on
+# with them: packaging/NOTICES and packaging/NOTICES.locktop. They are committed because cargo-about
+# takes minutes to build.
 #
 #   scripts/dist/notices.sh write    makes the files anew, by cargo-about
-#   scripts/dist/notices.sh check    fails if a file names other crates than its Cargo.lock: takes a second, and needs no cargo-about
+#   scripts/dist/notices.sh check    fails if a file names other crates than its Cargo.lock
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${CARGO_TARGET_DIR:-$PWD/target}/tools
 config=packaging/notices
 
-# NAME VERSION of each crate that is built into what the manifest $1 makes, on any target of about.toml.
+# NAME VERSION of each crate that is built into what the manifest $1 makes, on any target of
+# about.toml.
 locked() {
     local target
     sed -nE 's/^ +"(.*-linux-.*)",$/\1/p' $config/about.toml | while read -r target; do

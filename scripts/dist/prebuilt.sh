@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the module for other machines: one tarball for each target in dist/prebuilt of the target folder, checked, and loaded into a
-# server where this machine can run one. A target without a standard library of rustc is named and left out.
+# Builds the module for other machines: one tarball for each target in dist/prebuilt of the target
+# folder, checked, and loaded into a server where this machine can run one. A target without a
+# standard library of rustc is named and left out.
 #
 #   scripts/dist/prebuilt.sh [TARGET…]       all of them when none is given
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and checks what a release consists of, and leaves it in dist/release-VERSION of the target folder, sorted by where it goes.
-# Nothing is uploaded, and no account is asked for.
+# Builds and checks what a release consists of, and leaves it in dist/release-VERSION of the target
+# folder, sorted by where it goes. Nothing is uploaded, and no account is asked for.
 #
 #   scripts/dist/release.sh [PART…]      PART as listed below; all of them when none is given
 #
@@ -18,8 +18,8 @@ name() { sed -n "s/^$1 //p" packaging/names; }
 into=$dist/release-$version
 [ $# -gt 0 ] || set -- module deb image python node go java integrations rust
 
-# Both licences have to be in what somebody downloads. lintian looks for those of a Debian package, and the Javadoc of a jar comes
-# beside it, without them.
+# Both licences have to be in what somebody downloads. lintian looks for those of a Debian package,
+# and the Javadoc of a jar comes beside it, without them.
 licensed() {
     local file found
     for file; do

@@ -15,7 +15,7 @@ apt_get() {
     }
 }
 
-# need WHAT TEST PACKAGE…: installs the packages unless the function TEST says that nothing is missing.
+# need WHAT TEST PACKAGE…: installs the packages unless the function TEST holds.
 need() {
     ! "$2" 2>/dev/null || return 0
     command -v apt-get >/dev/null || { echo "setup: this is no Debian; please install $1" >&2; exit 1; }
@@ -34,9 +34,10 @@ candidate() {
     LC_ALL=C apt-cache policy "$1" | awk '$1 == "Candidate:" && $2 ~ /^[0-9]/ { sub(/^[0-9]+:/, "", $2); print $2 }'
 }
 
-# private_apt FOLDER SUITE…: has `apt-get "${apt[@]}"` read these suites of Debian, with its lists in FOLDER: packages, or with
-# apt_kind=deb-src sources, for this machine or for apt_for=ARCHITECTURE. The machine's own sources are read for the mirror and never
-# changed. Its own packages are not looked at, so a newer Debian gets the same ones.
+# private_apt FOLDER SUITE…: has `apt-get "${apt[@]}"` read these suites of Debian, with its lists
+# in FOLDER: packages, or with apt_kind=deb-src sources, for this machine or for
+# apt_for=ARCHITECTURE. The machine's own sources are read for the mirror and never changed. Its own
+# packages are not looked at, so a newer Debian gets the same ones.
 private_apt() {
     local dir=$1 key=/usr/share/keyrings/debian-archive-keyring.gpg
     local sources mirrors mirror security suite from options
@@ -50,11 +51,11 @@ private_apt() {
     [ ! -e "$dir/complete" ] || return 0
     rm -rf "$dir"
     mkdir -p "$dir"/{parts,lists/partial,cache/archives/partial}
-    # A mirror may be weeks behind, and then its lists of a release in the making are past their date. Their
-    # signature is checked all the same, and older packages are as good here.
+    # A mirror may be weeks behind, and then its lists of a release in the making are past their
+    # date. Their signature is checked all the same, and older packages are as good here.
     options='target=Packages check-valid-until=no'
     [ "${apt_kind:-deb}" = deb ] || options=${options/Packages/Sources}
-    # The keys of Debian 12 and later are enough for the release after it, too: it is signed with old and new ones.
+    # The keys of Debian 12 are enough for later ones, which are signed with old and new ones.
     [ ! -e "$key" ] || options+=" signed-by=$key"
     # Lines of "release mirror". This needs no downloaded lists, which container images often lack.
     sources=$(apt-get update --print-uris | sed -nE "s|^'(.*[^/])/+dists/([^/]+)/InRelease'.*|\2 \1|p")

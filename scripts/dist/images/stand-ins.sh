@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2154
-# Functions that make images under the names that the Dockerfile uses, where no registry of images is in reach: a bare Debian by
-# debootstrap, with the toolchain of this machine, or with a server of the tests. To be sourced, with `work` (a folder), `servers` and
-# `bud` (buildah with its storage) set.
+# Functions that make images under the names that the Dockerfile uses, where no registry of images
+# is in reach: a bare Debian by debootstrap, with the toolchain of this machine, or with a server of
+# the tests. To be sourced, with `work` (a folder), `servers` and `bud` (buildah with its storage)
+# set.
 #
-# They are no copies of the real images. They have the release of Debian, the programs, users, folders and the entrypoint that ours rely on.
+# They are no copies of the real images. They have the release of Debian, the programs, users,
+# folders and the entrypoint that ours rely on.
 
 # debian: a bare Debian 12 in $work/debian, with a compiler and what a server is linked to.
 debian() {
@@ -20,7 +22,7 @@ debian() {
     touch "$work/debian.complete"
 }
 
-# stand_in IMAGE FOLDER: makes the image of bare Debian, the folder's content in /usr/local, and the lines of standard input.
+# stand_in IMAGE FOLDER: of bare Debian, the folder in /usr/local, and the lines of standard input.
 stand_in() {
     "${bud[@]}" inspect --type image "$1" >/dev/null 2>&1 && return
     { printf 'FROM scratch\nCOPY --from=debian . /\nCOPY . /usr/local/\n'; cat; } >"$work/Containerfile"
@@ -32,7 +34,7 @@ rust_image() {
     stand_in "$1" "$(rustc --print sysroot)" <<<'ENV CARGO_HOME=/usr/local/cargo'
 }
 
-# server_image IMAGE NAME FOLDER: a server of the tests, with the entrypoint, user and folders of the real image.
+# server_image IMAGE NAME FOLDER: a server of the tests, with the user and folders of the real one.
 server_image() {
     local bin=$work/$2/bin
     mkdir -p "$bin"

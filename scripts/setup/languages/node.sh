@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs Node.js and npm when this machine lacks them or has older ones than ioredis 6 and node-redis 6 run on, as Debian 12 has:
-# from PyPI into .tools/node, which the Makefiles have at the head of their PATH. The machine's own stays as it is.
+# Installs Node.js and npm when this machine lacks them or has older ones than ioredis 6 and
+# node-redis 6 run on, as Debian 12 has: from PyPI into .tools/node, which the Makefiles have at the
+# head of their PATH. The machine's own stays as it is.
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)/.tools/node
