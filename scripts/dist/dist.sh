@@ -24,9 +24,12 @@ version=$(sed -nE 's/^version *= *"(.*)"/\1/p;T;q' Cargo.toml)
 
 fail() { echo "dist: $*" >&2; exit 1; }
 
+# A repository around an unpacked source is another one.
+export GIT_CEILING_DIRECTORIES=${root%/*}
 # Every time that is written down is that of the commit.
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-[ -n "$SOURCE_DATE_EPOCH" ] || fail "this is no checkout of git, so SOURCE_DATE_EPOCH has to say when the source was made"
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)} ||
+    fail "this is no checkout of git, so SOURCE_DATE_EPOCH has to say when the source was made"
+export SOURCE_DATE_EPOCH
 commit=$(git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null || echo unknown)
 [[ $commit != *-dirty ]] || echo "dist: there are changes that are not committed: nobody else can build these bytes" >&2
 
