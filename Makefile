@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-examples test-nightly oversell soak campaign fuzz valgrind bench bench-peers bench-check check oldest-rust book plots dashboard servers install uninstall clean test-all
+.PHONY: help setup build locktop run test setup-examples test-clients test-examples test-night nightly oversell soak campaign fuzz valgrind bench bench-peers bench-check check oldest-rust book plots dashboard servers install uninstall clean test-all
 .PHONY: proof dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check release test-matrix
 
 # A target with one # in front of its text is for those who look for it.
@@ -37,8 +37,7 @@ run: setup ## Start a private server with the module and run a short demonstrati
 	@scripts/run.sh
 
 # The servers load the module's .so, which `cargo test` does not make from a cdylib: hence the build first.
-# Most tests wait for a server most of the time, so three times as many run at once as there are cores.
-test: setup ## Build, then run the tests against the oldest and the newest server (10 minutes)
+test: setup ## Build, then run the tests against the oldest and the newest server (5 minutes)
 	@scripts/setup/servers.sh redis-7.0.15 valkey-9
 	@$(MAKE) build
 	@scripts/check/test.sh
@@ -47,9 +46,15 @@ test-all: setup ## The same with all servers, and with all histories of the simu
 	@$(MAKE) servers build
 	@scripts/check/test.sh all
 
-test-nightly: setup # Test Redis 7.2 and 7.4 and Valkey 8.1 shortly, those of them that can be had
-	@$(MAKE) build
+test-night: setup # Run the tests that wait for elections, measure time or want more servers: Redis 7.2 and 7.4, Valkey 8.1
+	@$(MAKE) servers build
 	@scripts/check/nightly.sh
+
+# Each is a target of its own, and a part of the workflow. What fails is named at the end.
+NIGHTLY ?= test-night campaign valgrind fuzz bench-check test-examples test-matrix
+nightly: ## Run all that takes too long for every change (hours; NIGHTLY="fuzz valgrind": only these)
+	@failed=; for part in $(NIGHTLY); do echo "== make $$part"; $(MAKE) $$part || failed="$$failed $$part"; done; \
+	    test -z "$$failed" || { echo "FAILED:$$failed"; exit 1; }
 
 oversell: setup # Sell one stock in eight ways and count what is oversold, into docs/benchmarks/oversell.md (PROCESSES=20, STOCK=300)
 	@$(MAKE) build
@@ -57,13 +62,17 @@ oversell: setup # Sell one stock in eight ways and count what is oversold, into 
 	@scripts/run.sh oversell --into docs/benchmarks --processes $(or $(PROCESSES),20) --stock $(or $(STOCK),300)
 	@scripts/plots.sh || true
 
-# EXAMPLES=python,go: only these; PRESENT_ONLY=1: what the machine has no toolchain for is left out, and named
-setup-examples: setup # Install what examples/ and clients/ need in each language (EXAMPLES=python,go, PRESENT_ONLY=1)
+setup-examples: setup # Install what examples/ and clients/ need in each language (EXAMPLES=python,go: only these)
 	@scripts/examples.sh setup
 
-test-examples: setup ## Set up and test the examples and the clients of each language (EXAMPLES=python,go, PRESENT_ONLY=1)
+test-clients: setup ## Set up and test the clients of each language (EXAMPLES=python,go)
 	@$(MAKE) servers build
-	@scripts/examples.sh test
+	@scripts/examples.sh clients
+
+test-examples: setup # Set up and test the examples, the tutorials, and the clients of all languages together (EXAMPLES=python,go)
+	@$(MAKE) servers build
+	@scripts/examples.sh setup
+	@scripts/examples.sh examples
 
 # The short versions of these are among the tests. What they did is in FIGURES: tests/README.md quotes it.
 FAULTS = soak:: restart:: replicas:: failover:: cluster:: quorum:: faults:: hostile:: fuzz:: security::effects
@@ -163,8 +172,7 @@ uninstall: # Remove what `make install` has installed (a running server keeps th
 	rm -rf $(DESTDIR)$(DOCS)
 	-rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(MODULES) 2>/dev/null
 
-# The long one: CI runs the newest versions only.
-test-matrix: setup # Test the clients with each version of the libraries that they allow, into clients/LANG/MATRIX.tsv (EXAMPLES=, PRESENT_ONLY=1)
+test-matrix: setup # Test the clients with each version of the libraries that they allow, into clients/LANG/MATRIX.tsv (EXAMPLES=python,go)
 	@$(MAKE) servers build
 	@scripts/examples.sh matrix
 

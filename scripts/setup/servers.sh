@@ -16,7 +16,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$root/scripts/setup/apt.sh"
 servers=${REDIS_LOCK_SERVERS:-$root/.servers}
 suite=(redis-7.0.15 redis-8.2.3 redis-8.6 valkey-8.0.1 valkey-9)
-# The others are those of `make test-nightly`.
+# The others are those of `make test-night`.
 all=("${suite[@]}" redis-7.2.4 redis-7.4.1 valkey-8.1)
 
 fail() { echo "servers: $*" >&2; exit 1; }

@@ -43,6 +43,8 @@ pub struct Machine<T: Types> {
     /// When the server was last seen to keep clients from writing while a place was absent, on the
     /// monotonic clock; 0 is never.
     pub refused_us: u64,
+    /// When it was asked whether it takes them, on the same clock.
+    pub refusal_asked_us: u64,
     /// When a cycle of waits was logged last, on the monotonic clock; `None` is never.
     pub cycle_logged_us: Option<u64>,
     /// Whether new grants may be made.
@@ -110,6 +112,7 @@ impl<T: Types> Default for Machine<T> {
             was_demoted: false,
             has_overdue: false,
             refused_us: 0,
+            refusal_asked_us: 0,
             cycle_logged_us: None,
             guard: Guard::default(),
             is_due_changed: false,

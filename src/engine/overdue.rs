@@ -70,14 +70,23 @@ fn end_next<S: Server>(server: S, machine: &mut Machine<S::Types>, leaving: Leav
     true
 }
 
+/// How old the answer may be whether the server refuses writes, while no grace is over.
+const REFUSAL_FRESH_US: u64 = 20_000;
+
 /// Notes that the server keeps clients from writing, while a place depends on their requests. Its
 /// grace begins anew when that ends.
 pub(super) fn note_refusal<H: Host>(host: &mut H) {
     let server = host.server();
-    if host.machine().registry.counts().absent == 0 || !server.is_primary() {
+    let (machine, now_us) = (host.machine(), server.monotonic_us());
+    if machine.registry.counts().absent == 0 || !server.is_primary() {
         return;
     }
+    let is_fresh = now_us.saturating_sub(machine.refusal_asked_us) < REFUSAL_FRESH_US;
+    if is_fresh && !machine.registry.is_any_over(now_us) {
+        return; // The question is a command of the server.
+    }
+    machine.refusal_asked_us = now_us;
     if server.must_not_write() || host.refuses_writes() {
-        host.machine().refused_us = server.monotonic_us();
+        host.machine().refused_us = now_us;
     }
 }

@@ -1,9 +1,6 @@
 //! A server, the program under test, and the resource that the lock protects.
 
-use std::collections::HashSet;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 use crate::worker::Worker;
@@ -25,36 +22,23 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program. `None` if it is not set up and may be left out.
-    pub fn find(language: &'static str, variant: &'static str) -> Option<Self> {
+    /// The program.
+    ///
+    /// # Panics
+    /// If it is not set up.
+    pub fn find(language: &'static str, variant: &'static str) -> Self {
         let examples = std::env::var_os("EXAMPLES_DIR").map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join("examples"),
             PathBuf::from,
         );
         let folder = examples.join(language);
         let run = folder.join("run");
-        let why = match run.exists() {
-            false => "there is none",
-            true if SIGNS_OF_SETUP.iter().any(|sign| folder.join(sign).exists()) => {
-                return Some(Self { run, variant });
-            }
-            true => "not set up",
-        };
-        let required = std::env::var("EXAMPLES_REQUIRED").unwrap_or_default();
-        let mut required = required.split(',').map(str::trim);
-        let may_be_left_out = !required.any(|name| name == "all" || name == language);
-        assert!(may_be_left_out, "{language}: {why}: `make setup-examples`");
-        say_once(language, why);
-        None
-    }
-}
-
-/// Bypasses the test runner, which hides the output of passing tests.
-pub fn say_once(language: &'static str, why: &str) {
-    static SAID: Mutex<Option<HashSet<&str>>> = Mutex::new(None);
-    let mut said = SAID.lock().unwrap();
-    if said.get_or_insert_default().insert(language) {
-        writeln!(std::io::stderr(), "left out: {language}: {why}").ok();
+        let is_set_up = SIGNS_OF_SETUP.iter().any(|sign| folder.join(sign).exists());
+        assert!(
+            run.exists() && is_set_up,
+            "{language}: run `make setup-examples`"
+        );
+        Self { run, variant }
     }
 }
 

@@ -1,12 +1,10 @@
 //! The worker examples of all languages, run through the same faults: `make test-examples`.
 //!
-//! Every test runs with each program that is set up (`make setup-examples`), in a server of its
-//! own: `cargo test --test examples python_` runs those of one language. A program that is not set
-//! up is named and left out. Environment variables:
+//! Every test runs with each program, in a server of its own: `cargo test --test examples python_` runs
+//! those of one language. `make setup-examples` sets the programs up. Environment variables:
 //!
 //! - `EXAMPLES_DIR`: the folder of the languages, instead of `examples/`;
-//! - `EXAMPLES_REQUIRED`: `python,go` or `all`: these may not be left out, and `mixed` takes no
-//!   others;
+//! - `EXAMPLES`: `python,go`: `mixed` takes no others.
 
 #![allow(unreachable_pub)] // A test binary has no public API.
 
@@ -32,9 +30,8 @@ macro_rules! with_every_worker {
     };
     (@@ [$($test:ident),*] $name:ident $language:literal $variant:literal) => {
         mod $name { $(#[test] fn $test() {
-            if let Some(program) = $crate::fixture::Program::find($language, $variant) {
-                super::$test($crate::fixture::Fixture::with(program));
-            }
+            let program = $crate::fixture::Program::find($language, $variant);
+            super::$test($crate::fixture::Fixture::with(program));
         })* }
     };
 }

@@ -1,6 +1,6 @@
-// Has a process read a wall clock that is ahead or behind by as many microseconds as a file says, which may change while it runs. The
-// monotonic clock does not step, so timers run on. Behind that the file says by how many of a million all clocks go fast from the start
-// of the process on. It allocates nothing and needs no library: allocators ask for the time, too.
+// Has a process read clocks as a file says, which may change while it runs: by how many microseconds the wall clock is ahead, by how many
+// of a million all clocks go fast from the start of the process on, and how many microseconds have passed on all clocks at once.
+// It allocates nothing and needs no library: allocators ask for the time, too.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 struct manner {
-    int64_t offset_us, fast_ppm;
+    int64_t offset_us, fast_ppm, passed_us;
 };
 
 enum { CLOCKS = 8 };
@@ -44,7 +44,7 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     int is_time_of_process = clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID;
     if (status || !manner || clock < 0 || clock >= CLOCKS || is_time_of_process) return status;
     int is_wall_clock = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
-    us += (us - begun_us[clock]) * manner->fast_ppm / 1000000 + (is_wall_clock ? manner->offset_us : 0);
+    us += (us - begun_us[clock]) * manner->fast_ppm / 1000000 + (is_wall_clock ? manner->offset_us : 0) + manner->passed_us;
     now->tv_sec = us / 1000000;
     now->tv_nsec = us % 1000000 * 1000 + now->tv_nsec % 1000;
     return 0;

@@ -2,19 +2,28 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
 
-use super::server::Setup;
+use super::client::{Client, Reply};
+use super::later::Later;
+use super::server::{wait_for, Setup};
 
-/// The wall clock of a server, which a test may set. Dropping it removes its file. The server keeps
-/// the last time set.
+/// How much time passes at once, in milliseconds. Less than any slack, or a server would seem to
+/// have stood still.
+const STEP_MS: i64 = 500;
+
+/// The clocks of servers, which a test may set. Dropping it removes its file. The servers keep the
+/// last time set.
 ///
 /// It is a few lines of C that are preloaded. libfaketime would not do: the jemalloc of Debian's
 /// servers asks for the time before libfaketime can answer.
 pub struct Clock {
     path: PathBuf,
     offset: File,
+    passed_us: AtomicI64,
 }
 
 impl Clock {
@@ -27,10 +36,53 @@ impl Clock {
         let clock = Self {
             offset: File::create(&path).expect("a temporary file"),
             path,
+            passed_us: AtomicI64::new(0),
         };
         clock.set_ahead_by_us(offset_us);
         clock.set_speed(0);
+        clock.pass_us(0);
         clock
+    }
+
+    /// Lets half a second pass on all clocks of its servers at once, and gives them a moment to do
+    /// what is due.
+    pub fn pass(&self) {
+        self.pass_us(STEP_MS * 1_000);
+        thread::sleep(Duration::from_millis(3));
+    }
+
+    fn pass_us(&self, us: i64) {
+        let before_us = self.passed_us.fetch_add(us, Ordering::Relaxed);
+        let bytes = (before_us + us).to_ne_bytes();
+        self.offset
+            .write_all_at(&bytes, 16)
+            .expect("to set a clock");
+    }
+
+    /// Lets time pass, a little at a time, until the condition returns a value.
+    #[track_caller]
+    pub fn pass_until<T>(&self, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+        wait_for(what, || {
+            let value = condition();
+            if value.is_none() {
+                self.pass();
+            }
+            value
+        })
+    }
+
+    /// Lets time pass until a field of INFO has this value.
+    #[track_caller]
+    pub fn until_info(&self, c: &mut Client, field: &str, value: &str) {
+        let what = format!("{field} to be {value}");
+        self.pass_until(&what, || (c.info(field) == value).then_some(()));
+    }
+
+    /// Lets time pass until the reply comes. Answers it.
+    #[track_caller]
+    pub fn reply(&self, later: Later) -> Reply {
+        self.pass_until("a reply", || later.is_answered().then_some(()));
+        later.reply()
     }
 
     /// By how many of a million all clocks of a server go fast, from its start on.

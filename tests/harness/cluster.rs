@@ -9,9 +9,10 @@ use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::RedisResult;
 
 use super::client::{Client, Reply};
+use super::clock::Clock;
 use super::kind::Kind;
 use super::later::Later;
-use super::server::{wait_for, Server};
+use super::server::{wait_for, Server, Setup};
 
 /// The number of primaries that share the slots.
 pub const SHARDS: usize = 3;
@@ -56,13 +57,24 @@ impl Cluster {
 
     /// Starts a cluster whose nodes have additional options, the module's arguments first.
     pub fn start_with(kind: Kind, options: &[&str]) -> Self {
+        Self::start_as(kind, options, Setup::with_module)
+    }
+
+    /// The same with nodes that run by a clock of the test. None suspects another one.
+    pub fn start_by(kind: Kind, clock: &Clock) -> Self {
+        let patient = ["--cluster-node-timeout", "3600000"];
+        let setup = |options: &[&str]| Setup::with_module(options).with_clock(clock);
+        Self::start_as(kind, &patient, setup)
+    }
+
+    fn start_as(kind: Kind, options: &[&str], setup: impl Fn(&[&str]) -> Setup) -> Self {
         let patient = Self::PATIENT_MS.to_string();
         let patient = ["--cluster-node-timeout", &patient];
         let is_option = |word: &&str| word.starts_with("--");
         let arguments = options.iter().position(is_option).unwrap_or(options.len());
         let (arguments, options) = options.split_at(arguments);
         let options = [arguments, &OPTIONS[..], &patient, options].concat();
-        let start = |_| Server::start_with(kind, &options);
+        let start = |_| Server::start_as(kind, setup(&options));
         let cluster = Self::join((0..2 * SHARDS).map(start).collect(), SHARDS);
         (0..SHARDS).for_each(|shard| cluster.follow(shard + SHARDS, shard));
         cluster.wait_until_all_agree();

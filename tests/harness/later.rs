@@ -185,7 +185,7 @@ impl Later {
     #[track_caller]
     fn receive(&self) -> Answer {
         self.answer
-            .recv_timeout(patience(Duration::from_secs(20)))
+            .recv_timeout(patience(Duration::from_secs(60)))
             .unwrap_or_else(|_| panic!("{} was not answered", self.line))
     }
 }

@@ -27,7 +27,7 @@ struct Source {
 }
 
 /// The longest time that a line may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Server {
     /// A bare connection.

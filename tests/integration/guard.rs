@@ -2,7 +2,8 @@
 //! that it may lack.
 //!
 //! The world of servers in `src/engine/simulation` proves the rules. Here real servers lose real
-//! records, and each loss has a control without the guard, where two tokens hold the lock.
+//! records, and each loss has a control without the guard, where two tokens hold the lock. Their
+//! clocks step, so that leases are long and tests are short; times are those of the servers.
 
 mod cluster;
 mod group;
@@ -10,9 +11,7 @@ mod lingering;
 mod sentinel;
 mod servers;
 
-use std::time::{Duration, Instant};
-
-use crate::harness::{for_ms, module, wait_for, Client, Clock, Kind, Reply, Server, Setup, SYNCED};
+use crate::harness::{module, wait_for, Client, Clock, Kind, Later, Reply, Server, Setup, SYNCED};
 use crate::places::fixture::{queued, Subscriber};
 
 on_every_server![
@@ -32,11 +31,35 @@ on_every_server![
     leases_from_before_a_setting_are_waited_out,
 ];
 
-const TTL_MS: u64 = 3_000;
+const TTL_MS: u64 = 120_000;
 
 /// The guard, with the longest lease of these tests.
-const RESTART: [&str; 4] = ["guard", "restart", "max-ttl", "3000"];
-const FAILOVER: [&str; 6] = ["guard", "failover", "max-ttl", "3000", "guard-slack", "300"];
+const RESTART: [&str; 4] = ["guard", "restart", "max-ttl", "120000"];
+const FAILOVER: [&str; 6] = [
+    "guard",
+    "failover",
+    "max-ttl",
+    "120000",
+    "guard-slack",
+    "30000",
+];
+/// How much real time may pass between two commands of a test, at most.
+const LATE_MS: u64 = 10_000;
+
+/// A server that runs by a clock of the test.
+pub(super) fn start_by(clock: &Clock, kind: Kind, options: &[&str]) -> Server {
+    Server::start_as(kind, Setup::with_module(options).with_clock(clock))
+}
+
+/// Lets time pass until the guard is open.
+pub(super) fn open(clock: &Clock, c: &mut Client) {
+    clock.until_info(c, "lock_guard", "open");
+}
+
+/// How long after that instant it is by the server's clock.
+pub(super) fn ms_since(us: u64, c: &mut Client) -> u64 {
+    (c.now_us() - us) / 1_000
+}
 
 /// The log has a line when a guard begins for a reason, and one when it ends.
 #[track_caller]
@@ -57,43 +80,47 @@ fn guarded_ms(c: &mut Client) -> u64 {
     c.info("lock_guard_left_ms").parse().unwrap()
 }
 
-/// Takes the lock, loses that by `lose`, and takes it again from what is left. Answers how long
-/// after the sending of the first request the second token has the lock.
-fn second_grant_after(server: &Server, lose: impl FnOnce() -> Client) -> Duration {
-    let sent = Instant::now();
-    let first = server.client().int("LOCK.ACQUIRE k first 3000");
-    let mut c = lose();
-    let second = c.int("LOCK.ACQUIRE k second 3000 BLOCK 20000");
-    assert!(second > first);
-    sent.elapsed()
+/// The request for a lock of which another one's hold is lost.
+const SECOND: &str = "LOCK.ACQUIRE k second 120000 BLOCK 0";
+
+/// Lets time pass until the second token has the lock, if there is a guard. That must be after the
+/// lease of the first one, or without a guard before its end.
+#[track_caller]
+fn second_has_it(server: &Server, waits: Later, sent_us: u64, clock: Option<&Clock>) {
+    let reply = match clock {
+        Some(clock) => clock.reply(waits),
+        None => waits.reply(),
+    };
+    reply.as_int();
+    let took_ms = ms_since(sent_us, &mut server.client());
+    assert_eq!(took_ms > TTL_MS, clock.is_some(), "{took_ms}");
 }
 
 fn a_server_that_starts_waits_out_what_it_lacks(kind: Kind) {
     for is_guarded in [true, false] {
+        let clock = Clock::ahead_by_us(0);
         let options: &[&str] = if is_guarded { &RESTART } else { &[] };
-        let mut server = Server::start_with(kind, options);
+        let mut server = start_by(&clock, kind, options);
         let mut c = server.client();
         if is_guarded {
             assert_eq!(c.info("lock_guard"), "restart");
-            assert!((3_000..=4_000).contains(&guarded_ms(&mut c)));
-            assert_eq!(c.call("LOCK.ACQUIRE k early 3000"), Reply::Nil);
-            c.until_info("lock_guard", "open");
+            let left_ms = guarded_ms(&mut c);
+            assert!((TTL_MS + 1_000 - LATE_MS..=TTL_MS + 1_000).contains(&left_ms));
+            assert_eq!(c.call("LOCK.ACQUIRE k early 120000"), Reply::Nil);
+            open(&clock, &mut c);
         }
-        let sent = Instant::now();
-        c.int("LOCK.ACQUIRE k first 3000");
+        let sent_us = c.now_us();
+        c.int("LOCK.ACQUIRE k first 120000");
         server.kill();
         server.start_again();
-        let waits = server.later("LOCK.ACQUIRE k second 3000 BLOCK 20000");
+        let waits = server.later(SECOND);
         if is_guarded {
-            let mut c = server.client();
             wait_for("the waiter", || (server.waits().0 == 1).then_some(()));
-            let info = c.call("LOCK.INFO k");
+            let info = server.client().call("LOCK.INFO k");
             assert!(info.field("guard").as_int() > 1_000, "{info:?}");
             assert_eq!(info.field("mode").as_bytes(), b"free");
         }
-        waits.reply().as_int();
-        let is_over = sent.elapsed() > Duration::from_millis(TTL_MS);
-        assert_eq!(is_over, is_guarded, "{:?}", sent.elapsed());
+        second_has_it(&server, waits, sent_us, is_guarded.then_some(&clock));
         if is_guarded {
             assert_logged(&server, "restart", ENDED);
         } else {
@@ -104,121 +131,122 @@ fn a_server_that_starts_waits_out_what_it_lacks(kind: Kind) {
 
 fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
     for is_guarded in [true, false] {
+        let clock = Clock::ahead_by_us(0);
         let options: &[&str] = if is_guarded { &FAILOVER } else { &[] };
-        let primary = Server::start_with(kind, options);
-        let replica = Server::start_with(kind, options);
+        let [primary, replica] = [(); 2].map(|()| start_by(&clock, kind, options));
         let (mut old, mut c) = (primary.client(), replica.client());
         replica.follow(&primary);
         replica.wait_until_it_follows(&primary);
         if is_guarded {
-            old.until_info("lock_guard", "open");
+            open(&clock, &mut old);
         }
-        let known = old.int("LOCK.ACQUIRE known owner 3000");
-        old.int("LOCK.ACQUIRE written owner 3000");
+        let known = old.int("LOCK.ACQUIRE known owner 120000");
+        old.int("LOCK.ACQUIRE written owner 120000");
         replica.wait_until_it_follows(&primary);
         // What comes now never arrives.
         c.text("REPLICAOF 127.0.0.1 1");
-        let elapsed = second_grant_after(&primary, || {
-            c.text("REPLICAOF NO ONE");
-            // A hold that has arrived goes on, and one that is released is handed on only later.
-            assert_eq!(c.int("LOCK.CHECK known owner"), known);
-            assert_eq!(c.int("LOCK.RENEW known owner 3000"), 1);
-            if is_guarded {
-                assert_eq!(c.info("lock_guard"), "promotion");
-                assert_eq!(c.call("LOCK.ACQUIRE known owner 3000"), Reply::Nil);
-                assert_eq!(c.call("LOCK.ACQUIRE other new 3000"), Reply::Nil);
-                assert_eq!(c.call("LOCK.MACQUIRE 2 {k}1 {k}2 new 3000"), Reply::Nil);
-                // A lost conversion may have let others in, to any limit.
-                assert_eq!(
-                    c.call("LOCK.ACQUIRE written owner 3000 LIMIT 9"),
-                    Reply::Nil
-                );
-                // Its owner may be a reader at once. Whoever that lets in waits.
-                c.int("RWLOCK.RLOCK written owner 3000");
-                assert_eq!(c.call("RWLOCK.RLOCK written other 3000"), Reply::Nil);
-                // Or it waits as a new one does, and keeps what it has.
-                let again = replica.blocked("LOCK.ACQUIRE known owner 3000 BLOCK 20000");
-                assert_eq!(c.int("LOCK.CHECK known owner"), known);
-                assert_eq!(c.int("LOCK.CANCEL known TOKEN owner"), 1);
-                assert!(matches!(again.reply(), Reply::Error(_)));
-                let waits = replica.blocked("LOCK.ACQUIRE known next 3000 BLOCK 20000");
-                assert_eq!(c.int("LOCK.RELEASE known owner"), 1);
-                assert!(guarded_ms(&mut c) > 0 && !waits.is_answered());
-                drop(waits);
-            }
-            replica.client()
-        });
-        let is_over = elapsed > Duration::from_millis(TTL_MS);
-        assert_eq!(is_over, is_guarded, "{elapsed:?}");
+        let sent_us = old.now_us();
+        old.int("LOCK.ACQUIRE k first 120000");
+        c.text("REPLICAOF NO ONE");
+        // A hold that has arrived goes on, and one that is released is handed on only later.
+        assert_eq!(c.int("LOCK.CHECK known owner"), known);
+        assert_eq!(c.int("LOCK.RENEW known owner 120000"), 1);
+        if is_guarded {
+            rests_after_its_promotion(&replica, known);
+        }
+        let waits = replica.later(SECOND);
+        second_has_it(&replica, waits, sent_us, is_guarded.then_some(&clock));
         if is_guarded {
             assert_logged(&replica, "promotion", ENDED);
         }
     }
 }
 
+/// Nothing new is granted.
+fn rests_after_its_promotion(replica: &Server, known: i64) {
+    let mut c = replica.client();
+    assert_eq!(c.info("lock_guard"), "promotion");
+    for line in [
+        "LOCK.ACQUIRE known owner 120000",
+        "LOCK.ACQUIRE other new 120000",
+        "LOCK.MACQUIRE 2 {k}1 {k}2 new 120000",
+        // A lost conversion may have let others in, to any limit.
+        "LOCK.ACQUIRE written owner 120000 LIMIT 9",
+    ] {
+        assert_eq!(c.call(line), Reply::Nil, "{line}");
+    }
+    // Its owner may be a reader at once. Whoever that lets in waits.
+    c.int("RWLOCK.RLOCK written owner 120000");
+    assert_eq!(c.call("RWLOCK.RLOCK written other 120000"), Reply::Nil);
+    // Or it waits as a new one does, and keeps what it has.
+    let again = replica.blocked("LOCK.ACQUIRE known owner 120000 BLOCK 0");
+    assert_eq!(c.int("LOCK.CHECK known owner"), known);
+    assert_eq!(c.int("LOCK.CANCEL known TOKEN owner"), 1);
+    assert!(matches!(again.reply(), Reply::Error(_)));
+    let waits = replica.blocked("LOCK.ACQUIRE known next 120000 BLOCK 0");
+    assert_eq!(c.int("LOCK.RELEASE known owner"), 1);
+    assert_eq!(c.waiters("known"), ["next"]);
+    assert!(guarded_ms(&mut c) > 0);
+    drop(waits);
+}
+
 /// A file that is whole may lack what somebody has heard of.
 fn a_start_waits_whatever_file_it_has_loaded(kind: Kind) {
     // Longer than the wait after a start: a promotion may have gone on before it.
-    let failover = [&FAILOVER[..5], &["2000"]].concat();
-    for (options, least_ms) in [(&RESTART[..], 3_000), (&failover, 4_000)] {
-        let mut server = Server::start_with(kind, &[options, &SYNCED].concat());
+    let failover = [&FAILOVER[..5], &["60000"]].concat();
+    for (options, ms) in [(&RESTART[..], 121_000), (&failover, 180_000)] {
+        let clock = Clock::ahead_by_us(0);
+        let mut server = start_by(&clock, kind, &[options, &SYNCED].concat());
         let mut c = server.client();
-        c.until_info("lock_guard", "open");
-        let fence = c.int("LOCK.ACQUIRE k me 3000");
+        open(&clock, &mut c);
+        let fence = c.int("LOCK.ACQUIRE k me 120000");
         server.kill();
         server.start_again();
         let mut c = server.client();
         assert_eq!(c.info("lock_guard"), "restart");
         let left_ms = guarded_ms(&mut c);
-        assert!(
-            (least_ms..=least_ms + 1_000).contains(&left_ms),
-            "{left_ms}"
-        );
+        assert!((ms - LATE_MS..=ms).contains(&left_ms), "{left_ms}");
         assert_eq!(c.int("LOCK.CHECK k me"), fence);
-        assert_eq!(c.call("LOCK.ACQUIRE other me 3000"), Reply::Nil);
+        assert_eq!(c.call("LOCK.ACQUIRE other me 120000"), Reply::Nil);
     }
 }
 
 /// The server delivers what a script publishes while the script runs, and writes its effects when
 /// it ends.
 fn what_a_script_has_told_and_no_file_has_is_waited_out(kind: Kind) {
+    let clock = Clock::ahead_by_us(0);
     let options = [&RESTART[..], &SYNCED, &["--lua-time-limit", "50"]].concat();
-    let mut server = Server::start_with(kind, &options);
+    let mut server = start_by(&clock, kind, &options);
     let mut c = server.client();
-    c.until_info("lock_guard", "open");
-    c.int("LOCK.ACQUIRE k first 3000");
+    open(&clock, &mut c);
+    c.int("LOCK.ACQUIRE k first 120000");
     let mut channel = Subscriber::new(&server, "SUBSCRIBE told");
-    let sent = Instant::now();
-    c.text("LOCK.ACQUIRE k second 3000 NOTIFY 0 told");
+    let sent_us = c.now_us();
+    c.text("LOCK.ACQUIRE k told 120000 NOTIFY 0 told");
     let script = "redis.call('LOCK.RELEASE', KEYS[1], 'first') while true do end";
     let mut runs = server.raw();
     runs.send_together(&[&["EVAL", script, "1", "k"]]).unwrap();
-    channel.fence("k", "second");
+    channel.fence("k", "told");
     server.shut_down_by("SHUTDOWN NOSAVE");
     server.start_again();
-    let mut c = server.client();
-    assert_eq!(c.info("lock_guard"), "restart");
-    c.int("LOCK.ACQUIRE k third 3000 BLOCK 20000");
-    assert!(
-        sent.elapsed() > Duration::from_millis(TTL_MS),
-        "{:?}",
-        sent.elapsed()
-    );
+    assert_eq!(server.client().info("lock_guard"), "restart");
+    second_has_it(&server, server.later(SECOND), sent_us, Some(&clock));
 }
 
 fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
     for is_moved in [false, true] {
         let elsewhere = Server::start(kind);
         let mut there = elsewhere.client();
-        there.int("LOCK.ACQUIRE k owner 60000");
-        let mut server = Server::start_with(kind, &RESTART);
+        there.int("LOCK.ACQUIRE k owner 1200000");
+        let clock = Clock::ahead_by_us(0);
+        let mut server = start_by(&clock, kind, &RESTART);
         let mut c = server.client();
-        c.until_info("lock_guard", "open");
+        open(&clock, &mut c);
         if is_moved {
             there.text(&format!("MIGRATE 127.0.0.1 {} k 0 5000", server.port));
         } else {
             let payload = there.call("DUMP k");
-            c.restore("k 60000", payload.as_bytes()).assert_ok();
+            c.restore("k 1200000", payload.as_bytes()).assert_ok();
         }
         wait_for("the longer lease to be noticed", || {
             server.log().contains("lock.max-ttl is less").then_some(())
@@ -228,7 +256,7 @@ fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
         c.text("SAVE");
         server.kill();
         server.start_again();
-        assert!(guarded_ms(&mut server.client()) > 30_000);
+        assert!(guarded_ms(&mut server.client()) > 600_000);
         assert!(server.log().contains("lock.max-ttl is less"));
     }
 }
@@ -236,22 +264,21 @@ fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
 fn a_lease_from_before_the_guard_is_waited_out(kind: Kind) {
     let mut server = Server::start(kind);
     let mut c = server.client();
-    c.int("LOCK.ACQUIRE k owner 60000");
+    c.int("LOCK.ACQUIRE k owner 1200000");
     c.text("SAVE");
     server.kill();
     server.start_again_with(&RESTART);
     let mut c = server.client();
     assert_eq!(c.info("lock_guard"), "restart");
-    assert!(guarded_ms(&mut c) > 30_000);
+    assert!(guarded_ms(&mut c) > 600_000);
     assert!(server.log().contains("lock.max-ttl is less"));
 }
 
 /// A server with an open guard, and its wall clock.
 fn open_with_clock(kind: Kind) -> (Server, Clock) {
     let clock = Clock::ahead_by_us(0);
-    let setup = Setup::with_module(&RESTART).with_clock(&clock);
-    let server = Server::start_as(kind, setup);
-    server.client().until_info("lock_guard", "open");
+    let server = start_by(&clock, kind, &RESTART);
+    open(&clock, &mut server.client());
     (server, clock)
 }
 
@@ -264,17 +291,18 @@ fn leases_from_before_a_setting_are_waited_out(kind: Kind) {
     wait_for("the lease to be found", || {
         server.log().contains("a lease may last 5").then_some(())
     });
-    let server = Server::start_with(kind, &RESTART);
+    let (server, clock) = open_with_clock(kind);
     let mut c = server.client();
-    c.until_info("lock_guard", "open");
-    c.int("LOCK.ACQUIRE k first 3000");
-    let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
-    let all = server.blocked("LOCK.MACQUIRE 2 j k all 3000 BLOCK 20000");
-    let shorter = server.blocked("LOCK.ACQUIRE k last 1000 BLOCK 20000");
-    c.text("CONFIG SET lock.max-ttl 1000");
+    let sent_us = c.now_us();
+    c.int("LOCK.ACQUIRE k first 120000");
+    let waits = server.blocked("LOCK.ACQUIRE k next 120000 BLOCK 0");
+    let all = server.blocked("LOCK.MACQUIRE 2 j k all 120000 BLOCK 0");
+    let shorter = server.blocked("LOCK.ACQUIRE k last 100000 BLOCK 0");
+    c.text("CONFIG SET lock.max-ttl 100000");
     // The leases of the old setting end.
-    for_ms(TTL_MS, || {
-        assert_eq!(c.int("LOCK.RENEW k first 1000"), 1);
+    clock.pass_until("their end", || {
+        assert_eq!(c.int("LOCK.RENEW k first 100000"), 1);
+        (ms_since(sent_us, &mut c) > TTL_MS).then_some(())
     });
     assert_eq!(c.int("LOCK.RELEASE k first"), 1);
     waits.error("ERR ttl must not be above lock.max-ttl");
@@ -294,17 +322,17 @@ fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
     let mut c = server.client();
     // Nobody waits, so no timer looks: the request itself does.
     clock.set_ahead_by_us(10_000_000);
-    c.until("LOCK.ACQUIRE free me 3000", Reply::Nil);
+    c.until("LOCK.ACQUIRE free me 120000", Reply::Nil);
     assert_eq!(c.info("lock_guard"), "clock");
-    c.until_info("lock_guard", "open");
+    open(&clock, &mut c);
     assert_logged(&server, "clock", ENDED);
-    c.int("LOCK.ACQUIRE k me 3000");
-    let waits = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
+    c.int("LOCK.ACQUIRE k me 120000");
+    let waits = server.blocked("LOCK.ACQUIRE k next 120000 BLOCK 0");
     // By this clock the hold is over.
-    clock.set_ahead_by_us(70_000_000);
+    clock.set_ahead_by_us(200_000_000);
     c.until_info("lock_guard", "clock");
-    assert!(!waits.is_answered());
-    assert_eq!(c.call("LOCK.ACQUIRE free me 3000"), Reply::Nil);
+    assert_eq!(c.waiters("k"), ["next"]);
+    assert_eq!(c.call("LOCK.ACQUIRE free me 120000"), Reply::Nil);
     drop(waits);
 }
 
@@ -312,27 +340,27 @@ fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
 fn a_token_that_has_several_keys_asks_again_and_takes_no_place(kind: Kind) {
     let (server, clock) = open_with_clock(kind);
     let mut c = server.client();
-    let line = "LOCK.MACQUIRE 2 {k}1 {k}2 me 3000";
+    let line = "LOCK.MACQUIRE 2 {k}1 {k}2 me 120000";
     let fence = c.int(line);
     clock.set_ahead_by_us(50_000);
-    c.until("LOCK.ACQUIRE free other 3000", Reply::Nil);
-    let next = server.blocked("LOCK.ACQUIRE {k}1 next 3000 BLOCK 20000");
-    assert_eq!(c.call(&format!("{line} BLOCK 20000")), Reply::Nil);
+    c.until("LOCK.ACQUIRE free other 120000", Reply::Nil);
+    let next = server.blocked("LOCK.ACQUIRE {k}1 next 120000 BLOCK 0");
+    assert_eq!(c.call(&format!("{line} BLOCK 0")), Reply::Nil);
     assert_eq!(c.waiters("{k}1"), ["next"]);
     assert_eq!(c.waiters("{k}2"), [""; 0]);
     assert_eq!(c.int("LOCK.CHECK {k}1 me"), fence);
-    assert!(next.fence() > fence);
+    assert!(clock.reply(next).as_int() > fence);
 }
 
 fn transactions_and_scripts_get_null(kind: Kind) {
     let server = Server::start_with(kind, &RESTART);
     let mut c = server.client();
     c.text("MULTI");
-    c.text("LOCK.ACQUIRE k me 3000 BLOCK 1000");
+    c.text("LOCK.ACQUIRE k me 120000 BLOCK 1000");
     assert_eq!(c.call("EXEC").items(), [Reply::Nil]);
     let script = [
         "EVAL",
-        "return redis.call('LOCK.ACQUIRE', KEYS[1], 'me', 3000)",
+        "return redis.call('LOCK.ACQUIRE', KEYS[1], 'me', 120000)",
         "1",
         "k",
     ];
@@ -343,20 +371,22 @@ fn transactions_and_scripts_get_null(kind: Kind) {
 
 /// Each request looks at the clocks then.
 fn it_ends_however_often_clients_ask(kind: Kind) {
-    let server = Server::start_with(kind, &RESTART);
+    let clock = Clock::ahead_by_us(0);
+    let server = start_by(&clock, kind, &RESTART);
     let mut c = server.client();
-    let line = ["LOCK.ACQUIRE k me 3000"; 500];
-    wait_for("the first grant", || {
+    let line = ["LOCK.ACQUIRE k me 120000"; 500];
+    clock.pass_until("the first grant", || {
         (c.in_one_go(&line)[499] != Reply::Nil).then_some(())
     });
 }
 
 fn timeouts_run_and_graces_begin_anew_after_it(kind: Kind) {
-    let server = Server::start_with(kind, &RESTART);
+    let clock = Clock::ahead_by_us(0);
+    let server = start_by(&clock, kind, &RESTART);
     let mut c = server.client();
     let mut heard = Subscriber::new(&server, "SUBSCRIBE mine");
-    queued(&mut c, "LOCK.ACQUIRE told me 3000 NOTIFY 20000 mine");
-    queued(&mut c, "LOCK.ACQUIRE told short 3000 NOTIFY 100 mine");
+    queued(&mut c, "LOCK.ACQUIRE told me 120000 NOTIFY 0 mine");
+    queued(&mut c, "LOCK.ACQUIRE told short 120000 NOTIFY 100 mine");
     let absent = [
         "RWLOCK.RLOCK read",
         "LOCK.ACQUIRE shared",
@@ -364,25 +394,27 @@ fn timeouts_run_and_graces_begin_anew_after_it(kind: Kind) {
     ];
     for (command, limit) in absent.into_iter().zip(["", " LIMIT 2", ""]) {
         for token in ["a", "b", "c"] {
-            let line = format!("{command} {token} 3000{limit} KEEP 1000");
+            let line = format!("{command} {token} 120000{limit} KEEP 20000");
             assert_eq!(c.call(&line), Reply::Nil);
         }
     }
-    assert_eq!(c.call("LOCK.ACQUIRE k first 3000 KEEP 1000"), Reply::Nil);
-    let next = server.blocked("LOCK.ACQUIRE k next 3000 BLOCK 20000");
-    assert_eq!(c.call("LOCK.ACQUIRE k behind 3000 KEEP 300"), Reply::Nil);
-    let short = server.blocked("LOCK.ACQUIRE k short 3000 BLOCK 100");
+    let keeps = "LOCK.ACQUIRE k first 120000 KEEP 20000";
+    assert_eq!(c.call(keeps), Reply::Nil);
+    let next = server.blocked("LOCK.ACQUIRE k next 120000 BLOCK 0");
+    let behind = "LOCK.ACQUIRE k behind 120000 KEEP 20000";
+    assert_eq!(c.call(behind), Reply::Nil);
+    let short = server.blocked("LOCK.ACQUIRE k short 120000 BLOCK 100");
     assert_eq!(short.reply(), Reply::Nil);
     assert!(heard.text().starts_with("timeout "));
     c.until_waiters("k", &["first", "next", "behind"]);
+    open(&clock, &mut c);
     heard.fence("told", "me");
-    assert_eq!(c.info("lock_guard"), "open");
     // All graces that would have ended begin only now.
     for key in ["read", "shared", "write"] {
         assert_eq!(c.waiters(key), ["a", "b", "c"]);
     }
-    c.int("LOCK.ACQUIRE k first 3000");
-    assert!(next.is_pending());
+    c.int(keeps);
+    assert_eq!(c.waiters("k"), ["next", "behind"]);
     assert_eq!(c.int("LOCK.RELEASE k first"), 1);
     next.fence();
 }
@@ -435,10 +467,10 @@ fn settings_that_contradict_each_other_are_refused(kind: Kind) {
         c.refused_saying(line, "lock.max-ttl");
     }
     // In any order.
-    c.text("CONFIG SET lock.guard failover lock.max-ttl 3000");
+    c.text("CONFIG SET lock.guard failover lock.max-ttl 120000");
     c.refused_saying("CONFIG SET lock.max-ttl 0", "lock.guard needs");
     c.until_info("lock_guard", "restart");
-    let waits = server.blocked("LOCK.ACQUIRE k me 3000 BLOCK 20000");
+    let waits = server.blocked("LOCK.ACQUIRE k me 120000 BLOCK 0");
     c.text("CONFIG SET lock.max-ttl 0 lock.guard off");
     waits.reply().as_int();
     assert_eq!(c.info("lock_guard"), "off");

@@ -6,55 +6,61 @@
 
 #![allow(unreachable_pub)] // A test binary has no public API.
 
-/// Makes each named function a test per server.
+/// Makes a test of each named function on each of these servers: `the_name::redis_7_0` and so on.
+macro_rules! on_servers {
+    ($servers:tt $($test:ident),* $(,)?) => { $(on_these_servers!($test $servers);)* };
+}
+
+macro_rules! on_these_servers {
+    ($test:ident [$($server:ident $kind:ident $($ignore:literal)?),*]) => {
+        mod $test {
+            $(
+                #[test]
+                $(#[ignore = $ignore])?
+                fn $server() {
+                    super::$test($crate::harness::Kind::$kind);
+                }
+            )*
+        }
+    };
+}
+
 macro_rules! on_every_server {
     ($($test:ident),* $(,)?) => {
-        mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
-        mod redis_8_2 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_2); })* }
-        mod redis_8_6 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_6); })* }
-        mod valkey_8_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey8_0); })* }
-        mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
+        on_servers![
+            [redis_7_0 Redis7_0, redis_8_2 Redis8_2, redis_8_6 Redis8_6, valkey_8_0 Valkey8_0, valkey_9 Valkey9]
+            $($test),*
+        ];
     };
 }
 
-/// Makes each named function a test per server between those. `make test-nightly` runs them.
+/// What `make nightly` runs: elections, sentinels, and whatever measures time.
+macro_rules! on_every_server_at_night {
+    ($($test:ident),* $(,)?) => {
+        on_servers![
+            [
+                redis_7_0 Redis7_0 "nightly", redis_8_2 Redis8_2 "nightly", redis_8_6 Redis8_6 "nightly",
+                valkey_8_0 Valkey8_0 "nightly", valkey_9 Valkey9 "nightly"
+            ]
+            $($test),*
+        ];
+    };
+}
+
+/// The servers between those of the suite, also at night.
 macro_rules! on_nightly_servers {
     ($($test:ident),* $(,)?) => {
-        mod redis_7_2 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Redis7_2); })* }
-        mod redis_7_4 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Redis7_4); })* }
-        mod valkey_8_1 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Valkey8_1); })* }
+        on_servers![
+            [redis_7_2 Redis7_2 "nightly", redis_7_4 Redis7_4 "nightly", valkey_8_1 Valkey8_1 "nightly"]
+            $($test),*
+        ];
     };
 }
 
-/// Makes each named function a test on the oldest and on the newest server: a rule of the engine,
-/// which a simulation has proved.
+/// A rule of the engine, which a simulation has proved.
 macro_rules! on_oldest_and_newest {
     ($($test:ident),* $(,)?) => {
-        mod redis_7_0 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
-        mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
-    };
-}
-
-/// Makes each named function a test on each server that can move slots atomically.
-macro_rules! on_servers_with_atomic_moves {
-    ($($test:ident),* $(,)?) => {
-        on_redis_8_6![$($test),*];
-        on_valkey_9![$($test),*];
-    };
-}
-
-/// Makes each named function a test on the Redis that can.
-macro_rules! on_redis_8_6 {
-    ($($test:ident),* $(,)?) => {
-        mod redis_8_6 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Redis8_6); })* }
-    };
-}
-
-/// Makes each named function a test on the only server that stops in the middle of such a move, and
-/// that has coordinated failovers.
-macro_rules! on_valkey_9 {
-    ($($test:ident),* $(,)?) => {
-        mod valkey_9 { $(#[test] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
+        on_servers![[redis_7_0 Redis7_0, valkey_9 Valkey9] $($test),*];
     };
 }
 

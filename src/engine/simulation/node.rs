@@ -332,6 +332,7 @@ impl Node {
     pub(super) fn run_timer(&mut self) -> u64 {
         let mut rounds = 0;
         // It has looked so a tenth of a second ago at most.
+        self.machine.refusal_asked_us = 0;
         overdue::note_refusal(&mut self.task(0, Vec::new()));
         self.machine.sweep.hurry();
         while self.is_due() {

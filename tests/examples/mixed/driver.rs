@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::{CLIENTS, HOLD, LIMIT, LOCK};
-use crate::fixture::say_once;
 
 /// Java is the first: its warm-up takes the lock itself, many times.
 const ADAPTERS: [Adapter; 7] = [
@@ -55,31 +54,19 @@ impl Adapter {
     }
 }
 
-/// With EXAMPLES_REQUIRED the adapters of those languages, and otherwise all that are set up. The
-/// others are named.
-pub fn those_set_up() -> Vec<Adapter> {
-    let required = std::env::var("EXAMPLES_REQUIRED").unwrap_or_default();
-    let required: Vec<_> = required.split(',').map(str::trim).collect();
+/// The adapters of the languages in EXAMPLES, or all.
+pub fn chosen() -> Vec<Adapter> {
+    let chosen = std::env::var("EXAMPLES").unwrap_or_default();
     let mut adapters = ADAPTERS.to_vec();
-    adapters.retain(|adapter| {
-        let language = adapter.language;
-        if required == [""] {
-            let is_set_up = adapter.is_set_up();
-            if !is_set_up {
-                say_once(language, "its client is not set up");
-            }
-            return is_set_up;
-        }
-        let is_required = required == ["all"] || required.contains(&language);
-        if is_required {
-            let program = adapter.program();
-            let advice = "run `make setup-examples`";
-            assert!(adapter.is_set_up(), "{}: {advice}", program.display());
-        } else {
-            say_once(language, "not among the languages that were asked for");
-        }
-        is_required
-    });
+    adapters.retain(|adapter| chosen.is_empty() || chosen.contains(adapter.language));
+    for adapter in &adapters {
+        let program = adapter.program();
+        assert!(
+            adapter.is_set_up(),
+            "{}: run `make setup-examples`",
+            program.display()
+        );
+    }
     adapters
 }
 

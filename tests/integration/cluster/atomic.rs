@@ -9,17 +9,15 @@ use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{wait_for, Client, Cluster, Kind, Reply, State, SHARDS};
 use crate::stats::{held, stats};
 
-on_servers_with_atomic_moves![
+on_servers![
+    [redis_8_6 Redis8_6, valkey_9 Valkey9]
     locks_move_with_their_slots,
     fences_keep_rising_in_a_moved_slot_without_holds,
     the_computed_slot_of_a_key_matches_the_server,
 ];
 
-/// The server stops in the middle of the move.
-mod stopped {
-    use super::a_hold_that_moves_with_its_slot_is_not_told_as_forced;
-    on_valkey_9![a_hold_that_moves_with_its_slot_is_not_told_as_forced];
-}
+// The server stops in the middle of the move.
+on_servers![[valkey_9 Valkey9] a_hold_that_moves_with_its_slot_is_not_told_as_forced];
 
 const FROM: usize = 0;
 const TO: usize = 1;

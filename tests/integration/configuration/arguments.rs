@@ -7,11 +7,11 @@ use crate::harness::{module, Client, Kind, Reply, Server, MODULE_COMMAND};
 on_every_server![
     a_bad_load_argument_in_the_configuration_stops_the_start_cleanly,
     module_load_refuses_bad_arguments,
-    module_loadex_with_an_unknown_setting_is_an_error,
     module_loadex_refuses_bad_arguments,
     module_loadex_refuses_bad_values,
     a_bad_setting_in_the_configuration_stops_the_start_cleanly,
 ];
+on_servers![[redis_7_0 Redis7_0, redis_8_2 Redis8_2, redis_8_6 Redis8_6] module_loadex_with_an_unknown_setting_is_an_error];
 
 /// Bytes that could end a string, act as a format, control a terminal, or are not text.
 const EVIL: [&[u8]; 5] = [b"5\0", b"\0", b"%s%n%s%n", b"\x1b[31m", b"\xff\xfe5"];
@@ -180,9 +180,6 @@ fn module_loadex_refuses_bad_values(kind: Kind) {
 /// removes it anyway. Valkey 8.0.1 to 9.1.2 crashes here with any module that has a data type,
 /// which Redis has fixed (pull request 13653). So those are not tested.
 fn module_loadex_with_an_unknown_setting_is_an_error(kind: Kind) {
-    if kind.is_valkey() {
-        return;
-    }
     for name in UNKNOWN {
         let server = without_module(kind);
         let mut c = server.client();

@@ -5,8 +5,8 @@ use super::*;
 on_every_server![
     keys_and_tokens_may_have_any_bytes,
     the_second_key_is_named_only_to_those_who_may_read_it,
-    a_key_of_a_database_without_rights_is_not_named,
 ];
+on_servers![[valkey_9 Valkey9] a_key_of_a_database_without_rights_is_not_named];
 
 fn keys_and_tokens_may_have_any_bytes(kind: Kind) {
     let server = Server::start(kind);
@@ -80,9 +80,6 @@ fn keys_and_tokens_may_have_any_bytes(kind: Kind) {
 
 /// Valkey 9.1 has rights to databases.
 fn a_key_of_a_database_without_rights_is_not_named(kind: Kind) {
-    if kind != Kind::Valkey9 {
-        return;
-    }
     let server = Server::start(kind);
     let mut c = server.client();
     hold(&mut c, "mine", "a");

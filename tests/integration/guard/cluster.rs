@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::assert_logged;
 use super::servers::stand_still;
-use crate::harness::{wait_for, Cluster, Kind, Reply, SHARDS};
+use super::{assert_logged, ms_since, open};
+use crate::harness::{Clock, Cluster, Kind, Reply, SHARDS};
 
-on_every_server![
+on_every_server![slots_that_come, a_move_that_lasts_and_is_given_up];
+// Nodes elect a primary.
+on_every_server_at_night![
     failovers_of_a_shard,
     a_primary_that_was_replaced_while_it_stood_still_decides_nothing,
-    slots_that_come,
-    a_move_that_lasts_and_is_given_up,
 ];
 
 const LEASE: Duration = Duration::from_secs(8);
@@ -100,99 +100,101 @@ fn seize(cluster: &Cluster, slot: i64, to: usize) {
     cluster.wait_until_all_agree();
 }
 
+const TTL_MS: u64 = 120_000;
+const AFTER_MOVE_MS: u64 = 150_000;
+const GUARDED: &str = "CONFIG SET lock.guard failover lock.max-ttl 120000 lock.guard-slack 30000";
+
 /// Each way in which a slot comes, with its keys and without.
 fn slots_that_come(kind: Kind) {
-    let cluster = Cluster::start(kind);
+    let clock = Clock::ahead_by_us(0);
+    let cluster = Cluster::start_by(kind, &clock);
     let (mut from, mut to) = (cluster.client(0), cluster.client(1));
     let keys = cluster.keys_of(0, 6);
     let slot = |n: usize| cluster.slot(&keys[n]);
-    let take = |n: usize, token: &str| format!("LOCK.ACQUIRE {} {token} 8000 BLOCK 0", keys[n]);
+    let take = |n: usize, token: &str| format!("LOCK.ACQUIRE {} {token} 120000 BLOCK 0", keys[n]);
     // The control.
-    let sent = Instant::now();
+    let sent_us = to.now_us();
     from.int(&take(0, "first"));
     seize(&cluster, slot(0), 1);
     to.int(&take(0, "second"));
-    assert!(sent.elapsed() < LEASE);
+    assert!(ms_since(sent_us, &mut to) < TTL_MS);
 
     for node in &cluster.nodes {
-        let line = "CONFIG SET lock.guard failover lock.max-ttl 8000 lock.guard-slack 1000";
-        node.client().text(line);
+        node.client().text(GUARDED);
     }
-    from.until_info("lock_guard", "open");
-    to.until_info("lock_guard", "open");
-    let begun = Instant::now();
-    let mut waits = Vec::new();
-    let mut wait = |n: usize| {
-        let at = Instant::now();
-        waits.push((n, at, cluster.blocked(1, &take(n, "second"))));
-    };
+    open(&clock, &mut from);
+    clock.until_info(&mut to, "lock_guard", "open");
+    let begun_us = to.now_us();
     // With its keys, and so fast that nobody sees it.
     from.int(&take(1, "owner"));
     cluster.begin_to_move(slot(1), 0, 1);
     assert_eq!(cluster.move_keys(slot(1), 0, 1), 1);
     cluster.end_of_move(slot(1), 0, 1);
-    assert_eq!(to.int(&format!("LOCK.RENEW {} owner 8000", keys[1])), 1);
+    assert_eq!(to.int(&format!("LOCK.RENEW {} owner 120000", keys[1])), 1);
     assert_eq!(to.int(&format!("LOCK.RELEASE {} owner", keys[1])), 1);
-    wait(1);
     // Empty.
     cluster.begin_to_move(slot(2), 0, 1);
     cluster.end_of_move(slot(2), 0, 1);
-    wait(2);
     // Without its keys.
     from.int(&take(3, "first"));
     seize(&cluster, slot(3), 1);
-    let early = to.call(&format!("LOCK.ACQUIRE {} early 8000", keys[3]));
-    assert!(early == Reply::Nil || begun.elapsed() > LEASE, "{early:?}");
-    assert!(to.info("lock_guard") == "slot" || begun.elapsed() > LEASE);
-    wait(3);
+    assert_eq!(to.info("lock_guard"), "slot");
     // Added anew, while the cluster is not whole.
     from.int(&take(4, "first"));
     add(&cluster, slot(4), 1);
-    wait(4);
+    let mut moved = 1..5;
     if matches!(kind, Kind::Redis8_6 | Kind::Valkey9) {
         from.int(&take(5, "owner"));
         cluster.begin_to_migrate([slot(5), slot(5)], 0, 1);
         cluster.end_of_migration(0, 1);
-        assert_eq!(to.int(&format!("LOCK.RENEW {} owner 8000", keys[5])), 1);
+        assert_eq!(to.int(&format!("LOCK.RENEW {} owner 120000", keys[5])), 1);
         assert_eq!(to.int(&format!("LOCK.RELEASE {} owner", keys[5])), 1);
-        wait(5);
+        moved.end = 6;
     }
-    for (n, at, second) in waits {
-        second.reply().as_int();
-        assert!(at.elapsed() > LEASE, "{n}: {:?}", at.elapsed());
+    cluster.wait_until_all_agree();
+    for key in &keys[moved.clone()] {
+        let early = to.call(&format!("LOCK.ACQUIRE {key} early 120000"));
+        assert_eq!(early, Reply::Nil, "{key}");
     }
-    to.until_info("lock_guard", "open");
+    let waits: Vec<_> = moved
+        .map(|n| cluster.blocked(1, &take(n, "second")))
+        .collect();
+    for second in waits {
+        clock.reply(second).as_int();
+        let took_ms = ms_since(begun_us, &mut to);
+        assert!(took_ms > TTL_MS, "{took_ms}");
+    }
+    open(&clock, &mut to);
     let ended = "guard: it has ended in all slots";
     assert_logged(&cluster.nodes[1], "slot", ended);
 }
 
-/// C of the tests below.
-const SHORT: &str = "CONFIG SET lock.guard failover lock.max-ttl 2000 lock.guard-slack 500";
-const AFTER_MOVE: Duration = Duration::from_millis(2_500);
-
 /// No key is granted that is absent here, however long the move lasts; and for C after it was given
 /// up.
 fn a_move_that_lasts_and_is_given_up(kind: Kind) {
-    let cluster = Cluster::start(kind);
+    let clock = Clock::ahead_by_us(0);
+    let cluster = Cluster::start_by(kind, &clock);
     let (mut from, mut to) = (cluster.client(0), cluster.client(1));
     for c in [&mut from, &mut to] {
-        c.text(SHORT);
-        c.until_info("lock_guard", "open");
+        c.text(GUARDED);
+    }
+    for c in [&mut from, &mut to] {
+        open(&clock, c);
     }
     let key = cluster.keys_of(0, 1).remove(0);
-    let take = |token: &str| format!("LOCK.ACQUIRE {key} {token} 2000");
+    let take = |token: &str| format!("LOCK.ACQUIRE {key} {token} 120000");
+    let begun_us = to.now_us();
     cluster.begin_to_move(cluster.slot(&key), 0, 1);
-    let begun = Instant::now();
-    wait_for("more than C", || {
+    clock.pass_until("twice C", || {
         to.text("ASKING");
         assert_eq!(to.call(&take("owner")), Reply::Nil);
-        (begun.elapsed() > AFTER_MOVE * 2).then_some(())
+        (ms_since(begun_us, &mut to) > 2 * AFTER_MOVE_MS).then_some(())
     });
-    let given_up = Instant::now();
+    let given_up_us = from.now_us();
     from.text(&format!("CLUSTER SETSLOT {} STABLE", cluster.slot(&key)));
-    wait_for("the source to grant", || {
-        let is_granted = matches!(from.call(&take("next")), Reply::Int(_));
-        assert!(!is_granted || given_up.elapsed() > AFTER_MOVE);
-        is_granted.then_some(())
+    clock.pass_until("the source to grant", || {
+        matches!(from.call(&take("next")), Reply::Int(_)).then_some(())
     });
+    let took_ms = ms_since(given_up_us, &mut from);
+    assert!(took_ms > AFTER_MOVE_MS, "{took_ms}");
 }

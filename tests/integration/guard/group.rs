@@ -1,9 +1,7 @@
 //! The guard of a primary with two replicas: a majority, and a planned hand-over.
 
-use std::time::{Duration, Instant};
-
-use super::{assert_logged, ENDED};
-use crate::harness::{for_ms, wait_for, CutLink, Kind, Reply, Server};
+use super::{assert_logged, ms_since, open, start_by, ENDED, TTL_MS};
+use crate::harness::{wait_for, Client, Clock, CutLink, Kind, Later, Reply, Server};
 
 on_every_server![
     the_old_primary_lives_on_and_nobody_else_gets_its_locks,
@@ -16,29 +14,92 @@ on_every_server![
     a_hand_over_ends_a_guard_early_that_is_set_while_servers_run,
 ];
 
-const TTL_MS: u64 = 3_000;
-const QUORUM: [&str; 6] = ["guard", "quorum", "max-ttl", "3000", "guard-fresh", "1000"];
-/// The modes that a hand-over concerns.
-const MODES: [[&str; 4]; 2] = [
-    ["guard", "failover", "max-ttl", "4000"],
-    ["guard", "quorum", "max-ttl", "4000"],
+pub(super) const QUORUM: [&str; 6] = [
+    "guard",
+    "quorum",
+    "max-ttl",
+    "120000",
+    "guard-fresh",
+    "30000",
 ];
-const LEASE: Duration = Duration::from_secs(4);
+/// C of this mode: M and F, and 4 % of both.
+pub(super) const IN_QUORUM_MS: u64 = 156_000;
+/// The modes that a hand-over concerns.
+const MODES: [[&str; 6]; 2] = [
+    [
+        "guard",
+        "failover",
+        "max-ttl",
+        "120000",
+        "guard-slack",
+        "30000",
+    ],
+    [
+        "guard",
+        "quorum",
+        "max-ttl",
+        "120000",
+        "guard-fresh",
+        "30000",
+    ],
+];
+
+/// How far the clocks of the replicas are behind. A beat may be under way for so long, and the new
+/// primary still knows that its clock is not ahead.
+const BEHIND_US: i64 = 800_000;
 
 /// A primary and two replicas, which follow it by a port.
 pub(super) struct Group {
     pub(super) primary: Server,
     pub(super) replicas: [Server; 2],
+    clocks: [Clock; 2],
 }
 
 impl Group {
     pub(super) fn start(kind: Kind, options: &[&str]) -> Self {
-        let options = [options, &["--repl-diskless-sync-delay", "0"]].concat();
-        let start = || Server::start_with(kind, &options);
+        let more = ["--repl-diskless-sync-delay", "0", "--repl-timeout", "3600"];
+        let options = [options, &more].concat();
+        let clocks = [Clock::ahead_by_us(0), Clock::ahead_by_us(-BEHIND_US)];
+        let start = |of: usize| start_by(&clocks[of], kind, &options);
         Self {
-            primary: start(),
-            replicas: [start(), start()],
+            primary: start(0),
+            replicas: [start(1), start(1)],
+            clocks,
         }
+    }
+
+    /// Lets time pass for all of them until the condition returns a value.
+    #[track_caller]
+    pub(super) fn pass_until<T>(&self, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+        let [clock, behind] = &self.clocks;
+        wait_for(what, || {
+            let value = condition();
+            if value.is_none() {
+                clock.pass();
+                behind.pass();
+            }
+            value
+        })
+    }
+
+    /// The same until a server's guard says this.
+    #[track_caller]
+    pub(super) fn until_guard(&self, c: &mut Client, is: &str) {
+        let what = format!("the guard to be {is}");
+        self.pass_until(&what, || (c.info("lock_guard") == is).then_some(()));
+    }
+
+    /// Waits for the next beat of the primary. A replica goes by the last one.
+    pub(super) fn let_it_say_so(&self) {
+        let sent = self.sent();
+        self.pass_until("a beat", || (self.sent() > sent).then_some(()));
+    }
+
+    /// Lets time pass until the reply comes, which must be a fence.
+    #[track_caller]
+    pub(super) fn fence(&self, later: Later) -> i64 {
+        self.pass_until("a grant", || later.is_answered().then_some(()));
+        later.fence()
     }
 
     /// How many bytes the primary has sent.
@@ -65,29 +126,33 @@ fn the_old_primary_lives_on_and_nobody_else_gets_its_locks(kind: Kind) {
         let [new, other] = &group.replicas;
         let (mut old, mut c) = (group.primary.client(), new.client());
         if is_guarded {
-            old.until_info("lock_guard", "open");
+            group.until_guard(&mut old, "open");
         }
-        old.int("LOCK.ACQUIRE known owner 3000");
+        old.int("LOCK.ACQUIRE known owner 120000");
         new.wait_until_it_follows(&group.primary);
         link.stall();
-        let sent = Instant::now();
+        let sent_us = c.now_us();
         // What the replicas have acknowledged is fresh yet.
-        old.int("LOCK.ACQUIRE k first 3000");
+        old.int("LOCK.ACQUIRE k first 120000");
         c.text("REPLICAOF NO ONE");
         other.follow(new);
         if is_guarded {
-            c.refused("LOCK.RENEW known owner 3000", "TRYAGAIN");
-            assert_eq!(c.call("LOCK.ACQUIRE k early 3000"), Reply::Nil);
-            old.until_info("lock_guard", "alone");
+            c.refused("LOCK.RENEW known owner 120000", "TRYAGAIN");
+            assert_eq!(c.call("LOCK.ACQUIRE k early 120000"), Reply::Nil);
+            group.until_guard(&mut old, "alone");
             assert_eq!(old.info("lock_guard_left_ms"), "0");
             assert_eq!(old.info("lock_guard_members_fresh"), "1");
-            assert_eq!(old.call("LOCK.ACQUIRE free me 3000"), Reply::Nil);
-            old.refused("LOCK.RENEW k first 3000", "TRYAGAIN");
+            assert_eq!(old.call("LOCK.ACQUIRE free me 120000"), Reply::Nil);
+            old.refused("LOCK.RENEW k first 120000", "TRYAGAIN");
             assert!(old.int("LOCK.CHECK k first") > 0);
         }
-        c.int("LOCK.ACQUIRE k second 3000 BLOCK 20000");
-        let is_over = sent.elapsed() > Duration::from_millis(TTL_MS);
-        assert_eq!(is_over, is_guarded, "{:?}", sent.elapsed());
+        let waits = new.later("LOCK.ACQUIRE k second 120000 BLOCK 0");
+        match is_guarded {
+            true => group.fence(waits),
+            false => waits.fence(),
+        };
+        let took_ms = ms_since(sent_us, &mut c);
+        assert_eq!(took_ms > TTL_MS, is_guarded, "{took_ms}");
     }
 }
 
@@ -95,31 +160,33 @@ fn a_primary_without_a_majority_grants_nothing(kind: Kind) {
     let group = Group::start(kind, &QUORUM);
     let mut c = group.primary.client();
     c.until_info("lock_guard", "alone");
-    let waits = group.primary.blocked("LOCK.ACQUIRE k me 3000 BLOCK 0");
+    let waits = group.primary.blocked("LOCK.ACQUIRE k me 120000 BLOCK 0");
     group.follow(group.primary.port);
-    c.until_info("lock_guard", "open");
-    waits.reply().as_int();
+    group.until_guard(&mut c, "open");
+    waits.fence();
     assert_logged(&group.primary, "alone", ENDED);
     c.until_info("lock_guard_members_fresh", "3");
     // One replica is enough, once it has followed for long.
     group.replicas[0].client().text("REPLICAOF NO ONE");
-    c.until_info("lock_guard_members_fresh", "2");
-    c.until_info("lock_guard", "open");
-    c.int("LOCK.ACQUIRE k me 3000 BLOCK 0");
-    assert_eq!(c.int("LOCK.RENEW k me 3000"), 1);
-    c.int("LOCK.ACQUIRE other me 3000");
+    group.pass_until("one to be gone", || {
+        (c.info("lock_guard_members_fresh") == "2").then_some(())
+    });
+    group.until_guard(&mut c, "open");
+    c.int("LOCK.ACQUIRE k me 120000 BLOCK 0");
+    assert_eq!(c.int("LOCK.RENEW k me 120000"), 1);
+    c.int("LOCK.ACQUIRE other me 120000");
     group.replicas[1].client().text("REPLICAOF NO ONE");
-    c.until_info("lock_guard", "alone");
-    let error = c.error("LOCK.RENEW k me 3000");
+    group.until_guard(&mut c, "alone");
+    let error = c.error("LOCK.RENEW k me 120000");
     assert!(error.starts_with("TRYAGAIN"));
     c.text("MULTI");
-    c.text("LOCK.RENEW k me 3000");
+    c.text("LOCK.RENEW k me 120000");
     assert_eq!(c.error("EXEC"), error);
-    let script = "return redis.pcall('LOCK.RENEW', KEYS[1], 'me', 3000)";
+    let script = "return redis.pcall('LOCK.RENEW', KEYS[1], 'me', 120000)";
     assert_eq!(c.send(&["EVAL", script, "1", "k"]), Reply::Error(error));
     assert_eq!(c.int("LOCK.RELEASE k me"), 1);
-    assert_eq!(c.call("LOCK.ACQUIRE k me 3000"), Reply::Nil);
-    assert_eq!(c.int("LOCK.RENEW k me 3000"), 0);
+    assert_eq!(c.call("LOCK.ACQUIRE k me 120000"), Reply::Nil);
+    assert_eq!(c.int("LOCK.RENEW k me 120000"), 0);
 }
 
 fn beats_go_to_no_file(kind: Kind) {
@@ -127,13 +194,13 @@ fn beats_go_to_no_file(kind: Kind) {
     let group = Group::start(kind, &options);
     group.follow(group.primary.port);
     let mut c = group.primary.client();
-    c.until_info("lock_guard", "open");
+    group.until_guard(&mut c, "open");
     for server in [&group.primary, &group.replicas[0]] {
         let mut c = server.client();
         let mut bytes = || c.info("aof_current_size").parse::<u64>().unwrap();
         let before = bytes();
         let sent = group.sent();
-        wait_for("some beats", || (group.sent() > sent + 1_000).then_some(()));
+        group.pass_until("some beats", || (group.sent() > sent + 1_000).then_some(()));
         assert_eq!(bytes(), before);
     }
 }
@@ -146,10 +213,16 @@ fn without_a_majority_to_ask_no_beat_is_sent(kind: Kind) {
         let group = Group::start(kind, &options);
         group.follow(group.primary.port);
         let mut c = group.primary.client();
-        c.until_info("lock_guard_left_ms", "0");
+        group.pass_until("the guard to open", || {
+            (c.info("lock_guard_left_ms") == "0").then_some(())
+        });
         let sent = group.sent();
         // A beat is sent four times a second.
-        for_ms(1_000, || ());
+        let until_us = c.now_us() + 5_000_000;
+        group.pass_until("five seconds", || (c.now_us() > until_us).then_some(()));
+        if sends {
+            wait_for("a beat", || (group.sent() > sent).then_some(()));
+        }
         assert_eq!(group.sent() > sent, sends, "{mode}");
     }
 }
@@ -168,78 +241,74 @@ fn a_hand_over_ends_a_guard_early_that_is_set_while_servers_run(kind: Kind) {
     group.follow(group.primary.port);
     let [one, other] = &group.replicas;
     for server in [one, other, &group.primary] {
-        let set = "CONFIG SET lock.guard failover lock.max-ttl 4000";
+        let set = "CONFIG SET lock.guard failover lock.max-ttl 120000 lock.guard-slack 30000";
         server.client().text(set);
     }
     hand_over(&group);
 }
 
-/// Has the first replica become the primary, which grants before the longest lease is over.
+/// Has the first replica become the primary, which grants although no time passes but that of the
+/// test.
 fn hand_over(group: &Group) {
     let new = &group.replicas[0];
     let (mut old, mut c) = (group.primary.client(), new.client());
-    old.until_info("lock_guard", "open");
-    let fence = old.int("LOCK.ACQUIRE k me 4000");
+    group.until_guard(&mut old, "open");
+    group.let_it_say_so();
+    let fence = old.int("LOCK.ACQUIRE k me 120000");
     new.wait_until_it_follows(&group.primary);
-    let begun = Instant::now();
+    let begun_us = c.now_us();
     old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
     c.until_info("role", "master");
-    assert!(c.int("LOCK.ACQUIRE other me 4000 BLOCK 20000") > fence);
-    assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
-    assert_eq!(c.int("LOCK.RENEW k me 4000"), 1);
+    let next = new.later("LOCK.ACQUIRE other me 120000 BLOCK 0");
+    assert!(next.fence() > fence);
+    let took_ms = ms_since(begun_us, &mut c);
+    assert!(took_ms < TTL_MS, "{took_ms}");
+    assert_eq!(c.int("LOCK.RENEW k me 120000"), 1);
 }
 
 /// The old and the new primary are no majority, so the new one waits for all of C.
 fn a_planned_hand_over_among_five_waits(kind: Kind) {
-    let options = ["guard", "quorum", "max-ttl", "2000", "guard-members", "5"];
-    let more = ["guard-fresh", "1000", "--repl-diskless-sync-delay", "0"];
-    let options = [&options[..], &more].concat();
-    let servers: Vec<_> = (0..5).map(|_| Server::start_with(kind, &options)).collect();
-    let (primary, replicas) = servers.split_first().unwrap();
-    for replica in replicas {
-        replica.follow(primary);
-        replica.wait_until_it_follows(primary);
+    let options = [&QUORUM[..], &["guard-members", "5"]].concat();
+    let group = Group::start(kind, &options);
+    let more = Group::start(kind, &options);
+    group.follow(group.primary.port);
+    for other in [&more.primary, &more.replicas[0]] {
+        other.follow(&group.primary);
+        other.wait_until_it_follows(&group.primary);
     }
-    let mut old = primary.client();
-    old.until_info("lock_guard", "open");
-    let (new, others) = replicas.split_first().unwrap();
-    let mut c = new.client();
-    new.wait_until_it_follows(primary);
-    let begun = Instant::now();
+    let new = &group.replicas[0];
+    let (mut old, mut c) = (group.primary.client(), new.client());
+    group.until_guard(&mut old, "open");
+    new.wait_until_it_follows(&group.primary);
+    let begun_us = c.now_us();
     old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
     c.until_info("role", "master");
-    for other in others {
+    for other in [&group.replicas[1], &more.primary, &more.replicas[0]] {
         other.follow(new);
     }
-    c.int("LOCK.ACQUIRE k me 2000 BLOCK 20000");
-    // C is 3 s and 4 %.
-    assert!(
-        begun.elapsed() > Duration::from_millis(3_120),
-        "{:?}",
-        begun.elapsed()
-    );
+    group.fence(new.later("LOCK.ACQUIRE k me 120000 BLOCK 0"));
+    let took_ms = ms_since(begun_us, &mut c);
+    assert!(took_ms > IN_QUORUM_MS, "{took_ms}");
 }
 
 fn a_hand_over_that_loses_a_grant_does_not(kind: Kind) {
-    for mode in ["failover", "quorum"] {
-        let options = ["guard", mode, "max-ttl", "1500", "guard-fresh", "500"];
-        let options = [&options[..], &["guard-slack", "500"]].concat();
+    for options in MODES {
         let group = Group::start(kind, &options);
         let link = CutLink::to(group.primary.port);
         group.follow(link.port);
         let [new, other] = &group.replicas;
         let (mut old, mut c) = (group.primary.client(), new.client());
-        old.until_info("lock_guard", "open");
+        group.until_guard(&mut old, "open");
         link.stall();
-        let sent = Instant::now();
-        old.int("LOCK.ACQUIRE k first 1500");
+        let sent_us = c.now_us();
+        old.int("LOCK.ACQUIRE k first 120000");
         c.text("REPLICAOF NO ONE");
         for server in [&group.primary, other] {
             server.follow(new);
         }
         group.primary.wait_until_it_follows(new);
-        c.int("LOCK.ACQUIRE k second 1500 BLOCK 30000");
-        let lease = Duration::from_millis(1_500);
-        assert!(sent.elapsed() > lease, "{:?}", sent.elapsed());
+        group.fence(new.later("LOCK.ACQUIRE k second 120000 BLOCK 0"));
+        let took_ms = ms_since(sent_us, &mut c);
+        assert!(took_ms > TTL_MS, "{took_ms}");
     }
 }

@@ -6,24 +6,21 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{figure, wait_for, Client, Kind, Reply, SentinelGroup};
 
-on_oldest_and_newest![sentinels_promote_and_no_two_clients_believe];
+on_servers![
+    [redis_7_0 Redis7_0 "nightly", valkey_9 Valkey9 "nightly"]
+    sentinels_promote_and_no_two_clients_believe,
+];
+on_servers![[valkey_9 Valkey9 "nightly"] a_coordinated_failover_of_sentinels_is_over_soon];
 
-mod coordinated {
-    use super::a_coordinated_failover_of_sentinels_is_over_soon;
-
-    on_valkey_9![a_coordinated_failover_of_sentinels_is_over_soon];
-}
-
-pub(super) const LEASE: Duration = Duration::from_millis(2_000);
+const LEASE: Duration = Duration::from_millis(2_000);
 const FRESH: Duration = Duration::from_millis(1_000);
 /// How late anything may be on a busy machine.
 const LATE: Duration = Duration::from_millis(2_000);
-pub(super) const FAILOVER: [&str; 6] =
-    ["guard", "failover", "max-ttl", "2000", "guard-slack", "500"];
-pub(super) const QUORUM: [&str; 6] = ["guard", "quorum", "max-ttl", "2000", "guard-fresh", "1000"];
+const FAILOVER: [&str; 6] = ["guard", "failover", "max-ttl", "2000", "guard-slack", "500"];
+const QUORUM: [&str; 6] = ["guard", "quorum", "max-ttl", "2000", "guard-fresh", "1000"];
 /// C of the two.
-pub(super) const AFTER_FAILOVER: Duration = Duration::from_millis(2_500);
-pub(super) const IN_QUORUM: Duration = Duration::from_millis(3_120);
+const AFTER_FAILOVER: Duration = Duration::from_millis(2_500);
+const IN_QUORUM: Duration = Duration::from_millis(3_120);
 
 /// A replica that leads now.
 struct Promoted {

@@ -7,7 +7,9 @@ use super::words;
 use crate::harness::commands::{commands, dangerous, of_one_key, shortest, text, writes};
 use crate::harness::{built_module, module, Client, Kind, Server};
 
-on_every_server![
+on_servers![[redis_7_0 Redis7_0] there_is_no_category_lock_before_7_4];
+on_servers![
+    [redis_8_2 Redis8_2, redis_8_6 Redis8_6, valkey_8_0 Valkey8_0, valkey_9 Valkey9]
     the_category_lock_has_all_commands_and_no_other,
     a_user_of_the_category_may_lock_and_no_more,
     the_module_joins_a_category_of_its_name,
@@ -24,22 +26,21 @@ fn assert_all_are_in_the_category(c: &mut Client, kind: Kind) {
     }
 }
 
+fn there_is_no_category_lock_before_7_4(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    assert!(!words(&c.call("ACL CAT")).contains("lock"));
+    c.refused_saying("ACL SETUSER nobody +@lock", "Unknown command or category");
+}
+
 fn the_category_lock_has_all_commands_and_no_other(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    let categories = words(&c.call("ACL CAT"));
-    assert_eq!(categories.contains("lock"), kind.has_module_categories());
-    if !kind.has_module_categories() {
-        c.refused_saying("ACL SETUSER nobody +@lock", "Unknown command or category");
-        return;
-    }
+    assert!(words(&c.call("ACL CAT")).contains("lock"));
     assert_all_are_in_the_category(&mut c, kind);
 }
 
 fn a_user_of_the_category_may_lock_and_no_more(kind: Kind) {
-    if !kind.has_module_categories() {
-        return;
-    }
     let server = Server::start(kind);
     let mut worker = server.user("worker", "~jobs:* -@all +@lock -@dangerous");
     for line in of_one_key().map(shortest) {
@@ -71,17 +72,11 @@ fn start_behind_a_taker(kind: Kind, name: &str, takes: &str) -> Server {
 }
 
 fn the_module_joins_a_category_of_its_name(kind: Kind) {
-    if !kind.has_module_categories() {
-        return;
-    }
     let server = start_behind_a_taker(kind, "joins", "lock");
     assert_all_are_in_the_category(&mut server.client(), kind);
 }
 
 fn the_module_loads_where_no_category_is_left(kind: Kind) {
-    if !kind.has_module_categories() {
-        return;
-    }
     let server = start_behind_a_taker(kind, "full", "all");
     let mut c = server.client();
     let categories = words(&c.call("ACL CAT"));

@@ -8,10 +8,11 @@ use crate::harness::{aof, wait_for, Kind, Server, SYNCED};
 on_every_server![
     an_aof_with_locks_is_refused,
     a_replica_without_the_module_stops_at_a_lock,
-    effects_do_not_reach_a_replica_without_the_module,
     the_module_can_be_removed_as_documented,
     settings_left_after_removal_stop_the_start,
 ];
+// The RDB files of older servers name the module even before the first lock.
+on_servers![[redis_8_2 Redis8_2, redis_8_6 Redis8_6, valkey_8_0 Valkey8_0, valkey_9 Valkey9] effects_do_not_reach_a_replica_without_the_module];
 
 /// The message of a server about an RDB with the data of an unknown module.
 const NO_MODULE: &str = "no matching module";
@@ -64,9 +65,6 @@ fn a_replica_without_the_module_stops_at_a_lock(kind: Kind) {
 /// A replica that connected before the first lock: the link stays up, and the replica logs what it
 /// cannot execute.
 fn effects_do_not_reach_a_replica_without_the_module(kind: Kind) {
-    if !kind.is_7_2_or_later() {
-        return; // Their RDBs name the module even before the first lock.
-    }
     let primary = Server::start_with(kind, &["--repl-diskless-sync-delay", "0"]);
     let port = primary.port.to_string();
     let replica = Server::start_without_module(kind, &["--replicaof", "127.0.0.1", &port]);

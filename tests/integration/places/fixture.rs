@@ -126,7 +126,7 @@ impl Subscriber {
     }
 
     fn read(&mut self) -> Option<Value> {
-        self.raw.value(Duration::from_secs(20)).ok()
+        self.raw.value(Duration::from_secs(60)).ok()
     }
 
     /// The next message, which must come: its channel and its text.

@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 use crate::harness::workload::words;
 use crate::harness::{figure, scale, wait_for, Client, Kind, Reply, Server};
 
-on_every_server![
-    tokens_and_readers_are_bounded_by_maxmemory,
-    no_command_is_slow_beside_many_readers,
-];
+on_every_server![tokens_and_readers_are_bounded_by_maxmemory];
+on_every_server_at_night![no_command_is_slow_beside_many_readers];
 
 const MEGABYTE: i64 = 1 << 20;
 

@@ -15,8 +15,9 @@ on_every_server![
     a_lock_in_an_importing_slot_grants_nobody,
     a_missing_key_of_a_migrating_slot_grants_nobody,
     renamed_commands_unblock_no_waiter,
-    waiters_in_another_database_wait_while_their_lock_is_here,
 ];
+// Clusters of the others have one database.
+on_servers![[valkey_9 Valkey9] waiters_in_another_database_wait_while_their_lock_is_here];
 
 /// The key of these tests, in slot 15495.
 const KEY: &str = "a";
@@ -88,9 +89,6 @@ fn waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain(kind: Kind) {
 
 /// The node asks for each key of a slot that moves, in the key's own database.
 fn waiters_in_another_database_wait_while_their_lock_is_here(kind: Kind) {
-    if kind != Kind::Valkey9 {
-        return; // Clusters of the others have one database.
-    }
     let cluster = Cluster::of(kind, 2, &["--cluster-databases", "4"]);
     let mut c = cluster.client(FROM);
     c.ok("SELECT 3");

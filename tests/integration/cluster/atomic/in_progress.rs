@@ -4,7 +4,8 @@ use super::{value, Fixture, FROM, TO};
 use crate::harness::{wait_for, Client, Kind, Reply, SHARDS};
 use crate::stats::{held, stats};
 
-on_valkey_9![
+on_servers![
+    [valkey_9 Valkey9]
     an_importing_slot_holds_no_locks_before_takeover,
     a_cancelled_migration_loses_nothing,
     a_migration_with_a_broken_link_loses_nothing,

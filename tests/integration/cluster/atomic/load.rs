@@ -13,7 +13,7 @@ use crate::harness::{cluster_connection, figure, now_us, scale, wait_for};
 use crate::harness::{Cluster, Kind, SetWhenDropped, SHARDS};
 use crate::stats::{held, stats};
 
-on_servers_with_atomic_moves![slots_that_move_key_by_key_or_atomically_lose_nothing];
+on_servers![[redis_8_6 Redis8_6, valkey_9 Valkey9] slots_that_move_key_by_key_or_atomically_lose_nothing];
 
 /// The ttl of holds that a client never releases.
 const FORGOTTEN_MS: u64 = 40;

@@ -5,7 +5,8 @@ use super::{Fixture, FROM, TO};
 use crate::harness::{wait_for, Client, Kind, SHARDS};
 use crate::stats::held;
 
-on_redis_8_6![
+on_servers![
+    [redis_8_6 Redis8_6]
     a_hand_over_during_the_snapshot_arrives_once,
     a_cancelled_import_loses_nothing,
     a_target_that_dies_during_the_import_loses_nothing,
