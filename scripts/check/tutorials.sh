@@ -1,56 +1,36 @@
 #!/usr/bin/env bash
-# Plays the tutorials of docs/START.md and the example of README.md: installs, builds and runs each as the page says, in a folder of its own.
+# Plays the tutorials of docs/START.md and the example of README.md: installs, builds and runs each
+# as the page says, in a folder of its own.
 #
 #   scripts/check/tutorials.sh [python node go java rust]
 #
-# `make test-examples` sets the clients up. A language without its toolchain fails: name those that are there.
+# `make setup-examples` sets the clients up. A language without its toolchain fails.
 set -euo pipefail
-
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-root=$PWD
-export PATH=$root/.tools/node/bin:$PATH
-page=docs/START.md
+export PATH=$PWD/.tools/node/bin:$PATH
 . scripts/server.sh
 work=$(mktemp -d)
 tutorial=$work/tutorial
-running=
-trap 'kill -KILL $running 2>/dev/null || true; stop_server; rm -rf "$work"' EXIT
+running=()
+trap 'kill -KILL "${running[@]}" 2>/dev/null || true; stop_server; rm -rf "$work"' EXIT
 fail() { echo "tutorials: $language: $*" >&2; cat "$work/story" "$work/errors" >&2 2>/dev/null; exit 1; }
 
-# block FILE HEADING LANGUAGE [NUMBER]: the first block in that language below the heading, or the NUMBERth
+# block FILE HEADING LANGUAGE [NUMBER]: the first or NUMBERth block of that below the heading
 block() {
     awk -v heading="$2" -v fence="\`\`\`$3" -v number="${4:-1}" '
         $0 == heading { below = 1 }
         below && !inside && $0 == fence { inside = ++found == number; next }
         inside && $0 == "```" { exit }
         inside
-    ' "$1"
+    ' "$1" | sed "s|/tmp/tutorial|$tutorial|g"
 }
 
-# What a language needs beside the page: the page's folder with the versions of the client's own lock file, and the toolchain.
-prepare_python() { :; }
-prepare_node() { :; }
-prepare_go() {
-    PATH=$(dirname "$(scripts/setup/languages/go.sh where)"):$PATH
-    cp clients/go/go.sum "$tutorial/"
-}
-prepare_java() { :; }
-prepare_rust() {
-    cp clients/rust/Cargo.lock "$tutorial/"
-    mkdir -p target/tutorial
-    ln -s "$root/target/tutorial" "$tutorial/target"
-}
-
-# prepare HEADING LANGUAGE FILE: installs as the page says, saves its program, and sets `run`, the words that start it.
+# prepare LANGUAGE FILE: installs as the page says, saves its program, sets `run`, its command.
 prepare() {
-    local heading="### $1" commands
-    rm -rf "$tutorial"
-    mkdir "$tutorial"
-    "prepare_$language"
-    commands=$(block $page "$heading" sh | sed "s|/tmp/tutorial|$tutorial|g")
-    bash -euo pipefail -c "$commands" >"$work/errors" 2>&1 || fail "its install"
-    block $page "$heading" "$2" >"$tutorial/$3"
-    commands=$(block $page "$heading" sh 2 | sed "s|/tmp/tutorial|$tutorial|g")
+    local page=docs/START.md heading="### ${language^}" commands
+    bash -euo pipefail -c "$(block $page "$heading" sh)" >"$work/errors" 2>&1 || fail "its install"
+    block $page "$heading" "$1" >"$tutorial/$2"
+    commands=$(block $page "$heading" sh 2)
     bash -euo pipefail -c "$(sed '$d' <<<"$commands")" >"$work/errors" 2>&1 || fail "its build"
     run=$(sed -n '$s|redis://127.0.0.1:6379 anna$||p' <<<"$commands")
     [ -n "$run" ] || fail "the page does not say how to run it"
@@ -59,104 +39,96 @@ prepare() {
 # begin NAME: in the background. All lines go to one file, in their order.
 begin() {
     bash -c "exec $run redis://127.0.0.1:$port $1" >>"$work/story" 2>>"$work/errors" &
-    running="$running $!"
-    process=$!
+    running+=($!)
 }
 
-# until_true WHAT COMMAND…
 until_true() {
-    local what=$1 try
-    shift
+    local try
     for ((try = 0; try < 300; try++)); do
         "$@" && return
         sleep 0.1
     done
-    fail "waited in vain for $what"
+    fail "waited in vain for: $*"
 }
 has() { grep -q "^$1 has the lock, fence [0-9]*\$" "$work/story"; }
 is_done() { grep -q "^$1 is done\$" "$work/story"; }
 someone_waits() { [[ $(cli --no-raw -3 LOCK.INFO tutorial) == *'"waiter-count" => (integer) 1'* ]]; }
-is_free() { [ "$(cli EXISTS tutorial)" = 0 ]; }
-order() { sed -E 's/ has the lock, fence [0-9]+$/ has it/' "$work/story" | paste -sd, -; }
-fences_rise() { sed -nE 's/.*fence ([0-9]+)$/\1/p' "$work/story" | sort -nuc 2>/dev/null; }
+is_free() { [ "$(cli EXISTS "$1")" = 0 ]; }
+# was ORDER: with fences that rise
+was() {
+    [ "$(sed -E 's/ has the lock, fence [0-9]+$/ has it/' "$work/story" | paste -sd,)" = "$1" ] || fail "not in this order: $1"
+    sed -nE 's/.*fence ([0-9]+)$/\1/p' "$work/story" | sort -nuc || fail "the fences do not rise"
+}
 
+# Two in turn, and one behind an owner that dies.
 play() {
     : >"$work/story"
     begin anna
-    until_true "the end of one alone" is_done anna
-    until_true "its release" is_free
+    until_true has anna
+    begin bert
+    until_true is_done bert
+    was "anna has it,anna is done,bert has it,bert is done"
+    until_true is_free tutorial
     : >"$work/story"
     begin anna
-    until_true "the first of two" has anna
+    until_true has anna
     begin bert
-    until_true "the second of two" is_done bert
-    [ "$(order)" = "anna has it,anna is done,bert has it,bert is done" ] || fail "in turn: $(order)"
-    fences_rise || fail "the fences do not rise"
-    until_true "their release" is_free
-    : >"$work/story"
-    begin anna
-    local doomed=$process
-    until_true "the one that is to die" has anna
-    begin bert
-    until_true "a waiter" someone_waits
-    kill -KILL "$doomed"
-    wait "$doomed" 2>/dev/null || true
-    until_true "the one behind a dead owner" is_done bert
-    [ "$(order)" = "anna has it,bert has it,bert is done" ] || fail "after a death: $(order)"
-    until_true "the last release" is_free
+    until_true someone_waits
+    kill -KILL "${running[-2]}"
+    wait "${running[-2]}" 2>/dev/null || true
+    until_true is_done bert
+    was "anna has it,bert has it,bert is done"
+    until_true is_free tutorial
 }
 
 # README's example, with a resource that answers as it is told.
 play_readme() {
-    block README.md "## Use it" python >"$work/readme.py"
     cat >"$work/requests.py" <<'END'
 import os
-from types import SimpleNamespace
-
-calls = []
-
-
-def put(url, json, headers):
-    assert int(headers["Fence"]) > 0
-    calls.append(json)
-    if os.environ.get("FAIL"):
-        raise OSError("no route")
-    return SimpleNamespace(
-        status_code=412 if os.environ.get("REFUSE") and json == 2 else 200,
-        raise_for_status=lambda: None,
-    )
+class put:
+    def __init__(self, url, json, headers):
+        assert int(headers["Fence"]) > 0
+        print("put", json)
+        if os.environ.get("FAIL"):
+            raise OSError("no route")
+        self.status_code = 412 if os.environ.get("REFUSE") else 200
+    def raise_for_status(self): pass
 END
     {
-        printf 'import redis, requests\nfor_url = redis.Redis.from_url\nredis.Redis = lambda: for_url("redis://127.0.0.1:%s")\npages, url = [1, 2, 3], "http://other.example"\n' "$port"
-        cat "$work/readme.py"
-        echo 'print(requests.calls)'
-    } >"$work/readme_run.py"
-    local python=$root/clients/python/.venv/bin/python said
-    said=$("$python" "$work/readme_run.py")
-    [ "$said" = "[1, 2, 3]" ] || fail "the README's example said: $said"
-    until_true "the README's release" is_free_readme
-    said=$(REFUSE=1 "$python" "$work/readme_run.py" 2>&1) && fail "the README's example passed a refusal: $said"
-    [ "$said" = "a newer owner is at work" ] || fail "the README's example said: $said"
-    is_free_readme || fail "the README's example keeps the lock after a refusal"
-    said=$(FAIL=1 "$python" "$work/readme_run.py" 2>&1) && fail "the README's example passed a failure: $said"
-    is_free_readme || fail "the README's example keeps the lock after a request that failed"
+        echo "import redis; for_url = redis.Redis.from_url; redis.Redis = lambda: for_url('redis://127.0.0.1:$port'); pages, url = [1, 2], ''"
+        block README.md "## Use it" python
+    } >"$work/readme.py"
+    local words status
+    while read -r words status; do
+        [ "$(env "${words}=1" clients/python/.venv/bin/python "$work/readme.py" 2>&1 | tail -n1)" = "$status" ] || fail "README's example, $words"
+        is_free sync:customer:7 || fail "README's example keeps the lock, $words"
+    done <<<'OK put 2
+REFUSE a newer owner is at work
+FAIL OSError: no route'
 }
-is_free_readme() { [ "$(cli EXISTS sync:customer:7)" = 0 ]; }
 
-languages=("$@")
-[ $# -gt 0 ] || languages=(python node go java rust)
+[ $# -gt 0 ] || set -- python node go java rust
 language=server
-program=${REDIS_LOCK_SERVERS:-$root/.servers}/redis-7.0.15/bin/redis-server
-start_server "$work/log" "$program" --save '' --dir "$work" --loadmodule "${REDIS_LOCK_MODULE:-$root/target/release/libredis_lock.so}"
-for language in "${languages[@]}"; do
+start_module "$work"
+for language; do
+    rm -rf "$tutorial"
+    mkdir "$tutorial"
+    # What it needs beside the page: the toolchain, and the versions of the client's own lock file.
     case $language in
-        python) prepare Python python tutorial.py ;;
-        node) prepare Node js tutorial.mjs ;;
-        go) prepare Go go tutorial.go ;;
-        java) prepare Java java Tutorial.java ;;
-        rust) prepare Rust rust src/main.rs ;;
+        python) prepare python tutorial.py ;;
+        node) prepare js tutorial.mjs ;;
+        go)
+            PATH=$(dirname "$(scripts/setup/languages/go.sh where)"):$PATH
+            cp clients/go/go.sum "$tutorial/"
+            prepare go tutorial.go ;;
+        java) prepare java Tutorial.java ;;
+        rust)
+            cp clients/rust/Cargo.lock "$tutorial/"
+            mkdir -p target/tutorial
+            ln -s "$PWD/target/tutorial" "$tutorial/target"
+            prepare rust src/main.rs ;;
     esac
     play
     [ "$language" != python ] || play_readme
-    echo "tutorials: $language: alone, in turn, and behind a dead owner"
+    echo "tutorials: $language: in turn, and behind a dead owner"
 done

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests of Redis 7.0 with every server under valgrind's memcheck, and says what that has seen.
+# Runs the tests of Redis 7.0 with every server under valgrind's memcheck.
 #
 #   scripts/check/valgrind.sh [FILTER…]       as of `cargo test`; all of redis_7_0 when there is none
 #
-# A test fails when memcheck finds an access that is not right, in the server or in the module, or something lost of the module's.
+# A test fails when memcheck finds an access that is not right, in the server or in the module, or
+# something lost of the module's.
 set -euo pipefail
-
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-filters=("$@")
-[ ${#filters[@]} -gt 0 ] || filters=(redis_7_0)
+[ $# -gt 0 ] || set -- redis_7_0
 reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT
 
@@ -27,15 +26,6 @@ no_command_is_slow_beside_many_readers                  measures time
 TESTS
 
 status=0
-TEST_UNDER_VALGRIND=$reports cargo test --locked --test integration -- "${filters[@]}" --test-threads 2 "${skip[@]}" || status=$?
-shopt -s globstar
-cat "$reports"/**/* 2>/dev/null | awk '
-    / Memcheck, a memory error detector/ { processes++ }
-    / total heap usage: / { ended++; gsub(",", "", $5); allocations += $5 }
-    / ERROR SUMMARY: / { errors += $4 }
-    END {
-        printf "valgrind: %d processes, %d of them to their end in order, %.0f allocations: %d findings\n",
-            processes, ended, allocations, errors
-    }
-'
+TEST_UNDER_VALGRIND=$reports cargo test --locked --test integration -- "$@" --test-threads 2 "${skip[@]}" || status=$?
+grep -rhoE 'ERROR SUMMARY: [0-9]+ errors' "$reports" | sort | uniq -c | sed 's/^/valgrind: processes with /' || true
 exit $status

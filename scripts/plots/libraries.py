@@ -21,22 +21,17 @@ def rates(figures, theme):
     hold = 1 if 1 in holds else holds[0]
     rows = figures.of("hold ms", str(hold))
     clients = sorted({int(row["clients"]) for row in rows})
-    places, names, heads = {}, [], []
-    down = 0.0
+    places, heads, down = {}, {}, 0.0
     for language in figures.values("language", rows):
-        heads.append((down, language))
-        down += 1
+        heads[language] = down
         for library in figures.values("library", [row for row in rows if row["language"] == language]):
-            places[library] = down
-            names.append(library)
             down += 1
-        down += 0.35
+            places[library] = down
+        down += 1.35
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 0.36 * down + 1.7), sharex=True, sharey=True)
     medians = {}
     for axis, (measure, title) in zip(axes, MEASURES.items(), strict=True):
-        for row in rows:
-            if row["measure"] != measure:
-                continue
+        for row in (row for row in rows if row["measure"] == measure):
             name, nth = name_of(row["library"]), clients.index(int(row["clients"]))
             median, low, high = (max(value, LEAST) for value in spread(row))
             medians[measure, row["library"], row["clients"]] = median
@@ -49,15 +44,14 @@ def rates(figures, theme):
         log_axis(axis.xaxis, measure)
         axis.set_title(title)
         axis.grid(axis="y", visible=False)
+        axis.tick_params(axis="y", length=0)
     axes[0].set_ylim(down - 0.4, -0.6)
-    axes[0].set_yticks([places[name] for name in names] + [at for at, _ in heads], names + [language for _, language in heads])
+    axes[0].set_yticks([*places.values(), *heads.values()], [*places, *heads])
     for label in axes[0].get_yticklabels():
         mine = label.get_text()
         if mine in places:
             label.set_color(theme.colour(OURS) if name_of(mine) == OURS else theme.ink)
         label.set_fontweight("bold" if mine not in places or name_of(mine) == OURS else "normal")
-    for axis in axes:
-        axis.tick_params(axis="y", length=0)
     shares = {}
     for (measure, library, count), taken in medians.items():
         if measure == "acquisitions/s":

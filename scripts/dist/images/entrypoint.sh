@@ -1,6 +1,6 @@
 #!/bin/sh
-# Stands in for docker-entrypoint.sh of the images of Redis and Valkey: what the Dockerfile relies on, in the same order. SERVER is the
-# name of the program and of the user.
+# Stands in for docker-entrypoint.sh of the images of Redis and Valkey: what the Dockerfile relies
+# on, in the same order. SERVER is the name of the program and of the user.
 set -e
 # A word that begins with a dash, or a file of configuration, comes behind the server's name.
 if [ "${1#-}" != "$1" ] || [ "${1%.conf}" != "$1" ]; then set -- "$SERVER-server" "$@"; fi

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the image on each server that it is published for, takes a lock with it, and pushes it; to be called by the workflow `release`,
-# which is logged in.
+# Builds the image on each server that it is published for, takes a lock with it, and pushes it; to
+# be called by the workflow `release`, which is logged in.
 #
-#   scripts/dist/images/push.sh ARCH     builds for this machine, and pushes NAME:VERSION-SERVER-ARCH
-#   scripts/dist/images/push.sh join     makes NAME:VERSION-SERVER of both, and NAME:latest of the one that the Dockerfile names
+#   push.sh ARCH     builds for this machine, and pushes NAME:VERSION-SERVER-ARCH
+#   push.sh join     makes NAME:VERSION-SERVER of both, and NAME:latest of the Dockerfile's
 #
 # DOCKER=…: another program with the same commands; PUSH=no: all but the push.
 set -euo pipefail
@@ -22,13 +22,13 @@ trap '[ -z "$container" ] || "$docker" rm --force "$container" >/dev/null' EXIT
 
 # try IMAGE: it starts as it is, and gives a lock once.
 try() {
-    local fence
+    local fence=
     container=$("$docker" run --detach --network none "$1")
     for _ in {1..100}; do
-        [ "$("$docker" exec "$container" sh -c 'redis-cli PING || valkey-cli PING' 2>/dev/null)" != PONG ] || break
+        fence=$("$docker" exec "$container" sh -c '$(command -v redis-cli valkey-cli | head -n1) LOCK.ACQUIRE jobs:42 worker-a 30000' 2>/dev/null) &&
+            [ "$fence" -gt 0 ] 2>/dev/null && break
         sleep 0.1
     done
-    fence=$("$docker" exec "$container" sh -c '$(command -v redis-cli valkey-cli | head -n1) LOCK.ACQUIRE jobs:42 worker-a 30000')
     [ "$fence" -gt 0 ] || { echo "push: $1: LOCK.ACQUIRE: $fence" >&2; exit 1; }
     "$docker" exec "$container" locktop --once
     "$docker" rm --force "$container" >/dev/null
