@@ -175,8 +175,7 @@ def test_a_worker_in_a_cluster(server: Server) -> None:
     with running(server.version, "--cluster-enabled", "yes") as node:
         node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
         until(lambda: node.admin.cluster("info")["cluster_state"] == "ok", "a cluster")
-        old = ("+info",) if redis.__version__ == "5.0.0" else ()
-        rights = (*WORKER, "+cluster|slots", "+command", *old, "+lock.macquire")
+        rights = (*WORKER, "+cluster|slots", "+command", "+lock.macquire")
         node.admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", "~app:*", "-@all", *rights)
         client = redis.RedisCluster(host="127.0.0.1", port=node.port, username="worker", password="secret")
         with Lock(client, "app:stock", timeout=30) as lock:

@@ -17,16 +17,15 @@ import redis.sentinel
 import redis_lock_client
 import redis_lock_client.asyncio as ours
 from redis_lock_client import Lock, MultiLock
-from redis_lock_client import _protocol as protocol
+from redis_lock_client.acquire import FOLLOW
 
 from .proxy import Proxy
 from .server import PATIENCE, Server, as_map, until, versions
-from .test_interrupts import interrupt_before_the_reply
-from .test_lease import TRY_AGAIN
 from .topologies import NAME, Cluster, SentinelSet, cluster_of_four, sentinel_set
 from .worker import KINDS
 
 # They are about the client: the newest server is enough. The module's own tests have them on every version.
+TRY_AGAIN = b"-TRYAGAIN not enough servers have confirmed it"
 NEWEST = versions()[-1]
 
 Topology = SentinelSet | Cluster
@@ -282,11 +281,9 @@ async def test_cluster_a_primary_that_hangs(cluster: Cluster) -> None:
         hanging = cluster.hanging_primary()
         new = await asyncio.to_thread(hanging.__enter__)
         try:
-            took_over = time.monotonic()
             for key in keys:
                 await asyncio.to_thread(new.wait_for_waiters, key, len(others))
                 await asyncio.to_thread(until, renewed_at(new, key), "a renewal at the new primary")
-            assert time.monotonic() - took_over < 20
             # A renewal after the release would find nothing, and cancel this task.
             await working.aclose()
             for key, held in zip(keys, holds, strict=True):
@@ -327,7 +324,7 @@ async def test_cluster_a_renewal_by_hand_asks_again_until_the_guard_lets_it(
     cluster: Cluster, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The client asks 16 times by itself.
-    monkeypatch.setattr(protocol, "FOLLOW", 0.1)
+    monkeypatch.setattr("redis_lock_client.core.FOLLOW", 0.1)
     with before_a_node(cluster) as (proxy, key, settings):
         if kind == "threads":
             lock = Lock(sync_client(cluster, **settings), key, timeout=30)
@@ -349,8 +346,8 @@ async def test_cluster_a_renewal_by_hand_asks_again_until_the_guard_lets_it(
 def test_cluster_without_socket_timeout_a_wait_outlives_a_connection_that_falls_silent(
     cluster: Cluster, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("LONGEST_SLICE", "LATE", "DEFAULT_SOCKET_TIMEOUT"):
-        monkeypatch.setattr(protocol, name, 0.3)
+    for name in ("acquire.LONGEST_SLICE", "acquire.LATE", "listener.LATE", "listener.DEFAULT_TIMEOUT"):
+        monkeypatch.setattr(f"redis_lock_client.{name}", 0.3)
     with before_a_node(cluster) as (proxy, key, settings):
         with Lock(sync_client(cluster), key, timeout=30):
             waiter = Waiter(kind, cluster, key, client={"socket_timeout": None, **settings})
@@ -369,7 +366,7 @@ def test_cluster_a_release_does_not_wait_for_the_guard(cluster: Cluster) -> None
             until(lambda: proxy.refusals, "a renewal")
             start = time.monotonic()
             lock.release()
-            assert time.monotonic() - start < protocol.FOLLOW / 2
+            assert time.monotonic() - start < FOLLOW / 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -413,14 +410,3 @@ async def test_cluster_several_keys_of_other_slots_are_explained(cluster: Cluste
     async with async_client(cluster) as client:
         with pytest.raises(ValueError, match=told):
             ours.MultiLock(client, ["a", "b"], timeout=30)
-
-
-def test_cluster_the_reply_to_an_interrupted_command_is_not_taken_for_a_fence(cluster: Cluster) -> None:
-    key, first = islice(cluster.keys_of(cluster.nodes[1]), 2)
-    client = sync_client(cluster)
-    with Lock(sync_client(cluster), key, timeout=30):
-        of_node = getattr(client, f"get_{redis.__name__}_connection")
-        interrupt_before_the_reply(of_node(client.get_node_from_key(first)), KeyboardInterrupt)
-        with pytest.raises(KeyboardInterrupt):
-            Lock(client, first, timeout=30).acquire()
-        assert not Lock(client, key, timeout=30).acquire(blocking=False)
