@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -63,19 +61,6 @@ def test_without_the_option_the_error_says_what_to_do(client: redis.Redis) -> No
             use()
         assert isinstance(error.value, NotSupportedError)
         assert isinstance(error.value, redis.ResponseError)
-
-
-def test_waiting_polls_and_ends_with_the_blocking_timeout(plain: Server, client: redis.Redis) -> None:
-    with Lock(client, "stock", timeout=30, fallback=True, thread_local=False) as held:
-        start = time.monotonic()
-        # What the acquire says goes before what the lock does.
-        assert not Lock(client, "stock", blocking_timeout=0.5, sleep=60, fallback=True).acquire(sleep=0.05)
-        assert 0.49 < time.monotonic() - start < 5
-        # At most one in 25 ms, and the first and the last.
-        assert 5 < plain.calls("set") < 25
-        threading.Timer(0.2, held.release).start()
-        assert Lock(client, "stock", timeout=30, blocking_timeout=10, fallback=True).acquire(token="next")
-        held.local.token = b"next"
 
 
 @pytest.mark.parametrize("blocking", [True, False])

@@ -1,6 +1,5 @@
 """The interface of redis-py's lock, and what the module adds to it. What redis-py's own tests cover is left to them."""
 
-import inspect
 import time
 
 import pytest
@@ -10,21 +9,6 @@ import redis.lock
 from redis_lock_client import Lock, LockNotOwnedError
 
 LONGEST_MS = 2**48
-
-
-def test_nothing_of_the_interface_is_left_on_scripts() -> None:
-    talks_to_the_server = {
-        "do_acquire",
-        "locked",
-        "owned",
-        "do_release",
-        "do_extend",
-        "do_reacquire",
-        "register_scripts",
-    }
-    assert talks_to_the_server <= vars(Lock).keys()
-    ours, theirs = (list(inspect.signature(cls.acquire).parameters) for cls in (Lock, redis.lock.Lock))
-    assert ours == theirs
 
 
 def test_a_lock_without_timeout_has_the_longest_ttl(client: redis.Redis) -> None:

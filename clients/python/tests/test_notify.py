@@ -148,18 +148,6 @@ async def test_a_connection_that_is_lost_right_after_its_handshake_leaves_nobody
     await pool.disconnect()
 
 
-async def test_a_token_that_was_passed_gets_its_fence_from_the_server(server: Server, client: Client) -> None:
-    held = SyncLock(server.admin, "stock", timeout=30)
-    held.acquire()
-    locks = [notified(client), notified(client)]
-    tasks = [asyncio.create_task(lock.acquire(token="me")) for lock in locks]
-    await queued(server, 1)
-    held.release()
-    assert await asyncio.gather(*tasks) == [True, True]
-    assert locks[0].fence == locks[1].fence is not None
-    await locks[0].release()
-
-
 async def test_a_grant_to_a_token_that_gave_up_is_given_back(server: Server, client: Client) -> None:
     held = SyncLock(server.admin, "stock", timeout=30)
     held.acquire()

@@ -1,7 +1,5 @@
 """What the package of threads and that of tasks have alike: each test is for both."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import redis
 import redis.asyncio.lock
@@ -10,7 +8,7 @@ import redis.lock
 import redis.sentinel
 
 from .proxy import Proxy
-from .server import Server, running, until
+from .server import Server, running
 from .worker import KINDS, LOCKS, Package, Worker
 
 
@@ -58,21 +56,6 @@ def test_how_many_permits_are_free(server: Server, package: Package, protocol: i
             server.admin.set("stock", "of an old client")
             assert now(semaphore.available()) == 0
             server.admin.delete("stock")
-
-
-def test_waiting_goes_on_over_slices_below_the_socket_timeout(server: Server, package: Package) -> None:
-    with package.client(port=server.port, socket_timeout=0.4) as impatient, ThreadPoolExecutor(1) as pool:
-        held, lock = package.lock(impatient), package.lock(impatient)
-        package.now(held.acquire())
-        waiting = pool.submit(lambda: package.now(lock.acquire()))
-        server.wait_for_waiters("stock", 1)
-        connections = server.connections()
-        until(lambda: server.calls("lock.acquire") >= 5, "several slices")
-        assert not waiting.done()
-        # A slice that outlives the socket timeout costs its connection.
-        assert server.connections() == connections
-        package.now(held.release())
-        assert waiting.result()
 
 
 @pytest.mark.parametrize("blocking", [True, False])

@@ -80,20 +80,6 @@ async def test_a_cancelled_wait_leaves_no_place(
     assert not server.admin.exists(*BOTH)
 
 
-def test_a_wait_that_ends_with_an_error_leaves_no_place(server: Server, client: redis.Redis) -> None:
-    server.admin.execute_command("ACL", "SETUSER", "app", "reset", "on", "nopass", "~*", "+@all")
-    held = Lock(server.admin, "stock", timeout=30)
-    held.acquire()
-    with Proxy(server.port) as proxy:
-        settings = {"socket_timeout": 0.4, "username": "app", "password": "any"}
-        worker = Worker("threads", proxy.port, client=settings, grace=LONG_GRACE)
-        server.wait_for_waiters("stock", 1)
-        server.admin.execute_command("ACL", "SETUSER", "app", "-lock.acquire")
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            worker.result()
-    assert server.waiters("stock") == 0
-
-
 @pytest.mark.parametrize("wait", ["block", "notify"])
 def test_an_upgrade_that_gives_up_leaves_the_share_and_no_place(
     server: Server, client: redis.Redis, wait: Literal["block", "notify"]

@@ -17,7 +17,6 @@ import redis.sentinel
 import redis_lock_client
 import redis_lock_client.asyncio as ours
 from redis_lock_client import Lock, MultiLock
-from redis_lock_client.acquire import FOLLOW
 
 from .proxy import Proxy
 from .server import PATIENCE, Server, as_map, until, versions
@@ -183,18 +182,6 @@ def renewed_at(server: Server, key: str) -> Callable[[], bool]:
     return is_renewed
 
 
-def test_sentinel_without_a_primary_ends_with_the_blocking_timeout(sentinels: SentinelSet) -> None:
-    client = sync_client(sentinels)
-    assert Lock(client, "stock", timeout=60).acquire()
-    for server in sentinels.servers:
-        server.kill()
-    start = time.monotonic()
-    with pytest.raises(redis.ConnectionError):
-        Lock(client, "stock", timeout=60, blocking_timeout=2).acquire()
-    # redis-py's own retries of the last attempt come on top.
-    assert 1.5 < time.monotonic() - start < 15
-
-
 def cluster_waiter(kind: str, cluster: Cluster, key: str) -> tuple[Lock, int, Waiter]:
     """A hold, its fence, and a waiter behind it."""
     held = Lock(sync_client(cluster), key, timeout=60)
@@ -215,28 +202,6 @@ def test_cluster_failover_in_the_middle_of_a_wait(cluster: Cluster, kind: str) -
     assert held.check() == fence
     held.release()
     assert waiter.result() > fence
-
-
-async def test_cluster_failover_between_two_waits(cluster: Cluster) -> None:
-    key = cluster.replicated_key()
-    async with async_client(cluster) as client, async_client(cluster) as other:
-
-        async def wait_behind_a_hold(owner: Server) -> ours.Lock:
-            held, lock = (ours.Lock(it, key, timeout=30, wait="notify") for it in (other, client))
-            await held.acquire()
-            waiting = asyncio.create_task(lock.acquire())
-            await asyncio.to_thread(owner.wait_for_waiters, key, 1)
-            await held.release()
-            assert await asyncio.wait_for(waiting, 10)
-            return lock
-
-        await (await wait_behind_a_hold(cluster.owner(key))).release()
-        # The client has not heard of it, and its connections stay.
-        new = await asyncio.to_thread(cluster.fail_over)
-        lock = await wait_behind_a_hold(new)
-        assert new.tokens(key) == [str(lock.local.token, "ascii")]
-        assert await lock.check() == lock.fence
-        await lock.release()
 
 
 async def test_cluster_a_message_of_a_grant_is_not_taken_for_the_grant(cluster: Cluster) -> None:
@@ -356,19 +321,6 @@ def test_cluster_without_socket_timeout_a_wait_outlives_a_connection_that_falls_
         assert waiter.result()
 
 
-def test_cluster_a_release_does_not_wait_for_the_guard(cluster: Cluster) -> None:
-    with before_a_node(cluster) as (proxy, key, settings):
-        # With this linger it renews ten times a second.
-        lock = Lock(sync_client(cluster, **settings), key, timeout=30, at_least=5, linger=0.3)
-        lock.acquire()
-        with lock.keep_alive():
-            proxy.answer(b"LOCK.RENEW", TRY_AGAIN)
-            until(lambda: proxy.refusals, "a renewal")
-            start = time.monotonic()
-            lock.release()
-            assert time.monotonic() - start < FOLLOW / 2
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_cluster_a_slot_that_moves_under_a_waiter(cluster: Cluster, kind: str) -> None:
     source, target = cluster.nodes[1], cluster.nodes[2]
@@ -379,13 +331,6 @@ def test_cluster_a_slot_that_moves_under_a_waiter(cluster: Cluster, kind: str) -
     assert held.check() == fence
     held.release()
     assert waiter.result() > fence
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_cluster_locks_are_spread_by_key(cluster: Cluster, kind: str) -> None:
-    primaries = [node for node in cluster.nodes if node is not cluster.replica()]
-    fences = [Waiter(kind, cluster, cluster.key_of(node)).result() for node in primaries]
-    assert len(set(fences)) == 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
