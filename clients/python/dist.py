@@ -20,15 +20,10 @@ DIST = HERE / "dist"
 # What stands in a fresh environment beside the wheel.
 CLIENTS = (("redis",), ("valkey",))
 BESIDE = (
-    ("redis==5.0.0",),
-    ("redis==5.2.1",),
     ("redis==6.4.0",),
     ("redis==7.1.0",),
     ("redis==8.1.0",),
-    ("celery[redis]==5.4.0",),
-    ("kombu[redis]==5.5.4",),
-    ("arq==0.26.3",),
-    ("arq",),
+    ("celery[redis]",),
 )
 
 TAKE_A_LOCK = """

@@ -55,6 +55,18 @@ class Proxy:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
+    def refuse(self) -> None:
+        """Cut all connections, and refuse new ones."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def welcome(self) -> None:
+        """Let new connections in again."""
+        self._listener = self._sockets[0] = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
     def silence(self) -> None:
         """Pass nothing on any more over the connections that are open, and cut nothing. New ones work."""
         self._silent.update(self._sockets)
@@ -123,6 +135,8 @@ class Proxy:
                 time.sleep(self.delay)
                 if server not in self._silent:
                     client.sendall(data)
+            # To close it is not enough while the other thread reads.
+            client.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.asynccontextmanager

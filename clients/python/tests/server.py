@@ -32,6 +32,7 @@ class Server:
 
     def __init__(self, version: str, port: int, pid: int) -> None:
         self.version = version
+        self.program = f"{os.environ['REDIS_LOCK_SERVERS']}/{version}/bin/server"
         self.pid = pid
         self.port = port
         self.url = f"redis://127.0.0.1:{port}"

@@ -38,36 +38,6 @@ def test_six_commands_are_enough(server: Server, user: redis.Redis) -> None:
             assert lock.owned()
 
 
-def test_a_foreign_lock_is_refused(user: redis.Redis) -> None:
-    with pytest.raises(redis.exceptions.NoPermissionError):
-        Lock(user, "stock", timeout=30).acquire()
-
-
-def test_a_right_that_is_missing_is_told(server: Server, user: redis.Redis) -> None:
-    server.admin.execute_command("ACL", "SETUSER", "app", "-lock.release")
-    lock = Lock(user, "app:stock", timeout=30)
-    lock.acquire()
-    with pytest.raises(redis.exceptions.NoPermissionError):
-        lock.release()
-
-
-def test_what_several_keys_and_guarded_commands_need(server: Server, user: redis.Redis) -> None:
-    more = ("+lock.macquire", "+lock.check", "+lock.exec", "+incr")
-    server.admin.execute_command("ACL", "SETUSER", "app", *more)
-    with Semaphore(user, "app:permits", 3, timeout=30) as permit:
-        assert permit.available() == 2
-    with MultiLock(user, ["app:stock", "app:prices"], timeout=30) as lock:
-        assert lock.owned()
-        lock.reacquire()
-        assert lock.exec("INCR", "app:count") == 1
-        # The rights to the command are those of the user.
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            lock.exec("INCR", "count")
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            lock.exec("DECR", "app:count")
-    assert run_once(user, "app:report", lambda: 7, at_most=30, at_least=1) == (True, 7)
-
-
 @pytest.fixture
 def worker(server: Server) -> redis.Redis:
     """A client with the rights of the role `worker`, and no other."""
@@ -143,21 +113,6 @@ def test_a_worker_who_may_ask_one_thing_is_answered(server: Server, worker: redi
     assert lock.locked()
 
 
-def test_a_worker_with_several_keys(server: Server, worker: redis.Redis) -> None:
-    server.admin.execute_command("ACL", "SETUSER", "worker", "+lock.macquire")
-    with MultiLock(worker, ["app:stock", "app:prices"], timeout=30) as lock:
-        assert lock.reacquire()
-        with lock.keep_alive():
-            assert not MultiLock(worker, ["app:stock"], blocking_timeout=0.1).acquire()
-
-
-async def test_a_worker_with_asyncio(server: Server, worker: redis.Redis) -> None:
-    async with async_worker(server) as client, ours.Lock(client, "app:stock", timeout=30) as lock:
-        assert await lock.reacquire()
-        async with lock.keep_alive():
-            assert not await ours.Lock(client, "app:stock", blocking_timeout=0.1).acquire()
-
-
 async def test_a_worker_that_is_notified(server: Server, worker: redis.Redis) -> None:
     # Not `ping`: that the server refuses it is an answer, too.
     rights = ("+subscribe", "&redis-lock:*")
@@ -175,8 +130,7 @@ def test_a_worker_in_a_cluster(server: Server) -> None:
     with running(server.version, "--cluster-enabled", "yes") as node:
         node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
         until(lambda: node.admin.cluster("info")["cluster_state"] == "ok", "a cluster")
-        old = ("+info",) if redis.__version__ == "5.0.0" else ()
-        rights = (*WORKER, "+cluster|slots", "+command", *old, "+lock.macquire")
+        rights = (*WORKER, "+cluster|slots", "+command", "+lock.macquire")
         node.admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", "~app:*", "-@all", *rights)
         client = redis.RedisCluster(host="127.0.0.1", port=node.port, username="worker", password="secret")
         with Lock(client, "app:stock", timeout=30) as lock:

@@ -8,7 +8,7 @@ import redis
 import redis.asyncio
 import redis.asyncio.sentinel
 
-from redis_lock_client import _protocol as protocol
+from redis_lock_client import acquire as protocol
 from redis_lock_client.asyncio import Lock
 
 from .proxy import Proxy, deaf_to_reply
@@ -39,7 +39,7 @@ async def test_a_cancellation_counts_at_whatever_moment(server: Server) -> None:
                     await asyncio.sleep(0)
                 task.cancel()
                 # Waits for ever if the cancellation was swallowed.
-                _, pending = await asyncio.wait([task], timeout=2)
+                _, pending = await asyncio.wait([task], timeout=PATIENCE)
                 assert not pending, f"swallowed after {steps} steps"
                 assert task.cancelled()
         assert not await client.exists("stock")

@@ -2,10 +2,7 @@
 
 import asyncio
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 import redis
@@ -13,7 +10,6 @@ import redis.asyncio
 
 from redis_lock_client import (
     Lock,
-    LockNotOwnedError,
     ModuleMissingError,
     MultiLock,
     NotSupportedError,
@@ -22,8 +18,7 @@ from redis_lock_client import (
     run_once,
 )
 from redis_lock_client import asyncio as ours
-from redis_lock_client._fallback import CHOICES
-from redis_lock_client._protocol import SLOTS
+from redis_lock_client.driver import SLOTS
 
 from .proxy import Proxy
 from .server import Server, running, until, versions
@@ -66,77 +61,6 @@ def test_without_the_option_the_error_says_what_to_do(client: redis.Redis) -> No
             use()
         assert isinstance(error.value, NotSupportedError)
         assert isinstance(error.value, redis.ResponseError)
-
-
-def test_it_has_the_interface_of_the_lock_and_no_fence(plain: Server, client: redis.Redis) -> None:
-    lock = Lock(client, "stock", timeout=10, fallback=True)
-    other = Lock(client, "stock", timeout=10, fallback=True)
-    with lock:
-        assert lock.fence == 0
-        assert plain.admin.type("stock") == "string"
-        assert (lock.owned(), lock.locked(), other.owned(), other.locked()) == (True, True, False, True)
-        assert not other.acquire(blocking=False)
-        assert lock.extend(10)
-        assert 19_000 < plain.admin.pttl("stock") <= 20_000
-        assert lock.extend(5, replace_ttl=True)
-        assert plain.admin.pttl("stock") <= 5_000
-        assert lock.reacquire()
-        assert 9_000 < plain.admin.pttl("stock") <= 10_000
-        # A token that has it already.
-        assert other.acquire(token=lock.local.token)
-    assert not lock.locked()
-    with lock:
-        pass
-
-
-async def test_tasks_exclude_each_other(plain: Server) -> None:
-    inside = most = 0
-
-    async def work(wait: Any) -> None:
-        nonlocal inside, most
-        async with ours.Lock(client, "stock", timeout=30, sleep=0.01, fallback=True, wait=wait) as lock:
-            inside += 1
-            most = max(most, inside)
-            await asyncio.sleep(0.005)
-            inside -= 1
-            assert lock.fence == 0
-
-    async with redis.asyncio.Redis.from_url(plain.url) as client:
-        await asyncio.gather(*(work(wait) for wait in ("block", "notify") * 10))
-    assert most == 1
-    assert not plain.admin.exists("stock")
-
-
-def test_a_late_owner_changes_nothing(plain: Server, client: redis.Redis) -> None:
-    late = Lock(client, "stock", timeout=0.05, fallback=True)
-    for late_step in (late.release, late.reacquire, lambda: late.extend(10), lambda: late.extend(10, True)):
-        assert late.acquire()
-        until(lambda: not plain.admin.exists("stock"), "the end of the hold")
-        with Lock(client, "stock", timeout=30, fallback=True):
-            before = plain.admin.get("stock")
-            with pytest.raises(LockNotOwnedError):
-                late_step()
-            assert plain.admin.get("stock") == before
-            assert plain.admin.pttl("stock") > 20_000
-    plain.admin.rpush("stock", "of another type")
-    late.local.token = b"late"
-    with pytest.raises(LockNotOwnedError):
-        late.release()
-    assert not Lock(client, "stock", timeout=30, fallback=True).acquire(blocking=False)
-    assert plain.admin.llen("stock") == 1
-
-
-def test_waiting_polls_and_ends_with_the_blocking_timeout(plain: Server, client: redis.Redis) -> None:
-    with Lock(client, "stock", timeout=30, fallback=True, thread_local=False) as held:
-        start = time.monotonic()
-        # What the acquire says goes before what the lock does.
-        assert not Lock(client, "stock", blocking_timeout=0.5, sleep=60, fallback=True).acquire(sleep=0.05)
-        assert 0.49 < time.monotonic() - start < 5
-        # At most one in 25 ms, and the first and the last.
-        assert 5 < plain.calls("set") < 25
-        threading.Timer(0.2, held.release).start()
-        assert Lock(client, "stock", timeout=30, blocking_timeout=10, fallback=True).acquire(token="next")
-        held.local.token = b"next"
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -198,24 +122,6 @@ def test_what_it_cannot_do_is_told(plain: Server, client: redis.Redis) -> None:
     assert plain.admin.dbsize() == 0
 
 
-def test_the_choice_stays(plain: Server, client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
-    with Lock(client, "stock", timeout=30, fallback=True):
-        pass
-    caplog.clear()
-    # Another thread may have asked at the same moment, and been answered otherwise.
-    with caplog.at_level(logging.WARNING, "redis_lock_client"):
-        assert CHOICES.make(client, False)
-        assert CHOICES.make(client, True)
-        assert not caplog.records
-    # Without the option the same client is told.
-    with pytest.raises(ModuleMissingError):
-        Lock(client, "stock", timeout=30).acquire()
-    refused = plain.admin.info("stats")["total_error_replies"]
-    with Lock(client, "stock", timeout=30, fallback=True):
-        pass
-    assert plain.admin.info("stats")["total_error_replies"] == refused
-
-
 @pytest.fixture(scope="module")
 def plain_cluster(plain_server: Server) -> Iterator[Server]:
     with running(plain_server.version, "--cluster-enabled", "yes", with_module=False) as node:
@@ -250,6 +156,27 @@ async def test_in_a_cluster_a_task_without_the_option_spoils_nothing_for_others(
         done = await asyncio.gather(*map(work, [True, False] * 5), return_exceptions=True)
     assert done[::2] == [None] * 5
     assert all(isinstance(each, ModuleMissingError) for each in done[1::2])
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"-ERR Command is not available: 'LOCK.ACQUIRE'. See https://example.com",
+        b"-ERR unsupported command",
+        b"-ERR UNKNOWN COMMAND 'lock.acquire'",
+    ],
+)
+def test_a_proxy_that_says_in_its_own_words_that_it_lacks_the_module(
+    plain: Server, package: Package, told: bytes
+) -> None:
+    with Proxy(plain.port) as proxy, package.client(port=proxy.port) as client:
+        proxy.answer(rb"LOCK\.[A-Z]+", told)
+        with pytest.raises(ModuleMissingError):
+            package.now(package.lock(client).acquire())
+        lock = package.lock(client, fallback=True)
+        assert package.now(lock.acquire())
+        assert (lock.fence, plain.admin.type("stock")) == (0, "string")
+        package.now(lock.release())
 
 
 def test_with_the_module_the_option_changes_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:

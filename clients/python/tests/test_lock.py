@@ -1,41 +1,19 @@
 """The interface of redis-py's lock, and what the module adds to it. What redis-py's own tests cover is left to them."""
 
-import inspect
 import time
 
 import pytest
 import redis
 import redis.lock
 
-from redis_lock_client import Lock, LockError, LockNotOwnedError
+from redis_lock_client import Lock, LockNotOwnedError
 
 LONGEST_MS = 2**48
-
-
-def test_nothing_of_the_interface_is_left_on_scripts() -> None:
-    talks_to_the_server = {
-        "do_acquire",
-        "locked",
-        "owned",
-        "do_release",
-        "do_extend",
-        "do_reacquire",
-        "register_scripts",
-    }
-    assert talks_to_the_server <= vars(Lock).keys()
-    ours, theirs = (list(inspect.signature(cls.acquire).parameters) for cls in (Lock, redis.lock.Lock))
-    assert ours == theirs
 
 
 def test_a_lock_without_timeout_has_the_longest_ttl(client: redis.Redis) -> None:
     with Lock(client, "stock"):
         assert LONGEST_MS - 60_000 < client.pttl("stock") <= LONGEST_MS
-
-
-@pytest.mark.parametrize("blocking_timeout", [0, -1, 0.0001])
-def test_no_time_to_wait_is_not_for_ever(client: redis.Redis, blocking_timeout: float) -> None:
-    with Lock(client, "stock", timeout=60):
-        assert not Lock(client, "stock").acquire(blocking_timeout=blocking_timeout)
 
 
 def test_extending_adds_to_what_is_left_of_this_hold(client: redis.Redis) -> None:
@@ -77,19 +55,3 @@ def test_who_lost_the_lock_is_told_so_and_does_no_harm(client: redis.Redis, how:
         assert error.value.lock_name == "stock"
         assert client.dump("stock") == before
         client.delete("stock")
-
-
-def test_a_context_that_gets_no_lock_raises(client: redis.Redis) -> None:
-    with (
-        Lock(client, "stock", timeout=60),
-        pytest.raises(LockError, match="Unable to acquire"),
-        Lock(client, "stock", blocking_timeout=0.1),
-    ):
-        pass
-
-
-def test_the_same_token_is_the_same_owner(client: redis.Redis) -> None:
-    first, resent = Lock(client, "stock", timeout=10), Lock(client, "stock", timeout=10)
-    assert first.acquire(token="me")
-    assert resent.acquire(blocking=False, token=b"me")
-    assert first.fence == resent.fence

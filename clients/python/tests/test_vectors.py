@@ -13,6 +13,7 @@ import redis
 
 from redis_lock_client import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError
 
+from .proxy import Proxy
 from .server import Server, running, until, versions
 from .worker import KINDS, Package
 
@@ -47,7 +48,9 @@ class Actor:
     def __init__(self, server: Server, kind: str, fallback: bool) -> None:
         self.package = Package(kind)
         self.now = self.package.now
-        self.client: Any = self.package.redis.Redis(port=server.port)
+        # So that its connections can be cut.
+        self.proxy = Proxy(server.port).__enter__()
+        self.client: Any = self.package.redis.Redis(port=self.proxy.port)
         self.options: dict[str, Any] = {"fallback": fallback}
         if kind == "notify":
             self.options["wait"] = "notify"
@@ -60,6 +63,7 @@ class Actor:
             self.stop_keeping()
         self.package.close(self.client)
         self.package.end()
+        self.proxy.close()
 
     def do(self, verb: str, *words: str) -> str:
         try:
@@ -73,8 +77,8 @@ class Actor:
             return "lost"
         except LockError as error:
             return "too-long" if "max-ttl" in str(error) else repr(error)
-        except redis.exceptions.NoPermissionError as error:
-            return repr(error)
+        except redis.exceptions.NoPermissionError:
+            return "denied"
 
     def take(self, kind: str, *words: str) -> str:
         names = [word for word in words if "=" not in word]
@@ -123,8 +127,12 @@ class Actor:
         return ""
 
     def told(self) -> str:
-        assert self.kept.lost.wait(10)
+        assert self.kept.lost.wait(20)
         return ""
+
+    def believes(self) -> str:
+        lost = self.kept.lost.is_set() if self.package.is_sync else self.kept.context.lost
+        return "no" if lost else "yes"
 
     def stop_keeping(self) -> None:
         self.kept.__exit__()
@@ -150,7 +158,7 @@ class Keeping:
 
         async def keep() -> None:
             try:
-                async with actor.lock.keep_alive():
+                async with actor.lock.keep_alive() as self.context:
                     begun.set()
                     await self.stopped.wait()
             except LockNotOwnedError:
@@ -208,6 +216,28 @@ class Play:
 
     def pause(self, ms: str) -> None:
         time.sleep(int(ms) / 1000)
+
+    def cut(self, who: str) -> None:
+        self.actors[who].proxy.refuse()
+
+    def join(self, who: str) -> None:
+        self.actors[who].proxy.welcome()
+
+    def busy(self, ms: str) -> None:
+        """Return when the server has begun to answer BUSY."""
+        script = "local t = redis.call('TIME') local function now() local t = redis.call('TIME') return t[1] * 1000000 "
+        script += "+ t[2] end local s = now() while now() < s + ARGV[1] * 1000 do end"
+        self.server.admin.config_set("lua-time-limit", 100)
+        self.pool.submit(redis.Redis(port=self.server.port, socket_timeout=20).eval, script, 0, ms)
+
+        def is_busy() -> bool:
+            try:
+                self.server.admin.ping()
+            except redis.ResponseError:
+                return True
+            return False
+
+        until(is_busy, "a busy server")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import redis
 
-from redis_lock_client._protocol import slot_of
+from redis_lock_client.driver import slot_of
 
 from .server import Server, launched, until
 

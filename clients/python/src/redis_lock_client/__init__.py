@@ -1,6 +1,9 @@
 """The Lock of redis-py and valkey-py on the redis-lock module. The asyncio side is `redis_lock_client.asyncio`."""
 
-from ._libraries import (
+from .keeper import KeepAlive
+from .lock import Lock, MultiLock, ReadLock, RWLock, Semaphore, WriteLock
+from .once import TaskResult, run_once, runs_once
+from .replies import (
     LockCancelledError,
     LockError,
     LockNotOwnedError,
@@ -8,11 +11,6 @@ from ._libraries import (
     NotSupportedError,
     UnsupportedError,
 )
-from .keep_alive import KeepAlive
-from .lock import Lock, ReadLock, RWLock, WriteLock
-from .multi_lock import MultiLock
-from .once import TaskResult, run_once, runs_once
-from .semaphore import Semaphore
 
 __all__ = [
     "KeepAlive",

@@ -12,7 +12,6 @@ async_client = redis.asyncio.Redis()
 sync.Lock(client, "stock", timeout=30, grace=2, linger=1, at_least=1, blocking_timeout=5, thread_local=False)
 sync.Lock(client, "stock", tiemout=30)  # wrong: tiemout
 sync.Lock(client, "stock", timeout="30")  # wrong: timeout
-sync.Lock(client, "stock", wait="notify")  # wrong: wait
 sync.ReadLock(client, "stock", time_out=30)  # wrong: time_out
 sync.RWLock(client, "stock", timeout=30).read(blocking=False)
 sync.RWLock(client, "stock", timout=30)  # wrong: timout

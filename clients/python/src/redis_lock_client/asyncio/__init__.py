@@ -1,6 +1,6 @@
 """The locks of `redis_lock_client` for asyncio."""
 
-from .._libraries import (
+from ..replies import (
     LockCancelledError,
     LockError,
     LockNotOwnedError,
@@ -8,11 +8,9 @@ from .._libraries import (
     NotSupportedError,
     UnsupportedError,
 )
-from .keep_alive import KeepAlive
-from .lock import Lock, ReadLock, RWLock, WriteLock
-from .multi_lock import MultiLock
+from .keeper import KeepAlive
+from .lock import Lock, MultiLock, ReadLock, RWLock, Semaphore, WriteLock
 from .once import TaskResult, run_once, runs_once
-from .semaphore import Semaphore
 
 __all__ = [
     "KeepAlive",

@@ -1,23 +1,112 @@
-"""The library's asyncio Lock on the commands of the redis-lock module."""
+"""The locks for tasks: the whole interface of `redis.asyncio.lock.Lock`."""
 
 import asyncio
-from collections.abc import Awaitable
+import contextlib
+import functools
+import math
+import time
+from collections.abc import Callable, Coroutine
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from .. import _protocol as protocol
-from .._core import SHARED, Core
-from .._listening import NOTIFY_MS, Listener, Listeners, within
-from .keep_alive import KeepAlive
+from ..acquire import IMPATIENCE, Patience, Steps, ask
+from ..core import Core, MultiCore, RWCore, SemaphoreCore, logger
+from ..driver import DEFAULT_TIMEOUT, AsyncDriver
+from ..libraries import theirs
+from ..listener import NOTIFY_MS, Listener, Listeners
+from ..replies import Held
+from .keeper import KeepAlive
 
 if TYPE_CHECKING:
     from redis.asyncio.lock import Lock as Theirs
 else:
-    # The lock of the client's library joins when a lock is made.
-    Theirs = object
 
-__all__ = ["Lock", "RWLock", "ReadLock", "WriteLock"]
+    class Theirs(*theirs("asyncio.lock", "Lock")):
+        """The lock of each library that is installed, so that `isinstance` holds."""
+
+
+__all__ = ["Lock", "MultiLock", "RWLock", "ReadLock", "Semaphore", "WriteLock"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# A task that nothing refers to may vanish.
+_unfinished: "set[asyncio.Task[Any]]" = set()
+
+
+# Do what the steps ask for, one by one, in this task.
+async def run(steps: Steps[T]) -> T:
+    answer: Any = None
+    failure: BaseException | None = None
+    task = asyncio.current_task()
+    while True:
+        try:
+            error, failure = failure, None
+            act = steps.send(answer) if error is None else steps.throw(error)
+            cancelled_before = task.cancelling() if task else 0
+            answer = await act()
+            # Before Python 3.12 asyncio.wait_for, by which the libraries send, may swallow a cancellation.
+            if task and task.cancelling() > cancelled_before:
+                raise asyncio.CancelledError
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        except BaseException as error:
+            if steps.gi_frame is None:  # type: ignore[attr-defined]
+                raise
+            failure = error
+
+
+# A method that does the steps of this name.
+def _does(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    @functools.wraps(steps)
+    async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await run(getattr(self, steps.__name__)(*args, **kwargs))
+
+    method.__name__ = steps.__name__[1:]
+    return method  # type: ignore[return-value]
+
+
+# Do these steps to their end, whatever becomes of the caller: it may be cancelled many times, and its loop end.
+# The caller waits for so many seconds at most, and when it is cancelled, for `IMPATIENCE`.
+async def finish(make: Callable[[], Steps[T]], seconds: float = math.inf, may_go_on: bool = True) -> T | None:
+    is_given_up = False
+
+    async def work() -> T:
+        tries = 0
+        while True:
+            try:
+                return await run(make())
+            except asyncio.CancelledError:
+                # The loop is about to end, and waits for this task. What is done twice does no harm.
+                tries += 1
+                if is_given_up or tries == 3:
+                    raise
+
+    task = asyncio.create_task(work())
+    _unfinished.add(task)
+    task.add_done_callback(_forget)
+    end = time.monotonic() + seconds
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done() and (left := end - time.monotonic()) > 0:
+        try:
+            await asyncio.wait([task], timeout=None if left == math.inf else left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            end = min(end, time.monotonic() + IMPATIENCE)
+    if not task.done() and not may_go_on:
+        is_given_up = True
+        task.cancel()
+    if cancelled:
+        raise cancelled
+    return task.result() if task.done() else None
+
+
+# Errors are of no interest to who has left: the hold ends with its ttl, and the place with its grace.
+def _forget(task: "asyncio.Task[Any]") -> None:
+    _unfinished.discard(task)
+    if not task.cancelled():
+        task.exception()
 
 
 class Lock(Core, Theirs):
@@ -27,252 +116,111 @@ class Lock(Core, Theirs):
     redis-py: the token is kept per thread, not per task.
     """
 
-    _IS_ASYNC = True
+    _driver_class = AsyncDriver
+    _waits = ("block", "notify")
 
-    def __init__(
-        self,
-        redis: Any,
-        name: str | bytes,
-        timeout: float | None = None,
-        sleep: float = 0.1,
-        blocking: bool = True,
-        blocking_timeout: float | None = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-        *,
-        grace: float = protocol.GRACE,
-        linger: float | None = None,
-        at_least: float = 0,
-        fallback: bool = False,
-        wait: Literal["block", "notify"] = "block",
-    ) -> None:
-        """Take the arguments of `redis_lock_client.Lock`, and `wait`.
+    async def _hurry(self, make: Callable[..., Steps[Any]], is_own: bool) -> None:
+        # Later it might release what the owner of a token that was passed has acquired meanwhile.
+        await finish(partial(make, hurry=DEFAULT_TIMEOUT), IMPATIENCE, may_go_on=is_own)
 
-        With `wait="block"` each waiting task occupies a connection. With `wait="notify"` all the waiting tasks of a
-        client share two: one that hears of their grants, beside the pool, and one of the pool for their commands.
-        """
-        super().__init__(
-            redis,
-            name,
-            timeout,
-            sleep,
-            blocking,
-            blocking_timeout,
-            thread_local,
-            raise_on_release_error,
-            grace=grace,
-            linger=linger,
-            at_least=at_least,
-            fallback=fallback,
-        )
-        if wait not in ("block", "notify"):
-            raise ValueError('wait must be "block" or "notify"')
-        self.wait = wait
+    async def _locked_by(self, mutex: asyncio.Lock, make: Callable[[], Steps[Any]]) -> Any:
+        async with mutex:
+            return await run(make())
 
-    async def _settle(self, answer: Any) -> Any:
-        # Before Python 3.12 asyncio.wait_for, which redis-py sends by, may swallow a cancellation. It is not forgotten.
-        task = asyncio.current_task()
-        cancelled_before = task.cancelling() if task else 0
-        reply = await answer
-        if task and task.cancelling() > cancelled_before:
-            raise asyncio.CancelledError
-        return reply
+    def _send(self, *commands: tuple[Any, ...], within: float | None = None, **how: Any) -> Steps[list[Any]]:
+        if self.wait == "block" or how.get("decodes"):
+            return (yield from super()._send(*commands, within=within, **how))
+        # Over another connection they might overtake the request whose hold they end.
+        replies: list[Any] = yield partial(Listeners.of(self._driver, self.redis).line.send, commands)
+        return replies
 
-    async def _pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    def _execute_within(self, seconds: float, *args: Any) -> Awaitable[Any]:
-        return within(self._library, seconds, self._execute_alone(*args))
-
-    def _interrupted(self) -> None:
-        # The client closes the connection of a command that is cancelled.
-        pass
-
-    def register_scripts(self) -> None:
-        """Do nothing: there are none."""
-
-    async def __aenter__(self) -> Self:
-        """Acquire, or raise LockError."""
-        await self._enter()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Release."""
-        await self._exit()
-
-    async def acquire(
-        self,
-        blocking: bool | None = None,
-        blocking_timeout: float | None = None,
-        token: str | bytes | None = None,
-    ) -> bool:
-        """Take the lock and return True, or return False when it was not available in time."""
-        return await self._acquire(blocking, blocking_timeout, token)
-
-    async def do_acquire(self, token: str | bytes) -> bool:
-        """Ask once, without waiting."""
-        return await self._ask(protocol.encode(self.redis, token), protocol.Patience(0), self._ask_once)
-
-    async def _ask_patiently(
-        self, token: bytes, patience: protocol.Patience, before: protocol.Held | None, is_own: bool
-    ) -> bool:
+    def _wait(self, token: bytes, patience: Patience, before: Held | None, is_own: bool) -> Steps[bool]:
         # A conversion goes ahead of the queue and is rare: it may block a connection.
         is_notified = self.wait == "notify" and not before and patience.left_ms() > 0
-        if not is_notified or protocol.WITHOUT_NOTIFY.has(self.redis):
-            return await self._ask(token, patience, self._ask_once, is_own)
-        keys = [protocol.encode(self.redis, name) for name in self._names]
-        with Listeners.of(self._library, self.redis).listen(keys, token, is_own) as listener:
+        if not is_notified or self._driver.lacks_notify:
+            return (yield from super()._wait(token, patience, before, is_own))
+        keys = [self._driver.encode(self.redis, name) for name in self._names]
+        with Listeners.of(self._driver, self.redis).listen(keys, token, is_own) as listener:
 
-            async def ask(request: tuple[Any, ...], patience: protocol.Patience) -> Any:
-                if protocol.WITHOUT_NOTIFY.has(self.redis):
-                    return await self._ask_once(request, patience)
-                asking = self._ask_and_listen(request, patience, listener)
-                return await within(self._library, patience.bound(), asking)
+            def once(request: tuple[Any, ...]) -> Steps[Any]:
+                if self._driver.lacks_notify:
+                    return (yield from self._ask_blocking(request, patience))
+                return (yield partial(self._ask_and_listen, request, patience, listener))
 
-            listener.is_granted = await self._ask(token, patience, ask, is_own)
+            listener.is_granted = yield from ask(self, token, patience, is_own, once)
             return listener.is_granted
 
-    async def _ask_and_listen(self, request: tuple[Any, ...], patience: protocol.Patience, listener: Listener) -> Any:
+    async def _ask_and_listen(self, request: tuple[Any, ...], patience: Patience, listener: Listener) -> Any:
         channel = await listener.subscribed()
-        options = patience.notify(NOTIFY_MS, channel, protocol.grace_ms(self.grace))
-        reply = await listener.line.execute(*request, *options)
-        if isinstance(reply, int) or not options:
+        if not (left := patience.left_ms()):
+            return await listener.line.execute(*request)
+        longest, keep = max(int(min(left, NOTIFY_MS)), 1), patience.keep(self._grace_ms())
+        reply = await listener.line.execute(*request, "NOTIFY", longest, channel, *keep)
+        if isinstance(reply, int):
             return reply
         fence = await listener.hear(patience.left_ms()) if listener.is_at_the_primary() else None
         if fence is None or listener.trusts_messages:
             return fence
         # Without waiting, and so that the place stays: what says no has not granted it.
-        _, _, _, *keep = options
         return await listener.line.execute(*request, *keep)
 
-    async def _abandon_under_way(
-        self, token: bytes, before: protocol.Held | None, patience: protocol.Patience, is_own: bool
-    ) -> None:
-        if self.wait == "notify" and protocol.would_wait(getattr(self.redis, "connection_pool", None)):
-            # The request may stand in the line while the pool is full. What goes beside the pool would overtake it.
-            line = Listeners.of(self._library, self.redis).line
-            if not line.is_idle():
-                line.afterwards(partial(self._abandon, token, before, patience))
-                return
-        # A task of its own goes on when the server is silent, or when this one is cancelled once more.
-        abandoning = asyncio.create_task(self._abandon(token, before, patience))
-        _abandoning.add(abandoning)
-        abandoning.add_done_callback(_forget)
-        try:
-            await asyncio.wait([abandoning], timeout=protocol.IMPATIENCE)
-        finally:
-            if not is_own:
-                # Later it might release what its owner has acquired by this token meanwhile.
-                abandoning.cancel()
+    def _learns(self, error: Exception) -> bool:
+        if not str(error).startswith("NOTIFY needs") and "SSUBSCRIBE" not in str(error):
+            return False
+        if not self._driver.lacks_notify:
+            self._driver.lacks_notify = True
+            logger.warning("Each waiting task occupies a connection, as this cluster does not know SSUBSCRIBE.")
+        return True
 
-    async def locked(self) -> bool:
-        """Return whether anybody holds the lock, an old client included."""
-        return await self._locked()
+    async def __aenter__(self) -> Self:
+        """Acquire, or raise LockError."""
+        await run(self._enter())
+        return self
 
-    async def owned(self) -> bool:
-        """Return whether this lock holds it."""
-        return await self._owned()
+    async def __aexit__(self, *_: object) -> None:
+        """Release."""
+        await self._end(self._exit)
+
+    async def acquire(
+        self, blocking: bool | None = None, blocking_timeout: float | None = None, token: str | bytes | None = None
+    ) -> bool:
+        """Take the lock and return True, or return False when it was not available in time."""
+        return await run(self._acquire(blocking, blocking_timeout, token))
 
     async def release(self) -> None:
-        """Release the lock. It can be called again when the server has not answered."""
-        await self._release()
+        """Release the lock, also when the caller is cancelled. It can be called again if nobody has answered."""
+        await self._end(self._release)
 
-    async def _release(self) -> None:
-        lease = self.local.lease
-        if not (lease and self._awaits_renewals()):
-            return await super()._release()
-        async with lease.renewing:
-            await super()._release()
-
-    def _awaits_renewals(self) -> bool:
-        """Return whether a renewal that came after a release would prolong what that leaves, or bind a new hold."""
-        return bool(self._at_least) or (self._linger is not None and self.wait == "notify")
-
-    async def _renew_once(self, token: bytes, ttl_ms: int, lease: protocol.Lease) -> bool:
-        async with lease.renewing:
-            return await super()._renew_once(token, ttl_ms, lease)
-
-    async def do_release(self, expected_token: str | bytes) -> None:
-        """Release what the token holds."""
-        await self._do_release(expected_token)
-
-    async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
-        """Extend the hold by so many seconds, from the end of its ttl or from now on."""
-        self._check_has_timeout("extend")
-        return await self.do_extend(additional_time, replace_ttl)
-
-    async def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
-        """Extend the hold, by what its ttl is now or from now on."""
-        return await self._extend(additional_time, replace_ttl)
-
-    async def reacquire(self) -> Literal[True]:
-        """Set the hold's ttl to the lock's timeout again."""
-        self._check_has_timeout("reacquire")
-        return await self.do_reacquire()
-
-    async def do_reacquire(self) -> Literal[True]:
-        """Set the hold's ttl to the lock's timeout again."""
-        return await self._reacquire()
-
-    async def exec(self, *command: Any) -> Any:
-        """Run a command only if this lock is held, in one step in the server. Return the command's own reply, raw.
-
-        Raise LockNotOwnedError when the lock is lost: then nothing was done.
-        """
-        return await self._exec(*command)
-
-    async def check(self) -> int | None:
-        """Ask the server whether this lock is held now. Return its fence, or None."""
-        return await self._check()
+    async def _end(self, make: Callable[[], Steps[None]]) -> None:
+        try:
+            await run(make())
+        except asyncio.CancelledError:
+            # It may not have been sent. To do it twice does no harm.
+            if self.local.token is not None:
+                with contextlib.suppress(*self._driver.error):
+                    await finish(self._release)
+            raise
 
     def keep_alive(self) -> KeepAlive:
         """Return a context that renews the hold at a third of its timeout, and cancels its body when it is lost."""
-        token, lease = self._held_token("keep alive"), self.local.lease
-        fence = self.local.fence if lease else None
-        ttl_ms = protocol.lock_ttl_ms(self.timeout)
-        not_owned = self._library.not_owned("keep alive", self.name)
+        return KeepAlive(self)
 
-        def renew() -> Awaitable[bool]:
-            return self._prolong(token, ttl_ms, fence, lease, kept._failed)
-
-        try_again, is_awaited = self._library.try_again_error, self._awaits_renewals()
-        kept = KeepAlive(renew, ttl_ms, not_owned, lease, self._linger, try_again, is_awaited)
-        return kept
-
-    def _execute(self, *args: Any, **options: Any) -> Awaitable[Any]:
-        if self.wait == "notify":
-            return Listeners.of(self._library, self.redis).line.execute(*args, **options)
-        return self._execute_alone(*args, **options)
-
-    async def _execute_all(self, commands: list[tuple[Any, ...]]) -> list[Any]:
-        if self.wait != "notify":
-            return await super()._execute_all(commands)
-        # Over another connection they might overtake the request whose hold they end.
-        replies = await Listeners.of(self._library, self.redis).line.execute_all(commands)
-        for reply in replies:
-            if isinstance(reply, Exception) and not isinstance(reply, self._library.response_error):
-                raise reply
-        return replies
-
-
-# A task that nothing refers to may vanish.
-_abandoning: set["asyncio.Task[None]"] = set()
-
-
-def _forget(abandoning: "asyncio.Task[None]") -> None:
-    """Errors are of no interest: the hold ends with its ttl, and the place with its grace."""
-    _abandoning.discard(abandoning)
-    if not abandoning.cancelled():
-        abandoning.exception()
+    do_acquire = _does(Core._do_acquire)
+    locked = _does(Core._locked)
+    owned = _does(Core._owned)
+    do_release = _does(Core._do_release)
+    extend = _does(Core._extend)
+    do_extend = _does(Core._do_extend)
+    reacquire = _does(Core._reacquire)
+    do_reacquire = _does(Core._do_reacquire)
+    exec = _does(Core._exec)
+    check = _does(Core._check)
 
 
 class ReadLock(Lock):
     """A shared lock: any number of readers, and no writer beside them."""
 
     ACQUIRE = "RWLOCK.RLOCK"
-    _modes = SHARED
 
 
 class WriteLock(Lock):
@@ -281,21 +229,17 @@ class WriteLock(Lock):
     ACQUIRE = "RWLOCK.WLOCK"
 
 
-class RWLock:
-    """A reader-writer lock: `async with rwlock.read():` and `async with rwlock.write():`."""
+class MultiLock(MultiCore, Lock):
+    __doc__ = MultiCore.__doc__
 
-    def __init__(self, redis: Any, name: str | bytes, **options: Unpack[protocol.AsyncLockOptions]) -> None:
-        """Take the arguments of `Lock`; each side gets them."""
-        self._redis = redis
-        self._name = name
-        self._options = options
-        # A wrong client or option is an error here, not later.
-        self.read()
 
-    def read(self, **options: Unpack[protocol.AsyncLockOptions]) -> ReadLock:
-        """Return a new lock for a reader. Arguments given here go before those of the pair."""
-        return ReadLock(self._redis, self._name, **protocol.merged(self._options, options))
+class Semaphore(SemaphoreCore, Lock):
+    __doc__ = SemaphoreCore.__doc__
 
-    def write(self, **options: Unpack[protocol.AsyncLockOptions]) -> WriteLock:
-        """Return a new lock for a writer. Arguments given here go before those of the pair."""
-        return WriteLock(self._redis, self._name, **protocol.merged(self._options, options))
+    available = _does(SemaphoreCore._available)
+
+
+class RWLock(RWCore):
+    __doc__ = RWCore.__doc__
+
+    _reader, _writer = ReadLock, WriteLock

@@ -3,9 +3,9 @@
 import contextlib
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, Unpack
 
-from ..once import TaskResult, lock_of_job
+from ..once import OnceOptions, TaskResult, lock_of_job
 from .lock import Lock
 
 __all__ = ["TaskResult", "run_once", "runs_once"]
@@ -15,14 +15,7 @@ T = TypeVar("T")
 
 
 async def run_once(
-    redis: Any,
-    name: str | bytes,
-    job: Callable[[], Awaitable[T]],
-    *,
-    at_most: float,
-    at_least: float = 0,
-    linger: float | None = None,
-    fallback: bool = False,
+    redis: Any, name: str | bytes, job: Callable[[], Awaitable[T]], **options: Unpack[OnceOptions]
 ) -> TaskResult[T]:
     """Run the job only if nobody else runs it, or has begun it within the last `at_least` seconds.
 
@@ -30,7 +23,7 @@ async def run_once(
     job that fails has run. A job that took longer than `at_most` is told by a warning of the logger
     `redis_lock_client`.
     """
-    once = lock_of_job(Lock, redis, name, at_most=at_most, at_least=at_least, linger=linger, fallback=fallback)
+    once = lock_of_job(Lock, redis, name, **options)
     if not await once.acquire():
         return TaskResult(False, None)
     async with contextlib.AsyncExitStack() as stack:
@@ -39,31 +32,17 @@ async def run_once(
 
 
 def runs_once(
-    redis: Any,
-    name: str | bytes,
-    *,
-    at_most: float,
-    at_least: float = 0,
-    linger: float | None = None,
-    fallback: bool = False,
+    redis: Any, name: str | bytes, **options: Unpack[OnceOptions]
 ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[TaskResult[T]]]]:
     """Decorate a job, of APScheduler say, that many processes start at the same time, and one of them runs.
 
-    The decorated job returns a `TaskResult`.
+    The options are those of `run_once`. The decorated job returns a `TaskResult`.
     """
 
     def decorate(job: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[TaskResult[T]]]:
         @functools.wraps(job)
         async def run(*args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
-            return await run_once(
-                redis,
-                name,
-                lambda: job(*args, **kwargs),
-                at_most=at_most,
-                at_least=at_least,
-                linger=linger,
-                fallback=fallback,
-            )
+            return await run_once(redis, name, lambda: job(*args, **kwargs), **options)
 
         return run
 

@@ -59,7 +59,7 @@ class Once(Task):
             except (Reject, Retry) as error:
                 # Kept for `at_least`, the lock would have the next try skipped.
                 if isinstance(error, Retry) or error.requeue:
-                    once._forget_at_least()
+                    once.at_least = 0
                 raise
 
     def skipped(self, name: str) -> Any:

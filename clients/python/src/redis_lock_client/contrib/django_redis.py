@@ -19,8 +19,9 @@ from django.core.cache import caches
 from django_redis.client import DefaultClient
 from django_redis.client.sentinel import SentinelClient
 
-from .. import _protocol as protocol
+from ..core import LockOptions, OwnOptions
 from ..lock import Lock
+from ..once import refuse_a_later_result, refuse_what_runs_later
 
 __all__ = ["LockClient", "LockMixin", "SentinelLockClient", "locked"]
 
@@ -44,14 +45,14 @@ class LockMixin:
         blocking_timeout: float | None = NOT_SAID,
         client: Any = None,
         thread_local: bool = NOT_SAID,
-        **options: Unpack[protocol.OwnOptions],
+        **options: Unpack[OwnOptions],
     ) -> Lock:
         """Return a `redis_lock_client.Lock` under the cache's prefix and version. It takes all options of the lock.
 
         Those in `LOCK_OPTIONS` of the cache's `OPTIONS` hold for each lock that does not say otherwise.
         """
         this: Any = self
-        defaults: protocol.LockOptions = this._options.get("LOCK_OPTIONS", {})
+        defaults: LockOptions = this._options.get("LOCK_OPTIONS", {})
         name = this.make_key(key, version=version)
         if client is None:
             is_sharded = hasattr(this, "get_server")
@@ -76,7 +77,7 @@ class SentinelLockClient(LockMixin, SentinelClient):
 
 
 def locked(
-    name: str, *, cache: str = "default", **options: Unpack[protocol.LockOptions]
+    name: str, *, cache: str = "default", **options: Unpack[LockOptions]
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let a function, a view for instance, run only while it holds a lock of the cache.
 
@@ -85,7 +86,7 @@ def locked(
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        protocol.refuse_what_runs_later(function)
+        refuse_what_runs_later(function)
         signature = inspect.signature(function)
 
         @functools.wraps(function)
@@ -94,7 +95,7 @@ def locked(
             bound.apply_defaults()
             with caches[cache].lock(name.format(**bound.arguments), **options):
                 result = function(*args, **kwargs)
-                protocol.refuse_a_later_result(function, result)
+                refuse_a_later_result(function, result)
                 return result
 
         return run

@@ -1,0 +1,429 @@
+"""Many tasks of one client that wait over two connections: one hears of the grants, the other carries the commands."""
+
+import asyncio
+import contextlib
+import time
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from .acquire import LATE
+from .driver import DEFAULT_TIMEOUT, AsyncDriver, Command, slot_of
+from .replies import Kind, kind_of
+
+# How long a request waits in the server, and after how long it is made anew. So the places of a process that died go
+# together, not one grace after the other, and a lost message is found.
+NOTIFY_MS = 30_000
+ASK_AGAIN = 20.0
+# How many commands go out at once, so that other tasks have their turn, and how many of a cluster.
+BATCH = 256
+CLUSTER_BATCH = 16
+# How long the connection that hears stays when nobody waits.
+IDLE = 1.0
+# How long a token that has given up is known. A request of it that was late in the network may be granted yet.
+GIVEN_UP = 60.0
+CLOSED = "the subscription was closed"
+
+
+# Carries the commands of many tasks over one connection, in the order in which they came.
+class Line:
+    # Nothing is sent yet.
+    def __init__(self, driver: AsyncDriver, client: Any) -> None:
+        self._driver = driver
+        self._client = client
+        self._queue: deque[tuple[Command, asyncio.Future[Any]]] = deque()
+        self._sending: asyncio.Task[None] | None = None
+
+    # Return the replies, and the errors that the server answered. Raise for a lost connection.
+    # What is not under way yet when the caller is cancelled is not sent.
+    async def send(self, commands: Sequence[Command]) -> list[Any]:
+        replies = [_future() for _ in commands]
+        queued = list(zip(commands, replies, strict=True))
+        self._queue.extend(queued)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send())
+        try:
+            await asyncio.wait(replies)
+        except asyncio.CancelledError:
+            for entry in queued:
+                with contextlib.suppress(ValueError):
+                    self._queue.remove(entry)
+            raise
+        return [reply.result() for reply in replies]
+
+    # Send one command. Raise what the server answered.
+    def execute(self, *command: Any) -> Awaitable[Any]:
+        return _single(self.send([command]))
+
+    async def _send(self) -> None:
+        while self._queue:
+            most = CLUSTER_BATCH if self._driver.is_cluster else BATCH
+            batch = [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
+            try:
+                commands = [command for command, _ in batch]
+                if self._driver.is_cluster:
+                    replies = await asyncio.gather(*map(self._alone, commands))
+                else:
+                    replies = await self._driver.send(self._client, commands, self._driver.patience(), binds=True)
+            except BaseException as error:
+                # The loop may end. Those that were queued must not wait for this task.
+                lost = error if isinstance(error, Exception) else self._driver.errors.ConnectionError(CLOSED)
+                for _, reply in batch if isinstance(error, Exception) else (*batch, *self._queue):
+                    if not reply.done():
+                        reply.set_exception(lost)
+                if not isinstance(error, Exception):
+                    self._queue.clear()
+                    raise
+                continue
+            for (_, reply), answer in zip(batch, replies, strict=True):
+                if reply.done():
+                    continue
+                if isinstance(answer, Exception) and not self._driver.is_answer(answer):
+                    reply.set_exception(answer)
+                else:
+                    reply.set_result(answer)
+
+    async def _alone(self, command: Command) -> Any:
+        try:
+            within = None if self._driver.socket_timeout else LATE
+            return (await self._driver.send(self._client, [command], within))[0]
+        except Exception as error:
+            return error
+
+
+async def _single(sending: Awaitable[list[Any]]) -> Any:
+    (reply,) = await sending
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+# One connection that has subscribed to channels of one server.
+class Subscriber:
+    # Connect.
+    def __init__(self, listeners: "Listeners", connection: Any, subscribe: str) -> None:
+        self.is_lost = False
+        self._errors = listeners.driver.errors
+        self._listeners = listeners
+        self._connection = connection
+        self._subscribe = subscribe
+        # Silent for so long, the server is asked whether it is still there.
+        self._pulse = listeners.driver.socket_timeout or DEFAULT_TIMEOUT
+        self._connected = _future()
+        # By channel: whether the server has confirmed it.
+        self._channels: dict[bytes, asyncio.Future[None]] = {}
+        # The channel of each command whose reply is to come, None for a PING.
+        self._asked: deque[bytes | None] = deque()
+        self._sending: set[asyncio.Task[None]] = set()
+        self._listening = asyncio.create_task(self._listen())
+
+    # Where it has connected to.
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._connection.host, self._connection.port
+
+    # Return when the server has confirmed the channel. Raise when it refuses, or is lost.
+    async def subscribe(self, channel: bytes) -> None:
+        await asyncio.shield(self._connected)
+        # Lost before this task had its turn: nobody would end what is added to the channels now.
+        if self.is_lost:
+            raise self._errors.ConnectionError(CLOSED)
+        if channel not in self._channels:
+            self._channels[channel] = _future()
+            # Not sent by this task: it would come behind those that only wait, and may be cancelled.
+            sending = asyncio.create_task(self._send(channel, self._subscribe, channel))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+        await asyncio.shield(self._channels[channel])
+
+    # Close the connection. All who wait are told that it is lost.
+    def close(self) -> None:
+        self._lose(self._errors.ConnectionError(CLOSED))
+        self._listening.cancel()
+
+    def _lose(self, reason: Exception) -> None:
+        if self.is_lost:
+            return
+        self.is_lost = True
+        for future in (self._connected, *self._channels.values()):
+            if not future.done():
+                future.set_exception(reason)
+        self._listeners.lost(self)
+
+    async def _send(self, asked: bytes | None, *command: Any) -> None:
+        if self.is_lost:
+            return
+        self._asked.append(asked)
+        try:
+            await self._connection.send_command(*command)
+        except Exception:
+            self.close()
+
+    async def _listen(self) -> None:
+        reason: Exception = self._errors.ConnectionError(CLOSED)
+        try:
+            # A server that hangs accepts a connection, and says nothing.
+            async with self._listeners.driver.within(self._pulse):
+                await self._connection.connect()
+            self._connected.set_result(None)
+            is_quiet = False
+            # Before Python 3.12 a cancellation may be swallowed.
+            while not self.is_lost:
+                try:
+                    message = await self._connection.read_response(timeout=self._pulse)
+                except self._errors.ResponseError as error:
+                    if (channel := self._asked.popleft() if self._asked else None) is not None:
+                        self._channels.pop(channel).set_exception(error)
+                    continue
+                if message is not None:
+                    self._heard(message)
+                elif is_quiet:
+                    raise self._errors.ConnectionError("the server of the subscription does not answer")
+                else:
+                    await self._send(None, "PING")
+                is_quiet = message is None
+        except Exception as error:
+            reason = error
+        finally:
+            self._lose(reason)
+            with contextlib.suppress(Exception):
+                await self._connection.disconnect(nowait=True)
+
+    def _heard(self, message: Any) -> None:
+        # A PING that comes before any channel is answered in another form.
+        kind = message[0] if isinstance(message, list) else b"pong"
+        if kind.endswith(b"message"):
+            self._listeners.heard(message[2])
+        elif kind.endswith(b"unsubscribe"):
+            # The slot has left this server.
+            raise self._errors.ConnectionError("the server has ended the subscription")
+        elif (channel := self._asked.popleft() if self._asked else None) is not None:
+            self._channels[channel].set_result(None)
+
+
+# A task that waits for its grant.
+class Listener:
+    # Use `Listeners.listen`.
+    def __init__(self, listeners: "Listeners", key: bytes, trusts_messages: bool) -> None:
+        self.line = listeners.line
+        self.subscriber: Subscriber | None = None
+        # If not, a fence that it hears of may be that of a grant which was not made, or of another hold.
+        self.trusts_messages = trusts_messages
+        self.is_granted = False
+        self._listeners = listeners
+        self._key = key
+        self._heard: asyncio.Future[int | None] = _future()
+
+    # Return the channel that hears of the key's grants from now on: subscribe first, then ask.
+    async def subscribed(self) -> bytes:
+        channel, self.subscriber = await self._listeners.subscribed(self._key)
+        self._heard = _future()
+        if self.subscriber.is_lost:
+            self.tell(None)
+        return channel
+
+    # Return whether the subscription is where the client's commands go. If not, it ends.
+    def is_at_the_primary(self) -> bool:
+        address = self._listeners.primary_address(self._key)
+        if self.subscriber is None or address is None or self.subscriber.address == address:
+            return True
+        self.subscriber.close()
+        return False
+
+    # Return the fence of the grant, or None when the time is over or it has to be asked again.
+    async def hear(self, left_ms: float) -> int | None:
+        # Unlike wait_for, this swallows no cancellation.
+        await asyncio.wait([self._heard], timeout=min(left_ms / 1000, ASK_AGAIN))
+        return self._heard.result() if self._heard.done() else None
+
+    # Wake the task: it has this fence, or has to ask what has become of its request.
+    def tell(self, fence: int | None) -> None:
+        if not self._heard.done():
+            self._heard.set_result(fence)
+
+    # Wake the task by an error: its wait is over, and it must not ask again.
+    def fail(self, error: Exception) -> None:
+        if not self._heard.done():
+            self._heard.set_exception(error)
+
+
+# All the waiting tasks of a client.
+class Listeners:
+    _all: ClassVar[weakref.WeakKeyDictionary[Any, "Listeners"]] = weakref.WeakKeyDictionary()
+
+    # Return those of a client in the loop that runs.
+    @classmethod
+    def of(cls, driver: AsyncDriver, client: Any) -> "Listeners":
+        loop = asyncio.get_running_loop()
+        found = cls._all.get(client)
+        if found is None or found._loop is not loop:
+            found = cls._all[client] = cls(driver, client, loop)
+        return found
+
+    # Use `Listeners.of`.
+    def __init__(self, driver: AsyncDriver, client: Any, loop: asyncio.AbstractEventLoop) -> None:
+        # The tasks that wait keep the client alive, not this.
+        self._client = weakref.proxy(client)
+        self.driver = driver
+        self.line = Line(driver, self._client)
+        self._loop = loop
+        self._name = uuid4().hex
+        self._waiting: dict[tuple[bytes, bytes], set[Listener]] = {}
+        # When, and all the keys that were asked for.
+        self._given_up: dict[tuple[bytes, bytes], tuple[float, Sequence[bytes]]] = {}
+        # By the name of the node, "" outside clusters.
+        self._subscribers: dict[str, Subscriber] = {}
+        self._finding: asyncio.Future[Any] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._idle: asyncio.TimerHandle | None = None
+
+    # Pass on to the listener what is heard of its keys and token, until the context ends.
+    @contextlib.contextmanager
+    def listen(self, keys: Sequence[bytes], token: bytes, is_own: bool) -> Iterator[Listener]:
+        # The messages name the first key.
+        key = keys[0]
+        # A token that was passed may have been granted before, or waits in several tasks. In a cluster a replica, too,
+        # passes on the messages of its primary, which makes no grant that nobody hears of at the primary itself.
+        listener = Listener(self, key, is_own and not self.driver.is_cluster)
+        self._given_up.pop((key, token), None)
+        self._waiting.setdefault((key, token), set()).add(listener)
+        if self._idle:
+            self._idle.cancel()
+        try:
+            yield listener
+        finally:
+            listeners = self._waiting[key, token]
+            listeners.discard(listener)
+            if not listeners:
+                del self._waiting[key, token]
+                if not listener.is_granted:
+                    self._note_given_up(keys, token)
+            if not self._waiting:
+                self._idle = self._loop.call_later(IDLE, self._close)
+
+    # Return where the client has found the primary of a key last, None when it has one server only.
+    def primary_address(self, key: bytes) -> tuple[str, int] | None:
+        if self.driver.is_cluster:
+            node = self._client.get_node_from_key(key)
+            return node.host, node.port
+        return getattr(self.driver.pool, "master_address", None)
+
+    # Subscribe to the channel for a key, if need be, at the server that has the key.
+    async def subscribed(self, key: bytes) -> tuple[bytes, Subscriber]:
+        if not self.driver.is_cluster:
+            pool = self.driver.pool
+            subscriber = self._subscriber("", pool.connection_class, pool.connection_kwargs, "SUBSCRIBE")
+            channel = f"redis-lock:{self._name}".encode()
+            await subscriber.subscribe(channel)
+            return channel, subscriber
+        channel = f"redis-lock:{{{tag_of(slot_of(key))}}}:{self._name}".encode()
+        try:
+            await self._client.initialize()
+            node = self._client.get_node_from_key(key)
+            if (known := self._subscribers.get(node.name)) and known.is_lost:
+                await self._find(key)
+                node = self._client.get_node_from_key(key)
+            subscriber = self._subscriber(node.name, node.connection_class, node.connection_kwargs, "SSUBSCRIBE")
+            await subscriber.subscribe(channel)
+        except self.driver.error as error:
+            if self.driver.is_answer(error) and kind_of(error) is Kind.FINAL:
+                raise
+            await self._find(key)
+            raise self.driver.errors.ConnectionError(f"no subscription: {error}") from error
+        return channel, subscriber
+
+    # Let the client find out where the slot of a key is now. One command is enough for all that wait.
+    async def _find(self, key: bytes) -> None:
+        if self._finding is None or self._finding.done():
+            # It changes nothing. Behind the line it would wait for a node that does not answer.
+            asking = self.driver.send(self._client, [("LOCK.RELEASE", key, uuid4().hex)], LATE)
+            self._finding = asyncio.ensure_future(asking)
+            self._finding.add_done_callback(_take_error)
+        await asyncio.wait([self._finding])
+
+    def _subscriber(self, name: str, connection_class: Any, kwargs: dict[str, Any], subscribe: str) -> Subscriber:
+        found = self._subscribers.get(name)
+        if found is None or found.is_lost:
+            # In RESP2 messages and replies come in one stream.
+            connection = self.driver.connection_beside(connection_class, kwargs, protocol=2, decode_responses=False)
+            found = self._subscribers[name] = Subscriber(self, connection, subscribe)
+        return found
+
+    # Pass on a message of the module.
+    def heard(self, message: bytes) -> None:
+        try:
+            event, fence_text, length, rest = message.split(b" ", 3)
+            fence, key, token = int(fence_text), rest[: int(length)], rest[int(length) + 1 :]
+        except ValueError:
+            # Not from the module.
+            return
+        waiting = self._waiting.get((key, token), ())
+        for listener in waiting:
+            if event == b"cancelled":
+                # As the reply to a request that blocks.
+                listener.fail(self.driver.errors.ResponseError("CANCELLED the wait was ended by LOCK.CANCEL"))
+            else:
+                listener.tell(fence if event == b"granted" else None)
+        if event == b"granted" and not waiting and (key, token) in self._given_up:
+            _, keys = self._given_up[key, token]
+            task = self._loop.create_task(self.give_back(keys, token))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif event == b"tryagain":
+            # The server handed its role or the slot on: listen where the keys are now.
+            for listener in waiting:
+                if listener.subscriber:
+                    listener.subscriber.close()
+
+    # Let all who hear by this connection ask what has become of their requests.
+    def lost(self, subscriber: Subscriber) -> None:
+        for listeners in self._waiting.values():
+            for listener in listeners:
+                if listener.subscriber is subscriber:
+                    listener.tell(None)
+
+    # Release what nobody wants any more. Errors are of no interest: that the client is gone, for instance.
+    async def give_back(self, keys: Sequence[bytes], token: bytes) -> None:
+        with contextlib.suppress(Exception):
+            await self.line.send([("LOCK.RELEASE", key, token) for key in keys])
+
+    def _note_given_up(self, keys: Sequence[bytes], token: bytes) -> None:
+        now = time.monotonic()
+        self._given_up[keys[0], token] = now, keys
+        while self._given_up:
+            oldest = next(iter(self._given_up))
+            if now - self._given_up[oldest][0] < GIVEN_UP:
+                return
+            del self._given_up[oldest]
+
+    def _close(self) -> None:
+        for subscriber in self._subscribers.values():
+            subscriber.close()
+        self._subscribers.clear()
+
+
+# Return a future whose error nobody has to look at.
+def _future() -> "asyncio.Future[Any]":
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(_take_error)
+    return future
+
+
+def _take_error(done: "asyncio.Future[Any]") -> None:
+    if not done.cancelled():
+        done.exception()
+
+
+_tags: dict[int, str] = {}
+_tried = 0
+
+
+# Return a hash tag that lies in a slot: a key itself may have braces that make it none.
+def tag_of(slot: int) -> str:
+    global _tried
+    while slot not in _tags:
+        _tags.setdefault(slot_of(b"%d" % _tried), str(_tried))
+        _tried += 1
+    return _tags[slot]

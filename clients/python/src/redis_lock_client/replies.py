@@ -1,0 +1,156 @@
+"""What a server may answer, and what follows from it. Nothing here does I/O."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from .libraries import theirs
+
+
+class LockError(*theirs("exceptions", "LockError")):  # type: ignore[misc]
+    """A lock could not be acquired, released or renewed. It is also the library's `LockError`, and a ValueError."""
+
+    def __init__(self, message: str | None = None, lock_name: Any = None) -> None:
+        """Take the text and the name of the lock."""
+        super().__init__(message)
+        self.message = message
+        self.lock_name = lock_name
+
+
+class LockNotOwnedError(LockError, *theirs("exceptions", "LockNotOwnedError")):  # type: ignore[misc]
+    """The hold is lost."""
+
+
+class LockCancelledError(LockError):
+    """An operator has ended the wait by LOCK.CANCEL."""
+
+
+class UnsupportedError(*theirs("exceptions", "ResponseError")):  # type: ignore[misc]
+    """The server does not know what was asked of it. It is also the library's `ResponseError`."""
+
+
+# The name in the style of redis-py.
+NotSupportedError = UnsupportedError
+
+
+class ModuleMissingError(UnsupportedError):
+    """The server has not loaded the module redis-lock."""
+
+
+MODULE_MISSING = (
+    "the server has not loaded the module redis-lock. Load it with `loadmodule /path/libredis_lock.so` in the server's "
+    "configuration, and restart the server. Where modules cannot be loaded, `fallback=True` "
+    "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
+)
+
+
+# What an error word means.
+class Kind(Enum):
+    # A wait goes on until its own time is over, and a release or a renewal until the lease is over.
+    TEMPORARY = "temporary"
+    # The same, at the node or the primary that is responsible now.
+    ELSEWHERE = "elsewhere"
+    # The caller gets the error at once.
+    FINAL = "final"
+
+
+# As in clients/vectors/errors.txt. Every other word is final.
+WORDS = {
+    "LOADING": Kind.TEMPORARY,
+    "BUSY": Kind.TEMPORARY,
+    "MISCONF": Kind.TEMPORARY,
+    "NOREPLICAS": Kind.TEMPORARY,
+    "TRYAGAIN": Kind.TEMPORARY,
+    "OOM": Kind.TEMPORARY,
+    "CLUSTERDOWN": Kind.TEMPORARY,
+    "UNBLOCKED": Kind.TEMPORARY,
+    "MASTERDOWN": Kind.ELSEWHERE,
+    "READONLY": Kind.ELSEWHERE,
+    "MOVED": Kind.ELSEWHERE,
+    "ASK": Kind.ELSEWHERE,
+    "NOPERM": Kind.FINAL,
+    "NOAUTH": Kind.FINAL,
+    "WRONGPASS": Kind.FINAL,
+    "WRONGTYPE": Kind.FINAL,
+    "CROSSSLOT": Kind.FINAL,
+    "ERR": Kind.FINAL,
+}
+
+# The libraries cut these words off, and keep them in the name of a class.
+_CLASSES = {
+    "BusyLoadingError": "LOADING",
+    "TryAgainError": "TRYAGAIN",
+    "OutOfMemoryError": "OOM",
+    "ClusterDownError": "CLUSTERDOWN",
+    "MasterDownError": "MASTERDOWN",
+    "ReadOnlyError": "READONLY",
+    "MovedError": "MOVED",
+    "AskError": "ASK",
+    "NoPermissionError": "NOPERM",
+    "ClusterCrossSlotError": "CROSSSLOT",
+}
+
+
+# Return the word with which the server's error began.
+def word_of(error: Exception) -> str:
+    names = (_CLASSES.get(cls.__name__) for cls in type(error).__mro__)
+    first = str(error).split(" ", 1)[0]
+    # What a cluster's client says that has followed -TRYAGAIN or -ASK too often.
+    return next(filter(None, names), "TRYAGAIN" if str(error).startswith("TTL exhausted") else first)
+
+
+# Return what the error means.
+def kind_of(error: Exception) -> Kind:
+    return WORDS.get(word_of(error), Kind.FINAL)
+
+
+# Return whether the server, or a proxy before it, seems to lack the command. Each says so in its own words.
+def is_unknown_command(error: Exception, command: str) -> bool:
+    text = str(error).lower()
+    if word_of(error) in WORDS.keys() - {"ERR"} or "wrong number" in text or "unknown option" in text:
+        return False
+    lacks = ("unknown", "unsupported", "not available", "not supported", "doesn't exist")
+    return command.lower() in text or any(words in text for words in lacks)
+
+
+# What a token holds, by the server's word.
+class Held(NamedTuple):
+    fence: int
+    mode: str
+    # The smallest limit of all the holders, where the holds are counted.
+    limit: int
+    ttl_ms: int
+
+    # Return the command that converts the hold back to this mode.
+    def again(self, name: Any, token: bytes) -> tuple[Any, ...]:
+        if self.mode == "counted":
+            return ("LOCK.ACQUIRE", name, token, self.ttl_ms, "LIMIT", self.limit)
+        return ("RWLOCK.RLOCK" if self.mode == "shared" else "RWLOCK.WLOCK", name, token, self.ttl_ms)
+
+
+# Of a token that holds something, to a user who may not ask what.
+UNKNOWN = Held(0, "", 0, 0)
+
+
+# Return the token's hold out of the reply to LOCK.INFO, or None when it holds nothing.
+def held(info: Any, token: bytes) -> Held | None:
+    lock = as_map(info or ())
+    for holder in map(as_map, lock.get(b"holders", ())):
+        if holder[b"token"] == token:
+            return Held(holder[b"fence"], lock[b"mode"].decode(), lock.get(b"limit", 1), holder[b"ttl"])
+    return None
+
+
+# Return how many permits are free by the reply to LOCK.INFO.
+def available(info: Any, permits: int) -> int:
+    lock = as_map(info or ())
+    if lock.get(b"mode") == b"exclusive":
+        return 0
+    limit: int = lock.get(b"limit", permits)
+    holders: int = lock.get(b"holder-count", 0)
+    return max(min(permits, limit) - holders, 0)
+
+
+# RESP3 has maps, RESP2 has flat arrays.
+def as_map(reply: Any) -> Mapping[bytes, Any]:
+    return reply if isinstance(reply, Mapping) else dict(zip(reply[::2], reply[1::2], strict=True))

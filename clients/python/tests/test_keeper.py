@@ -1,0 +1,280 @@
+"""The watchdog: long work keeps its lock, and a lost lock stops the work."""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+
+from redis_lock_client import Lock, LockError, LockNotOwnedError, RWLock
+from redis_lock_client import asyncio as ours
+
+from .proxy import Proxy
+from .server import PATIENCE, Server, until
+
+TRY_AGAIN = b"-TRYAGAIN not enough servers have confirmed it"
+Client = redis.asyncio.Redis
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+def kept(client: Any, **options: Any) -> Lock:
+    lock = Lock(client, "stock", **{"timeout": 30, "thread_local": False, **options})
+    lock.acquire()
+    return lock
+
+
+def test_one_keeper_renews_all_the_holds_of_a_process(server: Server, client: redis.Redis) -> None:
+    before = threading.active_count()
+    with ExitStack() as stack:
+        leases = []
+        for number in range(50):
+            lock = stack.enter_context(Lock(client, f"stock{number}", timeout=3))
+            leases.append(stack.enter_context(lock.keep_alive()))
+        until(lambda: server.calls("lock.renew") >= 150, "two renewals of each")
+        # One that looks at the clock and one that renews.
+        assert threading.active_count() <= before + 2
+        assert not any(lease.lost.is_set() for lease in leases)
+    renewals = server.calls("lock.renew")
+    time.sleep(1.5)
+    assert server.calls("lock.renew") == renewals
+
+
+def test_a_server_that_hangs_keeps_no_other_from_its_renewals(server: Server, proxy: Proxy) -> None:
+    with redis.Redis(port=proxy.port) as hanging, redis.Redis(port=server.port) as client:
+        hung, alive = kept(hanging, timeout=3), Lock(client, "alive", timeout=3)
+        with hung.keep_alive() as lost, alive, alive.keep_alive() as lease:
+            proxy.pause()
+            # Told by the end of the lease, while its renewal hangs.
+            assert lost.lost.wait(PATIENCE)
+            until(lambda: server.calls("lock.renew") >= 6, "renewals of the other")
+            assert not lease.lost.is_set()
+            proxy.resume()
+
+
+def test_a_slow_on_lost_delays_no_other(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: queue.Queue[Any] = queue.Queue()
+    monkeypatch.setattr(threading, "excepthook", told.put)
+    go = threading.Event()
+
+    def slow() -> None:
+        assert go.wait(PATIENCE)
+        raise ZeroDivisionError
+
+    slow_one, other = Lock(client, "slow", timeout=3), Lock(client, "other", timeout=3)
+    slow_one.acquire()
+    other.acquire()
+    with slow_one.keep_alive(on_lost=slow), other.keep_alive() as lease:
+        client.delete("slow", "other")
+        assert lease.lost.wait(PATIENCE)
+        go.set()
+        # An error of it is told as that of any thread.
+        assert told.get(timeout=PATIENCE).exc_type is ZeroDivisionError
+
+
+def test_only_a_held_lock_is_kept_alive_and_a_context_is_entered_once(client: redis.Redis) -> None:
+    lock = Lock(client, "stock", timeout=30)
+    with pytest.raises(LockError):
+        lock.keep_alive()
+    with lock:
+        context = lock.keep_alive()
+        with context:
+            pass
+        with pytest.raises(RuntimeError, match="once only"), context:
+            pass
+        client.delete("stock")
+        with pytest.raises(LockNotOwnedError), lock.keep_alive():
+            pass
+        lock.raise_on_release_error = False
+
+
+def test_the_end_of_a_lease_that_the_work_has_shortened_is_told(client: redis.Redis) -> None:
+    # The next renewal would come minutes later.
+    lock = kept(client, timeout=600)
+    with lock.keep_alive() as lease:
+        lock.extend(0.5, replace_ttl=True)
+        assert lease.lost.wait(PATIENCE)
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="a clock of Linux")
+def test_a_lease_ends_while_the_machine_is_suspended(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = kept(client, timeout=600)
+    read = time.clock_gettime
+    with lock.keep_alive() as lease:
+        monkeypatch.setattr(time, "clock_gettime", lambda clock: read(clock) + 700)
+        assert lease.lost.wait(PATIENCE)
+    with pytest.raises(LockNotOwnedError):
+        lock.reacquire()
+
+
+@pytest.mark.parametrize("options", [{"at_least": 5}, {"linger": 20}, {}])
+def test_a_release_by_the_work_ends_the_renewals_and_is_no_loss(
+    server: Server, client: redis.Redis, options: dict[str, Any]
+) -> None:
+    lock = kept(client, timeout=3 if not options else 30, **options)
+    with lock.keep_alive() as lease:
+        lock.release()
+        renewals = server.calls("lock.renew")
+        time.sleep(1.5)
+        assert (lease.lost.is_set(), server.calls("lock.renew")) == (False, renewals)
+        assert server.admin.pttl("stock") <= 5_000
+
+
+def late(lock: Any, monkeypatch: pytest.MonkeyPatch, event: Any, go: Callable[[], Any]) -> None:
+    """Let the next renewals come when `go` has returned."""
+    renew = lock._renew
+
+    def late_renew(*args: Any) -> Any:
+        event.set()
+        yield go
+        return (yield from renew(*args))
+
+    monkeypatch.setattr(lock, "_renew", late_renew)
+
+
+@pytest.mark.parametrize("options", [{"at_least": 5}, {"linger": 0.3}])
+def test_a_release_waits_for_a_renewal_under_way(
+    server: Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    lock, under_way, go = kept(client, timeout=6, **options), threading.Event(), threading.Event()
+    with lock.keep_alive():
+        late(lock, monkeypatch, under_way, lambda: go.wait(PATIENCE))
+        assert under_way.wait(PATIENCE)
+        releasing = threading.Thread(target=lock.release)
+        releasing.start()
+        releasing.join(0.2)
+        assert releasing.is_alive()
+        go.set()
+        releasing.join(PATIENCE)
+    assert server.admin.pttl("stock") <= (5_000 if "at_least" in options else 0)
+
+
+def test_try_again_loses_nothing_until_the_lease_is_over(server: Server, proxy: Proxy) -> None:
+    with redis.Redis(port=proxy.port) as client:
+        lock = kept(client, timeout=3)
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
+        with lock.keep_alive() as lease:
+            assert (proxy.refusals, server.calls("lock.renew")) == (2, 1)
+            proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
+            assert lock.reacquire()
+            assert proxy.refusals == 4
+            proxy.answer(b"LOCK.RENEW", TRY_AGAIN)
+            assert lease.lost.wait(PATIENCE)
+        with pytest.raises(LockNotOwnedError):
+            lock.reacquire()
+
+
+def test_a_renewal_with_linger_converts_nothing_back(server: Server, client: redis.Redis) -> None:
+    pair = RWLock(client, "stock", timeout=30, linger=20)
+    reader = pair.read()
+    reader.acquire()
+    assert pair.write().acquire(token=reader.local.token)
+    reader.reacquire()
+    assert server.mode("stock") == "exclusive"
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_lost"),
+    [(b"$-1", False), (b"-ERR of another kind", False), (b"-PARTIAL release them first", True), (b"-WRONGTYPE", True)],
+)
+def test_what_the_binding_says_of_the_hold(server: Server, proxy: Proxy, reply: bytes, is_lost: bool) -> None:
+    with redis.Redis(port=proxy.port, protocol=2) as client:
+        lock = kept(client, linger=3)
+        proxy.answer(b"LOCK.ACQUIRE", reply)
+        if is_lost:
+            with pytest.raises(LockNotOwnedError):
+                lock.reacquire()
+            return
+        lock.reacquire()
+        # It may be bound to a connection that is gone: the linger goes on, and the ttl begins anew.
+        assert lock.local.lease.sure() < 3 < lock.local.lease.left()
+
+
+def test_a_hold_that_is_lost_before_its_binding_is_not_taken_anew(server: Server, proxy: Proxy) -> None:
+    with redis.Redis(port=proxy.port) as client:
+        lock = kept(client, linger=20)
+        server.admin.delete("stock")
+        proxy.answer(b"LOCK.RENEW", b":1", times=1)
+        with pytest.raises(LockNotOwnedError):
+            lock.reacquire()
+    assert not server.admin.exists("stock")
+
+
+def test_the_end_of_the_client_ends_a_hold_with_linger(server: Server) -> None:
+    with redis.Redis(port=server.port) as client, kept(client, linger=1).keep_alive():
+        pass
+    until(lambda: not server.admin.exists("stock"), "the end of the hold")
+
+
+# Tasks.
+
+
+async def kept_by_task(client: Client, **options: Any) -> ours.Lock:
+    lock = ours.Lock(client, "stock", **{"timeout": 30, **options})
+    await lock.acquire()
+    return lock
+
+
+async def test_asyncio_the_work_is_cancelled_by_the_end_of_the_lease(proxy: Proxy) -> None:
+    async def work(lock: ours.Lock) -> None:
+        async with lock.keep_alive():
+            proxy.pause()
+            await asyncio.sleep(PATIENCE)
+
+    async with Client(port=proxy.port) as client:
+        with pytest.raises(LockNotOwnedError):
+            await work(await kept_by_task(client, timeout=2))
+        proxy.resume()
+
+
+async def test_asyncio_an_error_that_passes_loses_nothing(server: Server, proxy: Proxy) -> None:
+    async with Client(port=proxy.port) as client:
+        lock = await kept_by_task(client, timeout=3)
+        async with lock.keep_alive() as lease:
+            proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
+            await asyncio.to_thread(until, lambda: server.calls("lock.renew") >= 2, "a renewal that is answered")
+            assert (proxy.refusals, lease.lost) == (2, False)
+
+
+async def test_asyncio_a_cancellation_from_outside_stays_one(async_client: Client) -> None:
+    lock = await kept_by_task(async_client)
+    inside = asyncio.Event()
+
+    async def work() -> None:
+        async with lock.keep_alive():
+            inside.set()
+            await asyncio.sleep(PATIENCE)
+
+    task = asyncio.create_task(work())
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await lock.owned()
+
+
+async def test_asyncio_leaving_during_a_renewal_with_linger_ends_no_hold(
+    server: Server, async_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, under_way, go = await kept_by_task(async_client, linger=0.3), asyncio.Event(), asyncio.Event()
+    async with lock.keep_alive():
+        late(lock, monkeypatch, under_way, go.wait)
+        await asyncio.wait_for(under_way.wait(), PATIENCE)
+    renewals = server.calls("lock.renew")
+    go.set()
+    # It was under way, and comes to its end.
+    await asyncio.to_thread(until, lambda: server.calls("lock.renew") > renewals, "the renewal")
+    # A connection that had been cut in the middle of it would have ended the hold by now.
+    await asyncio.sleep(0.8)
+    assert await lock.check() == lock.fence
+    await lock.release()
+    assert not server.admin.exists("stock")
