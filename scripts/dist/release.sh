@@ -104,7 +104,7 @@ client() { run "$1" make -C "clients/$2" dist && tried "$1" "took a lock|one loc
 python() { client python python && put pypi clients/python/dist/*.whl clients/python/dist/*.tar.gz; }
 node() { client node node && put npm clients/node/target/dist/*.tgz; }
 rust() { client rust rust && put crates "clients/rust/target/package/redis-lock-client-$version.crate"; }
-go() { client go go && say "the tags clients/go/v$version, clients/go/rueidisdriver/v$version, clients/go/valkeydriver/v$version"; }
+go() { client go go && say "the tags clients/go/v$version, clients/go/rueidisdriver/v$version, clients/go/redislockotel/v$version"; }
 
 # bundle FOLDER ARTIFACT…: the layout of a repository, which a bundle for Maven Central has, too.
 bundle() {
@@ -141,7 +141,7 @@ npm publish npm/*.tgz --access public
 
 - crates.io: \`cargo publish --locked\` in \`clients/rust\` of the tag. It packs the file of \`crates/\` again.
 - Maven Central: sign each file of \`maven/\` that is no checksum (\`gpg --armor --detach-sign\`), zip the folder's content, upload the zip in the Central Portal.
-- Go: \`git tag\` and \`git push\` of \`clients/go/v$version\`, \`clients/go/rueidisdriver/v$version\`, \`clients/go/valkeydriver/v$version\`.
+- Go: \`git tag\` and \`git push\` of \`clients/go/v$version\`, \`clients/go/rueidisdriver/v$version\`, \`clients/go/redislockotel/v$version\`.
 - Images: the workflow \`release\` builds and pushes them to $(name image), a tag for each base.
 MD
 }
