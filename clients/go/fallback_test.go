@@ -74,7 +74,7 @@ func TestTheFallbackHoldsExtendsAndReleases(t *testing.T) {
 	released(t)(mutex.Unlock())
 	expect(t, "a lost reply, and no hold", proxy.hasLost() && plain.Exists(ctx, "a").Val() == 0, true)
 	// A hold whose reply was lost is had by its token.
-	proxy.loses("SET")
+	proxy.loses("EVAL")
 	lost := locks.NewMutex("a", WithTries(forever), WithExpiry(time.Hour))
 	must(t, lost.Lock())
 	expect(t, "its string", proxy.hasLost() && plain.Get(ctx, "a").Val() == lost.Value(), true)

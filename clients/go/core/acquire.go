@@ -129,9 +129,6 @@ func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from 
 		ctx = within
 		defer func() { done(err) }()
 	}
-	if l.Client.chosen() == theFallback {
-		return l.takeString(ctx, token, wait)
-	}
 	if l.Sides != nil {
 		l.Sides.RLock()
 		defer l.Sides.RUnlock()
@@ -141,6 +138,9 @@ func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from 
 		a.grace = 0 // A release that gives the place up would end the hold that the token has.
 	}
 	for deadline := time.Now().Add(wait); ; {
+		if err := l.beyondFallback(); err != nil {
+			return nil, err
+		}
 		began := time.Now()
 		a.wait = deadline.Sub(began)
 		hold, reply := a.ask(ctx)
@@ -154,8 +154,8 @@ func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from 
 			hold.begin(ctx)
 			return hold, nil
 		}
-		if l.Client.choose(l.Command, reply) == theFallback {
-			return l.takeString(ctx, token, time.Until(deadline))
+		if before := l.Client.chosen(); before == undecided && l.Client.choose(l.Command, reply) == theFallback {
+			continue
 		}
 		again, err := a.judge(ctx, reply, began)
 		if again < 0 || wait > 0 && time.Until(deadline)-again < time.Millisecond {
@@ -230,7 +230,7 @@ func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
 	}
 	hold := newHold(a.Lock, a.token, time.Now())
 	command, wait := a.request(a.token), time.Duration(0)
-	if a.wait >= time.Millisecond {
+	if a.wait >= time.Millisecond && a.Client.chosen() != theFallback {
 		wait = min(a.wait, a.Client.slice())
 		if deadline, ok := ctx.Deadline(); ok {
 			// A little less, so that the server's answer comes before the connection is closed.
@@ -246,6 +246,9 @@ func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
 	within, cancel := context.WithTimeout(ctx, wait+Margin)
 	defer cancel()
 	send, reply := a.Client.Driver.Send, driver.Reply{}
+	if a.Client.chosen() == theFallback {
+		send = a.Client.send
+	}
 	var conn driver.Conn
 	if wait > 0 || a.Lingers {
 		var err error

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand"
-	"strings"
-	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
 )
@@ -20,14 +17,16 @@ const (
 	theFallback
 )
 
-// The scripts act only if the token is still the caller's. A key of another type is somebody else's.
-const (
-	ours         = "redis.call('type', KEYS[1]).ok == 'string' and redis.call('get', KEYS[1]) == ARGV[1]"
-	shortestPoll = 25 * time.Millisecond
-	longestPoll  = 75 * time.Millisecond
-)
+// The scripts act only if the key is free or the token is still the caller's. A key of another type is somebody else's. So a request
+// whose reply was lost can be sent again.
+const ours = "redis.call('type', KEYS[1]).ok == 'string' and redis.call('get', KEYS[1]) == ARGV[1]"
+
+// noFence is what a grant of the fallback has in place of a fence.
+const noFence = -1
 
 var scripts = map[string]string{
+	AcquireExclusive: "if " + ours + " then redis.call('pexpire', KEYS[1], ARGV[2]) return -1 end" +
+		" if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return -1 end return false",
 	"LOCK.RENEW":   "if " + ours + " then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0",
 	"LOCK.RELEASE": "if " + ours + " then return redis.call('del', KEYS[1]) end return 0",
 	"LOCK.CHECK":   "if " + ours + " then return 1 end return 0",
@@ -59,18 +58,18 @@ func (c *Client) choose(command string, reply driver.Reply) choice {
 	return c.choice
 }
 
-// send sends commands that only the holder's token succeeds with, in the form of the fallback where that is the choice.
+// send sends commands of a token, in the form of the fallback where that is the choice.
 func (c *Client) send(ctx context.Context, commands ...driver.Command) []driver.Reply {
+	name := fmt.Sprint(commands[0].Args[0])
 	if c.chosen() != theFallback {
 		replies := c.Driver.Send(ctx, commands...)
-		if c.choose(fmt.Sprint(commands[0].Args[0]), replies[0]) != theFallback {
+		if c.choose(name, replies[0]) != theFallback {
 			return replies
 		}
 	}
 	evals := make([]driver.Command, len(commands))
 	for i, command := range commands {
-		script := scripts[fmt.Sprint(command.Args[0])]
-		evals[i] = driver.Command{Args: append([]any{"EVAL", script, 1}, command.Args[1:]...), Key: 3}
+		evals[i] = driver.Command{Args: append([]any{"EVAL", scripts[name], 1}, command.Args[1:]...), Key: 3}
 	}
 	return c.Driver.Send(ctx, evals...)
 }
@@ -88,72 +87,19 @@ func (c *Client) AtLeast() error {
 	return nil
 }
 
-// beyondFallback tells what this lock has and the fallback does not.
-func (l *Lock) beyondFallback() string {
+// beyondFallback returns an error for what this lock has and the fallback does not, where that is the choice.
+func (l *Lock) beyondFallback() error {
 	switch {
+	case l.Client.chosen() != theFallback:
+		return nil
 	case l.Command == AcquireSeveral:
-		return "several locks in one step are"
+		return notInFallback("several locks in one step are")
 	case l.Limit > 0:
-		return "a semaphore is"
-	case strings.HasPrefix(l.Command, "RWLOCK."):
-		return "a reader-writer lock is"
+		return notInFallback("a semaphore is")
+	case l.Command != AcquireExclusive:
+		return notInFallback("a reader-writer lock is")
 	case l.Lingers:
-		return "WithLinger is"
+		return notInFallback("WithLinger is")
 	}
-	return ""
-}
-
-// takeString takes the lock by a string. It polls until the lock is granted, the wait or ctx is over, or an error is final.
-func (l *Lock) takeString(ctx context.Context, token string, wait time.Duration) (*Hold, error) {
-	if what := l.beyondFallback(); what != "" {
-		return nil, notInFallback(what)
-	}
-	unsure := false // the server may have a hold of ours
-	for deadline := time.Now().Add(wait); ; {
-		hold := newHold(l, token, time.Now())
-		reply := l.askString(ctx, hold, unsure)
-		class := ClassOf(reply)
-		if class == Answered && number(reply) == 0 {
-			if time.Now().Before(hold.end()) {
-				hold.begin(ctx)
-				return hold, nil
-			}
-			unsure, reply.Value, class = true, nil, Null // The lease was over when its grant was heard.
-		}
-		unsure = unsure || class == Unheard && !notSent(reply.Err)
-		over, err := time.Until(deadline) < time.Millisecond, error(&RedisError{Err: reply.Err})
-		switch {
-		case ctx.Err() != nil:
-			over, err = true, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
-		case isTaken(reply):
-			err = taken()
-		case class == Final:
-			over = true
-		}
-		if over {
-			if unsure {
-				(&attempt{Lock: l, token: token}).giveBack(ctx)
-			}
-			return nil, err
-		}
-		poll := shortestPoll + time.Duration(mathrand.Int63n(int64(longestPoll-shortestPoll)))
-		sleep(ctx, min(poll, time.Until(deadline)))
-	}
-}
-
-// askString asks once. A hold whose reply was lost is had by its token.
-func (l *Lock) askString(ctx context.Context, hold *Hold, unsure bool) driver.Reply {
-	within, cancel := context.WithTimeout(ctx, Margin)
-	defer cancel()
-	expiry := l.Expiry.Milliseconds()
-	reply := l.Client.Driver.Send(within, about("SET", l.Names[0], hold.token, "NX", "PX", expiry))[0]
-	if ClassOf(reply) != Null || !unsure {
-		return reply
-	}
-	hold.sent = time.Now()
-	reply = l.Client.send(within, hold.commands("LOCK.RENEW", expiry)...)[0]
-	if ClassOf(reply) == Answered {
-		reply.Value = map[bool]any{true: "OK", false: nil}[number(reply) == 1]
-	}
-	return reply
+	return nil
 }

@@ -53,7 +53,7 @@ func (h *Hold) Token() string { return h.token }
 
 // Fence returns a number larger than that of every hold granted before. Send it with every write, and let the resource refuse a number
 // smaller than the largest that it has seen. In the fallback it is 0.
-func (h *Hold) Fence() int64 { return h.fence }
+func (h *Hold) Fence() int64 { return max(h.fence, 0) }
 
 // Until returns until when the lock is surely held if nobody renews it, by this machine's clock, or when the hold ended. It is zero
 // for an adopted hold that nobody has renewed yet.

@@ -58,7 +58,7 @@ func (c Command) FirstKey() string {
 
 // A Reply is what the server said.
 type Reply struct {
-	// Value is an int64, a string, a bool, a float64, a *big.Int, an []any or a map[any]any. It is nil for null.
+	// Value is an int64, a string, a bool, a float64, a *big.Int, an []any, or a map of the library's. It is nil for null.
 	Value any
 	// Err is an [Error], or any other error that has its method RedisError, if the server said so. Other errors say that
 	// there is no reply.

@@ -234,34 +234,21 @@ func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command
 	if asking {
 		_ = client.Do(ctx, "ASKING").Err()
 	}
-	cmds := make([]*redis.Cmd, len(commands))
-	for i, command := range commands {
-		cmds[i] = redis.NewCmd(ctx, command.Args...)
-	}
-	var failed error
-	if len(cmds) == 1 {
-		_ = client.Process(ctx, cmds[0])
-	} else {
-		// All of them, also when it fails for one. What each says is read below.
-		_, failed = client.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
-			for _, cmd := range cmds {
-				_ = pipeline.Process(ctx, cmd)
-			}
-			return nil
-		})
-	}
-	if !stop() {
-		return driver.Failed(commands, context.Cause(ctx))
-	}
-	replies := make([]driver.Reply, len(cmds))
-	for i, cmd := range cmds {
+	replies := make([]driver.Reply, len(commands))
+	for i, command := range commands { // One by one: newer versions have another connection for pipelines.
+		cmd := redis.NewCmd(ctx, command.Args...)
+		_ = client.Process(ctx, cmd)
 		value, err := cmd.Result()
 		if errors.Is(err, redis.Nil) {
 			err = nil
-		} else if err == nil && value == nil {
-			err = failed // of the connection, which older versions do not tell each command
 		}
-		replies[i] = driver.Reply{Value: value, Err: err}
+		if replies[i] = (driver.Reply{Value: value, Err: err}); core.ClassOf(replies[i]) == core.Unheard {
+			copy(replies[i:], driver.Failed(commands[i:], err))
+			break
+		}
+	}
+	if !stop() {
+		return driver.Failed(commands, context.Cause(ctx))
 	}
 	return replies
 }

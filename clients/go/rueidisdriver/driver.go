@@ -24,10 +24,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-const (
-	maxHops      = 3
-	longestClose = time.Second
-)
+const maxHops = 3
 
 // New returns a driver that uses client, which stays the caller's to close.
 func New(client rueidis.Client) driver.Driver {
@@ -74,26 +71,12 @@ func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
 	}
 }
 
-// Close closes the connections that are in use.
+// Close closes the connections that are in use. It does not wait for a server that is silent.
 func (l *library) Close() error {
 	l.mu.Lock()
-	var all sync.WaitGroup
+	defer l.mu.Unlock()
 	for c := range l.open {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			c.Close()
-		}()
-	}
-	l.mu.Unlock()
-	closed := make(chan struct{})
-	go func() {
-		all.Wait()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(longestClose): // A server that is silent is not waited for.
+		go c.Close()
 	}
 	return nil
 }
@@ -103,6 +86,7 @@ type conn struct {
 	library *library
 	client  rueidis.DedicatedClient
 	release func()
+	failed  bool // the last reply was an error
 	ended   sync.Once
 }
 
@@ -147,10 +131,19 @@ func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Rep
 			replies = repliesOf(c.client.DoMulti(ctx, built...))
 		}
 	}
+	c.failed = replies[len(replies)-1].Err != nil
 	return replies
 }
 
-func (c *conn) Release() { c.end(func() {}) }
+// Release gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one
+// with an error is closed.
+func (c *conn) Release() {
+	if c.failed {
+		c.Close()
+		return
+	}
+	c.end(func() {})
+}
 
 func (c *conn) Close() { c.end(func() { c.client.Close() }) }
 
@@ -210,33 +203,10 @@ func replyOf(result rueidis.RedisResult) driver.Reply {
 	if errors.Is(err, rueidis.ErrClosing) {
 		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
-	return driver.Reply{Value: plain(value), Err: plainError(err)}
-}
-
-// plain has maps and errors as the other drivers have them.
-func plain(value any) any {
-	switch value := value.(type) {
-	case []any:
-		for i := range value {
-			value[i] = plain(value[i])
-		}
-	case map[string]any:
-		entries := make(map[any]any, len(value))
-		for k, v := range value {
-			entries[k] = plain(v)
-		}
-		return entries
-	case error:
-		return plainError(value)
-	}
-	return value
-}
-
-func plainError(err error) error {
 	if reply, ok := rueidis.IsRedisErr(err); ok {
-		return driver.Error(reply.Error())
+		err = driver.Error(reply.Error())
 	}
-	return err
+	return driver.Reply{Value: value, Err: err}
 }
 
 // word writes an argument as go-redis does: numbers in decimal, booleans as 1 and 0, times in RFC 3339, durations in ns.
@@ -252,21 +222,17 @@ func word(arg any) (string, error) {
 		text, err := arg.MarshalBinary()
 		return string(text), err
 	}
-	switch value := reflect.ValueOf(arg); value.Kind() {
-	case reflect.Pointer:
-		if value.IsNil() {
-			return "", nil
-		}
-		return word(value.Elem().Interface())
-	case reflect.String:
+	value := reflect.ValueOf(arg)
+	switch {
+	case value.Kind() == reflect.String:
 		return value.String(), nil
-	case reflect.Bool:
+	case value.Kind() == reflect.Bool:
 		return map[bool]string{true: "1", false: "0"}[value.Bool()], nil
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+	case value.CanInt():
 		return strconv.FormatInt(value.Int(), 10), nil
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case value.CanUint():
 		return strconv.FormatUint(value.Uint(), 10), nil
-	case reflect.Float32, reflect.Float64:
+	case value.CanFloat():
 		return strconv.FormatFloat(value.Float(), 'f', -1, value.Type().Bits()), nil
 	}
 	return "", fmt.Errorf("redislock: %T is no argument of a command (implement encoding.BinaryMarshaler)", arg)
