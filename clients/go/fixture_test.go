@@ -2,8 +2,6 @@ package redislock_test
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,42 +13,31 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+var (
+	redisServer = filepath.Join(os.Getenv("REDIS_LOCK_SERVERS"), "redis-7.0.15", "bin", "server")
+	module      = os.Getenv("REDIS_LOCK_MODULE")
+)
+
 // locksOf returns locks on a server of the test's own, which ends with the test.
 func locksOf(t *testing.T) *redislock.RedisLock {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // a free port
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().(*net.TCPAddr)
-	listener.Close()
-	server := exec.Command(os.Getenv("REDIS_SERVER"), "--port", fmt.Sprint(addr.Port), "--save", "", "--loadmodule", os.Getenv("REDIS_LOCK_MODULE"))
-	server.Dir = t.TempDir()
+	socket := filepath.Join(t.TempDir(), "socket")
+	server := exec.Command(redisServer, "--port", "0", "--unixsocket", socket, "--save", "", "--loadmodule", module)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: addr.String()})
-	for i := 0; client.Ping(context.Background()).Err() != nil; i++ {
-		if i == 600 {
-			t.Fatal("the server does not answer")
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
 	t.Cleanup(func() {
-		client.Close()
-		server.Process.Kill()
-		server.Wait()
+		_ = client.Close()
+		_ = server.Process.Kill()
+		_ = server.Wait()
 	})
+	for client.Ping(context.Background()).Err() != nil {
+		time.Sleep(10 * time.Millisecond)
+	}
 	return redislock.New(client)
 }
 
-// needsServer sets what a user of the fixture sets, and checks that the README has the fixture as it is here.
-func needsServer(t *testing.T) {
-	servers, name := os.Getenv("REDIS_LOCK_SERVERS"), os.Getenv("REDIS_LOCK_SERVER")
-	if name == "" {
-		name = "redis-7.0.15"
-	}
-	t.Setenv("REDIS_SERVER", filepath.Join(servers, name, "bin", "server"))
+func TestTheReadmesFixture(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -62,12 +49,8 @@ func needsServer(t *testing.T) {
 	_, fixture, _ := strings.Cut(string(source), "// locksOf")
 	fixture, _, _ = strings.Cut(fixture, "\n}\n")
 	if !strings.Contains(string(readme), fixture) {
-		t.Error("the README has another fixture")
+		t.Error("the README has another one")
 	}
-}
-
-func TestThatAJobTakesItsLock(t *testing.T) {
-	needsServer(t)
 	locks := locksOf(t)
 	if err := locks.NewMutex("jobs:42").TryLock(); err != nil {
 		t.Fatal(err)
