@@ -28,10 +28,10 @@ func TestAnExhaustedPoolStopsNeitherUnlockNorRenewal(t *testing.T) {
 	defer client.Close()
 	locks := New(client)
 	defer locks.Close()
-	blocked, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go client.BLPop(blocked, 0, "nothing")
-	eventually(t, "an exhausted pool", func() bool { return client.Ping(ctx).Err() != nil })
+	taken := client.Conn()
+	defer taken.Close()
+	must(t, taken.Ping(ctx).Err())
+	says(t, client.Ping(ctx).Err(), nil) // The pool is exhausted.
 	for _, option := range []Option{minute, WithLinger(20 * time.Second)} {
 		mutex := locks.NewMutex("a", option)
 		must(t, mutex.Lock())

@@ -3,7 +3,6 @@ package redislock
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -136,5 +135,5 @@ func TestWithTheModuleTheFallbackChangesNothing(t *testing.T) {
 	must(t, locks.NewMutex("a").Lock())
 	expect(t, "the native type", admin.Type(ctx, "a").Val(), "redislock")
 	must(t, locks.NewMultiMutex([]string{"c", "d"}, nil).Lock())
-	expect(t, fmt.Sprint("warnings"), said(), 0)
+	expect(t, "warnings", said(), 0)
 }

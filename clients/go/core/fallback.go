@@ -21,9 +21,7 @@ const (
 // whose reply was lost can be sent again.
 const ours = "redis.call('type', KEYS[1]).ok == 'string' and redis.call('get', KEYS[1]) == ARGV[1]"
 
-// noFence is what a grant of the fallback has in place of a fence.
-const noFence = -1
-
+// A grant has -1 in place of a fence.
 var scripts = map[string]string{
 	AcquireExclusive: "if " + ours + " then redis.call('pexpire', KEYS[1], ARGV[2]) return -1 end" +
 		" if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return -1 end return false",
