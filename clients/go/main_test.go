@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"regexp"
 	"strconv"
@@ -12,8 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis-lock/redis-lock/clients/go/driver"
+	"github.com/redis-lock/redis-lock/clients/go/goredisdriver"
 	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
+)
+
+const (
+	forever  = 1_000_000 // tries
+	patience = 60 * time.Second
 )
 
 var (
@@ -36,16 +44,82 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// A dialing says what a driver under test is to connect to.
+type dialing struct {
+	addrs   []string // of one server, of Sentinels, or of a cluster
+	master  string   // the name that the Sentinels know the primary by
+	cluster bool
+	user    string
+	secret  string
+}
+
+// libraries are the drivers that the tests can run on. testdata/rueidis_test.go adds that of the other module.
+var libraries = map[string]func(dialing) (driver.Driver, func(), error){"": goRedisOf, "go-redis": goRedisOf}
+
+func goRedisOf(d dialing) (driver.Driver, func(), error) {
+	var client redis.UniversalClient = redis.NewClient(&redis.Options{Addr: d.addrs[0], Username: d.user, Password: d.secret})
+	switch {
+	case d.cluster:
+		client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: d.addrs, Username: d.user, Password: d.secret, RouteRandomly: d.user == ""})
+	case d.master != "":
+		client = redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: d.master, SentinelAddrs: d.addrs, Username: d.user, Password: d.secret,
+		})
+	}
+	driver, err := goredisdriver.New(client)
+	return driver, func() { _ = client.Close() }, err
+}
+
+// connected returns a RedisLock on the driver under test: REDIS_LOCK_DRIVER names it.
+func connected(t *testing.T, d dialing, options ...ClientOption) *RedisLock {
+	t.Helper()
+	open := libraries[os.Getenv("REDIS_LOCK_DRIVER")]
+	if open == nil {
+		t.Fatalf("there is no driver %q: see the Makefile", os.Getenv("REDIS_LOCK_DRIVER"))
+	}
+	driver, closeClient, err := open(d)
+	must(t, err)
+	locks := NewWith(driver, options...)
+	t.Cleanup(func() {
+		_ = locks.Close()
+		closeClient()
+	})
+	return locks
+}
+
+// locksTo returns a RedisLock on one server whose keys are left as they are.
+func locksTo(t *testing.T, addr string, options ...ClientOption) *RedisLock {
+	t.Helper()
+	return connected(t, dialing{addrs: []string{addr}}, options...)
+}
+
 // newLocks returns a RedisLock on a server without keys.
 func newLocks(t *testing.T) *RedisLock {
 	t.Helper()
-	return newLocksAt(t, server.Addr)
+	must(t, admin.FlushAll(ctx).Err())
+	return locksTo(t, server.Addr)
 }
 
-func newLocksAt(t *testing.T, addr string) *RedisLock {
+// behindProxy returns a RedisLock on a server without keys, and what its connections go through.
+func behindProxy(t *testing.T) (*RedisLock, *proxy) {
 	t.Helper()
 	must(t, admin.FlushAll(ctx).Err())
-	return locksTo(t, addr)
+	proxy := newProxy(t, server.Addr)
+	return locksTo(t, proxy.addr), proxy
+}
+
+// started returns a server of its own for a test.
+func started(t *testing.T, server *testserver.Server, err error) (*testserver.Server, *redis.Client) {
+	t.Helper()
+	must(t, err)
+	t.Cleanup(server.Stop)
+	return server, clientOf(t, server)
+}
+
+func clientOf(t *testing.T, server *testserver.Server) *redis.Client {
+	client := server.Client()
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 func must(t *testing.T, err error) {
@@ -62,12 +136,28 @@ func expect[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
+// says checks that an error is one, and that its text has these words.
+func says(t *testing.T, err, is error, words ...string) {
+	t.Helper()
+	if err == nil || is != nil && !errors.Is(err, is) {
+		t.Fatalf("it says %v instead of %v", err, is)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Fatalf("%q does not say %q", err, word)
+		}
+	}
+}
+
+// refused checks that a lock was not had because others have it.
+func refused(t *testing.T, err error) { t.Helper(); says(t, err, &ErrTaken{}) }
+
 // released checks what Unlock returned.
 func released(t *testing.T) func(bool, error) {
 	return func(ok bool, err error) {
 		t.Helper()
 		if !ok || err != nil {
-			t.Fatalf("unlocked: %v, %v", ok, err)
+			t.Fatalf("done: %v, %v", ok, err)
 		}
 	}
 }
@@ -85,7 +175,7 @@ func failed(t *testing.T, want error) func(bool, error) {
 // eventually waits for a condition, within a bound that only a bug or a dead machine outlasts.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for until := time.Now().Add(15 * time.Second); time.Now().Before(until); time.Sleep(2 * time.Millisecond) {
+	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(2 * time.Millisecond) {
 		if condition() {
 			return
 		}
@@ -94,10 +184,13 @@ func eventually(t *testing.T, what string, condition func() bool) {
 }
 
 // waiting returns how many wait in the server's queue for a key.
-func waiting(key string) int { return waitingAt(admin, key) }
-
-func waitingAt(client *redis.Client, key string) int {
+func waiting(client *redis.Client, key string) int {
 	return strings.Count(queueOf(client, key), "waited")
+}
+
+func queued(t *testing.T, key string, number int) {
+	t.Helper()
+	eventually(t, "places in the queue", func() bool { return waiting(admin, key) == number })
 }
 
 // absent returns how many places in the queue for a key nobody listens for.
@@ -108,17 +201,12 @@ func absent(key string) int {
 
 // queueOf returns what LOCK.INFO says of the waiters. Both protocols' replies print the field as one line.
 func queueOf(client *redis.Client, key string) string {
-	info, err := client.Do(ctx, "LOCK.INFO", key).Result()
-	if err != nil {
-		return ""
-	}
+	info, _ := client.Do(ctx, "LOCK.INFO", key).Result()
 	return regexp.MustCompile(`waiters.*`).FindString(fmt.Sprint(info))
 }
 
 // calls returns how often the server ran a command since the last CONFIG RESETSTAT.
-func calls(t *testing.T, command string) int { return callsAt(t, admin, command) }
-
-func callsAt(t *testing.T, client *redis.Client, command string) int {
+func calls(t *testing.T, client *redis.Client, command string) int {
 	t.Helper()
 	info, err := client.Info(ctx, "commandstats").Result()
 	must(t, err)
@@ -138,44 +226,126 @@ func inBackground(lock func() error) <-chan error {
 	return done
 }
 
-// orderOf has n mutexes wait for the lock "a", one after the other; each holds it for a time. The result waits for all of them, and
-// returns their numbers in the order in which they had the lock.
-func orderOf(t *testing.T, locks *RedisLock, n int, hold time.Duration) func() []int {
-	t.Helper()
-	var mu sync.Mutex
-	var order []int
-	var done []<-chan error
-	for i := 0; i < n; i++ {
-		done = append(done, inBackground(func() error {
-			mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(time.Minute))
-			if err := mutex.Lock(); err != nil {
-				return err
-			}
-			mu.Lock()
-			order = append(order, i)
-			mu.Unlock()
-			time.Sleep(hold)
-			_, err := mutex.Unlock()
-			return err
-		}))
-		eventually(t, "a place in the queue", func() bool { return waiting("a") == i+1 })
-	}
-	return func() []int {
-		t.Helper()
-		for _, d := range done {
-			must(t, result(t, d))
-		}
-		return order
-	}
-}
-
 func result(t *testing.T, done <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(15 * time.Second):
-		t.Fatal("the lock never returned")
+	case <-time.After(patience):
+		t.Fatal("it never returned")
 		return nil
 	}
+}
+
+// A proxy carries bytes, until it is told to end or to lose something.
+type proxy struct {
+	addr string
+
+	mu      sync.Mutex // of what follows
+	open    []net.Conn
+	shut    bool   // new connections are closed at once
+	count   int    // of the connections so far
+	deaf    int    // as many of the first ones get no replies any more
+	swallow string // the reply to the next request with this word is lost, and the connection with it
+}
+
+func newProxy(t *testing.T, to string) *proxy {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	p := &proxy{addr: listener.Addr().String()}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial("tcp", to)
+			if err != nil || !p.admits(client) {
+				_ = client.Close()
+				continue
+			}
+			loses := make(chan bool, 1)
+			go p.carry(upstream, client, loses, true, p.count)
+			go p.carry(client, upstream, loses, false, p.count)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) admits(client net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, client)
+	p.count++
+	return !p.shut
+}
+
+func (p *proxy) carry(to, from net.Conn, loses chan bool, requests bool, nth int) {
+	defer to.Close()
+	defer from.Close()
+	buffer := make([]byte, 4096)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		lost := nth <= p.deaf && !requests
+		if requests && p.swallow != "" && strings.Contains(string(buffer[:n]), p.swallow) {
+			p.swallow = ""
+			loses <- true
+		}
+		p.mu.Unlock()
+		if !requests {
+			select {
+			case <-loses:
+				return
+			default:
+			}
+		}
+		if lost {
+			continue
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// cut ends the connections, and refuses new ones until join.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut = true
+	for _, client := range p.open {
+		_ = client.Close()
+	}
+	p.open = nil
+}
+
+func (p *proxy) join() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut = false
+}
+
+// silence loses the replies of the connections that are open, and keeps these, as a dead router does. New ones work.
+func (p *proxy) silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = p.count
+}
+
+// loses has the reply to the next request with a word be lost, and the connection with it.
+func (p *proxy) loses(word string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.swallow = word
+}
+
+func (p *proxy) hasLost() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.swallow == ""
 }

@@ -15,11 +15,8 @@ row() {
     cp go.mod "$work/row.mod"
     cp go.sum "$work/row.sum"
     "$go" mod edit -require="$path@$version" "$work/row.mod"
-    case $library in
-        rueidis) driver=rueidisdriver ;;
-        valkey-go) driver=valkeydriver ;;
-        *) driver= ;;
-    esac
+    driver=
+    [ "$library" != rueidis ] || driver=rueidisdriver
     if [ -n "$driver" ]; then
         local module=github.com/redis-lock/redis-lock/clients/go/$driver
         "$go" mod edit -require="$module@v0.3.0" -replace="$module=./$driver" "$work/row.mod"

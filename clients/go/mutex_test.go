@@ -1,52 +1,63 @@
 package redislock
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/driver"
+	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
+	"github.com/redis/go-redis/v9"
 )
 
-func TestLockAndUnlock(t *testing.T) {
+var (
+	minute = WithExpiry(time.Minute)
+	// oneToken makes an upgrade of a reader's Lock: both sides have the same value.
+	oneToken = WithGenValueFunc(func() (string, error) { return "mine", nil })
+)
+
+func TestAMutexHasRedsyncsNamesDefaultsAndErrors(t *testing.T) {
 	locks := newLocks(t)
-	mutex := locks.NewMutex("a")
-	expect(t, "name", mutex.Name(), "a")
-	expect(t, "value before", mutex.Value(), "")
-	expect(t, "until before", mutex.Until().IsZero(), true)
+	mutex, other := locks.NewMutex("a"), locks.NewMutex("a")
+	expect(t, "before", mutex.Name() == "a" && mutex.Value() == "" && mutex.Until().IsZero() && mutex.Fence() == 0, true)
+	failed(t, ErrLockAlreadyExpired)(mutex.Unlock())
+	failed(t, ErrExtendFailed)(mutex.Extend())
+	failed(t, nil)(mutex.Valid())
 	must(t, mutex.Lock())
 	expect(t, "a token of 16 bytes", len(mutex.Value()), 24)
-	if left := time.Until(mutex.Until()); left > 7920*time.Millisecond || left < 4*time.Second {
-		t.Fatalf("8s less the drift should be left, not %v", left)
-	}
+	expect(t, "8s less the drift", time.Until(mutex.Until()) <= 7918*time.Millisecond, true)
 	released(t)(mutex.Valid())
-	released(t)(mutex.Unlock())
 
-	failed(t, nil)(mutex.Valid())
-	failed(t, ErrLockAlreadyExpired)(mutex.Unlock())
-	failed(t, ErrLockAlreadyExpired)(locks.NewMutex("a").Unlock())
-}
-
-func TestTakenIsRedsyncsError(t *testing.T) {
-	locks := newLocks(t)
-	holder := locks.NewMutex("a")
-	must(t, holder.Lock())
-	other := locks.NewMutex("a")
 	err := other.TryLock()
 	var errTaken *ErrTaken
-	expect(t, "errors.As", errors.As(err, &errTaken), true)
-	expect(t, "nodes", len(errTaken.Nodes), 1)
-	expect(t, "errors.Is", errors.Is(err, &ErrTaken{}), true)
-	expect(t, "not ErrFailed", errors.Is(err, ErrFailed), false)
+	expect(t, "errors.As", errors.As(err, &errTaken) && len(errTaken.Nodes) == 1, true)
+	expect(t, "errors.Is", errors.Is(err, &ErrTaken{}) && !errors.Is(err, ErrFailed), true)
 	expect(t, "no value", other.Value(), "")
-
-	failed(t, nil)(other.Valid())
-	released(t)(holder.Unlock())
+	released(t)(mutex.Unlock())
+	failed(t, ErrLockAlreadyExpired)(mutex.Unlock())
+	expect(t, "the lease is over, and the value stays", !time.Now().Before(mutex.Until()) && mutex.Value() != "", true)
 	must(t, other.TryLock())
-	if other.Fence() <= holder.Fence() {
-		t.Fatalf("fences: %d, then %d", holder.Fence(), other.Fence())
-	}
+	expect(t, "the fence rises", other.Fence() > mutex.Fence(), true)
+	must(t, admin.Del(ctx, "a").Err())
+	_, err = other.Extend()
+	says(t, err, ErrExtendFailed)
+	refused(t, err)
+}
+
+func TestTheCoreIsBelowTheMutex(t *testing.T) {
+	mutex := newLocks(t).NewMutex("a")
+	hold, err := mutex.Acquire(ctx)
+	must(t, err)
+	expect(t, "one hold", hold.Token() == mutex.Value() && hold.Fence() == mutex.Fence(), true)
+	within, stop := mutex.KeepAlive(ctx)
+	defer stop()
+	released(t)(hold.Release(ctx))
+	<-within.Done()
+	says(t, context.Cause(within), ErrNotHeld)
+	failed(t, ErrExtendFailed)(mutex.Extend())
 }
 
 func TestWithValueMovesTheOwnership(t *testing.T) {
@@ -55,118 +66,73 @@ func TestWithValueMovesTheOwnership(t *testing.T) {
 	must(t, mutex.Lock())
 	elsewhere := locks.NewMutex("a", WithValue(mutex.Value()), WithExpiry(time.Hour))
 	released(t)(elsewhere.Extend())
-	if left := admin.PTTL(ctx, "a").Val(); left < 59*time.Minute {
-		t.Fatalf("an hour should be left, not %v", left)
-	}
+	expect(t, "an hour", admin.PTTL(ctx, "a").Val() > 59*time.Minute, true)
+	released(t)(elsewhere.Check(ctx))
+	must(t, elsewhere.Exec(ctx, "SET", "n", 1).Err())
 	released(t)(elsewhere.Unlock())
+	must(t, locks.NewMutex("a", oneToken).Lock())
 }
 
-func TestGenValueFunc(t *testing.T) {
+func TestSetNXOnExtendTakesALostLockAgainButNotAReleasedOne(t *testing.T) {
 	locks := newLocks(t)
-	mutex := locks.NewMutex("a", WithGenValueFunc(func() (string, error) { return "mine", nil }))
-	must(t, mutex.Lock())
-	expect(t, "value", mutex.Value(), "mine")
-	trouble := errors.New("no entropy")
-	mutex = locks.NewMutex("b", WithGenValueFunc(func() (string, error) { return "", trouble }))
-	expect(t, "error", errors.Is(mutex.Lock(), trouble), true)
-}
-
-func TestExpiry(t *testing.T) {
-	locks := newLocks(t)
-	mutex := locks.NewMutex("a", WithExpiry(100*time.Millisecond))
-	must(t, mutex.Lock())
-	eventually(t, "expiry", func() bool { return admin.Exists(ctx, "a").Val() == 0 })
-	expect(t, "until is over when the lock is", time.Now().After(mutex.Until()), true)
-
-	ok, err := mutex.Extend()
-	expect(t, "extended", ok, false)
-	expect(t, "ErrExtendFailed", errors.Is(err, ErrExtendFailed), true)
-	expect(t, "ErrTaken, as redsync has it", errors.Is(err, &ErrTaken{}), true)
-	failed(t, ErrLockAlreadyExpired)(mutex.Unlock())
-
-	failed(t, ErrExtendFailed)(locks.NewMutex("a").Extend())
-}
-
-func TestAnExpiryOfWhichNothingIsLeftIsRefused(t *testing.T) {
-	locks := newLocks(t)
-	refuses := func(what string, err error) {
-		t.Helper()
-		expect(t, fmt.Sprint(what, ": ", err), err != nil && strings.Contains(err.Error(), "too short"), true)
-	}
-	for _, expiry := range []time.Duration{-time.Second, 0, time.Millisecond, 3 * time.Millisecond} {
-		option := WithExpiry(expiry)
-		refuses("Lock", locks.NewMutex("a", option).Lock())
-		refuses("TryLock", locks.NewMutex("a", option).TryLock())
-		refuses("RLock", locks.NewRWMutex("a", option).RLock())
-		refuses("several", locks.NewMultiMutex([]string{"a"}, nil, option).Lock())
-		_, err := locks.NewSemaphore("a", 2, option).Acquire(ctx)
-		refuses("a permit", err)
-		ran, err := locks.RunOnce(ctx, "a", expiry, 0, nil)
-		expect(t, "ran", ran, false)
-		expect(t, "an error", err != nil, true)
-	}
-	refuses("the drift takes all", locks.NewMutex("a", WithDriftFactor(1)).Lock())
-	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
-	must(t, locks.NewMutex("a", WithExpiry(4*time.Millisecond)).wrong())
-}
-
-func TestExtend(t *testing.T) {
-	locks := newLocks(t)
-	mutex := locks.NewMutex("a", WithExpiry(time.Minute))
-	must(t, mutex.Lock())
-	must(t, admin.PExpire(ctx, "a", time.Second).Err())
-	until, fence := mutex.Until(), mutex.Fence()
-	released(t)(mutex.Extend())
-	expect(t, "until moved", mutex.Until().After(until), true)
-	expect(t, "fence stays", mutex.Fence(), fence)
-	if left := admin.PTTL(ctx, "a").Val(); left < 50*time.Second {
-		t.Fatalf("a minute should be left, not %v", left)
-	}
-}
-
-func TestSetNXOnExtend(t *testing.T) {
-	locks := newLocks(t)
-	mutex := locks.NewMutex("a", WithSetNXOnExtend())
+	mutex := locks.NewMutex("a", WithSetNXOnExtend(), minute)
 	must(t, mutex.Lock())
 	fence := mutex.Fence()
 	must(t, admin.Del(ctx, "a").Err())
 	released(t)(mutex.Extend())
 	expect(t, "a new fence", mutex.Fence() > fence, true)
-
+	within, stop := mutex.KeepAlive(ctx)
+	defer stop()
+	released(t)(mutex.Unlock())
+	failed(t, ErrExtendFailed)(mutex.Extend())
+	<-within.Done()
+	says(t, context.Cause(within), ErrNotHeld)
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+	must(t, mutex.Lock())
 	must(t, admin.Del(ctx, "a").Err())
 	must(t, locks.NewMutex("a").Lock())
 	failed(t, ErrExtendFailed)(mutex.Extend())
 }
 
-func TestOldClientsString(t *testing.T) {
+// An Unlock waits for an Extend that is taking the lock again, and releases what it has got.
+func TestAnUnlockReleasesWhatAnExtensionIsTakingAgain(t *testing.T) {
 	locks := newLocks(t)
-	mutex := locks.NewMutex("a")
+	mutex := locks.NewMutex("a", minute, WithSetNXOnExtend())
 	must(t, mutex.Lock())
-	must(t, admin.Set(ctx, "a", "old", time.Minute).Err()) // a SET without NX: forced away
-	failed(t, &ErrTaken{})(mutex.Unlock())
-	failed(t, ErrExtendFailed)(mutex.Extend())
-	failed(t, nil)(mutex.Valid())
-	expect(t, "ErrTaken", errors.Is(mutex.TryLock(), &ErrTaken{}), true)
-	expect(t, "old value", admin.Get(ctx, "a").Val(), "old")
-}
-
-func TestErrorsOfTheServerAreNotWaitedOut(t *testing.T) {
-	locks := newLocks(t)
-	start := time.Now()
-	err := locks.NewMutex("a", WithGrace(2*time.Hour), WithTries(1000)).Lock()
-	var redisError *RedisError
-	expect(t, "RedisError", errors.As(err, &redisError), true)
-	if took := time.Since(start); took > 30*time.Second {
-		t.Fatalf("it waited for %v", took)
+	must(t, admin.Del(ctx, "a").Err())
+	late := &lateReply{Driver: locks.client.Driver, arrived: make(chan struct{}), goOn: make(chan struct{})}
+	locks.client.Driver = late
+	extension := inBackground(func() error { _, err := mutex.Extend(); return err })
+	<-late.arrived
+	unlock := inBackground(func() error { _, err := mutex.Unlock(); return err })
+	close(late.goOn)
+	must(t, result(t, extension))
+	if err := result(t, unlock); err != nil { // It came before the Extend looked whether it may.
+		says(t, err, ErrLockAlreadyExpired)
 	}
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
 }
 
-func TestPatience(t *testing.T) {
-	locks := newLocks(t)
+// A lateReply keeps the answer to an acquire back.
+type lateReply struct {
+	driver.Driver
+	arrived, goOn chan struct{}
+}
+
+func (l *lateReply) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
+	replies := l.Driver.Send(ctx, commands...)
+	if commands[0].Args[0] == "LOCK.ACQUIRE" {
+		close(l.arrived)
+		<-l.goOn
+	}
+	return replies
+}
+
+func TestPatienceIsTheSumOfTheDelays(t *testing.T) {
+	locks := NewWith(nil)
 	for _, c := range []struct {
-		tries  int
-		delay  time.Duration
-		result time.Duration
+		tries         int
+		delay, result time.Duration
 	}{
 		{1, time.Second, 0},
 		{0, time.Second, 0},
@@ -174,126 +140,158 @@ func TestPatience(t *testing.T) {
 		{4, -time.Second, 0},
 		{1_000_001, time.Second, 1_000_000 * time.Second},
 	} {
-		mutex := locks.NewMutex("a", WithTries(c.tries), WithRetryDelay(c.delay))
-		expect(t, "patience", mutex.patience(), c.result)
+		expect(t, "patience", locks.NewMutex("a", WithTries(c.tries), WithRetryDelay(c.delay)).patience(), c.result)
 	}
-	if d := locks.NewMutex("a", WithTries(math.MaxInt), WithRetryDelay(time.Hour)).patience(); d < 100*365*24*time.Hour {
-		t.Fatalf("for ever is %v", d)
-	}
+	expect(t, "for ever", locks.NewMutex("a", WithTries(math.MaxInt), WithRetryDelay(time.Hour)).patience() > 100*365*24*time.Hour, true)
 	var asked []int
 	locks.NewMutex("a", WithTries(4), WithRetryDelayFunc(func(try int) time.Duration {
 		asked = append(asked, try)
 		return time.Second
 	})).patience()
-	expect(t, "delays asked for", len(asked), 3)
-	expect(t, "the first", asked[0], 1)
-	if d := locks.NewMutex("a").patience(); d < 31*50*time.Millisecond || d > 31*250*time.Millisecond {
-		t.Fatalf("by default it waits for %v", d)
-	}
-	// What redsync's options without a meaning here must not do: fail.
-	must(t, locks.NewMutex("a", WithFailFast(true), WithShufflePools(true), WithTimeoutFactor(1), WithDriftFactor(0.1)).Lock())
+	expect(t, "delays asked for", len(asked) == 3 && asked[0] == 1, true)
+	d := locks.NewMutex("a").patience()
+	expect(t, "by default", d >= 31*50*time.Millisecond && d <= 31*250*time.Millisecond, true)
+	expect(t, "the least drift", locks.NewMutex("a", WithDriftFactor(0)).lock.Drift, 0.01)
 }
 
-// extendLate begins an Extend whose reply is there and not yet read. What it returns lets it be read and waits for that.
-func extendLate(t *testing.T, mutex *Mutex) func() (bool, error) {
-	t.Helper()
-	late := newLateReply(mutex.locks, "LOCK.RENEW")
-	var ok bool
-	done := inBackground(func() (err error) {
-		ok, err = mutex.Extend()
-		return err
-	})
-	<-late.arrived
-	return func() (bool, error) {
-		close(late.goOn)
-		return ok, result(t, done)
-	}
-}
-
-func TestALateExtensionLeavesTheNextHoldAlone(t *testing.T) {
-	for name, option := range map[string]Option{
-		"with a token of its own": ignored,
-		"with the same token":     WithGenValueFunc(func() (string, error) { return "mine", nil }),
-	} {
-		t.Run(name, func(t *testing.T) {
-			mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute), option)
-			must(t, mutex.Lock())
-			finish := extendLate(t, mutex)
-			released(t)(mutex.Unlock())
-			must(t, mutex.Lock())
-			value, fence, until := mutex.Value(), mutex.Fence(), mutex.Until()
-
-			released(t)(finish())
-			expect(t, "value", mutex.Value(), value)
-			expect(t, "fence", mutex.Fence(), fence)
-			expect(t, "until", mutex.Until(), until)
-			released(t)(mutex.Unlock())
-			expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
-		})
-	}
-}
-
-func TestALateExtensionDoesNotTakeTheLockAgainBesideTheNextHold(t *testing.T) {
-	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute), WithSetNXOnExtend())
+func TestExecAnswersAsGoRedisDoes(t *testing.T) {
+	locks := newLocks(t)
+	mutex := locks.NewMutex("a", minute)
+	says(t, mutex.Exec(ctx, "INCR", "n").Err(), ErrNotHeld)
 	must(t, mutex.Lock())
-	must(t, admin.Del(ctx, "a").Err()) // lost: the renewal is answered with 0
-	finish := extendLate(t, mutex)
-	must(t, mutex.Lock())
-	released(t)(mutex.Unlock())
-
-	failed(t, ErrExtendFailed)(finish())
-	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
-}
-
-func TestAnExtensionDoesNotTakeTheLockAgainThatWasUnlocked(t *testing.T) {
-	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute), WithSetNXOnExtend())
-	must(t, mutex.Lock())
-	finish := extendLate(t, mutex)
-	released(t)(mutex.Unlock())
-	failed(t, ErrExtendFailed)(finish())
-	failed(t, ErrExtendFailed)(mutex.Extend())
-	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
-
-	must(t, mutex.Lock())
-	must(t, admin.Del(ctx, "a").Err())
-	released(t)(mutex.Extend())
-	released(t)(mutex.Unlock())
-}
-
-func TestAnUnlockReleasesWhatAnExtensionIsTakingAgain(t *testing.T) {
-	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute), WithSetNXOnExtend())
-	must(t, mutex.Lock())
-	must(t, admin.Del(ctx, "a").Err())
-	late := newLateReply(mutex.locks, "LOCK.ACQUIRE")
-	extension := inBackground(func() error {
-		_, err := mutex.Extend()
-		return err
-	})
-	<-late.arrived
-	must(t, admin.ConfigResetStat(ctx).Err())
-	unlock := inBackground(func() error {
-		_, err := mutex.Unlock()
-		return err
-	})
-	// The release may come first, if nothing keeps it.
-	for began := time.Now(); time.Since(began) < 300*time.Millisecond && calls(t, "lock.release") == 0; {
-		time.Sleep(2 * time.Millisecond)
-	}
-	close(late.goOn)
-	must(t, result(t, extension))
-	must(t, result(t, unlock))
-	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
-	expect(t, "the lease goes on", time.Now().Before(mutex.Until()), false)
-}
-
-func TestUntilDoesNotGoBackWhenRepliesOvertakeEachOther(t *testing.T) {
-	mutex := newLocks(t).NewMutex("a", WithExpiry(time.Minute))
-	must(t, mutex.Lock())
-	finish := extendLate(t, mutex)
-	_, err := mutex.Extend()
+	n, err := mutex.Exec(ctx, "INCR", "n").Int()
 	must(t, err)
-	until := mutex.Until()
-	_, err = finish()
-	must(t, err)
-	expect(t, "until", mutex.Until(), until)
+	expect(t, "its reply", n, 1)
+	says(t, mutex.Exec(ctx, "GET", "nothing").Err(), redis.Nil)
+	says(t, mutex.Exec(ctx, "LPUSH", "n", "x").Err(), nil, "WRONGTYPE")
+	must(t, mutex.Exec(ctx, "HSET", "h", "d", time.Second, "t", true, "f", 1.5, "b", []byte("x")).Err())
+	expect(t, "arguments", admin.HGet(ctx, "h", "d").Val()+admin.HGet(ctx, "h", "t").Val()+admin.HGet(ctx, "h", "f").Val(), "100000000011.5")
+	must(t, admin.Set(ctx, "a", "an old client's", 0).Err())
+	failed(t, nil)(mutex.Check(ctx))
+	err = mutex.Exec(ctx, "INCR", "n").Err()
+	says(t, err, ErrNotHeld, "not held")
+}
+
+func TestAJobHasAContextAndGivesTheLockBack(t *testing.T) {
+	locks := newLocks(t)
+	trouble := errors.New("trouble")
+	within, cancel := context.WithCancelCause(ctx)
+	options := append(make([]Option, 0, 2), WithTries(1))
+	ran, err := locks.RunOnce(within, "a", time.Minute, 0, func(ctx context.Context, mutex *Mutex) error {
+		released(t)(mutex.Extend())
+		cancel(trouble)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, options...)
+	expect(t, "ran, and failed", ran && errors.Is(err, trouble), true)
+	expect(t, "the caller's options", options[:2][1] == nil, true)
+	expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+	_, err = locks.RunOnce(ctx, "a", time.Second, time.Minute, nil)
+	says(t, err, nil, "atLeast")
+	ran, err = locks.RunOnce(ctx, "a", time.Second, 0, func(ctx context.Context, mutex *Mutex) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	expect(t, "ran", ran, true)
+	says(t, err, ErrNotHeld)
+}
+
+func TestNoNamesAndNoPermitsAreRefused(t *testing.T) {
+	locks := newLocks(t)
+	none := locks.NewMultiMutex(nil, []string{}, WithSetNXOnExtend(), WithValue("mine"))
+	expect(t, "its name", none.Name(), "")
+	says(t, none.Lock(), nil, "at least one name")
+	failed(t, ErrExtendFailed)(locks.NewMultiMutex(nil, nil).Extend())
+	for _, permits := range []int{0, -1} {
+		_, err := locks.NewSemaphore("a", permits).TryAcquire(ctx)
+		says(t, err, nil, "at least one permit")
+		_, err = locks.NewSemaphore("a", permits).Acquire(ctx)
+		says(t, err, nil, "at least one permit")
+	}
+	expect(t, "names", strings.Join(locks.NewMultiMutex([]string{"b"}, []string{"a"}).Names(), " "), "b a")
+	expect(t, "holds left", admin.DBSize(ctx).Val(), 0)
+}
+
+func TestATokenThatHasAPartLeavesIt(t *testing.T) {
+	locks := newLocks(t)
+	one := locks.NewMutex("a", oneToken, minute)
+	must(t, one.Lock())
+	says(t, locks.NewMultiMutex([]string{"a", "b"}, nil, oneToken).Lock(), nil, "PARTIAL")
+	released(t)(one.Unlock())
+}
+
+func TestARingOrAnUnknownClientIsRefused(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": server.Addr}})
+	defer ring.Close()
+	for _, client := range []redis.UniversalClient{ring, struct{ *redis.Ring }{ring}, struct{ redis.UniversalClient }{}, nil} {
+		_, err := Open(client)
+		says(t, err, ErrClient)
+		func() {
+			defer func() {
+				panicked, _ := recover().(error)
+				says(t, panicked, ErrClient)
+			}()
+			New(client)
+		}()
+	}
+	client := server.Client()
+	defer client.Close()
+	embedded := New(struct{ *redis.Client }{client})
+	defer embedded.Close()
+	must(t, embedded.NewMutex("embedded").Lock())
+}
+
+// A downgrade that is sent again under a guard keeps the share, which the guard does not grant a second time.
+func TestADowngradeUnderAGuard(t *testing.T) {
+	guarded, err := testserver.Start("max-ttl", "60000")
+	guarded, client := started(t, guarded, err)
+	proxy := newProxy(t, guarded.Addr)
+	locks := locksTo(t, proxy.addr)
+	both, lost := locks.NewRWMutex("a", oneToken, minute), locks.NewRWMutex("b", oneToken, minute)
+	must(t, both.Lock())
+	must(t, lost.Lock())
+	must(t, client.ConfigSet(ctx, "lock.guard", "failover").Err())
+	proxy.loses("RLOCK")
+	must(t, both.RLock())
+	expect(t, "requests for the share", calls(t, client, "rwlock.rlock"), 2)
+	expect(t, "the fence", both.Reader().Fence(), both.Fence())
+	failed(t, nil)(both.Check(ctx))
+	must(t, both.RLock())
+	released(t)(both.Reader().Check(ctx))
+	must(t, client.Del(ctx, "b").Err())
+	refused(t, lost.TryRLock())
+	expect(t, "one that has nothing is told", time.Now().Before(lost.Until()), false)
+}
+
+func TestConversions(t *testing.T) {
+	locks, proxy := behindProxy(t)
+	for _, linger := range []Option{OptionFunc(func(*Mutex) {}), WithLinger(20 * time.Second)} {
+		must(t, admin.FlushAll(ctx).Err())
+		both, other := locks.NewRWMutex("a", oneToken, minute, linger), locks.NewRWMutex("a")
+		must(t, both.RLock())
+		must(t, other.RLock())
+		refused(t, both.TryLock())
+		released(t)(both.Reader().Extend()) // It goes on reading.
+		released(t)(other.RUnlock())
+		must(t, both.Lock())
+		failed(t, ErrExtendFailed)(both.Reader().Extend())
+		refused(t, other.TryRLock())
+		within, stop := both.KeepAlive(ctx)
+		defer stop()
+		must(t, both.RLock())
+		<-within.Done()
+		failed(t, ErrExtendFailed)(both.Extend())
+		must(t, other.TryRLock())
+		released(t)(both.Unlock()) // of either side
+		expect(t, "the reader's lease", time.Now().Before(both.Reader().Until()), false)
+		released(t)(other.RUnlock())
+
+		// A downgrade that is not answered may have made a reader of the writer.
+		must(t, both.Lock())
+		proxy.cut()
+		says(t, both.TryRLock(), nil)
+		proxy.join()
+		failed(t, nil)(both.Check(ctx))
+		failed(t, ErrExtendFailed)(both.Extend())
+	}
 }

@@ -1,11 +1,11 @@
 package redislock
 
 import (
-	"crypto/rand"
-	"encoding/base64"
 	"math"
 	mathrand "math/rand"
 	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/core"
 )
 
 // An Option configures a mutex.
@@ -22,7 +22,7 @@ func (f OptionFunc) Apply(mutex *Mutex) { f(mutex) }
 // WithExpiry sets how long the lock is held if it is neither extended nor unlocked. The default is 8s. Lock refuses one of 3ms or less,
 // of which the drift and 2ms leave nothing: see [Mutex.Until].
 func WithExpiry(expiry time.Duration) Option {
-	return OptionFunc(func(m *Mutex) { m.expiry = expiry })
+	return OptionFunc(func(m *Mutex) { m.lock.Expiry = expiry })
 }
 
 // WithTries and [WithRetryDelay] say together how long Lock waits: as long as that many tries with these delays between
@@ -60,57 +60,35 @@ func WithSetNXOnExtend() Option {
 // that dies while it waits may cost the waiters behind it this time, once. A Lock that stops waiting
 // gives its place up at once.
 func WithGrace(grace time.Duration) Option {
-	return OptionFunc(func(m *Mutex) { m.grace = grace })
+	return OptionFunc(func(m *Mutex) { m.lock.Grace = grace })
 }
 
 // WithLinger has the server end the lock this long after its connection is lost, so that a process that dies does not hold it for
-// the rest of its expiry. Without this option it does. A lock that lingers has a connection of its own until Unlock, for the server
-// binds it to the connection that asked, and those of a pool come and go. [RedisLock.Close] closes that connection, too.
+// the rest of its expiry. Without this option it does. A lock that lingers has a connection of its own until it ends, and asks for a
+// sign of life on it every third of the linger. [RedisLock.Close] closes that connection, too.
 //
-// When the connection is lost and the process lives, Until is not told: the server has the lock for the linger only, unless an Extend
-// comes in that time, which binds the lock to another connection.
+// When there is no sign of life, Until is this long after the last one, unless an Extend or KeepAlive binds the lock to another
+// connection before. A process that cannot reach the server learns by that that others may have the lock.
 func WithLinger(linger time.Duration) Option {
-	return OptionFunc(func(m *Mutex) { m.linger = &linger })
+	return OptionFunc(func(m *Mutex) { m.lock.Linger, m.lock.Lingers = linger, true })
 }
 
 // WithDriftFactor sets by which part of the expiry Until is early, for clocks that run at different speeds. The default is 0.01.
 // The guard of a server counts on no less, so a smaller factor counts as 0.01.
 func WithDriftFactor(factor float64) Option {
-	return OptionFunc(func(m *Mutex) { m.driftFactor = max(factor, leastDrift) })
+	return OptionFunc(func(m *Mutex) { m.lock.Drift = max(factor, core.LeastDrift) })
 }
-
-// WithTimeoutFactor does nothing. It bounds how long redsync lets one of several servers hold it up; here the time-outs
-// are those of the client.
-func WithTimeoutFactor(float64) Option { return ignored }
 
 // WithGenValueFunc sets what makes the token of each Lock. It must make a different one every
 // time: a Lock whose token has the lock already gets it, and one that gives up releases what its
 // token has. The default is 16 random bytes in base64.
 func WithGenValueFunc(genValueFunc func() (string, error)) Option {
-	return OptionFunc(func(m *Mutex) { m.genValueFunc = genValueFunc })
+	return OptionFunc(func(m *Mutex) { m.lock.Token = genValueFunc })
 }
 
 // WithValue sets the token without a Lock, so that another mutex's lock can be extended or unlocked.
 func WithValue(v string) Option {
-	return OptionFunc(func(m *Mutex) { m.value = v })
-}
-
-// WithFailFast does nothing: there are no several servers of which a majority would do.
-func WithFailFast(bool) Option { return ignored }
-
-// WithShufflePools does nothing: there are no several servers to shuffle.
-func WithShufflePools(bool) Option { return ignored }
-
-const leastDrift = 0.01
-
-var ignored = OptionFunc(func(*Mutex) {})
-
-func genValue() (string, error) {
-	b := make([]byte, 16)
-	if _, err := rand.Read(b); err != nil {
-		return "", err
-	}
-	return base64.StdEncoding.EncodeToString(b), nil
+	return OptionFunc(func(m *Mutex) { m.adopted = v })
 }
 
 func defaultDelay(int) time.Duration {

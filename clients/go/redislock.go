@@ -9,54 +9,75 @@
 //	defer mutex.Unlock()
 //
 // It works on one server (or one primary with its replicas, or one cluster), not on a majority of independent ones.
+//
+// The package core has the same without go-redis and without redsync's names.
 package redislock
 
 import (
-	"context"
-	"sync"
-	"time"
-
+	"github.com/redis-lock/redis-lock/clients/go/core"
 	"github.com/redis-lock/redis-lock/clients/go/driver"
+	"github.com/redis-lock/redis-lock/clients/go/goredisdriver"
 	"github.com/redis/go-redis/v9"
 )
 
+// The errors of the package core, which are those of this one.
+var (
+	// ErrClient is wrapped by the error of [Open] for a client that no lock can be right on. The text says why.
+	ErrClient = goredisdriver.ErrClient
+	// ErrFailed is returned by Lock when its context ended before the lock was had. The context's error and its cause are wrapped.
+	ErrFailed = core.ErrFailed
+	// ErrNotHeld says that the lock is no longer held: by Exec, which has not run the command, and as the cause of a context.
+	ErrNotHeld = core.ErrNotHeld
+	// ErrCancelled is returned by Lock when somebody has ended its wait by LOCK.CANCEL.
+	ErrCancelled = core.ErrCancelled
+	// ErrExpiry is wrapped where the server's setting lock.max-ttl is shorter than the expiry.
+	ErrExpiry = core.ErrExpiry
+	// ErrUnsupported is wrapped where the server does not know the command of what was asked. The text names it.
+	ErrUnsupported = core.ErrUnsupported
+	// ErrModuleMissing is wrapped where the server has no redis-lock module. The text says how to load it, and what [WithFallback]
+	// offers where it cannot be loaded.
+	ErrModuleMissing = core.ErrModuleMissing
+)
+
+type (
+	// ErrTaken is returned, as a pointer, when somebody else holds the lock.
+	ErrTaken = core.ErrTaken
+	// A RedisError is an answer of the server that is an error, or the failure to get one.
+	RedisError = core.RedisError
+	// A Hold is what one acquire has got.
+	Hold = core.Hold
+	// An Observer is told of every wait and every hold. The module redislockotel has one for OpenTelemetry.
+	Observer = core.Observer
+)
+
 // RedisLock makes mutexes on one server. It is safe for concurrent use.
-type RedisLock struct {
-	driver   driver.Driver
-	waiters  *waiters
-	fallback bool // the user allows locks without the module
-
-	mu     sync.Mutex // of what follows
-	choice choice     // whether locks are the module's, once that is known
-}
-
-// longestSlice is the longest time that one command waits: what a dead connection costs.
-const longestSlice = 30 * time.Second
+type RedisLock struct{ client *core.Client }
 
 // New returns a RedisLock that uses client, which is a *redis.Client (of redis.NewClient or redis.NewFailoverClient) or
-// a *redis.ClusterClient. It panics if client is a *redis.Ring: [Open] returns that as an error, and says why.
+// a *redis.ClusterClient. It panics for another one, as for a *redis.Ring: [Open] returns that as an error, and says why.
 //
-// What answers at once goes through client. What waits has connections of its own, made with client's settings, because a
-// waiter would hold a connection of the pool that its holder may need to unlock.
+// It has connections of its own, made with client's settings. The client's pool, time-out for its pool and hooks are the user's alone.
 func New(client redis.UniversalClient) *RedisLock {
-	if _, ring := client.(ofRing); ring {
-		panic(refusal(client))
+	locks, err := Open(client)
+	if err != nil {
+		panic(err)
 	}
-	return NewWith(newGoRedis(client, longestSlice+margin))
+	return locks
 }
 
 // Open is [New] with options. It returns an [ErrClient] for a client that no lock can be right on.
 func Open(client redis.UniversalClient, options ...ClientOption) (*RedisLock, error) {
-	if err := refusal(client); err != nil {
+	driver, err := goredisdriver.New(client)
+	if err != nil {
 		return nil, err
 	}
-	return NewWith(newGoRedis(client, longestSlice+margin), options...), nil
+	return NewWith(driver, options...), nil
 }
 
-// NewWith returns a RedisLock that uses another library than go-redis. The modules rueidisdriver and valkeydriver, beside this
-// one, have the drivers of rueidis and valkey-go.
+// NewWith returns a RedisLock that uses another library than go-redis. The module rueidisdriver, beside this one, has the driver of
+// rueidis.
 func NewWith(driver driver.Driver, options ...ClientOption) *RedisLock {
-	r := &RedisLock{driver: driver, waiters: &waiters{driver: driver, slice: longestSlice}}
+	r := &RedisLock{client: &core.Client{Driver: driver}}
 	for _, option := range options {
 		option(r)
 	}
@@ -66,74 +87,34 @@ func NewWith(driver driver.Driver, options ...ClientOption) *RedisLock {
 // A ClientOption configures a RedisLock.
 type ClientOption func(*RedisLock)
 
-// Close closes the idle connections that were used to wait. The client stays open: it is the caller's.
-func (r *RedisLock) Close() error { return r.driver.Close() }
+// WithFallback lets locks work on a server that has no redis-lock module and cannot load it, by SET NX PX and Lua scripts.
+// Without this option that is an [ErrModuleMissing]. On a server that has the module the option changes nothing.
+//
+// Such a lock has less. There is no queue: waiters ask again and again, in no order. [Mutex.Fence] is 0: never send it to a resource.
+// An eviction or a failover can end the lock early. RWMutex, Semaphore, MultiMutex, Exec, WithLinger and a RunOnce with
+// atLeast return an ErrModuleMissing. The first use says so once, by slog.Warn.
+//
+// The choice is made at the first use, from what the server answers, and stays as long as the RedisLock.
+func WithFallback() ClientOption { return func(r *RedisLock) { r.client.Fallback = true } }
+
+// WithObserver has observer told of every wait and every hold.
+func WithObserver(observer Observer) ClientOption {
+	return func(r *RedisLock) { r.client.Observer = observer }
+}
+
+// Close closes the connections of the locks. The client stays open: it is the caller's.
+func (r *RedisLock) Close() error { return r.client.Driver.Close() }
 
 // NewMutex returns a mutex with the given name, which is the key of the lock.
 func (r *RedisLock) NewMutex(name string, options ...Option) *Mutex {
-	return r.newMutex(name, "LOCK.ACQUIRE", options)
+	return r.newMutex(name, core.AcquireExclusive, options)
 }
 
-// acquireShare is the command of a reader.
-const acquireShare = "RWLOCK.RLOCK"
-
-// NewRWMutex returns a reader-writer mutex with the given name, which is the key of the lock.
-func (r *RedisLock) NewRWMutex(name string, options ...Option) *RWMutex {
-	writer, reader := r.newMutex(name, "RWLOCK.WLOCK", options), r.newMutex(name, acquireShare, options)
-	writer.otherSide, reader.otherSide = reader, writer
-	writer.sides = &sides{}
-	reader.sides = writer.sides
-	return &RWMutex{Mutex: writer, reader: reader}
-}
-
-func (r *RedisLock) newMutex(name, acquire string, options []Option) *Mutex {
-	m := &Mutex{
-		locks:        r,
-		names:        []string{name},
-		acquire:      acquire,
-		expiry:       8 * time.Second,
-		tries:        32,
-		delayFunc:    defaultDelay,
-		genValueFunc: genValue,
-		driftFactor:  leastDrift,
-		grace:        5 * time.Second,
-	}
+func (r *RedisLock) newMutex(name, command string, options []Option) *Mutex {
+	m := &Mutex{lock: *r.client.Lock(name), tries: 32, delayFunc: defaultDelay}
+	m.lock.Command = command
 	for _, option := range options {
 		option.Apply(m)
 	}
 	return m
-}
-
-// An RWMutex is held by one writer or by any number of readers. Its own methods (Lock, Unlock, Extend, Fence, …) are the
-// writer's; [RWMutex.Reader] has all of these for the reader. Readers and writers wait in one line, so that neither starves.
-//
-// As with [Mutex], every reader and every writer has an RWMutex of its own.
-type RWMutex struct {
-	*Mutex
-	reader *Mutex
-}
-
-// Reader returns the reader's side: its Lock takes a share.
-func (rw *RWMutex) Reader() *Mutex { return rw.reader }
-
-// RLock takes a share of the lock. A writer with the same value becomes a reader, and is a writer
-// no more: Until has passed, and the context of KeepAlive ends. That counts without an answer, too.
-// An RLock that then gives up releases the lock.
-func (rw *RWMutex) RLock() error { return rw.reader.Lock() }
-
-// RLockContext takes a share of the lock.
-func (rw *RWMutex) RLockContext(ctx context.Context) error { return rw.reader.LockContext(ctx) }
-
-// TryRLock takes a share of the lock if it can be had at once.
-func (rw *RWMutex) TryRLock() error { return rw.reader.TryLock() }
-
-// TryRLockContext takes a share of the lock if it can be had at once.
-func (rw *RWMutex) TryRLockContext(ctx context.Context) error { return rw.reader.TryLockContext(ctx) }
-
-// RUnlock gives the share back.
-func (rw *RWMutex) RUnlock() (bool, error) { return rw.reader.Unlock() }
-
-// RUnlockContext gives the share back.
-func (rw *RWMutex) RUnlockContext(ctx context.Context) (bool, error) {
-	return rw.reader.UnlockContext(ctx)
 }

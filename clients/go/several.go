@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-)
 
-// acquireSeveral is the command of a MultiMutex.
-const acquireSeveral = "LOCK.MACQUIRE"
+	"github.com/redis-lock/redis-lock/clients/go/core"
+)
 
 // A Semaphore has a number of permits, so that at most as many holders have one at the same time. It is safe for concurrent use.
 //
@@ -40,10 +39,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Mutex, error) {
 }
 
 func (s *Semaphore) newPermit() *Mutex {
-	permit := s.locks.newMutex(s.name, "LOCK.ACQUIRE", s.options)
-	permit.limit = s.permits
+	permit := s.locks.newMutex(s.name, core.AcquireExclusive, s.options)
+	permit.lock.Limit = s.permits
 	if s.permits < 1 {
-		permit.unlockable = fmt.Errorf("redislock: a semaphore has at least one permit, not %d", s.permits)
+		permit.lock.Invalid = fmt.Errorf("redislock: a semaphore has at least one permit, not %d", s.permits)
 	}
 	return permit
 }
@@ -64,14 +63,14 @@ type MultiMutex struct {
 // NewMultiMutex returns a mutex of several names, which are 1 to 128 different keys, in a cluster of one slot. Of the shared ones it takes
 // a share. Without a name, Lock returns an error.
 func (r *RedisLock) NewMultiMutex(exclusive, shared []string, options ...Option) *MultiMutex {
-	m := r.newMutex("", acquireSeveral, options)
+	m := r.newMutex("", core.AcquireSeveral, options)
 	if names := slices.Concat(exclusive, shared); len(names) > 0 {
-		m.names, m.shared = names, len(shared)
+		m.lock.Names, m.lock.Shared = names, len(shared)
 	} else {
-		m.unlockable = errors.New("redislock: a MultiMutex has at least one name")
+		m.lock.Invalid = errors.New("redislock: a MultiMutex has at least one name")
 	}
 	return &MultiMutex{m}
 }
 
 // Names returns the names of all locks, the exclusive ones first.
-func (m *MultiMutex) Names() []string { return slices.Clone(m.names) }
+func (m *MultiMutex) Names() []string { return slices.Clone(m.lock.Names) }

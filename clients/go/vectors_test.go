@@ -18,16 +18,18 @@ import (
 // TestVectors plays the scenarios of clients/vectors, which all the adapters have in common.
 func TestVectors(t *testing.T) {
 	plain, err := testserver.StartWithoutModule()
-	must(t, err)
-	defer plain.Stop()
+	started(t, plain, err)
 	bounded, err := testserver.Start("max-ttl", "2000")
-	must(t, err)
-	defer bounded.Stop()
+	started(t, bounded, err)
 	places := map[string]*testserver.Server{"": server, "plain": plain, "strict": plain, "bounded": bounded}
 
 	text, err := os.ReadFile("../vectors/scenarios.txt")
 	must(t, err)
+	faults, err := os.ReadFile("../vectors/faults.txt")
+	must(t, err)
 	_, scenarios, _ := strings.Cut(string(text), "\nscenario ")
+	_, more, _ := strings.Cut(string(faults), "\nscenario ")
+	scenarios += "\nscenario " + more
 	for _, scenario := range strings.Split(scenarios, "\nscenario ") {
 		name, steps, _ := strings.Cut(scenario, "\n")
 		t.Run(name, func(t *testing.T) {
@@ -43,6 +45,11 @@ func TestVectors(t *testing.T) {
 			defer play.end()
 			must(t, play.admin.FlushAll(ctx).Err())
 			must(t, play.admin.ConfigResetStat(ctx).Err())
+			for _, name := range []string{"A", "B", "C", "D", "E"} { // Their clients are there before anything goes wrong.
+				if strings.Contains("\n"+steps, "\n"+name+" ") {
+					play.actor(name)
+				}
+			}
 			for _, line := range strings.Split(strings.TrimSpace(steps), "\n") {
 				words := strings.Fields(line)
 				want := ""
@@ -67,6 +74,7 @@ type play struct {
 
 // An actor is a program with a client of its own, and what it holds.
 type actor struct {
+	proxy   *proxy
 	locks   *RedisLock
 	mutex   *Mutex
 	within  context.Context
@@ -87,7 +95,8 @@ func (p *play) actor(name string) *actor {
 		if p.fallback {
 			options = append(options, WithFallback())
 		}
-		p.actors[name] = &actor{locks: locksTo(p.t, p.server.Addr, options...), stop: func() {}}
+		proxy := newProxy(p.t, p.server.Addr)
+		p.actors[name] = &actor{proxy: proxy, locks: locksTo(p.t, proxy.addr, options...), stop: func() {}}
 	}
 	return p.actors[name]
 }
@@ -104,21 +113,25 @@ func (p *play) step(subject string, words []string) string {
 		must(t, err)
 		return fmt.Sprint(reply)
 	case "queue":
-		eventually(t, "so many wait", func() bool { return strconv.Itoa(waitingAt(p.admin, words[0])) == words[1] })
+		eventually(t, "so many wait", func() bool { return strconv.Itoa(waiting(p.admin, words[0])) == words[1] })
 	case "places":
-		return strconv.Itoa(waitingAt(p.admin, words[0]))
+		return strconv.Itoa(waiting(p.admin, words[0]))
 	case "gone":
 		eventually(t, "its end", func() bool { return p.admin.Exists(ctx, words[0]).Val() == 0 })
 	case "calls":
-		return strconv.Itoa(callsAt(t, p.admin, words[0]))
+		return strconv.Itoa(calls(t, p.admin, words[0]))
 	case "rises":
 		expect(t, "the fence rises", p.actors[words[0]].mutex.Fence() < p.actors[words[1]].mutex.Fence(), true)
 	case "fence":
 		return strconv.FormatInt(p.actors[words[0]].mutex.Fence(), 10)
 	case "pause":
-		ms, err := strconv.Atoi(words[0])
-		must(t, err)
-		time.Sleep(time.Duration(ms) * time.Millisecond)
+		time.Sleep(ms(words[0]))
+	case "cut":
+		p.actor(words[0]).proxy.cut()
+	case "join":
+		p.actor(words[0]).proxy.join()
+	case "busy":
+		p.busy(ms(words[0]))
 	default:
 		a := p.actor(subject)
 		switch words[0] {
@@ -134,6 +147,18 @@ func (p *play) step(subject string, words []string) string {
 	return ""
 }
 
+// busy has the server run a script without end, which is killed after a while.
+func (p *play) busy(while time.Duration) {
+	must(p.t, p.admin.ConfigSet(ctx, "lua-time-limit", "100").Err())
+	client := redis.NewClient(&redis.Options{Addr: p.server.Addr, ReadTimeout: -1, MaxRetries: -1})
+	go func() {
+		defer client.Close()
+		client.Eval(ctx, "while true do end", nil)
+	}()
+	eventually(p.t, "a busy server", func() bool { return strings.HasPrefix(fmt.Sprint(p.admin.Ping(ctx).Err()), "BUSY") })
+	time.AfterFunc(while, func() { p.server.Client().ScriptKill(ctx) })
+}
+
 func (a *actor) do(verb string, words []string) string {
 	var ok bool
 	var err error
@@ -143,6 +168,8 @@ func (a *actor) do(verb string, words []string) string {
 		ok, err = a.mutex.Unlock()
 	case "renew":
 		ok, err = a.mutex.Extend()
+	case "believes":
+		return map[bool]string{true: "yes", false: "no"}[time.Now().Before(a.mutex.Until())]
 	case "check":
 		if ok, err = a.mutex.Check(ctx); err == nil {
 			return map[bool]string{true: "yes", false: "no"}[ok]
@@ -189,6 +216,8 @@ func outcome(ok bool, err error) string {
 	switch {
 	case ok && err == nil:
 		return "ok"
+	case err != nil && strings.Contains(err.Error(), "NOPERM"):
+		return "denied"
 	case errors.Is(err, ErrModuleMissing):
 		return "missing"
 	case errors.Is(err, ErrCancelled):

@@ -37,20 +37,20 @@ type artifact struct {
 }
 
 var artifacts = []artifact{
-	{".", []string{"rueidis", "valkey-go", "redsync"}, program(`"github.com/redis/go-redis/v9"`,
+	{".", []string{"rueidis", "otel", "redsync"}, program(`"github.com/redis/go-redis/v9"`,
 		`locks := redislock.New(redis.NewClient(&redis.Options{Addr: os.Args[1]}))`)},
-	{"rueidisdriver", []string{"valkey-go"}, program(`"github.com/redis-lock/redis-lock/clients/go/rueidisdriver"
+	{"rueidisdriver", []string{"otel"}, program(`"github.com/redis-lock/redis-lock/clients/go/rueidisdriver"
 	"github.com/redis/rueidis"`, `client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[1]}})
 	if err != nil {
 		panic(err)
 	}
 	locks := redislock.NewWith(rueidisdriver.New(client))`)},
-	{"valkeydriver", []string{"rueidis"}, program(`"github.com/redis-lock/redis-lock/clients/go/valkeydriver"
-	"github.com/valkey-io/valkey-go"`, `client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{os.Args[1]}})
+	{"redislockotel", []string{"rueidis"}, program(`"github.com/redis-lock/redis-lock/clients/go/redislockotel"
+	"github.com/redis/go-redis/v9"`, `locks, err := redislock.Open(redis.NewClient(&redis.Options{Addr: os.Args[1]}),
+		redislock.WithObserver(redislockotel.New()))
 	if err != nil {
 		panic(err)
-	}
-	locks := redislock.NewWith(valkeydriver.New(client))`)},
+	}`)},
 }
 
 func program(imports, locks string) string {

@@ -5,15 +5,18 @@
 //
 // Servers with Sentinel and clusters are what the client makes of them.
 //
-// What answers at once goes through the client's pipeline. What waits has a connection of the client's blocking pool to itself, and a
-// hold with a linger keeps one until its Unlock. So BlockingPoolSize (1024 unless set) is how many can wait at the same time.
+// What answers at once goes through the client's pipeline, renewals and releases among them. What waits has a connection of the
+// client's blocking pool to itself, and a hold with a linger keeps one until its end. So BlockingPoolSize (1024 unless set) is how many
+// can wait at the same time.
 package rueidisdriver
 
 import (
 	"context"
+	"encoding"
 	"errors"
-	"net"
-	"strings"
+	"fmt"
+	"reflect"
+	"strconv"
 	"sync"
 	"time"
 
@@ -21,215 +24,175 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// retries is how often a command is sent again that may be. rueidis itself does that for reads only. The pauses between them double.
-const (
-	retries      = 3
-	firstBackoff = 8 * time.Millisecond
-	longestClose = time.Second
-)
+const maxHops = 3
 
 // New returns a driver that uses client, which stays the caller's to close.
 func New(client rueidis.Client) driver.Driver {
-	return &library{client: client, bound: map[*bound]bool{}}
+	return &library{client: client, open: map[*conn]bool{}}
 }
 
 type library struct {
 	client rueidis.Client
 
-	mu    sync.Mutex // of what follows
-	bound map[*bound]bool
+	mu   sync.Mutex // of what follows
+	open map[*conn]bool
 }
 
-func (l *library) Do(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	replies := make([]driver.Reply, len(commands))
-	open := make([]int, len(commands)) // those without a reply
-	for i := range open {
-		open[i] = i
-	}
-	for backoff := firstBackoff; ; backoff *= 4 {
-		l.send(ctx, commands, open, replies)
-		open = unanswered(commands, open, replies)
-		if len(open) == 0 || backoff > firstBackoff<<(2*(retries-1)) || !sleep(ctx, backoff) {
-			return replies
-		}
-	}
-}
-
-// send sends the commands with these indexes, and notes what the server says.
-func (l *library) send(ctx context.Context, commands []driver.Command, which []int, replies []driver.Reply) {
-	built := make([]rueidis.Completed, 0, len(which))
-	var sendable []int
-	for _, i := range which {
-		words, err := driver.Words(commands[i].Args)
-		if err != nil {
-			replies[i] = driver.Reply{Err: err}
-			continue
-		}
-		built, sendable = append(built, l.build(words, commands[i].Key, false)), append(sendable, i)
-	}
-	for n, result := range l.results(ctx, built) {
-		sent := replies[sendable[n]].Sent
-		reply := replyOf(result)
-		if !answered(reply.Err) && !neverSent(reply.Err) { // A refusal has done nothing.
-			sent++
-		}
-		reply.Sent = sent
-		replies[sendable[n]] = reply
-	}
-}
-
-// results sends what is built. In older versions only Do follows ASK.
-func (l *library) results(ctx context.Context, built []rueidis.Completed) []rueidis.RedisResult {
-	if len(built) == 1 {
-		return []rueidis.RedisResult{l.client.Do(ctx, built[0])}
-	}
-	return l.client.DoMulti(ctx, built...)
-}
-
-// unanswered returns those of the commands that are to be sent again.
-func unanswered(commands []driver.Command, which []int, replies []driver.Reply) (open []int) {
-	for _, i := range which {
-		err := replies[i].Err
-		if err != nil && commands[i].Again && !errors.Is(err, rueidis.ErrClosing) && (!answered(err) || passes(err)) {
-			open = append(open, i)
-		}
-	}
-	return open
-}
-
-func (l *library) Wait(ctx context.Context, command driver.Command) (driver.Reply, driver.Bound) {
-	words, err := driver.Words(command.Args)
+func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
+	built, err := build(l.client.B(), commands)
 	if err != nil {
-		return driver.Reply{Err: err}, nil
+		return driver.Failed(commands, err)
 	}
-	// With a deadline, rueidis would read until then and not look at a cancellation. Without one it looks, and closes the connection.
-	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	type answer struct {
-		reply driver.Reply
-		bound *bound
+	if len(built) == 1 { // In older versions only Do follows ASK.
+		return []driver.Reply{replyOf(l.client.Do(ctx, built[0]))}
 	}
-	answers := make(chan answer, 1)
-	go func() {
-		var a answer
-		if command.Binds {
-			a.reply, a.bound = l.bind(within, words, command.Key)
-		} else {
-			a.reply = replyOf(l.client.Do(within, l.build(words, command.Key, true)))
-		}
-		answers <- a
+	return repliesOf(l.client.DoMulti(ctx, built...))
+}
+
+func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
+	c := &conn{library: l}
+	opened := make(chan struct{})
+	go func() { // It waits while the blocking pool is empty, whatever ctx says.
+		defer close(opened)
+		c.client, c.release = l.client.Dedicate()
 	}()
 	select {
-	case a := <-answers:
-		cancel()
-		if a.bound == nil {
-			return a.reply, nil
-		}
-		return a.reply, a.bound
-	case <-ctx.Done():
-		cancel()
-		go func() {
-			if a := <-answers; a.bound != nil {
-				a.bound.close()
-			}
-		}()
-		return driver.Reply{Err: ctx.Err()}, nil
-	}
-}
-
-// bind sends a command on a connection of its own, which it returns if the server has answered without an error.
-func (l *library) bind(ctx context.Context, words []string, key int) (driver.Reply, *bound) {
-	client, release := l.client.Dedicate()
-	reply := replyOf(client.Do(ctx, l.build(words, key, true)))
-	if addr, asking, ok := driver.Redirection(reply.Err); ok {
-		release()
-		// In a cluster a dedicated connection stays at its node. An unknown node is known a moment later.
-		node := l.client.Nodes()[addr]
-		if node == nil {
-			return reply, nil
-		}
-		client, release = node.Dedicate()
-		if asking {
-			client.Do(ctx, client.B().Arbitrary("ASKING").Build())
-		}
-		reply = replyOf(client.Do(ctx, l.build(words, key, true)))
-	}
-	b := &bound{library: l, client: client, release: release}
-	switch {
-	case reply.Err == nil:
+	case <-opened:
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.bound[b] = true
-		return reply, b
-	case answered(reply.Err):
-		release()
-	default:
-		b.close()
+		l.open[c] = true
+		return c, nil
+	case <-ctx.Done():
+		go func() {
+			<-opened
+			c.release()
+		}()
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, context.Cause(ctx))
 	}
-	return reply, nil
 }
 
-// build makes a command whose key the client finds the node by.
-func (l *library) build(words []string, key int, waits bool) rueidis.Completed {
-	command := l.client.B().Arbitrary(words[:max(key, 1)]...)
-	if key > 0 {
-		command = command.Keys(words[key])
-		words = words[1:]
-	}
-	command = command.Args(words[max(key, 1):]...)
-	if waits {
-		return command.Blocking()
-	}
-	return command.Build()
-}
-
-// Close closes the connections that holds depend on.
+// Close closes the connections that are in use. It does not wait for a server that is silent.
 func (l *library) Close() error {
 	l.mu.Lock()
-	bounds := l.bound
-	l.bound = map[*bound]bool{}
-	l.mu.Unlock()
-	var all sync.WaitGroup
-	for b := range bounds {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			b.close()
-		}()
-	}
-	closed := make(chan struct{})
-	go func() {
-		all.Wait()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(longestClose): // A server that is silent is not waited for.
+	defer l.mu.Unlock()
+	for c := range l.open {
+		go c.Close()
 	}
 	return nil
 }
 
-// bound is a connection that a hold depends on.
-type bound struct {
+// conn is a connection of the blocking pool. In a cluster its first command finds the node.
+type conn struct {
 	library *library
 	client  rueidis.DedicatedClient
 	release func()
+	failed  bool // the last reply was an error
+	ended   sync.Once
 }
 
-func (b *bound) Release() {
-	b.forget()
-	b.release()
+func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
+	// With a deadline, rueidis would read until then and not look at a cancellation. Without one it looks.
+	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	answers := make(chan []driver.Reply, 1)
+	go func() { answers <- c.send(within, commands) }()
+	select {
+	case replies := <-answers:
+		cancel()
+		return replies
+	case <-ctx.Done():
+		cancel()
+		go func() {
+			<-answers
+			c.Close()
+		}()
+		return driver.Failed(commands, context.Cause(ctx))
+	}
 }
 
-func (b *bound) close() {
-	b.forget()
-	b.client.Close()
-	b.release()
+func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Reply {
+	built, err := build(c.client.B(), commands)
+	if err != nil {
+		return driver.Failed(commands, err)
+	}
+	replies := repliesOf(c.client.DoMulti(ctx, built...))
+	for hops := 0; hops < maxHops; hops++ {
+		addr, asking, ok := driver.Redirection(replies[0].Err)
+		// In a cluster a dedicated connection stays at its node. An unknown node is known a moment later.
+		node := c.library.client.Nodes()[addr]
+		if !ok || node == nil || ctx.Err() != nil {
+			break
+		}
+		c.release()
+		c.client, c.release = node.Dedicate()
+		if asking {
+			c.client.Do(ctx, c.client.B().Arbitrary("ASKING").Build())
+		}
+		if built, err = build(c.client.B(), commands); err == nil {
+			replies = repliesOf(c.client.DoMulti(ctx, built...))
+		}
+	}
+	c.failed = replies[len(replies)-1].Err != nil
+	return replies
 }
 
-func (b *bound) forget() {
-	b.library.mu.Lock()
-	defer b.library.mu.Unlock()
-	delete(b.library.bound, b)
+// Release gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one
+// with an error is closed.
+func (c *conn) Release() {
+	if c.failed {
+		c.Close()
+		return
+	}
+	c.end(func() {})
+}
+
+func (c *conn) Close() { c.end(func() { c.client.Close() }) }
+
+func (c *conn) end(first func()) {
+	c.ended.Do(func() {
+		c.library.mu.Lock()
+		delete(c.library.open, c)
+		c.library.mu.Unlock()
+		first()
+		c.release()
+	})
+}
+
+// build makes commands whose keys the client finds the node by. What may wait says so.
+func build(b rueidis.Builder, commands []driver.Command) ([]rueidis.Completed, error) {
+	built := make([]rueidis.Completed, len(commands))
+	for i, command := range commands {
+		words := make([]string, len(command.Args))
+		waits := false
+		for n, arg := range command.Args {
+			word, err := word(arg)
+			if err != nil {
+				return nil, err
+			}
+			words[n] = word
+			waits = waits || word == "BLOCK" && command.Key > 0 && n > command.Key
+		}
+		key := command.Key
+		made := b.Arbitrary(words[:max(key, 1)]...)
+		if key > 0 {
+			made = made.Keys(words[key])
+			words = words[1:]
+		}
+		made = made.Args(words[max(key, 1):]...)
+		if waits {
+			built[i] = made.Blocking()
+		} else {
+			built[i] = made.Build()
+		}
+	}
+	return built, nil
+}
+
+func repliesOf(results []rueidis.RedisResult) []driver.Reply {
+	replies := make([]driver.Reply, len(results))
+	for i, result := range results {
+		replies[i] = replyOf(result)
+	}
+	return replies
 }
 
 func replyOf(result rueidis.RedisResult) driver.Reply {
@@ -237,63 +200,40 @@ func replyOf(result rueidis.RedisResult) driver.Reply {
 	if rueidis.IsRedisNil(err) {
 		value, err = nil, nil
 	}
-	return driver.Reply{Value: plain(value), Err: plainError(err), Sent: 1}
-}
-
-// plain has maps and errors as the other drivers have them.
-func plain(value any) any {
-	switch value := value.(type) {
-	case []any:
-		for i := range value {
-			value[i] = plain(value[i])
-		}
-	case map[string]any:
-		entries := make(map[any]any, len(value))
-		for k, v := range value {
-			entries[k] = plain(v)
-		}
-		return entries
-	case error:
-		return plainError(value)
+	if errors.Is(err, rueidis.ErrClosing) {
+		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
-	return value
-}
-
-func plainError(err error) error {
 	if reply, ok := rueidis.IsRedisErr(err); ok {
-		return driver.Error(reply.Error())
+		err = driver.Error(reply.Error())
 	}
-	return err
+	return driver.Reply{Value: value, Err: err}
 }
 
-func answered(err error) bool {
-	var reply driver.Error
-	return errors.As(err, &reply)
-}
-
-// passes tells whether the server said that it, or another one, will do the same command later.
-func passes(err error) bool {
-	code, _, _ := strings.Cut(err.Error(), " ")
-	switch code {
-	case "TRYAGAIN", "CLUSTERDOWN", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS":
-		return true
+// word writes an argument as go-redis does: numbers in decimal, booleans as 1 and 0, times in RFC 3339, durations in ns.
+func word(arg any) (string, error) {
+	switch arg := arg.(type) {
+	case nil:
+		return "", nil
+	case []byte:
+		return string(arg), nil
+	case time.Time:
+		return arg.Format(time.RFC3339Nano), nil
+	case encoding.BinaryMarshaler:
+		text, err := arg.MarshalBinary()
+		return string(text), err
 	}
-	return false
-}
-
-// neverSent tells whether there was no connection to send a command on.
-func neverSent(err error) bool {
-	var failure *net.OpError
-	return errors.As(err, &failure) && failure.Op == "dial"
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+	value := reflect.ValueOf(arg)
+	switch {
+	case value.Kind() == reflect.String:
+		return value.String(), nil
+	case value.Kind() == reflect.Bool:
+		return map[bool]string{true: "1", false: "0"}[value.Bool()], nil
+	case value.CanInt():
+		return strconv.FormatInt(value.Int(), 10), nil
+	case value.CanUint():
+		return strconv.FormatUint(value.Uint(), 10), nil
+	case value.CanFloat():
+		return strconv.FormatFloat(value.Float(), 'f', -1, value.Type().Bits()), nil
 	}
+	return "", fmt.Errorf("redislock: %T is no argument of a command (implement encoding.BinaryMarshaler)", arg)
 }

@@ -4,10 +4,8 @@ go 1.26.0
 
 require (
 	github.com/redis-lock/redis-lock/clients/go/rueidisdriver v0.3.0
-	github.com/redis-lock/redis-lock/clients/go/valkeydriver v0.3.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
-	github.com/valkey-io/valkey-go v1.0.79
 )
 
 require (
@@ -18,4 +16,3 @@ require (
 
 replace github.com/redis-lock/redis-lock/clients/go/rueidisdriver => ./rueidisdriver
 
-replace github.com/redis-lock/redis-lock/clients/go/valkeydriver => ./valkeydriver

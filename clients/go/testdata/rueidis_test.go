@@ -25,24 +25,10 @@ func init() {
 			Dialer:            net.Dialer{KeepAlive: time.Hour},
 			Sentinel:          rueidis.SentinelOption{MasterSet: d.master},
 		}
-		if d.narrow {
-			options.BlockingPoolSize = 1
-		}
 		client, err := rueidis.NewClient(options)
 		if err != nil {
 			return nil, nil, err
 		}
-		return rueidisdriver.New(client), func() {
-			// An older version waits for a server that is silent.
-			closed := make(chan struct{})
-			go func() {
-				client.Close()
-				close(closed)
-			}()
-			select {
-			case <-closed:
-			case <-time.After(2 * time.Second):
-			}
-		}, nil
+		return rueidisdriver.New(client), client.Close, nil
 	}
 }

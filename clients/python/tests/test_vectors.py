@@ -17,13 +17,13 @@ from .proxy import Proxy
 from .server import Server, running, until, versions
 from .worker import KINDS, Package
 
-FILE = Path(__file__).parents[2] / "vectors" / "scenarios.txt"
+FILES = [Path(__file__).parents[2] / "vectors" / name for name in ("scenarios.txt", "faults.txt")]
 CLASSES = {"lock": "Lock", "read": "ReadLock", "write": "WriteLock", "permit": "Semaphore", "multi": "MultiLock"}
 
 
 def scenarios() -> list[Any]:
     found: list[tuple[str, list[list[str]]]] = []
-    for line in FILE.read_text().splitlines():
+    for line in "\n".join(file.read_text() for file in FILES).splitlines():
         words = line.partition("#")[0].split()
         if words[:1] == ["scenario"]:
             found.append((line.removeprefix("scenario "), []))

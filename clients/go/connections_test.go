@@ -1,0 +1,215 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
+	"github.com/redis/go-redis/v9"
+)
+
+func ofGoRedis(t *testing.T) {
+	t.Helper()
+	if name := os.Getenv("REDIS_LOCK_DRIVER"); name != "" && name != "go-redis" {
+		t.Skip("of go-redis")
+	}
+}
+
+// What prolongs or ends a hold does not depend on the user's pool: here its only connection is taken, and there is no second one.
+func TestAnExhaustedPoolStopsNeitherUnlockNorRenewal(t *testing.T) {
+	ofGoRedis(t)
+	must(t, admin.FlushAll(ctx).Err())
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 1, PoolTimeout: time.Millisecond, MaxRetries: -1})
+	defer client.Close()
+	locks := New(client)
+	defer locks.Close()
+	taken := client.Conn()
+	defer taken.Close()
+	must(t, taken.Ping(ctx).Err())
+	says(t, client.Ping(ctx).Err(), nil) // The pool is exhausted.
+	for _, option := range []Option{minute, WithLinger(20 * time.Second)} {
+		mutex := locks.NewMutex("a", option)
+		must(t, mutex.Lock())
+		released(t)(mutex.Extend())
+		waiter := inBackground(locks.NewMutex("a", WithTries(forever)).Lock)
+		queued(t, "a", 1)
+		released(t)(mutex.Unlock())
+		must(t, result(t, waiter))
+		must(t, admin.FlushAll(ctx).Err())
+	}
+}
+
+func TestALostReplyIsHadByAskingAgain(t *testing.T) {
+	locks, proxy := behindProxy(t)
+	for _, option := range []Option{minute, WithLinger(20 * time.Second)} {
+		must(t, locks.NewMutex("b", option).TryLock()) // the reply that is lost shall not be the handshake's
+		must(t, admin.ConfigResetStat(ctx).Err())
+		proxy.loses("LOCK.ACQUIRE")
+		mutex := locks.NewMutex("a", WithTries(forever), WithExpiry(time.Hour), option)
+		must(t, mutex.Lock())
+		expect(t, "acquires", proxy.hasLost() && calls(t, admin, "lock.acquire") == 2, true)
+		proxy.loses("LOCK.RELEASE")
+		released(t)(mutex.Unlock())
+		expect(t, "releases", proxy.hasLost() && calls(t, admin, "lock.release") == 2, true)
+		must(t, admin.FlushAll(ctx).Err())
+	}
+}
+
+func TestSilentConnectionsAreNotUsedAgain(t *testing.T) {
+	ofGoRedis(t) // The others send all over one connection, and look after it.
+	locks, proxy := behindProxy(t)
+	var held []*Mutex
+	for i := range 3 {
+		mutex := locks.NewMutex(fmt.Sprint("warm", i), WithLinger(20*time.Second)) // has a connection of its own
+		must(t, mutex.Lock())
+		held = append(held, mutex)
+	}
+	for _, mutex := range held {
+		released(t)(mutex.Unlock())
+	}
+	proxy.silence()
+	err := locks.NewMutex("a", WithTries(2), WithRetryDelay(300*time.Millisecond), minute).Lock()
+	expect(t, fmt.Sprint("an error of the connection: ", err), errors.As(err, new(*RedisError)), true)
+	must(t, locks.NewMutex("c", WithTries(1)).Lock()) // The other idle ones are not tried.
+}
+
+// Connections that were bound to holds are used again, and those of holds that are over are not kept.
+func TestConnectionsOfHoldsThatLinger(t *testing.T) {
+	ofGoRedis(t) // The others keep the idle ones in the client's pool.
+	locks := newLocks(t)
+	bound := func() int {
+		return strings.Count(admin.ClientList(ctx).Val(), "cmd=lock.") + strings.Count(admin.ClientList(ctx).Val(), "cmd=ping")
+	}
+	eventually(t, "no connections of other tests", func() bool { return bound() == 0 })
+	var all []*Mutex
+	for i := range 10 {
+		mutex := locks.NewMutex(fmt.Sprint("m", i), WithExpiry(3*time.Second), WithLinger(20*time.Second))
+		must(t, mutex.Lock())
+		all = append(all, mutex)
+	}
+	expect(t, "each has one", bound() >= 10, true)
+	for _, mutex := range all[5:] {
+		released(t)(mutex.Unlock())
+	}
+	for _, mutex := range all[:5] {
+		eventually(t, "the end of the lease", func() bool { return !time.Now().Before(mutex.Until()) })
+	}
+	again := locks.NewMutex("m9", WithLinger(20*time.Second))
+	must(t, again.Lock())
+	must(t, locks.Close())
+	eventually(t, "no connection", func() bool { return bound() == 0 })
+	says(t, again.TryLock(), nil)
+}
+
+// stall is a server whose acquires of "a" wait, and what has them wait.
+func stall(t *testing.T) (*RedisLock, *proxy, *Mutex) {
+	t.Helper()
+	far, proxy := behindProxy(t)
+	holder := locksTo(t, server.Addr).NewMutex("a", minute)
+	must(t, holder.Lock())
+	return far, proxy, holder
+}
+
+func TestAPlaceOutlivesItsConnection(t *testing.T) {
+	far, proxy, holder := stall(t)
+	first := far.NewMutex("a", WithTries(forever), minute, WithGrace(patience))
+	firstDone := inBackground(first.Lock)
+	queued(t, "a", 1)
+	second := locksTo(t, server.Addr).NewMutex("a", WithTries(forever), minute)
+	secondDone := inBackground(second.Lock)
+	queued(t, "a", 2)
+	proxy.cut()
+	eventually(t, "a place of nobody", func() bool { return absent("a") == 1 })
+	released(t)(holder.Unlock()) // Its turn comes while nobody listens.
+	expect(t, "the second one waits", waiting(admin, "a"), 2)
+	proxy.join()
+	must(t, result(t, firstDone))
+	released(t)(first.Unlock())
+	must(t, result(t, secondDone))
+	expect(t, "the order", first.Fence() < second.Fence(), true)
+}
+
+func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
+	for name, giveUp := range map[string]func(cancel context.CancelFunc, proxy *proxy){
+		"cancelled":            func(cancel context.CancelFunc, _ *proxy) { cancel() },
+		"by a lost release":    func(cancel context.CancelFunc, p *proxy) { p.loses("LOCK.RELEASE"); cancel() },
+		"after its connection": func(cancel context.CancelFunc, p *proxy) { p.cut(); p.join(); cancel() },
+		"at a final error": func(context.CancelFunc, *proxy) {
+			admin.ConfigSet(ctx, "lock.max-keep", "1000") // The next slice asks for too long a grace.
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			far, proxy, holder := stall(t)
+			far.client.Slice = 100 * time.Millisecond
+			within, cancel := context.WithCancel(ctx)
+			defer cancel()
+			done := inBackground(func() error { return far.NewMutex("a", WithTries(forever), WithGrace(time.Hour)).LockContext(within) })
+			defer admin.ConfigSet(ctx, "lock.max-keep", "3600000")
+			queued(t, "a", 1)
+			giveUp(cancel, proxy)
+			says(t, result(t, done), nil)
+			queued(t, "a", 0)
+			released(t)(holder.Unlock())
+			expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)
+		})
+	}
+}
+
+// amongEight has a mutex wait among eight raw clients that take turns. Eight of their holds are longer than a slice.
+func amongEight(t *testing.T, slice, hold time.Duration) {
+	own, err := testserver.Start()
+	own, client := started(t, own, err)
+	locks := locksTo(t, own.Addr)
+	locks.client.Slice = slice
+	turns := make(chan int, 10_000)
+	within, stop := context.WithCancel(ctx)
+	defer stop()
+	for i := range 8 {
+		raw := redis.NewClient(&redis.Options{Addr: own.Addr, PoolSize: 1, ReadTimeout: -1, MaxRetries: -1})
+		defer raw.Close()
+		go func() {
+			for raw.Do(within, "LOCK.ACQUIRE", "a", i, 600_000, "BLOCK", 0).Err() == nil {
+				turns <- i
+				time.Sleep(hold)
+				raw.Do(within, "LOCK.RELEASE", "a", i)
+			}
+		}()
+	}
+	eventually(t, "seven waiters", func() bool { return waiting(client, "a") == 7 })
+	before := len(turns)
+	must(t, locks.NewMutex("a", WithTries(forever)).Lock())
+	if after := len(turns) - before; after > 10 {
+		t.Fatalf("%d holds of others came first", after)
+	}
+}
+
+func TestAWaiterThatAsksInSlicesIsServedInItsTurn(t *testing.T) {
+	amongEight(t, 500*time.Millisecond, 100*time.Millisecond)
+}
+
+func TestAMutexAtItsDefaultsIsServedInItsTurn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("eight holds that outlast the default slice take more than 30s")
+	}
+	t.Parallel()
+	amongEight(t, 0, 4*time.Second)
+}
+
+// They are granted, nobody hears of it, and then a guard grants nothing for a while.
+func TestAMultiMutexUnderAGuard(t *testing.T) {
+	guarded, err := testserver.Start("max-ttl", "2000")
+	guarded, client := started(t, guarded, err)
+	proxy := newProxy(t, guarded.Addr)
+	locks := locksTo(t, proxy.addr)
+	must(t, locks.NewMutex("c", WithExpiry(2*time.Second)).TryLock())
+	proxy.loses("LOCK.MACQUIRE")
+	eventually(t, "a guard", func() bool { return client.ConfigSet(ctx, "lock.guard", "restart").Err() == nil })
+	mutex := locks.NewMultiMutex([]string{"a", "b"}, nil, WithTries(forever), WithExpiry(2*time.Second))
+	must(t, mutex.Lock())
+	expect(t, "it asks again, with pauses", calls(t, client, "lock.macquire") < 200, true)
+}

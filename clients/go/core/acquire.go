@@ -1,0 +1,401 @@
+package core
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/driver"
+)
+
+const (
+	// LongestSlice is the longest time that one command waits: what a dead connection costs.
+	LongestSlice = 30 * time.Second
+	// Margin is how much later than the server a wait ends here, when the server is silent, and how long an answer may take that
+	// the server gives at once.
+	Margin = time.Second
+	// pause is the time between two questions that the server cannot make wait: to a key that an old client holds, after an error
+	// that passes, and while a guard answers at once.
+	pause = 50 * time.Millisecond
+	// LeastDrift is by which part of a lease this machine's clock and the server's may differ.
+	LeastDrift = 0.01
+)
+
+// The ways to ask for a lock.
+const (
+	AcquireExclusive = "LOCK.ACQUIRE"
+	AcquireWriter    = "RWLOCK.WLOCK"
+	AcquireShare     = "RWLOCK.RLOCK"
+	AcquireSeveral   = "LOCK.MACQUIRE"
+)
+
+// A Client makes locks on one server, one primary with its replicas, or one cluster. It is safe for concurrent use.
+type Client struct {
+	Driver   driver.Driver
+	Fallback bool          // locks without the module are allowed
+	Observer Observer      // is told of waits and holds; nil: nobody is
+	Slice    time.Duration // the longest time that one command waits; 0: LongestSlice
+
+	mu     sync.Mutex // of what follows
+	choice choice     // whether locks are the module's, once that is known
+}
+
+// An Observer is told of every wait and every hold, as for traces and metrics. It is safe for concurrent use.
+type Observer interface {
+	// Waits is called when an acquire begins. It returns the context for what the acquire does, and what is to be called with its
+	// result.
+	Waits(ctx context.Context, names []string) (context.Context, func(err error))
+	// Holds is called at a grant. It returns what is to be called when the hold is over: lost tells whether nobody has released it.
+	Holds(ctx context.Context, names []string, fence int64) func(lost bool)
+}
+
+// A Lock says what is asked for, and how. Do not change it while it is used.
+type Lock struct {
+	Client  *Client
+	Names   []string // the keys; more than one only with AcquireSeveral
+	Shared  int      // how many of several names are shared, from the end
+	Command string   // one of the ways to ask
+	Limit   int      // the permits of a semaphore; 0: it is none
+	Expiry  time.Duration
+	Wait    time.Duration // how long Acquire waits
+	Grace   time.Duration // how long a place in the queue outlives its connection; 0: it does not
+	Linger  time.Duration // how long a hold outlives its connection
+	Lingers bool          // whether a hold depends on its connection
+	Drift   float64
+	Token   func() (string, error) // makes the token of each acquire
+	Invalid error                  // why it can never be held; nil: it can
+
+	// Sides is what the reader's and the writer's Lock of one key have in common, if they may have one token. A renewal that asks in
+	// the other mode would undo a conversion, so one that binds a connection and a conversion never ask at the same time.
+	Sides *sync.RWMutex
+}
+
+// Lock returns an exclusive lock with the defaults.
+func (c *Client) Lock(name string) *Lock {
+	return &Lock{
+		Client: c, Names: []string{name}, Command: AcquireExclusive, Expiry: 8 * time.Second, Wait: 4600 * time.Millisecond,
+		Grace: 5 * time.Second, Drift: LeastDrift, Token: NewToken,
+	}
+}
+
+// NewToken returns 16 random bytes in base64.
+func NewToken() (string, error) {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(b), nil
+}
+
+// Acquire takes the lock. It waits in the server's queue for Wait or until ctx ends, whichever is first. It returns an [ErrTaken] if
+// others hold the lock, and an [ErrFailed] if ctx has ended.
+func (l *Lock) Acquire(ctx context.Context) (*Hold, error) { return l.acquire(ctx, l.Wait) }
+
+// TryAcquire takes the lock if it is available at once: nobody holds it and nobody waits for it.
+func (l *Lock) TryAcquire(ctx context.Context) (*Hold, error) { return l.acquire(ctx, 0) }
+
+func (l *Lock) acquire(ctx context.Context, wait time.Duration) (*Hold, error) {
+	token, err := l.Token()
+	if err != nil {
+		return nil, err
+	}
+	return l.Take(ctx, token, wait, nil)
+}
+
+// An attempt is one acquire with all its requests. All have one token, so that a hold whose reply was lost is had by asking again,
+// and a place in the queue is kept.
+type attempt struct {
+	*Lock
+	token   string
+	wait    time.Duration
+	grace   time.Duration
+	from    *Hold // the hold that the token has already; nil: none
+	left    bool  // the server may have a hold or a place of ours that only we would end
+	unheard int   // how many requests have had no answer
+}
+
+// Take is Acquire with a token and a time to wait. from is the live hold of the same token, in this mode or in the other one, which
+// the new hold takes the place of; nil: there is none. A reader that does not become the writer goes on reading.
+func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from *Hold) (hold *Hold, err error) {
+	if err := l.wrong(); err != nil {
+		return nil, err
+	}
+	if l.Client.Observer != nil {
+		within, done := l.Client.Observer.Waits(ctx, l.Names)
+		ctx = within
+		defer func() { done(err) }()
+	}
+	if l.Sides != nil {
+		l.Sides.RLock()
+		defer l.Sides.RUnlock()
+	}
+	a := &attempt{Lock: l, token: token, grace: l.Grace, from: from}
+	if a.converts() {
+		a.grace = 0 // A release that gives the place up would end the hold that the token has.
+	}
+	for deadline := time.Now().Add(wait); ; {
+		if err := l.beyondFallback(); err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		a.wait = deadline.Sub(began)
+		hold, reply := a.ask(ctx)
+		if from := a.from; hold == nil && from != nil && l.Command == AcquireShare {
+			hold, reply = a.goOnReading(ctx, reply)
+		}
+		if hold != nil {
+			if from != nil {
+				from.finish(false)
+			}
+			hold.begin(ctx)
+			return hold, nil
+		}
+		if before := l.Client.chosen(); before == undecided && l.Client.choose(l.Command, reply) == theFallback {
+			continue
+		}
+		again, err := a.judge(ctx, reply, began)
+		if again < 0 || wait > 0 && time.Until(deadline)-again < time.Millisecond {
+			a.giveUp(ctx)
+			return nil, err
+		}
+		sleep(ctx, again)
+	}
+}
+
+// converts tells whether the token's hold is of the other mode.
+func (a *attempt) converts() bool { return a.from != nil && a.from.lock.Command != a.Command }
+
+// judge tells after which pause to ask again, below 0: not at all, and what the error is if there is no time for that.
+func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time) (again time.Duration, err error) {
+	class := ClassOf(reply)
+	kept := a.wait >= time.Millisecond && a.grace > 0 // a place was asked for
+	a.left = a.left || class == Unheard && !notSent(reply.Err) || kept && class != Final
+	if class == Unheard {
+		a.unheard++
+	}
+	switch {
+	case ctx.Err() != nil:
+		return -1, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
+	case isTaken(reply):
+		again, err = 0, taken()
+		if class != Null || time.Since(began) < min(a.wait, a.Client.slice(), pause) {
+			again = pause // It has not waited: an old client has the key, or a guard grants nothing to a token that has the locks.
+		}
+	case says(reply.Err, "PARTIAL") && a.left && a.from == nil:
+		// Some of what was granted before, unheard, has ended since. Otherwise the token has a lock from elsewhere.
+		a.giveBack(ctx)
+		return pause, &RedisError{Err: reply.Err}
+	case says(reply.Err, "CANCELLED"):
+		return -1, fmt.Errorf("%w: %w", ErrCancelled, &RedisError{Err: reply.Err})
+	case class == Final:
+		return -1, a.Client.explain(ctx, a.Command, a.Names[0], reply.Err)
+	default:
+		again, err = pause, &RedisError{Err: reply.Err}
+	}
+	// One that does not wait asks once more if its connection has broken.
+	broken := class == Unheard && a.unheard == 1 && !errors.Is(reply.Err, context.DeadlineExceeded)
+	if a.wait < time.Millisecond && !broken {
+		again = -1
+	}
+	return again, err
+}
+
+// wrong returns an error if this lock can never be held, whatever the server says.
+func (l *Lock) wrong() error {
+	const shortest = time.Millisecond // for which an acquire may say that the lock is held
+	switch {
+	case l.Invalid != nil:
+		return l.Invalid
+	case l.surely(l.Expiry) < shortest:
+		return fmt.Errorf("redislock: the expiry (WithExpiry, or atMost of RunOnce) is too short: the drift (WithDriftFactor)"+
+			" and 2ms leave nothing of %v", l.Expiry)
+	case l.Lingers && l.surely(l.Linger) < shortest:
+		return fmt.Errorf("redislock: the linger (WithLinger) is too short: the drift and 2ms leave nothing of %v", l.Linger)
+	}
+	return nil
+}
+
+// ask sends the acquire once, waiting in the server as long as there is time and a slice. If it waits in vain, the server keeps its
+// place for the grace. It returns the hold or what was answered instead.
+//
+// The lease begins at the grant, of which we know only that it was not before the command was sent. For a short wait we count from
+// there. After a longer one a renewal begins a lease whose age is known.
+func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
+	if ctx.Err() != nil {
+		return nil, driver.Reply{Err: driver.ErrNotSent}
+	}
+	hold := newHold(a.Lock, a.token, time.Now())
+	command, wait := a.request(a.token), time.Duration(0)
+	if a.wait >= time.Millisecond && a.Client.chosen() != theFallback {
+		wait = min(a.wait, a.Client.slice())
+		if deadline, ok := ctx.Deadline(); ok {
+			// A little less, so that the server's answer comes before the connection is closed.
+			left := time.Until(deadline)
+			wait = min(wait, left-min(left/10, 20*time.Millisecond))
+		}
+		wait = max(wait, time.Millisecond) // BLOCK 0 would be for ever
+		command.Args = append(command.Args, "BLOCK", wait.Milliseconds())
+		if a.grace > 0 {
+			command.Args = append(command.Args, "KEEP", max(a.grace.Milliseconds(), 1))
+		}
+	}
+	within, cancel := context.WithTimeout(ctx, wait+Margin)
+	defer cancel()
+	send, reply := a.Client.Driver.Send, driver.Reply{}
+	if a.Client.chosen() == theFallback {
+		send = a.Client.send
+	}
+	var conn driver.Conn
+	if wait > 0 || a.Lingers {
+		var err error
+		if conn, err = a.Client.Driver.Open(within, a.Names[0]); err != nil {
+			return nil, driver.Reply{Err: err}
+		}
+		send = conn.Send
+	}
+	reply = send(within, command)[0]
+	if hold.fence = number(reply); hold.fence != 0 && time.Since(hold.sent) > a.span()/10 {
+		a.left = true // Whatever becomes of the renewal.
+		sent := time.Now()
+		within, cancel := context.WithTimeout(ctx, Margin)
+		defer cancel()
+		if reply = merged(send(within, hold.commands("LOCK.RENEW", a.Expiry.Milliseconds())...)); number(reply) == 0 {
+			hold.fence = 0
+		}
+		hold.sent, hold.known = sent, sent
+	}
+	granted := hold.fence != 0
+	if granted && !time.Now().Before(hold.end()) {
+		granted, a.left, reply = false, true, driver.Reply{}
+	}
+	switch {
+	case granted && a.Lingers:
+		hold.conn = conn
+	case conn != nil:
+		dispose(conn, reply)
+	}
+	if !granted {
+		if number(reply) == 0 && reply.Err == nil {
+			reply.Value = nil
+		}
+		return nil, reply
+	}
+	return hold, reply
+}
+
+// dispose gives a connection back, or closes one that is of no more use.
+func dispose(conn driver.Conn, reply driver.Reply) {
+	if Leaves(reply) {
+		conn.Close()
+		return
+	}
+	conn.Release()
+}
+
+// goOnReading is for a token that the server may have made a reader without our hearing of it. Others may read, so it is no writer any
+// more. To a writer's request the server never says null: the token has a share, which a guard does not grant again, or nothing. A
+// share is renewed if the lease is not over; what is lost is released.
+func (a *attempt) goOnReading(ctx context.Context, reply driver.Reply) (*Hold, driver.Reply) {
+	if class := ClassOf(reply); class != Null && (class != Unheard || notSent(reply.Err)) {
+		return nil, reply
+	}
+	from := a.from
+	a.left = true
+	lease := from.finish(false)
+	if ClassOf(reply) != Null {
+		return nil, reply
+	}
+	// A conversion keeps the fence.
+	hold := newHold(a.Lock, a.token, time.Now())
+	hold.fence = from.fence
+	within, cancel := context.WithTimeout(ctx, Margin)
+	defer cancel()
+	renewed := a.Client.send(within, hold.commands("LOCK.RENEW", a.Expiry.Milliseconds())...)[0]
+	switch {
+	case number(renewed) == 1 && time.Now().Before(lease):
+		return hold, renewed
+	case renewed.Err == nil:
+		a.giveBack(ctx)
+		a.from, a.grace = nil, a.Grace // It is one who has nothing, and waits.
+		return nil, driver.Reply{}
+	}
+	return nil, renewed
+}
+
+// request is the acquire of this lock, without the words for the way to wait.
+func (l *Lock) request(token string) driver.Command {
+	r := about(l.Command, l.Names[0], token, l.Expiry.Milliseconds())
+	if l.Command == AcquireSeveral {
+		r = driver.Command{Args: []any{l.Command, len(l.Names)}, Key: 2}
+		for _, name := range l.Names {
+			r.Args = append(r.Args, name)
+		}
+		r.Args = append(r.Args, token, l.Expiry.Milliseconds(), "MODES")
+		for i := range l.Names {
+			mode := "EXCLUSIVE"
+			if i >= len(l.Names)-l.Shared {
+				mode = "SHARED"
+			}
+			r.Args = append(r.Args, mode)
+		}
+	}
+	if l.Limit > 0 {
+		r.Args = append(r.Args, "LIMIT", l.Limit)
+	}
+	if l.Lingers {
+		r.Args = append(r.Args, "LINGER", l.Linger.Milliseconds())
+	}
+	return r
+}
+
+// giveUp ends what the server may have of an attempt that has failed. The hold of a token that wanted to convert it stays, unless it
+// may have been converted unheard.
+func (a *attempt) giveUp(ctx context.Context) {
+	if a.left && (!a.converts() || a.from.isOver()) {
+		a.giveBack(ctx)
+	}
+}
+
+// giveBack releases what may have been granted without our knowing, or gives up our place in the queue. If it cannot, the lease or
+// the grace ends it.
+func (a *attempt) giveBack(ctx context.Context) {
+	if a.from != nil {
+		a.from.finish(false)
+	}
+	ctx = context.WithoutCancel(ctx)
+	release := newHold(a.Lock, a.token, time.Time{}).commands("LOCK.RELEASE")
+	for range 2 { // What ended our wait may have ended this connection, too.
+		within, cancel := context.WithTimeout(ctx, Margin)
+		reply := merged(a.Client.send(within, release...))
+		silent := within.Err() != nil
+		cancel()
+		if silent || ClassOf(reply) != Unheard {
+			return
+		}
+	}
+}
+
+// about is a command about one key.
+func about(command, key string, args ...any) driver.Command {
+	return driver.Command{Args: append([]any{command, key}, args...), Key: 1}
+}
+
+func (c *Client) slice() time.Duration {
+	if c.Slice == 0 {
+		return LongestSlice
+	}
+	return c.Slice
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

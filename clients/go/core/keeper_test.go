@@ -1,0 +1,133 @@
+//go:build go1.25
+
+package core
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/driver"
+)
+
+func TestTheKeeperRenewsAtAThirdOfTheLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lock)
+		within, stop := hold.Keep(context.Background())
+		time.Sleep(35 * time.Second)
+		expect(t, "its requests", f.said(), "LOCK.ACQUIRE@0 LOCK.RENEW@9899 LOCK.RENEW@19899 LOCK.RENEW@29899")
+		expect(t, "it is held", within.Err(), nil)
+		stop()
+		is(t, context.Cause(within), context.Canceled)
+		time.Sleep(time.Minute)
+		expect(t, "renewals after the stop", f.count("LOCK.RENEW"), 3)
+		expect(t, "it is over", hold.isOver(), true)
+	})
+	expect(t, "the next one", nextRenewal(30*time.Second, time.Hour, false), 10*time.Second)
+	expect(t, "after seven of nine seconds", nextRenewal(9*time.Second, 1900*time.Millisecond, false), 1900*time.Millisecond/3)
+	expect(t, "after an error", nextRenewal(9*time.Second, time.Second, true), tryAgain)
+	expect(t, "of a short lease", nextRenewal(time.Second, time.Second, true), 100*time.Millisecond)
+}
+
+func TestTheKeeperOfAHoldThatLingersRenewsAtAThirdOfTheLinger(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lingering(lock))
+		time.Sleep(2 * time.Second)
+		expect(t, "signs of life without a keeper", f.count("PING"), 6)
+		_, stop := hold.Keep(context.Background())
+		defer stop()
+		time.Sleep(10 * time.Second)
+		if renewals := f.count("LOCK.RENEW"); renewals < 29 || renewals > 31 {
+			t.Fatalf("%d renewals", renewals)
+		}
+	})
+}
+
+func TestWhatPassesIsNoLoss(t *testing.T) {
+	for _, word := range []string{"TRYAGAIN", "BUSY", "MISCONF", "READONLY", "LOADING"} {
+		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+			hold := acquired(t, lock)
+			within, stop := hold.Keep(context.Background())
+			defer stop()
+			for range 60 {
+				f.plan(answer{"LOCK.RENEW", refusal(word), 0})
+			}
+			time.Sleep(50 * time.Second)
+			expect(t, word, within.Err(), nil)
+		})
+	}
+}
+
+func TestARenewalThatIsNeverPossibleEndsWithTheLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lock)
+		for range 1000 {
+			f.plan(answer{"LOCK.RENEW", refusal("TRYAGAIN a guard"), 0})
+		}
+		begun := time.Now()
+		renewed, err := hold.Renew(context.Background())
+		expect(t, "no error", renewed || err != nil, false)
+		expect(t, "the time", time.Since(begun).Round(time.Second), 30*time.Second)
+	})
+}
+
+func TestAFinalErrorEndsTheRenewals(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lock)
+		f.plan(answer{"LOCK.RENEW", refusal("NOPERM no right to lock.renew"), 0})
+		within, stop := hold.Keep(context.Background())
+		defer stop()
+		expect(t, "the end of the lease", ends(within), 29_698)
+		expect(t, "renewals", f.count("LOCK.RENEW"), 1)
+		is(t, context.Cause(within), ErrNotHeld)
+		expect(t, "it says why", strings.Contains(context.Cause(within).Error(), "NOPERM"), true)
+	})
+}
+
+func TestALossIsToldAtOnce(t *testing.T) {
+	for _, reply := range []driver.Reply{{Value: int64(0)}, refusal("WRONGTYPE a string")} {
+		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+			hold := acquired(t, lock)
+			within, stop := hold.Keep(context.Background())
+			defer stop()
+			f.plan(answer{"LOCK.RENEW", reply, 0})
+			expect(t, "at the renewal", ends(within), 9899)
+			is(t, context.Cause(within), ErrNotHeld)
+			within, stop = hold.Keep(context.Background())
+			defer stop()
+			is(t, context.Cause(within), ErrNotHeld)
+		})
+	}
+}
+
+func TestARenewalOutlivesConnectionsThatHaveDied(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lock)
+		within, stop := hold.Keep(context.Background())
+		defer stop()
+		time.Sleep(9 * time.Second)
+		f.set(func() { f.silent = true })
+		time.Sleep(12 * time.Second)
+		f.set(func() { f.silent = false })
+		time.Sleep(20 * time.Second)
+		expect(t, "it is held", within.Err(), nil)
+		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0})
+		renewed, err := hold.Renew(context.Background())
+		expect(t, "sent again", renewed && err == nil, true)
+	})
+}
+
+func TestAnAdoptedHoldIsRenewedAndReleased(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := lingering(lock).Adopt("mine")
+		expect(t, "nobody knows its lease", hold.Until().IsZero(), true)
+		renewed, err := hold.Renew(context.Background())
+		expect(t, "renewed", renewed && err == nil, true)
+		expect(t, "its lease", time.Until(hold.Until()), 19_798*time.Millisecond)
+		expect(t, "over no connection of its own", f.connections(), 0)
+		released, err := hold.Release(context.Background())
+		expect(t, "released", released && err == nil, true)
+	})
+}

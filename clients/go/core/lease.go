@@ -1,0 +1,351 @@
+package core
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/driver"
+)
+
+// A Hold is what one acquire has got. Its methods are safe for concurrent use.
+type Hold struct {
+	lock   *Lock
+	token  string
+	fence  int64
+	done   chan struct{} // closed when the hold is over
+	asking chan struct{} // full while a renewal or a ping is on its way: one after the other
+
+	mu       sync.Mutex // of what follows
+	sent     time.Time  // before the request that began the lease; zero: nobody knows when it began
+	known    time.Time  // before the last request that has proved that the server had not seen the end of the connection
+	overAt   time.Time  // zero: it is not over
+	failure  error      // why nobody renews it any more
+	conn     driver.Conn
+	timer    *time.Timer
+	unheard  bool // a release may have reached the server, and its answer has not come
+	observed func(lost bool)
+}
+
+func newHold(lock *Lock, token string, sent time.Time) *Hold {
+	return &Hold{lock: lock, token: token, sent: sent, known: sent, done: make(chan struct{}), asking: make(chan struct{}, 1)}
+}
+
+// Adopt returns the hold of a token that was taken elsewhere. Its fence is 0, and its lease begins with the first renewal. It does not
+// depend on a connection.
+func (l *Lock) Adopt(token string) *Hold { return newHold(l, token, time.Time{}) }
+
+// begin is called once, when the server has granted the hold.
+func (h *Hold) begin(ctx context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if observer := h.lock.Client.Observer; observer != nil {
+		h.observed = observer.Holds(ctx, h.lock.Names, h.fence)
+	}
+	h.timer = time.AfterFunc(time.Until(h.end()), h.expire)
+	if h.lingers() {
+		go h.watch()
+	}
+}
+
+// Token returns the owner's name.
+func (h *Hold) Token() string { return h.token }
+
+// Fence returns a number larger than that of every hold granted before. Send it with every write, and let the resource refuse a number
+// smaller than the largest that it has seen. In the fallback it is 0.
+func (h *Hold) Fence() int64 { return max(h.fence, 0) }
+
+// Until returns until when the lock is surely held if nobody renews it, by this machine's clock, or when the hold ended. It is zero
+// for an adopted hold that nobody has renewed yet.
+func (h *Hold) Until() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	end := h.end()
+	if !h.overAt.IsZero() && h.overAt.Before(end) {
+		return h.overAt
+	}
+	return end
+}
+
+// Done returns a channel that is closed when the hold is over: released, lost, or not renewed in time.
+func (h *Hold) Done() <-chan struct{} { return h.done }
+
+// Context returns a context that ends with the hold. Its cause is [ErrNotHeld] then.
+func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelCauseFunc) {
+	within, cancel = context.WithCancelCause(ctx)
+	if h.isOver() {
+		cancel(h.cause())
+		return within, cancel
+	}
+	go func() {
+		select {
+		case <-h.done:
+			cancel(h.cause())
+		case <-within.Done():
+		}
+	}()
+	return within, cancel
+}
+
+// end is the end of the lease. The server counts it from a moment that was not before sent, and ends a hold that lingers not before
+// its linger has passed since known.
+func (h *Hold) end() time.Time {
+	if h.sent.IsZero() {
+		return time.Time{}
+	}
+	end := h.sent.Add(h.lock.surely(h.lock.Expiry))
+	if h.lingers() {
+		if cut := h.known.Add(h.lock.surely(h.lock.Linger)); cut.Before(end) {
+			return cut
+		}
+	}
+	return end
+}
+
+// lingers tells whether the hold depends on a connection. An adopted one does not.
+func (h *Hold) lingers() bool { return h.lock.Lingers && h.fence != 0 }
+
+// surely is the least time that passes on this machine while a time passes on the server.
+func (l *Lock) surely(while time.Duration) time.Duration {
+	return while - time.Duration(float64(while)*max(l.Drift, LeastDrift)) - 2*time.Millisecond
+}
+
+// span is how long a hold lasts at most without any answer of the server.
+func (l *Lock) span() time.Duration {
+	if l.Lingers {
+		return min(l.Expiry, l.Linger)
+	}
+	return l.Expiry
+}
+
+// isOver tells whether the hold is over, by this machine's clock.
+func (h *Hold) isOver() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.overAt.IsZero() || !h.sent.IsZero() && !time.Now().Before(h.end())
+}
+
+func (h *Hold) cause() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failure != nil {
+		return h.failure
+	}
+	return ErrNotHeld
+}
+
+// expire is called when the lease may be over.
+func (h *Hold) expire() {
+	h.mu.Lock()
+	if left := time.Until(h.end()); left > 0 {
+		h.timer.Reset(left)
+		h.mu.Unlock()
+		return
+	}
+	h.mu.Unlock()
+	h.finish(true)
+}
+
+// finish ends the hold here. lost tells whether nobody wanted that. It returns until when the lease would have lasted. The connection
+// that the hold depends on is closed, so that the server ends it, too.
+func (h *Hold) finish(lost bool) (lease time.Time) {
+	h.mu.Lock()
+	lease, conn, observed := h.end(), h.conn, h.observed
+	h.conn, h.observed = nil, nil
+	if h.overAt.IsZero() {
+		h.overAt = time.Now()
+		close(h.done)
+	}
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	h.mu.Unlock()
+	if conn != nil {
+		conn.Close()
+	}
+	if observed != nil {
+		observed(lost)
+	}
+	return lease
+}
+
+// heard notes that the server has answered a request on the hold's connection, or has renewed the hold. false: it is over.
+func (h *Hold) heard(sent time.Time, renewed bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.overAt.IsZero() || !h.sent.IsZero() && !time.Now().Before(h.end()) {
+		return false
+	}
+	if h.known.Before(sent) {
+		h.known = sent
+	}
+	if renewed && h.sent.Before(sent) {
+		h.sent = sent
+	}
+	if !time.Now().Before(h.end()) {
+		return false
+	}
+	if h.timer == nil {
+		h.timer = time.AfterFunc(time.Until(h.end()), h.expire)
+	}
+	h.timer.Reset(time.Until(h.end()))
+	return true
+}
+
+// Release ends the hold. It returns false when the hold was over before. A release whose answer was lost and that is sent again is
+// one. After an error it can be called again: the server may have the hold, for as long as the lease lasts.
+func (h *Hold) Release(ctx context.Context) (bool, error) { return h.ReleaseAfter(ctx, 0) }
+
+// ReleaseAfter is Release, but the server keeps the hold until atLeast has passed since its grant.
+func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, error) {
+	if h.token == "" {
+		return false, nil
+	}
+	// A renewal that the server gets later would prolong what is left.
+	var options []any
+	still := false // nothing is on its way on the connection
+	if atLeast > 0 {
+		options = []any{"ATLEAST", atLeast.Milliseconds()}
+		h.asking <- struct{}{}
+		still = true
+	} else {
+		select {
+		case h.asking <- struct{}{}:
+			still = true
+		default:
+		}
+	}
+	if still {
+		defer func() { <-h.asking }()
+	}
+	h.mu.Lock()
+	conn := h.conn
+	h.conn = nil
+	h.mu.Unlock()
+	lease := h.finish(false) // Whether or not the answer comes.
+	reply, _, unheard := h.insist(ctx, lease, Margin, func(ctx context.Context) driver.Reply {
+		return merged(h.lock.Client.send(ctx, h.commands("LOCK.RELEASE", options...)...))
+	})
+	class := ClassOf(reply)
+	if conn != nil {
+		if still && class == Answered {
+			conn.Release()
+		} else {
+			conn.Close()
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unheard = h.unheard || unheard
+	if class != Answered {
+		return false, h.trouble(ctx, "LOCK.RELEASE", reply)
+	}
+	// When the answer to the first one was lost, nothing has ended the lease meanwhile but that.
+	return number(reply) != 0 || h.unheard && time.Now().Before(lease), nil
+}
+
+// Check asks the server whether the lock is held now. After Until the answer is no: the server may still have a longer lease. The
+// answer is old when it arrives: guard a write by Exec or by the fence.
+func (h *Hold) Check(ctx context.Context) (bool, error) {
+	if h.token == "" {
+		return false, nil
+	}
+	reply, _, _ := h.insist(ctx, time.Now().Add(Margin), Margin, func(ctx context.Context) driver.Reply {
+		return merged(h.lock.Client.send(ctx, h.commands("LOCK.CHECK")...))
+	})
+	if ClassOf(reply) != Answered {
+		return false, h.trouble(ctx, "LOCK.CHECK", reply)
+	}
+	return number(reply) != 0 && !h.isOver(), nil
+}
+
+const execGuarded = "LOCK.EXEC"
+
+// Exec runs one command on the server, in the same step in which the server checks that the lock is held: a late owner changes nothing.
+// It returns the command's own reply, nil for null. If the lock is not held the error is an [ErrNotHeld], and the command was not run.
+// Of several names, the first one guards. It is never sent again.
+func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, error) {
+	client, name := h.lock.Client, h.lock.Names[0]
+	if client.chosen() == theFallback {
+		return nil, notInFallback("a guarded command is")
+	}
+	if h.token == "" {
+		return nil, ErrNotHeld
+	}
+	reply := client.Driver.Send(ctx, about(execGuarded, name, append([]any{h.token, command}, args...)...))[0]
+	lost := says(reply.Err, "NOTHELD")
+	if says(reply.Err, "WRONGTYPE") { // Of the lock, or of the command.
+		held, err := h.Check(ctx)
+		lost = err == nil && !held
+	}
+	switch {
+	case lost:
+		return nil, ErrNotHeld
+	case lacks(reply.Err, execGuarded):
+		return nil, client.explain(ctx, execGuarded, name, reply.Err)
+	}
+	return reply.Value, reply.Err
+}
+
+// commands are the same command for each name. Only the holder's token succeeds with it.
+func (h *Hold) commands(command string, args ...any) []driver.Command {
+	commands := make([]driver.Command, len(h.lock.Names))
+	for i, name := range h.lock.Names {
+		commands[i] = about(command, name, append([]any{h.token}, args...)...)
+	}
+	return commands
+}
+
+// merged is one reply for the same command about several names: 1 if each has succeeded, 0 if one has not, or the error.
+func merged(replies []driver.Reply) driver.Reply {
+	all := driver.Reply{Value: int64(1)}
+	for _, reply := range replies {
+		switch {
+		case ClassOf(reply) != Answered && !isTaken(reply):
+			return reply
+		case number(reply) == 0:
+			all.Value = int64(0)
+		}
+	}
+	return all
+}
+
+// insist sends a request of the owner until the server has decided. What passes is tried again until a time, and what has no answer a
+// few times. It returns when the request was sent that was answered, and whether another one may have reached the server.
+func (h *Hold) insist(
+	ctx context.Context, until time.Time, limit time.Duration, send func(context.Context) driver.Reply,
+) (reply driver.Reply, sent time.Time, unheard bool) {
+	const tries = 4
+	if until.IsZero() {
+		until = time.Now().Add(h.lock.surely(h.lock.Expiry))
+	}
+	for silent := 0; ; {
+		sent = time.Now()
+		within, cancel := context.WithTimeout(ctx, limit)
+		reply = send(within)
+		cancel()
+		again := min(tryAgain, h.lock.span()/10)
+		switch ClassOf(reply) {
+		case Answered, Null, Final:
+			return reply, sent, unheard
+		case Unheard:
+			unheard = unheard || !notSent(reply.Err)
+			silent++
+			again = min(again, pause<<silent)
+		}
+		if silent < tries {
+			sleep(ctx, min(again, time.Until(until)))
+		}
+		if silent == tries || ctx.Err() != nil || !time.Now().Before(until) {
+			return reply, sent, unheard
+		}
+	}
+}
+
+// trouble is the error for a reply that decides nothing.
+func (h *Hold) trouble(ctx context.Context, command string, reply driver.Reply) error {
+	if ctx.Err() != nil {
+		return &RedisError{Err: ended(ctx)}
+	}
+	return h.lock.Client.explain(ctx, command, h.lock.Names[0], reply.Err)
+}

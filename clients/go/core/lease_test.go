@@ -1,0 +1,224 @@
+//go:build go1.25
+
+package core
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/driver"
+)
+
+func lingering(lock *Lock) *Lock {
+	lock.Expiry, lock.Linger, lock.Lingers = 20*time.Second, time.Second, true
+	return lock
+}
+
+func TestALeaseCountsFromTheSendingLessTheDrift(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		f.plan(answer{"LOCK.ACQUIRE", driver.Reply{Value: int64(7)}, 500 * time.Millisecond})
+		sent := time.Now()
+		hold := acquired(t, lock)
+		expect(t, "the lease", hold.Until().Sub(sent), 29_698*time.Millisecond)
+		within, cancel := hold.Context(context.Background())
+		defer cancel(nil)
+		expect(t, "its end", ends(within), 29_198)
+		is(t, context.Cause(within), ErrNotHeld)
+		renewed, err := hold.Renew(context.Background())
+		expect(t, "a lease that is over stays lost", renewed || err != nil, false)
+		held, err := hold.Check(context.Background())
+		expect(t, "also when the server has it", held || err != nil, false)
+		lock.Drift = 0.05
+		expect(t, "a larger drift", lock.surely(100*time.Second), 94_998*time.Millisecond)
+	})
+}
+
+// The partition: the server frees the lock a linger after it has seen the connection end, and answers nobody here.
+func TestAHoldThatLingersIsOverALingerAfterTheLastSignOfLife(t *testing.T) {
+	for name, happens := range map[string]func(*fake){"cut": func(f *fake) { f.cut = true }, "silent": func(f *fake) { f.silent = true }} {
+		for _, kept := range []bool{false, true} {
+			inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+				hold := acquired(t, lingering(lock))
+				within, cancel := hold.Context(context.Background())
+				defer cancel(nil)
+				if kept {
+					var stop context.CancelFunc
+					within, stop = hold.Keep(context.Background())
+					defer stop()
+				}
+				time.Sleep(10 * time.Second)
+				expect(t, name+": held as long as it lives", within.Err(), nil)
+				f.set(func() { happens(f) })
+				if took := ends(within); took > 988 || took < 988-340 {
+					t.Fatalf("%s, kept %v: told after %d ms", name, kept, took)
+				}
+				is(t, context.Cause(within), ErrNotHeld)
+				time.Sleep(2 * Margin) // A last try to bind it may be on its way.
+				expect(t, "connections", f.connections(), 0)
+			})
+		}
+	}
+}
+
+func TestARenewalBindsAHoldThatLingersToAnotherConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lingering(lock))
+		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0})
+		renewed, err := hold.Renew(context.Background())
+		expect(t, "renewed", renewed && err == nil, true)
+		expect(t, "bound again", f.count("LOCK.ACQUIRE"), 2)
+		time.Sleep(10 * time.Second)
+		expect(t, "it lives", hold.isOver(), false)
+		expect(t, "connections", f.connections(), 1)
+		// Where no connection is to be had, a renewal counts for the linger.
+		f.set(func() { f.unbound, f.answers = true, []answer{{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0}} })
+		renewed, _ = hold.Renew(context.Background())
+		expect(t, "renewed", renewed, true)
+		expect(t, "the lease", time.Until(hold.Until()), 988*time.Millisecond)
+		f.set(func() { f.unbound = false })
+		renewed, _ = hold.Renew(context.Background())
+		expect(t, "and bound", renewed && f.connections() == 1, true)
+		released, _ := hold.Release(context.Background())
+		expect(t, "its connection is used again", released && f.connections() == 0 && f.released > 0, true)
+	})
+}
+
+func TestARenewalThatBindsAnotherHoldIsALoss(t *testing.T) {
+	for _, reply := range []driver.Reply{{Value: int64(8)}, refusal("WRONGTYPE"), refusal("PARTIAL")} {
+		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+			hold := acquired(t, lingering(lock))
+			f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0}, answer{"LOCK.ACQUIRE", reply, 0})
+			renewed, err := hold.Renew(context.Background())
+			expect(t, "renewed", renewed || err != nil, false)
+			expect(t, "it is over", hold.isOver(), true)
+			expect(t, "what nobody knows of is given back", f.count("LOCK.RELEASE") == 1, reply.Err == nil)
+			expect(t, "connections", f.connections(), 0)
+		})
+	}
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) { // A guard says null to any acquire.
+		hold := acquired(t, lingering(lock))
+		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0}, answer{"LOCK.ACQUIRE", driver.Reply{}, 0})
+		renewed, err := hold.Renew(context.Background())
+		expect(t, "renewed", renewed && err == nil, true)
+	})
+}
+
+func TestTheEndOfACallersContextDoesNotEndAHoldThatLingers(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lingering(lock))
+		f.plan(answer{"LOCK.RENEW", driver.Reply{Value: int64(1)}, 100 * time.Millisecond})
+		within, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		renewed, err := hold.Renew(within)
+		expect(t, "the answer counts", renewed && err == nil, true)
+		expect(t, "on the same connection", f.count("LOCK.ACQUIRE"), 1)
+	})
+}
+
+func TestConnectionsOfExpiredHoldsThatLingerAreNotKept(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		lingering(lock)
+		lock.Expiry = 2 * time.Second
+		for range 100 {
+			acquired(t, lock)
+		}
+		expect(t, "connections", f.connections(), 100)
+		time.Sleep(3 * time.Second)
+		expect(t, "after the leases", f.connections(), 0)
+	})
+}
+
+func TestAReleaseThatFailsCanBeRepeated(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lock)
+		f.plan(answer{"LOCK.RELEASE", refusal("NOPERM no right"), 0})
+		_, err := hold.Release(context.Background())
+		expect(t, "the error", err != nil && strings.Contains(err.Error(), "NOPERM"), true)
+		expect(t, "nobody works on", hold.isOver(), true)
+		released, err := hold.Release(context.Background())
+		expect(t, "released", released && err == nil, true)
+
+		// One whose answer was lost is one, as long as nothing else can have ended the hold.
+		hold = acquired(t, lock)
+		f.set(func() { f.cut = true })
+		_, err = hold.Release(context.Background())
+		expect(t, "no answer", err != nil, true)
+		nothing := answer{"LOCK.RELEASE", driver.Reply{Value: int64(0)}, 0}
+		f.set(func() { f.cut, f.answers = false, []answer{nothing, nothing} })
+		released, err = hold.Release(context.Background())
+		expect(t, "released", released && err == nil, true)
+		time.Sleep(lock.Expiry)
+		released, err = hold.Release(context.Background())
+		expect(t, "not when its lease is over", released || err != nil, false)
+
+		// What surely did not reach the server has done nothing.
+		hold = acquired(t, lock)
+		f.plan(answer{"LOCK.RELEASE", driver.Reply{Err: driver.ErrNotSent}, 0}, nothing)
+		released, err = hold.Release(context.Background())
+		expect(t, "a loss", released || err != nil, false)
+	})
+}
+
+func TestAReleaseIsTriedAgainUntilTheLeaseIsOver(t *testing.T) {
+	for _, word := range []string{"BUSY", "MISCONF", "NOREPLICAS", "READONLY"} {
+		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+			hold := acquired(t, lock)
+			for range 20 {
+				f.plan(answer{"LOCK.RELEASE", refusal(word), 0})
+			}
+			released, err := hold.Release(context.Background())
+			expect(t, word, released && err == nil, true)
+			hold = acquired(t, lock)
+			for range 1000 {
+				f.plan(answer{"LOCK.RELEASE", refusal(word), 0})
+			}
+			begun := time.Now()
+			_, err = hold.Release(context.Background())
+			expect(t, "the last word", err != nil && strings.Contains(err.Error(), word), true)
+			expect(t, "the time", time.Since(begun).Round(time.Second), 30*time.Second)
+			hold = acquired(t, lock)
+			within, cancel := context.WithTimeoutCause(context.Background(), time.Second, errEnded)
+			defer cancel()
+			_, err = hold.Release(within)
+			is(t, err, context.DeadlineExceeded, errEnded)
+		})
+	}
+}
+
+func TestExecSaysThatTheLockIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lock)
+		f.plan(answer{execGuarded, refusal("NOTHELD the token does not hold the lock"), 0})
+		_, err := hold.Exec(context.Background(), "SET", "b", 1)
+		is(t, err, ErrNotHeld)
+		expect(t, "no word of a failure to run", strings.Contains(err.Error(), "failed to run"), false)
+		f.plan(answer{execGuarded, driver.Reply{Err: io.EOF}, 0})
+		_, err = hold.Exec(context.Background(), "INCR", "b")
+		expect(t, "not sent again", errors.Is(err, io.EOF) && f.count(execGuarded) == 2, true)
+		_, err = lock.Adopt("").Exec(context.Background(), "INCR", "b")
+		is(t, err, ErrNotHeld)
+		unknown := answer{execGuarded, refusal("ERR unknown command 'LOCK.EXEC'"), 0}
+		f.plan(unknown)
+		_, err = hold.Exec(context.Background(), "INCR", "b")
+		is(t, err, ErrUnsupported)
+		f.plan(unknown, answer{"LOCK.INFO", refusal("ERR Command is not available: 'LOCK.INFO'"), 0})
+		_, err = hold.Exec(context.Background(), "INCR", "b")
+		is(t, err, ErrModuleMissing)
+	})
+}
+
+func TestARenewalThatIsOnItsWayComesBeforeAReleaseThatLeavesSomething(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lock)
+		f.plan(answer{"LOCK.RENEW", driver.Reply{Value: int64(1)}, 300 * time.Millisecond})
+		go hold.Renew(context.Background())
+		synctest.Wait()
+		_, _ = hold.ReleaseAfter(context.Background(), time.Second)
+		expect(t, "the order", f.said(), "LOCK.ACQUIRE@0 LOCK.RENEW@0 LOCK.RELEASE@300")
+	})
+}

@@ -1,0 +1,61 @@
+package redislock_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	redislock "github.com/redis-lock/redis-lock/clients/go"
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	redisServer = filepath.Join(os.Getenv("REDIS_LOCK_SERVERS"), "redis-7.0.15", "bin", "server")
+	module      = os.Getenv("REDIS_LOCK_MODULE")
+)
+
+// locksOf returns locks on a server of the test's own, which ends with the test.
+func locksOf(t *testing.T) *redislock.RedisLock {
+	socket := filepath.Join(t.TempDir(), "socket")
+	server := exec.Command(redisServer, "--port", "0", "--unixsocket", socket, "--save", "", "--loadmodule", module)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+	t.Cleanup(func() {
+		_ = client.Close()
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	for client.Ping(context.Background()).Err() != nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return redislock.New(client)
+}
+
+func TestTheReadmesFixture(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("fixture_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, fixture, _ := strings.Cut(string(source), "// locksOf")
+	fixture, _, _ = strings.Cut(fixture, "\n}\n")
+	if !strings.Contains(string(readme), fixture) {
+		t.Error("the README has another one")
+	}
+	locks := locksOf(t)
+	if err := locks.NewMutex("jobs:42").TryLock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := locks.NewMutex("jobs:42").TryLock(); err == nil {
+		t.Fatal("two have it")
+	}
+}

@@ -1,0 +1,306 @@
+// Package goredisdriver is the driver of go-redis. redislock.New uses it; with the package core it is named:
+//
+//	driver, err := goredisdriver.New(client)
+//	locks := &core.Client{Driver: driver}
+//
+// All that it sends goes over connections of its own, which it makes with the client's options. So neither a wait nor what prolongs or
+// ends a hold depends on the client's pool, and the client's hooks see none of it.
+package goredisdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis-lock/redis-lock/clients/go/core"
+	"github.com/redis-lock/redis-lock/clients/go/driver"
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrClient is wrapped by the error of [New] for a client that no lock can be right on. The text says why.
+var ErrClient = errors.New("redislock: no lock can be right on this client")
+
+const (
+	// maxIdle is how many connections per server are kept for the next request.
+	maxIdle = 64
+	// longestIdle is how long they are kept. One that a dead host or a router has ended without a word would cost the next request
+	// all its time.
+	longestIdle = 30 * time.Second
+	// maxHops is how many redirections of a cluster one command follows.
+	maxHops = 3
+)
+
+// What tells a client of one server from a cluster's, also where a user's type embeds one of them.
+type (
+	ofOne     interface{ Options() *redis.Options }
+	ofCluster interface {
+		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+		ReloadState(ctx context.Context)
+	}
+	ofRing interface{ Options() *redis.RingOptions }
+)
+
+// library makes each connection as a client with a pool of one. go-redis gives a command of its user neither a read time-out of its
+// own nor a way to end it, and a context's cancellation does not reach a read. Closing the client does.
+type library struct {
+	client redis.UniversalClient
+
+	mu   sync.Mutex         // of what follows
+	idle map[string][]*conn // by address; the one that was used last is the last
+	open map[*conn]bool     // those in use
+	over bool
+}
+
+// New returns a driver that uses the options of client, which is a *redis.Client (of redis.NewClient or redis.NewFailoverClient), a
+// *redis.ClusterClient, or a type that embeds one.
+func New(client redis.UniversalClient) (driver.Driver, error) {
+	switch client.(type) {
+	case ofRing:
+		return nil, fmt.Errorf("%w: a Ring moves the keys of a shard that it cannot reach to another shard, and each process decides that"+
+			" for itself. Two processes would hold one lock on two shards. Use a redis.Client for each shard, or a redis.ClusterClient", ErrClient)
+	case ofOne, ofCluster:
+		return &library{client: client, idle: map[string][]*conn{}, open: map[*conn]bool{}}, nil
+	}
+	return nil, fmt.Errorf("%w: it needs a redis.Client, a redis.ClusterClient, or a type that embeds one, and not a %T", ErrClient, client)
+}
+
+func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
+	c, err := l.connect(ctx, commands[0].FirstKey())
+	if err != nil {
+		return driver.Failed(commands, err)
+	}
+	if limit := c.client.Load().patience; limit > 0 {
+		within, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		ctx = within
+	}
+	replies := c.Send(ctx, commands...)
+	for _, reply := range replies {
+		if core.Leaves(reply) {
+			c.Close()
+			return replies
+		}
+	}
+	c.Release()
+	return replies
+}
+
+func (l *library) Open(ctx context.Context, key string) (driver.Conn, error) {
+	return l.connect(ctx, key)
+}
+
+// connect returns an idle connection to the server that has the key, or a new one.
+func (l *library) connect(ctx context.Context, key string) (*conn, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ctx.Err())
+	}
+	var options redis.Options
+	switch client := l.client.(type) {
+	case ofOne:
+		options = *client.Options()
+	case ofCluster:
+		node, err := client.MasterForKey(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		}
+		options = *node.Options()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return nil, fmt.Errorf("%w: the locks are closed", driver.ErrNotSent)
+	}
+	idle := l.idle[options.Addr]
+	var c *conn
+	if last := len(idle) - 1; last >= 0 && time.Since(idle[last].since) < longestIdle {
+		c, l.idle[options.Addr] = idle[last], idle[:last]
+		c.used = false
+	} else {
+		l.closeIdle(options.Addr) // The one that was used last is too old, and so are the others.
+		c = &conn{library: l}
+		c.client.Store(newSingle(options))
+	}
+	l.open[c] = true
+	return c, nil
+}
+
+func (l *library) closeIdle(addr string) {
+	for _, c := range l.idle[addr] {
+		_ = c.client.Load().Close()
+	}
+	delete(l.idle, addr)
+}
+
+func (l *library) reload() {
+	if cluster, ok := l.client.(ofCluster); ok {
+		cluster.ReloadState(context.Background())
+	}
+}
+
+// Close closes all connections.
+func (l *library) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	for addr := range l.idle {
+		l.closeIdle(addr)
+	}
+	for c := range l.open {
+		_ = c.client.Load().Close()
+	}
+	return nil
+}
+
+// single is a client that connects once.
+type single struct {
+	*redis.Client
+	dialled  atomic.Bool
+	options  redis.Options // of the user's client
+	patience time.Duration // for an answer that the server gives at once; 0: for ever
+}
+
+func newSingle(user redis.Options) *single {
+	options, s := user, &single{options: user, patience: max(user.ReadTimeout, 0)}
+	options.PoolSize, options.MinIdleConns = 1, 0
+	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0              // a hold may depend on it
+	options.ReadTimeout = core.LongestSlice + core.Margin                 // of the longest wait
+	options.PoolTimeout = time.Second                                     // nobody else uses it
+	options.ContextTimeoutEnabled = true                                  // and of each
+	options.MaxRetries = -1                                               // the core asks again itself, as long as it may
+	set(&options, "DialerRetries", func(v reflect.Value) { v.SetInt(1) }) // in later versions
+	set(&options, "MaintNotificationsConfig", func(v reflect.Value) {
+		config := reflect.New(v.Type().Elem())
+		config.Elem().FieldByName("Mode").SetString("disabled")
+		v.Set(config)
+	})
+	dial := options.Dialer
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if s.dialled.Swap(true) {
+			return nil, fmt.Errorf("%w: it has ended", driver.ErrNotSent)
+		}
+		return dial(ctx, network, addr)
+	}
+	s.Client = redis.NewClient(&options)
+	return s
+}
+
+// set sets an option that only later versions of go-redis have.
+func set(options *redis.Options, name string, to func(reflect.Value)) {
+	if field := reflect.ValueOf(options).Elem().FieldByName(name); field.IsValid() {
+		to(field)
+	}
+}
+
+type conn struct {
+	library *library
+	client  atomic.Pointer[single]
+	since   time.Time // when it became idle
+	used    bool      // something has been answered since it was opened
+}
+
+func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
+	replies := c.send(ctx, false, commands...)
+	if !c.used && errors.Is(replies[0].Err, driver.ErrNotSent) && ctx.Err() == nil { // It has ended while it was idle.
+		c.reconnect("")
+		replies = c.send(ctx, false, commands...)
+	}
+	for i := range replies {
+		for hops := 0; hops < maxHops; hops++ {
+			addr, asking, redirected := driver.Redirection(replies[i].Err)
+			if !redirected || ctx.Err() != nil {
+				break
+			}
+			c.reconnect(resolved(addr, c.client.Load().options.Addr))
+			replies[i] = c.send(ctx, asking, commands[i])[0]
+			if !asking {
+				c.library.reload()
+			}
+		}
+	}
+	c.used = c.used || core.ClassOf(replies[0]) != core.Unheard
+	return replies
+}
+
+// send sends commands once, over the client of now.
+func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command) []driver.Reply {
+	client := c.client.Load()
+	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
+	if asking {
+		_ = client.Do(ctx, "ASKING").Err()
+	}
+	replies := make([]driver.Reply, len(commands))
+	for i, command := range commands { // One by one: newer versions have another connection for pipelines.
+		cmd := redis.NewCmd(ctx, command.Args...)
+		_ = client.Process(ctx, cmd)
+		value, err := cmd.Result()
+		if errors.Is(err, redis.Nil) {
+			err = nil
+		}
+		if replies[i] = (driver.Reply{Value: value, Err: err}); core.ClassOf(replies[i]) == core.Unheard {
+			copy(replies[i:], driver.Failed(commands[i:], err))
+			break
+		}
+	}
+	if !stop() {
+		return driver.Failed(commands, context.Cause(ctx))
+	}
+	return replies
+}
+
+// reconnect begins another connection, to the same server or to the one at addr.
+func (c *conn) reconnect(addr string) {
+	before := c.client.Load()
+	options := before.options
+	if addr != "" {
+		options.Addr = addr
+	}
+	c.client.Store(newSingle(options))
+	_ = before.Close()
+}
+
+// resolved is the address that a redirection names. A server that does not know its own name sends only the port.
+func resolved(addr, from string) string {
+	if !strings.HasPrefix(addr, ":") {
+		return addr
+	}
+	host, _, err := net.SplitHostPort(from)
+	if err != nil {
+		return addr
+	}
+	return net.JoinHostPort(host, addr[1:])
+}
+
+func (c *conn) Release() {
+	l, addr := c.library, c.client.Load().options.Addr
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.open[c] {
+		return
+	}
+	delete(l.open, c)
+	if l.over || len(l.idle[addr]) >= maxIdle {
+		_ = c.client.Load().Close()
+		return
+	}
+	c.since = time.Now()
+	l.idle[addr] = append(l.idle[addr], c)
+}
+
+// Close closes the connection. What else is idle there has likely ended, too, or is as silent.
+func (c *conn) Close() {
+	l := c.library
+	l.mu.Lock()
+	if l.open[c] {
+		delete(l.open, c)
+		_ = c.client.Load().Close()
+		l.closeIdle(c.client.Load().options.Addr)
+	}
+	l.mu.Unlock()
+	l.reload()
+}
