@@ -16,9 +16,8 @@ mod go_redis_interrupted {
 
     #[test]
     fn gives_back_when_it_is_interrupted() {
-        if let Some(program) = Program::find("go", "go-redis") {
-            super::gives_back_when_it_is_interrupted(Fixture::with(program));
-        }
+        let program = Program::find("go", "go-redis");
+        super::gives_back_when_it_is_interrupted(Fixture::with(program));
     }
 }
 

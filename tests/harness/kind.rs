@@ -47,11 +47,6 @@ impl Kind {
         matches!(self, Kind::Valkey8_0 | Kind::Valkey8_1 | Kind::Valkey9)
     }
 
-    /// Whether it is built by Debian: with TLS, and with jemalloc as a separate library.
-    pub fn is_of_debian(self) -> bool {
-        self.is_valkey() || matches!(self, Kind::Redis7_0 | Kind::Redis8_6)
-    }
-
     /// The name of the server in scripts/setup/servers.sh.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! The guard of a primary with two replicas: a majority, and a planned hand-over.
 
-use super::{assert_logged, ms_since, open, start_by, ENDED, TTL_MS};
+use super::{assert_logged, ms_since, start_by, ENDED, TTL_MS};
 use crate::harness::{wait_for, Client, Clock, CutLink, Kind, Later, Reply, Server};
 
 on_every_server![
