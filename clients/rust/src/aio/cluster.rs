@@ -1,16 +1,15 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::hub::{Hub, Subscribed};
-use super::link::within;
+use super::driver::{Own, within};
 use super::shards::Shards;
-use super::transport::{Answer, Own, Transport};
-use crate::address::Address;
 use crate::cluster::{Route, SLOTS_TIME, Topology, is_stale, slot_of, slot_of_command};
+use crate::info::Address;
+use crate::listener::{Hub, Subscribed};
 
 /// A cluster's nodes, each with a connection that all tasks share.
 pub(super) struct Nodes {
@@ -59,8 +58,8 @@ impl Nodes {
         loop {
             let node = self.node(&route.node)?;
             let answer = match route.is_asking {
-                true => node.ask_asking(command, time).await,
-                false => node.ask(command, time).await,
+                true => node.send_asking(command, time).await,
+                false => node.send(command, time).await,
             };
             match answer.and_then(Value::extract_error) {
                 Ok(answer) => return Ok((answer, route.node)),
@@ -110,7 +109,7 @@ impl Nodes {
         for address in self.topology.candidates() {
             let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
             let node = self.node(&address)?;
-            let answer = node.ask(&question, time.min(SLOTS_TIME)).await;
+            let answer = node.send(&question, time.min(SLOTS_TIME)).await;
             match answer.and_then(Value::extract_error) {
                 Ok(slots) if self.topology.learn(&slots, &address) => break,
                 Ok(_) => {}
@@ -121,10 +120,7 @@ impl Nodes {
     }
 
     fn node(&self, address: &Address) -> RedisResult<Arc<Own>> {
-        let mut nodes = self
-            .by_address
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.nodes();
         if let Some(node) = nodes.get(address) {
             return Ok(node.clone());
         }
@@ -132,13 +128,17 @@ impl Nodes {
         nodes.insert(address.clone(), node.clone());
         Ok(node)
     }
-}
 
-impl Transport for Arc<Nodes> {
-    fn ask<'a>(&'a self, command: &'a Cmd, time: Duration) -> Answer<'a> {
-        Box::pin(async move {
-            let (answer, _) = self.send(command, time).await?;
-            Ok(answer)
-        })
+    pub(super) async fn close(&self) {
+        let nodes = std::mem::take(&mut *self.nodes());
+        for node in nodes.values() {
+            node.close().await;
+        }
+        self.shards.close();
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, HashMap<Address, Arc<Own>>> {
+        let nodes = self.by_address.lock();
+        nodes.unwrap_or_else(PoisonError::into_inner)
     }
 }

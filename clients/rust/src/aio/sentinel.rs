@@ -7,7 +7,7 @@ use redis::aio::ConnectionLike;
 use redis::{Client, Cmd, ConnectionInfo, RedisResult, Value};
 use tokio::time::timeout;
 
-use super::link::{CONNECT_TIME, connect_to, within};
+use super::driver::{CONNECT_TIME, connect_to, within};
 use crate::sentinel::{Sentinel, is_primary};
 
 /// The time after which the next sentinel is asked, too. One that works answers in it.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use redis::{Client, Cmd, RedisResult, Value};
 
 use super::connect::{Connect, Connection};
-use crate::address::Address;
 use crate::cluster::{Route, SLOTS_TIME, Topology, is_stale, slot_of_command};
-use crate::engine::rest_for_answer;
-use crate::error::{is_demoted, is_unanswered};
+use crate::driver::rest_for_answer;
+use crate::info::Address;
+use crate::replies::{is_demoted, is_unanswered};
 
 /// The number of connections to a node that are kept for the next command.
 const MAX_IDLE: usize = 64;

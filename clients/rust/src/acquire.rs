@@ -1,13 +1,17 @@
-//! The way to a lock, without I/O: what to send next, and what an answer means.
+//! The way to a lock: what to send next, what an answer means, and the loop over both.
 
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisError, RedisResult, Value};
 
 use crate::command::{Claim, Place, millis};
-use crate::error::{Error, is_foreign, is_unanswered, is_unknown_command, may_pass};
-use crate::lease::{Grant, Lease};
-use crate::options::Options;
+use crate::driver::{Driver, Engine};
+use crate::error::{Error, Result};
+use crate::lease::{Grant, Lease, until};
+use crate::options::{ANSWER_TIME, Options};
+use crate::replies::{
+    Binding, Class, class, is_foreign, is_partial, is_unanswered, is_unknown_command,
+};
 use crate::support::Support;
 
 /// The time between two questions that the server cannot make wait.
@@ -58,11 +62,16 @@ pub(crate) enum Wait<'a> {
     /// The connection blocks for a slice.
     Block,
     /// The channel hears of the grant.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     Notify(&'a str),
     /// The place stays, and the client asks again.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     Keep,
+}
+
+/// Which request of an attempt it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) is_conversion: bool,
+    pub(crate) is_first: bool,
 }
 
 /// A command, and how long its answer takes if the server has nothing to say before.
@@ -84,7 +93,6 @@ impl Question {
 pub(crate) enum Verdict {
     Granted(Grant),
     /// The place is in the queue. The channel will hear.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     Queued,
     /// The lock was not available in time.
     Unavailable,
@@ -112,6 +120,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) has_place: bool,
     /// Since when answers are due that have not come.
     out_of_reach: Option<Instant>,
+    /// Since when the server has answered that it cannot say now.
+    put_off: Option<Instant>,
 }
 
 impl<'a> Attempt<'a> {
@@ -133,6 +143,7 @@ impl<'a> Attempt<'a> {
             is_uncertain: false,
             has_place: false,
             out_of_reach: None,
+            put_off: None,
         }
     }
 
@@ -194,29 +205,29 @@ impl<'a> Attempt<'a> {
     pub(crate) fn verdict(&mut self, question: &Question, answer: RedisResult<Value>) -> Verdict {
         let error = match answer.and_then(Value::extract_error) {
             Ok(value) => {
-                self.out_of_reach = None;
+                (self.out_of_reach, self.put_off) = (None, None);
                 self.support.has_module();
                 return self.read(question.sent, &value);
             }
             Err(error) => error,
         };
-        let is_unknown = is_unknown_command(&error);
-        if is_unknown && self.support.falls_back(self.options) {
-            self.has_place = false;
-            return Verdict::AskAgain(Duration::ZERO);
+        if class(&error) != Class::Final {
+            return self.has_failed(error, question.due());
         }
-        if !is_unknown && !may_pass(&error) {
-            self.support.has_module();
+        if is_unknown_command(&error) {
+            if self.support.falls_back(self.options) {
+                self.has_place = false;
+                return Verdict::AskAgain(Duration::ZERO);
+            }
+            return Verdict::Failed(error.into());
         }
+        self.support.has_module();
         if is_foreign(&error) {
-            self.out_of_reach = None;
+            (self.out_of_reach, self.put_off) = (None, None);
             return self.again_or_unavailable(PACE);
         }
-        if may_pass(&error) {
-            return self.out_of_reach(error, question.due());
-        }
         // Without a lost answer the token's owner holds some of it by another guard.
-        if error.code() == Some("PARTIAL") && self.is_uncertain {
+        if is_partial(&error) && self.is_uncertain {
             return Verdict::Partial;
         }
         Verdict::Failed(error.into())
@@ -226,11 +237,9 @@ impl<'a> Attempt<'a> {
         match value {
             Value::Int(0) if self.support.is_fallback() => self.again_or_unavailable(jittered()),
             // There is no fence.
-            Value::Int(1) if self.support.is_fallback() => {
-                Verdict::Granted(Grant { fence: 0, sent })
-            }
+            Value::Int(1) if self.support.is_fallback() => Verdict::Granted(bound(0, sent)),
             Value::Int(fence) => match u64::try_from(*fence) {
-                Ok(fence) => Verdict::Granted(Grant { fence, sent }),
+                Ok(fence) => Verdict::Granted(bound(fence, sent)),
                 Err(_) => unexpected(),
             },
             // A guard says so at once to one that waits, if its token holds all by an unseen grant.
@@ -244,18 +253,37 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks again for as long as the options say, after an answer that was `due`. Longer than its
-    /// patience, if need be: an answer is owed.
-    pub(crate) fn out_of_reach(&mut self, error: RedisError, due: Instant) -> Verdict {
+    /// Asks again after an error that may pass, of an answer that was `due`.
+    ///
+    /// A server that is away is asked again for as long as the options say: longer than the patience,
+    /// if need be, because an answer is owed. One that says that it cannot answer now is asked again
+    /// until the wait is over.
+    pub(crate) fn has_failed(&mut self, error: RedisError, due: Instant) -> Verdict {
         self.is_uncertain |= is_unanswered(&error);
-        match self.out_of_reach {
-            // An idle connection may have been dead for long, so the first time needs no pause.
-            None => {
-                self.out_of_reach = Some(due.min(Instant::now()));
-                Verdict::AskAgain(Duration::ZERO)
-            }
-            Some(since) if since.elapsed() < self.reach(since) => Verdict::AskAgain(PACE),
-            Some(_) => Verdict::Failed(error.into()),
+        let now = Instant::now();
+        let class = class(&error);
+        if class == Class::Away {
+            return match self.out_of_reach {
+                // An idle connection may have been dead for long, so the first time needs no pause.
+                None => {
+                    self.out_of_reach = Some(due.min(now));
+                    Verdict::AskAgain(Duration::ZERO)
+                }
+                Some(since) if since.elapsed() < self.reach(since) => Verdict::AskAgain(PACE),
+                Some(_) => Verdict::Failed(error.into()),
+            };
+        }
+        self.out_of_reach = None;
+        // Another server may be known already.
+        let pause = match self.put_off {
+            None if class == Class::Elsewhere => Duration::ZERO,
+            _ => PACE,
+        };
+        let since = *self.put_off.get_or_insert(now);
+        let goes_on = !self.patience.is_over() || since.elapsed() < self.options.reach();
+        match goes_on {
+            true => Verdict::AskAgain(pause),
+            false => Verdict::Failed(error.into()),
         }
     }
 
@@ -288,7 +316,7 @@ impl<'a> Attempt<'a> {
     /// An error if there is nothing to convert any more, or the server has no such claim and never
     /// will.
     pub(crate) fn refused(&self) -> Option<Error> {
-        if self.lease.is_some_and(|lease| !lease.is_held()) {
+        if self.lease.is_some_and(|lease| !lease.may_be_held()) {
             return Some(Error::NotHeld);
         }
         self.support.refuse(self.claim, self.place.at_least)
@@ -306,14 +334,173 @@ impl<'a> Attempt<'a> {
     /// Whether a grant came so late that its age must be learned by a renewal.
     ///
     /// The lease began at any time of the wait. After a short one it is counted from before the
-    /// sending.
-    pub(crate) fn is_old(&self, grant: Grant) -> bool {
-        grant.sent.elapsed() > self.ttl.checked_div(10).unwrap_or(self.ttl)
+    /// sending. With linger, the connection may have ended since.
+    fn is_old(&self, grant: Grant, linger: Option<Duration>) -> bool {
+        let span = linger.map_or(self.ttl, |linger| linger.min(self.ttl));
+        grant.sent.elapsed() > span.checked_div(10).unwrap_or(span)
     }
 
     /// Whether something may be left in the server when the attempt ends without a grant.
     pub(crate) fn leaves_something(&self) -> bool {
         self.is_uncertain || self.has_place
+    }
+}
+
+impl<D: Driver> Engine<D> {
+    /// Asks until the lock is granted or the patience is over. Leaves nothing behind without a
+    /// grant.
+    pub(crate) async fn acquire(
+        &self,
+        place: &Place,
+        claim: &Claim,
+        ttl: Duration,
+        patience: Patience,
+    ) -> Result<Option<Grant>> {
+        let mut attempt = self.attempt(place, claim, ttl, patience);
+        let granted = self.run(&mut attempt, false).await;
+        if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
+            // A server that is out of reach has had its time.
+            let time = attempt.bounded(self.options.answer_time(ttl));
+            let rest = attempt.rest_of_reach();
+            self.give_up_within(&place.without_job(), time, rest).await;
+        }
+        granted
+    }
+
+    /// Converts the hold of a token, as long as its lease lasts if that is known. The caller sees to
+    /// what is left behind.
+    pub(crate) async fn convert(
+        &self,
+        place: &Place,
+        lease: Option<&Lease>,
+        mode: crate::Mode,
+        ttl: Duration,
+        patience: Patience,
+    ) -> (Result<Option<Grant>>, bool) {
+        let claim = Claim::RwLock(mode);
+        let mut attempt = self.attempt(place, &claim, ttl, patience);
+        attempt.lease = lease;
+        let granted = self.run(&mut attempt, true).await;
+        (granted, attempt.leaves_something())
+    }
+
+    pub(crate) fn attempt<'a>(
+        &'a self,
+        place: &'a Place,
+        claim: &'a Claim,
+        ttl: Duration,
+        patience: Patience,
+    ) -> Attempt<'a> {
+        Attempt::new(place, claim, ttl, patience, (&self.options, &self.support))
+    }
+
+    async fn run(&self, attempt: &mut Attempt<'_>, is_conversion: bool) -> Result<Option<Grant>> {
+        let mut is_first = true;
+        loop {
+            if let Some(refusal) = attempt.refused() {
+                return Err(refusal);
+            }
+            let turn = Turn {
+                is_conversion,
+                is_first,
+            };
+            let mut verdict = D::ask_next(self, attempt, turn).await;
+            is_first = false;
+            if let Verdict::Granted(grant) = verdict
+                && attempt.is_old(grant, self.linger())
+            {
+                verdict = self.rejuvenate(attempt, grant).await;
+            }
+            match verdict {
+                Verdict::Granted(grant) => return Ok(Some(grant)),
+                Verdict::AskAgain(pause) => D::pause(pause).await,
+                Verdict::Partial => {
+                    let reach = self.options.reach();
+                    let end = until(Instant::now(), reach);
+                    self.release(attempt.place, attempt.ttl, (reach, end))
+                        .await?;
+                    (attempt.is_uncertain, attempt.has_place) = (false, false);
+                }
+                Verdict::Queued => {}
+                Verdict::Unavailable => return Ok(None),
+                Verdict::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Asks once, without waiting for longer than an answer takes.
+    pub(crate) async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
+        let question = attempt.question(wait);
+        let time = match question.wait.is_zero() {
+            true => self.options.answer_time(attempt.ttl),
+            // Connecting must not take the time of the wait.
+            false => ANSWER_TIME,
+        };
+        let time = question.wait.saturating_add(attempt.bounded(time));
+        let answer = D::send(self, &question.command, time).await;
+        attempt.verdict(&question, answer)
+    }
+
+    /// Begins the lease of a late grant anew. The same token asks again where it was over before
+    /// anybody heard of it, or may be.
+    async fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Verdict {
+        attempt.is_uncertain = true;
+        let sent = Instant::now();
+        let (place, ttl) = (attempt.place, attempt.ttl);
+        let end = until(sent, self.options.reach().min(ttl));
+        let renewed = match self.renew(place, ttl, (ttl, end)).await {
+            // The server may say so for long.
+            Err(error) if error.is_temporary() => return Verdict::AskAgain(Duration::ZERO),
+            Err(error) => return Verdict::Failed(error),
+            Ok(renewed) => renewed,
+        };
+        // Another may hold it by now.
+        if renewed && until(sent, ttl) <= Instant::now() {
+            return attempt.again_or_unavailable(Duration::ZERO);
+        }
+        if !renewed {
+            self.release_rest(place, ttl).await;
+        }
+        if renewed && self.linger().is_some() {
+            let times = (ttl, self.options.answer_time(ttl));
+            match self.rebind(place, attempt.claim, grant.fence, times).await {
+                Binding::Bound => {}
+                Binding::NotBound => return Verdict::AskAgain(PACE),
+                Binding::Over => return Verdict::AskAgain(Duration::ZERO),
+            }
+        }
+        attempt.is_uncertain = false;
+        match renewed {
+            true => Verdict::Granted(Grant { sent, ..grant }),
+            false => Verdict::AskAgain(Duration::ZERO),
+        }
+    }
+
+    /// Binds a hold that was just renewed to the connection that answers.
+    pub(crate) async fn rebind(
+        &self,
+        place: &Place,
+        claim: &Claim,
+        fence: u64,
+        (ttl, time): (Duration, Duration),
+    ) -> Binding {
+        let mut attempt = self.attempt(place, claim, ttl, Patience::None);
+        let question = attempt.question(Wait::No);
+        let answer = D::send_of_owner(self, &question.command, time).await;
+        let binding = crate::replies::binding(fence, answer);
+        if binding == Binding::Over {
+            // What was granted anew nobody knows of.
+            self.give_up(place, ttl).await;
+        }
+        binding
+    }
+}
+
+pub(crate) fn bound(fence: u64, sent: Instant) -> Grant {
+    Grant {
+        fence,
+        sent,
+        is_bound: true,
     }
 }
 
