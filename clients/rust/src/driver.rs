@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisResult, Value};
 
-use crate::acquire::{Attempt, Turn, Verdict};
-use crate::keeper;
+use crate::attempt::{Attempt, Turn, Verdict};
 use crate::lease::Lease;
 use crate::options::Options;
 use crate::support::Support;
@@ -73,7 +72,7 @@ pub(crate) trait Driver: Copy + fmt::Debug + Send + Sync + Sized + 'static {
     fn tell(call: impl FnOnce() + Send + 'static);
 
     /// Runs a keeper beside the program.
-    fn keep(keeper: keeper::Keeper<Self>);
+    fn keep(runtime: &Self::Runtime, keeper: impl Future<Output = ()> + Send + 'static);
 
     /// Does what is left after a drop.
     fn settle(

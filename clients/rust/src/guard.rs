@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Instant;
 
 use crate::Mode;
-use crate::acquire::Patience;
+use crate::attempt::Patience;
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::hold::Hold;

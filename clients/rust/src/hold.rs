@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, FromRedisValue};
 
-use crate::acquire::{LAST_TRY, PACE, Patience};
+use crate::attempt::{LAST_TRY, PACE, Patience};
 use crate::command::{Claim, Place};
 use crate::driver::{Driver, Engine};
 use crate::error::Result;
@@ -129,7 +129,7 @@ impl<D: Driver> Engine<D> {
                         done = false;
                         break;
                     }
-                    OwnerAnswer::Failed(error) => return Err(error),
+                    OwnerAnswer::Failed(error) => return Err(error.into()),
                     OwnerAnswer::MayPass(error) => {
                         was_lost |= is_unanswered(&error);
                         let left = match class(&error) {

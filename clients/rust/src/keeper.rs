@@ -27,10 +27,12 @@ impl<D: Driver> KeepAlive<D> {
     pub(crate) fn start(hold: Hold<D>) -> Self {
         let lease = hold.lease.clone();
         let is_stopped = Arc::new(AtomicBool::new(false));
-        D::keep(Keeper {
+        let runtime = hold.runtime.clone();
+        let keeper = Keeper {
             hold,
             is_stopped: is_stopped.clone(),
-        });
+        };
+        D::keep(&runtime, keeper.run());
         Self {
             lease,
             is_stopped,
@@ -59,13 +61,13 @@ impl<D: Driver> Drop for KeepAlive<D> {
     }
 }
 
-pub(crate) struct Keeper<D: Driver> {
-    pub(crate) hold: Hold<D>,
+struct Keeper<D: Driver> {
+    hold: Hold<D>,
     is_stopped: Arc<AtomicBool>,
 }
 
 impl<D: Driver> Keeper<D> {
-    pub(crate) async fn run(self) {
+    async fn run(self) {
         let hold = &self.hold;
         if self.keep().await || !hold.lease.lose() {
             return;
@@ -161,15 +163,12 @@ fn next_pause(
     let has_failed = match answer {
         OwnerAnswer::Done if lease.renewed(sent, is_bound) => !is_bound,
         OwnerAnswer::Done | OwnerAnswer::NotHeld => return None,
-        OwnerAnswer::MayPass(error) => failed(&error),
-        OwnerAnswer::Failed(error) => failed(&error),
+        OwnerAnswer::MayPass(error) | OwnerAnswer::Failed(error) => {
+            tracing::warn!(%error, "a renewal failed");
+            true
+        }
     };
     Some(pause_before_renewal(span, has_failed))
-}
-
-fn failed(error: &dyn fmt::Display) -> bool {
-    tracing::warn!(%error, "a renewal failed");
-    true
 }
 
 /// A third of the time within which to renew; less after a failure.

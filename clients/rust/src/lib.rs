@@ -67,6 +67,7 @@ compile_error!("one of the features `sync` and `tokio` is needed");
 mod acquire;
 #[cfg(feature = "tokio")]
 pub mod aio;
+mod attempt;
 #[cfg(any(feature = "cluster", feature = "cluster-async"))]
 mod cluster;
 mod command;
@@ -77,8 +78,6 @@ mod hold;
 mod info;
 pub mod keeper;
 mod lease;
-#[cfg(feature = "tokio")]
-mod listener;
 pub mod locks;
 mod options;
 mod replies;

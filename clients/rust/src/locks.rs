@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::acquire::Patience;
+use crate::attempt::Patience;
 use crate::command::{Claim, Place, new_token};
 use crate::driver::{Driver, Engine};
 use crate::error::{Error, Result};

@@ -2,8 +2,6 @@
 
 use redis::{RedisError, RedisResult, Value};
 
-use crate::error::Error;
-
 /// What is to be done about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -100,7 +98,7 @@ pub(crate) enum OwnerAnswer {
     NotHeld,
     /// The same command may be sent again.
     MayPass(RedisError),
-    Failed(Error),
+    Failed(RedisError),
 }
 
 /// Reads the answer to a release, a renewal or a check.
@@ -111,7 +109,7 @@ pub(crate) fn owner_answer(answer: RedisResult<Value>) -> OwnerAnswer {
         // Another type was written over the key, which ended the hold.
         Err(error) if is_foreign(&error) => OwnerAnswer::NotHeld,
         Err(error) if class(&error) != Class::Final => OwnerAnswer::MayPass(error),
-        Err(error) => OwnerAnswer::Failed(error.into()),
+        Err(error) => OwnerAnswer::Failed(error),
     }
 }
 

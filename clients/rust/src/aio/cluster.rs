@@ -5,11 +5,11 @@ use std::time::Duration;
 use redis::{Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::driver::{Own, within};
+use super::link::{Own, within};
+use super::listener::{Hub, Subscribed};
 use super::shards::Shards;
 use crate::cluster::{Route, SLOTS_TIME, Topology, is_stale, slot_of, slot_of_command};
 use crate::info::Address;
-use crate::listener::{Hub, Subscribed};
 
 /// A cluster's nodes, each with a connection that all tasks share.
 pub(super) struct Nodes {

@@ -1,29 +1,24 @@
 //! Connections that tasks share.
 
 use std::future::Future;
-use std::io;
-use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{timeout, timeout_at};
 
 #[cfg(feature = "cluster-async")]
 use super::cluster::Nodes;
-use crate::acquire::{Attempt, Turn, Verdict};
-use crate::driver::{Driver, Engine, rest_for_answer};
-use crate::keeper::Keeper;
+use super::link::{Boxed, Own, Source, within};
+use super::listener::{Hub, Subscribed};
+use crate::attempt::{Attempt, Turn, Verdict};
+use crate::driver::{Driver, Engine};
 use crate::lease::Lease;
-use crate::listener::{Hub, Subscribed};
 use crate::replies::is_to_leave;
-
-/// The time for a new connection. A server that is there accepts at once.
-pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(2);
 
 /// A connection that many tasks use at the same time, as redis-rs has several.
 ///
@@ -91,9 +86,9 @@ impl Driver for Tasks {
         drop(tokio::task::spawn_blocking(call));
     }
 
-    fn keep(keeper: Keeper<Self>) {
-        match Self::runtime().or(keeper.hold.runtime.clone()) {
-            Some(runtime) => drop(runtime.spawn(keeper.run())),
+    fn keep(runtime: &Option<Handle>, keeper: impl Future<Output = ()> + Send + 'static) {
+        match Self::runtime().or(runtime.clone()) {
+            Some(runtime) => drop(runtime.spawn(keeper)),
             None => tracing::error!("nothing renews a lock, because there is no runtime here"),
         }
     }
@@ -156,7 +151,6 @@ enum To {
     Cluster(Box<Nodes>),
 }
 
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type Borrowed = dyn for<'a> Fn(&'a Cmd) -> Boxed<'a, RedisResult<Value>> + Send + Sync;
 
 impl Connections {
@@ -293,160 +287,7 @@ impl Connections {
     }
 }
 
-/// The server that connections are made to.
-#[derive(Clone)]
-pub(crate) enum Source {
-    Server(Client),
-    /// The one that sentinels name at that moment.
-    #[cfg(feature = "sentinel")]
-    Primary(super::sentinel::Primary),
-}
-
-impl Source {
-    pub(crate) async fn client(&self) -> RedisResult<Client> {
-        match self {
-            Self::Server(client) => Ok(client.clone()),
-            #[cfg(feature = "sentinel")]
-            Self::Primary(primary) => primary.client().await,
-        }
-    }
-
-    /// Makes a connection whose answers may take as long as they like.
-    pub(super) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        connect_to(&self.client().await?).await
-    }
-}
-
-/// A connection of the client's, made anew after a failure.
-pub(super) struct Own {
-    source: Source,
-    current: AsyncMutex<Current>,
-    /// Whether to make another connection after this error.
-    has_failed: fn(&RedisError) -> bool,
-    /// Is told when a connection takes the place of one that was refused or cut, as it may be to
-    /// another server. A busy server is only late: those that wait must not all ask it again.
-    renewed: Option<Arc<Notify>>,
-}
-
-#[derive(Default)]
-struct Current {
-    connection: Option<MultiplexedConnection>,
-    number: u64,
-    /// The one before was refused or cut.
-    has_left: bool,
-}
-
-impl Own {
-    /// A server that is no longer primary is not asked again: a new connection asks who is.
-    fn new(source: Source, renewed: Option<Arc<Notify>>) -> Self {
-        Self {
-            source,
-            current: AsyncMutex::default(),
-            has_failed: is_to_leave,
-            renewed,
-        }
-    }
-
-    /// A node of a cluster, which goes on after it has sent a command elsewhere.
-    #[cfg(feature = "cluster-async")]
-    pub(super) fn node(client: Client) -> Self {
-        Self {
-            has_failed: crate::replies::is_unanswered,
-            ..Self::new(Source::Server(client), None)
-        }
-    }
-
-    pub(super) async fn send(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
-        self.answered(time, async |mut connection| {
-            connection.req_packed_command(command).await
-        })
-        .await
-    }
-
-    /// Sends a command that the node answers although its slot has not arrived there yet.
-    #[cfg(feature = "cluster-async")]
-    pub(super) async fn send_asking(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
-        let mut pipeline = redis::pipe();
-        pipeline.cmd("ASKING").add_command(command.clone());
-        let pipeline = &pipeline;
-        self.answered(time, async |mut connection| {
-            let answers = connection.req_packed_commands(pipeline, 1, 1).await?;
-            Ok(answers.into_iter().next().unwrap_or(Value::Nil))
-        })
-        .await
-    }
-
-    async fn answered(
-        &self,
-        time: Duration,
-        ask: impl AsyncFnOnce(MultiplexedConnection) -> RedisResult<Value>,
-    ) -> RedisResult<Value> {
-        let start = Instant::now();
-        let (connection, number) = self.connection(time).await?;
-        let time = rest_for_answer(start, time);
-        let answer = within(time, ask(connection)).await;
-        let answer = answer.and_then(Value::extract_error);
-        if let Err(error) = &answer
-            && (self.has_failed)(error)
-        {
-            let mut current = self.current.lock().await;
-            if current.number == number {
-                current.connection = None;
-                current.has_left |= !error.is_timeout();
-            }
-        }
-        answer
-    }
-
-    /// The present connection, or a new one. A short time for an answer leaves a second for that.
-    async fn connection(&self, time: Duration) -> RedisResult<(MultiplexedConnection, u64)> {
-        let time = time.clamp(Duration::from_secs(1), CONNECT_TIME);
-        within(time, self.current_or_new()).await
-    }
-
-    async fn current_or_new(&self) -> RedisResult<(MultiplexedConnection, u64)> {
-        // One task connects, and the others wait for it.
-        let mut current = self.current.lock().await;
-        if let Some(connection) = &current.connection {
-            return Ok((connection.clone(), current.number));
-        }
-        let connection = self.source.connect().await?;
-        current.number = current.number.wrapping_add(1);
-        if std::mem::take(&mut current.has_left)
-            && let Some(renewed) = &self.renewed
-        {
-            renewed.notify_one();
-        }
-        current.connection = Some(connection.clone());
-        Ok((connection, current.number))
-    }
-
-    pub(super) async fn close(&self) {
-        self.current.lock().await.connection = None;
-    }
-}
-
-/// Makes a connection whose answers may take as long as they like.
-pub(super) async fn connect_to(client: &Client) -> RedisResult<MultiplexedConnection> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIME))
-        .set_response_timeout(None);
-    let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    within(CONNECT_TIME, connecting).await
-}
-
 /// Keeps the types of futures short: a program's own are made of them, and rustc has a limit.
 fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> Boxed<'a, T> {
     Box::pin(future)
-}
-
-/// An error of the connection if `time` passes first.
-pub(crate) async fn within<T>(
-    time: Duration,
-    future: impl Future<Output = RedisResult<T>>,
-) -> RedisResult<T> {
-    match timeout(time, future).await {
-        Ok(answer) => answer,
-        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-    }
 }

@@ -45,7 +45,9 @@
 
 #[cfg(feature = "cluster-async")]
 mod cluster;
-pub(crate) mod driver;
+mod driver;
+mod link;
+mod listener;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 #[cfg(feature = "cluster-async")]
@@ -56,11 +58,13 @@ use std::time::Duration;
 
 use redis::{Client, Cmd, FromRedisValue, IntoConnectionInfo};
 
-use crate::acquire::Patience;
+use crate::attempt::Patience;
 use crate::error::Result;
 use crate::info::unnamed;
 use crate::options::Options;
-use driver::{Connections, Source};
+use driver::Connections;
+#[cfg(feature = "sentinel")]
+use link::Source;
 
 pub use driver::{SharedConnection, Tasks};
 
@@ -90,7 +94,7 @@ impl LockClient {
     /// Makes a client with connections of its own: one that all tasks share, and one that listens
     /// for grants.
     pub fn new(client: Client, options: Options) -> Result<Self> {
-        Ok(Self::of(Connections::own(Source::Server(client)), options))
+        Ok(Self::of(Connections::own(client.into()), options))
     }
 
     /// Makes a client that asks for locks over the program's connection. `client` makes the one that
@@ -112,7 +116,7 @@ impl LockClient {
         connection: impl SharedConnection,
         options: Options,
     ) -> Result<Self> {
-        let connections = Connections::borrowed(connection, Some(Source::Server(client)));
+        let connections = Connections::borrowed(connection, Some(client.into()));
         Ok(Self::of(connections, options))
     }
 
@@ -137,7 +141,7 @@ impl LockClient {
     #[cfg(feature = "sentinel")]
     #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
     pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Result<Self> {
-        let source = Source::Primary(sentinel::Primary(std::sync::Arc::new(sentinel)));
+        let source = Source::new(move || sentinel::primary(sentinel.clone()));
         Ok(Self::of(Connections::own(source), options.with_failover()))
     }
 

@@ -10,10 +10,10 @@ use redis::{
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::time::timeout;
 
-use super::driver::{CONNECT_TIME, within};
+use super::link::{CONNECT_TIME, within};
+use super::listener::{HEARTBEAT, Hub, Subscribed};
 use crate::cluster::tag_of;
 use crate::info::Address;
-use crate::listener::{HEARTBEAT, Hub, Subscribed};
 use crate::replies::is_unanswered;
 
 /// The channels of a cluster, one for each slot that is waited for, at the node of the slot. They

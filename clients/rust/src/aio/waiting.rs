@@ -6,11 +6,12 @@ use redis::{RedisError, RedisResult, Value};
 use tokio::sync::SemaphorePermit;
 use tokio::time::sleep;
 
-use super::driver::{Source, Tasks, within};
+use super::driver::Tasks;
+use super::link::{Source, within};
+use super::listener::Event;
 use crate::Error;
-use crate::acquire::{Attempt, PACE, Turn, Verdict, Wait, bound};
+use crate::attempt::{Attempt, PACE, Turn, Verdict, Wait, bound};
 use crate::driver::Engine;
-use crate::listener::Event;
 use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
 
 /// The time after which a task without a connection that waits asks again.

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, RedisResult, Value};
 
 use super::connect::{CONNECT_TIME, Connect, Connection};
-use crate::acquire::{Attempt, Turn, Verdict, Wait};
+use crate::attempt::{Attempt, Turn, Verdict, Wait};
 use crate::driver::{Driver, Engine, rest_for_answer};
-use crate::keeper::Keeper;
 use crate::lease::Lease;
 use crate::replies::{is_demoted, is_to_leave, is_unanswered};
 
@@ -90,10 +89,10 @@ impl Driver for Blocking {
         call();
     }
 
-    fn keep(keeper: Keeper<Self>) {
+    fn keep((): &(), keeper: impl Future<Output = ()> + Send + 'static) {
         let started = thread::Builder::new()
             .name("redis-lock keep-alive".to_owned())
-            .spawn(move || now(keeper.run()));
+            .spawn(move || now(keeper));
         if let Err(error) = started {
             // The lease ends by itself then, and `is_lost` says so.
             tracing::error!(%error, "nothing renews a lock");

@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, IntoConnectionInfo};
 
-use crate::acquire::Patience;
+use crate::attempt::Patience;
 use crate::error::Result;
 use crate::info::unnamed;
 use crate::options::Options;

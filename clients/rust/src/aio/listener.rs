@@ -11,8 +11,8 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::acquire::PACE;
-use crate::aio::driver::{CONNECT_TIME, Source, within};
+use super::link::{CONNECT_TIME, Source, within};
+use crate::attempt::PACE;
 #[cfg(feature = "cluster-async")]
 use crate::cluster::Address;
 use crate::command::Place;
@@ -73,6 +73,7 @@ impl Hub {
         })
     }
 
+    #[cfg(feature = "cluster-async")]
     pub(crate) fn channel(&self) -> &str {
         &self.channel
     }

@@ -1,0 +1,373 @@
+//! One attempt to get a lock, without I/O: what to send next, and what an answer means.
+
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, RedisError, RedisResult, Value};
+
+use crate::command::{Claim, Place, millis};
+use crate::error::Error;
+use crate::lease::{Grant, Lease};
+use crate::options::Options;
+use crate::replies::{Class, class, is_foreign, is_partial, is_unanswered, is_unknown_command};
+use crate::support::Support;
+
+/// The time between two questions that the server cannot make wait.
+pub(crate) const PACE: Duration = Duration::from_millis(50);
+
+/// The least time for the last try at a server that has been silent. One that works answers in it.
+pub(crate) const LAST_TRY: Duration = Duration::from_millis(500);
+
+/// The longest first slice of a connection that blocks. An idle one may be dead, and only an answer
+/// that stays away says so.
+const FIRST_SLICE: Duration = Duration::from_secs(1);
+
+/// How long an attempt waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    Until(Instant),
+    Forever,
+}
+
+impl Patience {
+    pub(crate) fn of(time: Duration) -> Self {
+        // A time that the clock cannot count is for ever.
+        Instant::now()
+            .checked_add(time)
+            .map_or(Self::Forever, Self::Until)
+    }
+
+    /// The time that is left, or `None` without an end.
+    pub(crate) fn left(self) -> Option<Duration> {
+        match self {
+            Self::None => Some(Duration::ZERO),
+            Self::Until(end) => Some(end.saturating_duration_since(Instant::now())),
+            Self::Forever => None,
+        }
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
+}
+
+/// How a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait<'a> {
+    /// It does not.
+    No,
+    /// The connection blocks for a slice.
+    Block,
+    /// The channel hears of the grant.
+    Notify(&'a str),
+    /// The place stays, and the client asks again.
+    Keep,
+}
+
+/// Which request of an attempt it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) is_conversion: bool,
+    pub(crate) is_first: bool,
+}
+
+/// A command, and how long its answer takes if the server has nothing to say before.
+pub(crate) struct Question {
+    pub(crate) command: Cmd,
+    pub(crate) wait: Duration,
+    pub(crate) sent: Instant,
+}
+
+impl Question {
+    /// When its answer is late from.
+    fn due(&self) -> Instant {
+        self.sent.checked_add(self.wait).unwrap_or(self.sent)
+    }
+}
+
+/// The meaning of an answer.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Granted(Grant),
+    /// The place is in the queue. The channel will hear.
+    Queued,
+    /// The lock was not available in time.
+    Unavailable,
+    /// The same token asks again after the pause.
+    AskAgain(Duration),
+    /// A grant whose answer was lost has ended in part. What is left of it is to be released first.
+    Partial,
+    Failed(Error),
+}
+
+/// One attempt to get a lock, with one token throughout.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) claim: &'a Claim,
+    pub(crate) ttl: Duration,
+    pub(crate) patience: Patience,
+    pub(crate) options: &'a Options,
+    pub(crate) support: &'a Support,
+    /// The lease of the hold that is to be converted. Without it there is nothing to wait for.
+    pub(crate) lease: Option<&'a Lease>,
+    /// A reply was lost. The server may have granted the lock, or may still let the request wait.
+    pub(crate) is_uncertain: bool,
+    /// A request asked the server to keep its place.
+    pub(crate) has_place: bool,
+    /// Since when answers are due that have not come.
+    out_of_reach: Option<Instant>,
+    /// Since when the server has answered that it cannot say now.
+    put_off: Option<Instant>,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(
+        place: &'a Place,
+        claim: &'a Claim,
+        ttl: Duration,
+        patience: Patience,
+        (options, support): (&'a Options, &'a Support),
+    ) -> Self {
+        Self {
+            place,
+            claim,
+            ttl,
+            patience,
+            options,
+            support,
+            lease: None,
+            is_uncertain: false,
+            has_place: false,
+            out_of_reach: None,
+            put_off: None,
+        }
+    }
+
+    /// The next command.
+    pub(crate) fn question(&mut self, wait: Wait<'_>) -> Question {
+        if self.support.is_fallback() {
+            return Question {
+                command: self.place.set(self.ttl),
+                wait: Duration::ZERO,
+                sent: Instant::now(),
+            };
+        }
+        let mut command = self.place.acquire(self.claim, self.ttl);
+        let left = self.patience.left();
+        let mut blocked = Duration::ZERO;
+        let wait = if self.patience.is_over() {
+            Wait::No
+        } else {
+            wait
+        };
+        match wait {
+            Wait::No => {}
+            Wait::Block => {
+                // An answer soon also says that a server which was out of reach is back.
+                let slice = match self.has_place && self.out_of_reach.is_none() {
+                    true => self.options.slice,
+                    false => self.options.slice.min(FIRST_SLICE),
+                };
+                blocked = left.map_or(slice, |left| left.min(slice));
+                command.arg("BLOCK").arg(millis(blocked));
+            }
+            Wait::Notify(channel) => {
+                // The next question comes within a slice. A place that was left while the server was
+                // out of reach ends by itself: its channel is there, and nobody listens for it.
+                let longest = self.options.slice.saturating_mul(2);
+                let time = left.map_or(longest, |left| left.min(longest));
+                command.arg("NOTIFY").arg(millis(time)).arg(channel);
+            }
+            Wait::Keep => {}
+        }
+        if wait != Wait::No {
+            command.arg("KEEP").arg(millis(self.options.grace));
+            self.has_place = true;
+        }
+        if let Some(linger) = self.options.linger {
+            // 0 has a meaning here.
+            command
+                .arg("LINGER")
+                .arg(u64::try_from(linger.as_millis()).unwrap_or(u64::MAX));
+        }
+        Question {
+            command,
+            wait: blocked,
+            sent: Instant::now(),
+        }
+    }
+
+    /// Reads the answer to a question.
+    pub(crate) fn verdict(&mut self, question: &Question, answer: RedisResult<Value>) -> Verdict {
+        let error = match answer.and_then(Value::extract_error) {
+            Ok(value) => {
+                (self.out_of_reach, self.put_off) = (None, None);
+                self.support.has_module();
+                return self.read(question.sent, &value);
+            }
+            Err(error) => error,
+        };
+        if class(&error) != Class::Final {
+            return self.has_failed(error, question.due());
+        }
+        if is_unknown_command(&error) {
+            if self.support.falls_back(self.options) {
+                self.has_place = false;
+                return Verdict::AskAgain(Duration::ZERO);
+            }
+            return Verdict::Failed(error.into());
+        }
+        self.support.has_module();
+        if is_foreign(&error) {
+            (self.out_of_reach, self.put_off) = (None, None);
+            return self.again_or_unavailable(PACE);
+        }
+        // Without a lost answer the token's owner holds some of it by another guard.
+        if is_partial(&error) && self.is_uncertain {
+            return Verdict::Partial;
+        }
+        Verdict::Failed(error.into())
+    }
+
+    fn read(&self, sent: Instant, value: &Value) -> Verdict {
+        match value {
+            Value::Int(0) if self.support.is_fallback() => self.again_or_unavailable(jittered()),
+            // There is no fence.
+            Value::Int(1) if self.support.is_fallback() => Verdict::Granted(bound(0, sent)),
+            Value::Int(fence) => match u64::try_from(*fence) {
+                Ok(fence) => Verdict::Granted(bound(fence, sent)),
+                Err(_) => unexpected(),
+            },
+            // A guard says so at once to one that waits, if its token holds all by an unseen grant.
+            Value::Nil if self.has_place => {
+                let soonest = PACE.min(self.options.slice);
+                self.again_or_unavailable(soonest.saturating_sub(sent.elapsed()))
+            }
+            Value::Nil => self.again_or_unavailable(Duration::ZERO),
+            Value::SimpleString(status) if status == "QUEUED" => Verdict::Queued,
+            _ => unexpected(),
+        }
+    }
+
+    /// Asks again after an error that may pass, of an answer that was `due`.
+    ///
+    /// A server that is away is asked again for as long as the options say: longer than the patience,
+    /// if need be, because an answer is owed. One that says that it cannot answer now is asked again
+    /// until the wait is over.
+    pub(crate) fn has_failed(&mut self, error: RedisError, due: Instant) -> Verdict {
+        self.is_uncertain |= is_unanswered(&error);
+        let now = Instant::now();
+        let class = class(&error);
+        if class == Class::Away {
+            return match self.out_of_reach {
+                // An idle connection may have been dead for long, so the first time needs no pause.
+                None => {
+                    self.out_of_reach = Some(due.min(now));
+                    Verdict::AskAgain(Duration::ZERO)
+                }
+                Some(since) if since.elapsed() < self.reach(since) => Verdict::AskAgain(PACE),
+                Some(_) => Verdict::Failed(error.into()),
+            };
+        }
+        self.out_of_reach = None;
+        // Another server may be known already.
+        let pause = match self.put_off {
+            None if class == Class::Elsewhere => Duration::ZERO,
+            _ => PACE,
+        };
+        let since = *self.put_off.get_or_insert(now);
+        let goes_on = !self.patience.is_over() || since.elapsed() < self.options.reach();
+        match goes_on {
+            true => Verdict::AskAgain(pause),
+            false => Verdict::Failed(error.into()),
+        }
+    }
+
+    /// How long it asks again that has asked in vain since then.
+    fn reach(&self, since: Instant) -> Duration {
+        let left = match self.patience {
+            Patience::None => Some(Duration::ZERO),
+            Patience::Until(end) => Some(end.saturating_duration_since(since)),
+            Patience::Forever => None,
+        };
+        self.options.reach_of_wait(left)
+    }
+
+    /// The part of a time that a server still has. One that is out of reach has what is left of it.
+    pub(crate) fn bounded(&self, time: Duration) -> Duration {
+        let Some(since) = self.out_of_reach else {
+            return time;
+        };
+        let left = self.reach(since).saturating_sub(since.elapsed());
+        time.min(left.max(LAST_TRY))
+    }
+
+    /// How long what is left behind may be given up.
+    pub(crate) fn rest_of_reach(&self) -> Duration {
+        let tried = self.out_of_reach.map(|since| since.elapsed());
+        let reach = self.options.short_reach();
+        reach.saturating_sub(tried.unwrap_or_default())
+    }
+
+    /// An error if there is nothing to convert any more, or the server has no such claim and never
+    /// will.
+    pub(crate) fn refused(&self) -> Option<Error> {
+        if self.lease.is_some_and(|lease| !lease.may_be_held()) {
+            return Some(Error::NotHeld);
+        }
+        self.support.refuse(self.claim, self.place.at_least)
+    }
+
+    /// The same token asks again, unless its time is over.
+    pub(crate) fn again_or_unavailable(&self, pause: Duration) -> Verdict {
+        match self.patience.left() {
+            Some(left) if left.is_zero() => Verdict::Unavailable,
+            Some(left) => Verdict::AskAgain(pause.min(left)),
+            None => Verdict::AskAgain(pause),
+        }
+    }
+
+    /// Whether a grant came so late that its age must be learned by a renewal.
+    ///
+    /// The lease began at any time of the wait. After a short one it is counted from before the
+    /// sending. With linger, the connection may have ended since.
+    pub(crate) fn is_old(&self, grant: Grant, linger: Option<Duration>) -> bool {
+        let span = linger.map_or(self.ttl, |linger| linger.min(self.ttl));
+        grant.sent.elapsed() > span.checked_div(10).unwrap_or(span)
+    }
+
+    /// Whether something may be left in the server when the attempt ends without a grant.
+    pub(crate) fn leaves_something(&self) -> bool {
+        self.is_uncertain || self.has_place
+    }
+}
+
+pub(crate) fn bound(fence: u64, sent: Instant) -> Grant {
+    Grant {
+        fence,
+        sent,
+        is_bound: true,
+    }
+}
+
+/// From a half to one and a half of the usual pace, so that those who poll do not stay in step.
+fn jittered() -> Duration {
+    let [byte, ..] = *uuid::Uuid::new_v4().as_bytes();
+    let half = PACE.checked_div(2).unwrap_or(PACE);
+    let part = PACE.saturating_mul(u32::from(byte)).checked_div(255);
+    half.saturating_add(part.unwrap_or(PACE))
+}
+
+fn unexpected() -> Verdict {
+    Verdict::Failed(Error::Redis(
+        (
+            redis::ErrorKind::UnexpectedReturnType,
+            "the server's answer is neither a fence nor null",
+        )
+            .into(),
+    ))
+}
+
+#[cfg(test)]
+mod tests;
