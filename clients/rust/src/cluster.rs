@@ -15,10 +15,28 @@ use crate::info::{text, with_address};
 use crate::replies::{has_code, is_unanswered};
 
 /// The time for the slots of a cluster. The next node is asked after it.
-pub(crate) const SLOTS_TIME: Duration = Duration::from_secs(1);
+const SLOTS_TIME: Duration = Duration::from_secs(1);
 
 /// How often one command follows a redirection.
 const REDIRECTIONS: usize = 5;
+
+/// The connections to the nodes.
+pub(crate) trait Nodes: Sync {
+    /// Sends a command to one of them, behind ASKING if `is_asking`.
+    fn send(
+        &self,
+        node: &Address,
+        command: &Cmd,
+        is_asking: bool,
+        time: Duration,
+    ) -> impl Future<Output = RedisResult<Value>> + Send;
+
+    /// Whoever listens at a node is told of its failure.
+    fn has_failed(&self, _node: &Address, _error: &RedisError) {}
+
+    /// And that a slot has moved.
+    fn has_moved(&self) {}
+}
 
 /// Which node has which slot, as far as it is known.
 #[derive(Debug)]
@@ -72,6 +90,71 @@ impl Topology {
         with_address(&self.like, host, *port)
     }
 
+    /// Sends a command to the node of its slot, which is `owner` as far as is known, and on to where
+    /// that one sends it. Returns the node that has answered, too.
+    pub(crate) async fn send(
+        &self,
+        nodes: &impl Nodes,
+        (slot, owner): (u16, Address),
+        command: &Cmd,
+        time: Duration,
+    ) -> RedisResult<(Value, Address)> {
+        let mut route = Route::new(slot, owner);
+        loop {
+            let answer = nodes
+                .send(&route.node, command, route.is_asking, time)
+                .await;
+            match answer {
+                Ok(answer) => return Ok((answer, route.node)),
+                Err(error) => self.follow(nodes, &mut route, error)?,
+            }
+        }
+    }
+
+    /// Goes where a node sends a command. The error itself if that is nowhere.
+    pub(crate) fn follow(
+        &self,
+        nodes: &impl Nodes,
+        route: &mut Route,
+        error: RedisError,
+    ) -> RedisResult<()> {
+        if is_stale(&error) {
+            self.forget();
+        }
+        nodes.has_failed(&route.node, &error);
+        match route.follow(&error, self) {
+            Some(true) => nodes.has_moved(),
+            Some(false) => {}
+            None => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Asks one node after the other for the slots, unless the owner is known.
+    pub(crate) async fn ask_owner(
+        &self,
+        nodes: &impl Nodes,
+        slot: u16,
+        time: Duration,
+    ) -> RedisResult<Address> {
+        if let Some(address) = self.owner(slot) {
+            return Ok(address);
+        }
+        let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
+        let time = time.min(SLOTS_TIME);
+        let mut last = None;
+        for node in self.candidates() {
+            match nodes.send(&node, &question, false, time).await {
+                Ok(slots) if self.learn(&slots, &node) => break,
+                Ok(_) => {}
+                Err(error) => last = Some(error),
+            }
+        }
+        // A slot of nobody's is told by any node.
+        let nobody = || (redis::ErrorKind::Io, "no node knows the slots").into();
+        self.owner(slot).ok_or_else(|| last.unwrap_or_else(nobody))
+    }
+
     /// The node of a slot. `None` if nobody has been asked since the last failure.
     pub(crate) fn owner(&self, slot: u16) -> Option<Address> {
         let inner = self.inner();
@@ -83,14 +166,8 @@ impl Topology {
         moved.or_else(|| of_range().map(|(.., address)| address.clone()))
     }
 
-    /// The node of a slot after all candidates were asked, or the last error of theirs.
-    pub(crate) fn owner_or(&self, slot: u16, error: Option<RedisError>) -> RedisResult<Address> {
-        let nobody = || (redis::ErrorKind::Io, "no node knows the slots").into();
-        self.owner(slot).ok_or_else(|| error.unwrap_or_else(nobody))
-    }
-
     /// The nodes to ask for the slots, each time with another one first.
-    pub(crate) fn candidates(&self) -> Vec<Address> {
+    fn candidates(&self) -> Vec<Address> {
         let mut inner = self.inner();
         let mut candidates = inner.nodes.clone();
         for seed in &self.seeds {
@@ -105,7 +182,7 @@ impl Topology {
     }
 
     /// Reads the reply to CLUSTER SLOTS, which `asked` gave. False if it names no node.
-    pub(crate) fn learn(&self, slots: &Value, asked: &Address) -> bool {
+    fn learn(&self, slots: &Value, asked: &Address) -> bool {
         let ranges: Vec<_> = slots
             .as_sequence()
             .unwrap_or_default()
@@ -128,14 +205,14 @@ impl Topology {
     }
 
     /// Remembers where a slot is. True if that is new.
-    pub(crate) fn has_moved(&self, slot: u16, address: &Address) -> bool {
+    fn has_moved(&self, slot: u16, address: &Address) -> bool {
         let is_new = self.owner(slot).as_ref() != Some(address);
         self.inner().moved.insert(slot, address.clone());
         is_new
     }
 
     /// Forgets the slots, but not the nodes, which are asked again.
-    pub(crate) fn forget(&self) {
+    fn forget(&self) {
         let mut inner = self.inner();
         inner.ranges = Vec::new();
         inner.moved = HashMap::new();
@@ -225,7 +302,7 @@ impl Route {
 }
 
 /// Whether another node may have the slots of the one that answered so.
-pub(crate) fn is_stale(error: &RedisError) -> bool {
+fn is_stale(error: &RedisError) -> bool {
     is_unanswered(error) || has_code(error, &["READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING"])
 }
 

@@ -317,8 +317,13 @@ impl<D: Driver> Hold<D> {
             }
             // The share was over, and this may be a new hold.
             Ok(Some(_)) => Err(self.too_late().await),
-            // The share ended while it waited.
-            _ if !self.lease.may_be_held() => Err(self.too_late().await),
+            // The share ended while it waited. Where the server still has it, the first release ends
+            // that, and the second one the place.
+            _ if !self.lease.may_be_held() => {
+                let error = self.too_late().await;
+                self.engine.give_up(&self.place, self.ttl).await;
+                Err(error)
+            }
             Ok(None) if leaves_something => self.become_reader().await.map(|()| false),
             Ok(None) => Ok(false),
             Err(error) => {

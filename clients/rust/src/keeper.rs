@@ -10,7 +10,7 @@ use crate::driver::Driver;
 use crate::hold::Hold;
 use crate::lease::{Lease, Sent};
 use crate::options::LostLock;
-use crate::replies::{Binding, OwnerAnswer, owner_answer};
+use crate::replies::{Binding, OwnerAnswer, is_unanswered, owner_answer};
 
 /// The longest pause after a renewal that failed, with TRYAGAIN for instance.
 const SOON: Duration = Duration::from_millis(200);
@@ -90,7 +90,7 @@ impl<D: Driver> Keeper<D> {
     async fn keep(&self) -> bool {
         let (hold, lease) = (&self.hold, &self.hold.lease);
         let is_over = || self.is_stopped.load(Relaxed) || lease.is_ended();
-        let mut pause = pause_before_renewal(self.span(), false);
+        let (mut pause, mut has_failed) = (pause_before_renewal(self.span(), false), false);
         while !is_over() {
             let until = lease.until();
             let Some(time) = pause_until(until, pause, Instant::now()) else {
@@ -114,8 +114,8 @@ impl<D: Driver> Keeper<D> {
             let Some(answer) = D::until(lease.until(), self.renew()).await else {
                 continue;
             };
-            match next_pause(lease, answer, sent, self.span()) {
-                Some(next) => pause = next,
+            match next_pause(lease, answer, sent, (self.span(), has_failed)) {
+                Some((next, failed)) => (pause, has_failed) = (next, failed),
                 None => return false,
             }
         }
@@ -153,22 +153,29 @@ impl<D: Driver> Keeper<D> {
     }
 }
 
-/// Reads the answer to a renewal. The time until the next one, or `None` if nothing is held.
+/// Reads the answer to a renewal. The time until the next one, and whether this one has failed; or
+/// `None` if nothing is held.
 fn next_pause(
     lease: &Lease,
     (answer, is_bound): (OwnerAnswer, bool),
     sent: Sent,
-    span: Duration,
-) -> Option<Duration> {
-    let has_failed = match answer {
-        OwnerAnswer::Done if lease.renewed(sent, is_bound) => !is_bound,
-        OwnerAnswer::Done | OwnerAnswer::NotHeld => return None,
-        OwnerAnswer::MayPass(error) | OwnerAnswer::Failed(error) => {
-            tracing::warn!(%error, "a renewal failed");
-            true
+    (span, had_failed): (Duration, bool),
+) -> Option<(Duration, bool)> {
+    let error = match answer {
+        OwnerAnswer::Done if lease.renewed(sent, is_bound) => {
+            return Some((pause_before_renewal(span, !is_bound), false));
         }
+        OwnerAnswer::Done | OwnerAnswer::NotHeld => return None,
+        OwnerAnswer::MayPass(error) | OwnerAnswer::Failed(error) => error,
     };
-    Some(pause_before_renewal(span, has_failed))
+    tracing::warn!(%error, "a renewal failed");
+    // A connection that was cut is found out by its first use, so the next one is made at once.
+    let is_cut = !had_failed && is_unanswered(&error) && !error.is_timeout();
+    let pause = match is_cut {
+        true => Duration::ZERO,
+        false => pause_before_renewal(span, true),
+    };
+    Some((pause, true))
 }
 
 /// A third of the time within which to renew; less after a failure.

@@ -1,5 +1,5 @@
 //! The server of README.md, under "How do I test my code?", and what it says of it.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, unreachable_pub)]
 
 use redis_lock_client::{Options, sync::LockClient};
 
@@ -12,7 +12,7 @@ impl Server {
     pub fn start(program: &str, module: &str) -> std::io::Result<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let child = std::process::Command::new(program)
-            .args(["--port", &port.to_string(), "--save", "", "--loadmodule", &module])
+            .args(["--port", &port.to_string(), "--save", "", "--loadmodule", module])
             .spawn()?;
         Ok(Self(child, port))
     }

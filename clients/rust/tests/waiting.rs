@@ -145,17 +145,6 @@ fn an_idle_connection_that_is_dead_costs_no_slice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_hold_is_a_future() {
-    let server = Server::start();
-    let lock = locks(&server).lock("k").with_ttl(ms(300));
-    let guard = lock.lock().await.unwrap();
-    assert!(timeout(ms(10), guard.lost()).await.is_err());
-    // Without a watchdog its time ends it.
-    timeout(BOUND, guard.lost()).await.unwrap();
-    assert!(guard.is_lost());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_request_leaves_nothing_behind() {
     let server = Server::start();
     let (locks, mut admin) = (locks(&server), server.admin());
@@ -458,19 +447,19 @@ async fn a_wait_that_ended_with_its_connection_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_tasks_wait_over_two_connections() {
     let server = Server::start();
-    // A machine under load has no 3 s for 10,000 answers at once.
+    // A machine under load has no 3 s for 1,000 answers at once.
     let options = Options::default().reconnect(ms(60_000));
     let locks = LockClient::open(server.url(), options).unwrap();
     let mut admin = server.admin();
     let before = admin.clients("");
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
     let mut tasks = JoinSet::new();
-    for _ in 0..10_000 {
+    for _ in 0..1_000 {
         let lock = locks.lock("k");
         tasks.spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
     }
     let end = Instant::now() + ms(60_000);
-    while admin.waiters("k") < 10_000 {
+    while admin.waiters("k") < 1_000 {
         assert!(Instant::now() < end, "not all tasks wait");
         sleep(ms(100)).await;
     }
@@ -484,7 +473,7 @@ async fn many_tasks_wait_over_two_connections() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_ends_with_its_share() {
     let server = Server::start();
-    let options = Options::default().ttl(ms(400)).slice(ms(100));
+    let options = Options::default().ttl(ms(2_000)).slice(ms(100));
     let pages = LockClient::open(server.url(), options).unwrap();
     let mut admin = server.admin();
     let mut guard = pages.rwlock("page").read().await.unwrap();
@@ -492,40 +481,4 @@ async fn an_upgrade_ends_with_its_share() {
     let upgraded = timeout(BOUND, guard.upgrade()).await.unwrap();
     assert!(matches!(upgraded, Err(Error::NotHeld)), "{upgraded:?}");
     assert_eq!(admin.waiters("page"), 0);
-}
-
-/// A server that answered in between was there.
-#[test]
-fn a_wait_outlasts_connections_that_are_lost_far_apart() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let locks = sync::LockClient::open(proxy.url(), patient()).unwrap();
-    let mut admin = server.admin();
-    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-    let waiting = thread::spawn(move || locks.lock("k").lock().map(drop));
-    for _ in 0..2 {
-        admin.await_waiters("k", 1);
-        proxy.cut_clients();
-        // Longer than a server may be out of reach.
-        thread::sleep(ms(3_300));
-    }
-    admin.run(&["LOCK.RELEASE", "k", "holder"]);
-    waiting.join().unwrap().unwrap();
-}
-
-#[test]
-fn a_server_that_lacks_replicas_is_asked_again() {
-    let server = Server::start();
-    let locks = sync::LockClient::open(server.url(), Options::default()).unwrap();
-    let mut admin = server.admin();
-    admin.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    let waiting = thread::spawn(move || locks.lock("k").lock().map(drop));
-    let mut is_refused = || {
-        let stats = format!("{:?}", admin.run(&["INFO", "commandstats"]));
-        let mut lines = stats.split("cmdstat_");
-        lines.any(|line| line.starts_with("lock.acquire") && !line.contains("rejected_calls=0"))
-    };
-    common::eventually("it is refused", &mut is_refused);
-    admin.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-    waiting.join().unwrap().unwrap();
 }

@@ -29,13 +29,27 @@ fn an_answer_ends_it_or_says_when_to_renew_next() {
         is_bound: true,
     };
     let lease = Lease::new(grant, ms(60_000), Some(ms(30_000)), Claim::Lock);
-    let span = ms(3_000);
-    let next =
-        |answer, is_bound| next_pause(&lease, (answer, is_bound), lease.sends(ms(60_000)), span);
-    assert_eq!(next(OwnerAnswer::Done, true), Some(ms(1_000)));
+    let next = |answer, is_bound, had_failed| {
+        let sent = lease.sends(ms(60_000));
+        next_pause(&lease, (answer, is_bound), sent, (ms(3_000), had_failed))
+    };
+    let cut = || {
+        let error = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        OwnerAnswer::MayPass(error.into())
+    };
+    assert_eq!(
+        next(OwnerAnswer::Done, true, true),
+        Some((ms(1_000), false))
+    );
     // It is held, and its end is near unless it is bound again.
-    assert_eq!(next(OwnerAnswer::Done, false), Some(SOON));
+    assert_eq!(next(OwnerAnswer::Done, false, false), Some((SOON, false)));
     let busy = crate::replies::tests::server_error("BUSY a script runs");
-    assert_eq!(next(OwnerAnswer::MayPass(busy), false), Some(SOON));
-    assert_eq!(next(OwnerAnswer::NotHeld, false), None);
+    assert_eq!(
+        next(OwnerAnswer::MayPass(busy), false, false),
+        Some((SOON, true))
+    );
+    // Another connection is made at once, and the next ones are not.
+    assert_eq!(next(cut(), false, false), Some((Duration::ZERO, true)));
+    assert_eq!(next(cut(), false, true), Some((SOON, true)));
+    assert_eq!(next(OwnerAnswer::NotHeld, false, false), None);
 }

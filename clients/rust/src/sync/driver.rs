@@ -47,7 +47,7 @@ impl Driver for Blocking {
     }
 
     async fn send(engine: &Engine<Self>, command: &Cmd, time: Duration) -> RedisResult<Value> {
-        engine.connections.ask(command, time)
+        engine.connections.ask(command, false, time)
     }
 
     /// There is no bound on connections, so it waits for none.
@@ -56,7 +56,7 @@ impl Driver for Blocking {
         command: &Cmd,
         time: Duration,
     ) -> RedisResult<Value> {
-        engine.connections.ask(command, time)
+        engine.connections.ask(command, false, time)
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>, _: Turn) -> Verdict {
@@ -118,11 +118,18 @@ impl Pool {
         }
     }
 
-    fn ask(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
+    /// Sends a command, behind ASKING if `is_asking`.
+    pub(super) fn ask(&self, command: &Cmd, is_asking: bool, time: Duration) -> RedisResult<Value> {
         let start = Instant::now();
         let answer = self.connection(time).and_then(|mut connection| {
             let time = rest_for_answer(start, time);
-            let answer = connection.ask(command, time).and_then(Value::extract_error);
+            let asking = match is_asking {
+                true => connection.ask(&redis::cmd("ASKING"), time),
+                false => Ok(Value::Okay),
+            };
+            let answer = asking
+                .and_then(|_| connection.ask(command, time))
+                .and_then(Value::extract_error);
             // A server that is no longer primary is not asked again: a new connection asks who is.
             if !answer.as_ref().is_err_and(is_to_leave) {
                 self.put_back(connection);
