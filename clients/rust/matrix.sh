@@ -7,6 +7,8 @@ versions=${VERSIONS:-"1.0.0 1.4.0 1.8.1"}
 tests=${TESTS:?the names of the tests, as the Makefile has them}
 rows=target/matrix/rows
 mkdir -p target/matrix
+# The tests look for both beside the crate.
+ln -sfn "$PWD/../vectors" "$PWD/../testing" target/matrix/
 printf 'language\tlibrary\tversion\tpassed\tfailed\tskipped\n' > "$rows"
 failed_any=0
 for version in $versions; do
