@@ -1,13 +1,14 @@
-//! The way to a lock, without I/O: what to send next, and what an answer means.
+//! One attempt to get a lock, without I/O: what to send next, and what an answer means.
 
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisError, RedisResult, Value};
 
 use crate::command::{Claim, Place, millis};
-use crate::error::{Error, is_foreign, is_unanswered, is_unknown_command, may_pass};
+use crate::error::Error;
 use crate::lease::{Grant, Lease};
 use crate::options::Options;
+use crate::replies::{Class, class, is_foreign, is_partial, is_unanswered, is_unknown_command};
 use crate::support::Support;
 
 /// The time between two questions that the server cannot make wait.
@@ -58,11 +59,16 @@ pub(crate) enum Wait<'a> {
     /// The connection blocks for a slice.
     Block,
     /// The channel hears of the grant.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     Notify(&'a str),
     /// The place stays, and the client asks again.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     Keep,
+}
+
+/// Which request of an attempt it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) is_conversion: bool,
+    pub(crate) is_first: bool,
 }
 
 /// A command, and how long its answer takes if the server has nothing to say before.
@@ -84,7 +90,6 @@ impl Question {
 pub(crate) enum Verdict {
     Granted(Grant),
     /// The place is in the queue. The channel will hear.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     Queued,
     /// The lock was not available in time.
     Unavailable,
@@ -112,6 +117,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) has_place: bool,
     /// Since when answers are due that have not come.
     out_of_reach: Option<Instant>,
+    /// Since when the server has answered that it cannot say now.
+    put_off: Option<Instant>,
 }
 
 impl<'a> Attempt<'a> {
@@ -133,6 +140,7 @@ impl<'a> Attempt<'a> {
             is_uncertain: false,
             has_place: false,
             out_of_reach: None,
+            put_off: None,
         }
     }
 
@@ -194,29 +202,29 @@ impl<'a> Attempt<'a> {
     pub(crate) fn verdict(&mut self, question: &Question, answer: RedisResult<Value>) -> Verdict {
         let error = match answer.and_then(Value::extract_error) {
             Ok(value) => {
-                self.out_of_reach = None;
+                (self.out_of_reach, self.put_off) = (None, None);
                 self.support.has_module();
                 return self.read(question.sent, &value);
             }
             Err(error) => error,
         };
-        let is_unknown = is_unknown_command(&error);
-        if is_unknown && self.support.falls_back(self.options) {
-            self.has_place = false;
-            return Verdict::AskAgain(Duration::ZERO);
+        if class(&error) != Class::Final {
+            return self.has_failed(error, question.due());
         }
-        if !is_unknown && !may_pass(&error) {
-            self.support.has_module();
+        if is_unknown_command(&error) {
+            if self.support.falls_back(self.options) {
+                self.has_place = false;
+                return Verdict::AskAgain(Duration::ZERO);
+            }
+            return Verdict::Failed(error.into());
         }
+        self.support.has_module();
         if is_foreign(&error) {
-            self.out_of_reach = None;
+            (self.out_of_reach, self.put_off) = (None, None);
             return self.again_or_unavailable(PACE);
         }
-        if may_pass(&error) {
-            return self.out_of_reach(error, question.due());
-        }
         // Without a lost answer the token's owner holds some of it by another guard.
-        if error.code() == Some("PARTIAL") && self.is_uncertain {
+        if is_partial(&error) && self.is_uncertain {
             return Verdict::Partial;
         }
         Verdict::Failed(error.into())
@@ -226,11 +234,9 @@ impl<'a> Attempt<'a> {
         match value {
             Value::Int(0) if self.support.is_fallback() => self.again_or_unavailable(jittered()),
             // There is no fence.
-            Value::Int(1) if self.support.is_fallback() => {
-                Verdict::Granted(Grant { fence: 0, sent })
-            }
+            Value::Int(1) if self.support.is_fallback() => Verdict::Granted(bound(0, sent)),
             Value::Int(fence) => match u64::try_from(*fence) {
-                Ok(fence) => Verdict::Granted(Grant { fence, sent }),
+                Ok(fence) => Verdict::Granted(bound(fence, sent)),
                 Err(_) => unexpected(),
             },
             // A guard says so at once to one that waits, if its token holds all by an unseen grant.
@@ -244,18 +250,37 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks again for as long as the options say, after an answer that was `due`. Longer than its
-    /// patience, if need be: an answer is owed.
-    pub(crate) fn out_of_reach(&mut self, error: RedisError, due: Instant) -> Verdict {
+    /// Asks again after an error that may pass, of an answer that was `due`.
+    ///
+    /// A server that is away is asked again for as long as the options say: longer than the patience,
+    /// if need be, because an answer is owed. One that says that it cannot answer now is asked again
+    /// until the wait is over.
+    pub(crate) fn has_failed(&mut self, error: RedisError, due: Instant) -> Verdict {
         self.is_uncertain |= is_unanswered(&error);
-        match self.out_of_reach {
-            // An idle connection may have been dead for long, so the first time needs no pause.
-            None => {
-                self.out_of_reach = Some(due.min(Instant::now()));
-                Verdict::AskAgain(Duration::ZERO)
-            }
-            Some(since) if since.elapsed() < self.reach(since) => Verdict::AskAgain(PACE),
-            Some(_) => Verdict::Failed(error.into()),
+        let now = Instant::now();
+        let class = class(&error);
+        if class == Class::Away {
+            return match self.out_of_reach {
+                // An idle connection may have been dead for long, so the first time needs no pause.
+                None => {
+                    self.out_of_reach = Some(due.min(now));
+                    Verdict::AskAgain(Duration::ZERO)
+                }
+                Some(since) if since.elapsed() < self.reach(since) => Verdict::AskAgain(PACE),
+                Some(_) => Verdict::Failed(error.into()),
+            };
+        }
+        self.out_of_reach = None;
+        // Another server may be known already.
+        let pause = match self.put_off {
+            None if class == Class::Elsewhere => Duration::ZERO,
+            _ => PACE,
+        };
+        let since = *self.put_off.get_or_insert(now);
+        let goes_on = !self.patience.is_over() || since.elapsed() < self.options.reach();
+        match goes_on {
+            true => Verdict::AskAgain(pause),
+            false => Verdict::Failed(error.into()),
         }
     }
 
@@ -288,7 +313,7 @@ impl<'a> Attempt<'a> {
     /// An error if there is nothing to convert any more, or the server has no such claim and never
     /// will.
     pub(crate) fn refused(&self) -> Option<Error> {
-        if self.lease.is_some_and(|lease| !lease.is_held()) {
+        if self.lease.is_some_and(|lease| !lease.may_be_held()) {
             return Some(Error::NotHeld);
         }
         self.support.refuse(self.claim, self.place.at_least)
@@ -306,14 +331,23 @@ impl<'a> Attempt<'a> {
     /// Whether a grant came so late that its age must be learned by a renewal.
     ///
     /// The lease began at any time of the wait. After a short one it is counted from before the
-    /// sending.
-    pub(crate) fn is_old(&self, grant: Grant) -> bool {
-        grant.sent.elapsed() > self.ttl.checked_div(10).unwrap_or(self.ttl)
+    /// sending. With linger, the connection may have ended since.
+    pub(crate) fn is_old(&self, grant: Grant, linger: Option<Duration>) -> bool {
+        let span = linger.map_or(self.ttl, |linger| linger.min(self.ttl));
+        grant.sent.elapsed() > span.checked_div(10).unwrap_or(span)
     }
 
     /// Whether something may be left in the server when the attempt ends without a grant.
     pub(crate) fn leaves_something(&self) -> bool {
         self.is_uncertain || self.has_place
+    }
+}
+
+pub(crate) fn bound(fence: u64, sent: Instant) -> Grant {
+    Grant {
+        fence,
+        sent,
+        is_bound: true,
     }
 }
 

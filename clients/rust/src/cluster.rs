@@ -8,15 +8,35 @@ use redis::{
     Arg, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value,
 };
 
-use crate::address::{Address, text, with_address};
-use crate::error::{Result, is_unanswered};
+use crate::error::Result;
+pub(crate) use crate::info::Address;
 use crate::info::unnamed;
+use crate::info::{text, with_address};
+use crate::replies::{has_code, is_unanswered};
 
 /// The time for the slots of a cluster. The next node is asked after it.
-pub(crate) const SLOTS_TIME: Duration = Duration::from_secs(1);
+const SLOTS_TIME: Duration = Duration::from_secs(1);
 
 /// How often one command follows a redirection.
 const REDIRECTIONS: usize = 5;
+
+/// The connections to the nodes.
+pub(crate) trait Nodes: Sync {
+    /// Sends a command to one of them, behind ASKING if `is_asking`.
+    fn send(
+        &self,
+        node: &Address,
+        command: &Cmd,
+        is_asking: bool,
+        time: Duration,
+    ) -> impl Future<Output = RedisResult<Value>> + Send;
+
+    /// Whoever listens at a node is told of its failure.
+    fn has_failed(&self, _node: &Address, _error: &RedisError) {}
+
+    /// And that a slot has moved.
+    fn has_moved(&self) {}
+}
 
 /// Which node has which slot, as far as it is known.
 #[derive(Debug)]
@@ -70,6 +90,71 @@ impl Topology {
         with_address(&self.like, host, *port)
     }
 
+    /// Sends a command to the node of its slot, which is `owner` as far as is known, and on to where
+    /// that one sends it. Returns the node that has answered, too.
+    pub(crate) async fn send(
+        &self,
+        nodes: &impl Nodes,
+        (slot, owner): (u16, Address),
+        command: &Cmd,
+        time: Duration,
+    ) -> RedisResult<(Value, Address)> {
+        let mut route = Route::new(slot, owner);
+        loop {
+            let answer = nodes
+                .send(&route.node, command, route.is_asking, time)
+                .await;
+            match answer {
+                Ok(answer) => return Ok((answer, route.node)),
+                Err(error) => self.follow(nodes, &mut route, error)?,
+            }
+        }
+    }
+
+    /// Goes where a node sends a command. The error itself if that is nowhere.
+    pub(crate) fn follow(
+        &self,
+        nodes: &impl Nodes,
+        route: &mut Route,
+        error: RedisError,
+    ) -> RedisResult<()> {
+        if is_stale(&error) {
+            self.forget();
+        }
+        nodes.has_failed(&route.node, &error);
+        match route.follow(&error, self) {
+            Some(true) => nodes.has_moved(),
+            Some(false) => {}
+            None => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Asks one node after the other for the slots, unless the owner is known.
+    pub(crate) async fn ask_owner(
+        &self,
+        nodes: &impl Nodes,
+        slot: u16,
+        time: Duration,
+    ) -> RedisResult<Address> {
+        if let Some(address) = self.owner(slot) {
+            return Ok(address);
+        }
+        let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
+        let time = time.min(SLOTS_TIME);
+        let mut last = None;
+        for node in self.candidates() {
+            match nodes.send(&node, &question, false, time).await {
+                Ok(slots) if self.learn(&slots, &node) => break,
+                Ok(_) => {}
+                Err(error) => last = Some(error),
+            }
+        }
+        // A slot of nobody's is told by any node.
+        let nobody = || (redis::ErrorKind::Io, "no node knows the slots").into();
+        self.owner(slot).ok_or_else(|| last.unwrap_or_else(nobody))
+    }
+
     /// The node of a slot. `None` if nobody has been asked since the last failure.
     pub(crate) fn owner(&self, slot: u16) -> Option<Address> {
         let inner = self.inner();
@@ -81,14 +166,8 @@ impl Topology {
         moved.or_else(|| of_range().map(|(.., address)| address.clone()))
     }
 
-    /// The node of a slot after all candidates were asked, or the last error of theirs.
-    pub(crate) fn owner_or(&self, slot: u16, error: Option<RedisError>) -> RedisResult<Address> {
-        let nobody = || (redis::ErrorKind::Io, "no node knows the slots").into();
-        self.owner(slot).ok_or_else(|| error.unwrap_or_else(nobody))
-    }
-
     /// The nodes to ask for the slots, each time with another one first.
-    pub(crate) fn candidates(&self) -> Vec<Address> {
+    fn candidates(&self) -> Vec<Address> {
         let mut inner = self.inner();
         let mut candidates = inner.nodes.clone();
         for seed in &self.seeds {
@@ -103,7 +182,7 @@ impl Topology {
     }
 
     /// Reads the reply to CLUSTER SLOTS, which `asked` gave. False if it names no node.
-    pub(crate) fn learn(&self, slots: &Value, asked: &Address) -> bool {
+    fn learn(&self, slots: &Value, asked: &Address) -> bool {
         let ranges: Vec<_> = slots
             .as_sequence()
             .unwrap_or_default()
@@ -126,14 +205,14 @@ impl Topology {
     }
 
     /// Remembers where a slot is. True if that is new.
-    pub(crate) fn has_moved(&self, slot: u16, address: &Address) -> bool {
+    fn has_moved(&self, slot: u16, address: &Address) -> bool {
         let is_new = self.owner(slot).as_ref() != Some(address);
         self.inner().moved.insert(slot, address.clone());
         is_new
     }
 
     /// Forgets the slots, but not the nodes, which are asked again.
-    pub(crate) fn forget(&self) {
+    fn forget(&self) {
         let mut inner = self.inner();
         inner.ranges = Vec::new();
         inner.moved = HashMap::new();
@@ -223,12 +302,8 @@ impl Route {
 }
 
 /// Whether another node may have the slots of the one that answered so.
-pub(crate) fn is_stale(error: &RedisError) -> bool {
-    is_unanswered(error)
-        || matches!(
-            error.code(),
-            Some("READONLY" | "MASTERDOWN" | "CLUSTERDOWN" | "LOADING")
-        )
+fn is_stale(error: &RedisError) -> bool {
+    is_unanswered(error) || has_code(error, &["READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING"])
 }
 
 /// The slot of a command of this crate's.
@@ -276,103 +351,4 @@ fn crc16(bytes: &[u8]) -> u16 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(host: &str, port: u16) -> Address {
-        (host.to_owned(), port)
-    }
-
-    #[test]
-    fn slots_are_the_servers() {
-        assert_eq!(crc16(b"123456789"), 0x31c3);
-        assert_eq!(slot_of(b"foo"), 12_182);
-        assert_eq!(slot_of(b"a{foo}b{bar}"), 12_182);
-        assert_eq!(slot_of(b"{}foo"), crc16(b"{}foo") & 0x3fff);
-        assert_eq!(slot_of(b"}{foo"), crc16(b"}{foo") & 0x3fff);
-    }
-
-    #[test]
-    fn each_slot_has_a_tag() {
-        for slot in (0..16_384).step_by(1_000).chain([16_383]) {
-            assert_eq!(slot_of(format!("x:{{{}}}", tag_of(slot)).as_bytes()), slot);
-        }
-    }
-
-    #[test]
-    fn a_command_is_of_its_first_key() {
-        let words = |words: &[&str]| {
-            let mut command = redis::cmd(words[0]);
-            command.arg(&words[1..]);
-            slot_of_command(&command)
-        };
-        assert_eq!(words(&["LOCK.ACQUIRE", "foo", "t", "1"]), 12_182);
-        assert_eq!(words(&["LOCK.MACQUIRE", "2", "foo", "{foo}2", "t"]), 12_182);
-        assert_eq!(words(&["EVAL", "return 1", "1", "foo", "t"]), 12_182);
-    }
-
-    #[test]
-    fn slots_are_learned_and_corrected() {
-        let topology = Topology::new(["redis://user:secret@seed:7000"]).unwrap();
-        let asked = address("seed", 7_000);
-        assert_eq!(topology.owner(1), None);
-        let node = |host: Value, port| Value::Array(vec![host, Value::Int(port)]);
-        let reply = Value::Array(vec![
-            Value::Array(vec![
-                Value::Int(0),
-                Value::Int(99),
-                node(Value::BulkString(b"one".into()), 7_001),
-                node(Value::BulkString(b"replica".into()), 7_009),
-            ]),
-            Value::Array(vec![
-                Value::Int(100),
-                Value::Int(16_383),
-                node(Value::Nil, 7_002),
-            ]),
-        ]);
-        assert!(!topology.learn(&Value::Array(vec![]), &asked));
-        assert!(topology.learn(&reply, &asked));
-        assert_eq!(topology.owner(99), Some(address("one", 7_001)));
-        assert_eq!(topology.owner(100), Some(address("seed", 7_002)));
-        assert!(topology.has_moved(99, &address("two", 7_003)));
-        assert!(!topology.has_moved(99, &address("two", 7_003)));
-        assert_eq!(topology.owner(99), Some(address("two", 7_003)));
-        topology.forget();
-        assert_eq!(topology.owner(99), None);
-        let mut candidates = topology.candidates();
-        candidates.sort();
-        let known = [
-            address("one", 7_001),
-            address("seed", 7_000),
-            address("seed", 7_002),
-        ];
-        assert_eq!(candidates, known);
-        assert_eq!(
-            topology.info(&known[0]).redis_settings().password(),
-            Some("secret")
-        );
-    }
-
-    #[test]
-    fn redirections_are_read() {
-        let asked = address("here", 1);
-        let of = |text: &str| {
-            let value = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
-            Redirection::of(&value.extract_error().unwrap_err(), &asked)
-        };
-        assert_eq!(
-            of("MOVED 3999 127.0.0.1:6381"),
-            Some(Redirection::Moved(address("127.0.0.1", 6_381)))
-        );
-        assert_eq!(
-            of("ASK 3999 ::1:6381"),
-            Some(Redirection::Ask(address("::1", 6_381)))
-        );
-        assert_eq!(
-            of("MOVED 3999 :6381"),
-            Some(Redirection::Moved(address("here", 6_381)))
-        );
-        assert_eq!(of("TRYAGAIN later"), None);
-        assert_eq!(of("MOVED nonsense"), None);
-    }
-}
+mod tests;

@@ -212,16 +212,3 @@ pub(crate) fn millis(time: Duration) -> u64 {
         .unwrap_or(u64::MAX)
         .clamp(1, 1 << 48)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn milliseconds_are_rounded_up_and_never_0() {
-        assert_eq!(millis(Duration::ZERO), 1);
-        assert_eq!(millis(Duration::from_micros(1_001)), 2);
-        assert_eq!(millis(Duration::from_millis(7)), 7);
-        assert_eq!(millis(Duration::MAX), 1 << 48);
-    }
-}

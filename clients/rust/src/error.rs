@@ -2,6 +2,8 @@ use std::fmt;
 
 use redis::RedisError;
 
+use crate::replies::{Class, class, is_unknown_command};
+
 /// The result of an operation on a lock.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -18,8 +20,6 @@ pub enum Error {
     /// The server does not know the commands: the module is not loaded there. With
     /// [`Options::fallback`](crate::Options::fallback): what was asked for is not in the fallback.
     ModuleMissing(RedisError),
-    /// The server has the module, but an older one that does not know this command.
-    Unsupported(&'static str, RedisError),
     /// The keys of several locks, or of a lock and of a command under it, have more than one slot of
     /// the cluster.
     CrossSlot(RedisError),
@@ -30,7 +30,7 @@ pub enum Error {
     NoConversion,
     /// The server answered with an error, or could not be reached.
     Redis(RedisError),
-    /// An asynchronous client was made outside a tokio runtime.
+    /// An asynchronous client was used outside a tokio runtime.
     NoRuntime,
 }
 
@@ -52,9 +52,6 @@ impl fmt::Display for Error {
                  locks by SET NX and Lua, without a fair queue, fences, readers-writers, counted and several \
                  locks, guarded commands and least times: {error}"
             ),
-            Self::Unsupported(command, error) => {
-                write!(f, "the server does not know {command}: {error}")
-            }
             Self::CrossSlot(error) => write!(
                 f,
                 "in a cluster all the keys of one lock or command must have one slot: give them the same \
@@ -76,7 +73,6 @@ impl std::error::Error for Error {
         match self {
             Self::ModuleMissing(error)
             | Self::Redis(error)
-            | Self::Unsupported(_, error)
             | Self::CrossSlot(error)
             | Self::TtlTooLong(error) => Some(error),
             _ => None,
@@ -85,9 +81,9 @@ impl std::error::Error for Error {
 }
 
 impl Error {
-    /// Whether the server could not say yet if the hold goes on.
-    pub(crate) fn is_try_again(&self) -> bool {
-        matches!(self, Self::Redis(error) if error.code() == Some("TRYAGAIN"))
+    /// Whether the server has answered, and may say something else in a moment.
+    pub(crate) fn is_temporary(&self) -> bool {
+        matches!(self, Self::Redis(error) if !matches!(class(error), Class::Away | Class::Final))
     }
 
     /// Of something that only the module has.
@@ -113,78 +109,8 @@ impl From<RedisError> for Error {
             _ if error.detail() == Some("ttl must not be above lock.max-ttl") => {
                 Self::TtlTooLong(error)
             }
-            _ if is_unknown_command(&error) => match later_command(&error) {
-                Some(command) => Self::Unsupported(command, error),
-                None => Self::ModuleMissing(error),
-            },
+            _ if is_unknown_command(&error) => Self::ModuleMissing(error),
             _ => Self::Redis(error),
         }
     }
-}
-
-/// The unknown command, if only a token that holds something sends it: so the module is there.
-fn later_command(error: &RedisError) -> Option<&'static str> {
-    let detail = error.detail()?.to_ascii_uppercase();
-    // Servers quote the name in different ways.
-    let name = detail.strip_prefix("UNKNOWN COMMAND ")?;
-    let name = name.trim_start_matches(['\'', '`']);
-    let name = name.split(['\'', '`', ',', ' ']).next();
-    let mut later = ["LOCK.CHECK", "LOCK.EXEC"].into_iter();
-    later.find(|later| name == Some(later))
-}
-
-/// Whether the server does not know the command.
-pub(crate) fn is_unknown_command(error: &RedisError) -> bool {
-    error
-        .detail()
-        .is_some_and(|detail| detail.to_ascii_lowercase().starts_with("unknown command"))
-}
-
-/// Whether the key is no lock of the module: a client that uses `SET NX` holds it.
-pub(crate) fn is_foreign(error: &RedisError) -> bool {
-    error.code() == Some("WRONGTYPE")
-}
-
-/// Whether the user may not use the channel (or the key, which another attempt will tell).
-#[cfg(feature = "tokio")]
-pub(crate) fn is_refused(error: &RedisError) -> bool {
-    error.code() == Some("NOPERM")
-}
-
-/// Whether the server did not answer. It may have executed the command.
-pub(crate) fn is_unanswered(error: &RedisError) -> bool {
-    error.is_io_error() || matches!(error.kind(), redis::ErrorKind::Parse)
-}
-
-/// Whether this server is no primary, or not any more.
-pub(crate) fn is_demoted(error: &RedisError) -> bool {
-    matches!(error.code(), Some("READONLY" | "MASTERDOWN"))
-}
-
-/// Whether another connection is to be asked next: this one is of no use, or its server may be no
-/// primary. Holds that linger end with a connection, so nothing else closes one.
-pub(crate) fn is_to_leave(error: &RedisError) -> bool {
-    is_unanswered(error)
-        || is_demoted(error)
-        || matches!(error.code(), Some("UNBLOCKED" | "LOADING"))
-}
-
-/// Whether the same command may succeed in a moment, here or on another server.
-pub(crate) fn may_pass(error: &RedisError) -> bool {
-    const CODES: [&str; 9] = [
-        "UNBLOCKED",
-        "TRYAGAIN",
-        "MOVED",
-        "ASK",
-        "CLUSTERDOWN",
-        "LOADING",
-        "READONLY",
-        "MASTERDOWN",
-        "NOREPLICAS",
-    ];
-    // Sentinels elect another primary.
-    let is_without_primary = error.kind() == redis::ErrorKind::MasterNameNotFoundBySentinel;
-    is_unanswered(error)
-        || is_without_primary
-        || error.code().is_some_and(|code| CODES.contains(&code))
 }

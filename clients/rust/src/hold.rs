@@ -5,94 +5,192 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, FromRedisValue};
 
-use crate::answer::{OwnerAnswer, owner_answer};
-use crate::attempt::{PACE, Patience};
+use crate::attempt::{LAST_TRY, PACE, Patience};
 use crate::command::{Claim, Place};
-use crate::engine::{Engine, Wire};
-use crate::error::{Result, is_foreign};
-use crate::lease::{Asking, Grant, Lease, Sent, pause_before_renewal};
+use crate::driver::{Driver, Engine};
+use crate::error::Result;
+use crate::lease::{Asking, Grant, Lease, until};
 use crate::options::bounded_ttl;
+use crate::replies::{Binding, Class, OwnerAnswer, class, is_foreign, is_unanswered, owner_answer};
 use crate::{Error, Mode};
 
-/// A hold on a lock, as a guard has it and its watchdog sees it.
-pub(crate) struct Hold<W> {
-    pub(crate) engine: Arc<Engine<W>>,
+/// For how long commands are sent again to a server that is away, and until when to one that says
+/// that it cannot answer now.
+pub(crate) type Persistence = (Duration, Instant);
+
+/// A hold on a lock, as a guard has it and its keeper sees it.
+#[derive(Clone)]
+pub(crate) struct Hold<D: Driver> {
+    pub(crate) engine: Arc<Engine<D>>,
     pub(crate) place: Arc<Place>,
     pub(crate) lease: Arc<Lease>,
     pub(crate) ttl: Duration,
+    /// That of its acquire, for a drop where there is none.
+    pub(crate) runtime: D::Runtime,
+    /// Is closed with the last clone.
+    pub(crate) span: tracing::Span,
 }
 
-impl<W> Clone for Hold<W> {
-    fn clone(&self) -> Self {
-        Self {
-            engine: self.engine.clone(),
-            place: self.place.clone(),
-            lease: self.lease.clone(),
-            ttl: self.ttl,
-        }
-    }
-}
-
-impl<W: Wire> Hold<W> {
-    pub(crate) fn new(
-        engine: &Arc<Engine<W>>,
-        place: Arc<Place>,
-        claim: Claim,
-        grant: Grant,
+impl<D: Driver> Engine<D> {
+    /// Renews. False if nothing is held.
+    pub(crate) async fn renew(
+        &self,
+        place: &Place,
         ttl: Duration,
-    ) -> Self {
-        Self {
-            engine: engine.clone(),
-            place,
-            lease: Arc::new(Lease::new(grant, ttl, claim)),
-            ttl,
+        (away, end): Persistence,
+    ) -> Result<bool> {
+        let time = self.options.answer_time(ttl);
+        let renew = place.renew(ttl, self.support.is_fallback());
+        let away = self.options.reach().min(away);
+        let (renewed, _) = self.insist(&renew, time, (away, end)).await?;
+        Ok(renewed)
+    }
+
+    /// Releases. Whether all of it was held, and whether an answer was lost before.
+    pub(crate) async fn release(
+        &self,
+        place: &Place,
+        ttl: Duration,
+        persistence: Persistence,
+    ) -> Result<(bool, bool)> {
+        let release = place.release(self.support.is_fallback());
+        let time = self.options.answer_time(ttl);
+        self.insist(&release, time, persistence).await
+    }
+
+    /// Where one of several locks is lost, the others are of no use.
+    pub(crate) async fn release_rest(&self, place: &Place, ttl: Duration) {
+        if !place.more.is_empty() {
+            self.give_up(place, ttl).await;
         }
     }
 
+    /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
+    /// it.
+    pub(crate) async fn give_up(&self, place: &Place, ttl: Duration) {
+        let time = self.options.answer_time(ttl);
+        self.give_up_within(place, time, self.options.short_reach())
+            .await;
+    }
+
+    pub(crate) async fn give_up_within(&self, place: &Place, time: Duration, patience: Duration) {
+        let release = place.release(self.support.is_fallback());
+        let persistence = (patience, until(Instant::now(), patience));
+        if let Err(error) = self.insist(&release, time, persistence).await {
+            tracing::warn!(%error, "what was asked for could not be given up");
+        }
+    }
+
+    /// Makes a reader of a writer, or of one that gave up becoming it. `None` if its hold is over:
+    /// what the server has is a new one, which nobody knows of.
+    async fn restore_reader(
+        &self,
+        place: &Place,
+        fence: u64,
+        ttl: Duration,
+    ) -> Result<Option<Grant>> {
+        // Without KEEP, so that the place of the writer ends.
+        let (granted, _) = self
+            .convert(place, None, Mode::Shared, ttl, Patience::None)
+            .await;
+        match granted? {
+            Some(grant) => Ok((grant.fence == fence).then_some(grant)),
+            // While a guard is on, one that has a share already waits for it as others do.
+            None => {
+                let sent = Instant::now();
+                let is_held = self.renew(place, ttl, (ttl, until(sent, ttl))).await?;
+                Ok(is_held.then_some(Grant {
+                    fence,
+                    sent,
+                    is_bound: false,
+                }))
+            }
+        }
+    }
+
+    /// Sends commands of an owner until they are answered, and an answer takes `time` at most. A
+    /// repetition does no harm.
+    ///
+    /// Returns whether all did what they say, and whether an answer was lost before.
+    pub(crate) async fn insist(
+        &self,
+        commands: &[Cmd],
+        time: Duration,
+        (away, end): Persistence,
+    ) -> Result<(bool, bool)> {
+        let (mut done, mut was_lost) = (true, false);
+        for command in commands {
+            let start = Instant::now();
+            let mut time = time;
+            loop {
+                match owner_answer(D::send_of_owner(self, command, time).await) {
+                    OwnerAnswer::Done => break,
+                    OwnerAnswer::NotHeld => {
+                        done = false;
+                        break;
+                    }
+                    OwnerAnswer::Failed(error) => return Err(error.into()),
+                    OwnerAnswer::MayPass(error) => {
+                        was_lost |= is_unanswered(&error);
+                        let left = match class(&error) {
+                            Class::Away => away.saturating_sub(start.elapsed()),
+                            _ => end.saturating_duration_since(Instant::now()),
+                        };
+                        if left.is_zero() {
+                            return Err(Error::from(error));
+                        }
+                        time = time.min(left.max(LAST_TRY));
+                    }
+                }
+                D::pause(PACE).await;
+            }
+        }
+        Ok((done, was_lost))
+    }
+}
+
+impl<D: Driver> Hold<D> {
     /// Sets the deadline to `ttl` from now on.
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
-        let engine = &self.engine;
         let _renewing = self.alone(Lease::renews).await;
-        if !self.lease.is_held() {
+        if !self.lease.may_be_held() {
             return Err(self.not_held().await);
         }
-        let sent = loop {
-            let sent = self.lease.sends(ttl);
-            // Its owner is to hear of its end, however long a server is away.
-            let left = self.lease.left();
-            match engine.renew(&self.place, ttl, left).await {
-                Ok(true) => break sent,
-                Ok(false) => return Err(self.not_held().await),
-                // It is no loss until the lease is over.
-                Err(error) if error.is_try_again() => match self.lease.pause_to_try_again() {
-                    Some(pause) => engine.wire.pause(pause).await,
-                    None => return Err(self.not_held().await),
-                },
-                Err(error) => return Err(error),
-            }
-        };
-        if !self.rebound(ttl).await {
+        let sent = self.lease.sends(ttl);
+        // Its owner is to hear of its end, however long a server is away.
+        let persistence = (self.lease.left(), self.lease.end_of_ttl());
+        match self.engine.renew(&self.place, ttl, persistence).await {
+            Ok(true) => {}
+            Ok(false) => return Err(self.not_held().await),
+            // The lease is over by now.
+            Err(error) if error.is_temporary() => return Err(self.not_held().await),
+            Err(error) => return Err(error),
+        }
+        let time = self.engine.options.answer_time(ttl);
+        let binding = self.rebound(ttl, time).await;
+        if binding == Binding::Over {
             return Err(self.not_held().await);
         }
-        match self.lease.renewed(sent) {
+        match self.lease.renewed(sent, binding == Binding::Bound) {
             true => Ok(()),
             false => Err(self.too_late().await),
         }
     }
 
-    /// Binds it to the connection that has renewed it, if it ends with that. False if it is over.
-    async fn rebound(&self, ttl: Duration) -> bool {
+    /// Binds it to the connection that has renewed it, if it ends with that. An answer takes `time` at
+    /// most.
+    pub(crate) async fn rebound(&self, ttl: Duration, time: Duration) -> Binding {
         let (engine, lease) = (&self.engine, &self.lease);
-        if !engine.lingers() {
-            return true;
+        if engine.linger().is_none() {
+            return Binding::Bound;
         }
         // A conversion binds it as well.
         let Some(_asking) = lease.asks() else {
-            return true;
+            return Binding::NotBound;
         };
         let (claim, fence) = (lease.claim(), lease.fence());
-        engine.rebind(&self.place, &claim, fence, ttl).await
+        engine.rebind(&self.place, &claim, fence, (ttl, time)).await
     }
 
     /// Waits until there is no other request of this kind.
@@ -101,24 +199,25 @@ impl<W: Wire> Hold<W> {
             if let Some(asking) = asks(&self.lease) {
                 return asking;
             }
-            self.engine.wire.pause(PACE).await;
+            D::pause(PACE).await;
         }
     }
 
     /// Asks the server whether it is held now.
     pub(crate) async fn check(&self) -> Result<bool> {
         // The server may have it for longer than its owner can count on.
-        if !self.lease.is_held() {
+        if !self.lease.may_be_held() {
             return Ok(false);
         }
         let engine = &self.engine;
         let time = engine.options.answer_time(self.ttl);
         let check = self.place.check(engine.support.is_fallback());
-        let (is_held, _) = engine.insist(&check, time, engine.options.reach()).await?;
+        let persistence = (engine.options.reach(), self.lease.end_of_ttl());
+        let (is_held, _) = engine.insist(&check, time, persistence).await?;
         if !is_held {
             self.not_held().await;
         }
-        Ok(is_held && self.lease.is_held())
+        Ok(is_held && self.lease.may_be_held())
     }
 
     /// Has the server run a command only if it is held now.
@@ -129,7 +228,7 @@ impl<W: Wire> Hold<W> {
             return Err(Error::not_in_fallback("a command under the lock"));
         }
         let time = engine.options.answer_time(self.ttl);
-        match engine.wire.ask(&self.place.exec(command), time).await {
+        match D::send_of_owner(engine, &self.place.exec(command), time).await {
             Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
             Err(error) => Err(match Error::from(error) {
                 Error::NotHeld => self.not_held().await,
@@ -139,7 +238,7 @@ impl<W: Wire> Hold<W> {
                     _ => Error::Redis(error),
                 },
                 // The server knows LOCK.EXEC, and not the command under it.
-                Error::ModuleMissing(error) => Error::Redis(error),
+                Error::ModuleMissing(error) if !names_exec(&error) => Error::Redis(error),
                 error => error,
             }),
         }
@@ -160,7 +259,7 @@ impl<W: Wire> Hold<W> {
     }
 
     pub(crate) fn still_held(&self) -> Result<()> {
-        match self.lease.is_held() {
+        match self.lease.may_be_held() {
             true => Ok(()),
             false => Err(Error::NotHeld),
         }
@@ -218,8 +317,13 @@ impl<W: Wire> Hold<W> {
             }
             // The share was over, and this may be a new hold.
             Ok(Some(_)) => Err(self.too_late().await),
-            // The share ended while it waited.
-            _ if !self.lease.is_held() => Err(self.too_late().await),
+            // The share ended while it waited. Where the server still has it, the first release ends
+            // that, and the second one the place.
+            _ if !self.lease.may_be_held() => {
+                let error = self.too_late().await;
+                self.engine.give_up(&self.place, self.ttl).await;
+                Err(error)
+            }
             Ok(None) if leaves_something => self.become_reader().await.map(|()| false),
             Ok(None) => Ok(false),
             Err(error) => {
@@ -248,77 +352,46 @@ impl<W: Wire> Hold<W> {
         }
     }
 
-    /// How long a release by hand is sent again.
-    pub(crate) fn reach_of_release(&self) -> Duration {
+    /// Releases it. What failed can be repeated, until the server has answered.
+    pub(crate) async fn release(&self) -> Result<()> {
         let left = self.lease.left();
-        self.engine.options.reach_of_release(left)
+        let away = self.engine.options.reach_of_release(left);
+        self.release_within((away, self.lease.end_of_ttl())).await
     }
 
-    pub(crate) async fn release(&self, patience: Duration) -> Result<()> {
-        let was_held = self.lease.is_held();
-        let is_first = self.lease.end();
+    pub(crate) async fn release_within(&self, persistence: Persistence) -> Result<()> {
+        let lease = &self.lease;
+        if lease.is_released() {
+            return Err(Error::NotHeld);
+        }
+        let was_held = lease.end();
         // A renewal that the server gets later would prolong what a job leaves.
         let _renewing = match self.place.at_least {
             Some(_) => Some(self.alone(Lease::renews).await),
             None => None,
         };
-        let released = self.engine.release(&self.place, self.ttl, patience).await;
-        let (released, was_lost) = released?;
-        // The reply to the first was lost, and nothing else has ended the lease by then.
-        let was_released = was_lost && was_held && Instant::now() < self.lease.until();
-        match is_first && (released || was_released) {
+        let engine = &self.engine;
+        let released = engine.release(&self.place, self.ttl, persistence).await;
+        let (released, was_lost) = match released {
+            Ok(answered) => answered,
+            Err(error) => {
+                let is_lost = matches!(&error, Error::Redis(error) if is_unanswered(error));
+                lease.is_release_uncertain(is_lost);
+                return Err(error);
+            }
+        };
+        lease.is_released_now();
+        // The reply to an earlier one was lost, and nothing else has ended the lease by then.
+        let was_released =
+            lease.is_release_uncertain(was_lost) && Instant::now() < lease.end_of_ttl();
+        match was_held && (released || was_released) {
             true => Ok(()),
             false => Err(Error::NotHeld),
         }
     }
+}
 
-    /// The time within which a watchdog is to renew it.
-    pub(crate) fn renewal_span(&self) -> Duration {
-        let engine = &self.engine;
-        engine
-            .options
-            .renewal_span(self.ttl, engine.support.is_fallback())
-    }
-
-    pub(crate) fn first_pause(&self) -> Duration {
-        pause_before_renewal(self.renewal_span(), false)
-    }
-
-    /// The part of a pause that what is left of the lease allows. `None` if nothing is left.
-    pub(crate) fn pause_until(&self, until: Instant, pause: Duration) -> Option<Duration> {
-        let left = until.saturating_duration_since(Instant::now());
-        let third = pause_before_renewal(left, false).max(Duration::from_millis(1));
-        (!left.is_zero()).then(|| pause.min(third))
-    }
-
-    /// Renews each key once, as a watchdog does. After the end of the lease that is of no use.
-    pub(crate) async fn renew_once(&self) -> OwnerAnswer {
-        let engine = &self.engine;
-        for command in self.place.renew(self.ttl, engine.support.is_fallback()) {
-            // A timeout of 0 would be an error.
-            let left = self.lease.left().max(Duration::from_millis(1));
-            let time = engine.options.answer_time(self.ttl).min(left);
-            let answer = owner_answer(engine.wire.ask(&command, time).await);
-            if !matches!(answer, OwnerAnswer::Done) {
-                return answer;
-            }
-        }
-        match self.lease.is_ended() || self.rebound(self.ttl).await {
-            true => OwnerAnswer::Done,
-            false => OwnerAnswer::NotHeld,
-        }
-    }
-
-    /// The pause before the next renewal of a watchdog. `None` if there is none, because it is
-    /// lost.
-    pub(crate) fn after_renewal(&self, answer: OwnerAnswer, sent: Sent) -> Option<Duration> {
-        self.lease.after_renewal(answer, sent, self.renewal_span())
-    }
-
-    /// Ends it against the will of its owner, and tells that. False if it was over before.
-    ///
-    /// Otherwise it is to be released: a renewal without an answer may reach the server yet.
-    pub(crate) fn tell_lost(&self) -> bool {
-        self.lease.lose_and_tell(&self.place, &self.engine.options)
-    }
+fn names_exec(error: &redis::RedisError) -> bool {
+    let text = error.to_string().to_ascii_lowercase();
+    text.contains("lock.exec")
 }

@@ -1,6 +1,6 @@
-//! How connections are made.
+//! Addresses of servers, and how connections to them are made.
 
-use redis::{ConnectionInfo, IntoConnectionInfo, RedisResult};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, Value};
 
 /// An address whose connections do not tell the server the name of their library.
 ///
@@ -9,4 +9,30 @@ pub(crate) fn unnamed(address: impl IntoConnectionInfo) -> RedisResult<Connectio
     let info = address.into_connection_info()?;
     let settings = info.redis_settings().clone().set_skip_set_lib_name();
     Ok(info.set_redis_settings(settings))
+}
+
+/// The host and the port of a server.
+pub(crate) type Address = (String, u16);
+
+/// The same connection to another server.
+pub(crate) fn with_address(like: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
+    let mut addr = like.addr().clone();
+    match &mut addr {
+        ConnectionAddr::TcpTls {
+            host: of_like,
+            port: port_of_like,
+            ..
+        } => (*of_like, *port_of_like) = (host.to_owned(), port),
+        _ => addr = ConnectionAddr::Tcp(host.to_owned(), port),
+    }
+    like.clone().set_addr(addr)
+}
+
+/// A word of an answer.
+pub(crate) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
 }

@@ -1,14 +1,15 @@
-//! A hold as far as this process knows of it.
+//! A hold as far as this process knows of it. Time is an argument of what decides, so that tests
+//! need not wait.
 
-#[cfg(feature = "sync")]
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Mode;
-use crate::answer::OwnerAnswer;
-use crate::command::{Claim, Place};
-use crate::options::{LostLock, Options};
+use crate::command::Claim;
+
+/// Each lease counts less by this and by 1 %, because clocks differ in speed.
+const DRIFT: Duration = Duration::from_millis(2);
 
 /// A grant, and the moment from which its ttl surely runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Grant {
     pub(crate) fence: u64,
     /// Before the command was sent: the server counts from later.
     pub(crate) sent: Instant,
+    /// Whether the answer came by the connection that the hold is bound to.
+    pub(crate) is_bound: bool,
 }
 
 /// A request under way that sets the ttl.
@@ -23,13 +26,14 @@ pub(crate) struct Grant {
 pub(crate) struct Sent {
     at: Instant,
     ttl: Duration,
-    /// The end of the lease before it.
+    /// The end of the ttl before it.
     before: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Held,
+    /// Its owner has ended it. The server may not have heard of that yet.
     Ended,
     Lost,
 }
@@ -37,9 +41,17 @@ enum State {
 #[derive(Debug)]
 struct Inner {
     fence: u64,
+    /// The end of the ttl.
     until: Instant,
+    /// When the connection that a hold with linger is bound to was last known to live. The server
+    /// ends the hold `linger` after it sees the end of that connection, which is later.
+    alive: Instant,
     last: Instant,
     state: State,
+    /// The server has answered a release.
+    is_released: bool,
+    /// A release was sent, and its answer did not come.
+    is_release_uncertain: bool,
     claim: Claim,
     /// It was to become a reader's, and no answer has said that it is.
     is_unconfirmed: bool,
@@ -56,45 +68,67 @@ impl Drop for Asking {
     }
 }
 
-/// One hold, shared by its guard and its watchdog.
+/// One hold, shared by its guard and its keeper.
 #[derive(Debug)]
 pub(crate) struct Lease {
     inner: Mutex<Inner>,
+    /// Set where the hold ends with its connection.
+    linger: Option<Duration>,
     changed: Condvar,
     #[cfg(feature = "tokio")]
     notify: tokio::sync::Notify,
 }
 
 impl Lease {
-    pub(crate) fn new(grant: Grant, ttl: Duration, claim: Claim) -> Self {
-        Self {
+    pub(crate) fn new(
+        grant: Grant,
+        ttl: Duration,
+        linger: Option<Duration>,
+        claim: Claim,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             inner: Mutex::new(Inner {
                 fence: grant.fence,
                 until: until(grant.sent, ttl),
+                alive: grant.sent,
                 last: grant.sent,
                 state: State::Held,
+                is_released: false,
+                is_release_uncertain: false,
                 claim,
                 is_unconfirmed: false,
                 is_asking: false,
                 is_renewing: false,
             }),
+            linger,
             changed: Condvar::new(),
             #[cfg(feature = "tokio")]
             notify: tokio::sync::Notify::new(),
-        }
+        })
     }
 
     pub(crate) fn fence(&self) -> u64 {
         self.inner().fence
     }
 
+    /// Until when it is surely held.
     pub(crate) fn until(&self) -> Instant {
+        self.end_of(&self.inner())
+    }
+
+    fn end_of(&self, inner: &Inner) -> Instant {
+        let bound = self.linger.map(|linger| until(inner.alive, linger));
+        bound.map_or(inner.until, |bound| bound.min(inner.until))
+    }
+
+    /// Until when the server may hold it.
+    pub(crate) fn end_of_ttl(&self) -> Instant {
         self.inner().until
     }
 
-    /// How much of it is left; nothing when it is over.
+    /// How much of the ttl is left; nothing when it is over.
     pub(crate) fn left(&self) -> Duration {
-        self.until().saturating_duration_since(Instant::now())
+        self.end_of_ttl().saturating_duration_since(Instant::now())
     }
 
     /// The way in which it is held now.
@@ -130,15 +164,20 @@ impl Lease {
         (!is_other).then(|| Asking(self.clone(), kind))
     }
 
-    pub(crate) fn is_held(&self) -> bool {
+    /// Whether the server may hold it: its ttl is not over, though its connection may be.
+    pub(crate) fn may_be_held(&self) -> bool {
         let inner = self.inner();
         inner.state == State::Held && Instant::now() < inner.until
     }
 
     pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost_at(Instant::now())
+    }
+
+    fn is_lost_at(&self, now: Instant) -> bool {
         let inner = self.inner();
         match inner.state {
-            State::Held => Instant::now() >= inner.until,
+            State::Held => now >= self.end_of(&inner),
             State::Lost => true,
             State::Ended => false,
         }
@@ -164,9 +203,13 @@ impl Lease {
         sent
     }
 
-    /// Remembers that a renewal was answered. False if the lease was over by then: it stays so.
-    pub(crate) fn renewed(&self, sent: Sent) -> bool {
-        if Instant::now() >= sent.before {
+    /// Remembers that a renewal was answered. False if the ttl was over by then: it stays so.
+    pub(crate) fn renewed(&self, sent: Sent, is_bound: bool) -> bool {
+        self.renewed_at(sent, is_bound, Instant::now())
+    }
+
+    fn renewed_at(&self, sent: Sent, is_bound: bool, now: Instant) -> bool {
+        if now >= sent.before {
             return false;
         }
         let mut inner = self.inner();
@@ -174,35 +217,15 @@ impl Lease {
         if inner.state == State::Held && inner.last == sent.at {
             inner.until = until(sent.at, sent.ttl);
         }
+        if is_bound {
+            inner.alive = inner.alive.max(sent.at);
+        }
         drop(inner);
         self.wake();
         true
     }
 
-    /// Reads the answer to a renewal. The time until the next one, or `None` if nothing is held.
-    pub(crate) fn after_renewal(
-        &self,
-        answer: OwnerAnswer,
-        sent: Sent,
-        span: Duration,
-    ) -> Option<Duration> {
-        let has_failed = match answer {
-            OwnerAnswer::Done if self.renewed(sent) => false,
-            OwnerAnswer::Done | OwnerAnswer::NotHeld => return None,
-            OwnerAnswer::MayPass(error) => failed(&error),
-            OwnerAnswer::Failed(error) => failed(&error),
-        };
-        Some(pause_before_renewal(span, has_failed))
-    }
-
-    /// How long to wait before a renewal is sent again that the server could not answer yet. `None`
-    /// if the lease is over by now.
-    pub(crate) fn pause_to_try_again(&self) -> Option<Duration> {
-        let left = self.left();
-        (!left.is_zero()).then(|| SOON.min(left))
-    }
-
-    /// Remembers a conversion. False if the lease was over by then: it stays so.
+    /// Remembers a conversion. False if the ttl was over by then: it stays so.
     pub(crate) fn converted(&self, grant: Grant, ttl: Duration, mode: Mode) -> bool {
         let mut inner = self.inner();
         let is_held = inner.state == State::Held && Instant::now() < inner.until;
@@ -210,6 +233,9 @@ impl Lease {
             inner.claim = Claim::RwLock(mode);
             inner.is_unconfirmed = false;
             inner.until = until(grant.sent, ttl);
+            if grant.is_bound {
+                inner.alive = inner.alive.max(grant.sent);
+            }
         }
         drop(inner);
         self.wake();
@@ -223,9 +249,10 @@ impl Lease {
         ttl.max(asked)
     }
 
-    /// Ends it by the will of its owner. False if it was over before.
+    /// Ends it by the will of its owner. False if it was lost before.
     pub(crate) fn end(&self) -> bool {
-        self.finish(State::Ended)
+        self.finish(State::Ended);
+        self.inner().state == State::Ended
     }
 
     /// Ends it against the will of its owner. False if it was over before.
@@ -233,21 +260,26 @@ impl Lease {
         self.finish(State::Lost)
     }
 
-    /// Ends it against the will of its owner, and tells [`Options::on_lost`]. False if it was over
-    /// before.
-    pub(crate) fn lose_and_tell(&self, place: &Place, options: &Options) -> bool {
-        let was_held = self.lose();
-        if was_held {
-            log::warn!("a lock was lost: {:?}", String::from_utf8_lossy(&place.key));
-            if let Some(on_lost) = &options.on_lost {
-                on_lost(&LostLock {
-                    key: place.key.clone(),
-                    token: place.token.clone(),
-                    fence: self.fence(),
-                });
-            }
-        }
-        was_held
+    /// Whether there may be something left to release.
+    pub(crate) fn is_to_release(&self) -> bool {
+        let inner = self.inner();
+        inner.state != State::Lost && !inner.is_released
+    }
+
+    /// Remembers that the server has answered a release: there is nothing to release any more.
+    pub(crate) fn is_released_now(&self) {
+        self.inner().is_released = true;
+    }
+
+    pub(crate) fn is_released(&self) -> bool {
+        self.inner().is_released
+    }
+
+    /// Remembers whether the answer to a release was lost, in this try or in one before.
+    pub(crate) fn is_release_uncertain(&self, was_lost: bool) -> bool {
+        let mut inner = self.inner();
+        inner.is_release_uncertain |= was_lost;
+        inner.is_release_uncertain
     }
 
     /// Waits until the hold is over, its time included, `time` at most. True if it is over.
@@ -256,7 +288,9 @@ impl Lease {
         let start = Instant::now();
         let mut inner = self.inner();
         loop {
-            let left = inner.until.saturating_duration_since(Instant::now());
+            let left = self
+                .end_of(&inner)
+                .saturating_duration_since(Instant::now());
             if inner.state != State::Held || left.is_zero() {
                 return true;
             }
@@ -270,27 +304,17 @@ impl Lease {
         }
     }
 
-    /// Waits until the hold is over, ends before `until`, or `is_stopped`; `time` at most. False if
-    /// the time passed.
+    /// Waits until the hold is over, ends before `until`, or `is_stopped`; `time` at most.
     #[cfg(feature = "sync")]
-    pub(crate) fn wait_shorter(
-        &self,
-        until: Instant,
-        time: Duration,
-        is_stopped: &AtomicBool,
-    ) -> bool {
+    pub(crate) fn wait_shorter(&self, until: Instant, time: Duration, is_stopped: &AtomicBool) {
         let goes_on = |inner: &mut Inner| {
-            inner.state == State::Held && inner.until >= until && !is_stopped.load(Relaxed)
+            inner.state == State::Held && self.end_of(inner) >= until && !is_stopped.load(Relaxed)
         };
-        let waited = self
-            .changed
-            .wait_timeout_while(self.inner(), time, goes_on)
-            .unwrap_or_else(PoisonError::into_inner);
-        !waited.1.timed_out()
+        let waited = self.changed.wait_timeout_while(self.inner(), time, goes_on);
+        drop(waited);
     }
 
     /// Ends a wait for a shorter lease.
-    #[cfg(feature = "sync")]
     pub(crate) fn stop(&self, is_stopped: &AtomicBool) {
         let inner = self.inner();
         is_stopped.store(true, Relaxed);
@@ -298,14 +322,14 @@ impl Lease {
         self.wake();
     }
 
-    /// Waits until the hold is over, or ends before `until`.
+    /// Waits until the hold is over, ends before `until`, or `is_stopped`.
     #[cfg(feature = "tokio")]
-    pub(crate) async fn shorter(&self, until: Instant) {
+    pub(crate) async fn shorter(&self, until: Instant, is_stopped: &AtomicBool) {
         loop {
             let notified = self.notify.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            if self.is_ended() || self.until() < until {
+            if self.is_ended() || self.until() < until || is_stopped.load(Relaxed) {
                 return;
             }
             notified.await;
@@ -348,12 +372,6 @@ impl Lease {
     }
 }
 
-/// Each lease counts less by this and by 1 %, because clocks differ in speed.
-const DRIFT: Duration = Duration::from_millis(2);
-
-/// The longest pause after a renewal that failed, with TRYAGAIN for instance.
-const SOON: Duration = Duration::from_millis(200);
-
 /// The end of a lease whose request was sent then. A far one for a ttl that the clock cannot count.
 pub(crate) fn until(sent: Instant, ttl: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
@@ -362,15 +380,5 @@ pub(crate) fn until(sent: Instant, ttl: Duration) -> Instant {
     sent.checked_add(sure.saturating_sub(DRIFT)).unwrap_or(sent)
 }
 
-fn failed(error: &dyn std::fmt::Display) -> bool {
-    log::warn!("a renewal failed: {error}");
-    true
-}
-
-/// A third of the time within which a watchdog is to renew; less after a failure.
-pub(crate) fn pause_before_renewal(span: Duration, failed: bool) -> Duration {
-    match failed {
-        true => SOON.min(span.checked_div(10).unwrap_or(span)),
-        false => span.checked_div(3).unwrap_or(span),
-    }
-}
+#[cfg(test)]
+mod tests;

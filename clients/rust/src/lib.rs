@@ -43,6 +43,12 @@
 //! Every command carries the token of its owner, so a command whose reply was lost is sent again.
 //! If the lock was granted, the answer is the same fence. Commands are sent again for
 //! [`Options::reconnect`].
+// What the API is generic over cannot be named outside.
+#![allow(private_bounds, private_interfaces)]
+#![cfg_attr(
+    not(all(feature = "cluster-async", feature = "cluster", feature = "sentinel")),
+    allow(dead_code)
+)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(test),
@@ -55,30 +61,29 @@
     )
 )]
 
-#[cfg(any(feature = "cluster", feature = "cluster-async", feature = "sentinel"))]
-mod address;
+#[cfg(not(any(feature = "sync", feature = "tokio")))]
+compile_error!("one of the features `sync` and `tokio` is needed");
+
+mod acquire;
 #[cfg(feature = "tokio")]
 pub mod aio;
-mod answer;
 mod attempt;
 #[cfg(any(feature = "cluster", feature = "cluster-async"))]
 mod cluster;
 mod command;
-#[cfg(any(feature = "sync", feature = "tokio"))]
-mod common;
-#[cfg(any(feature = "sync", feature = "tokio"))]
-mod engine;
+mod driver;
 mod error;
-#[cfg(any(feature = "sync", feature = "tokio"))]
+pub mod guard;
 mod hold;
-#[cfg(any(feature = "sync", feature = "tokio", feature = "sentinel"))]
 mod info;
+pub mod keeper;
 mod lease;
-#[cfg(any(feature = "tokio", test))]
-mod message;
+pub mod locks;
 mod options;
+mod replies;
 #[cfg(feature = "sentinel")]
 mod sentinel;
+mod settle;
 mod support;
 #[cfg(feature = "sync")]
 pub mod sync;

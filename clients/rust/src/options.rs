@@ -7,8 +7,8 @@ const MAX_TTL: Duration = Duration::from_millis(1 << 48);
 /// The longest grace that the module accepts.
 const MAX_GRACE: Duration = Duration::from_secs(3_600);
 
-/// A shorter linger makes no renewals more frequent.
-const SHORTEST_SPAN: Duration = Duration::from_millis(300);
+/// No client hears of the end of its connection sooner.
+const MIN_LINGER: Duration = Duration::from_millis(100);
 
 /// The longest time that an answer may take.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -126,18 +126,17 @@ impl Options {
     }
 
     /// Binds each hold to the connection of its acquire: when that is lost, the hold ends after
-    /// `linger` at the latest. Off by default.
+    /// `linger` at the latest. Off by default; 100 ms at least.
     ///
-    /// `keep_alive` then renews after a third of `linger`, if that is shorter than the ttl. Each
-    /// renewal binds the hold to the present connection, and notices a hold that is lost. So a short
-    /// `linger` tells of losses early and costs more renewals. Below 300 ms there are none more, and a
-    /// live client may lose its lock with a connection. Without `keep_alive`, renew more often than
-    /// that yourself.
+    /// A hold counts as lost, and [`Guard::is_lost`](crate::sync::Guard::is_lost) says so, `linger`
+    /// after its connection was last known to live. `keep_alive` renews at a third of `linger`, which
+    /// proves that the connection lives, or binds the hold to the next one. Without `keep_alive` renew
+    /// more often than `linger` yourself.
     ///
     /// A wait ends with its connection, too. So a task that waits asks again after half of
     /// [`Options::grace`].
     pub fn linger(mut self, linger: Duration) -> Self {
-        self.linger = Some(linger.min(MAX_TTL));
+        self.linger = Some(linger.clamp(MIN_LINGER, MAX_TTL));
         self
     }
 
@@ -148,8 +147,8 @@ impl Options {
         self
     }
 
-    /// Calls `on_lost` for every hold that `keep_alive` sees lost. It runs on the watchdog's thread
-    /// or task.
+    /// Calls `on_lost` for every hold that `keep_alive` sees lost. It runs on the thread that
+    /// renews the hold, or on one for blocking calls of the tokio runtime.
     pub fn on_lost(mut self, on_lost: impl Fn(&LostLock) + Send + Sync + 'static) -> Self {
         self.on_lost = Some(Arc::new(on_lost));
         self
@@ -167,13 +166,6 @@ impl Options {
     pub(crate) fn with_failover(mut self) -> Self {
         self.failover = FAILOVER;
         self
-    }
-
-    /// The time within which a hold is to be renewed: its ttl, or what is left of it after the loss of a
-    /// connection.
-    pub(crate) fn renewal_span(&self, ttl: Duration, is_fallback: bool) -> Duration {
-        let linger = self.linger.filter(|_| !is_fallback);
-        linger.map_or(ttl, |linger| ttl.min(linger.max(SHORTEST_SPAN)))
     }
 
     /// How long a command is sent again on behalf of a hold.

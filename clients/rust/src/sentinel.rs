@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use redis::{Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
-use crate::address::{Address, text, with_address};
 use crate::error::Result;
-use crate::info::unnamed;
+use crate::info::{Address, text, unnamed, with_address};
 
 /// The sentinels that watch a primary, which the locks are on.
 ///
@@ -117,38 +116,4 @@ pub(crate) fn is_primary(role: &RedisResult<Value>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_one_that_has_named_the_primary_is_asked_first() {
-        fn numbers(sentinel: &Sentinel) -> Vec<usize> {
-            sentinel.in_turn().map(|(number, _)| number).collect()
-        }
-
-        let nobody: [&str; 0] = [];
-        assert!(numbers(&Sentinel::new(nobody, "locks").unwrap()).is_empty());
-        let three = ["redis://one", "redis://two", "redis://three"];
-        let sentinel = Sentinel::new(three, "locks").unwrap();
-        assert_eq!(numbers(&sentinel), [0, 1, 2]);
-        sentinel.clone().has_named(1);
-        assert_eq!(numbers(&sentinel), [1, 2, 0]);
-    }
-
-    #[test]
-    fn answers_are_read() {
-        let sentinel = Sentinel::new(["redis://one:26379"], "locks").unwrap();
-        let word = |word: &str| Value::BulkString(word.into());
-        let named = Value::Array(vec![word("10.0.0.7"), word("6380")]);
-        let address = sentinel.read(&named).unwrap();
-        assert_eq!(address, ("10.0.0.7".to_owned(), 6_380));
-        let like = sentinel.clone().servers("redis://u:p@any/3").unwrap();
-        let info = like.server(&address).unwrap();
-        assert_eq!(info.addr().to_string(), "10.0.0.7:6380");
-        assert_eq!(info.redis_settings().db(), 3);
-        let unknown = sentinel.read(&Value::Nil).unwrap_err();
-        assert!(crate::error::may_pass(&unknown));
-        let role = |name| Ok(Value::Array(vec![word(name), Value::Int(0)]));
-        assert!(is_primary(&role("master")) && !is_primary(&role("slave")));
-    }
-}
+mod tests;

@@ -1,8 +1,6 @@
 //! The abilities of the server, learned from its answers.
 
-#[cfg(feature = "tokio")]
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::Mode;
@@ -21,7 +19,6 @@ const FALLBACK: u8 = 2;
 pub(crate) struct Support {
     /// Chosen once, by the first answer.
     commands: AtomicU8,
-    #[cfg(feature = "tokio")]
     without_notify: AtomicBool,
 }
 
@@ -69,13 +66,11 @@ impl Support {
             .is_ok()
     }
 
-    #[cfg(feature = "tokio")]
     pub(crate) fn notify(&self) -> bool {
         !self.without_notify.load(Relaxed)
     }
 
     /// Remembers that NOTIFY is refused to this user or on this server, and says so once.
-    #[cfg(feature = "tokio")]
     pub(crate) fn is_without_notify(&self, options: &Options, why: &str) {
         if !self.without_notify.swap(true, Relaxed) {
             let text = format!("waiting by NOTIFY is not possible, so connections wait: {why}");
@@ -85,7 +80,7 @@ impl Support {
 }
 
 fn say(options: &Options, text: &str) {
-    log::warn!("{text}");
+    tracing::warn!("{text}");
     if let Some(on_fallback) = &options.on_fallback {
         on_fallback(text);
     }

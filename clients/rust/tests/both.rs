@@ -83,12 +83,10 @@ mod tasks {
     }
 
     pub(crate) fn open(url: String, options: Options) -> library::LockClient {
-        let _entered = RUNTIME.enter();
         library::LockClient::open(url, options).unwrap()
     }
 
     pub(crate) fn cluster(urls: Vec<String>, options: Options) -> library::LockClient {
-        let _entered = RUNTIME.enter();
         library::LockClient::cluster(urls, options).unwrap()
     }
 

@@ -33,34 +33,356 @@
 //! the server. Tasks beyond that number ask again from time to time. [`Options::on_fallback`] is
 //! told once.
 //!
-//! # Cancellation
+//! # Cancellation, drops and the end
 //!
 //! Each future here can be dropped at any time. A dropped acquire gives up its place, and releases
-//! what it may just have been granted, in a task of its own. A dropped [`Guard`] releases its lock
-//! in the same way, so the runtime must live on for a moment. [`Guard::unlock`] waits for the
-//! answer.
+//! what it may just have been granted, in a task of its own. A dropped [`Guard`] releases its lock in
+//! the same way. At the end of `#[tokio::main]` such tasks are dropped before they have run, and the
+//! lock stays for its ttl. So await [`Guard::unlock`], or [`LockClient::shutdown`] at the end.
+//!
+//! A client belongs to no runtime: each call uses the one that it is awaited in, and connections that
+//! have ended with another one are made anew.
 
-mod acquire;
-mod client;
 #[cfg(feature = "cluster-async")]
 mod cluster;
-mod ear;
-mod guard;
-mod hub;
-mod inner;
-mod keep_alive;
+mod driver;
 mod link;
+mod listener;
 #[cfg(feature = "sentinel")]
 mod sentinel;
-mod settle;
 #[cfg(feature = "cluster-async")]
 mod shards;
-mod transport;
+mod waiting;
 
-pub use client::{Lock, LockClient, MultiLock, RwLock, Semaphore};
-pub use guard::Guard;
-pub use keep_alive::KeepAlive;
-pub use transport::SharedConnection;
+use std::time::Duration;
 
-#[cfg(doc)]
-use crate::Options;
+use redis::{Client, Cmd, FromRedisValue, IntoConnectionInfo};
+
+use crate::attempt::Patience;
+use crate::error::Result;
+use crate::info::unnamed;
+use crate::options::Options;
+use driver::Connections;
+#[cfg(feature = "sentinel")]
+use link::Source;
+
+pub use driver::{SharedConnection, Tasks};
+
+/// Makes locks. One client serves all tasks of a program, and a clone is the same client.
+pub type LockClient = crate::locks::LockClient<Tasks>;
+/// An exclusive lock. It holds nothing itself: what is held is the [`Guard`].
+pub type Lock = crate::locks::Lock<Tasks>;
+/// A reader-writer lock. It holds nothing itself: what is held is the [`Guard`].
+pub type RwLock = crate::locks::RwLock<Tasks>;
+/// A lock that a number of guards hold at a time.
+pub type Semaphore = crate::locks::Semaphore<Tasks>;
+/// Several locks as one.
+pub type MultiLock = crate::locks::MultiLock<Tasks>;
+/// A hold on a lock. Dropping it releases the lock, in a task of its own.
+pub type Guard = crate::guard::Guard<Tasks>;
+/// Renews a hold in a task of its own until it is dropped. Its drop releases nothing.
+pub type KeepAlive = crate::keeper::KeepAlive<Tasks>;
+
+impl LockClient {
+    /// Makes a client of the server at an address. It connects when the first command is sent.
+    ///
+    /// It does not send CLIENT SETINFO. A `redis::Client` that [`LockClient::new`] gets may do so.
+    pub fn open(address: impl IntoConnectionInfo, options: Options) -> Result<Self> {
+        Self::new(Client::open(unnamed(address)?)?, options)
+    }
+
+    /// Makes a client with connections of its own: one that all tasks share, and one that listens
+    /// for grants.
+    pub fn new(client: Client, options: Options) -> Result<Self> {
+        Ok(Self::of(Connections::own(client.into()), options))
+    }
+
+    /// Makes a client that asks for locks over the program's connection. `client` makes the one that
+    /// listens, and the one that renews and releases: whatever the program does with its own.
+    ///
+    /// Take a `ConnectionManager`: a `MultiplexedConnection` that failed once fails for ever.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, aio::LockClient};
+    /// # async fn example() -> redis_lock_client::Result<()> {
+    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
+    /// let connection = client.get_connection_manager().await?;
+    /// let locks = LockClient::with_connection(client, connection, Options::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_connection(
+        client: Client,
+        connection: impl SharedConnection,
+        options: Options,
+    ) -> Result<Self> {
+        let connections = Connections::borrowed(connection, Some(client.into()));
+        Ok(Self::of(connections, options))
+    }
+
+    /// Makes a client that has the program's connection only.
+    ///
+    /// Nothing listens, so a waiter asks again every 50 ms. Its place in the queue is kept
+    /// meanwhile. Renewals wait for what else the program sends.
+    pub fn polling(connection: impl SharedConnection, options: Options) -> Result<Self> {
+        Ok(Self::of(Connections::borrowed(connection, None), options))
+    }
+
+    /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, Sentinel, aio::LockClient};
+    /// # async fn example() -> redis_lock_client::Result<()> {
+    /// let sentinel = Sentinel::new(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"], "locks")?;
+    /// let locks = LockClient::sentinel(sentinel, Options::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "sentinel")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
+    pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Result<Self> {
+        let source = Source::new(move || sentinel::primary(sentinel.clone()));
+        Ok(Self::of(Connections::own(source), options.with_failover()))
+    }
+
+    /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
+    /// its key. A waiter follows its slot and a failover with its token.
+    ///
+    /// Credentials and TLS are those of the first address, for all nodes. It listens on a shard
+    /// channel for each slot that is waited for. Where that is not possible a waiter asks again
+    /// every 50 ms.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, aio::LockClient};
+    /// # async fn example() -> redis_lock_client::Result<()> {
+    /// let nodes = ["redis://127.0.0.1:7000", "redis://127.0.0.1:7001"];
+    /// let locks = LockClient::cluster(nodes, Options::default())?;
+    /// // The keys of several locks need one slot, so they share what is in braces.
+    /// let both = locks.multi_lock(["{stock}:7", "{stock}:8"]).lock().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "cluster-async")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cluster-async")))]
+    pub fn cluster<A: IntoConnectionInfo>(
+        nodes: impl IntoIterator<Item = A>,
+        options: Options,
+    ) -> Result<Self> {
+        let topology = crate::cluster::Topology::new(nodes)?;
+        let connections = Connections::cluster(topology);
+        Ok(Self::of(connections, options.with_failover()))
+    }
+
+    /// Waits until all is released that dropped guards and futures have left, and closes the
+    /// connections of the client. Call it at the end of `main`: a runtime that ends drops its tasks.
+    ///
+    /// What guards hold stays theirs. A client can be used after this, and connects again.
+    pub async fn shutdown(&self) {
+        self.engine.connections.shutdown().await;
+    }
+
+    fn of(connections: Connections, options: Options) -> Self {
+        connections.permit(options.max_waiting_connections);
+        Self::with(connections, options)
+    }
+
+    /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did
+    /// not run here. It does not wait.
+    ///
+    /// The lock is held for `at_most`, and not renewed: a job that takes longer may run twice. The
+    /// lock is released after the job, also if that panics or this future is dropped. But it is held
+    /// until `at_least` has passed since the grant, by the server's clock.
+    pub async fn run_once<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        at_most: Duration,
+        at_least: Duration,
+        job: impl AsyncFnOnce(&Guard) -> T,
+    ) -> Result<Option<T>> {
+        let Some(guard) = self.once(key.as_ref(), at_most, at_least).await? else {
+            return Ok(None);
+        };
+        let result = job(&guard).await;
+        if let Err(error) = guard.unlock().await {
+            tracing::warn!(%error, "the lock of a job was not released by it");
+        }
+        Ok(Some(result))
+    }
+}
+
+impl Lock {
+    /// Takes the lock. Waits as long as it takes.
+    pub async fn lock(&self) -> Result<Guard> {
+        self.0.acquire_forever().await
+    }
+
+    /// Takes the lock if nobody holds it and nobody waits for it.
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        self.0.acquire(Patience::None).await
+    }
+
+    /// Takes the lock. `None` if it is unavailable for all of `timeout`.
+    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        self.0.acquire(Patience::of(timeout)).await
+    }
+}
+
+impl RwLock {
+    /// Takes a share. Waits as long as it takes. A writer that came first goes first.
+    pub async fn read(&self) -> Result<Guard> {
+        self.share().acquire_forever().await
+    }
+
+    /// Takes a share if no writer holds the lock and nobody waits for it.
+    pub async fn try_read(&self) -> Result<Option<Guard>> {
+        self.share().acquire(Patience::None).await
+    }
+
+    /// Takes a share. `None` if there is none to be had for all of `timeout`.
+    pub async fn read_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        self.share().acquire(Patience::of(timeout)).await
+    }
+
+    /// Takes the lock alone. Waits as long as it takes.
+    pub async fn write(&self) -> Result<Guard> {
+        self.0.acquire_forever().await
+    }
+
+    /// Takes the lock alone if nobody holds it and nobody waits for it.
+    pub async fn try_write(&self) -> Result<Option<Guard>> {
+        self.0.acquire(Patience::None).await
+    }
+
+    /// Takes the lock alone. `None` if it is unavailable for all of `timeout`.
+    pub async fn write_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        self.0.acquire(Patience::of(timeout)).await
+    }
+}
+
+impl Semaphore {
+    /// Takes a permit. Waits as long as it takes.
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.0.acquire_forever().await
+    }
+
+    /// Takes a permit if there is one and nobody waits for it.
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        self.0.acquire(Patience::None).await
+    }
+
+    /// Takes a permit. `None` if there is none to be had for all of `timeout`.
+    pub async fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        self.0.acquire(Patience::of(timeout)).await
+    }
+}
+
+impl MultiLock {
+    /// Takes all. Waits as long as it takes.
+    pub async fn lock(&self) -> Result<Guard> {
+        self.0.acquire_forever().await
+    }
+
+    /// Takes all if none is held and nobody waits for any.
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        self.0.acquire(Patience::None).await
+    }
+
+    /// Takes all. `None` if they are not available together for all of `timeout`.
+    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        self.0.acquire(Patience::of(timeout)).await
+    }
+}
+
+impl Guard {
+    /// Waits until the hold is over. With [`Guard::keep_alive`] that is when it was lost.
+    pub async fn lost(&self) {
+        self.hold.lease.lost().await;
+    }
+
+    /// Sets the deadline to the lock's ttl from now on.
+    /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+    pub async fn renew(&self) -> Result<()> {
+        self.hold.extend(self.hold.ttl).await
+    }
+
+    /// Sets the deadline to `ttl` from now on, which may also be earlier.
+    /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+    ///
+    /// A server that is away is asked again until the lease ends, and for no longer than
+    /// [`Options::reconnect`].
+    pub async fn extend(&self, ttl: Duration) -> Result<()> {
+        self.hold.extend(ttl).await
+    }
+
+    /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody. False without
+    /// asking after the end of the ttl.
+    pub async fn check(&self) -> Result<bool> {
+        self.hold.check().await
+    }
+
+    /// Has the server run a command only if this is held now, in one step.
+    /// [`Error::NotHeld`](crate::Error::NotHeld) if it is not; then nothing was done.
+    ///
+    /// ```no_run
+    /// # async fn example(guard: &redis_lock_client::aio::Guard) -> redis_lock_client::Result<()> {
+    /// let _: () = guard.exec(redis::cmd("SET").arg("stock:7").arg(41)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It is sent once: after an error of the connection the command may have run or not. Of several
+    /// locks the first one is looked at.
+    pub async fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        self.hold.exec(command).await
+    }
+
+    /// Makes a writer a reader in one step, with the same fence. Readers that wait at the head enter
+    /// at once.
+    ///
+    /// It counts as a reader as soon as that is sent. After an error the server may have it as a
+    /// writer yet: another `downgrade` asks again.
+    pub async fn downgrade(&mut self) -> Result<()> {
+        self.become_reader().await
+    }
+
+    /// Makes the only reader the writer. Waits for the other readers, ahead of the queue, and reads
+    /// on meanwhile.
+    ///
+    /// [`Error::Deadlock`](crate::Error::Deadlock) if another reader waits to become the writer: one
+    /// of the two must release.
+    ///
+    /// Unlike an acquire it does not listen for its grant. It asks every 50 ms, and the server
+    /// keeps its place meanwhile. The reason is that this future may be dropped: then the wait must
+    /// end, and the share must stay. The server has no command for that while somebody listens at
+    /// the place. Only one reader of a lock can wait so, which is at most 20 commands per second.
+    pub async fn upgrade(&mut self) -> Result<()> {
+        while !self.upgrade_with(Patience::Forever).await? {}
+        Ok(())
+    }
+
+    /// Makes the only reader the writer. False if there are others; then it is a reader still.
+    pub async fn try_upgrade(&mut self) -> Result<bool> {
+        self.upgrade_with(Patience::None).await
+    }
+
+    /// Makes the only reader the writer. False if there are others for all of `timeout`; then it is a
+    /// reader still.
+    pub async fn upgrade_timeout(&mut self, timeout: Duration) -> Result<bool> {
+        self.upgrade_with(Patience::of(timeout)).await
+    }
+
+    /// Releases the lock. [`Error::NotHeld`](crate::Error::NotHeld) if it was lost before.
+    ///
+    /// After another error it can be called again: the guard keeps its token until the server has
+    /// answered.
+    pub async fn unlock(&self) -> Result<()> {
+        self.release().await
+    }
+}
+
+impl KeepAlive {
+    /// Waits until the hold is over or released.
+    pub async fn lost(&self) {
+        self.lease.lost().await;
+    }
+}

@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -14,49 +13,48 @@ use crate::sentinel::{Sentinel, is_primary};
 const NEXT_AFTER: Duration = Duration::from_millis(200);
 
 /// The primary that sentinels name.
-#[derive(Clone)]
-pub(super) struct Primary(pub(super) Arc<Sentinel>);
-
-impl Primary {
-    /// A caller may have no more time than one that is silent takes. So the next ones are asked
-    /// meanwhile.
-    pub(super) async fn client(&self) -> RedisResult<Client> {
-        let mut last = None;
-        let mut rest = self.0.in_turn();
-        let mut asked = FuturesUnordered::new();
-        loop {
-            let next = rest.next();
-            let has_asked_all = next.is_none();
-            if let Some((number, sentinel)) = next {
-                asked.push(self.named_by(number, sentinel));
-            }
-            let named = match has_asked_all {
-                true => asked.next().await,
-                false => match timeout(NEXT_AFTER, asked.next()).await {
-                    Ok(named) => named,
-                    Err(_) => continue,
-                },
-            };
-            match named {
-                Some(Ok(client)) => return Ok(client),
-                Some(Err(error)) => last = Some(error),
-                None => return Err(last.unwrap_or_else(|| self.0.nobody())),
-            }
+///
+/// A caller may have no more time than one that is silent takes. So the next ones are asked meanwhile.
+pub(super) async fn primary(sentinel: Sentinel) -> RedisResult<Client> {
+    let mut last = None;
+    let mut rest = sentinel.in_turn();
+    let mut asked = FuturesUnordered::new();
+    loop {
+        let next = rest.next();
+        let has_asked_all = next.is_none();
+        if let Some((number, address)) = next {
+            asked.push(named_by(&sentinel, number, address));
+        }
+        let named = match has_asked_all {
+            true => asked.next().await,
+            false => match timeout(NEXT_AFTER, asked.next()).await {
+                Ok(named) => named,
+                Err(_) => continue,
+            },
+        };
+        match named {
+            Some(Ok(client)) => return Ok(client),
+            Some(Err(error)) => last = Some(error),
+            None => return Err(last.unwrap_or_else(|| sentinel.nobody())),
         }
     }
+}
 
-    async fn named_by(&self, number: usize, sentinel: &ConnectionInfo) -> RedisResult<Client> {
-        let sentinel = Client::open(sentinel.clone())?;
-        let address = self.0.read(&ask(sentinel, &self.0.question()).await?)?;
-        let client = Client::open(self.0.server(&address)?)?;
-        let role = ask(client.clone(), &redis::cmd("ROLE")).await;
-        match is_primary(&role) {
-            true => {
-                self.0.has_named(number);
-                Ok(client)
-            }
-            false => Err(self.0.nobody()),
+async fn named_by(
+    sentinel: &Sentinel,
+    number: usize,
+    address: &ConnectionInfo,
+) -> RedisResult<Client> {
+    let asked = Client::open(address.clone())?;
+    let address = sentinel.read(&ask(asked, &sentinel.question()).await?)?;
+    let client = Client::open(sentinel.server(&address)?)?;
+    let role = ask(client.clone(), &redis::cmd("ROLE")).await;
+    match is_primary(&role) {
+        true => {
+            sentinel.has_named(number);
+            Ok(client)
         }
+        false => Err(sentinel.nobody()),
     }
 }
 

@@ -10,11 +10,11 @@ use redis::{
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::time::timeout;
 
-use super::hub::{HEARTBEAT, Hub, Subscribed};
 use super::link::{CONNECT_TIME, within};
-use crate::address::Address;
+use super::listener::{HEARTBEAT, Hub, Subscribed};
 use crate::cluster::tag_of;
-use crate::error::is_unanswered;
+use crate::info::Address;
+use crate::replies::is_unanswered;
 
 /// The channels of a cluster, one for each slot that is waited for, at the node of the slot. They
 /// stay subscribed.
@@ -132,8 +132,8 @@ impl Shards {
             connection,
             slots: Mutex::new(Some(HashSet::new())),
         });
-        let heard = (Arc::downgrade(&self.hub), Arc::downgrade(&line));
-        tokio::spawn(hear(heard, pushes));
+        let hearing = Hearing(Arc::downgrade(&self.hub), Arc::downgrade(&line));
+        tokio::spawn(hearing.run(pushes));
         Ok(line)
     }
 
@@ -152,34 +152,55 @@ impl Shards {
         }
     }
 
+    pub(super) fn close(&self) {
+        self.lines().clear();
+        self.hub.subscribed_anew();
+    }
+
+    fn lines(&self) -> MutexGuard<'_, HashMap<Address, Current>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn line(&self, node: &Address) -> Current {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines();
         lines.entry(node.clone()).or_default().clone()
     }
 }
 
-/// Dispatches what a node pushes, until its connection or the hub is gone.
-async fn hear((hub, line): (Weak<Hub>, Weak<Line>), mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
-    loop {
-        let push = timeout(HEARTBEAT, pushes.recv()).await;
-        let (Some(hub), Some(line)) = (hub.upgrade(), line.upgrade()) else {
-            return;
-        };
-        match push {
-            Ok(Some(push)) => match push.kind {
-                PushKind::SMessage => {
-                    if let Some(Value::BulkString(payload)) = push.data.last() {
-                        hub.dispatch(payload);
+/// Hears what a node pushes, until its connection, the hub or the runtime is gone.
+struct Hearing(Weak<Hub>, Weak<Line>);
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        if let (Some(hub), Some(line)) = (self.0.upgrade(), self.1.upgrade()) {
+            line.end(&hub);
+        }
+    }
+}
+
+impl Hearing {
+    async fn run(self, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
+        loop {
+            let push = timeout(HEARTBEAT, pushes.recv()).await;
+            let (Some(hub), Some(line)) = (self.0.upgrade(), self.1.upgrade()) else {
+                return;
+            };
+            match push {
+                Ok(Some(push)) => match push.kind {
+                    PushKind::SMessage => {
+                        if let Some(Value::BulkString(payload)) = push.data.last() {
+                            hub.dispatch(payload);
+                        }
                     }
-                }
-                PushKind::SUnsubscribe => line.clear(&hub),
-                PushKind::Disconnection => line.end(&hub),
-                _ => {}
-            },
-            Ok(None) => return,
-            // A connection that a firewall has forgotten ends without a word.
-            Err(_) if line.is_alive().await => {}
-            Err(_) => return line.end(&hub),
+                    PushKind::SUnsubscribe => line.clear(&hub),
+                    PushKind::Disconnection => return,
+                    _ => {}
+                },
+                Ok(None) => return,
+                // A connection that a firewall has forgotten ends without a word.
+                Err(_) if line.is_alive().await => {}
+                Err(_) => return,
+            }
         }
     }
 }

@@ -84,7 +84,7 @@ fn several_keys_and_options_are_asked_for_in_one_command() {
     several.claim = &all;
     assert_eq!(
         words(&several.question(Wait::Block)),
-        "LOCK.MACQUIRE 2 a key b t 30000 MODES EXCLUSIVE SHARED BLOCK 1000 KEEP 5000 LINGER 0"
+        "LOCK.MACQUIRE 2 a key b t 30000 MODES EXCLUSIVE SHARED BLOCK 1000 KEEP 5000 LINGER 100"
     );
     // A part that is held is not this attempt's, unless an answer was lost.
     let asked = asked();
@@ -162,4 +162,12 @@ fn errors_that_waiting_does_not_cure_are_returned() {
     let moved = attempt.verdict(&asked, server_error("READONLY it is a replica"));
     assert!(matches!(moved, Verdict::AskAgain(_)));
     assert!(!attempt.is_uncertain);
+}
+
+#[test]
+fn milliseconds_are_rounded_up_and_never_0() {
+    assert_eq!(millis(Duration::ZERO), 1);
+    assert_eq!(millis(Duration::from_micros(1_001)), 2);
+    assert_eq!(millis(Duration::from_millis(7)), 7);
+    assert_eq!(millis(Duration::MAX), 1 << 48);
 }

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::time::Duration;
 
 use redis::{Cmd, RedisResult, Value};
@@ -50,11 +49,5 @@ impl Connection for redis::Connection {
         self.set_write_timeout(Some(timeout))?;
         self.set_read_timeout(Some(timeout))?;
         command.query(self)
-    }
-}
-
-impl fmt::Debug for dyn Connect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connect")
     }
 }

@@ -30,22 +30,286 @@
 //!
 //! Each thread that waits has a connection of its own, which blocks in the server for one slice at
 //! a time. The token, and with it the place in the queue, is the same for all slices and
-//! connections. A client that gives up releases its place.
+//! connections. A client that gives up releases its place. Renewals and releases never wait for a
+//! connection that waits.
 
-mod client;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod connect;
-mod guard;
-mod inner;
-mod keep_alive;
+mod driver;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 
-pub use client::{Lock, LockClient, MultiLock, RwLock, Semaphore};
-pub use connect::{Connect, Connection};
-pub use guard::Guard;
-pub use keep_alive::KeepAlive;
+use std::time::Duration;
 
-#[cfg(doc)]
-use crate::Options;
+use redis::{Cmd, FromRedisValue, IntoConnectionInfo};
+
+use crate::attempt::Patience;
+use crate::error::Result;
+use crate::info::unnamed;
+use crate::options::Options;
+
+pub use connect::{Connect, Connection};
+pub use driver::Blocking;
+use driver::now;
+
+/// Makes locks. One client serves all threads of a program, and a clone is the same client.
+pub type LockClient = crate::locks::LockClient<Blocking>;
+/// An exclusive lock. It holds nothing itself: what is held is the [`Guard`].
+pub type Lock = crate::locks::Lock<Blocking>;
+/// A reader-writer lock. It holds nothing itself: what is held is the [`Guard`].
+pub type RwLock = crate::locks::RwLock<Blocking>;
+/// A lock that a number of guards hold at a time.
+pub type Semaphore = crate::locks::Semaphore<Blocking>;
+/// Several locks as one.
+pub type MultiLock = crate::locks::MultiLock<Blocking>;
+/// A hold on a lock. Dropping it releases the lock.
+pub type Guard = crate::guard::Guard<Blocking>;
+/// Renews a hold in a thread of its own until it is dropped. Its drop releases nothing.
+pub type KeepAlive = crate::keeper::KeepAlive<Blocking>;
+
+impl LockClient {
+    /// Makes a client of the server at an address. It connects when the first command is sent.
+    ///
+    /// It does not send CLIENT SETINFO. A `redis::Client` that [`LockClient::new`] gets may do so.
+    pub fn open(address: impl IntoConnectionInfo, options: Options) -> Result<Self> {
+        Ok(Self::new(redis::Client::open(unnamed(address)?)?, options))
+    }
+
+    /// Makes a client of a `redis::Client`, or of anything else that makes connections.
+    pub fn new(connect: impl Connect + 'static, options: Options) -> Self {
+        Self::with(driver::Pool::new(connect), options)
+    }
+
+    /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, Sentinel, sync::LockClient};
+    /// # fn main() -> redis_lock_client::Result<()> {
+    /// let sentinel = Sentinel::new(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"], "locks")?;
+    /// let locks = LockClient::sentinel(sentinel, Options::default());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "sentinel")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
+    pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Self {
+        Self::new(sentinel, options.with_failover())
+    }
+
+    /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
+    /// its key. A waiter follows its slot and a failover with its token.
+    ///
+    /// Credentials and TLS are those of the first address, for all nodes.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, sync::LockClient};
+    /// # fn main() -> redis_lock_client::Result<()> {
+    /// let nodes = ["redis://127.0.0.1:7000", "redis://127.0.0.1:7001"];
+    /// let locks = LockClient::cluster(nodes, Options::default())?;
+    /// // The keys of several locks need one slot, so they share what is in braces.
+    /// let both = locks.multi_lock(["{stock}:7", "{stock}:8"]).lock()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "cluster")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cluster")))]
+    pub fn cluster<A: IntoConnectionInfo>(
+        nodes: impl IntoIterator<Item = A>,
+        options: Options,
+    ) -> Result<Self> {
+        let topology = crate::cluster::Topology::new(nodes)?;
+        let nodes = cluster::Nodes::new(topology);
+        Ok(Self::new(nodes, options.with_failover()))
+    }
+
+    /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did
+    /// not run here. It does not wait.
+    ///
+    /// The lock is held for `at_most`, and not renewed: a job that takes longer may run twice. The
+    /// lock is released after the job, also if that panics. But it is held until `at_least` has
+    /// passed since the grant, by the server's clock.
+    pub fn run_once<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        at_most: Duration,
+        at_least: Duration,
+        job: impl FnOnce(&Guard) -> T,
+    ) -> Result<Option<T>> {
+        let Some(guard) = now(self.once(key.as_ref(), at_most, at_least))? else {
+            return Ok(None);
+        };
+        let result = job(&guard);
+        if let Err(error) = guard.unlock() {
+            tracing::warn!(%error, "the lock of a job was not released by it");
+        }
+        Ok(Some(result))
+    }
+}
+
+impl Lock {
+    /// Takes the lock. Waits as long as it takes.
+    pub fn lock(&self) -> Result<Guard> {
+        now(self.0.acquire_forever())
+    }
+
+    /// Takes the lock if nobody holds it and nobody waits for it.
+    pub fn try_lock(&self) -> Result<Option<Guard>> {
+        now(self.0.acquire(Patience::None))
+    }
+
+    /// Takes the lock. `None` if it is unavailable for all of `timeout`.
+    pub fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        now(self.0.acquire(Patience::of(timeout)))
+    }
+}
+
+impl RwLock {
+    /// Takes a share. Waits as long as it takes. A writer that came first goes first.
+    pub fn read(&self) -> Result<Guard> {
+        now(self.share().acquire_forever())
+    }
+
+    /// Takes a share if no writer holds the lock and nobody waits for it.
+    pub fn try_read(&self) -> Result<Option<Guard>> {
+        now(self.share().acquire(Patience::None))
+    }
+
+    /// Takes a share. `None` if there is none to be had for all of `timeout`.
+    pub fn read_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        now(self.share().acquire(Patience::of(timeout)))
+    }
+
+    /// Takes the lock alone. Waits as long as it takes.
+    pub fn write(&self) -> Result<Guard> {
+        now(self.0.acquire_forever())
+    }
+
+    /// Takes the lock alone if nobody holds it and nobody waits for it.
+    pub fn try_write(&self) -> Result<Option<Guard>> {
+        now(self.0.acquire(Patience::None))
+    }
+
+    /// Takes the lock alone. `None` if it is unavailable for all of `timeout`.
+    pub fn write_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        now(self.0.acquire(Patience::of(timeout)))
+    }
+}
+
+impl Semaphore {
+    /// Takes a permit. Waits as long as it takes.
+    pub fn acquire(&self) -> Result<Guard> {
+        now(self.0.acquire_forever())
+    }
+
+    /// Takes a permit if there is one and nobody waits for it.
+    pub fn try_acquire(&self) -> Result<Option<Guard>> {
+        now(self.0.acquire(Patience::None))
+    }
+
+    /// Takes a permit. `None` if there is none to be had for all of `timeout`.
+    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        now(self.0.acquire(Patience::of(timeout)))
+    }
+}
+
+impl MultiLock {
+    /// Takes all. Waits as long as it takes.
+    pub fn lock(&self) -> Result<Guard> {
+        now(self.0.acquire_forever())
+    }
+
+    /// Takes all if none is held and nobody waits for any.
+    pub fn try_lock(&self) -> Result<Option<Guard>> {
+        now(self.0.acquire(Patience::None))
+    }
+
+    /// Takes all. `None` if they are not available together for all of `timeout`.
+    pub fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
+        now(self.0.acquire(Patience::of(timeout)))
+    }
+}
+
+impl Guard {
+    /// Sets the deadline to the lock's ttl from now on.
+    /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+    pub fn renew(&self) -> Result<()> {
+        now(self.hold.extend(self.hold.ttl))
+    }
+
+    /// Sets the deadline to `ttl` from now on, which may also be earlier.
+    /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+    ///
+    /// A server that is away is asked again until the lease ends, and for no longer than
+    /// [`Options::reconnect`].
+    pub fn extend(&self, ttl: Duration) -> Result<()> {
+        now(self.hold.extend(ttl))
+    }
+
+    /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody. False without
+    /// asking after the end of the ttl.
+    pub fn check(&self) -> Result<bool> {
+        now(self.hold.check())
+    }
+
+    /// Has the server run a command only if this is held now, in one step.
+    /// [`Error::NotHeld`](crate::Error::NotHeld) if it is not; then nothing was done.
+    ///
+    /// ```no_run
+    /// # fn example(guard: &redis_lock_client::sync::Guard) -> redis_lock_client::Result<()> {
+    /// let _: () = guard.exec(redis::cmd("SET").arg("stock:7").arg(41))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It is sent once: after an error of the connection the command may have run or not. Of several
+    /// locks the first one is looked at.
+    pub fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        now(self.hold.exec(command))
+    }
+
+    /// Makes a writer a reader in one step, with the same fence. Readers that wait at the head enter
+    /// at once.
+    ///
+    /// It counts as a reader as soon as that is sent. After an error the server may have it as a
+    /// writer yet: another `downgrade` asks again.
+    pub fn downgrade(&mut self) -> Result<()> {
+        now(self.become_reader())
+    }
+
+    /// Makes the only reader the writer. Waits for the other readers, ahead of the queue, and reads
+    /// on meanwhile.
+    ///
+    /// [`Error::Deadlock`](crate::Error::Deadlock) if another reader waits to become the writer: one
+    /// of the two must release.
+    pub fn upgrade(&mut self) -> Result<()> {
+        while !now(self.upgrade_with(Patience::Forever))? {}
+        Ok(())
+    }
+
+    /// Makes the only reader the writer. False if there are others; then it is a reader still.
+    pub fn try_upgrade(&mut self) -> Result<bool> {
+        now(self.upgrade_with(Patience::None))
+    }
+
+    /// Makes the only reader the writer. False if there are others for all of `timeout`; then it is a
+    /// reader still.
+    pub fn upgrade_timeout(&mut self, timeout: Duration) -> Result<bool> {
+        now(self.upgrade_with(Patience::of(timeout)))
+    }
+
+    /// Releases the lock. [`Error::NotHeld`](crate::Error::NotHeld) if it was lost before.
+    ///
+    /// After another error it can be called again: the guard keeps its token until the server has
+    /// answered.
+    pub fn unlock(&self) -> Result<()> {
+        now(self.release())
+    }
+}
+
+impl KeepAlive {
+    /// Waits until the hold is over or released, `timeout` at most. True if it is over or released.
+    pub fn wait_lost(&self, timeout: Duration) -> bool {
+        self.lease.wait_ended(timeout)
+    }
+}

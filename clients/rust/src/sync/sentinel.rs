@@ -3,7 +3,7 @@ use std::time::Duration;
 use redis::{Client, ConnectionInfo, RedisResult, Value};
 
 use super::connect::{Connect, Connection};
-use crate::address::Address;
+use crate::info::Address;
 use crate::sentinel::{Sentinel, is_primary};
 
 impl Connect for Sentinel {

@@ -46,6 +46,24 @@ fn a_missing_module_is_explained() {
     assert_eq!(server.admin().int(&["DBSIZE"]), 0);
 }
 
+/// Proxies and hosted servers have words of their own.
+#[test]
+fn a_missing_module_is_known_in_other_words() {
+    let server = Server::start_without_module();
+    for words in [
+        "-ERR Command is not available: 'LOCK.ACQUIRE'. See the documentation\r\n",
+        "-ERR unsupported command 'lock.acquire'\r\n",
+        "-unknown command\r\n",
+    ] {
+        let proxy = Proxy::to(server.port);
+        proxy.answer("LOCK.", usize::MAX, words);
+        let locks = open(proxy.url(), Options::default());
+        is_missing(now(locks.lock("k").try_lock()), &["loadmodule"]);
+        let locks = open(proxy.url(), falling_back());
+        now(now(locks.lock("k").lock()).unwrap().unlock()).unwrap();
+    }
+}
+
 #[test]
 fn a_string_or_another_type_over_the_key_is_somebody_elses() {
     let server = Server::start_without_module();

@@ -1,13 +1,11 @@
 //! Semaphores, several locks as one, guarded commands, jobs that run once, and linger.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
-use std::time::Instant;
 
 use redis_lock_client::{Error, Mode, Options};
 
 use super::common::{Proxy, Server, eventually};
-use super::{is_told, library, ms, now, once, open};
+use super::{library, ms, now, once, open};
 
 fn locks(server: &Server) -> library::LockClient {
     open(server.url(), Options::default())
@@ -33,30 +31,6 @@ fn permits_and_several_locks_have_no_conversion() {
         let refused = now(locks.multi_lock(wrong).try_lock());
         assert!(matches!(refused, Err(Error::Redis(_))), "{refused:?}");
     }
-}
-
-#[test]
-fn there_are_never_more_holders_than_permits() {
-    let server = Server::start();
-    let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let clients = [locks(&server), locks(&server), locks(&server)];
-    thread::scope(|scope| {
-        for number in 0..12 {
-            let permits = clients[number % 3].semaphore("k", 4);
-            let (inside, most) = (&inside, &most);
-            scope.spawn(move || {
-                for _ in 0..8 {
-                    let permit = now(permits.acquire()).unwrap();
-                    most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
-                    thread::sleep(ms(40));
-                    inside.fetch_sub(1, SeqCst);
-                    now(permit.unlock()).unwrap();
-                }
-            });
-        }
-    });
-    assert_eq!(most.load(SeqCst), 4);
-    assert!(server.admin().is_free("k"));
 }
 
 #[test]
@@ -211,58 +185,4 @@ fn a_renewal_binds_a_hold_in_the_mode_that_it_has_by_now() {
     assert!(!keep_alive.is_lost());
     now(guard.unlock()).unwrap();
     now(other.unlock()).unwrap();
-}
-
-/// A server whose guard is on may answer null to the holder.
-#[test]
-fn a_hold_that_is_renewed_and_not_bound_goes_on() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let locks = open(proxy.url(), Options::default().linger(ms(3_000)));
-    let mut admin = server.admin();
-    for (answer, is_lost) in [
-        ("$-1\r\n", false),
-        ("-LOADING it is busy\r\n", false),
-        ("-PARTIAL it holds some\r\n", true),
-        ("-WRONGTYPE it is a string\r\n", true),
-        (":1000000\r\n", true),
-    ] {
-        let guard = now(locks.multi_lock(["a", "b"]).lock()).unwrap();
-        proxy.answer("LOCK.MACQUIRE", 1, answer);
-        let renewed = now(guard.renew());
-        assert_eq!(proxy.fakes_left(), 0);
-        assert_eq!(matches!(renewed, Err(Error::NotHeld)), is_lost, "{answer}");
-        assert_eq!(renewed.is_err(), guard.is_lost(), "{answer}");
-        assert_eq!(admin.is_free("a"), is_lost, "{answer}");
-        drop(guard);
-        eventually("it is released", || {
-            admin.is_free("a") && admin.is_free("b")
-        });
-    }
-}
-
-#[test]
-fn a_short_linger_renews_often_and_tells_of_losses_early() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    // A third of the ttl would be 10 s.
-    let options = Options::default().ttl(ms(30_000)).linger(ms(3_000));
-    let mut admin = server.admin();
-    let guard = now(open(proxy.url(), options).lock("k").lock()).unwrap();
-    let keep_alive = guard.keep_alive();
-    // The renewal after a cut binds it to the connection that is cut next.
-    for _ in 0..2 {
-        let bound = admin.calls("lock.acquire");
-        proxy.cut();
-        eventually("its end comes forward", || {
-            admin.int(&["PTTL", "k"]) <= 3_000
-        });
-        eventually("it is renewed, and then bound", || {
-            admin.int(&["PTTL", "k"]) > 20_000 && admin.calls("lock.acquire") > bound
-        });
-    }
-    assert!(!keep_alive.is_lost());
-    let lost = Instant::now();
-    admin.run(&["DEL", "k"]);
-    assert!(is_told(&keep_alive) && lost.elapsed() < ms(6_000));
 }

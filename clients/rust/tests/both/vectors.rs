@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::Value;
 use redis_lock_client::{Error, Options, Result};
 
-use super::common::{Admin, Server, eventually};
+use super::common::{Admin, Proxy, Server, eventually};
 use super::{is_told, library, ms, now, once, open};
 
 /// What a request comes to, and what is held by then.
@@ -16,7 +16,7 @@ type Outcome = (String, Option<library::Guard>);
 
 /// A program with a client of its own, and what it holds.
 struct Actor {
-    url: String,
+    proxy: Proxy,
     options: Options,
     locks: library::LockClient,
     guard: Option<library::Guard>,
@@ -30,6 +30,7 @@ struct Play<'a> {
     admin: Admin,
     is_fallback: bool,
     actors: HashMap<String, Actor>,
+    script: Option<JoinHandle<()>>,
 }
 
 impl Play<'_> {
@@ -43,23 +44,44 @@ impl Play<'_> {
             ["rises", one, other] => assert!(self.fence(one) < self.fence(other)),
             ["fence", actor] => return self.fence(actor).to_string(),
             ["pause", ms] => sleep(time(ms)),
+            ["busy", ms] => self.keep_busy(ms.parse().unwrap()),
+            ["cut", actor] => self.actor(actor).proxy.close(),
+            ["join", actor] => self.actor(actor).proxy.open(),
             [actor, words @ ..] => return self.actor(actor).step(words),
             [] => {}
         }
         String::new()
     }
 
+    /// The server runs a script, and has begun to say so.
+    fn keep_busy(&mut self, ms: u32) {
+        self.admin.run(&["CONFIG", "SET", "lua-time-limit", "100"]);
+        let mut admin = self.server.admin();
+        let until = f64::from(ms) / 1_000.0;
+        let script = format!("local e = os.clock() + {until} while os.clock() < e do end");
+        self.script = Some(thread::spawn(move || {
+            admin.run(&["EVAL", &script, "0"]);
+        }));
+        let is_busy = |error: redis::RedisError| error.code() == Some("BUSY");
+        eventually("it is busy", || {
+            self.admin.ask(&["PING"]).is_err_and(is_busy)
+        });
+    }
+
     fn actor(&mut self, name: &str) -> &mut Actor {
         let options = Options::default().fallback(self.is_fallback);
-        let url = self.server.url();
-        self.actors.entry(name.to_owned()).or_insert_with(|| Actor {
-            locks: open(url.clone(), options.clone()),
-            url,
-            options,
-            guard: None,
-            fence: 0,
-            kept: None,
-            pending: None,
+        let proxy = || Proxy::to(self.server.port);
+        self.actors.entry(name.to_owned()).or_insert_with(|| {
+            let proxy = proxy();
+            Actor {
+                locks: open(proxy.url(), options.clone()),
+                proxy,
+                options,
+                guard: None,
+                fence: 0,
+                kept: None,
+                pending: None,
+            }
         })
     }
 
@@ -73,6 +95,12 @@ impl Actor {
         let guard = self.guard.as_ref();
         let ok = |()| "ok".to_owned();
         let answer = match words {
+            ["begin", "release"] => {
+                let guard = self.guard.take().unwrap();
+                let release = move || (said(now(guard.unlock())), Some(guard));
+                self.pending = Some(thread::spawn(release));
+                Ok(String::new())
+            }
             ["begin", words @ ..] => {
                 let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
                 let locks = self.locks.clone();
@@ -88,10 +116,14 @@ impl Actor {
             }
             ["release"] => {
                 self.kept = None;
-                now(self.guard.take().unwrap().unlock()).map(ok)
+                now(guard.unwrap().unlock()).map(ok)
             }
             ["renew"] => now(guard.unwrap().renew()).map(ok),
             ["renew", ms] => now(guard.unwrap().extend(time(ms))).map(ok),
+            ["believes", ..] => {
+                let is_lost = guard.unwrap().is_lost();
+                Ok(if is_lost { "no" } else { "yes" }.to_owned())
+            }
             ["check"] => now(guard.unwrap().check())
                 .map(|is_held| if is_held { "yes" } else { "no" }.to_owned()),
             ["exec", name, args @ ..] => {
@@ -115,7 +147,7 @@ impl Actor {
             words => {
                 if let Some(linger) = option(words, "linger=") {
                     let options = self.options.clone().linger(time(linger));
-                    self.locks = open(self.url.clone(), options);
+                    self.locks = open(self.proxy.url(), options);
                 }
                 let outcome = outcome(take(&self.locks, words));
                 Ok(self.holds(outcome))
@@ -184,6 +216,7 @@ fn scenarios() {
             admin,
             is_fallback: place == Some("plain"),
             actors: HashMap::new(),
+            script: None,
         };
         for line in steps.lines().filter(|line| !line.is_empty()) {
             let words: Vec<&str> = line.split(' ').collect();
@@ -201,12 +234,17 @@ fn option<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
     words.iter().find_map(|word| word.strip_prefix(name))
 }
 
+fn said(result: Result<()>) -> String {
+    result.map_or_else(|error| named(&error), |()| "ok".to_owned())
+}
+
 fn named(error: &Error) -> String {
     match error {
         Error::ModuleMissing(_) => "missing".to_owned(),
         Error::Cancelled => "cancelled".to_owned(),
         Error::NotHeld => "lost".to_owned(),
         Error::TtlTooLong(_) => "too-long".to_owned(),
+        Error::Redis(error) if error.code() == Some("NOPERM") => "denied".to_owned(),
         error => error.to_string(),
     }
 }

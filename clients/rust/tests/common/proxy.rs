@@ -119,6 +119,11 @@ impl Proxy {
         self.cut();
     }
 
+    /// Accepts connections again.
+    pub fn open(&self) {
+        self.state.is_closed.store(false, SeqCst);
+    }
+
     /// Lets the server see only after `time` that a client is gone.
     pub fn linger(&self, time: Duration) {
         let ms = u64::try_from(time.as_millis()).unwrap();

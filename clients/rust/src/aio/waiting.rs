@@ -1,24 +1,23 @@
+//! The best way to wait that the server and the connections have.
+
 use std::time::{Duration, Instant};
 
 use redis::{RedisError, RedisResult, Value};
 use tokio::sync::SemaphorePermit;
 use tokio::time::sleep;
 
-use super::ear::Ear;
-use super::inner::Inner;
-use super::link::within;
-use super::transport::{Source, connect};
+use super::driver::Tasks;
+use super::link::{Source, within};
+use super::listener::Event;
 use crate::Error;
-use crate::attempt::{Attempt, PACE, Verdict, Wait};
-use crate::engine::Turn;
-use crate::error::{is_demoted, is_refused, is_unanswered, is_unknown_command};
-use crate::lease::Grant;
-use crate::message::Event;
+use crate::attempt::{Attempt, PACE, Turn, Verdict, Wait, bound};
+use crate::driver::Engine;
+use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
 
 /// The time after which a task without a connection that waits asks again.
 const POLL: Duration = Duration::from_millis(200);
 
-impl Inner {
+impl Engine<Tasks> {
     /// Asks in the best way that the server and the connections have.
     pub(super) async fn ask_in_the_best_way(
         &self,
@@ -28,7 +27,9 @@ impl Inner {
         if self.support.is_fallback() {
             return self.ask_once(attempt, Wait::No).await;
         }
-        let hears = self.support.notify() && !matches!(self.wire.ear, Ear::Deaf);
+        let connections = &self.connections;
+        let can_hear = connections.source().is_some() || connections.is_cluster();
+        let hears = self.support.notify() && can_hear;
         if attempt.patience.is_over() {
             return self.ask_once(attempt, Wait::No).await;
         }
@@ -38,10 +39,10 @@ impl Inner {
             return self.poll(attempt).await;
         }
         // A free lock needs neither a subscription nor a connection that blocks.
-        if turn.is_first && !(hears && self.wire.hub.is_up()) {
+        if turn.is_first && !(hears && connections.hub.is_up()) {
             return self.ask_once(attempt, Wait::No).await;
         }
-        match &self.wire.source {
+        match connections.source() {
             _ if hears => self.ask_notified(attempt).await,
             Some(source) => self.ask_blocking(attempt, source).await,
             None => self.poll(attempt).await,
@@ -70,29 +71,23 @@ impl Inner {
         let time = self.options.short_reach().max(PACE).min(slice(attempt));
         let (start, time) = (Instant::now(), attempt.bounded(time));
         let key = &attempt.place.key;
-        let subscribed = self
-            .wire
-            .ear
-            .ready(&self.wire.hub, &self.wire.runtime, key, time)
-            .await;
-        let subscribed = match subscribed {
+        let connections = &self.connections;
+        let subscribed = match connections.listen(key, time).await {
             Ok(subscribed) => subscribed,
             Err(error) if is_refused(&error) || is_unknown_command(&error) => {
                 return self.without_notify(&error);
             }
-            Err(error) => return attempt.out_of_reach(error, start),
+            Err(error) => return attempt.has_failed(error, start),
         };
         // It listens before it asks.
-        let mut listener = self.wire.hub.listen(attempt.place);
+        let mut listener = connections.hub.listen(attempt.place);
         let question = attempt.question(Wait::Notify(&subscribed.channel));
         let answer_time = attempt.bounded(self.options.answer_time(attempt.ttl));
-        let (command, transport) = (&question.command, &*self.wire.transport);
-        let asking = self
-            .wire
-            .ear
-            .ask(transport, &subscribed, command, answer_time);
-        let (answer, is_heard) = asking.await;
-        let answer = answer.and_then(Value::extract_error);
+        let asking = connections.send_heard(&question.command, answer_time, &subscribed);
+        let (answer, is_heard) = match asking.await {
+            Ok((answer, is_heard)) => (Ok(answer), is_heard),
+            Err(error) => (Err(error), false),
+        };
         if let Err(error) = &answer
             && is_notify_refused(error)
         {
@@ -112,10 +107,10 @@ impl Inner {
         };
         tokio::select! {
             event = listener.event() => match event {
-                Event::Granted(_) if self.wire.ear.hears_hints() => Verdict::AskAgain(Duration::ZERO),
+                Event::Granted(_) if connections.is_cluster() => Verdict::AskAgain(Duration::ZERO),
                 event => heard(event, question.sent),
             },
-            () = self.wire.hub.ended(subscribed.number) => Verdict::AskAgain(Duration::ZERO),
+            () = connections.hub.ended(subscribed.number) => Verdict::AskAgain(Duration::ZERO),
             // The answer to the next request tells what was missed.
             () = sleep(slice) => Verdict::AskAgain(Duration::ZERO),
         }
@@ -133,7 +128,7 @@ impl Inner {
         let left = attempt.patience.left().unwrap_or(POLL);
         let permit = tokio::select! {
             biased;
-            permit = self.wire.waiting.acquire() => permit.ok(),
+            permit = self.connections.waiting().acquire() => permit.ok(),
             () = sleep(POLL.min(left)) => None,
         };
         match permit {
@@ -149,14 +144,14 @@ impl Inner {
         _permit: SemaphorePermit<'_>,
     ) -> Verdict {
         let start = Instant::now();
-        let idle = self.wire.idle().pop();
+        let idle = self.connections.idle().pop();
         let connection = match idle {
             Some(connection) => Ok(connection),
-            None => connect(source).await,
+            None => source.connect().await,
         };
         let mut connection = match connection {
             Ok(connection) => connection,
-            Err(error) => return attempt.out_of_reach(error, start),
+            Err(error) => return attempt.has_failed(error, start),
         };
         let question = attempt.question(Wait::Block);
         let answer_time = attempt.bounded(self.options.answer_time(attempt.ttl));
@@ -165,8 +160,10 @@ impl Inner {
         let answer: RedisResult<Value> =
             within(time, question.command.query_async(&mut connection)).await;
         match &answer {
-            Err(error) if is_unanswered(error) || is_demoted(error) => self.wire.idle().clear(),
-            _ => self.wire.idle().push(connection),
+            Err(error) if is_unanswered(error) || is_demoted(error) => {
+                self.connections.idle().clear()
+            }
+            _ => self.connections.idle().push(connection),
         }
         attempt.verdict(&question, answer)
     }
@@ -178,12 +175,12 @@ fn is_notify_refused(error: &RedisError) -> bool {
     let is_of_notify = error
         .detail()
         .is_some_and(|detail| detail.to_ascii_uppercase().contains("NOTIFY"));
-    is_refused(error) || error.code() == Some("CROSSSLOT") || is_of_notify
+    is_refused(error) || has_code(error, &["CROSSSLOT"]) || is_of_notify
 }
 
 fn heard(event: Event, sent: Instant) -> Verdict {
     match event {
-        Event::Granted(fence) => Verdict::Granted(Grant { fence, sent }),
+        Event::Granted(fence) => Verdict::Granted(bound(fence, sent)),
         // The client's own clock decides whether its time is over.
         Event::Timeout => Verdict::AskAgain(Duration::ZERO),
         Event::TryAgain | Event::WrongType | Event::Other => Verdict::AskAgain(PACE),
@@ -195,25 +192,4 @@ fn heard(event: Event, sent: Instant) -> Verdict {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_heard_grants_ends_or_has_it_ask_again() {
-        let sent = Instant::now();
-        let granted = heard(Event::Granted(7), sent);
-        assert!(matches!(granted, Verdict::Granted(grant) if grant.fence == 7));
-        for event in [
-            Event::Timeout,
-            Event::TryAgain,
-            Event::WrongType,
-            Event::Other,
-        ] {
-            assert!(matches!(heard(event, sent), Verdict::AskAgain(_)));
-        }
-        let ended = heard(Event::Deadlock, sent);
-        assert!(matches!(ended, Verdict::Failed(Error::Deadlock(_))));
-        let ended = heard(Event::Cancelled, sent);
-        assert!(matches!(ended, Verdict::Failed(Error::Cancelled)));
-    }
-}
+mod tests;

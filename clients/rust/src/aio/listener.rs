@@ -1,51 +1,50 @@
-//! One subscription, and the waiters that hear by it.
+//! One subscription, the messages that come by it, and the waiters that hear them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt};
 use redis::{Client, ProtocolVersion, RedisError, RedisResult, Value};
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::link::{CONNECT_TIME, within};
-use super::transport::Source;
-#[cfg(feature = "cluster-async")]
-use crate::address::Address;
+use super::link::{CONNECT_TIME, Source, within};
 use crate::attempt::PACE;
+#[cfg(feature = "cluster-async")]
+use crate::cluster::Address;
 use crate::command::Place;
-use crate::error::is_refused;
-use crate::message::{Event, Message};
+use crate::replies::is_refused;
 
 /// The time without a message after which the connection is asked whether it still lives.
-pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The longest time between two tries to subscribe.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A channel that is listened to.
-pub(super) struct Subscribed {
+pub(crate) struct Subscribed {
     /// The number of the hub's subscription.
-    pub(super) number: u64,
-    pub(super) channel: String,
+    pub(crate) number: u64,
+    pub(crate) channel: String,
     /// The node of a cluster. At any other one this subscription is of no use.
     #[cfg(feature = "cluster-async")]
-    pub(super) node: Option<Address>,
+    pub(crate) node: Option<Address>,
 }
 
 /// Dispatches the messages of one channel, which is this client's alone.
 #[derive(Debug)]
-pub(super) struct Hub {
+pub(crate) struct Hub {
     /// With `:` and a tag behind it in a cluster.
     channel: String,
     listeners: Mutex<Listeners>,
     subscription: watch::Sender<Subscription>,
+    last_number: AtomicU64,
     task: Mutex<Option<AbortHandle>>,
     /// Another server may be the primary now, and the one that is listened to may be silent.
-    pub(super) renewed: Arc<Notify>,
+    pub(crate) renewed: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -63,32 +62,33 @@ enum Subscription {
 }
 
 impl Hub {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             channel: format!("redis-lock:{}", uuid::Uuid::new_v4().simple()),
             listeners: Mutex::default(),
             subscription: watch::Sender::new(Subscription::Down(None)),
+            last_number: AtomicU64::new(0),
             task: Mutex::default(),
             renewed: Arc::default(),
         })
     }
 
-    pub(super) fn channel(&self) -> &str {
+    #[cfg(feature = "cluster-async")]
+    pub(crate) fn channel(&self) -> &str {
         &self.channel
     }
 
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         matches!(*self.subscription.borrow(), Subscription::Up(_))
     }
 
-    /// Subscribes, unless it is subscribed, and returns the number of the subscription.
-    pub(super) async fn ready(
+    /// Subscribes, unless it is subscribed.
+    pub(crate) async fn ready(
         self: &Arc<Self>,
         source: &Source,
-        runtime: &Handle,
         time: Duration,
-    ) -> RedisResult<u64> {
-        self.start(source, runtime);
+    ) -> RedisResult<Subscribed> {
+        self.start(source);
         let mut subscription = self.subscription.subscribe();
         let decided = subscription.wait_for(|now| match now {
             Subscription::Up(_) => true,
@@ -100,7 +100,12 @@ impl Hub {
             _ => self.subscription.borrow().clone(),
         };
         match decided {
-            Subscription::Up(number) => Ok(number),
+            Subscription::Up(number) => Ok(Subscribed {
+                number,
+                channel: self.channel.clone(),
+                #[cfg(feature = "cluster-async")]
+                node: None,
+            }),
             Subscription::Down(Some(error)) => Err(error),
             Subscription::Down(None) => {
                 Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
@@ -109,27 +114,22 @@ impl Hub {
     }
 
     /// Returns when the subscription `number` is no longer the present one.
-    pub(super) async fn ended(&self, number: u64) {
+    pub(crate) async fn ended(&self, number: u64) {
         let mut subscription = self.subscription.subscribe();
         let _ = subscription
             .wait_for(|now| !matches!(now, Subscription::Up(present) if *present == number))
             .await;
     }
 
-    /// Begins another subscription by connections that are not the hub's. Those of the one before ask again.
-    #[cfg(feature = "cluster-async")]
-    pub(super) fn subscribed_anew(&self) {
-        self.subscription.send_modify(|now| {
-            *now = match now {
-                Subscription::Up(number) => Subscription::Up(number.wrapping_add(1)),
-                Subscription::Down(_) => Subscription::Up(1),
-            }
-        });
+    /// Begins another subscription. Those of the one before ask again.
+    pub(crate) fn subscribed_anew(&self) {
+        let number = self.last_number.fetch_add(1, Relaxed).wrapping_add(1);
+        self.subscription.send_replace(Subscription::Up(number));
     }
 
     /// The number of the present subscription, 0 without one.
     #[cfg(feature = "cluster-async")]
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         match *self.subscription.borrow() {
             Subscription::Up(number) => number,
             Subscription::Down(_) => 0,
@@ -138,7 +138,7 @@ impl Hub {
 
     /// Listens for one place. Messages from before are not heard: the answer to the next request
     /// tells the same.
-    pub(super) fn listen(self: &Arc<Self>, place: &Place) -> Listener {
+    pub(crate) fn listen(self: &Arc<Self>, place: &Place) -> Listener {
         let place = place.head();
         let (sender, events) = mpsc::unbounded_channel();
         let mut listeners = self.listeners();
@@ -159,9 +159,9 @@ impl Hub {
     }
 
     /// Tells a message to those that listen for its place. False if nobody does.
-    pub(super) fn dispatch(&self, payload: &[u8]) -> bool {
+    pub(crate) fn dispatch(&self, payload: &[u8]) -> bool {
         let Some(message) = Message::parse(payload) else {
-            log::warn!("a message on the channel of locks could not be read");
+            tracing::warn!("a message on the channel of locks could not be read");
             return false;
         };
         let place = Place::new(message.key, message.token.to_vec());
@@ -176,17 +176,29 @@ impl Hub {
         true
     }
 
-    fn start(self: &Arc<Self>, source: &Source, runtime: &Handle) {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        if task.is_none() {
+    /// Begins to listen in the present runtime, also where another one has ended.
+    fn start(self: &Arc<Self>, source: &Source) {
+        let mut task = self.task();
+        if task.as_ref().is_none_or(AbortHandle::is_finished) {
             let subscriber = Subscriber {
                 hub: Arc::downgrade(self),
                 source: source.clone(),
                 channel: self.channel.clone(),
                 renewed: self.renewed.clone(),
             };
-            *task = Some(runtime.spawn(subscriber.run()).abort_handle());
+            *task = Some(tokio::spawn(subscriber.run()).abort_handle());
         }
+    }
+
+    /// Ends the subscription. The next one that waits begins it again.
+    pub(crate) fn close(&self) {
+        if let Some(task) = self.task().take() {
+            task.abort();
+        }
+    }
+
+    fn task(&self) -> MutexGuard<'_, Option<AbortHandle>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn listeners(&self) -> MutexGuard<'_, Listeners> {
@@ -198,16 +210,13 @@ impl Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(task) = task {
-            task.abort();
-        }
+        self.close();
     }
 }
 
 /// Hears what becomes of one place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(crate) struct Listener {
     hub: Arc<Hub>,
     place: Place,
     number: u64,
@@ -215,7 +224,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) async fn event(&mut self) -> Event {
+    pub(crate) async fn event(&mut self) -> Event {
         match self.events.recv().await {
             Some(event) => event,
             // The sender is in the hub until this is dropped.
@@ -244,19 +253,26 @@ struct Subscriber {
     renewed: Arc<Notify>,
 }
 
+/// Its runtime may end before the hub.
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.subscription.send_replace(Subscription::Down(None));
+        }
+    }
+}
+
 impl Subscriber {
     async fn run(self) {
-        let mut number: u64 = 0;
         let mut pause = PACE;
         loop {
-            number = number.wrapping_add(1);
             let start = Instant::now();
-            let error = self.subscribe(number).await.err();
+            let error = self.subscribe().await.err();
             let Some(hub) = self.hub.upgrade() else {
                 return;
             };
             if let Some(error) = &error {
-                log::debug!("the subscription to grants of locks ended: {error}");
+                tracing::debug!(%error, "the subscription to grants of locks ended");
             }
             hub.subscription.send_replace(Subscription::Down(error));
             drop(hub);
@@ -272,7 +288,7 @@ impl Subscriber {
     }
 
     /// Listens until the connection fails, or another server may be the primary.
-    async fn subscribe(&self, number: u64) -> RedisResult<()> {
+    async fn subscribe(&self) -> RedisResult<()> {
         // What was told before is of no matter to a new connection.
         let _ = self.renewed.notified().now_or_never();
         let client = self.source.client().await?;
@@ -287,7 +303,7 @@ impl Subscriber {
             return Err(refusal());
         }
         if let Some(hub) = self.hub.upgrade() {
-            hub.subscription.send_replace(Subscription::Up(number));
+            hub.subscribed_anew();
         }
         loop {
             let next = tokio::select! {
@@ -327,62 +343,68 @@ fn refusal() -> RedisError {
         .unwrap_or_else(unread)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The end of a wait, or a reason to ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Granted(u64),
+    Timeout,
+    TryAgain,
+    WrongType,
+    Deadlock,
+    Cancelled,
+    /// A word of a later version. Asking again tells what it means.
+    Other,
+}
 
-    fn place(key: &[u8], token: &[u8]) -> Place {
-        Place::new(key, token.to_vec())
-    }
+/// A message, with the place that it is about. Keys and tokens are any bytes, spaces and line
+/// breaks included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message<'a> {
+    pub(crate) event: Event,
+    pub(crate) key: &'a [u8],
+    pub(crate) token: &'a [u8],
+}
 
-    #[test]
-    fn a_message_reaches_its_place_only() {
-        let hub = Hub::new();
-        let mut one = hub.listen(&place(b"a key", b"1"));
-        let mut other = hub.listen(&place(b"a key", b"2"));
-        let mut binary = hub.listen(&place(b"\0 5 \r\n\xff", b" \xfe"));
-        assert!(hub.dispatch(b"granted 17 5 a key 2"));
-        assert!(hub.dispatch(b"granted 18 7 \0 5 \r\n\xff  \xfe"));
-        assert_eq!(other.events.try_recv(), Ok(Event::Granted(17)));
-        assert_eq!(binary.events.try_recv(), Ok(Event::Granted(18)));
-        assert!(one.events.try_recv().is_err() && other.events.try_recv().is_err());
-    }
-
-    #[test]
-    fn those_with_one_token_hear_the_same() {
-        let hub = Hub::new();
-        let mut first = hub.listen(&place(b"k", b"t"));
-        let mut second = hub.listen(&place(b"k", b"t"));
-        assert!(hub.dispatch(b"timeout 0 1 k t"));
-        assert_eq!(first.events.try_recv(), Ok(Event::Timeout));
-        assert_eq!(second.events.try_recv(), Ok(Event::Timeout));
-        drop(first);
-        assert!(hub.dispatch(b"tryagain 0 1 k t"));
-        assert_eq!(second.events.try_recv(), Ok(Event::TryAgain));
-        drop(second);
-        assert!(!hub.dispatch(b"granted 1 1 k t"));
-        assert!(hub.listeners().by_place.is_empty());
-    }
-
-    #[test]
-    fn a_message_that_cannot_be_read_does_no_harm() {
-        let hub = Hub::new();
-        let mut listener = hub.listen(&place(b"k", b"t"));
-        assert!(!hub.dispatch(b"") && !hub.dispatch(b"granted 1 9 k t") && !hub.dispatch(b"\xff"));
-        assert!(listener.events.try_recv().is_err());
-    }
-
-    #[tokio::test]
-    async fn a_new_subscription_ends_the_one_before() {
-        let hub = Hub::new();
-        assert!(!hub.is_up());
-        hub.subscription.send_replace(Subscription::Up(1));
-        assert!(hub.is_up());
-        let over = timeout(Duration::from_millis(20), hub.ended(1)).await;
-        assert!(over.is_err());
-        hub.subscription.send_replace(Subscription::Down(None));
-        hub.ended(1).await;
-        hub.subscription.send_replace(Subscription::Up(2));
-        hub.ended(1).await;
+impl<'a> Message<'a> {
+    /// Reads a message. `None` if it is none of the module's.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (event, rest) = word(bytes)?;
+        let (fence, rest) = number(rest)?;
+        let (length, rest) = number(rest)?;
+        let (key, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        let token = rest.strip_prefix(b" ")?;
+        if token.is_empty() {
+            return None;
+        }
+        let event = match event {
+            b"granted" if fence > 0 => Event::Granted(fence),
+            b"granted" => return None,
+            b"timeout" => Event::Timeout,
+            b"tryagain" => Event::TryAgain,
+            b"wrongtype" => Event::WrongType,
+            b"deadlock" => Event::Deadlock,
+            b"cancelled" => Event::Cancelled,
+            _ => Event::Other,
+        };
+        Some(Self { event, key, token })
     }
 }
+
+/// The bytes up to the next space, and what is behind it.
+fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = bytes.iter().position(|&byte| byte == b' ')?;
+    let (word, rest) = bytes.split_at_checked(space)?;
+    Some((word, rest.get(1..)?))
+}
+
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (digits, rest) = word(bytes)?;
+    // `parse` would take a sign.
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some((std::str::from_utf8(digits).ok()?.parse().ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! The acquire loop: asks until the lock is granted or the patience is over.
+
+use std::time::{Duration, Instant};
+
+use crate::attempt::{Attempt, PACE, Patience, Turn, Verdict, Wait};
+use crate::command::{Claim, Place};
+use crate::driver::{Driver, Engine};
+use crate::error::Result;
+use crate::lease::{Grant, Lease, until};
+use crate::options::ANSWER_TIME;
+use crate::replies::Binding;
+
+impl<D: Driver> Engine<D> {
+    /// Asks until the lock is granted or the patience is over. Leaves nothing behind without a
+    /// grant.
+    pub(crate) async fn acquire(
+        &self,
+        place: &Place,
+        claim: &Claim,
+        ttl: Duration,
+        patience: Patience,
+    ) -> Result<Option<Grant>> {
+        let mut attempt = self.attempt(place, claim, ttl, patience);
+        let granted = self.run(&mut attempt, false).await;
+        if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
+            // A server that is out of reach has had its time.
+            let time = attempt.bounded(self.options.answer_time(ttl));
+            let rest = attempt.rest_of_reach();
+            self.give_up_within(&place.without_job(), time, rest).await;
+        }
+        granted
+    }
+
+    /// Converts the hold of a token, as long as its lease lasts if that is known. The caller sees to
+    /// what is left behind.
+    pub(crate) async fn convert(
+        &self,
+        place: &Place,
+        lease: Option<&Lease>,
+        mode: crate::Mode,
+        ttl: Duration,
+        patience: Patience,
+    ) -> (Result<Option<Grant>>, bool) {
+        let claim = Claim::RwLock(mode);
+        let mut attempt = self.attempt(place, &claim, ttl, patience);
+        attempt.lease = lease;
+        let granted = self.run(&mut attempt, true).await;
+        (granted, attempt.leaves_something())
+    }
+
+    pub(crate) fn attempt<'a>(
+        &'a self,
+        place: &'a Place,
+        claim: &'a Claim,
+        ttl: Duration,
+        patience: Patience,
+    ) -> Attempt<'a> {
+        Attempt::new(place, claim, ttl, patience, (&self.options, &self.support))
+    }
+
+    async fn run(&self, attempt: &mut Attempt<'_>, is_conversion: bool) -> Result<Option<Grant>> {
+        let mut is_first = true;
+        loop {
+            if let Some(refusal) = attempt.refused() {
+                return Err(refusal);
+            }
+            let turn = Turn {
+                is_conversion,
+                is_first,
+            };
+            let mut verdict = D::ask_next(self, attempt, turn).await;
+            is_first = false;
+            if let Verdict::Granted(grant) = verdict
+                && attempt.is_old(grant, self.linger())
+            {
+                verdict = self.rejuvenate(attempt, grant).await;
+            }
+            match verdict {
+                Verdict::Granted(grant) => return Ok(Some(grant)),
+                Verdict::AskAgain(pause) => D::pause(pause).await,
+                Verdict::Partial => {
+                    let reach = self.options.reach();
+                    let end = until(Instant::now(), reach);
+                    self.release(attempt.place, attempt.ttl, (reach, end))
+                        .await?;
+                    (attempt.is_uncertain, attempt.has_place) = (false, false);
+                }
+                Verdict::Queued => {}
+                Verdict::Unavailable => return Ok(None),
+                Verdict::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Asks once, without waiting for longer than an answer takes.
+    pub(crate) async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
+        let question = attempt.question(wait);
+        let time = match question.wait.is_zero() {
+            true => self.options.answer_time(attempt.ttl),
+            // Connecting must not take the time of the wait.
+            false => ANSWER_TIME,
+        };
+        let time = question.wait.saturating_add(attempt.bounded(time));
+        let answer = D::send(self, &question.command, time).await;
+        attempt.verdict(&question, answer)
+    }
+
+    /// Begins the lease of a late grant anew. The same token asks again where it was over before
+    /// anybody heard of it, or may be.
+    async fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Verdict {
+        attempt.is_uncertain = true;
+        let sent = Instant::now();
+        let (place, ttl) = (attempt.place, attempt.ttl);
+        let end = until(sent, self.options.reach().min(ttl));
+        let renewed = match self.renew(place, ttl, (ttl, end)).await {
+            // The server may say so for long.
+            Err(error) if error.is_temporary() => return Verdict::AskAgain(Duration::ZERO),
+            Err(error) => return Verdict::Failed(error),
+            Ok(renewed) => renewed,
+        };
+        // Another may hold it by now.
+        if renewed && until(sent, ttl) <= Instant::now() {
+            return attempt.again_or_unavailable(Duration::ZERO);
+        }
+        if !renewed {
+            self.release_rest(place, ttl).await;
+        }
+        if renewed && self.linger().is_some() {
+            let times = (ttl, self.options.answer_time(ttl));
+            match self.rebind(place, attempt.claim, grant.fence, times).await {
+                Binding::Bound => {}
+                Binding::NotBound => return Verdict::AskAgain(PACE),
+                Binding::Over => return Verdict::AskAgain(Duration::ZERO),
+            }
+        }
+        attempt.is_uncertain = false;
+        match renewed {
+            true => Verdict::Granted(Grant { sent, ..grant }),
+            false => Verdict::AskAgain(Duration::ZERO),
+        }
+    }
+
+    /// Binds a hold that was just renewed to the connection that answers.
+    pub(crate) async fn rebind(
+        &self,
+        place: &Place,
+        claim: &Claim,
+        fence: u64,
+        (ttl, time): (Duration, Duration),
+    ) -> Binding {
+        let mut attempt = self.attempt(place, claim, ttl, Patience::None);
+        let question = attempt.question(Wait::No);
+        let answer = D::send_of_owner(self, &question.command, time).await;
+        let binding = crate::replies::binding(fence, answer);
+        if binding == Binding::Over {
+            // What was granted anew nobody knows of.
+            self.give_up(place, ttl).await;
+        }
+        binding
+    }
+}

@@ -1,0 +1,119 @@
+//! The only place that knows a library: how commands are sent, and how time passes.
+//!
+//! All that is above it awaits a `Driver`. That of `sync` is never pending, so its futures end when
+//! they are polled.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, RedisResult, Value};
+
+use crate::attempt::{Attempt, Turn, Verdict};
+use crate::lease::Lease;
+use crate::options::Options;
+use crate::support::Support;
+
+/// The connections of a client.
+pub(crate) trait Driver: Copy + fmt::Debug + Send + Sync + Sized + 'static {
+    type Connections: Send + Sync;
+    /// What work in the background needs, as a call of the client finds it.
+    type Runtime: Clone + Send + Sync;
+
+    /// Whether what a drop leaves is done before the drop is over.
+    const BLOCKS: bool;
+
+    fn runtime() -> Self::Runtime;
+
+    /// Whether futures can be awaited here.
+    fn is_ready() -> bool;
+
+    /// Sends a request for a lock once that is answered at once, in `time` at most. Connecting is part
+    /// of that, as far as `rest_for_answer` says.
+    fn send(
+        engine: &Engine<Self>,
+        command: &Cmd,
+        time: Duration,
+    ) -> impl Future<Output = RedisResult<Value>> + Send;
+
+    /// Sends what prolongs or ends a hold, by a connection that the program cannot exhaust.
+    fn send_of_owner(
+        engine: &Engine<Self>,
+        command: &Cmd,
+        time: Duration,
+    ) -> impl Future<Output = RedisResult<Value>> + Send;
+
+    /// Makes the next request of an attempt, in the best way to wait that there is.
+    fn ask_next(
+        engine: &Engine<Self>,
+        attempt: &mut Attempt<'_>,
+        turn: Turn,
+    ) -> impl Future<Output = Verdict> + Send;
+
+    fn pause(time: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Waits for `time`, until the lease ends before `until`, or until its keeper is stopped.
+    fn pause_of_keeper(
+        lease: &Lease,
+        until: Instant,
+        time: Duration,
+        is_stopped: &AtomicBool,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// What a future comes to, or `None` if it cannot come to it before `end`.
+    fn until<T: Send>(
+        end: Instant,
+        future: impl Future<Output = T> + Send,
+    ) -> impl Future<Output = Option<T>> + Send;
+
+    /// Calls back where that delays nothing else.
+    fn tell(call: impl FnOnce() + Send + 'static);
+
+    /// Runs a keeper beside the program.
+    fn keep(runtime: &Self::Runtime, keeper: impl Future<Output = ()> + Send + 'static);
+
+    /// Does what is left after a drop.
+    fn settle(
+        engine: Arc<Engine<Self>>,
+        runtime: &Self::Runtime,
+        work: impl Future<Output = ()> + Send + 'static,
+    );
+}
+
+/// What all clones of a client share.
+pub(crate) struct Engine<D: Driver> {
+    pub(crate) connections: D::Connections,
+    pub(crate) options: Options,
+    pub(crate) support: Support,
+}
+
+impl<D: Driver> Engine<D> {
+    pub(crate) fn new(connections: D::Connections, options: Options) -> Arc<Self> {
+        Arc::new(Self {
+            connections,
+            options,
+            support: Support::default(),
+        })
+    }
+
+    /// How long holds outlive their connections, if they end with them.
+    pub(crate) fn linger(&self) -> Option<Duration> {
+        let linger = self.options.linger;
+        linger.filter(|_| !self.support.is_fallback())
+    }
+}
+
+impl<D: Driver> fmt::Debug for Engine<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.options.fmt(f)
+    }
+}
+
+/// The time left for an answer after connecting since `start`: at least half of `time`, or a slow
+/// connection would never be of use.
+pub(crate) fn rest_for_answer(start: Instant, time: Duration) -> Duration {
+    let half = time.checked_div(2).unwrap_or(time);
+    time.saturating_sub(start.elapsed()).max(half)
+}

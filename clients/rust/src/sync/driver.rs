@@ -1,0 +1,166 @@
+//! Connections that block.
+
+use std::pin::pin;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, RedisResult, Value};
+
+use super::connect::{CONNECT_TIME, Connect, Connection};
+use crate::attempt::{Attempt, Turn, Verdict, Wait};
+use crate::driver::{Driver, Engine, rest_for_answer};
+use crate::lease::Lease;
+use crate::replies::{is_demoted, is_to_leave, is_unanswered};
+
+/// The number of connections that are kept for the next command.
+const MAX_IDLE: usize = 64;
+
+/// Marks what blocks, as in [`Guard`](super::Guard).
+#[derive(Clone, Copy, Debug)]
+pub enum Blocking {}
+
+/// The result of a future over `Blocking`, which is never pending.
+pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+        thread::yield_now();
+    }
+}
+
+impl Driver for Blocking {
+    type Connections = Pool;
+    type Runtime = ();
+
+    const BLOCKS: bool = true;
+
+    fn runtime() {}
+
+    fn is_ready() -> bool {
+        true
+    }
+
+    async fn send(engine: &Engine<Self>, command: &Cmd, time: Duration) -> RedisResult<Value> {
+        engine.connections.ask(command, false, time)
+    }
+
+    /// There is no bound on connections, so it waits for none.
+    async fn send_of_owner(
+        engine: &Engine<Self>,
+        command: &Cmd,
+        time: Duration,
+    ) -> RedisResult<Value> {
+        engine.connections.ask(command, false, time)
+    }
+
+    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>, _: Turn) -> Verdict {
+        match engine.ask_once(attempt, Wait::Block).await {
+            // Nothing listens.
+            Verdict::Queued => Verdict::Unavailable,
+            verdict => verdict,
+        }
+    }
+
+    async fn pause(time: Duration) {
+        thread::sleep(time);
+    }
+
+    async fn pause_of_keeper(
+        lease: &Lease,
+        until: Instant,
+        time: Duration,
+        is_stopped: &AtomicBool,
+    ) {
+        lease.wait_shorter(until, time, is_stopped);
+    }
+
+    /// An answer is waited for no longer than the lease lasts anyway.
+    async fn until<T: Send>(_: Instant, future: impl Future<Output = T> + Send) -> Option<T> {
+        Some(future.await)
+    }
+
+    fn tell(call: impl FnOnce() + Send + 'static) {
+        call();
+    }
+
+    fn keep((): &(), keeper: impl Future<Output = ()> + Send + 'static) {
+        let started = thread::Builder::new()
+            .name("redis-lock keep-alive".to_owned())
+            .spawn(move || now(keeper));
+        if let Err(error) = started {
+            // The lease ends by itself then, and `is_lost` says so.
+            tracing::error!(%error, "nothing renews a lock");
+        }
+    }
+
+    fn settle(_: Arc<Engine<Self>>, (): &(), work: impl Future<Output = ()> + Send + 'static) {
+        now(work);
+    }
+}
+
+/// As many connections as threads use at a time.
+pub(crate) struct Pool {
+    connect: Box<dyn Connect>,
+    idle: Mutex<Vec<Box<dyn Connection>>>,
+}
+
+impl Pool {
+    pub(super) fn new(connect: impl Connect + 'static) -> Self {
+        Self {
+            connect: Box::new(connect),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Sends a command, behind ASKING if `is_asking`.
+    pub(super) fn ask(&self, command: &Cmd, is_asking: bool, time: Duration) -> RedisResult<Value> {
+        let start = Instant::now();
+        let answer = self.connection(time).and_then(|mut connection| {
+            let time = rest_for_answer(start, time);
+            let asking = match is_asking {
+                true => connection.ask(&redis::cmd("ASKING"), time),
+                false => Ok(Value::Okay),
+            };
+            let answer = asking
+                .and_then(|_| connection.ask(command, time))
+                .and_then(Value::extract_error);
+            // A server that is no longer primary is not asked again: a new connection asks who is.
+            if !answer.as_ref().is_err_and(is_to_leave) {
+                self.put_back(connection);
+            }
+            answer
+        });
+        let has_failed = |error: &_| is_unanswered(error) || is_demoted(error);
+        if answer.as_ref().is_err_and(has_failed) {
+            // The others are of the same server, and older.
+            self.idle().clear();
+        }
+        answer
+    }
+
+    fn connection(&self, time: Duration) -> RedisResult<Box<dyn Connection>> {
+        let idle = self.idle().pop();
+        match idle {
+            Some(connection) => Ok(connection),
+            // A server that is there accepts at once, however long the command itself may take.
+            None => self.connect.connect(time.min(CONNECT_TIME)),
+        }
+    }
+
+    fn put_back(&self, connection: Box<dyn Connection>) {
+        let mut idle = self.idle();
+        if idle.len() < MAX_IDLE {
+            idle.push(connection);
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Box<dyn Connection>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
