@@ -195,8 +195,9 @@ fn outcome(taken: Result<Option<library::Guard>>) -> Outcome {
 
 #[test]
 fn scenarios() {
-    let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/scenarios.txt");
-    let text = std::fs::read_to_string(text).unwrap();
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors");
+    let read = |name: &str| std::fs::read_to_string(vectors.join(name)).unwrap();
+    let text = read("scenarios.txt") + &read("faults.txt");
     let server = Server::start();
     let plain = Server::start_without_module();
     let bounded = Server::start_with(&["max-ttl", "2000"]);
