@@ -219,7 +219,10 @@ fn scenarios() {
             actors: HashMap::new(),
             script: None,
         };
-        for line in steps.lines().filter(|line| !line.is_empty()) {
+        for line in steps
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
             let words: Vec<&str> = line.split(' ').collect();
             let (said, want) = match words.as_slice() {
                 [said @ .., "=", want] => (said, Some(*want)),
