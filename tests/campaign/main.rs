@@ -52,18 +52,27 @@ mod journal;
 mod judge;
 mod judge_tests;
 mod kept;
+mod log;
+mod model;
+mod model_tests;
+mod operator;
 mod partition;
 mod picture;
 mod plan;
 mod planted;
+mod record;
 mod report;
 mod requests;
 mod resources;
 mod round;
 mod sentinels;
 mod shards;
+mod short;
+mod single;
+mod traffic;
 mod waits;
 mod watcher;
+mod wire;
 
 use std::fs;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -75,8 +84,9 @@ use std::time::{Duration, Instant};
 use crate::harness::{now_us, setting};
 use holds::holds;
 use journal::{read, Journal, Line};
-use judge::judge;
-use plan::{Choice, Plan};
+use judge::{judge, Verdict};
+use plan::{Choice, Plan, Topology};
+use record::Record;
 use report::{Report, Row};
 use requests::{Finding, History};
 use waits::{fairness, liveness};
@@ -136,8 +146,7 @@ fn run(plan: Plan, into: &Path) -> Row {
     };
     if played.is_ok() {
         let lines = read(&fs::read_to_string(&path).unwrap());
-        row.verdict = Some(judge(&lines, row.plan.mode.slack_ms()));
-        row.findings = others(&path, &lines);
+        (row.verdict, row.findings) = judged(&row.plan, &path, &lines);
     }
     if row.is_suspicious() {
         draw(&path);
@@ -147,6 +156,24 @@ fn run(plan: Plan, into: &Path) -> Row {
     row
 }
 
+/// What all judges say of a round.
+fn judged(plan: &Plan, path: &Path, lines: &[Line]) -> (Option<Verdict>, Vec<Finding>) {
+    if plan.topology != Topology::Single {
+        let verdict = judge(lines, plan.mode.slack_ms());
+        return (Some(verdict), others(path, lines));
+    }
+    let record = Record::of(lines);
+    let (found, counts) = model::judge(&record);
+    let verdict = Verdict {
+        grants: counts.grants,
+        requests: record.requests.len(),
+        us: lines.last().map_or(0, |line| line.at_us),
+        ..Verdict::default()
+    };
+    eprintln!("{:?} {:?}: {counts:?}", plan.kind, plan.fault);
+    (Some(verdict), found)
+}
+
 /// What the judges of waits, holds and resources find.
 fn others(path: &Path, lines: &[Line]) -> Vec<Finding> {
     let history = History::of(lines);
@@ -154,9 +181,16 @@ fn others(path: &Path, lines: &[Line]) -> Vec<Finding> {
     [found, foreign::judge(path)].concat()
 }
 
-/// Draws a journal beside it: the whole of it, and the first few contradictions.
+/// Draws a journal beside it: the whole of it, and the first few contradictions. One server has no
+/// pictures.
 fn draw(path: &Path) -> Vec<Finding> {
     let lines = read(&fs::read_to_string(path).unwrap());
+    if lines
+        .iter()
+        .any(|line| line.text.contains("topology=single"))
+    {
+        return model::judge(&Record::of(&lines)).0;
+    }
     let verdict = judge(&lines, None);
     let found = [verdict.overlaps, verdict.fences, others(path, &lines)].concat();
     fs::write(
