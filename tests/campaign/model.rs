@@ -211,7 +211,11 @@ impl<'r, 'l> Model<'r, 'l> {
         let Some(request) = request else {
             return;
         };
-        while let Some((_, connection)) = self.closed.pop_if(|(us, _)| *us < request.sent_us) {
+        while let Some((us, connection)) = self.closed.last().copied() {
+            if us >= request.sent_us {
+                break;
+            }
+            self.closed.pop();
             self.lose(connection);
         }
         self.check_answer(at, request);
@@ -298,7 +302,13 @@ impl<'r, 'l> Model<'r, 'l> {
             }
             Some(own) => {
                 self.kept_at_least(key, &lock, own, held);
-                self.is_carried_out |= self.is_current(What::Renew, key, held.token);
+                if self.is_current(What::Renew, key, held.token) {
+                    self.is_carried_out = true;
+                    let ttl_ms = self.current.and_then(|one| one.ttl_ms);
+                    if ttl_ms != held.deadline_ms.checked_sub(now_ms) {
+                        self.refuse("lease", key, &[held.token], what);
+                    }
+                }
                 let view = self.views.entry(key).or_default();
                 view.again.push(held.token);
                 if own.mode != held.mode {

@@ -114,6 +114,7 @@ pub struct Request<'l> {
     /// The keys, with the modes that are asked for.
     pub keys: Vec<(&'l str, Mode)>,
     pub token: &'l str,
+    pub ttl_ms: Option<u64>,
     pub wait_ms: Option<u64>,
     pub by_channel: bool,
     pub keep_ms: Option<u64>,
@@ -229,6 +230,7 @@ impl<'l> Request<'l> {
             what,
             keys,
             token: words.get(token).copied().unwrap_or_default(),
+            ttl_ms: words.get(token + 1).and_then(|word| word.parse().ok()),
             wait_ms: block.or(notify),
             by_channel: notify.is_some(),
             keep_ms: option("KEEP"),

@@ -111,6 +111,12 @@ impl<'r, 'l> Model<'r, 'l> {
             let by = rank.map(|rank| view.places()[rank].by);
             self.counts.by_channel += usize::from(has_waited && by == Some(Listener::Channel));
             self.check_heard(key, grant);
+            let mut asked = self.record.acquires_of(key, token);
+            let lease_ms = grant.held.deadline_ms.checked_sub(grant.held.since_ms);
+            if !asked.any(|one| one.ttl_ms == lease_ms) {
+                let text = format!("{:?} of {key}, as nobody has asked for", grant.held);
+                self.refuse("lease", key, &[token], text);
+            }
             let ahead = &view.places()[..rank.unwrap_or(view.places().len())];
             let done = &view.grants[..n];
             let ahead = ahead.iter().filter(|place| {

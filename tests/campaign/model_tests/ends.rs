@@ -209,7 +209,9 @@ fn a_hold_that_ends_without_a_reason_is_refused() {
 /// `b` is granted in the step in which its client is killed.
 fn unheard(more: &str) -> Forged {
     let mut h = held();
-    let b = h.waits("b", "1", more);
+    let b = h.asks(&format!("LOCK.ACQUIRE k b 9000{more}"));
+    let by = if more.contains("NOTIFY") { 'n' } else { 'c' };
+    h.k().places.push(("b".into(), "1".into(), by));
     h.operates("LOCK.RELEASE k a");
     h.note("op", "reply", "1");
     h.ends_hold("a");
@@ -243,7 +245,7 @@ fn a_grant_that_nobody_heard_ends_at_once_or_after_its_grace() {
 fn a_hold_that_outlives_the_connection_it_is_bound_to_is_refused() {
     for (works_ms, is_right) in [(50, true), (LATE_MS, false)] {
         let mut h = start();
-        let a = h.asks(&acquire("a", "1", " LINGER 0"));
+        let a = h.asks("LOCK.ACQUIRE k a 9000 LINGER 0");
         let end_ms = h.now_ms() + 9_000;
         h.gives_until("k", "a", "1", 1, end_ms);
         h.replied(a, "1");
@@ -252,5 +254,25 @@ fn a_hold_that_outlives_the_connection_it_is_bound_to_is_refused() {
         h.ends_hold("a");
         h.looks();
         h.judged(is_right, "lingers");
+    }
+}
+
+#[test]
+fn a_hold_with_another_lease_than_was_asked_for_is_refused() {
+    for (ends_after_ms, is_right) in [(TTL_MS, true), (TTL_MS / 2, false), (TTL_MS + 1, false)] {
+        let mut h = start();
+        let a = h.asks(&acquire("a", "1", ""));
+        let end_ms = h.now_ms() + ends_after_ms;
+        h.gives_until("k", "a", "1", 1, end_ms);
+        h.replied(a, "1");
+        h.looks();
+        h.judged(is_right, "lease");
+        let mut h = held();
+        h.after(5);
+        h.answered(&format!("LOCK.RENEW k a {TTL_MS}"), "1");
+        let end_ms = h.now_ms() + ends_after_ms;
+        h.gives_until("k", "a", "1", 1, end_ms);
+        h.looks();
+        h.judged(is_right, "lease");
     }
 }
