@@ -2,7 +2,7 @@
 //!
 //! It walks through the append-only file with the holds that follow from it. Between two looks at a key
 //! there is at most one request for it, so each step of a queue is small: [`queue`] says which ones a
-//! server may make. [`answers`]: what a client may be told. [`ends`]: holds that must end in time.
+//! server may make. [`places`]: who may wait. [`answers`]: what a client may be told. [`ends`]: holds that must end in time.
 //! [`starts`]: what a start must keep.
 //!
 //! Times are those of the server. A bound of time counts **work**: the time in which the server is seen
@@ -11,6 +11,7 @@
 mod answers;
 mod ends;
 mod lock;
+mod places;
 mod queue;
 mod starts;
 

@@ -176,6 +176,12 @@ pub struct Record<'l> {
     pub blocked: u64,
 }
 
+impl Place<'_> {
+    pub fn is_absent(&self) -> bool {
+        self.by == Listener::Nobody
+    }
+}
+
 impl Start<'_> {
     /// What was answered before is in the file.
     pub fn promised_us(&self) -> u64 {

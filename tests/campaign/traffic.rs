@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::log::GUARDED;
-use super::wire::{Field, Wire, PATIENCE};
+use super::wire::{is_impatience, Field, Told, Wire, PATIENCE};
 use crate::harness::Reply;
 
 pub const CLIENTS: usize = 64;
@@ -25,16 +25,6 @@ pub struct Client<'f> {
     /// Where it hears of grants.
     ear: Option<Wire>,
     tokens: u64,
-}
-
-/// What a client was told in the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Number,
-    Nil,
-    Other,
-    /// The connection is lost.
-    Gone,
 }
 
 /// How long a request waits and where, and how long its place outlives it.
@@ -433,7 +423,7 @@ impl<'f> Client<'f> {
             }
             (Ok(reply), ear) => {
                 self.ear = ear.map(|(ear, _)| ear).or(self.ear.take());
-                (self.told(&who, &reply), Some(wire))
+                (field.told(&who, &reply), Some(wire))
             }
             (Err(error), None) if is_impatience(&error) && patience < PATIENCE => {
                 field.vanish(&who, wire);
@@ -452,17 +442,6 @@ impl<'f> Client<'f> {
                 (Told::Gone, None)
             }
         }
-    }
-
-    fn told(&self, who: &str, reply: &Reply) -> Told {
-        let (text, told) = match reply {
-            Reply::Int(number) => (number.to_string(), Told::Number),
-            Reply::Nil => ("nil".into(), Told::Nil),
-            Reply::Error(error) => (error.clone(), Told::Other),
-            other => (format!("{other:?}"), Told::Other),
-        };
-        self.field.note(who, "reply", &text);
-        told
     }
 
     /// The end of a wait by a channel: a message, or the client vanishes first.
@@ -495,7 +474,7 @@ impl<'f> Client<'f> {
                         "timeout" => Reply::Nil,
                         event => Reply::Error(format!("{} by a message", event.to_uppercase())),
                     };
-                    return self.told(who, &reply);
+                    return self.field.told(who, &reply);
                 }
                 Err(error) if !is_impatience(&error) => {
                     self.field.note(who, "reply", "lost");
@@ -509,8 +488,4 @@ impl<'f> Client<'f> {
             }
         }
     }
-}
-
-fn is_impatience(error: &std::io::Error) -> bool {
-    error.kind() == std::io::ErrorKind::TimedOut
 }

@@ -26,6 +26,16 @@ pub struct Field<'j> {
     marks: AtomicU64,
 }
 
+/// What a client was told in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Number,
+    Nil,
+    Other,
+    /// The connection is lost.
+    Gone,
+}
+
 pub struct Wire {
     pub raw: Raw,
     /// Its number over all lives.
@@ -167,6 +177,18 @@ impl<'j> Field<'j> {
         Ok(replies[2..].iter().all(|info| *info == Reply::Nil))
     }
 
+    /// Notes an answer.
+    pub fn told(&self, who: &str, reply: &Reply) -> Told {
+        let (text, told) = match reply {
+            Reply::Int(number) => (number.to_string(), Told::Number),
+            Reply::Nil => ("nil".into(), Told::Nil),
+            Reply::Error(error) => (error.clone(), Told::Other),
+            other => (format!("{other:?}"), Told::Other),
+        };
+        self.note(who, "reply", &text);
+        told
+    }
+
     /// Looks at all keys. Answers the mark, and whether all are free.
     pub fn look(&self, wire: &mut Wire, who: &str) -> io::Result<(String, bool)> {
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
@@ -210,4 +232,9 @@ fn shown(info: &Reply) -> String {
         holders.join(","),
         places.join(",")
     )
+}
+
+/// Whether a reply is just not there yet.
+pub fn is_impatience(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut
 }
