@@ -32,7 +32,7 @@ pub mod workload;
 
 pub use client::{packed, Client, Reply};
 pub use clock::Clock;
-pub use cluster::{cluster_connection, Cluster, SHARDS};
+pub use cluster::{Cluster, SHARDS};
 pub use console::run_examples;
 pub(crate) use cut_link::CutLink;
 pub use figures::{figure, scale, setting};
@@ -42,7 +42,7 @@ pub use kind::{Kind, MODULE_COMMAND};
 pub use later::{Later, SetWhenDropped};
 pub(crate) use links::follow_links;
 pub use raw::Raw;
-pub use records::{apply, record_of};
+pub use records::record_of;
 pub use sentinel::{SentinelGroup, Sentinels};
 pub use server::{
     for_ms, free_port, module, wait_for, Server, Setup, AT_ONCE, COMMANDS_ONLY, SYNCED,

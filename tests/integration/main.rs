@@ -26,6 +26,17 @@ macro_rules! on_nightly_servers {
     };
 }
 
+/// Makes each named function a test per server that `make soak` runs: elections take their time.
+macro_rules! on_every_server_by_night {
+    ($($test:ident),* $(,)?) => {
+        mod redis_7_0 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Redis7_0); })* }
+        mod redis_8_2 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Redis8_2); })* }
+        mod redis_8_6 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Redis8_6); })* }
+        mod valkey_8_0 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Valkey8_0); })* }
+        mod valkey_9 { $(#[test] #[ignore = "nightly"] fn $test() { super::$test($crate::harness::Kind::Valkey9); })* }
+    };
+}
+
 /// Makes each named function a test on the oldest and on the newest server: a rule of the engine,
 /// which a simulation has proved.
 macro_rules! on_oldest_and_newest {
@@ -58,6 +69,7 @@ macro_rules! on_valkey_9 {
     };
 }
 
+#[allow(dead_code, unused_imports)] // Others use the rest.
 #[path = "../harness/mod.rs"]
 mod harness;
 
@@ -90,7 +102,6 @@ mod migrating;
 mod persistence;
 mod replicas;
 mod replication;
-mod restart;
 mod sweep;
 
 // Several primaries.
@@ -120,9 +131,6 @@ mod tracking;
 
 // Memory.
 mod memory;
-
-// Many clients, and a check of every rule.
-mod soak;
 
 // Faults.
 mod faults;
