@@ -101,6 +101,21 @@ pub struct Counts {
     pub kept: usize,
 }
 
+impl Counts {
+    /// What a few seconds of traffic cannot lack.
+    pub fn are_of_every_kind(&self) -> bool {
+        let all = [
+            self.grants,
+            self.handed_over,
+            self.of_several,
+            self.by_channel,
+            self.absent,
+            self.guarded,
+        ];
+        all.iter().all(|count| *count > 0)
+    }
+}
+
 /// What breaks a rule.
 pub fn judge(record: &Record<'_>) -> (Vec<Finding>, Counts) {
     let mut model = Model::new(record);
