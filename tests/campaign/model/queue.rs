@@ -214,7 +214,11 @@ impl<'r, 'l> Model<'r, 'l> {
         let upgrades = |place: &Place<'_>| {
             let own = lock.own(place.token, self.next_ms[at + 1]);
             let is_one = own.is_some_and(|own| place.mode < own.mode);
-            is_one && !self.is_of_several(key, place.token)
+            // One that became an upgrade by another lock under the key gets ahead a moment later.
+            let asked = self.record.acquires_of(key, place.token);
+            let arrived = asked.filter_map(|one| one.arrived.filter(|arrived| *arrived < at));
+            let is_since = arrived.max().is_some_and(|arrived| self.moved < arrived);
+            is_one && is_since && !self.is_of_several(key, place.token)
         };
         let (mut last, mut wrong) = (0, None);
         let mut has_line = false;
