@@ -5,6 +5,7 @@ use redis_lock::lock::{Effect, Token};
 
 /// The record in a command of an append-only file or a replication link, in its self-contained
 /// form. `None` for the server's own commands.
+#[allow(dead_code)] // Only the campaign uses it.
 pub fn record_of(args: &[impl AsRef<[u8]>]) -> Option<Vec<u8>> {
     let arg = |n: usize| args[n].as_ref();
     let effect = match arg(0).to_ascii_lowercase().as_slice() {

@@ -69,7 +69,6 @@ macro_rules! on_valkey_9 {
     };
 }
 
-#[allow(dead_code, unused_imports)] // Others use the rest.
 #[path = "../harness/mod.rs"]
 mod harness;
 
