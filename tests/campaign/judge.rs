@@ -17,6 +17,8 @@ pub struct Verdict {
     pub held: usize,
     /// Pairs of clients that believed at one instant, of which one must not.
     pub overlaps: Vec<Finding>,
+    /// Those of them whose first hold the new primary knew, so that it had no reason for the second.
+    pub known: Vec<Finding>,
     /// Pairs of grants whose fences are not in their order.
     pub fences: Vec<Finding>,
     /// From the last promotion, or the last start, to the first new grant.
@@ -59,6 +61,8 @@ struct Grant<'l> {
 #[derive(Default)]
 struct Holder {
     is_known: bool,
+    /// Until when the new primary knows that it holds the lock alone.
+    alone_until_us: u64,
     was_renewed: Option<bool>,
 }
 
@@ -119,11 +123,7 @@ fn read_all(lines: &[Line], slack_ms: Option<u64>) -> Judge<'_> {
             "promoting" => judge.promoting_us = line.at_us,
             "promoted" => judge.promoted(line),
             "guard" => judge.has_guard(line),
-            "knows" => {
-                if let Some(holder) = judge.holders.get_mut(&line.text[..]) {
-                    holder.is_known = true;
-                }
-            }
+            "knows" => judge.knows(line),
             "demoted" => {
                 let latest_us = slack_ms.map(|ms| judge.promoting_us + ms * 1_000);
                 judge.verdict.is_void |= latest_us.is_some_and(|latest| line.at_us > latest);
@@ -238,6 +238,21 @@ impl<'l> Judge<'l> {
             .collect();
     }
 
+    /// A token, its ttl and the mode of the lock.
+    fn knows(&mut self, line: &Line) {
+        let mut words = line.text.split(' ');
+        let holder = words.next().and_then(|token| self.holders.get_mut(token));
+        let Some(holder) = holder else {
+            return;
+        };
+        holder.is_known = true;
+        let ttl_ms: u64 = words.next().and_then(|ms| ms.parse().ok()).unwrap_or(0);
+        if words.next() == Some("exclusive") {
+            // Clocks differ by less than a hundredth.
+            holder.alone_until_us = line.at_us + ttl_ms * 990;
+        }
+    }
+
     fn has_guard(&mut self, line: &'l Line) {
         self.guard = Some(line);
         let primary = self.promoted.last().map(|(port, _)| *port);
@@ -283,6 +298,21 @@ impl<'l> Judge<'l> {
         beliefs
     }
 
+    /// Whether the last primary has granted a lock to the second one that, as it knew, the first held.
+    fn is_known(&self, first: &str, second: &str) -> bool {
+        let Some((primary, promoted_us)) = self.promoted.last() else {
+            return false;
+        };
+        let holder = self.holders.get(first);
+        let alone_until_us = holder.map_or(0, |holder| holder.alone_until_us);
+        self.grants.iter().any(|grant| {
+            let is_it = grant.token == second && grant.to == *primary;
+            is_it
+                && (*promoted_us..alone_until_us).contains(&grant.told_us)
+                && grant.sent_us > *promoted_us
+        })
+    }
+
     fn find_overlaps(&mut self) {
         let beliefs = self.beliefs();
         for (n, one) in beliefs.iter().enumerate() {
@@ -292,14 +322,18 @@ impl<'l> Judge<'l> {
             for other in at_once {
                 if !(one.is_shared && other.is_shared) && one.token != other.token {
                     let (key, token, second) = (&one.key, &one.token, &other.token);
-                    self.verdict.overlaps.push(Finding {
+                    let finding = Finding {
                         judge: "beliefs",
                         key: key.clone(),
                         tokens: vec![token.clone(), second.clone()],
                         from_us: other.from_us,
                         until_us: one.until_us.min(other.until_us),
                         text: format!("{token} and {second} believed they held {key}"),
-                    });
+                    };
+                    if self.is_known(token, second) {
+                        self.verdict.known.push(finding.clone());
+                    }
+                    self.verdict.overlaps.push(finding);
                 }
             }
         }

@@ -168,7 +168,7 @@ fn the_pause_ends_with_the_first_new_grant() {
     let lines = [
         "100 driver 7002 promoting ",
         "110 driver 7002 promoted ",
-        "111 driver 7002 knows a",
+        "111 driver 7002 knows a 900 exclusive",
         "120 c1 7002 send LOCK.RENEW k a 1000",
         "130 c1 7002 reply 1",
         "140 c2 7002 send LOCK.ACQUIRE other b 1000 BLOCK 3000",
@@ -192,4 +192,21 @@ fn the_pause_ends_with_the_first_new_grant() {
     assert_eq!(round, expected);
     let late = verdict(&[lines[0], "601 driver 7001 demoted "]);
     assert!(late.is_void);
+}
+
+#[test]
+fn a_new_primary_keeps_what_it_knows() {
+    let knows = |ttl_ms: u64, to: u16, more: &str| {
+        let knows = format!("111 driver 7002 knows a {ttl_ms} {more}");
+        let send = format!("120 c2 {to} send LOCK.ACQUIRE k b 1000");
+        let reply = format!("130 c2 {to} reply 200");
+        let lines = ["110 driver 7002 promoted ", &knows, &send, &reply];
+        let verdict = verdict(&[&FIRST[..], &lines].concat());
+        (verdict.overlaps.len(), verdict.known.len())
+    };
+    assert_eq!(knows(800, 7002, "exclusive"), (1, 1));
+    // By what it knows, the hold has ended; or the old primary has granted the other one.
+    assert_eq!(knows(10, 7002, "exclusive"), (1, 0));
+    assert_eq!(knows(800, 7001, "exclusive"), (1, 0));
+    assert_eq!(knows(800, 7002, "shared"), (1, 0));
 }

@@ -1,18 +1,23 @@
-//! The campaign: many failovers of real servers with the guard, and a count of the instants at which
-//! two clients believed they held one lock. A control without the guard must show some.
+//! The campaign: real servers under load and faults, each round with a record that judges read. With
+//! the guard of locks no two clients may believe at one instant that they hold one lock; a control
+//! without it must show some. One server must keep every rule.
 //!
-//! - [`plan`]: the modes, the faults, and what a seed makes of them. [`round`]: servers and their
-//!   failover. [`group`] and [`faults`]: a primary with two replicas. [`partition`]: servers that
-//!   cannot reach one another. [`sentinels`]: three sentinels promote. [`shards`]: a cluster.
-//!   [`clients`]: what goes on meanwhile, [`resources`]: what the locks protect, and [`watcher`]:
-//!   what the primary says meanwhile.
+//! - [`plan`]: the topologies, the modes, the faults, and what a seed makes of them.
+//! - [`single`]: one server, which is disturbed, or ended and started again. [`traffic`] of many clients,
+//!   the [`operator`], and the [`wire`] that looks before each request.
+//! - [`round`]: several servers and their failover. [`group`] and [`faults`]: a primary with two
+//!   replicas. [`partition`]: servers that cannot reach one another. [`sentinels`]: three sentinels
+//!   promote. [`shards`]: a cluster. [`clients`]: what goes on meanwhile, [`resources`]: what the locks
+//!   protect, and [`watcher`]: what the primary says meanwhile.
 //! - [`adapters`]: clients of five languages, as they are by default. [`kept`]: they keep their holds
 //!   over a failover.
-//! - [`journal`]: the record, written while it happens. The judges read only that: [`judge`] of
-//!   beliefs and fences, [`waits`] of fairness and liveness, [`holds`], and [`foreign`], porcupine,
-//!   of the resources. [`judge_tests`] and [`forged`] show with forged records that they refuse
-//!   what they should, and so do the tests of `tests/judge`.
+//! - [`journal`]: the record, written while it happens; [`log`] adds the append-only file of one server.
+//!   The judges read only that. Of one server it is a [`record`], and the [`model`] judges it. Of several:
+//!   [`judge`] of beliefs and fences, [`waits`] of fairness and liveness, [`holds`], and [`foreign`],
+//!   porcupine, of the resources. [`model_tests`], [`judge_tests`] and [`forged`] show with forged records
+//!   that they refuse what they should, and so do the tests of `tests/judge`.
 //! - [`planted`]: faults in the module that the judges must find.
+//! - [`short`]: a round of each kind, as a test of every change.
 //! - [`picture`]: a journal as a picture, and what contradicts itself in it.
 //! - [`report`]: a line per round, and the sums.
 //!
@@ -20,16 +25,17 @@
 //!
 //! | setting | default | meaning |
 //! | --- | --- | --- |
-//! | `CAMPAIGN_ROUNDS` | 2000 | failovers with the guard |
-//! | `CAMPAIGN_CONTROL` | 300 | failovers without it |
+//! | `CAMPAIGN_ROUNDS` | 2000 | rounds with the guard, and of one server |
+//! | `CAMPAIGN_CONTROL` | 300 | rounds without it |
 //! | `CAMPAIGN_SECONDS` | | as many rounds as begin in this time, one of eight without the guard |
 //! | `CAMPAIGN_SEED` | the time | the seed of the first round; each next one has the next seed |
 //! | `CAMPAIGN_SERVERS` | all | `redis-7.0,valkey-9` |
-//! | `CAMPAIGN_TOPOLOGIES` | all | `group,sentinel,cluster` |
+//! | `CAMPAIGN_TOPOLOGIES` | all | `single,group,sentinel,cluster` |
 //! | `CAMPAIGN_MODES` | all | `restart,failover,quorum` |
 //! | `CAMPAIGN_FAULTS` | all | `behind,twice` |
 //! | `CAMPAIGN_BEFORE` | one of this source | the module that the servers have before an upgrade |
 //! | `CAMPAIGN_GROUPS` | 16 | groups of servers at one time |
+//! | `SOAK_SECONDS` | 4 | how long one server is disturbed |
 //! | `CAMPAIGN_KEEP` | 0 | 1: the journals of all rounds stay |
 //! | `CAMPAIGN_JUDGE` | | the program of `tests/judge`, for the resources |
 //! | `CAMPAIGN_PLANTED` | all | the planted faults to play, by the beginnings of their names |
@@ -52,18 +58,27 @@ mod journal;
 mod judge;
 mod judge_tests;
 mod kept;
+mod log;
+mod model;
+mod model_tests;
+mod operator;
 mod partition;
 mod picture;
 mod plan;
 mod planted;
+mod record;
 mod report;
 mod requests;
 mod resources;
 mod round;
 mod sentinels;
 mod shards;
+mod short;
+mod single;
+mod traffic;
 mod waits;
 mod watcher;
+mod wire;
 
 use std::fs;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -75,8 +90,9 @@ use std::time::{Duration, Instant};
 use crate::harness::{now_us, setting};
 use holds::holds;
 use journal::{read, Journal, Line};
-use judge::judge;
-use plan::{Choice, Plan};
+use judge::{judge, Verdict};
+use plan::{Choice, Plan, Topology};
+use record::Record;
 use report::{Report, Row};
 use requests::{Finding, History};
 use waits::{fairness, liveness};
@@ -136,8 +152,7 @@ fn run(plan: Plan, into: &Path) -> Row {
     };
     if played.is_ok() {
         let lines = read(&fs::read_to_string(&path).unwrap());
-        row.verdict = Some(judge(&lines, row.plan.mode.slack_ms()));
-        row.findings = others(&path, &lines);
+        (row.verdict, row.findings) = judged(&row.plan, &path, &lines);
     }
     if row.is_suspicious() {
         draw(&path);
@@ -147,6 +162,33 @@ fn run(plan: Plan, into: &Path) -> Row {
     row
 }
 
+/// What all judges say of a round.
+fn judged(plan: &Plan, path: &Path, lines: &[Line]) -> (Option<Verdict>, Vec<Finding>) {
+    if plan.topology != Topology::Single {
+        let verdict = judge(lines, plan.mode.slack_ms());
+        return (Some(verdict), others(path, lines));
+    }
+    let record = Record::of(lines);
+    let (mut found, counts) = model::judge(&record);
+    if plan.fault.is_disturbance() && !counts.are_of_every_kind() {
+        found.push(Finding {
+            judge: "traffic",
+            key: String::new(),
+            tokens: Vec::new(),
+            from_us: 0,
+            until_us: 0,
+            text: format!("not everything was played: {counts:?}"),
+        });
+    }
+    let verdict = Verdict {
+        grants: counts.grants,
+        requests: record.requests.len(),
+        us: lines.last().map_or(0, |line| line.at_us),
+        ..Verdict::default()
+    };
+    (Some(verdict), found)
+}
+
 /// What the judges of waits, holds and resources find.
 fn others(path: &Path, lines: &[Line]) -> Vec<Finding> {
     let history = History::of(lines);
@@ -154,9 +196,16 @@ fn others(path: &Path, lines: &[Line]) -> Vec<Finding> {
     [found, foreign::judge(path)].concat()
 }
 
-/// Draws a journal beside it: the whole of it, and the first few contradictions.
+/// Draws a journal beside it: the whole of it, and the first few contradictions. One server has no
+/// pictures.
 fn draw(path: &Path) -> Vec<Finding> {
     let lines = read(&fs::read_to_string(path).unwrap());
+    if lines
+        .iter()
+        .any(|line| line.text.contains("topology=single"))
+    {
+        return model::judge(&Record::of(&lines)).0;
+    }
     let verdict = judge(&lines, None);
     let found = [verdict.overlaps, verdict.fences, others(path, &lines)].concat();
     fs::write(

@@ -9,6 +9,8 @@ use crate::harness::{setting, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topology {
+    /// One server, which is disturbed, or ended and started again.
+    Single,
     /// A primary and two replicas. The driver promotes.
     Group,
     /// The same, and three sentinels promote.
@@ -68,18 +70,37 @@ pub enum Fault {
     Moved,
     MovedAtOnce,
     Seized,
+    /// One server: clients are killed and unblocked; locks are deleted, renamed and cut short; the server
+    /// sleeps, and holds writes back.
+    Busy,
+    /// The same with FLUSHALL, FLUSHDB and SWAPDB.
+    Flushed,
+    /// It is killed or shut down, with `appendfsync always`, and also while it rewrites its file.
+    Killed,
+    Shut,
+    Rewritten,
+    /// It is killed with `everysec`, loses the end of its file, or has an RDB alone.
+    Everysec,
+    PowerCut,
+    Saved,
 }
 
 use Fault::{
-    Behind, Calm, ClockStep, Config, CutOff, DiskFull, Empty, LivesOn, Moved, MovedAtOnce, Paused,
-    Planned, RestartAof, RestartEmpty, RestartRdb, Seized, Slow, Speeds, Stopped, Twice, Upgrade,
+    Behind, Busy, Calm, ClockStep, Config, CutOff, DiskFull, Empty, Everysec, Flushed, Killed,
+    LivesOn, Moved, MovedAtOnce, Paused, Planned, PowerCut, RestartAof, RestartEmpty, RestartRdb,
+    Rewritten, Saved, Seized, Shut, Slow, Speeds, Stopped, Twice, Upgrade,
 };
 
-const TOPOLOGIES: [Topology; 3] = [Topology::Group, Topology::Sentinel, Topology::Cluster];
+const TOPOLOGIES: [Topology; 4] = [
+    Topology::Single,
+    Topology::Group,
+    Topology::Sentinel,
+    Topology::Cluster,
+];
 
 const MODES: [Mode; 3] = [Mode::Restart, Mode::Failover, Mode::Quorum];
 
-const FAULTS: [Fault; 22] = [
+const FAULTS: [Fault; 30] = [
     RestartEmpty,
     RestartRdb,
     RestartAof,
@@ -102,6 +123,14 @@ const FAULTS: [Fault; 22] = [
     Moved,
     MovedAtOnce,
     Seized,
+    Busy,
+    Flushed,
+    Killed,
+    Shut,
+    Rewritten,
+    Everysec,
+    PowerCut,
+    Saved,
 ];
 
 const SLACK_MS: u64 = 500;
@@ -116,6 +145,8 @@ impl Topology {
 
     fn has(self, mode: Mode, fault: Fault) -> bool {
         match self {
+            Self::Single => mode == Mode::Restart && (fault.is_of_one() || fault == Paused),
+            _ if fault.is_of_one() => false,
             Self::Group => mode >= fault.least_mode() && !fault.is_of_slot(),
             // After SENTINEL FAILOVER the old primary goes on for longer than any slack.
             Self::Sentinel => match mode {
@@ -161,6 +192,18 @@ impl Fault {
 
     fn is_of_slot(self) -> bool {
         matches!(self, Moved | MovedAtOnce | Seized)
+    }
+
+    fn is_of_one(self) -> bool {
+        matches!(
+            self,
+            Busy | Flushed | Killed | Shut | Rewritten | Everysec | PowerCut | Saved
+        )
+    }
+
+    /// Whether one server lives through it.
+    pub fn is_disturbance(self) -> bool {
+        matches!(self, Busy | Flushed | Paused)
     }
 
     /// The first mode within whose conditions it is. Each mode includes the one before it.
@@ -277,6 +320,11 @@ impl Plan {
         self.max_ttl_ms == LONG_TTL_MS && self.fault != ClockStep
     }
 
+    /// How long one server is disturbed.
+    pub fn single_ms(&self) -> u64 {
+        setting("SOAK_SECONDS").map_or(4_000, |seconds: u64| seconds * 1_000)
+    }
+
     /// C: for how long after the failover there is no new grant.
     pub fn wait_ms(&self) -> u64 {
         let max_ttl_ms = self.max_ttl_ms;
@@ -344,6 +392,10 @@ impl Choice {
         Self { cases }
     }
 
+    pub fn len(&self) -> u64 {
+        self.cases.len() as u64
+    }
+
     /// The rounds go through all servers, topologies, modes and faults.
     pub fn plan(&self, number: u64, seed: u64, is_guarded: bool) -> Plan {
         let of = usize::try_from(number % self.cases.len() as u64).unwrap();
@@ -373,7 +425,7 @@ impl Choice {
             kind,
             topology,
             mode,
-            is_guarded,
+            is_guarded: is_guarded && topology != Topology::Single,
             fault,
             lag,
             max_ttl_ms,

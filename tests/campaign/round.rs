@@ -15,6 +15,7 @@ use super::group::Group;
 use super::journal::Journal;
 use super::plan::{Plan, Topology};
 use super::sentinels::Watched;
+use super::single;
 use super::watcher::watch;
 use crate::harness::{wait_for, Client, Cluster, Info, Reply, SetWhenDropped};
 
@@ -46,8 +47,12 @@ pub struct Director<'s, 'p> {
 }
 
 pub fn play(plan: &Plan, journal: &Journal) {
+    if plan.topology == Topology::Single {
+        return single::play(plan, journal);
+    }
     journal.note_at(0, "driver", 0, "round", &plan.told());
     match plan.topology {
+        Topology::Single => unreachable!("it has a stage of its own"),
         Topology::Group => play_on::<Group>(plan, journal),
         Topology::Sentinel => play_on::<Watched>(plan, journal),
         Topology::Cluster => play_on::<Cluster>(plan, journal),
@@ -123,13 +128,17 @@ impl Director<'_, '_> {
         self.scene.move_to(port);
         let mut c = Client::connect(port);
         for key in c.call("KEYS *").words::<Vec<_>>() {
+            let at_us = self.scene.journal.now_us();
             let info = c.call(&format!("LOCK.INFO {key}"));
             // It is free, or no lock.
             if !matches!(info, Reply::Array(_) | Reply::Map(_)) {
                 continue;
             }
-            for holder in Info::of(&info).holders {
-                self.note(port, "knows", &holder.token);
+            let Info { mode, holders, .. } = Info::of(&info);
+            for holder in holders {
+                let text = format!("{} {} {mode}", holder.token, holder.ttl_ms);
+                let journal = self.scene.journal;
+                journal.note_at(at_us, "driver", port, "knows", &text);
             }
         }
     }

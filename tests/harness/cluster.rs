@@ -5,9 +5,6 @@ use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::cluster::{ClusterClient, ClusterConnection};
-use redis::RedisResult;
-
 use super::client::{Client, Reply};
 use super::clock::Clock;
 use super::kind::Kind;
@@ -274,14 +271,6 @@ impl Cluster {
         self.wait_until_all_agree();
     }
 
-    /// The nodes at which a client may start.
-    pub fn addresses(&self) -> Vec<String> {
-        let ports = self.running().map(|node| node.port);
-        ports
-            .map(|port| format!("redis://127.0.0.1:{port}/"))
-            .collect()
-    }
-
     /// Begins to move a slot in the same way as redis-cli.
     #[track_caller]
     pub fn begin_to_move(&self, slot: i64, from: usize, to: usize) {
@@ -330,20 +319,6 @@ impl Cluster {
             other => panic!("{line}: {other:?}"),
         });
     }
-}
-
-/// Connects as an application does: to a node or two, which name the others.
-pub fn cluster_connection(addresses: &[String]) -> RedisResult<ClusterConnection> {
-    // The library retries on its own after MOVED, ASK, TRYAGAIN or CLUSTERDOWN.
-    let client = ClusterClient::builder(addresses.iter().map(String::as_str))
-        .retries(4)
-        .min_retry_wait(5)
-        .max_retry_wait(40)
-        .connection_timeout(Duration::from_secs(2))
-        // Longer than any BLOCK.
-        .response_timeout(Duration::from_secs(30))
-        .build()?;
-    client.get_connection()
 }
 
 /// First slot, last slot, and the ports of the primary and of the replicas.

@@ -98,6 +98,7 @@ impl Place {
 }
 
 /// The mode of this name in an [`Info`]; `None` if the lock is free.
+#[allow(dead_code)] // Only the campaign uses it.
 pub fn mode_named(name: &str) -> Option<Mode> {
     match name.split_once(' ').unwrap_or((name, "")) {
         ("exclusive", _) => Some(Mode::Exclusive),

@@ -72,6 +72,7 @@ impl Kind {
 
     /// The tool that checks this server's files, `redis-check-rdb` for `rdb`, if one was fetched
     /// that knows their version.
+    #[allow(dead_code)] // Only the campaign uses it.
     pub fn checker(self, of: &str) -> Option<PathBuf> {
         // Valkey 9.1.2 writes a header into its append-only files that its own tool reports as
         // damage.

@@ -20,6 +20,7 @@ pub struct Later {
 }
 
 /// Sets the flag when it is dropped, also by a panic: a scope waits for threads that go by it.
+#[allow(dead_code)] // Only the campaign uses it.
 pub struct SetWhenDropped<'a>(pub &'a AtomicBool);
 
 impl Drop for SetWhenDropped<'_> {

@@ -32,17 +32,22 @@ pub mod workload;
 
 pub use client::{packed, Client, Reply};
 pub use clock::Clock;
-pub use cluster::{cluster_connection, Cluster, SHARDS};
+pub use cluster::{Cluster, SHARDS};
 pub use console::run_examples;
 pub(crate) use cut_link::CutLink;
 pub use figures::{figure, scale, setting};
 pub use files::{built_module, copy_files, other_build, project_file, redis_cli};
-pub use info::{mode_named, Info, Listener, Owner, Place};
+#[allow(unused_imports)] // Only the campaign uses it.
+pub use info::mode_named;
+pub use info::{Info, Listener, Place};
 pub use kind::{Kind, MODULE_COMMAND};
-pub use later::{Later, SetWhenDropped};
+pub use later::Later;
+#[allow(unused_imports)] // Only the campaign uses it.
+pub use later::SetWhenDropped;
 pub(crate) use links::follow_links;
 pub use raw::Raw;
-pub use records::{apply, record_of};
+#[allow(unused_imports)] // Only the campaign uses it.
+pub use records::record_of;
 pub use sentinel::{SentinelGroup, Sentinels};
 pub use server::{
     for_ms, free_port, module, wait_for, Server, Setup, AT_ONCE, COMMANDS_ONLY, SYNCED,

@@ -130,6 +130,7 @@ impl Raw {
     }
 
     /// Closes the connection without a command.
+    #[allow(dead_code)] // Only the campaign uses it.
     pub fn cut(self) {
         self.from.get_ref().stream.shutdown(Shutdown::Both).ok();
     }

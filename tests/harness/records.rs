@@ -1,10 +1,11 @@
 //! Reads back the effects that the module sends to replicas and writes into the append-only file.
 
 use redis_lock::lock::codec::{decode_held, encode_effect};
-use redis_lock::lock::{Effect, Fate, Lock, Token};
+use redis_lock::lock::{Effect, Token};
 
 /// The record in a command of an append-only file or a replication link, in its self-contained
 /// form. `None` for the server's own commands.
+#[allow(dead_code)] // Only the campaign uses it.
 pub fn record_of(args: &[impl AsRef<[u8]>]) -> Option<Vec<u8>> {
     let arg = |n: usize| args[n].as_ref();
     let effect = match arg(0).to_ascii_lowercase().as_slice() {
@@ -20,18 +21,4 @@ pub fn record_of(args: &[impl AsRef<[u8]>]) -> Option<Vec<u8>> {
     let mut record = Vec::new();
     encode_effect(&effect, &mut record);
     Some(record)
-}
-
-/// Applies an effect as a replica does.
-pub fn apply(effect: &Effect<'_>, to: &mut Option<Lock>) {
-    let fate = match to {
-        Some(lock) => effect.apply_to(lock),
-        None => {
-            *to = effect.apply_to_absent();
-            Fate::Held
-        }
-    };
-    if fate == Fate::Free {
-        *to = None;
-    }
 }

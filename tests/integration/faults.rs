@@ -26,8 +26,6 @@ mod clock;
 mod connections;
 mod contexts;
 mod disk;
-mod flush;
-mod load_clients;
 mod memory;
 mod renamed;
 mod stopped;

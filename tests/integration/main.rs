@@ -96,7 +96,6 @@ mod migrating;
 mod persistence;
 mod replicas;
 mod replication;
-mod restart;
 mod sweep;
 
 // Several primaries.
@@ -126,9 +125,6 @@ mod tracking;
 
 // Memory.
 mod memory;
-
-// Many clients, and a check of every rule.
-mod soak;
 
 // Faults.
 mod faults;

@@ -1,9 +1,5 @@
-//! Clusters: three primaries, three replicas, and load clients that acquire and release locks
-//! through a cluster-aware library while slots move and primaries change.
+//! Clusters: three primaries and three replicas, whose slots move and whose primaries change.
 
 mod atomic;
-mod checker;
 mod failover;
-mod journal;
-mod load_clients;
 mod slots;

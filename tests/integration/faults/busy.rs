@@ -1,11 +1,9 @@
-//! A busy server: long scripts and functions, DEBUG SLEEP, pauses, and I/O threads.
+//! A busy server: long scripts and functions, and DEBUG SLEEP. The campaign has them under load.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::super::harness::{figure, packed, scale, wait_for, Kind, Reply, Server};
-use super::load_clients::LoadClients;
+use super::super::harness::{packed, wait_for, Kind, Reply, Server};
 
 on_every_server![
     a_busy_server_delays_a_hand_off_but_loses_none,
@@ -14,10 +12,6 @@ on_every_server![
     deadlines_and_timeouts_during_a_sleep_are_served_after_it,
     deadlines_and_timeouts_are_served_while_every_loop_turn_is_slow,
     a_grant_late_in_a_transaction_has_its_full_ttl,
-    many_clients_on_a_server_that_sleeps,
-    many_clients_on_a_server_with_long_scripts,
-    many_clients_on_a_paused_server,
-    many_clients_on_a_server_with_io_threads,
 ];
 
 const ENDLESS: &str = "while true do end";
@@ -174,65 +168,4 @@ fn a_grant_late_in_a_transaction_has_its_full_ttl(kind: Kind) {
     b.fence();
     let left_ms = c.int("PTTL k");
     assert!((3_600..=5_000).contains(&left_ms), "{left_ms}");
-}
-
-fn many_clients_on_a_server_that_sleeps(kind: Kind) {
-    let server = Server::start(kind);
-    let clients = LoadClients::new(12, 120 * scale(), 2);
-    let mut c = server.client();
-    clients.report(&server, "naps of DEBUG SLEEP", 20 * scale(), |_| {
-        c.text("DEBUG SLEEP 0.02");
-    });
-}
-
-fn many_clients_on_a_server_with_long_scripts(kind: Kind) {
-    let server = Server::start_with(kind, &["--lua-time-limit", "3"]);
-    let clients = LoadClients::new(8, 300 * scale(), 2);
-    let mut c = server.client();
-    clients.report(&server, "busy scripts killed", 15 * scale(), |_| {
-        let mut script = server.busy_with(&packed(&["EVAL", ENDLESS, "0"]));
-        assert_eq!(c.text("SCRIPT KILL"), "OK");
-        assert!(script.line().unwrap().starts_with('-'));
-        sleep(Duration::from_millis(2));
-    });
-}
-
-fn many_clients_on_a_paused_server(kind: Kind) {
-    let server = Server::start_with(kind, &["--appendonly", "yes"]);
-    let clients = LoadClients::new(12, 120 * scale(), 2);
-    let mut c = server.client();
-    clients.report(&server, "pauses", 20 * scale(), |n| {
-        if n % 4 == 0 {
-            // Nothing can end this hold early. It expires in the server's next periodic cycle, at
-            // most a tenth of a second later.
-            c.text("CLIENT PAUSE 20 ALL");
-        } else {
-            c.text("CLIENT PAUSE 10000 WRITE");
-            sleep(Duration::from_millis(10));
-            c.text("CLIENT UNPAUSE");
-        }
-        sleep(Duration::from_millis(2));
-    });
-}
-
-fn many_clients_on_a_server_with_io_threads(kind: Kind) {
-    let options = ["--io-threads", "4", "--io-threads-do-reads", "yes"];
-    let server = Server::start_with(kind, &options);
-    let clients = LoadClients::new(40, 40 * scale(), 3);
-    let mut c = server.client();
-    let mut killed = 0;
-    clients.run(&server, 50 * scale(), |_| {
-        // The waiter that is killed here is not one of the load clients.
-        let waiter = server.later("LOCK.ACQUIRE k0 guest 600000 BLOCK 0");
-        sleep(Duration::from_millis(2));
-        killed += c.int(&format!("CLIENT KILL ID {}", waiter.id));
-        c.int("LOCK.RELEASE k0 guest");
-    });
-    figure(
-        kind,
-        &format!(
-            "4 io-threads: {} holds by 40 clients, none lost; {killed} guests killed meanwhile",
-            clients.holds()
-        ),
-    );
 }

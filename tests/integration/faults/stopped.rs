@@ -5,8 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::super::harness::{redis_cli, scale, wait_for, Kind, Reply, Server};
-use super::load_clients::LoadClients;
+use super::super::harness::{redis_cli, wait_for, Kind, Reply, Server};
 
 on_every_server![
     a_stopped_owner_loses_its_lock_to_the_next_waiter,
@@ -15,7 +14,6 @@ on_every_server![
     those_in_time_come_first_after_a_standstill,
     nobody_is_granted_before_all_that_is_over_has_ended,
     commands_sent_while_the_server_was_stopped_are_answered_in_order,
-    many_clients_on_a_server_that_is_stopped_and_resumed,
 ];
 
 /// A client in a process of its own.
@@ -249,15 +247,4 @@ fn commands_sent_while_the_server_was_stopped_are_answered_in_order(kind: Kind) 
         last = fence;
         assert_eq!(c.int(&format!("LOCK.RELEASE k {holder}")), 1);
     }
-}
-
-fn many_clients_on_a_server_that_is_stopped_and_resumed(kind: Kind) {
-    let server = Server::start(kind);
-    let clients = LoadClients::new(12, 300 * scale(), 2);
-    clients.report(&server, "stops of the server", 25 * scale(), |_| {
-        server.signal("STOP");
-        sleep(Duration::from_millis(10));
-        server.signal("CONT");
-        sleep(Duration::from_millis(2));
-    });
 }

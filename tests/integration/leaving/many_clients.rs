@@ -1,6 +1,6 @@
 //! Many clients on one lock of a server with threads for its input and output, of which some leave
 //! at any moment. With LINGER none stays a holder, also where it leaves in the turn of its grant.
-//! No hold here lasts less than a minute, so a single one would block the test. (The soak has the
+//! No hold here lasts less than a minute, so a single one would block the test. (The campaign has the
 //! same without such threads.)
 
 use std::thread;
