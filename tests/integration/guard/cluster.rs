@@ -143,7 +143,7 @@ fn slots_that_come(kind: Kind) {
     from.int(&take(4, "first"));
     add(&cluster, slot(4), 1);
     let mut moved = 1..5;
-    // Valkey 9 fails a move in which a beat is sent: docs/OPERATIONS.md.
+    // Valkey 9 has failed such a move at times: docs/OPERATIONS.md.
     if kind == Kind::Redis8_6 {
         from.int(&take(5, "owner"));
         cluster.begin_to_migrate([slot(5), slot(5)], 0, 1);
