@@ -37,7 +37,7 @@ run: setup ## Start a private server with the module and run a short demonstrati
 	@scripts/run.sh
 
 # The servers load the module's .so, which `cargo test` does not make from a cdylib: hence the build first.
-test: setup ## Build, then run the tests against the oldest and the newest server (5 minutes)
+test: setup ## Build, then run the tests against the oldest and the newest server (7 minutes)
 	@scripts/setup/servers.sh redis-7.0.15 valkey-9
 	@$(MAKE) build
 	@scripts/check/test.sh
@@ -71,7 +71,6 @@ test-clients: setup ## Set up and test the clients of each language (EXAMPLES=py
 
 test-examples: setup # Set up and test the examples, the tutorials, and the clients of all languages together (EXAMPLES=python,go)
 	@$(MAKE) servers build
-	@scripts/examples.sh setup
 	@scripts/examples.sh examples
 
 # The short versions of these are among the tests. What they did is in FIGURES: tests/README.md quotes it.

@@ -3,7 +3,7 @@
 #
 #   scripts/examples.sh setup       installs what is missing, toolchains and packages
 #   scripts/examples.sh clients     the lints and tests of the clients
-#   scripts/examples.sh examples    the examples, the tutorials, and the clients of all languages on one lock
+#   scripts/examples.sh examples    sets all up, and plays the examples, the tutorials, and the clients together on one lock
 #   scripts/examples.sh matrix      the clients with each version of the libraries that they allow
 #
 # EXAMPLES=python,go chooses languages. One after the other: a test of timeouts has the machine to itself. Each
@@ -32,13 +32,12 @@ for language in "${languages[@]}"; do
     for folder in "clients/$language" ${more[$language]:-} "examples/$language"; do
         [[ -e $folder/Makefile ]] || continue
         case ${1:-}:$folder in
-            setup:*) try "$folder: setup" make -C "$folder" setup ;;
+            setup:* | examples:*) try "$folder: setup" make -C "$folder" setup ;;
             clients:clients/*)
                 ! has "$folder" check || try "$folder: lints" make -C "$folder" check
                 try "$folder: tests" make -C "$folder" test
                 ;;
             matrix:*) ! has "$folder" matrix || try "$folder: matrix" make -C "$folder" matrix ;;
-            examples:*) try "$folder: setup" make -C "$folder" setup ;;
         esac
     done
 done

@@ -7,9 +7,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bin=$PWD/.tools/monitoring/root/usr/bin
 [ -x "$bin/prometheus-redis-exporter" ] || {
-    mkdir -p .tools/monitoring/debs
-    (cd .tools/monitoring/debs && apt-get -qq -o APT::Sandbox::User=root download prometheus prometheus-redis-exporter)
-    for deb in .tools/monitoring/debs/*.deb; do dpkg-deb -x "$deb" .tools/monitoring/root; done
+    . scripts/setup/apt.sh
+    apt=(-qq -o APT::Sandbox::User=root)
+    unpack .tools/monitoring/debs .tools/monitoring/root prometheus prometheus-redis-exporter
 }
 
 if [ "${1:-}" = picture ]; then

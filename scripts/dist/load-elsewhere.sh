@@ -24,15 +24,14 @@ if [ "$machine" != "$(uname -m)" ]; then
     run=("qemu-$machine-static" -L "$place/root")
 fi
 
-# unpack PACKAGE…: of the target's machine, into the root of the place.
-unpack() {
+# take PACKAGE…: of the target's machine, into the root of the place.
+take() {
     apt_for=$architecture private_apt "$place/apt" bookworm
-    (mkdir "$place/debs" && cd "$place/debs" && apt-get "${apt[@]}" download "$@")
-    for deb in "$place"/debs/*.deb; do dpkg-deb -x "$deb" "$place/root"; done
+    unpack "$place/debs" "$place/root" "$@"
 }
 
 redis_of_debian() {
-    unpack redis-tools redis-server libc6 libgcc-s1 libatomic1 libjemalloc2 liblzf1 libssl3 libstdc++6 libsystemd0 \
+    take redis-tools redis-server libc6 libgcc-s1 libatomic1 libjemalloc2 liblzf1 libssl3 libstdc++6 libsystemd0 \
         libcap2 libgcrypt20 libgpg-error0 liblz4-1 liblzma5 libzstd1
     # The server is a link to its checker, of an absolute path.
     cp -L "$place/root/usr/bin/redis-check-rdb" "$place/server"
@@ -40,7 +39,7 @@ redis_of_debian() {
 
 redis_by_zig() {
     # The loader, which is all of the C library.
-    unpack musl
+    take musl
     apt_kind=deb-src private_apt "$place/apt-source" bookworm
     (mkdir "$place/source" && cd "$place/source" && apt-get "${apt[@]}" source --download-only redis && tar -xf redis_*.orig.tar.gz)
     # A program without a dynamic loader could not load a module.

@@ -34,6 +34,14 @@ candidate() {
     LC_ALL=C apt-cache policy "$1" | awk '$1 == "Candidate:" && $2 ~ /^[0-9]/ { sub(/^[0-9]+:/, "", $2); print $2 }'
 }
 
+# unpack FROM INTO PACKAGE…: downloads packages by "${apt[@]}" into FROM, and unpacks them into INTO.
+unpack() {
+    local deb
+    mkdir -p "$1"
+    (cd "$1" && apt-get "${apt[@]}" download "${@:3}") >&2 || return
+    for deb in "$1"/*.deb; do dpkg-deb -x "$deb" "$2"; done
+}
+
 # private_apt FOLDER SUITE…: has `apt-get "${apt[@]}"` read these suites of Debian, with its lists
 # in FOLDER: packages, or with apt_kind=deb-src sources, for this machine or for
 # apt_for=ARCHITECTURE. The machine's own sources are read for the mirror and never changed. Its own

@@ -64,16 +64,15 @@ from_wheel() {
 with_old_openssl() {
     local into=$1
     private_apt "$temp/apt-bullseye" bullseye || fail "OpenSSL 1.1 comes from Debian's bullseye, which cannot be read"
-    mkdir "$into/debs" "$into/lib"
-    (cd "$into/debs" && apt-get "${apt[@]}" download libssl1.1) >&2
-    dpkg-deb -x "$into"/debs/*.deb "$into/unpacked"
+    unpack "$into/debs" "$into/unpacked" libssl1.1
+    mkdir "$into/lib"
     cp "$into"/unpacked/usr/lib/*-linux-gnu*/lib{ssl,crypto}.so.1.1 "$into/lib"
     bind "$into" "$into"
 }
 
 # from_debian VERSION-PREFIX KIND RELEASE NAME INTO
 from_debian() {
-    local prefix=$1 kind=$2 release=$3 name=$4 into=$5 version deb packages suites=("$3" "$3-security")
+    local prefix=$1 kind=$2 release=$3 name=$4 into=$5 version packages suites=("$3" "$3-security")
     case $release in
         bookworm) suites+=(bookworm-backports) ;;
         # What is not released yet has no security updates of its own.
@@ -90,10 +89,8 @@ from_debian() {
     # library. They come from the same release and lie beside it, so it runs alike everywhere.
     [ "$release" = bookworm ] || packages+=(libatomic1 libc6 libcap2 libgcc-s1 libjemalloc2 liblzf1 libssl3t64
         libstdc++6 libsystemd0 libzstd1 zlib1g)
-    mkdir "$into/debs"
-    (cd "$into/debs" && apt-get "${apt[@]}" download "${packages[@]}") >&2 ||
+    unpack "$into/debs" "$into/unpacked" "${packages[@]}" ||
         fail "$name: the Debian mirror does not have all of ${packages[*]} in $release for this machine"
-    for deb in "$into"/debs/*.deb; do dpkg-deb -x "$deb" "$into/unpacked"; done
     take "$name" "$into/unpacked/usr/bin" "$into"
     [ "$release" != bookworm ] || return 0
     mkdir "$into/lib"

@@ -51,6 +51,24 @@ pub(super) fn end_next<S: Server>(server: S, machine: &mut Machine<S::Types>) ->
     true
 }
 
+/// Ends a place of a server that is or was a replica: another primary decides, or may have. Valkey
+/// 9.1 has left clients blocked that can be redirected. False if there is none.
+pub(super) fn dismiss_somebody<S: Server>(server: S, machine: &mut Machine<S::Types>) -> bool {
+    let dismissed = machine.registry.dismiss_any();
+    let is_any = dismissed.is_some();
+    for removed in dismissed.into_iter().flatten() {
+        tell(server, machine, removed, Some(Error::TryAgain));
+    }
+    is_any
+}
+
+/// Ends the places that are left from before a demotion, all at once: a primary grants them.
+pub(super) fn dismiss_left<S: Server>(server: S, machine: &mut Machine<S::Types>) {
+    if std::mem::take(&mut machine.was_demoted) {
+        while dismiss_somebody(server, machine) {}
+    }
+}
+
 /// How many places of a key are dismissed in one go.
 const MOST_DISMISSED: usize = 100;
 

@@ -4,14 +4,15 @@
 //! there are too many for one turn, nothing is handed over until the last of them has ended.
 
 use super::count::Count;
-use super::ending::tell;
+use super::ending::{dismiss_left, tell};
 use super::guard::BEAT_US;
 use super::host::{Host, Server, TurnPart};
 use super::machine::Machine;
 use super::share::Share;
 use crate::wait::Leaving;
 
-/// Ends what is over before a command does its own work.
+/// Ends what is over before a command does its own work, and those who have waited since before a
+/// demotion: who comes now waits for this primary.
 #[inline]
 pub(super) fn end_first<H: Host>(host: &mut H) {
     if let Some(at_us) = host.machine().registry.due().times_out_at_us {
@@ -19,6 +20,10 @@ pub(super) fn end_first<H: Host>(host: &mut H) {
         if at_us <= server.monotonic_us() {
             end(server, host.machine());
         }
+    }
+    let server = host.server();
+    if host.machine().was_demoted && server.is_primary() {
+        dismiss_left(server, host.machine());
     }
 }
 

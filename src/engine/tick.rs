@@ -2,7 +2,7 @@
 //! timer calls it when something is due.
 
 use super::commit::{drop_many_ended, lacks_ttl, repair_ttl};
-use super::ending::{dismiss_all, end_next, tell};
+use super::ending::{dismiss_all, dismiss_left, dismiss_somebody, end_next};
 use super::guarding;
 use super::host::{Host, Key, Purpose, Server, TurnPart};
 use super::linger;
@@ -69,10 +69,7 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
         let mut share = Share::begin(server, TurnPart::Endings);
         while end_next(server, host.machine()) && !share.is_over(server) {}
     }
-    if std::mem::take(&mut host.machine().was_demoted) {
-        // A primary grants those who are left, so all go at once.
-        while dismiss_somebody(host) {}
-    }
+    dismiss_left(server, host.machine());
     // These are looked at with the others.
     host.machine().registry.mark_unserved();
     if server.must_not_write() {
@@ -120,24 +117,11 @@ fn work<H: Host>(host: &mut H) {
     several::finish_in_timer(host);
 }
 
-/// Ends a place of a server that is or was a replica: another primary decides, or may have. Valkey
-/// 9.1 has left clients blocked that can be redirected. False if there is none.
-fn dismiss_somebody<H: Host>(host: &mut H) -> bool {
-    let server = host.server();
-    let machine = host.machine();
-    let dismissed = machine.registry.dismiss_any();
-    let is_any = dismissed.is_some();
-    for removed in dismissed.into_iter().flatten() {
-        tell(server, machine, removed, Some(Error::TryAgain));
-    }
-    is_any
-}
-
 /// Leaves all to the new primary.
 fn stand_down<H: Host>(host: &mut H) {
     let server = host.server();
     let mut share = Share::begin(server, TurnPart::Dismissals);
-    while dismiss_somebody(host) && !share.is_over(server) {}
+    while dismiss_somebody(server, host.machine()) && !share.is_over(server) {}
     let machine = host.machine();
     // Those who are left go in the next turn, and also if the server is a primary again by then.
     machine.was_demoted = !machine.registry.is_empty();

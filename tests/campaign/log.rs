@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use redis_lock::lock::codec::{decode, Record};
-use redis_lock::lock::{Effect, Mode};
+use redis_lock::lock::codec::{decode, decode_held, Record};
+use redis_lock::lock::{Effect, Mode, Token};
 
 use super::journal::Journal;
-use crate::harness::{aof, record_of};
+use crate::harness::aof;
 
 /// The growing parts of the file, which a rewrite deletes one after the other. Links keep them.
 pub struct Log {
@@ -114,8 +114,8 @@ fn line_of(args: &[&[u8]], database: &mut Vec<u8>) -> Option<(&'static str, Stri
 
 fn line_of_one(name: &str, args: &[&[u8]]) -> Option<(&'static str, String)> {
     let text = |n: usize| String::from_utf8_lossy(args[n]).into_owned();
-    if let Some(record) = record_of(args) {
-        return effect(&text(1), &record);
+    if let Some(effect) = effect_of(name, args) {
+        return Some(line_of_effect(&text(1), effect));
     }
     Some(match name {
         "MULTI" => ("begin", String::new()),
@@ -143,14 +143,30 @@ pub fn mode_word(mode: Mode) -> String {
     }
 }
 
-fn effect(key: &str, record: &[u8]) -> Option<(&'static str, String)> {
-    let effect = match decode(record).expect("a record") {
-        Record::Effect(effect) => effect,
-        Record::Fence(_) | Record::Leases(_) => return None,
-        Record::State(state) => panic!("a whole lock in the file: {state:?}"),
-    };
+/// What a command of the module has done. `None` for the server's own commands, and where no hold
+/// changes.
+fn effect_of<'a>(name: &str, args: &[&'a [u8]]) -> Option<Effect<'a>> {
+    Some(match name {
+        "LOCK._APPLY" if args.len() == 3 || args[3].is_empty() => {
+            match decode(args[2]).expect("a record") {
+                Record::Effect(effect) => effect,
+                Record::Fence(_) | Record::Leases(_) => return None,
+                Record::State(state) => panic!("a whole lock in the file: {state:?}"),
+            }
+        }
+        "LOCK._APPLY" => decode_held(args[2], args[3]).expect("a hold"),
+        "LOCK._RELEASE" => Effect::Release {
+            // The only hold has ended, so no other holds can have expired.
+            now_ms: 0,
+            token: Token::new(args[2]).expect("a token"),
+        },
+        _ => return None,
+    })
+}
+
+fn line_of_effect(key: &str, effect: Effect<'_>) -> (&'static str, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Some(match effect {
+    match effect {
         Effect::Hold {
             now_ms,
             mode,
@@ -168,5 +184,5 @@ fn effect(key: &str, record: &[u8]) -> Option<(&'static str, String)> {
             ("release", format!("{key} {token} {now_ms}"))
         }
         Effect::Cap { deadline } => ("cap", format!("{key} {}", deadline.ms())),
-    })
+    }
 }

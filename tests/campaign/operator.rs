@@ -92,11 +92,7 @@ impl<'f> Operator<'f> {
     /// Releases a lock for its holder, and strikes at the client that is granted, in one step.
     fn hand_on_to_the_dead(&mut self) {
         let key = self.any_key();
-        self.wire
-            .raw
-            .send_together(&[&["LOCK.INFO", &key]])
-            .unwrap();
-        let shown = Info::of(&self.wire.raw.reply(PATIENCE).unwrap());
+        let shown = self.look_at(&key);
         let (Some(holder), Some(head)) = (shown.holders.first(), shown.waiters.first()) else {
             return;
         };
@@ -106,16 +102,17 @@ impl<'f> Operator<'f> {
         self.send(&[("op", &release), ("op-at-once", &strike)], &[&key]);
     }
 
+    fn look_at(&mut self, key: &str) -> Info {
+        let raw = &mut self.wire.raw;
+        raw.send_together(&[&["LOCK.INFO", key]]).unwrap();
+        Info::of(&raw.reply(PATIENCE).unwrap())
+    }
+
     /// Where any client listens, or one with waiters behind it.
     fn any_victim(&mut self) -> i64 {
         if self.random.random_bool(0.7) {
             let key = self.any_key();
-            self.wire
-                .raw
-                .send_together(&[&["LOCK.INFO", &key]])
-                .unwrap();
-            let shown = Info::of(&self.wire.raw.reply(PATIENCE).unwrap());
-            if let Some(head) = shown.waiters.first() {
+            if let Some(head) = self.look_at(&key).waiters.first() {
                 return self.connection_of(&head.token);
             }
         }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::OnceLock;
-use std::thread;
 use std::time::Duration;
+use std::{slice, thread};
 
 use super::client::{Client, Reply};
 use super::later::Later;
@@ -46,7 +46,7 @@ impl Clock {
 
     /// Lets half a second pass on all clocks of its servers at once, and gives them a moment to do
     /// what is due.
-    pub fn pass(&self) {
+    fn pass(&self) {
         self.pass_us(STEP_MS * 1_000);
         thread::sleep(Duration::from_millis(3));
     }
@@ -61,11 +61,21 @@ impl Clock {
 
     /// Lets time pass, a little at a time, until the condition returns a value.
     #[track_caller]
-    pub fn pass_until<T>(&self, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    pub fn pass_until<T>(&self, what: &str, condition: impl FnMut() -> Option<T>) -> T {
+        Self::all_pass_until(slice::from_ref(self), what, condition)
+    }
+
+    /// The same with several clocks, one after the other.
+    #[track_caller]
+    pub fn all_pass_until<T>(
+        clocks: &[Self],
+        what: &str,
+        mut condition: impl FnMut() -> Option<T>,
+    ) -> T {
         wait_for(what, || {
             let value = condition();
             if value.is_none() {
-                self.pass();
+                clocks.iter().for_each(Self::pass);
             }
             value
         })

@@ -8,7 +8,7 @@ use redis::RedisError;
 
 use super::client::{Client, Reply};
 use super::memcheck::patience;
-use super::server::{wait_for, Server};
+use super::server::{wait_for, Server, PATIENCE};
 
 /// A command that was sent on its own connection and may be answered later.
 pub struct Later {
@@ -186,7 +186,7 @@ impl Later {
     #[track_caller]
     fn receive(&self) -> Answer {
         self.answer
-            .recv_timeout(patience(Duration::from_secs(60)))
+            .recv_timeout(patience(PATIENCE))
             .unwrap_or_else(|_| panic!("{} was not answered", self.line))
     }
 }

@@ -21,7 +21,6 @@ mod locks;
 mod memcheck;
 pub mod mixed_load;
 mod raw;
-mod records;
 mod replication;
 mod sentinel;
 mod server;
@@ -46,10 +45,8 @@ pub use later::Later;
 pub use later::SetWhenDropped;
 pub(crate) use links::follow_links;
 pub use raw::Raw;
-#[allow(unused_imports)] // Only the campaign uses it.
-pub use records::record_of;
 pub use sentinel::{SentinelGroup, Sentinels};
 pub use server::{
-    for_ms, free_port, module, wait_for, Server, Setup, AT_ONCE, COMMANDS_ONLY, SYNCED,
+    for_ms, free_port, module, wait_for, Server, Setup, AT_ONCE, COMMANDS_ONLY, PATIENCE, SYNCED,
 };
 pub use state::{now_ms, now_us, State};

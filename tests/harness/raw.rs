@@ -6,7 +6,7 @@ use redis::{Parser, Value};
 
 use super::client::{packed, Reply};
 use super::memcheck::patience;
-use super::server::{wait_for, Server};
+use super::server::{wait_for, Server, PATIENCE};
 
 /// A bare connection, for a client that leaves in the middle of something, or has its own patience.
 /// It sends lines, and reads single-line replies, or whole ones by the `redis` crate's parser.
@@ -25,9 +25,6 @@ struct Source {
     /// The parser keeps the kind of an error to itself.
     failure: Option<ErrorKind>,
 }
-
-/// The longest time that a line may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Server {
     /// A bare connection.

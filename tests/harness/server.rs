@@ -66,7 +66,7 @@ impl Setup {
 const CONFIG: &str = "server.conf";
 
 /// The time limit for anything that a test waits for. It is no measure of speed.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` returns a value. Fails the test if that takes too long.
 #[track_caller]

@@ -11,7 +11,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{eventually, free_port, Cluster, Server};
-use program::{address, command, locktop, name_of_a_user, without_top, Ran};
+use program::{
+    address, command, locktop, name_of_a_user, server_that_tells_clients, without_top, Ran,
+};
 use serde_json::{json, Value};
 
 /// A lock that `owner` holds and `next` waits for.
@@ -102,7 +104,7 @@ fn one_server_as_json() {
 
 #[test]
 fn what_has_happened_as_json_with_the_rights() {
-    let server = Server::start();
+    let server = server_that_tells_clients();
     let mut admin = server.admin();
     admin.run(&["LOCK.ACQUIRE", "jobs:\x1b", "owner", "60000"]);
     admin.run(&["LOCK.ACQUIRE", "jobs:\x1b", "next", "60000", "BLOCK", "30"]);
@@ -110,7 +112,14 @@ fn what_has_happened_as_json_with_the_rights() {
     admin.run(&["DEL", "jobs:\x1b"]);
     admin.run(&["LOCK.ACQUIRE", "mail", "owner", "60000"]);
     admin.run(&["UNLINK", "mail"]);
-    let rights = ["+info", "+lock.top", "+lock.log", "+pttl", "+time"];
+    let rights = [
+        "+info",
+        "+lock.top",
+        "+lock.log",
+        "+lock.info",
+        "+pttl",
+        "+time",
+    ];
     let user = name_of_a_user(&server, "operator", &rights);
     let both = document(&[&user]);
     let key = &both["contended"][0];

@@ -9,7 +9,7 @@ mod program;
 use std::process::Command;
 
 use common::{eventually, Cluster, Server};
-use program::{address, name_of_a_user, without_top, Terminal};
+use program::{address, name_of_a_user, server_that_tells_clients, without_top, Terminal};
 
 /// What the README says that an operator needs for everything.
 const ALL_RIGHTS: [&str; 12] = [
@@ -103,7 +103,7 @@ fn asks_no_log(server: &Server) {
 
 #[test]
 fn the_log_and_the_contended_keys_with_all_rights() {
-    let (server, other) = (Server::start(), Server::start_without_module());
+    let (server, other) = (server_that_tells_clients(), Server::start_without_module());
     let mut admin = server.admin();
     hold(&server, "jobs:\x1b[2J", &["owner"]);
     admin.run(&[

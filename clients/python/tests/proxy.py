@@ -22,6 +22,7 @@ class Proxy:
         self.lost = 0
         self._to_lose: bytes | None = None
         self._cuts = True
+        self._welcomes = True
         self._flowing = threading.Event()
         self._flowing.set()
         self._sockets: list[socket.socket] = [self._listener]
@@ -56,16 +57,13 @@ class Proxy:
                 each.shutdown(socket.SHUT_RDWR)
 
     def refuse(self) -> None:
-        """Cut all connections, and refuse new ones."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        """Cut all connections, and new ones at once. The port stays ours: another socket might get it."""
+        self._welcomes = False
         self.cut()
 
     def welcome(self) -> None:
         """Let new connections in again."""
-        self._listener = self._sockets[0] = socket.create_server(("127.0.0.1", self.port))
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._welcomes = True
 
     def silence(self) -> None:
         """Pass nothing on any more over the connections that are open, and cut nothing. New ones work."""
@@ -98,6 +96,9 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if not self._welcomes:
+                    client.close()
+                    continue
                 server = socket.create_connection(("127.0.0.1", self._server_port))
                 self._sockets += [client, server]
                 threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()

@@ -123,7 +123,7 @@ fn slots_that_come(kind: Kind) {
         node.client().text(GUARDED);
     }
     open(&clock, &mut from);
-    clock.until_info(&mut to, "lock_guard", "open");
+    open(&clock, &mut to);
     let begun_us = to.now_us();
     // With its keys, and so fast that nobody sees it.
     from.int(&take(1, "owner"));

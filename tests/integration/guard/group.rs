@@ -1,6 +1,6 @@
 //! The guard of a primary with two replicas: a majority, and a planned hand-over.
 
-use super::{assert_logged, ms_since, start_by, ENDED, TTL_MS};
+use super::{assert_logged, ms_since, start_by, ENDED, FAILOVER, TTL_MS};
 use crate::harness::{wait_for, Client, Clock, CutLink, Kind, Later, Reply, Server};
 
 on_every_server![
@@ -28,24 +28,7 @@ pub(super) const QUORUM: [&str; 6] = [
 /// C of this mode: M and F, and 4 % of both.
 pub(super) const IN_QUORUM_MS: u64 = 156_000;
 /// The modes that a hand-over concerns.
-const MODES: [[&str; 6]; 2] = [
-    [
-        "guard",
-        "failover",
-        "max-ttl",
-        "120000",
-        "guard-slack",
-        "30000",
-    ],
-    [
-        "guard",
-        "quorum",
-        "max-ttl",
-        "120000",
-        "guard-fresh",
-        "30000",
-    ],
-];
+pub(super) const MODES: [[&str; 6]; 2] = [FAILOVER, QUORUM];
 
 /// How far the clocks of the replicas are behind. A beat may be under way for so long, and the new
 /// primary still knows that its clock is not ahead.
@@ -55,6 +38,7 @@ const BEHIND_US: i64 = 800_000;
 pub(super) struct Group {
     pub(super) primary: Server,
     pub(super) replicas: [Server; 2],
+    /// That of the primary first, so that a beat never seems to come from behind.
     clocks: [Clock; 2],
 }
 
@@ -73,16 +57,8 @@ impl Group {
 
     /// Lets time pass for all of them until the condition returns a value.
     #[track_caller]
-    pub(super) fn pass_until<T>(&self, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-        let [clock, behind] = &self.clocks;
-        wait_for(what, || {
-            let value = condition();
-            if value.is_none() {
-                clock.pass();
-                behind.pass();
-            }
-            value
-        })
+    pub(super) fn pass_until<T>(&self, what: &str, condition: impl FnMut() -> Option<T>) -> T {
+        Clock::all_pass_until(&self.clocks, what, condition)
     }
 
     /// The same until a server's guard says this.

@@ -1,7 +1,7 @@
 //! Holds with LINGER after a promotion or a restart: nobody knows whether their connections have
 //! ended them.
 
-use super::group::Group;
+use super::group::{Group, MODES};
 use super::{open, start_by};
 use crate::harness::{Client, Clock, CutLink, Kind, Reply, Server, SYNCED};
 
@@ -13,25 +13,6 @@ on_every_server![
 ];
 // A busy machine waits for C.
 on_every_server_at_night![a_planned_hand_over_keeps_what_lingers];
-
-const MODES: [[&str; 6]; 2] = [
-    [
-        "guard",
-        "failover",
-        "max-ttl",
-        "120000",
-        "guard-slack",
-        "30000",
-    ],
-    [
-        "guard",
-        "quorum",
-        "max-ttl",
-        "120000",
-        "guard-fresh",
-        "30000",
-    ],
-];
 
 /// The old primary ends a hold with its connection and grants the lock again. Both records are
 /// lost.

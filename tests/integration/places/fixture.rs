@@ -1,11 +1,11 @@
 //! What the tests of places have in common: questions about places, and subscribers.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::Value;
 
-use crate::harness::{wait_for, Client, Place, Raw, Reply, Server};
+use crate::harness::{wait_for, Client, Place, Raw, Reply, Server, PATIENCE};
 
 /// All places for a key, in the order of the queue.
 #[track_caller]
@@ -126,7 +126,7 @@ impl Subscriber {
     }
 
     fn read(&mut self) -> Option<Value> {
-        self.raw.value(Duration::from_secs(60)).ok()
+        self.raw.value(PATIENCE).ok()
     }
 
     /// The next message, which must come: its channel and its text.

@@ -24,6 +24,11 @@ pub fn address(server: &Server) -> String {
 }
 
 /// Makes a user with these rights and no others; the address by which it logs in.
+/// One that says which client ends a lock. Older ones do not.
+pub fn server_that_tells_clients() -> Server {
+    Server::start_with(&["--version", "valkey-9"])
+}
+
 pub fn name_of_a_user(server: &Server, name: &str, rights: &[&str]) -> String {
     let words = [
         "ACL",

@@ -47,7 +47,7 @@ impl Oracle {
             Request::Release(_) => {
                 match own.is_some() {
                     true => self.release(at, token),
-                    false => self.give_up(at, token, scene),
+                    false => self.give_up(at, token),
                 }
                 Event::Done(own.is_some())
             }
@@ -55,7 +55,7 @@ impl Oracle {
                 match own {
                     Some(own) if now < own.since + ms => self.end_later(at, token, own.since + ms),
                     Some(_) => self.release(at, token),
-                    None => self.give_up(at, token, scene),
+                    None => self.give_up(at, token),
                 }
                 Event::Done(own.is_some())
             }
@@ -237,7 +237,7 @@ impl NaivePlace {
 
 impl Oracle {
     /// Those who block at the place of a token that gives it up get null.
-    fn give_up(&mut self, at: Place, token: u8, scene: &Scene) {
+    fn give_up(&mut self, at: Place, token: u8) {
         let Some(place) = self.place(at, token).cloned() else {
             return;
         };
@@ -245,8 +245,7 @@ impl Oracle {
         let blocked = blocked.map(|request| (request.client, Event::Null));
         self.events.extend(blocked);
         self.places.retain(|p| !p.is_at(at) || p.token != token);
-        // The key of the command comes first, and the others at the end of the step.
-        self.serve(at, scene);
+        // The command serves its key, and the end of the step the others.
         let others = place.several.iter().map(|(other, _)| *other);
         self.unserved.extend(others.filter(|other| *other != at));
     }

@@ -96,9 +96,6 @@ impl Oracle {
             return;
         }
         self.dismiss(|at| !scene.serves(at), Event::TryAgain, scene);
-        if take(&mut self.was_demoted) {
-            self.dismiss(|_| true, Event::TryAgain, scene);
-        }
         if !scene.may_write() {
             return;
         }
@@ -139,6 +136,10 @@ impl Oracle {
             place.until_us = self.refused_us + u64::from(keep) * 1_000;
         }
         self.places.retain(|place| !is_due(place));
+        // Who has waited since before a demotion does not wait for this primary.
+        if scene.is_primary && take(&mut self.was_demoted) {
+            self.dismiss(|_| true, Event::TryAgain, scene);
+        }
     }
 
     fn serve_all(&mut self, scene: &Scene) {
