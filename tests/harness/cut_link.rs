@@ -143,8 +143,9 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, state: &State, are_replies: b
         let end = *state.end.lock().unwrap();
         let passed = state.passed.load(Ordering::SeqCst);
         let len = end.saturating_sub(passed).min(len as u64);
-        let is_sent = to.write_all(&bytes[..len as usize]).is_ok();
+        // Whoever sees the receiver's answer to them finds them counted.
         state.passed.store(passed + len, Ordering::SeqCst);
+        let is_sent = to.write_all(&bytes[..len as usize]).is_ok();
         if !is_sent || passed + len == end {
             break;
         }
