@@ -19,7 +19,7 @@ row() {
     [ "$library" != rueidis ] || driver=rueidisdriver
     if [ -n "$driver" ]; then
         local module=github.com/redis-lock/redis-lock/clients/go/$driver
-        "$go" mod edit -require="$module@v0.3.0" -replace="$module=./$driver" "$work/row.mod"
+        "$go" mod edit -require="$module@v0.4.0" -replace="$module=./$driver" "$work/row.mod"
     fi
     export DRIVERS_MOD=$work/row.mod DRIVERS_WORK=$work REDIS_LOCK_DRIVER=$library
     if GOFLAGS=-mod=mod ./drivers.sh test -c -o "$work/tests" . >"$work/log" 2>&1; then

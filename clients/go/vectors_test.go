@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,9 +28,13 @@ func TestVectors(t *testing.T) {
 	must(t, err)
 	faults, err := os.ReadFile("../vectors/faults.txt")
 	must(t, err)
+	results, err := os.ReadFile("../vectors/once.txt")
+	must(t, err)
 	_, scenarios, _ := strings.Cut(string(text), "\nscenario ")
-	_, more, _ := strings.Cut(string(faults), "\nscenario ")
-	scenarios += "\nscenario " + more
+	for _, text := range []string{string(faults), string(results)} {
+		_, more, _ := strings.Cut(text, "\nscenario ")
+		scenarios += "\nscenario " + more
+	}
 	for _, scenario := range strings.Split(scenarios, "\nscenario ") {
 		name, steps, _ := strings.Cut(scenario, "\n")
 		t.Run(name, func(t *testing.T) {
@@ -70,6 +75,7 @@ type play struct {
 	admin    *redis.Client
 	fallback bool
 	actors   map[string]*actor
+	made     atomic.Int32 // how many makers of results have begun
 }
 
 // An actor is a program with a client of its own, and what it holds.
@@ -80,6 +86,7 @@ type actor struct {
 	within  context.Context
 	stop    context.CancelFunc
 	pending chan string
+	maker   *maker
 }
 
 func (p *play) end() {
@@ -96,7 +103,7 @@ func (p *play) actor(name string) *actor {
 			options = append(options, WithFallback())
 		}
 		proxy := newProxy(p.t, p.server.Addr)
-		p.actors[name] = &actor{proxy: proxy, locks: locksTo(p.t, proxy.addr, options...), stop: func() {}}
+		p.actors[name] = &actor{proxy: proxy, locks: locksTo(p.t, proxy.addr, options...), stop: func() {}, maker: newMaker(&p.made)}
 	}
 	return p.actors[name]
 }
@@ -120,6 +127,10 @@ func (p *play) step(subject string, words []string) string {
 		eventually(t, "its end", func() bool { return p.admin.Exists(ctx, words[0]).Val() == 0 })
 	case "calls":
 		return strconv.Itoa(calls(t, p.admin, words[0]))
+	case "lock":
+		return lockOf(words[0])
+	case "made":
+		return strconv.Itoa(int(p.made.Load()))
 	case "rises":
 		expect(t, "the fence rises", p.actors[words[0]].mutex.Fence() < p.actors[words[1]].mutex.Fence(), true)
 	case "fence":
@@ -195,6 +206,11 @@ func (a *actor) do(verb string, words []string) string {
 		if err == nil {
 			return map[bool]string{true: "ran", false: "skipped"}[ok]
 		}
+	case "get":
+		return a.get(words)
+	case "making", "returns", "raises":
+		a.maker.told(verb, words)
+		return ""
 	default:
 		err = a.take(verb, words)
 		if err == nil {

@@ -56,7 +56,9 @@ fn fits(command: Command, words: &[&[u8]]) -> bool {
         .iter()
         .rposition(|word| !is_effect || !word.is_empty());
     let args: Vec<_> = match spec.keys {
-        KeyWords::One(_) | KeyWords::ByCallback { .. } => spec.args.iter().skip(1).collect(),
+        KeyWords::One(_) | KeyWords::Two(..) | KeyWords::ByCallback { .. } => {
+            spec.args.iter().skip(1).collect()
+        }
         KeyWords::None | KeyWords::Counted { .. } => spec.args.iter().collect(),
     };
     fit(&args, &words[..end.map_or(0, |end| end + 1)])

@@ -5,7 +5,7 @@ use redis_lock::lock::{
     Ask, Deadline, Effect, Fate, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting,
 };
 use redis_lock::wait::{
-    KeyRef, Keys, Leaving, Listener, NewRequest, Registry, Removed, Rest, Step,
+    KeyRef, Keys, Leaving, Listener, NewRequest, Registry, Removed, Rest, Step, Terms,
 };
 use std::collections::hash_map::RandomState;
 
@@ -159,6 +159,7 @@ impl World {
             keep_ms,
             is_server_generated: false,
             linger: None,
+            result: None,
             user: None,
             refusal,
             now_us: self.now().us(),
@@ -238,7 +239,7 @@ impl World {
             let step = self.registry.grant_next(
                 &self.key,
                 lock,
-                u64::MAX,
+                &Terms::ANY,
                 now,
                 |now| now,
                 &mut self.fences,

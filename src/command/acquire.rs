@@ -96,6 +96,7 @@ pub struct Acquire<'a> {
     wait: Option<Wait<'a>>,
     keep_ms: Option<u32>,
     linger_ms: Option<u64>,
+    result: Option<Asked<'a>>,
 }
 
 /// How a request waits that cannot be granted at once, and for how many milliseconds. 0 waits for
@@ -122,6 +123,15 @@ const LONGEST_CHANNEL: usize = 1_024;
 
 /// The longest grace of a place: an hour. The setting `max-keep` may say less.
 pub const LONGEST_GRACE_MS: u32 = 3_600_000;
+
+/// The result that a request takes in place of a hold (LOCK.ONCE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// Its key.
+    pub name: &'a [u8],
+    /// It is early when it lives for so many milliseconds or fewer.
+    pub early_ms: Option<u64>,
+}
 
 #[derive(Debug)]
 enum Owner<'a> {
@@ -207,7 +217,21 @@ impl<'a> Acquire<'a> {
             wait,
             keep_ms,
             linger_ms,
+            result: None,
         })
+    }
+
+    /// The same, answered by a result in place of the hold.
+    pub(super) fn or_result(self, result: Asked<'a>) -> Self {
+        Self {
+            result: Some(result),
+            ..self
+        }
+    }
+
+    /// What it takes in place of the hold.
+    pub const fn result(&self) -> Option<Asked<'a>> {
+        self.result
     }
 
     /// How the request waits; `None` if it does not.
@@ -234,7 +258,7 @@ impl<'a> Acquire<'a> {
     pub const fn reply(&self, fence: Fence) -> Reply<'_> {
         match &self.owner {
             Owner::Named(_) => Reply::Fence(fence),
-            Owner::Made(token) => Reply::Made(token, fence),
+            Owner::Made(token) => Reply::Pair(token, fence),
         }
     }
 

@@ -41,6 +41,10 @@ errors! {
     Timeout = "ERR timeout must be an integer from 0 to 281474976710656, in milliseconds";
     UnknownOption = "ERR unknown option, expected LIMIT, BLOCK, NOTIFY, KEEP or LINGER";
     UnknownRwOption = "ERR unknown option, expected BLOCK, NOTIFY, KEEP or LINGER";
+    UnknownOnceOption = "ERR unknown option, expected EARLY, BLOCK, NOTIFY, KEEP or LINGER";
+    Early = "ERR EARLY needs an integer from 0 to 281474976710656, in milliseconds";
+    OwnToken = "ERR LOCK.ONCE needs a token of the client's own, not *";
+    SameKeys = "ERR the lock and the result must be two keys";
     Limit = "ERR LIMIT needs an integer from 1 to 2147483647";
     RepeatedOption = "ERR an option was given twice";
     MissingValue =

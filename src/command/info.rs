@@ -34,6 +34,10 @@ pub const SPEC: Spec = Spec {
             since: c"0.3.0",
             what: c"Added the field guard.",
         },
+        Change {
+            since: c"0.4.0",
+            what: c"Waiters have the field result.",
+        },
     ],
 };
 

@@ -17,6 +17,7 @@ pub mod guard;
 pub mod info;
 pub mod log;
 pub mod macquire;
+pub mod once;
 #[cfg(test)]
 mod properties;
 pub mod release;
@@ -87,4 +88,5 @@ commands! {
     ApplyRelease in apply_release: |mut args: Args<_>| args.token().and_then(|_| args.finish());
     Writable in writable: Args::finish;
     Guard in guard: guard::parse;
+    Once in once: once::parse;
 }

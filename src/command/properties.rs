@@ -15,6 +15,7 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
         Just("KEEP"),
         Just("Linger"),
         Just("LIMIT"),
+        Just("EARLY"),
         Just("MODES"),
         Just("ATLEAST"),
         Just("shared"),

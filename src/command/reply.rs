@@ -8,8 +8,10 @@ use crate::lock::Fence;
 pub enum Reply<'a> {
     /// The fence of a hold.
     Fence(Fence),
-    /// The server-generated token, and the fence of its hold.
-    Made(&'a [u8], Fence),
+    /// The server-generated token, or an early result, and the fence of the hold.
+    Pair(&'a [u8], Fence),
+    /// A result.
+    Value(&'a [u8]),
     /// 1 for yes, 0 for no.
     Done(bool),
     /// How many there were.

@@ -105,6 +105,8 @@ pub enum KeyWords {
     None,
     /// Word 1 is the only key. It may be missing where its argument is optional.
     One(KeyUse),
+    /// Words 1 and 2 are the keys.
+    Two(KeyUse, KeyUse),
     /// A word says how many keys come right after it.
     ///
     /// Servers use it for ACL and COMMAND GETKEYS, but not for the routing in a cluster. So the
@@ -144,13 +146,14 @@ impl KeyWords {
         match self {
             Self::None | Self::Counted { .. } => (0, 0, 0),
             Self::One(_) | Self::ByCallback { .. } => (1, 1, 1),
+            Self::Two(..) => (1, 2, 1),
         }
     }
 
     /// Whether the server must ask the handler for the keys.
     pub const fn need_callback(self) -> bool {
         match self {
-            Self::None | Self::One(_) => false,
+            Self::None | Self::One(_) | Self::Two(..) => false,
             Self::Counted { .. } | Self::ByCallback { .. } => true,
         }
     }

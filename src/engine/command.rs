@@ -11,6 +11,7 @@ use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
 use super::look::undisturbed;
 use super::machine::{Machine, Registry, Removed};
+use super::once::Look;
 use super::serve::{self, Stay};
 use super::{deadlock, ending, guarding, linger, overdue, several};
 use crate::command::acquire::Acquire;
@@ -50,6 +51,8 @@ struct Taker<'t> {
     token: Token<'t>,
     /// What its hold is bound to.
     linger: Option<Linger>,
+    /// Its look at the result that it takes in place of a hold.
+    look: Option<&'t Look<'t>>,
 }
 
 /// What a command comes to on the lock as it stands.
@@ -81,7 +84,11 @@ fn change<'k, 'r, H: Host>(
     decide: impl FnOnce(Scene<'_, '_, H::Key<'k>>) -> Decided<'r>,
 ) -> Result<Done<'r, H::Key<'k>>, Error> {
     let mut key = key_to_change(host)?;
-    let (key_ref, now) = serve_waiters(&mut key, taker.is_some());
+    let (mut key_ref, now) = serve_waiters(&mut key, taker.is_some());
+    if let Some(look) = taker.and_then(|taker| taker.look) {
+        look.look(&mut key)?;
+        key_ref = waited_key_ref(&mut key);
+    }
     match decide_on(&mut key, key_ref.as_ref(), now, decide) {
         Decided::Change(mut effect, cause, reply) => {
             if let Some(linger) = taker.and_then(|taker| taker.linger) {
@@ -268,11 +275,17 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
     let server = host.server();
     let linger = linger::of_request(server, acquire)?;
     let ask = acquire.ask();
-    let taker = Taker {
+    // One for each time that the request is decided.
+    let looks = [(); 2].map(|()| acquire.result().map(Look::new));
+    let [look, look_again] = looks.each_ref().map(Option::as_ref);
+    let taker = |look| Taker {
         token: ask.token,
         linger,
+        look,
     };
-    let mut outcome = change(host, Some(taker), |scene| decide_acquire(acquire, scene))?;
+    let mut outcome = change(host, Some(taker(look)), |scene| {
+        decide_acquire(acquire, look, scene)
+    })?;
     if let Done::Refused(key, _, refusal, now) = &mut outcome {
         if let Some(suspect) = deadlock::suspect(key, acquire, *refusal, *now) {
             // The search opens other keys, so this one is closed before.
@@ -283,13 +296,18 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
                 deadlock::refuse(&mut host.open_key(Purpose::Write)?, ask.token, &cycle);
                 return Ok(());
             }
-            outcome = change(host, Some(taker), |scene| decide_acquire(acquire, scene))?;
+            outcome = change(host, Some(taker(look_again)), |scene| {
+                decide_acquire(acquire, look_again, scene)
+            })?;
         }
     }
     match outcome {
         Done::Reply(reply) => {
-            if let Reply::Error(Error::Deadlock) = reply {
-                server.count(Count::Deadlocks);
+            match reply {
+                Reply::Error(Error::Deadlock) => server.count(Count::Deadlocks),
+                Reply::Value(_) => server.count(Count::ResultsFound),
+                Reply::Pair(..) if look.is_some() => server.count(Count::ResultsFound),
+                _ => {}
             }
             server.reply(reply);
         }
@@ -302,7 +320,24 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
     Ok(())
 }
 
-fn decide_acquire<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>) -> Decided<'r> {
+fn decide_acquire<'r, K: Key>(
+    acquire: &'r Acquire<'r>,
+    look: Option<&'r Look<'r>>,
+    scene: Scene<'_, '_, K>,
+) -> Decided<'r> {
+    let Some((value, is_early)) = look.and_then(Look::found) else {
+        return decide_hold(acquire, scene);
+    };
+    if is_early {
+        if let Decided::Change(effect, cause, Reply::Fence(fence)) = decide_hold(acquire, scene) {
+            return Decided::Change(effect, cause, Reply::Pair(value, fence));
+        }
+    }
+    Decided::Same(Reply::Value(value))
+}
+
+#[inline]
+fn decide_hold<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>) -> Decided<'r> {
     let ask = acquire.ask();
     if scene.waits_for_others_too(ask.token) {
         return Decided::Same(Reply::Error(Error::Partial));
@@ -327,6 +362,16 @@ fn decide_acquire<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>)
         }
         Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decided::Wait(refusal),
         Err(refusal) => Decided::Same(Reply::Error(Error::of_refusal(refusal))),
+    }
+}
+
+/// Serves the lock of the running command, which may have written a result.
+pub fn serve_results<H: Host>(host: &mut H) {
+    if !host.machine().registry.has_results() {
+        return;
+    }
+    if let Ok(mut key) = host.open_key(Purpose::Write) {
+        serve_waiters(&mut key, false);
     }
 }
 

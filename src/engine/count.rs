@@ -59,6 +59,10 @@ counts! {
     NotOwner = c"not_owner";
     Renewed = c"renewed";
     LostRenewals = c"lost_renewals";
+    /// Those of LOCK.ONCE that were returned at once.
+    ResultsFound = c"results_found";
+    /// Requests that have waited for one.
+    ResultsAnswered = c"results_answered";
     Executed = c"executed";
     NotHeld = c"not_held";
     /// They are counted when the server deletes the key, or when the next change of the lock drops

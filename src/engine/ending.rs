@@ -100,12 +100,22 @@ pub(super) fn tell<S: Server>(
     removed: Removed<S::Types>,
     error: Option<Error>,
 ) {
+    let outcome = error.map_or(Outcome::Null, Outcome::Error);
+    let message = error.map_or(Message::TimedOut, Message::Error);
+    tell_as(server, machine, removed, outcome, message);
+}
+
+/// The same by an outcome for a client, and a message for a channel.
+pub(super) fn tell_as<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    removed: Removed<S::Types>,
+    outcome: Outcome,
+    message: Message,
+) {
     match removed.listener {
-        Some(Listener::Client(client)) => {
-            server.unblock(client, error.map_or(Outcome::Null, Outcome::Error));
-        }
+        Some(Listener::Client(client)) => server.unblock(client, outcome),
         Some(Listener::Channel(name)) => {
-            let message = error.map_or(Message::TimedOut, Message::Error);
             let (token, key) = (removed.token.text(), removed.keys.first());
             if !server.publish(&name, message, &key.name, token.as_token()) {
                 unheard(server, machine, &name);

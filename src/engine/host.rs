@@ -8,6 +8,7 @@
 
 use std::ffi::CStr;
 use std::num::NonZeroU64;
+use std::rc::Rc;
 
 use super::count::Count;
 use super::event::Event;
@@ -189,6 +190,12 @@ pub trait Key {
     /// Notes an event for those who listen to events.
     fn note(&self, event: Event);
 
+    /// The string under another key of the same database, with this key closed for that call. What
+    /// was decided on the key before must be decided anew.
+    ///
+    /// # Errors
+    /// As [`Key::may_be_heard`].
+    fn result(&mut self, name: &[u8], with_ttl: bool) -> Result<Found, WrongType>;
     /// [`Host::may_be_heard`], with the key closed for that call. What was decided on the key
     /// before must be decided anew.
     ///
@@ -258,6 +265,19 @@ pub enum Purpose {
     Read,
     /// The lock may be changed.
     Write,
+}
+
+/// What a key has that may be a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Nothing,
+    /// A string, and for how many milliseconds it lives yet, if that was asked for and it ends.
+    Value(Rc<[u8]>, Option<u64>),
+    /// A value of another type.
+    OtherType,
+    /// It may be at another node of the cluster.
+    Elsewhere,
 }
 
 /// The key has a value of another type.

@@ -4,9 +4,11 @@
 //! ```text
 //! event fence key-length key token
 //! ```
-//! `event` is `granted`, `timeout`, `tryagain`, `wrongtype`, `deadlock` or `cancelled`. `fence` is
-//! 0 where there is none. The length of the key in bytes comes before it, because a key may contain
-//! spaces.
+//! `event` is `granted`, `result`, `timeout`, `tryagain`, `wrongtype`, `deadlock` or `cancelled`.
+//! `fence` is 0 where there is none. The length of the key in bytes comes before it, because a key
+//! may contain spaces.
+
+use std::rc::Rc;
 
 use crate::command::{Error, Reply};
 use crate::lock::{Fence, Token};
@@ -17,6 +19,8 @@ use crate::wait::Delivery;
 pub enum Message {
     /// A hold is offered. It is granted if somebody receives the message.
     Granted(Fence),
+    /// The result exists that it has waited for. It is not in the message.
+    Result,
     /// The timeout has passed.
     TimedOut,
     /// It can never be granted here.
@@ -28,6 +32,8 @@ pub enum Message {
 pub enum Outcome {
     /// A hold, and whether the reply carries the token that the server has generated for it.
     Granted(Delivery, bool),
+    /// The result that it has waited for.
+    Value(Rc<[u8]>),
     /// The timeout has passed, or the token has given its place up.
     Null,
     /// It can never be granted here.
@@ -38,6 +44,7 @@ impl Message {
     const fn name(self) -> &'static str {
         match self {
             Self::Granted(_) => "granted",
+            Self::Result => "result",
             Self::TimedOut => "timeout",
             Self::Error(Error::WrongType) => "wrongtype",
             Self::Error(Error::Deadlock) => "deadlock",
@@ -64,9 +71,10 @@ impl Outcome {
         send(match self {
             Self::Granted(granted, true) => {
                 text = granted.token.text();
-                Reply::Made(text.as_bytes(), granted.fence)
+                Reply::Pair(text.as_bytes(), granted.fence)
             }
             Self::Granted(granted, false) => Reply::Fence(granted.fence),
+            Self::Value(value) => Reply::Value(value),
             Self::Null => Reply::Null,
             Self::Error(error) => Reply::Error(*error),
         });
@@ -86,6 +94,7 @@ mod tests {
             b"granted 17 5 a key my token"
         );
         for (message, name) in [
+            (Message::Result, "result"),
             (Message::TimedOut, "timeout"),
             (Message::Error(Error::TryAgain), "tryagain"),
             (Message::Error(Error::FencesExhausted), "tryagain"),

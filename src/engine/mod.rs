@@ -26,6 +26,7 @@ mod machine;
 pub mod macquire;
 mod message;
 mod notes;
+mod once;
 mod overdue;
 pub mod printable;
 mod scan;

@@ -7,15 +7,16 @@ use std::rc::Rc;
 use super::commit::{repair_ttl, Cause};
 use super::count::Count;
 use super::ending::{end_unheard, tell, unheard};
-use super::host::{ClientOf, ClientOfServer, Key, Name, Parts, Server, WrongType};
+use super::host::{ClientOf, ClientOfServer, Found, Key, Name, Parts, Server, WrongType};
 use super::linger;
 use super::machine::{Machine, Registry};
 use super::message::{Message, Outcome};
+use super::once;
 use crate::command::acquire::{Acquire, Wait};
 use crate::command::Error;
 use crate::lock::{Deadline, Now, Refusal};
 use crate::wait::{
-    At, By, Comer, Entered, Granted, KeyRef, Keys, Linger, Listener, NewRequest, Offer, Step,
+    At, By, Comer, Entered, Granted, KeyRef, Keys, Linger, Listener, NewRequest, Offer, Step, Terms,
 };
 
 /// How a request that was refused goes on.
@@ -94,6 +95,7 @@ pub(super) fn take_place<S: Server>(
             keep_ms: acquire.keep_ms(),
             is_server_generated: acquire.is_made(),
             linger,
+            result: acquire.result().map(|asked| asked.name),
             user: user.as_deref(),
             refusal,
             now_us,
@@ -126,6 +128,7 @@ fn admit<S: Server>(
         token: acquire.ask().token,
         keys,
         by,
+        result: acquire.result().map(|asked| asked.name),
         user: user.as_deref(),
     };
     registry.admit(&comer, &limits).map_err(Error::QueueFull)?;
@@ -164,7 +167,8 @@ pub(super) fn serve<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) -> Now {
     } = key.parts();
     shared.drain(server, machine);
     let is_open = !machine.guard.is_closed() && !machine.guard.has_slots();
-    if is_open && !machine.registry.may_be_due(key_ref, now) {
+    let registry = &machine.registry;
+    if is_open && !registry.may_be_due(key_ref, now) && !registry.waits_for_result(key_ref) {
         return now;
     }
     let (now, has_changed) = serve_all(key, key_ref, now);
@@ -190,12 +194,17 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
         return (now, false);
     }
-    let mut has_changed = false;
+    let Ok(answered) = once::answer(key, key_ref) else {
+        key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+        return (now, true);
+    };
+    let mut has_changed = answered.is_any;
+    let mut absent: Option<Rc<[u8]>> = None;
     // The server cannot be asked while the key is open.
     let must_ask = key.server().is_cluster();
     let mut asked: Option<Rc<[u8]>> = None;
     let mut steps_left = MOST_STEPS;
-    while let Some(step) = next_step(key, key_ref, now, has_changed) {
+    while let Some(step) = next_step(key, key_ref, absent.as_deref(), now, has_changed) {
         has_changed = true;
         steps_left = steps_left.saturating_sub(1);
         match step {
@@ -218,6 +227,15 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
             }
             Step::Offered(offer) => now = offer_to_channel(key, offer),
             Step::Unheard(one) => end_unheard(key.server(), key.parts().machine, &one),
+            Step::Asks(name) => match key.result(&name, false) {
+                Ok(Found::Nothing | Found::OtherType) => absent = Some(name),
+                // It is answered in the next turn.
+                Ok(Found::Value(..) | Found::Elsewhere) => steps_left = 0,
+                Err(WrongType) => {
+                    key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+                    return (now, true);
+                }
+            },
             Step::Refused(removed, refusal) => {
                 let error = Some(Error::of_refusal(refusal));
                 tell(key.server(), key.parts().machine, removed, error);
@@ -235,6 +253,9 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         repair_ttl(key, now);
         has_changed = true;
     }
+    if answered.is_rest {
+        key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+    }
     (now, has_changed)
 }
 
@@ -248,6 +269,7 @@ pub(super) fn is_demoted<S: Server>(server: S, machine: &Machine<S::Types>) -> b
 fn next_step<K: Key>(
     key: &mut K,
     key_ref: &KeyRef,
+    absent: Option<&[u8]>,
     now: Now,
     has_gone_on: bool,
 ) -> Option<Step<ClientOf<K>>> {
@@ -269,10 +291,14 @@ fn next_step<K: Key>(
         machine.guard.refused(&key_ref.name);
         return None;
     }
-    let (registry, longest_ms) = (&mut machine.registry, machine.guard.longest_ttl_ms());
+    let terms = Terms {
+        longest_ms: machine.guard.longest_ttl_ms(),
+        absent,
+    };
+    let registry = &mut machine.registry;
     let step = shared
         .fences
-        .with(|fences| registry.grant_next(key_ref, lock, longest_ms, now, granted_at, fences));
+        .with(|fences| registry.grant_next(key_ref, lock, &terms, now, granted_at, fences));
     if let Some(Step::Refused(_, Refusal::Deadlock)) = &step {
         server.count(Count::Deadlocks);
     }

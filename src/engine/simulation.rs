@@ -18,6 +18,7 @@ mod enumerate;
 mod lingering;
 mod nested;
 mod node;
+mod once;
 mod one_key;
 mod oracle;
 mod properties;
@@ -33,7 +34,7 @@ use super::tick::LOOK_AGAIN_US;
 use crate::lock::{Mode, Now, Token};
 use crate::wait::Limits as Room;
 use node::{Node, Value};
-use oracle::Oracle;
+use oracle::{NaiveResult, Oracle};
 use request::{Limits, Request};
 
 type Client = u32;
@@ -62,6 +63,12 @@ const fn at(db: u8, name: u8) -> Place {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Ask(Place, Request),
+    /// LOCK.ONCE for this result, or LOCK.EXEC that writes it.
+    Once(Place, Request, u8),
+    /// A result of the key's database becomes this, and a command serves the key.
+    Result(Place, u8, Option<NaiveResult>),
+    /// A result ends, and nobody is told.
+    NoResult(Place, u8),
     /// A request for several keys.
     AskAll(Keys, Request),
     /// A waiting client is gone: the one at this place among all that wait.
@@ -119,6 +126,10 @@ impl Keys {
 enum Event {
     Waits,
     Granted(u64),
+    /// A result.
+    Value(u8),
+    /// An early result, and the fence of the hold.
+    Early(u64),
     Null,
     Done(bool),
     Deadlock,
@@ -235,6 +246,7 @@ impl World {
         self.real.memory.scene.set(self.scene);
         match op {
             Op::Ask(at, request) => self.command(at, request),
+            Op::Once(..) | Op::Result(..) | Op::NoResult(..) => self.play_once(op),
             Op::AskAll(keys, request) => self.command_for_all(keys, request),
             Op::KillWaiter(n) => self.kill_waiter(nth(&self.waiting(true), n)),
             Op::KillAt(at, n) => self.kill_waiter(nth(&self.oracle.listeners(at), n)),

@@ -15,6 +15,8 @@ pub(super) const REQUEST: usize = 64;
 const KEY: usize = 96;
 /// A channel without its name.
 const CHANNEL: usize = 80;
+/// A result that a request takes, without its name.
+const RESULT: usize = 320;
 /// What a request has said by LINGER.
 pub(super) const LINGER: usize = 80;
 
@@ -39,6 +41,11 @@ pub(super) fn of_place(of_token: usize, keys: &Keys) -> usize {
 
 pub(super) const fn of_key(name: &[u8]) -> usize {
     KEY.saturating_add(name.len())
+}
+
+/// The name of a result that a request takes, with its entries.
+pub(super) const fn of_result(name: &[u8]) -> usize {
+    RESULT.saturating_add(name.len())
 }
 
 pub(super) const fn of_channel(name: &[u8]) -> usize {

@@ -52,6 +52,9 @@
 //! 15. **What waits is bounded** ([`Registry::admit`]): each request counts, and each absent place.
 //!     Where a key has as many absent places as it may, a place ends with its last listener in
 //!     spite of KEEP ([`Leaving`]).
+//! 16. **A result answers a place** in place of a hold (LOCK.ONCE), if its newest request takes one
+//!     ([`Registry::end_for_result`]). Before such a place is granted, the caller is asked whether
+//!     the result exists ([`Step::Asks`]). `engine/once.rs` has the rules.
 //!
 //! # Memory
 //!
@@ -87,8 +90,8 @@ pub use lost::{Delivery, Lost, LostEnd};
 pub use place::Counts;
 pub use registry::{
     At, By, Candidate, ChannelRequest, Comer, Ending, Entered, Full, Granted, Leaving, Limits,
-    Marks, NewRequest, Offer, Registry, Removed, Rest, SlotQuestion, Step, TurnAt, WaitedSlots,
-    Waiter,
+    Marks, NewRequest, Offer, Registry, Removed, Rest, SlotQuestion, Step, Terms, TurnAt,
+    WaitedSlots, Waiter,
 };
 pub use request::Listener;
 pub use schedule::Due;

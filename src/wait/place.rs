@@ -24,7 +24,7 @@ pub(super) struct Place<L> {
     pub(super) token: CompactToken,
     /// When the place was taken, on the monotonic clock.
     pub(super) since_us: u64,
-    requests: Requests<L>,
+    pub(super) requests: Requests<L>,
     /// How long the place stays once nobody listens, as the last request said that has left with
     /// KEEP; 0 is not at all.
     pub(super) keep_ms: u32,

@@ -1,6 +1,7 @@
 //! Who waits for which key, and what has changed: everything about waiting that the server's memory
 //! holds.
 
+mod answers;
 mod changes;
 mod channels;
 mod ending;
@@ -18,6 +19,7 @@ mod oldest;
 mod patrol;
 mod questions;
 mod queues;
+mod results;
 mod room;
 mod rounds;
 mod slots;
@@ -34,13 +36,14 @@ use listeners::Listeners;
 use load::Load;
 use patrol::Patrol;
 use queues::Queues;
+use results::Results;
 use spans::Oldest;
 use step::StepWork;
 use tokens::Tokens;
 
 pub use ending::{ChannelRequest, Ending};
 pub use enter::{At, Entered, NewRequest};
-pub use grant::{Candidate, Granted, Offer, Step, TurnAt};
+pub use grant::{Candidate, Granted, Offer, Step, Terms, TurnAt};
 pub use leave::{Removed, Rest};
 pub use marks::Marks;
 pub use questions::Waiter;
@@ -68,6 +71,8 @@ pub struct Registry<L, S> {
     changes: Changes<S>,
     patrol: Patrol,
     step: StepWork,
+    /// The places that a result answers.
+    results: Results,
     endings: Endings,
     last_ticket: u64,
 }
@@ -86,6 +91,7 @@ impl<L, S: Default> Default for Registry<L, S> {
             changes: Changes::default(),
             patrol: Patrol::default(),
             step: StepWork::default(),
+            results: Results::default(),
             endings: Endings::default(),
             last_ticket: 0,
         }

@@ -273,6 +273,15 @@ impl<L> Requests<L> {
         }
     }
 
+    /// The one that came last.
+    pub(super) fn newest(&self) -> Option<Seq> {
+        match self {
+            Self::Nobody { .. } => None,
+            Self::One(one, _) => Some(one.seq()),
+            Self::Many(many) => many.requests.last_key_value().map(|(seq, _)| *seq),
+        }
+    }
+
     /// All of them in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Seq, &Request<L>)> {
         let (one, many) = match self {

@@ -34,7 +34,7 @@ on_every_server![
 const TTL_MS: u64 = 120_000;
 
 /// The guard, with the longest lease of these tests.
-const RESTART: [&str; 4] = ["guard", "restart", "max-ttl", "120000"];
+pub(super) const RESTART: [&str; 4] = ["guard", "restart", "max-ttl", "120000"];
 const FAILOVER: [&str; 6] = [
     "guard",
     "failover",

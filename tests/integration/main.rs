@@ -77,6 +77,7 @@ mod guard;
 mod guards;
 mod linger;
 mod native;
+mod once;
 mod permits;
 mod places;
 mod several;

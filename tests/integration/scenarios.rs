@@ -87,6 +87,7 @@ scenarios! {
         demotion_in_a_transaction,
         graces_rest_while_writes_are_refused,
         limits_at_run_time,
+        once,
         pauses,
         reload_keeps_waiters,
         scripts_do_not_wait,

@@ -91,13 +91,14 @@ pub struct Message {
 pub enum Expected {
     /// The fence with this number among the fences of the file, in the order of their grants.
     Fence(u32),
-    /// One that no other line asks about.
     SomeFence,
-    /// The same as the first, with a token that the server has generated.
+    /// A fence with a token that the server has generated, or with an early result.
     Made(u32),
+    /// A result.
+    Text(String),
     Null,
     Int(i64),
-    /// So much, or up to 10,000 less, because time passes; 10 more, because clocks differ.
+    /// So much, or up to 10,000 less; 10 more, because clocks differ.
     About(i64),
     /// A status such as OK.
     Status(String),
@@ -105,7 +106,7 @@ pub enum Expected {
     Error(String),
     /// None for now: the client waits.
     Waits,
-    /// The server has no place for it any more: an error that says so, or the end of the connection.
+    /// An error that says so, or the end of the connection.
     SentAway,
 }
 
@@ -115,6 +116,7 @@ pub enum Answer {
     Null,
     Int(i64),
     Made(i64),
+    Text(String),
     Status(String),
     Error(String),
     Waits,
@@ -123,7 +125,7 @@ pub enum Answer {
     Other(String),
 }
 
-/// The statuses that are not errors, though they look like one.
+/// Statuses, which look like errors.
 const STATUSES: [&str; 3] = ["OK", "PONG", "QUEUED"];
 
 /// The folder of the files.
@@ -165,8 +167,8 @@ impl Scenario {
         let settings = header("settings").into_iter();
         let settings = settings.flat_map(|all| all.split(", "));
         let pair = |one: &str| {
-            let (name, value) = one.split_once(' ')?;
-            Some((name.to_string(), value.to_string()))
+            one.split_once(' ')
+                .map(|(name, value)| (name.to_string(), value.to_string()))
         };
         let settings: Option<Vec<_>> = settings.map(pair).collect();
         let mut lines = Vec::new();
@@ -298,7 +300,8 @@ fn expected(answer: &str) -> Result<Expected, String> {
     if let Some(fence) = fence("fence ") {
         return Ok(Expected::Fence(fence));
     }
-    if let Some(fence) = fence("a new token with fence ") {
+    let made = fence("a new token with fence ");
+    if let Some(fence) = made.or_else(|| fence("an early value with fence ")) {
         return Ok(Expected::Made(fence));
     }
     if let Some(about) = number("about ") {
@@ -315,6 +318,7 @@ fn expected(answer: &str) -> Result<Expected, String> {
         "waits" => Ok(Expected::Waits),
         "sent away" => Ok(Expected::SentAway),
         _ if STATUSES.contains(&answer) => Ok(Expected::Status(answer.into())),
+        _ if first == "value" => Ok(Expected::Text(answer[first.len()..].trim().into())),
         _ if is_code => Ok(Expected::Error(answer.into())),
         _ => Err(format!("`{answer}` is no answer")),
     }
@@ -359,6 +363,7 @@ impl Fences {
             (Expected::Int(one), Answer::Int(other)) => one == other,
             (Expected::About(about), Answer::Int(n)) => (about - 10_000..=about + 10).contains(n),
             (Expected::Status(one), Answer::Status(other)) => one == other,
+            (Expected::Text(one), Answer::Text(other)) => one == other,
             (Expected::Error(start), Answer::Error(text)) => starts(text, start),
             (Expected::SentAway, Answer::Error(text)) => {
                 starts(text, "UNBLOCKED") || starts(text, "TRYAGAIN")
@@ -403,8 +408,7 @@ pub trait Stage {
 pub fn is_shown(expected: &[String], shown: &[String]) -> bool {
     let is_one = |(expected, shown): (&String, &String)| {
         let has = |word| shown.split(' ').any(|known| known == word);
-        let first = |text: &str| text.split(' ').next().map(str::to_string);
-        first(expected) == first(shown) && expected.split(' ').all(has)
+        expected.split(' ').next() == shown.split(' ').next() && expected.split(' ').all(has)
     };
     expected.len() == shown.len() && expected.iter().zip(shown).all(is_one)
 }

@@ -69,6 +69,9 @@ type Lock struct {
 	Token   func() (string, error) // makes the token of each acquire
 	Invalid error                  // why it can never be held; nil: it can
 
+	result string // of LOCK.ONCE: the key of the result
+	early  int64  // of LOCK.ONCE: a result that lives for so many ms, or fewer, comes with the hold
+
 	// Sides is what the reader's and the writer's Lock of one key have in common, if they may have one token. A renewal that asks in
 	// the other mode would undo a conversion, so one that binds a connection and a conversion never ask at the same time.
 	Sides *sync.RWMutex
@@ -147,6 +150,10 @@ func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from 
 		if from := a.from; hold == nil && from != nil && l.Command == AcquireShare {
 			hold, reply = a.goOnReading(ctx, reply)
 		}
+		if hold != nil && hold.fence == 0 { // The result makes it unnecessary.
+			a.giveUp(ctx)
+			return hold, nil
+		}
 		if hold != nil {
 			if from != nil {
 				from.finish(false)
@@ -211,7 +218,7 @@ func (l *Lock) wrong() error {
 	case l.Invalid != nil:
 		return l.Invalid
 	case l.surely(l.Expiry) < shortest:
-		return fmt.Errorf("redislock: the expiry (WithExpiry, or atMost of RunOnce) is too short: the drift (WithDriftFactor)"+
+		return fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) is too short: the drift (WithDriftFactor)"+
 			" and 2ms leave nothing of %v", l.Expiry)
 	case l.Lingers && l.surely(l.Linger) < shortest:
 		return fmt.Errorf("redislock: the linger (WithLinger) is too short: the drift and 2ms leave nothing of %v", l.Linger)
@@ -220,7 +227,7 @@ func (l *Lock) wrong() error {
 }
 
 // ask sends the acquire once, waiting in the server as long as there is time and a slice. If it waits in vain, the server keeps its
-// place for the grace. It returns the hold or what was answered instead.
+// place for the grace. It returns the hold or what was answered instead. Of LOCK.ONCE, a hold without a fence has only a result.
 //
 // The lease begins at the grant, of which we know only that it was not before the command was sent. For a short wait we count from
 // there. After a longer one a renewal begins a lease whose age is known.
@@ -258,6 +265,9 @@ func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
 		send = conn.Send
 	}
 	reply = send(within, command)[0]
+	if a.Command == acquireOnce {
+		hold.result, reply = resultIn(reply)
+	}
 	if hold.fence = number(reply); hold.fence != 0 && time.Since(hold.sent) > a.span()/10 {
 		a.left = true // Whatever becomes of the renewal.
 		sent := time.Now()
@@ -268,17 +278,17 @@ func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
 		}
 		hold.sent, hold.known = sent, sent
 	}
-	granted := hold.fence != 0
-	if granted && !time.Now().Before(hold.end()) {
-		granted, a.left, reply = false, true, driver.Reply{}
+	if hold.fence != 0 && !time.Now().Before(hold.end()) {
+		hold.fence, a.left, reply = 0, true, driver.Reply{}
 	}
+	granted := hold.fence != 0
 	switch {
 	case granted && a.Lingers:
 		hold.conn = conn
 	case conn != nil:
 		dispose(conn, reply)
 	}
-	if !granted {
+	if !granted && hold.result == nil {
 		if number(reply) == 0 && reply.Err == nil {
 			reply.Value = nil
 		}
@@ -342,6 +352,9 @@ func (l *Lock) request(token string) driver.Command {
 			}
 			r.Args = append(r.Args, mode)
 		}
+	}
+	if l.Command == acquireOnce {
+		r = about(l.Command, l.Names[0], l.result, token, l.Expiry.Milliseconds(), "EARLY", l.early)
 	}
 	if l.Limit > 0 {
 		r.Args = append(r.Args, "LIMIT", l.Limit)

@@ -30,6 +30,9 @@ var scripts = map[string]string{
 	"LOCK.CHECK":   "if " + ours + " then return 1 end return 0",
 }
 
+// beyond are the commands that an older module may lack, too, and what the fallback says of them.
+var beyond = map[string]string{execGuarded: "a guarded command is", acquireOnce: "a result that is made once is"}
+
 func (c *Client) chosen() choice {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +43,7 @@ func (c *Client) chosen() choice {
 func (c *Client) choose(command string, reply driver.Reply) choice {
 	absent := lacks(reply.Err, command)
 	switch class := ClassOf(reply); {
-	case !c.Fallback, class == Unheard, class == Temporary, class == Elsewhere, absent && command == execGuarded:
+	case !c.Fallback, class == Unheard, class == Temporary, class == Elsewhere, absent && beyond[command] != "":
 		return c.chosen() // It tells nothing, or it need not be known.
 	}
 	c.mu.Lock()
@@ -92,6 +95,8 @@ func (l *Lock) beyondFallback() error {
 		return nil
 	case l.Command == AcquireSeveral:
 		return notInFallback("several locks in one step are")
+	case l.Command == acquireOnce:
+		return notInFallback(beyond[acquireOnce])
 	case l.Limit > 0:
 		return notInFallback("a semaphore is")
 	case l.Command != AcquireExclusive:

@@ -13,6 +13,7 @@ type Hold struct {
 	lock   *Lock
 	token  string
 	fence  int64
+	result []byte        // that came with it, or in its place, if the fence is 0; nil: none
 	done   chan struct{} // closed when the hold is over
 	asking chan struct{} // full while a renewal or a ping is on its way: one after the other
 

@@ -27,7 +27,7 @@ var ErrNotHeld = errors.New("redislock: the lock is not held, or not any more")
 var ErrCancelled = errors.New("redislock: the wait was cancelled")
 
 // ErrExpiry is wrapped where the server's setting lock.max-ttl is shorter than the expiry. What the server said is wrapped.
-var ErrExpiry = errors.New("redislock: the expiry (WithExpiry, or atMost of RunOnce) is too long")
+var ErrExpiry = errors.New("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) is too long")
 
 // ErrUnsupported is wrapped where the server does not know the command of what was asked. The text names it.
 var ErrUnsupported = errors.New("redislock: the server does not know the command")
@@ -182,8 +182,8 @@ func lacks(err error, command string) bool {
 }
 
 // lost is what a lock without the module does not have.
-const lost = "no fair queue, no fence, no readers and writers, no counted or several locks, no guarded commands, and a clock that an" +
-	" eviction or a failover can cut short"
+const lost = "no fair queue, no fence, no readers and writers, no counted or several locks, no guarded commands, no results made once, and a" +
+	" clock that an eviction or a failover can cut short"
 
 // explain says in the error of a command which command the server does not know, that there is no module, or that it grants no lease
 // so long, if that is the error. Anything else is a [RedisError].
@@ -194,13 +194,13 @@ func (c *Client) explain(ctx context.Context, command, key string, err error) er
 		return fmt.Errorf("%w: %w", ErrExpiry, wrapped)
 	case !lacks(err, command):
 		return wrapped
-	case command == execGuarded:
+	case beyond[command] != "":
 		reply := c.Driver.Send(ctx, about("LOCK.INFO", key))[0]
 		if !lacks(reply.Err, "LOCK.INFO") {
 			return fmt.Errorf("%w %s: %w", ErrUnsupported, command, wrapped)
 		}
 		if c.choose("LOCK.INFO", reply) == theFallback {
-			return notInFallback("a guarded command is")
+			return notInFallback(beyond[command])
 		}
 	}
 	return fmt.Errorf("%w. Load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and restart the server. Where"+

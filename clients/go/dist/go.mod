@@ -3,7 +3,7 @@ module github.com/redis-lock/redis-lock/clients/go/dist
 go 1.23
 
 require (
-	github.com/redis-lock/redis-lock/clients/go v0.3.0
+	github.com/redis-lock/redis-lock/clients/go v0.4.0
 	golang.org/x/mod v0.22.0
 )
 

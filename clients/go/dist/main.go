@@ -1,7 +1,7 @@
 // Command dist makes the archives that the Go module proxy would make of this client's modules, checks them, and uses each one from a clean
 // module: go finds them by a proxy that is a folder. It uploads nothing: a Go module is published by a tag of the repository.
 //
-//	go run . -into FOLDER -version v0.3.0
+//	go run . -into FOLDER -version v0.4.0
 //
 // It is a module of its own, so that the client does not depend on what it needs.
 package main
@@ -81,7 +81,7 @@ func main() {
 
 func main() {
 	into := flag.String("into", "", "the folder for the archives")
-	version := flag.String("version", "", "the version, as in v0.3.0")
+	version := flag.String("version", "", "the version, as in v0.4.0")
 	flag.Parse()
 	if err := run(*into, *version); err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)

@@ -168,12 +168,13 @@ type single struct {
 func newSingle(user redis.Options) *single {
 	options, s := user, &single{options: user, patience: max(user.ReadTimeout, 0)}
 	options.PoolSize, options.MinIdleConns = 1, 0
-	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0              // a hold may depend on it
-	options.ReadTimeout = core.LongestSlice + core.Margin                 // of the longest wait
-	options.PoolTimeout = time.Second                                     // nobody else uses it
-	options.ContextTimeoutEnabled = true                                  // and of each
-	options.MaxRetries = -1                                               // the core asks again itself, as long as it may
-	set(&options, "DialerRetries", func(v reflect.Value) { v.SetInt(1) }) // in later versions
+	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0                  // a hold may depend on it
+	options.ReadTimeout = core.LongestSlice + core.Margin                     // of the longest wait
+	options.PoolTimeout = time.Second                                         // nobody else uses it
+	options.ContextTimeoutEnabled = true                                      // and of each
+	options.MaxRetries = -1                                                   // the core asks again itself, as long as it may
+	set(&options, "DialerRetries", func(v reflect.Value) { v.SetInt(1) })     // in later versions
+	set(&options, "PipelinePoolSize", func(v reflect.Value) { v.SetInt(-1) }) // a pipeline has no other connection
 	set(&options, "MaintNotificationsConfig", func(v reflect.Value) {
 		config := reflect.New(v.Type().Elem())
 		config.Elem().FieldByName("Mode").SetString("disabled")
@@ -234,18 +235,26 @@ func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command
 	if asking {
 		_ = client.Do(ctx, "ASKING").Err()
 	}
+	process, pipeline := client.Process, client.Pipeline()
+	if len(commands) > 1 {
+		process = pipeline.Process
+	}
+	cmds := make([]*redis.Cmd, len(commands))
+	for i, command := range commands {
+		cmds[i] = redis.NewCmd(ctx, command.Args...)
+		_ = process(ctx, cmds[i])
+	}
+	_, failure := pipeline.Exec(ctx) // Of one command it sends nothing.
 	replies := make([]driver.Reply, len(commands))
-	for i, command := range commands { // One by one: newer versions have another connection for pipelines.
-		cmd := redis.NewCmd(ctx, command.Args...)
-		_ = client.Process(ctx, cmd)
+	for i, cmd := range cmds {
 		value, err := cmd.Result()
-		if errors.Is(err, redis.Nil) {
+		switch {
+		case errors.Is(err, redis.Nil):
 			err = nil
+		case err == nil && value == nil: // Older versions tell the commands of a pipeline nothing where there is no connection.
+			err = failure
 		}
-		if replies[i] = (driver.Reply{Value: value, Err: err}); core.ClassOf(replies[i]) == core.Unheard {
-			copy(replies[i:], driver.Failed(commands[i:], err))
-			break
-		}
+		replies[i] = driver.Reply{Value: value, Err: err}
 	}
 	if !stop() {
 		return driver.Failed(commands, context.Cause(ctx))

@@ -3,7 +3,7 @@ module github.com/redis-lock/redis-lock/clients/go/redislockotel
 go 1.23.0
 
 require (
-	github.com/redis-lock/redis-lock/clients/go v0.3.0
+	github.com/redis-lock/redis-lock/clients/go v0.4.0
 	go.opentelemetry.io/otel v1.35.0
 	go.opentelemetry.io/otel/metric v1.35.0
 	go.opentelemetry.io/otel/sdk v1.35.0

@@ -3,7 +3,7 @@ module github.com/redis-lock/redis-lock/clients/go/rueidisdriver
 go 1.23.0
 
 require (
-	github.com/redis-lock/redis-lock/clients/go v0.3.0
+	github.com/redis-lock/redis-lock/clients/go v0.4.0
 	github.com/redis/rueidis v1.0.60
 )
 

@@ -1,5 +1,6 @@
-"""The fixture of the README, and a test that uses it."""
+"""The fixture of the README and a test that uses it, and its other code that can run."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,3 +33,18 @@ def test_a_test_of_an_application(from_readme: redis.Redis) -> None:
     with Lock(from_readme, "stock", timeout=30) as lock:
         assert lock.check() == lock.fence
         assert not Lock(from_readme, "stock", blocking=False).acquire()
+
+
+def test_a_value_that_one_makes(client: redis.Redis) -> None:
+    (block,) = re.findall(r"```python\n(from redis_lock_client import once.*?)```", README.read_text(), re.DOTALL)
+    asked: list[str] = []
+
+    def ask_the_shop(item: str) -> dict[str, str]:
+        asked.append(item)
+        return {"item": item}
+
+    names: dict[str, Any] = {"client": client, "json": json, "render": str, "ask_the_shop": ask_the_shop}
+    exec(block, names)
+    assert names["html"] == client.get("page:7") == b"7"
+    assert names["price"]("pen") == names["price"]("pen") == {"item": "pen"}
+    assert asked == ["pen"]

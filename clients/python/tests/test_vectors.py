@@ -6,24 +6,26 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 import redis
 
-from redis_lock_client import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError
+from redis_lock_client import InProgressError, LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError
+from redis_lock_client.results import lock_key
 
 from .proxy import Proxy
 from .server import Server, running, until, versions
 from .worker import KINDS, Package
 
-FILES = [Path(__file__).parents[2] / "vectors" / name for name in ("scenarios.txt", "faults.txt")]
+VECTORS = Path(__file__).parents[2] / "vectors"
 CLASSES = {"lock": "Lock", "read": "ReadLock", "write": "WriteLock", "permit": "Semaphore", "multi": "MultiLock"}
 
 
-def scenarios() -> list[Any]:
+def scenarios(*files: str) -> list[Any]:
     found: list[tuple[str, list[list[str]]]] = []
-    for line in "\n".join(file.read_text() for file in FILES).splitlines():
+    for line in "\n".join((VECTORS / file).read_text() for file in files).splitlines():
         words = line.partition("#")[0].split()
         if words[:1] == ["scenario"]:
             found.append((line.removeprefix("scenario "), []))
@@ -56,6 +58,10 @@ class Actor:
             self.options["wait"] = "notify"
         self.lock: Any
         self.kept: Any = None
+        # Of a value: how many makers have begun, and what the next one does.
+        self.made = 0
+        self.has_begun = threading.Event()
+        self.orders: Queue[str | None] = Queue()
         self.pending: Future[str]
 
     def end(self) -> None:
@@ -75,6 +81,10 @@ class Actor:
             return "cancelled"
         except LockNotOwnedError:
             return "lost"
+        except InProgressError:
+            return "busy"
+        except MakerError:
+            return "failed"
         except LockError as error:
             return "too-long" if "max-ttl" in str(error) else repr(error)
         except redis.exceptions.NoPermissionError:
@@ -146,6 +156,48 @@ class Actor:
         work = (lambda: None) if self.package.is_sync else job
         return "ran" if self.now(self.package.locks.run_once(self.client, name, work, **times)) else "skipped"
 
+    def get(self, name: str, *words: str) -> str:
+        said = {"keep": "60000", "early": "0", "ttl": "30000", "wait": "5000"} | {
+            key: value for key, _, value in (word.partition("=") for word in words)
+        }
+        self.orders, has_made = Queue(), False
+        value, fails = said.pop("make", None), said.pop("fail", None)
+        if value is not None or fails:
+            self.orders.put(value)
+
+        def make() -> str:
+            nonlocal has_made
+            self.made += 1
+            self.has_begun.set()
+            if (made := self.orders.get(timeout=20)) is None:
+                raise MakerError
+            has_made = True
+            return made
+
+        async def make_later() -> str:
+            return await asyncio.to_thread(make)
+
+        times: dict[str, Any] = {key: int(ms) / 1000 for key, ms in said.items()}
+        maker = make if self.package.is_sync else make_later
+        got = text(self.now(self.package.locks.once(self.client, name, maker, **times)))
+        return f"made:{got}" if has_made else f"got:{got}"
+
+    def making(self) -> str:
+        assert self.has_begun.wait(20)
+        return ""
+
+    def returns(self, value: str) -> str:
+        self.orders.put(value)
+        return ""
+
+    def raises(self) -> str:
+        self.orders.put(None)
+        return ""
+
+
+class MakerError(Exception):
+    pass
+
 
 class Keeping:
     """A task that keeps a lock, and is cancelled when it is lost."""
@@ -214,6 +266,12 @@ class Play:
     def calls(self, command: str) -> str:
         return str(self.server.calls(command))
 
+    def lock(self, name: str) -> str:
+        return str(lock_key(name))
+
+    def made(self) -> str:
+        return str(sum(actor.made for actor in self.actors.values()))
+
     def pause(self, ms: str) -> None:
         time.sleep(int(ms) / 1000)
 
@@ -241,17 +299,28 @@ class Play:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("name", "steps"), scenarios())
+@pytest.mark.parametrize(("name", "steps"), scenarios("scenarios.txt", "faults.txt"))
 def test_scenario(places: dict[str, Server], name: str, steps: list[list[str]], kind: str) -> None:
+    play(places, name, steps, kind)
+
+
+# A value has no option of how to wait.
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@pytest.mark.parametrize(("name", "steps"), scenarios("once.txt"))
+def test_scenario_of_a_value(places: dict[str, Server], name: str, steps: list[list[str]], kind: str) -> None:
+    play(places, name, steps, kind)
+
+
+def play(places: dict[str, Server], name: str, steps: list[list[str]], kind: str) -> None:
     _, _, place = name.partition(" on ")
     server = places[place if place in places else ""]
     server.admin.flushall()
     server.admin.config_resetstat()
     with ThreadPoolExecutor() as pool:
-        play = Play(server, kind, place == "plain", pool)
+        stage = Play(server, kind, place == "plain", pool)
         for words in steps:
             said, want = (words[:-2], words[-1]) if words[-2:-1] == ["="] else (words, None)
-            got = text(server.admin.execute_command(*said[1:])) if said[0] == "server" else play.step(*said)
+            got = text(server.admin.execute_command(*said[1:])) if said[0] == "server" else stage.step(*said)
             assert want is None or got == want, " ".join(words)
-        for actor in play.actors.values():
+        for actor in stage.actors.values():
             actor.end()

@@ -118,6 +118,7 @@ fn keys_are_where_the_arguments_have_them() {
         let keys = spec.args.iter().filter(|arg| matches!(arg.kind, Kind::Key));
         match spec.keys {
             KeyWords::None => assert_eq!(keys.count(), 0, "{:?}", spec.name),
+            KeyWords::Two(..) => assert_eq!(keys.count(), 2, "{:?}", spec.name),
             KeyWords::One(_) | KeyWords::ByCallback { .. } => {
                 assert!(matches!(first, Some(Kind::Key)), "{:?}", spec.name);
                 assert_eq!(keys.count(), 1, "{:?}", spec.name);
@@ -173,7 +174,9 @@ fn the_categories_follow_from_the_flags() {
 fn a_command_that_writes_says_so_of_its_keys() {
     for spec in specs() {
         let writes = match spec.keys {
-            KeyWords::One(key_use) | KeyWords::Counted { key_use, .. } => key_use != KeyUse::Reads,
+            KeyWords::Two(key_use, _)
+            | KeyWords::One(key_use)
+            | KeyWords::Counted { key_use, .. } => key_use != KeyUse::Reads,
             // Its command may write to keys of its own.
             KeyWords::ByCallback { .. } => true,
             _ => false,

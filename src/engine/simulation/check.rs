@@ -14,7 +14,11 @@ impl World {
         expected.sort_unstable();
         let (last_fence, mut new) = (self.last_fence, Vec::new());
         for (real, expected) in real.iter().zip(expected.iter_mut()) {
-            let (Event::Granted(fence), Event::Granted(id)) = (real.1, &mut expected.1) else {
+            let (
+                (Event::Granted(fence), Event::Granted(id))
+                | (Event::Early(fence), Event::Early(id)),
+            ) = ((real.1, &mut expected.1),)
+            else {
                 continue;
             };
             // A hold keeps its fence; a new hold has one above all before this step.

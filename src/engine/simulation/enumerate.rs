@@ -64,7 +64,9 @@ impl World {
             _ => n < of,
         };
         match op {
-            Op::Ask(at, _) => self.lets_in([at].into_iter()),
+            Op::Ask(at, _) | Op::Once(at, ..) | Op::Result(at, ..) => {
+                self.lets_in([at].into_iter())
+            }
             Op::AskAll(keys, _) => self.lets_in(keys.iter().map(|(at, _)| at)),
             Op::KillWaiter(n) => is_another(n, self.waiting(true).len()),
             Op::KillAt(at, n) => is_another(n, self.oracle.listeners(at).len()),
@@ -72,6 +74,7 @@ impl World {
                 is_another(n, self.real.memory.in_flight.borrow().len())
             }
             Op::Disconnect(n) => is_another(n, self.bound_clients().len()),
+            Op::NoResult(at, name) => self.oracle.results.contains_key(&at.with(name)),
             Op::Promote => !self.scene.is_primary,
             Op::RefuseWrites(refuses) => refuses != self.scene.refuses_writes,
             Op::PauseWrites(pauses) => pauses != self.scene.pauses_writes,

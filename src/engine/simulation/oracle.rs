@@ -9,13 +9,15 @@
 mod clients;
 mod lingering;
 mod liveness;
+mod once;
 mod server;
 mod several;
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lingering::Bound;
+pub(super) use once::NaiveResult;
 
 use super::{channel_of, heard_by, Client, Event, Limits, Place, Request, Scene, EVERY_DB};
 use crate::lock::Mode;
@@ -43,6 +45,8 @@ pub(super) struct NaiveRequest {
     pub(super) times_out_at_us: Option<u64>,
     /// In milliseconds; 0 is without KEEP.
     pub(super) keep: u32,
+    /// The result that it takes in place of a hold.
+    result: Option<u8>,
 }
 
 impl NaiveRequest {
@@ -69,6 +73,7 @@ pub(super) struct NaivePlace {
     pub(super) requests: Vec<NaiveRequest>,
     /// The words of the last request that has left with KEEP.
     pub(super) kept: Option<(Mode, u32)>,
+    kept_result: Option<u8>,
     /// When the grace ends, where nobody listens.
     pub(super) until_us: u64,
     pub(super) upgrade: bool,
@@ -120,6 +125,7 @@ impl NaivePlace {
         let request = self.requests.remove(at.unwrap());
         if request.keep > 0 {
             self.kept = Some((request.mode, request.keep));
+            self.kept_result = request.result;
         }
         let keep = self.kept.map_or(0, |(_, keep)| keep);
         self.until_us = scene.mono_us + u64::from(keep) * 1_000;
@@ -183,6 +189,9 @@ pub(super) struct Oracle {
     refused_us: u64,
     /// For how long holds stay when their connections are lost, in milliseconds.
     pub(super) linger_ms: u64,
+    pub(super) results: BTreeMap<Place, NaiveResult>,
+    /// The result that the running command asks for or writes.
+    pub(super) asked: Option<u8>,
 }
 
 /// One key.
@@ -292,6 +301,7 @@ impl Oracle {
             since_us: scene.mono_us,
             requests: Vec::new(),
             kept: None,
+            kept_result: None,
             until_us: 0,
             upgrade: false,
             is_refused: false,
@@ -305,6 +315,7 @@ impl Oracle {
 
     /// What an owner can have at once comes first, then what it can never have, then the line.
     pub(super) fn serve(&mut self, at: Place, scene: &Scene) {
+        self.answer_all(at, scene);
         while let Some(next) = self.next(at, scene.now_ms) {
             match next {
                 NaiveNext::Grant(place, request) => self.grant(&place, request, scene),

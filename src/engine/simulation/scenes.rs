@@ -44,6 +44,7 @@ impl From<Said> for Answer {
         match said {
             Said::Null => Self::Null,
             Said::Number(n) => Self::Int(number(n)),
+            Said::Text(text) => Self::Text(text),
             Said::Made(fence) => Self::Made(number(fence)),
             Said::Status(status) => Self::Status(status.into()),
             Said::Error(error) => Self::Error(error),

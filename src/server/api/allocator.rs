@@ -197,6 +197,7 @@ mod tests {
                 keep_ms: Some(2_000),
                 is_server_generated: false,
                 linger: None,
+                result: None,
                 user: Some(b"worker"),
                 refusal: Refusal::Busy,
                 now_us: n,

@@ -13,11 +13,13 @@ use std::io;
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 use redis_module::raw;
 
 use super::{call, Arg, Context, OwnedString};
 use crate::command::Error;
+use crate::engine::host::Found;
 
 /// EPERM: this node does not own the key's slot. The number is the same on every system.
 const NOT_HERE: c_int = 1;
@@ -37,6 +39,8 @@ pub(crate) enum CallError {
     NotHere,
     /// The client has no right to it.
     NotAllowed,
+    /// The key has a value of another type.
+    WrongType,
     /// Any other refusal, or an error of the command itself.
     Refused,
 }
@@ -212,6 +216,23 @@ impl<'c> Caller<'c> {
         Some(flags.any(|is| is == flag))
     }
 
+    /// The string under a key, and for how long it lives yet, if that is asked for. GET keeps its
+    /// encoding, which direct access to its memory would not.
+    pub(crate) fn string(&mut self, key: &[u8], with_ttl: bool) -> Found {
+        let name = OwnedString::new(self.0, key);
+        let value = match self.call(c"GET", &[name.arg()]) {
+            Ok(reply) => reply.part().text().map(Rc::from),
+            Err(CallError::WrongType) => return Found::OtherType,
+            Err(_) => return Found::Elsewhere,
+        };
+        let Some(value) = value else {
+            return Found::Nothing;
+        };
+        let ttl = with_ttl.then(|| self.call(c"PTTL", &[name.arg()]).ok());
+        let ttl_ms = ttl.flatten().and_then(|reply| reply.part().number());
+        Found::Value(value, ttl_ms.and_then(|ms| u64::try_from(ms).ok()))
+    }
+
     /// How many clients of this node have subscribed to a shard channel. `None` if the server does
     /// not say.
     pub(crate) fn shard_subscribers(&mut self, channel: &[u8]) -> Option<i64> {
@@ -247,6 +268,7 @@ fn unless_error(reply: Option<CallReply>) -> Result<CallReply, CallError> {
     }
     Err(match reply.part().first_word() {
         b"ERR" => by_errno(),
+        b"WRONGTYPE" => CallError::WrongType,
         b"MOVED" | b"ASK" | b"TRYAGAIN" => CallError::NotHere,
         _ => CallError::Refused,
     })

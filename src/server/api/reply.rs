@@ -96,11 +96,12 @@ impl Context<'_> {
     pub(crate) fn reply(self, reply: Reply<'_>) {
         match reply {
             Reply::Fence(fence) => self.reply_integer(fence.get()),
-            Reply::Made(token, fence) => {
+            Reply::Pair(token, fence) => {
                 self.reply_array(2);
                 self.reply_bytes(token);
                 self.reply_integer(fence.get());
             }
+            Reply::Value(value) => self.reply_bytes(value),
             Reply::Done(done) => self.reply_integer(done.into()),
             Reply::Count(n) => self.reply_integer(u64::try_from(n).unwrap_or_default()),
             Reply::Queued => self.reply_status(c"QUEUED"),

@@ -35,6 +35,7 @@ pub(in crate::server) fn handler_of(command: Command) -> Handler {
         Command::ApplyRelease => handler!(replay::apply_release),
         Command::Writable => handler!(|_| Err(Error::ModuleOnly), queries::answer_writable),
         Command::Guard => handler!(replay::guard),
+        Command::Once => handler!(locking::take_once),
     }
 }
 

@@ -10,6 +10,7 @@ use redis_module::raw;
 
 use crate::command::exec::{self, COMMAND_AT};
 use crate::command::Error;
+use crate::engine::command::serve_results;
 use crate::engine::must_hold;
 use crate::engine::Count;
 use crate::planted::planted;
@@ -42,6 +43,7 @@ pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
         Ok(reply) => {
             counters::add(Count::Executed, 1);
             reply.pass_on(ctx);
+            serve_results(task);
         }
         Err(CallError::NotAllowed) => return Err(Error::NoPermission),
         Err(_) => return Err(Error::TryAgain),

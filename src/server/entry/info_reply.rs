@@ -51,6 +51,9 @@ fn send_holder(ctx: Context<'_>, token: &TokenText<'_>, hold: &Hold, now: Now) {
 }
 
 fn send_waiter(ctx: Context<'_>, waiter: &Waiting<'_>, now_us: u64) {
+    // Only for those who may read it.
+    let may_read = |name: &&[u8]| ctx.may_read(name, ctx.selected_db());
+    let result = waiter.result.filter(may_read);
     let waited_ms = now_us.saturating_sub(waiter.since_us) / 1_000;
     let (client, channel) = match waiter.listener {
         Some(Listener::Client(client)) => (Some(Field::Integer(client.id())), None),
@@ -64,6 +67,7 @@ fn send_waiter(ctx: Context<'_>, waiter: &Waiting<'_>, now_us: u64) {
         ("waited", Some(Field::Integer(waited_ms))),
         ("client", client),
         ("channel", channel),
+        ("result", result.map(Field::Bytes)),
     ]);
 }
 

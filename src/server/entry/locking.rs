@@ -7,6 +7,7 @@ use redis_module::raw;
 
 use crate::command::acquire::{Acquire, AskedMode, Wait};
 use crate::command::macquire::{key_count, Macquire};
+use crate::command::once::{self, RESULT_AT};
 use crate::command::{
     cancel as cancel_args, check as check_args, release as release_args, renew as renew_args,
 };
@@ -21,6 +22,16 @@ use crate::server::settings::limits;
 pub(in crate::server) fn take_hold(task: &mut Task<'_>, wanted: AskedMode) -> Result<(), Error> {
     let acquire = Acquire::parse(wanted, task.args())?;
     check_request(task, &acquire, task.argv().key())?;
+    command::take_hold(task, &acquire)
+}
+
+pub(in crate::server) fn take_once(task: &mut Task<'_>) -> Result<(), Error> {
+    let acquire = once::parse(task.args())?;
+    let (key, result) = (task.argv().key(), task.argv().word(RESULT_AT));
+    if key.map(Arg::bytes) == result.map(Arg::bytes) {
+        return Err(Error::SameKeys);
+    }
+    check_request(task, &acquire, key)?;
     command::take_hold(task, &acquire)
 }
 

@@ -92,10 +92,12 @@ fn describe(ctx: Context<'_>, spec: &Spec) -> bool {
 
 /// Passes the spec in the server's form to `set`.
 fn with_info<R>(spec: &Spec, set: impl FnOnce(*const raw::RedisModuleCommandInfo) -> R) -> R {
-    let mut key_specs = [
-        key_spec(spec.keys).unwrap_or(END_OF_KEY_SPECS),
-        END_OF_KEY_SPECS,
-    ];
+    let second = match spec.keys {
+        KeyWords::Two(_, key_use) => Some(key_at(2, key_use)),
+        _ => None,
+    };
+    let first = key_spec(spec.keys);
+    let mut key_specs = [first, second, None].map(|spec| spec.unwrap_or(END_OF_KEY_SPECS));
     let mut groups = Groups::default();
     let args = groups.add(spec.args);
     let mut history: Vec<_> = spec.history.iter().map(change).collect();
@@ -147,18 +149,15 @@ const fn change(change: &Change) -> raw::RedisModuleCommandHistoryEntry {
 
 /// How the server finds the keys, and how the command uses them.
 fn key_spec(keys: KeyWords) -> Option<raw::RedisModuleCommandKeySpec> {
-    let (key_use, begin) = match keys {
+    let mut spec = match keys {
         KeyWords::None => return None,
-        KeyWords::One(key_use) | KeyWords::ByCallback { first: key_use } => (key_use, 1),
-        KeyWords::Counted { key_use, count_at } => (key_use, count_at),
+        KeyWords::One(key_use)
+        | KeyWords::Two(key_use, _)
+        | KeyWords::ByCallback { first: key_use } => key_at(1, key_use),
+        KeyWords::Counted { key_use, count_at } => key_at(count_at, key_use),
     };
-    let mut spec = END_OF_KEY_SPECS;
-    spec.flags = flags_of(key_use).into();
-    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    spec.bs.index.pos = begin;
-    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
     match keys {
-        KeyWords::None | KeyWords::One(_) => {}
+        KeyWords::None | KeyWords::One(_) | KeyWords::Two(..) => {}
         // With this flag the server asks the handler and does not rely on the spec.
         KeyWords::ByCallback { .. } => {
             spec.flags |= u64::from(raw::REDISMODULE_CMD_KEY_INCOMPLETE);
@@ -171,16 +170,25 @@ fn key_spec(keys: KeyWords) -> Option<raw::RedisModuleCommandKeySpec> {
                 firstkey: 1,
                 keystep: 1,
             };
-            return Some(spec);
         }
     }
+    Some(spec)
+}
+
+/// One key at a word.
+fn key_at(pos: c_int, key_use: KeyUse) -> raw::RedisModuleCommandKeySpec {
+    let mut spec = END_OF_KEY_SPECS;
+    spec.flags = flags_of(key_use).into();
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    spec.bs.index.pos = pos;
+    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
     spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
         // Counted from the first key.
         lastkey: 0,
         keystep: 1,
         limit: 0,
     };
-    Some(spec)
+    spec
 }
 
 const fn flags_of(key_use: KeyUse) -> u32 {
@@ -194,7 +202,11 @@ const fn flags_of(key_use: KeyUse) -> u32 {
 /// Groups of arguments in the server's form. Each is an array of its own, which does not move while
 /// others point at it.
 #[derive(Default)]
-struct Groups(Vec<Box<[raw::RedisModuleCommandArg]>>);
+struct Groups {
+    all: Vec<Box<[raw::RedisModuleCommandArg]>>,
+    /// How many of the arguments are keys. Each has a key spec.
+    keys: c_int,
+}
 
 impl Groups {
     /// Adds a group and all groups in it. The answer points at its first argument.
@@ -203,7 +215,7 @@ impl Groups {
         group.push(END_OF_ARGS);
         let mut group = group.into_boxed_slice();
         let start = group.as_mut_ptr();
-        self.0.push(group);
+        self.all.push(group);
         start
     }
 
@@ -212,12 +224,13 @@ impl Groups {
             Kind::OneOf(args) | Kind::Block(args) => self.add(args),
             Kind::Key | Kind::Text | Kind::Integer | Kind::PureToken => ptr::null_mut(),
         };
-        // A command has one key spec at most.
         let is_key = matches!(arg.kind, Kind::Key);
+        let key_spec_index = if is_key { self.keys } else { -1 };
+        self.keys = self.keys.saturating_add(is_key.into());
         raw::RedisModuleCommandArg {
             name: arg.name.as_ptr().cast::<c_char>(),
             type_: type_of(arg.kind),
-            key_spec_index: if is_key { 0 } else { -1 },
+            key_spec_index,
             token: arg.token.map_or(ptr::null(), CStr::as_ptr),
             flags: flags_of_arg(arg) as c_int,
             subargs,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::{mem, ptr};
 
 use super::module::Task;
-use crate::engine::host::{self, End, Key as _, Name, Purpose, WrongType};
+use crate::engine::host::{self, End, Found, Key as _, Name, Purpose, WrongType};
 use crate::engine::Event;
 use crate::lock::{Deadline, Effect, Fate, Lock};
 use crate::server::api::lock_type;
@@ -144,6 +144,16 @@ impl<'k, 'c> Key<'k, 'c> {
         Ok(())
     }
 
+    /// Makes a call that may come back, and opens the key again.
+    fn while_closed<R>(&mut self, call: impl FnOnce(&mut Task<'c>) -> R) -> Result<R, WrongType> {
+        self.delete_vacated();
+        self.lock = None;
+        self.open.close();
+        let result = call(self.task);
+        self.reopen()?;
+        Ok(result)
+    }
+
     fn vacate(&mut self) {
         self.vacated = self.lock.take();
         self.deadline.set(Some(None));
@@ -260,13 +270,12 @@ impl<'k, 'c> host::Key for Key<'k, 'c> {
         }
     }
 
+    fn result(&mut self, name: &[u8], with_ttl: bool) -> Result<Found, WrongType> {
+        self.while_closed(|task| task.caller().string(name, with_ttl))
+    }
+
     fn may_be_heard(&mut self, name: &[u8]) -> Result<bool, WrongType> {
-        self.delete_vacated();
-        self.lock = None;
-        self.open.close();
-        let may_be_heard = channel::may_be_heard(self.task.caller(), name);
-        self.reopen()?;
-        Ok(may_be_heard)
+        self.while_closed(|task| channel::may_be_heard(task.caller(), name))
     }
 }
 

@@ -36,6 +36,7 @@ fn a_holder_with_very_many_places_is_over_the_budget() {
                 keep_ms: Some(1_000),
                 is_server_generated: false,
                 linger: None,
+                result: None,
                 user: None,
                 refusal: Refusal::Busy,
                 now_us: 0,

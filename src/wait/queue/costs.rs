@@ -4,7 +4,7 @@
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use crate::lock::{Ask, Effect, Fate, FenceClock, Limit, Lock, Mode, Now, Token, Ttl};
-use crate::wait::{KeyRef, Keys, Leaving, Listener, NewRequest, Registry, Step};
+use crate::wait::{KeyRef, Keys, Leaving, Listener, NewRequest, Registry, Step, Terms};
 
 const EACH: u64 = 100_000;
 
@@ -69,6 +69,7 @@ impl World {
             keep_ms: keeps.then_some(2),
             is_server_generated: false,
             linger: None,
+            result: None,
             user: None,
             refusal,
             now_us: self.now.us(),
@@ -93,7 +94,7 @@ impl World {
             let (lock, fences) = (self.lock.as_ref(), &mut self.fences);
             let next =
                 self.registry
-                    .grant_next(&self.key, lock, u64::MAX, self.now, |now| now, fences);
+                    .grant_next(&self.key, lock, &Terms::ANY, self.now, |now| now, fences);
             match next {
                 None => return,
                 Some(Step::Granted(granted)) => {

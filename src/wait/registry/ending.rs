@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use crate::lock::{FenceClock, Mode, Now, Refusal, Token, Ttl};
     use crate::wait::keys::{Keys, Several, Wanted};
-    use crate::wait::{Listener, NewRequest, Rest, Step};
+    use crate::wait::{Listener, NewRequest, Rest, Step, Terms};
 
     type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
 
@@ -211,6 +211,7 @@ mod tests {
             keep_ms: (channel == b"k").then_some(60_000),
             is_server_generated: false,
             linger: None,
+            result: None,
             user: None,
             refusal: Refusal::Busy,
             now_us: 0,
@@ -224,7 +225,7 @@ mod tests {
 
     fn grant_next(world: &mut World, key: &KeyRef) -> Option<Step<u64>> {
         let (now, mut fences) = (Now::from_millis(1_000), FenceClock::default());
-        world.grant_next(key, None, u64::MAX, now, |now| now, &mut fences)
+        world.grant_next(key, None, &Terms::ANY, now, |now| now, &mut fences)
     }
 
     fn len_of(world: &World, key: &KeyRef) -> usize {

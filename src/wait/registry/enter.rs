@@ -1,6 +1,7 @@
 //! Requests come.
 
 use std::hash::{BuildHasher, Hash};
+use std::rc::Rc;
 
 use super::leave::grace_end;
 use super::Registry;
@@ -31,6 +32,8 @@ pub struct NewRequest<'a, L> {
     pub is_server_generated: bool,
     /// What its hold will be bound to.
     pub linger: Option<Linger>,
+    /// The result that it takes in place of a hold (LOCK.ONCE).
+    pub result: Option<&'a [u8]>,
     /// The user against whose share it counts; `None` is nobody.
     pub user: Option<&'a [u8]>,
     /// Why it was not granted.
@@ -166,6 +169,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 place.count_against(user);
                 place.stay_until(grace_end(new.now_us, keep_ms), change);
             });
+            self.results.keep(id, new.result.map(Rc::from));
+            self.follow_results(id);
             return;
         };
         let listener = match listener {
@@ -186,8 +191,13 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         // The channel that was named last is the one that hears.
         if let (Some(seq), Some(before)) = (channel, replaced) {
             self.forget(id, seq, &before);
+            self.results.take(id, seq);
         }
         self.listeners.insert(id, seq, listener, new.linger);
+        if let Some(result) = new.result {
+            self.results.add(id, seq, result);
+        }
+        self.follow_results(id);
     }
 
     /// Makes a place, which has to be kept or listened at next.

@@ -34,6 +34,26 @@ pub enum Step<L> {
     Unheard(ChannelRequest),
     /// It can never be granted here.
     Refused(Removed<L>, Refusal),
+    /// It is next, and takes this result in place of a hold. The caller looks whether it exists,
+    /// and asks again.
+    Asks(Rc<[u8]>),
+}
+
+/// What a grant depends on beside the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// No lease is longer, in milliseconds.
+    pub longest_ms: u64,
+    /// A result that does not exist, as was just seen.
+    pub absent: Option<&'a [u8]>,
+}
+
+impl Terms<'_> {
+    /// Any lease, and no result.
+    pub const ANY: Self = Self {
+        longest_ms: u64::MAX,
+        absent: None,
+    };
 }
 
 /// A request that was granted.
@@ -142,13 +162,12 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// never be granted ends without a word. A place for several keys is not granted here, but
     /// noted: see [`Registry::take_candidate`].
     ///
-    /// A lease counts from its grant, which `granted_at` makes of `now`. None is longer than
-    /// `longest_ms`.
+    /// A lease counts from its grant, which `granted_at` makes of `now`.
     pub fn grant_next(
         &mut self,
         key: &KeyRef,
         lock: Option<&Lock>,
-        longest_ms: u64,
+        terms: &Terms<'_>,
         now: Now,
         granted_at: impl FnOnce(Now) -> Now,
         fences: &mut FenceClock,
@@ -158,7 +177,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             return None;
         }
         let (id, seq) = loop {
-            match self.queues.next(key, &self.places, lock, now)? {
+            let next = self.queues.next(key, &self.places, lock, now)?;
+            if let Next::Grant(id, _) | Next::Deadlock(id, _) = next {
+                let result = self.results.of_place(id);
+                if let Some(result) = result.filter(|result| Some(&***result) != terms.absent) {
+                    return Some(Step::Asks(result.clone()));
+                }
+            }
+            match next {
                 Next::Grant(id, seq) => break (id, seq),
                 Next::Several(id) => {
                     if let Some(place) = self.places.get(id) {
@@ -178,7 +204,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let at = granted_at(now);
         let place = self.places.get(id)?;
         let request = place.request(seq)?;
-        let decided = match request.ttl().ms() <= longest_ms {
+        let decided = match request.ttl().ms() <= terms.longest_ms {
             true => place.decide(request, lock, at, fences),
             false => Err(Refusal::TtlTooLong),
         };

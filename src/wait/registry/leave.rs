@@ -1,6 +1,7 @@
 //! Requests leave, and places end.
 
 use std::hash::{BuildHasher, Hash};
+use std::rc::Rc;
 
 use super::patrol::Patrol;
 use super::{Leaving, Registry};
@@ -30,6 +31,8 @@ pub struct Removed<L> {
     pub is_server_generated: bool,
     /// What its hold is bound to.
     pub linger: Option<Linger>,
+    /// The result that it takes in place of a hold.
+    pub result: Option<Rc<[u8]>>,
     /// What has become of its place.
     pub rest: Rest,
 }
@@ -172,13 +175,21 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             Some(request)
         })??;
         let linger = self.forget(id, seq, &request);
+        let result = self.results.take(id, seq);
+        if matches!(why, Why::Ungranted(_)) && request.keep_ms > 0 {
+            self.results.keep(id, result.clone());
+        }
+        self.follow_results(id);
         let place = self.places.get(id)?;
         let rest = match (place.is_over(), place.is_absent()) {
             (true, _) => Rest::Ended,
             (_, true) => Rest::Absent,
             (_, false) => Rest::Listens,
         };
-        let removed = removed(place, Some((request, uncounted_us)), linger, rest);
+        let removed = Removed {
+            result,
+            ..removed(place, Some((request, uncounted_us)), linger, rest)
+        };
         self.drop_if_over(id);
         Some(removed)
     }
@@ -235,6 +246,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
             self.step.candidates.remove(&(ticket, id));
         }
+        self.follow_results(id);
         self.unlink(id);
         self.places.remove(id);
         if self.is_empty() {
@@ -278,6 +290,7 @@ fn removed<L>(
         uncounted_us: uncounted_us.unwrap_or(place.since_us),
         is_server_generated: request.as_ref().is_some_and(Request::is_server_generated),
         linger,
+        result: None,
         listener: request.map(|request| request.listener),
         rest,
     }

@@ -100,6 +100,7 @@ mod tests {
             keep_ms: None,
             is_server_generated: false,
             linger: None,
+            result: None,
             user: None,
             refusal,
             now_us: 0,

@@ -153,6 +153,7 @@ mod tests {
                     keep_ms: None,
                     is_server_generated: false,
                     linger: None,
+                    result: None,
                     user: None,
                     refusal: Refusal::Busy,
                     now_us,

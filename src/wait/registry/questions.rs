@@ -2,7 +2,6 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
-#[cfg(test)]
 use std::rc::Rc;
 
 use super::Registry;
@@ -28,6 +27,8 @@ pub struct Waiter<'a, L> {
     pub since_us: u64,
     /// Whatever listens; `None` is nobody.
     pub listener: Option<&'a Listener<L>>,
+    /// The result that answers its place.
+    pub result: Option<&'a [u8]>,
 }
 
 impl<L, S: BuildHasher> Registry<L, S> {
@@ -49,6 +50,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// How many bytes all of it takes, nearly.
     pub const fn bytes(&self) -> usize {
         let bytes = self.load.bytes.saturating_add(self.queues.bytes);
+        let bytes = bytes.saturating_add(self.results.bytes);
         bytes.saturating_add(self.listeners.bytes)
     }
 
@@ -186,23 +188,27 @@ impl<L, S: BuildHasher> Registry<L, S> {
     }
 
     /// All that waits for a key, in the order in which it stands.
-    pub fn waiters(&self, db: i32, name: &[u8]) -> impl Iterator<Item = Waiter<'_, L>> {
+    pub fn waiters<'a>(&'a self, db: i32, name: &[u8]) -> impl Iterator<Item = Waiter<'a, L>> {
         let queue = self.queues.named(db, name).into_iter();
         let ids = queue.flat_map(|(name, key)| key.queue.iter().map(move |id| (name, id)));
-        let places = ids.filter_map(|(name, id)| Some((name, self.places.get(id)?)));
-        let places = places.filter(|(_, place)| !self.changes.end(place));
-        places.flat_map(|(name, place)| {
+        let places = ids.filter_map(|(name, id)| Some((name, id, self.places.get(id)?)));
+        let places = places.filter(|(.., place)| !self.changes.end(place));
+        places.flat_map(move |(name, id, place)| {
             let among = place.mode_among(name);
-            let waiter = move |mode, listener| Waiter {
+            let waiter = move |mode, listener, result: Option<&'a Rc<[u8]>>| Waiter {
                 token: place.token.text(),
                 mode: among.unwrap_or(mode),
                 since_us: place.since_us,
                 listener,
+                result: result.map(|name| &**name),
             };
-            let absent = place.is_absent().then(|| waiter(place.mode(), None));
-            let requests = place.iter();
-            let requests =
-                requests.map(move |(_, request)| waiter(request.mode(), Some(&request.listener)));
+            let absent = place
+                .is_absent()
+                .then(|| waiter(place.mode(), None, self.results.of_place(id)));
+            let requests = place.iter().map(move |(seq, request)| {
+                let listener = Some(&request.listener);
+                waiter(request.mode(), listener, self.results.of_request(id, seq))
+            });
             absent.into_iter().chain(requests)
         })
     }
@@ -251,6 +257,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         assert!(!self.is_unfinished());
         self.assert_tokens_tight();
         self.assert_oldest_tight();
+        self.results.assert_tight(&self.places);
         for (db, _, key) in self.queues.iter() {
             let is_behind = self.changes.is_behind(db, key.queue.seen_change());
             assert!(!is_behind || self.is_behind(), "a queue that never follows");

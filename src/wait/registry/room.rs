@@ -47,6 +47,8 @@ pub struct Comer<'a> {
     pub keys: &'a Keys,
     /// How it comes.
     pub by: By<'a>,
+    /// The result that it takes in place of a hold.
+    pub result: Option<&'a [u8]>,
     /// The user that asks; `None` if no share of it is bounded.
     pub user: Option<&'a [u8]>,
 }
@@ -118,6 +120,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
             By::Channel(name) if !is_known(name) => bytes.saturating_add(bytes::of_channel(name)),
             _ => bytes,
         };
+        let bytes = bytes.saturating_add(comer.result.map_or(0, bytes::of_result));
         if bytes > 0 && !self.fits(bytes, limits) {
             return Err(Full::Bytes);
         }
@@ -239,6 +242,7 @@ mod tests {
             token,
             keys: &keys,
             by,
+            result: None,
             user,
         };
         let bytes = world.bytes();
@@ -252,6 +256,7 @@ mod tests {
             keep_ms: Some(1_000),
             is_server_generated: false,
             linger: None,
+            result: None,
             user,
             refusal: Refusal::Busy,
             now_us: 0,

@@ -12,8 +12,8 @@ pub struct Described {
     pub complexity: String,
     pub arity: i64,
     pub flags: BTreeSet<String>,
-    /// The position of the key and its access flags. Position 0 means no key.
-    pub key: (i64, BTreeSet<String>),
+    /// The position of each key, or of their number, and its access flags.
+    pub keys: Vec<(i64, BTreeSet<String>)>,
     pub categories: BTreeSet<String>,
     pub tips: BTreeSet<String>,
     /// A version and a change.
@@ -60,10 +60,12 @@ fn described(body: &str) -> Described {
         value.unwrap_or_else(|| panic!("{syntax} has no {name}"))
     };
     let arity = field("Arity").parse().expect("an arity is an integer");
-    let key = field("Key specs");
-    let place = match key.split_once(',') {
-        Some((place, _)) => place.parse().expect("a place is a number"),
-        None => 0,
+    let key = |spec: &str| {
+        let (place, flags) = spec.split_once(',')?;
+        Some((
+            place.trim().parse().expect("a place is a number"),
+            quoted(flags),
+        ))
     };
     Described {
         syntax: syntax.into(),
@@ -72,7 +74,7 @@ fn described(body: &str) -> Described {
         complexity: field("Time complexity").into(),
         arity,
         flags: quoted(field("Command flags")),
-        key: (place, quoted(key)),
+        keys: field("Key specs").split(';').filter_map(key).collect(),
         categories: quoted(field("ACL categories")),
         tips: quoted(field("Tips")),
         history: Vec::new(),

@@ -11,18 +11,21 @@ pub fn described(c: &mut Client, name: &str) -> Described {
     let info = reply.items()[0].items();
     assert_eq!(info[0].to_text(), name);
     // The first key, the last one, and the step.
-    let place = info[3].as_int();
-    let step = place.min(1);
-    assert_eq!(info[3..6], [place, place, step].map(Reply::Int), "{name}");
+    let (first, specs) = (info[3].as_int(), info[8].items());
+    let last = first.min(1) * specs.len() as i64;
+    assert_eq!(
+        info[3..6],
+        [first, last, first.min(1)].map(Reply::Int),
+        "{name}"
+    );
     let mut said = Described {
         arity: info[1].as_int(),
         flags: info[2].words(),
-        key: (place, BTreeSet::new()),
         categories: info[6].words(),
         ..Described::default()
     };
     said.tips = info[7].words();
-    said.key = key(info[8].items());
+    said.keys = specs.iter().map(key).collect();
     let docs = c.call(&format!("COMMAND DOCS {name}")).field(name);
     add_docs(&mut said, name, &docs);
     said
@@ -77,13 +80,8 @@ fn argument(argument: &Reply) -> String {
     }
 }
 
-/// The only key spec, if any: the position of the key, and its access flags.
-fn key(specs: &[Reply]) -> (i64, BTreeSet<String>) {
-    let spec = match specs {
-        [] => return (0, BTreeSet::new()),
-        [spec] => spec,
-        more => panic!("more than one key spec: {more:?}"),
-    };
+/// A key spec: the position of the key, and its access flags.
+fn key(spec: &Reply) -> (i64, BTreeSet<String>) {
     let search = spec.field("begin_search");
     assert_eq!(search.field("type").to_text(), "index");
     let found = spec.field("find_keys");

@@ -134,6 +134,7 @@ pub fn kind_of(line: &[Vec<u8>], reply: &Reply) -> &'static str {
         // Of LOCK.RESETSTAT.
         Reply::Simple(word) if word == "OK" => "done",
         Reply::Simple(_) | Reply::Bulk(_) if is_guarded => "guarded",
+        Reply::Bulk(_) if line[0] == b"LOCK.ONCE" => "value",
         other => panic!("{:?}: {other:?}", line[0].escape_ascii()),
     }
 }

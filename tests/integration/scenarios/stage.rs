@@ -38,6 +38,7 @@ fn answer_of(reply: Reply) -> Answer {
     match reply {
         Reply::Nil => Answer::Null,
         Reply::Int(n) => Answer::Int(n),
+        Reply::Bulk(text) => Answer::Text(String::from_utf8_lossy(&text).into()),
         Reply::Simple(status) => Answer::Status(status),
         Reply::Error(error) => Answer::Error(error),
         Reply::Array(items) => match &items[..] {

@@ -32,7 +32,7 @@ const GAUGES: [&str; 14] = [
     "guard_members_fresh",
 ];
 
-const COUNTERS: [&str; 30] = [
+const COUNTERS: [&str; 32] = [
     "macquired",
     "acquired",
     "reacquired",
@@ -58,6 +58,8 @@ const COUNTERS: [&str; 30] = [
     "not_owner",
     "renewed",
     "lost_renewals",
+    "results_found",
+    "results_answered",
     "executed",
     "not_held",
     "expired",

@@ -1,9 +1,12 @@
 """The Lock of redis-py and valkey-py on the redis-lock module. The asyncio side is `redis_lock_client.asyncio`."""
 
+from .calls import idempotent, single_flight
 from .keeper import KeepAlive
 from .lock import Lock, MultiLock, ReadLock, RWLock, Semaphore, WriteLock
 from .once import TaskResult, run_once, runs_once
 from .replies import (
+    FingerprintError,
+    InProgressError,
     LockCancelledError,
     LockError,
     LockNotOwnedError,
@@ -11,8 +14,11 @@ from .replies import (
     NotSupportedError,
     UnsupportedError,
 )
+from .results import XFetch, once
 
 __all__ = [
+    "FingerprintError",
+    "InProgressError",
     "KeepAlive",
     "Lock",
     "LockCancelledError",
@@ -27,6 +33,10 @@ __all__ = [
     "TaskResult",
     "UnsupportedError",
     "WriteLock",
+    "XFetch",
+    "idempotent",
+    "once",
     "run_once",
     "runs_once",
+    "single_flight",
 ]

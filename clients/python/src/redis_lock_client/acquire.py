@@ -124,6 +124,10 @@ class Patience:
     def answered(self) -> None:
         self._failures = self._refusals = 0
 
+    # There is nothing left to wait for, and no place to give up.
+    def ends(self) -> None:
+        self._end, self.kept = self._clock(), False
+
     # Return the seconds until an old client's lock, which lives for `pttl` ms, is asked for again.
     def pace(self, pttl: int) -> float:
         # PTTL answers -1 for a key without ttl and -2 for one that is gone.

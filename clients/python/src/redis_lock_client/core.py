@@ -238,7 +238,9 @@ class Core:
     # Return the error that the user gets for an answer of the server.
     def _told(self, error: Exception, command: str) -> Steps[Exception]:
         if "lock.max-ttl" in str(error):
-            text = f"timeout (of run_once at_most, of extend the time with what is left) is too long: {error}"
+            text = (
+                f"timeout (of run_once at_most, of once ttl, of extend the time with what is left) is too long: {error}"
+            )
             return LockError(text, self.name)
         if not isinstance(error, UnsupportedError) and is_unknown_command(error, command):
             if (yield from self._has_no_module()):

@@ -112,10 +112,17 @@ class Driver:
         cls = getattr(owner, "connection_class", None) or import_module(f"{self._package}.connection").Connection
         self.socket_timeout: float | None = settings.get("socket_timeout", _default_timeout(cls))
 
-    # Return a token or a key as the client sends it.
+    # Return a token, a key or a value as the client sends it.
     def encode(self, client: Any, value: Any) -> bytes:
-        encoded: bytes = (client if hasattr(client, "get_encoder") else self.pool).get_encoder().encode(value)
+        encoded: bytes = self._encoder(client).encode(value)
         return encoded
+
+    # Return what the client reads: text with its `decode_responses`.
+    def decode(self, client: Any, value: bytes) -> Any:
+        return self._encoder(client).decode(value)
+
+    def _encoder(self, client: Any) -> Any:
+        return (client if hasattr(client, "get_encoder") else self.pool).get_encoder()
 
     # Return whether the server has said it, and did not just stay silent.
     def is_answer(self, error: BaseException) -> bool:

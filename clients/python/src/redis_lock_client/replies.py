@@ -25,6 +25,14 @@ class LockCancelledError(LockError):
     """An operator has ended the wait by LOCK.CANCEL."""
 
 
+class InProgressError(LockError):
+    """A value is being made elsewhere, and did not come in time."""
+
+
+class FingerprintError(ValueError):
+    """A key of idempotency was used before, and with other arguments."""
+
+
 class UnsupportedError(*theirs("exceptions", "ResponseError")):  # type: ignore[misc]
     """The server does not know what was asked of it. It is also the library's `ResponseError`."""
 

@@ -22,6 +22,10 @@ sync.MultiLock(client, ["a", "b"], shared=["c"], timeout=30)
 sync.MultiLock(client, ["a", "b"], share=["c"])  # wrong: share
 sync.run_once(client, "report", lambda: 7, at_most=600, at_least=60)
 sync.run_once(client, "report", lambda: 7, at_most=600, at_last=60)  # wrong: at_last
+sync.once(client, "page", lambda: b"", keep=60, early=sync.XFetch(), ttl=30, wait=None, pack=str, unpack=len)
+sync.once(client, "page", lambda: b"", kept=60)  # wrong: kept
+sync.single_flight(client, "page", earl=10)  # wrong: earl
+sync.idempotent(client, "page", early=10)  # wrong: early
 
 ours.Lock(async_client, "stock", timeout=30, wait="notify")
 ours.Lock(async_client, "stock", tiemout=30)  # wrong: tiemout
@@ -30,6 +34,7 @@ ours.RWLock(async_client, "stock", timeout=30, wait="notify").write(blocking=Fal
 ours.RWLock(async_client, "stock").read(blocking_timout=3)  # wrong: blocking_timout
 ours.Semaphore(async_client, "stock", 3, graze=2)  # wrong: graze
 ours.MultiLock(async_client, ["a", "b"], timout=30)  # wrong: timout
+ours.single_flight(async_client, "page", earl=10)  # wrong: earl
 
 client.lock("stock", timeout=30, lock_class=sync.Lock)
 async_client.lock("stock", timeout=30, lock_class=ours.Lock)

@@ -25,6 +25,8 @@ pub(in super::super) enum Said {
     Number(u64),
     /// The fence that came with a new token.
     Made(u64),
+    /// A result.
+    Text(String),
     /// OK or QUEUED.
     Status(&'static str),
     /// With its code.
@@ -35,7 +37,8 @@ impl From<Reply<'_>> for Said {
     fn from(reply: Reply<'_>) -> Self {
         match reply {
             Reply::Fence(fence) => Self::Number(fence.get()),
-            Reply::Made(_, fence) => Self::Made(fence.get()),
+            Reply::Pair(_, fence) => Self::Made(fence.get()),
+            Reply::Value(value) => Self::Text(String::from_utf8_lossy(value).into()),
             Reply::Done(done) => Self::Number(done.into()),
             Reply::Count(n) => Self::Number(n.try_into().unwrap()),
             Reply::Queued => Self::Status("QUEUED"),

@@ -16,7 +16,7 @@ use crate::command::guard::Beat;
 use crate::command::{Error, Reply};
 use crate::engine::guard;
 use crate::engine::guard::quorum::Replicas;
-use crate::engine::host::{Server, TurnPart};
+use crate::engine::host::{Found, Server, TurnPart};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Note, Outcome, Shared, Types};
 use crate::lock::{Deadline, Hold, Lock, Now, Token};
@@ -70,6 +70,10 @@ pub(in super::super) struct Memory {
     /// What another module runs when a key is opened that has expired, the next one last: for whom,
     /// and on which key.
     pub(in super::super) reactions: RefCell<Vec<(Client, Place, Request)>>,
+    /// The result that the running command asks for or writes.
+    pub(in super::super) asked: Cell<Option<u8>>,
+    /// The results of each database that are not [`Found::Nothing`].
+    pub(in super::super) results: RefCell<BTreeMap<Place, Found>>,
     /// The settings of the guard.
     pub(in super::super) guard: Cell<guard::Settings>,
     /// Those that follow this server.
@@ -105,6 +109,8 @@ impl Memory {
             linger_ms: Cell::new(Some(0)),
             connection: Cell::default(),
             reactions: RefCell::default(),
+            asked: Cell::default(),
+            results: RefCell::default(),
             guard: Cell::default(),
             replicas: RefCell::default(),
             log: RefCell::default(),
@@ -141,6 +147,12 @@ impl Memory {
             Some(log) => log.heard_channels.contains(channel),
             None => !self.says_who_listens || self.scene.get().has_subscribers,
         }
+    }
+
+    pub(super) fn result(&self, name: &[u8]) -> Found {
+        let place = at(self.db.get() as u8, name[0]);
+        let results = self.results.borrow();
+        results.get(&place).cloned().unwrap_or(Found::Nothing)
     }
 
     pub(super) fn look_up(&self, shared: &Shared<Toy>, at: Place) -> bool {
@@ -327,6 +339,7 @@ impl Server for Ctx<'_> {
             let event = match message {
                 Message::Granted(fence) => Event::Granted(fence.get()),
                 Message::TimedOut => Event::Null,
+                Message::Result => Event::Value(0),
                 Message::Error(error) => event_of(Reply::Error(error)),
             };
             let place = at(self.0.db.get() as u8, key[0]);
@@ -383,7 +396,9 @@ impl Server for Ctx<'_> {
 
 fn event_of(reply: Reply<'_>) -> Event {
     match reply {
-        Reply::Fence(fence) | Reply::Made(_, fence) => Event::Granted(fence.get()),
+        Reply::Fence(fence) => Event::Granted(fence.get()),
+        Reply::Pair(_, fence) => Event::Early(fence.get()),
+        Reply::Value(value) => Event::Value(value[0]),
         Reply::Null => Event::Null,
         Reply::Done(done) => Event::Done(done),
         Reply::Count(n) => Event::Count(n.try_into().unwrap()),

@@ -7,9 +7,10 @@ use super::memory::{Ctx, Memory, Toy, Value};
 use super::replica::Change;
 use super::words::Waits;
 use crate::command::acquire::{self, Acquire};
+use crate::command::once;
 use crate::command::{rlock, Args, Error, Reply};
 use crate::engine::guard::slots::Cluster;
-use crate::engine::host::{End, Host, Key, Name, Parts, Purpose, Server, WrongType};
+use crate::engine::host::{End, Found, Host, Key, Name, Parts, Purpose, Server, WrongType};
 use crate::engine::{self, check, command, several, Event as KeyEvent, Machine, Shared};
 use crate::lock::slot::slot_of;
 use crate::lock::{Deadline, Effect, Fate, Lock, Mode, Token};
@@ -73,7 +74,14 @@ impl<'n> Task<'n> {
                 };
                 let words = Waits::new(what.token(), limits, keep, linger_ms);
                 options.extend(words.words());
-                let acquire = Acquire::parse(wanted, Args::new(options.into_iter()));
+                let result = self.memory.asked.get().map(|name| [name]);
+                let acquire = match &result {
+                    None => Acquire::parse(wanted, Args::new(options.into_iter())),
+                    Some(name) => {
+                        let options = options.into_iter().chain([&b"EARLY"[..], b"5"]);
+                        once::parse(Args::new([&name[..]].into_iter().chain(options)))
+                    }
+                };
                 command::take_hold(&mut self, &acquire.unwrap())
             }
             Request::Release(_) => command::release(&mut self, owner, 0),
@@ -81,7 +89,15 @@ impl<'n> Task<'n> {
             Request::Check(_) => check(&mut self, owner),
             Request::Exec(_) => {
                 let is_held = engine::must_hold(&mut self, owner);
-                is_held.map(|()| self.server().reply(Reply::Done(true)))
+                is_held.map(|()| {
+                    self.server().reply(Reply::Done(true));
+                    if let Some(name) = self.memory.asked.get() {
+                        let value = Found::Value([name].into(), None);
+                        let place = at(self.memory.db.get() as u8, name);
+                        self.memory.results.borrow_mut().insert(place, value);
+                        command::serve_results(&mut self);
+                    }
+                })
             }
             Request::Renew(..) => command::renew(&mut self, owner, what.ttl()),
             Request::Cancel(of) => engine::cancel::run(&mut self, of.map(|_| owner)),
@@ -330,6 +346,14 @@ impl<'n> Key for Open<'_, 'n> {
     }
 
     fn note(&self, _event: KeyEvent) {}
+
+    fn result(&mut self, name: &[u8], _with_ttl: bool) -> Result<Found, WrongType> {
+        self.put_back();
+        let found = self.memory.result(name);
+        self.memory.look_up(self.shared, self.place);
+        self.take()?;
+        Ok(found)
+    }
 
     fn may_be_heard(&mut self, channel: &[u8]) -> Result<bool, WrongType> {
         self.put_back();

@@ -9,7 +9,7 @@ use super::{Node, Task};
 use crate::command::acquire::Acquire;
 use crate::command::macquire::Macquire;
 use crate::command::spec::KeyWords;
-use crate::command::{acquire, cancel, check, exec, release, renew, rlock, wlock};
+use crate::command::{acquire, cancel, check, exec, once, release, renew, rlock, wlock};
 use crate::command::{Args, Command, Error};
 use crate::engine::{self, command, macquire};
 
@@ -150,6 +150,7 @@ impl Node {
         };
         let result = match command {
             Command::Acquire => take(acquire::WANTED),
+            Command::Once => once::parse(args()).and_then(|it| command::take_hold(&mut task, &it)),
             Command::Wlock => take(wlock::WANTED),
             Command::Rlock => take(rlock::WANTED),
             Command::Macquire => {

@@ -26,18 +26,22 @@ impl Oracle {
             // A question serves nobody.
             let own = own.filter(|own| !self.is_over(own, now));
             self.events.push((client, answer(what, own)));
-            return;
+            return self.write_result(at, what, own, scene);
         }
         self.bring_forward(at, now);
         self.serve_first(at, scene);
+        let own = self.own(at, token, now);
+        if self.is_answered(client, at, what, own, scene) {
+            return self.serve(at, scene);
+        }
         if let Request::Cancel(of) = what {
             let count = self.cancel(at, of, scene);
             self.events.push((client, Event::Count(count)));
             return self.serve(at, scene);
         }
-        let own = self.own(at, token, now);
-        let place = self.place(at, token);
-        let is_partial = place.is_some_and(|place| !place.several.is_empty());
+        let is_partial = self
+            .place(at, token)
+            .is_some_and(|place| !place.several.is_empty());
         if is_partial && matches!(what, Request::Take { .. }) {
             self.events.push((client, Event::Partial));
             return;
@@ -178,9 +182,10 @@ impl Oracle {
         if self.place(at, token).is_none() {
             self.come(at, Vec::new(), token, scene);
         }
+        let asked = self.asked;
         let place = self.place(at, token).unwrap();
         place.upgrade |= owns;
-        place.ask(client, what, scene)
+        place.ask(client, what, asked, scene)
     }
 }
 
@@ -196,7 +201,13 @@ fn answer(what: Request, own: Option<NaiveHold>) -> Event {
 
 impl NaivePlace {
     /// A request comes to a place.
-    pub(super) fn ask(&mut self, client: Client, what: Request, scene: &Scene) -> Event {
+    pub(super) fn ask(
+        &mut self,
+        client: Client,
+        what: Request,
+        result: Option<u8>,
+        scene: &Scene,
+    ) -> Event {
         let Request::Take {
             mode,
             ttl,
@@ -211,6 +222,7 @@ impl NaivePlace {
         if limits == Limits::NoWait {
             if place.is_absent() {
                 place.kept = Some((mode, keep));
+                place.kept_result = result;
                 place.until_us = scene.mono_us + u64::from(keep) * 1_000;
             }
             return Event::Null;
@@ -230,6 +242,7 @@ impl NaivePlace {
             ttl,
             times_out_at_us: limits.times_out_at_us(scene),
             keep,
+            result,
         });
         Event::Waits
     }

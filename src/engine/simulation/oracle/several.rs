@@ -137,7 +137,7 @@ impl Oracle {
         if !is_live || limits.is_channel() {
             (place.at, place.several) = (at, keys);
         }
-        place.ask(client, what, scene)
+        place.ask(client, what, None, scene)
     }
 
     /// Grants a place for several keys whose turn has come at one of them, if it has come at all.

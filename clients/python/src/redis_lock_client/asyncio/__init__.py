@@ -1,6 +1,8 @@
 """The locks of `redis_lock_client` for asyncio."""
 
 from ..replies import (
+    FingerprintError,
+    InProgressError,
     LockCancelledError,
     LockError,
     LockNotOwnedError,
@@ -8,11 +10,15 @@ from ..replies import (
     NotSupportedError,
     UnsupportedError,
 )
+from .calls import idempotent, single_flight
 from .keeper import KeepAlive
 from .lock import Lock, MultiLock, ReadLock, RWLock, Semaphore, WriteLock
 from .once import TaskResult, run_once, runs_once
+from .results import XFetch, once
 
 __all__ = [
+    "FingerprintError",
+    "InProgressError",
     "KeepAlive",
     "Lock",
     "LockCancelledError",
@@ -27,6 +33,10 @@ __all__ = [
     "TaskResult",
     "UnsupportedError",
     "WriteLock",
+    "XFetch",
+    "idempotent",
+    "once",
     "run_once",
     "runs_once",
+    "single_flight",
 ]

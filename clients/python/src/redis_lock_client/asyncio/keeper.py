@@ -22,6 +22,9 @@ class KeepAlive(Keeping):
     A release ends the renewals, and is no loss.
     """
 
+    # Whether a loss ends the body.
+    _cancels = True
+
     def __init__(self, lock: "Lock") -> None:
         """Use `Lock.keep_alive`."""
         super().__init__(lock)
@@ -99,10 +102,11 @@ class KeepAlive(Keeping):
             # What is lost is not prolonged: nobody has to wait for a server that may not answer.
             self._renewing.cancel()
             self._lease.ends()
-            self._is_lost = True
+            self._is_lost = self._cancels
             if self._seen:
                 self._seen.end(is_lost=True)
-            self._body.cancel()
+            if self._cancels:
+                self._body.cancel()
 
     def _stop(self) -> None:
         self._is_over = True

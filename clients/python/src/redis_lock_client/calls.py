@@ -1,0 +1,114 @@
+"""Decorators: many calls with one key run once, and all of them get what it returns."""
+
+import functools
+import hashlib
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, Unpack
+
+from .once import refuse_what_runs_later
+from .results import Result, ResultOptions, SharedOptions, once, take
+
+__all__ = ["idempotent", "single_flight"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# For how many seconds the result of an idempotent call is kept: a day.
+KEEP = 86_400.0
+
+# A template of the arguments, "page:{number}", or what returns the name for the same arguments.
+Key = str | Callable[..., str | bytes]
+
+
+# Return what names the key of a call.
+def naming(function: Callable[..., Any], key: Key) -> Callable[..., str | bytes]:
+    if callable(key):
+        return key
+    arguments, template = arguments_of(function), key
+    return lambda *args, **kwargs: template.format(**arguments(*args, **kwargs))
+
+
+# Return what tells a call's arguments by their names.
+def arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    signature = inspect.signature(function)
+
+    def arguments(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+    return arguments
+
+
+# Return what marks the result of a call, so that other arguments are found out.
+def marking(function: Callable[..., Any], fingerprint: Callable[..., str | bytes] | None) -> Callable[..., bytes]:
+    arguments = arguments_of(function)
+
+    def mark(*args: Any, **kwargs: Any) -> bytes:
+        if fingerprint is None:
+            try:
+                said: str | bytes = json.dumps(arguments(*args, **kwargs), sort_keys=True)
+            except TypeError as error:
+                raise TypeError(f"{function} needs a `fingerprint`, as its arguments are no JSON: {error}") from error
+        else:
+            said = fingerprint(*args, **kwargs)
+        return hashlib.sha256(said.encode() if isinstance(said, str) else said).digest()
+
+    return mark
+
+
+def single_flight(redis: Any, key: Key, **options: Unpack[ResultOptions]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a function whose calls with one key run once, while the others wait and get what it returns.
+
+    `key` is a template of the arguments, `"page:{number}"`, or a function of the same arguments that returns the name.
+    The options are those of `once`.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        refuse_what_runs_later(function)
+        name = naming(function, key)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            make = functools.partial(function, *args, **kwargs)
+            result: T = once(redis, name(*args, **kwargs), make, **options)
+            return result
+
+        return call
+
+    return decorate
+
+
+def idempotent(
+    redis: Any,
+    key: Key,
+    fingerprint: Callable[..., str | bytes] | None = None,
+    **options: Unpack[SharedOptions],
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a function that runs once for a key: to call it again returns the result of the first call.
+
+    The result is kept with a fingerprint of the arguments, for `keep` seconds (a day). Other arguments with the same
+    key raise FingerprintError. While the first call runs, another one waits for `wait` seconds (5; 0 is not at all)
+    before InProgressError is raised. A call that raises leaves nothing, and the next one runs. A process that dies
+    after a side effect, and before the result is stored, leaves nothing, too.
+
+    `key` and the options are those of `single_flight`. `fingerprint` is a function of the same arguments that returns
+    what they must have in common; without it the arguments must be JSON.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        refuse_what_runs_later(function)
+        name, mark = naming(function, key), marking(function, fingerprint)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            more: Any = {"keep": KEEP, **options, "early": None, "mark": mark(*args, **kwargs)}
+            make = functools.partial(function, *args, **kwargs)
+            result: T = take(Result(redis, name(*args, **kwargs), **more), make)
+            return result
+
+        return call
+
+    return decorate
