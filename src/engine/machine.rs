@@ -4,6 +4,8 @@
 //! part is [`Shared`] with callbacks, which may run in the middle of a command. Each of its parts
 //! is borrowed only within its own methods, which call nothing that calls back.
 
+use std::rc::Rc;
+
 use super::bindings::Bindings;
 use super::deliveries::Deliveries;
 use super::fences::Fences;
@@ -47,6 +49,9 @@ pub struct Machine<T: Types> {
     pub refusal_asked_us: u64,
     /// When a cycle of waits was logged last, on the monotonic clock; `None` is never.
     pub cycle_logged_us: Option<u64>,
+    /// A result of LOCK.ONCE that did not exist when it was looked at last, and the number of
+    /// changes by then.
+    pub absent_result: Option<(Rc<[u8]>, u64)>,
     /// Whether new grants may be made.
     pub guard: Guard,
     /// Whether something may be due earlier than before.
@@ -72,6 +77,7 @@ impl<T: Types<Hasher: Clone, Cursor: Copy>> Clone for Machine<T> {
             registry: self.registry.clone(),
             contended: self.contended.clone(),
             sweep: self.sweep.clone(),
+            absent_result: self.absent_result.clone(),
             guard: self.guard.clone(),
             ..*self
         }
@@ -114,6 +120,7 @@ impl<T: Types> Default for Machine<T> {
             refused_us: 0,
             refusal_asked_us: 0,
             cycle_logged_us: None,
+            absent_result: None,
             guard: Guard::default(),
             is_due_changed: false,
         }
