@@ -318,7 +318,8 @@ impl<'r, 'l> Model<'r, 'l> {
             }
             Some(own) => {
                 self.kept_at_least(key, &lock, own, held);
-                if self.is_current(What::Renew, key, held.token) {
+                // What follows it in the log may be the timer's: LINGER shortens the same hold.
+                if self.is_current(What::Renew, key, held.token) && !self.is_carried_out {
                     self.is_carried_out = true;
                     let ttl_ms = self.current.and_then(|one| one.ttl_ms);
                     if ttl_ms != held.deadline_ms.checked_sub(now_ms) {

@@ -251,13 +251,18 @@ impl Cluster {
     #[track_caller]
     pub fn fail_over(&self, new: usize, line: &str) {
         let (mut c, id) = (self.client(new), self.id(new));
-        wait_for("links to the replica", || {
-            let is_linked = |node: &Server| {
-                let nodes = node.client().text("CLUSTER NODES");
-                let mut lines = nodes.lines();
-                lines.any(|line| line.starts_with(&id) && line.contains(" connected"))
-            };
-            self.running().all(is_linked).then_some(())
+        let is_linked = |node: &mut Client, id: &str| {
+            let nodes = node.text("CLUSTER NODES");
+            let mut lines = nodes.lines();
+            lines.any(|line| line.starts_with(id) && line.contains(" connected"))
+        };
+        // Its own link matters, too: the replica refuses a failover that its primary cannot join.
+        let nodes = c.text("CLUSTER NODES");
+        let own = nodes.lines().find(|line| line.starts_with(&id));
+        let of = own.and_then(|line| line.split(' ').nth(3)).unwrap();
+        wait_for("links from and to the replica", || {
+            let sees_it = |node: &Server| is_linked(&mut node.client(), &id);
+            (self.running().all(sees_it) && is_linked(&mut c, of)).then_some(())
         });
         assert_eq!(c.text(line), "OK");
         let mut asked = Instant::now();

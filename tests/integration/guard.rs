@@ -165,7 +165,7 @@ fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
 /// Nothing new is granted.
 fn rests_after_its_promotion(replica: &Server, known: i64) {
     let mut c = replica.client();
-    assert_eq!(c.info("lock_guard"), "promotion");
+    c.until_info("lock_guard", "promotion");
     for line in [
         "LOCK.ACQUIRE known owner 120000",
         "LOCK.ACQUIRE other new 120000",

@@ -40,8 +40,8 @@ fn top_lists_the_longest_waits_first(kind: Kind) {
     c.int("LOCK.ACQUIRE permits a 60000 LIMIT 5");
     c.int("LOCK.ACQUIRE permits b 60000 LIMIT 2");
     acquire(&mut c, "unwanted", "me");
-    let begun_us = c.now_us();
     c.call("LOCK.ACQUIRE exclusive you 1000 KEEP 600000");
+    let begun_us = c.now_us();
     wait_for("some time", || {
         (c.now_us() > begun_us + 5_000).then_some(())
     });

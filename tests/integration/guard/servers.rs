@@ -54,7 +54,7 @@ fn a_chain_of_replicas_hears_the_beats_and_waits(kind: Kind) {
     old.int("LOCK.ACQUIRE k first 120000");
     first.kill();
     c.text("REPLICAOF NO ONE");
-    assert_eq!(c.info("lock_guard"), "promotion");
+    c.until_info("lock_guard", "promotion");
     assert_eq!(c.int("LOCK.CHECK known owner"), known);
     assert_eq!(c.int("LOCK.RENEW known owner 120000"), 1);
     second_has_it(&middle, middle.later(SECOND), sent_us, Some(&clock));
