@@ -1,4 +1,4 @@
-//! Counters of events since the server started, or since LOCK.RESETSTAT. docs/OPERATIONS.md says
+//! Counters of events since the server started, or since LOCK.RESETSTAT. docs/METRICS.md says
 //! what each counts.
 //!
 //! Two sums are exact as long as nothing is loaded and nothing is reset:

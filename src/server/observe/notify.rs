@@ -1,4 +1,4 @@
-//! The module's own keyspace events; `docs/OPERATIONS.md` lists them. They belong to the class `d`
+//! The module's own keyspace events; `docs/COMMANDS.md` lists them. They belong to the class `d`
 //! of `notify-keyspace-events`, which `A` includes on every supported server. So they are off
 //! unless an operator turns them on.
 //!
