@@ -1,5 +1,6 @@
-//! What a token holds now: LOCK.CHECK, and LOCK.EXEC before its command runs.
+//! What a token holds now: LOCK.CHECK, and LOCK.EXEC before and after its command runs.
 
+use super::command::serve_waiters;
 use super::guarding;
 use super::host::{key_ref_of, Host, Key, Purpose, Server};
 use crate::command::{Error, Reply};
@@ -50,4 +51,14 @@ pub fn must_hold<H: Host>(host: &mut H, token: Token<'_>) -> Result<(), Error> {
     }
     let hold = usable_hold(host, token)?;
     hold.map(|_| ()).ok_or(Error::NotHeld)
+}
+
+/// Serves the lock of LOCK.EXEC, whose command may have written a result.
+pub fn serve_results<H: Host>(host: &mut H) {
+    if !host.machine().registry.has_results() {
+        return;
+    }
+    if let Ok(mut key) = host.open_key(Purpose::Write) {
+        serve_waiters(&mut key, false);
+    }
 }

@@ -14,7 +14,7 @@ use super::machine::{Machine, Registry, Removed};
 use super::once::Look;
 use super::serve::{self, Stay};
 use super::{deadlock, ending, guarding, linger, overdue, several};
-use crate::command::acquire::Acquire;
+use crate::command::acquire::{Acquire, Asked};
 use crate::command::{Error, Reply};
 use crate::lock::{Effect, FenceClock, Lock, Now, Refusal, Token, Ttl, Waiting};
 use crate::wait::{KeyRef, Keys, Linger};
@@ -272,12 +272,33 @@ pub(super) fn note_resumed<S: Server>(server: S, since_us: Option<u64>) {
 /// # Errors
 /// What the client gets in place of a hold.
 pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Error> {
+    match acquire.result() {
+        None => take(host, acquire, [None, None]),
+        Some(asked) => take_or_look(host, acquire, asked),
+    }
+}
+
+/// LOCK.ONCE.
+#[cold]
+fn take_or_look<H: Host>(
+    host: &mut H,
+    acquire: &Acquire<'_>,
+    asked: Asked<'_>,
+) -> Result<(), Error> {
+    // One for each time that the request is decided.
+    let looks = [asked; 2].map(Look::new);
+    take(host, acquire, looks.each_ref().map(Some))
+}
+
+#[inline(always)] // A plain acquire pays for no look.
+fn take<'r, H: Host>(
+    host: &mut H,
+    acquire: &'r Acquire<'r>,
+    [look, look_again]: [Option<&'r Look<'r>>; 2],
+) -> Result<(), Error> {
     let server = host.server();
     let linger = linger::of_request(server, acquire)?;
     let ask = acquire.ask();
-    // One for each time that the request is decided.
-    let looks = [(); 2].map(|()| acquire.result().map(Look::new));
-    let [look, look_again] = looks.each_ref().map(Option::as_ref);
     let taker = |look| Taker {
         token: ask.token,
         linger,
@@ -320,6 +341,7 @@ pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Err
     Ok(())
 }
 
+#[inline(always)] // As its caller.
 fn decide_acquire<'r, K: Key>(
     acquire: &'r Acquire<'r>,
     look: Option<&'r Look<'r>>,
@@ -362,16 +384,6 @@ fn decide_hold<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>) ->
         }
         Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decided::Wait(refusal),
         Err(refusal) => Decided::Same(Reply::Error(Error::of_refusal(refusal))),
-    }
-}
-
-/// Serves the lock of the running command, which may have written a result.
-pub fn serve_results<H: Host>(host: &mut H) {
-    if !host.machine().registry.has_results() {
-        return;
-    }
-    if let Ok(mut key) = host.open_key(Purpose::Write) {
-        serve_waiters(&mut key, false);
     }
 }
 

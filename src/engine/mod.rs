@@ -39,7 +39,7 @@ pub mod sweep;
 pub mod tick;
 mod types;
 
-pub use check::{check, must_hold};
+pub use check::{check, must_hold, serve_results};
 pub use count::Count;
 pub use event::Event;
 pub use inbox::Note;

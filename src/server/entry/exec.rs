@@ -10,9 +10,7 @@ use redis_module::raw;
 
 use crate::command::exec::{self, COMMAND_AT};
 use crate::command::Error;
-use crate::engine::command::serve_results;
-use crate::engine::must_hold;
-use crate::engine::Count;
+use crate::engine::{must_hold, serve_results, Count};
 use crate::planted::planted;
 use crate::server::api::{call, Arg, Argv, CallError, Context};
 use crate::server::host::module::Task;

@@ -186,10 +186,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             (_, true) => Rest::Absent,
             (_, false) => Rest::Listens,
         };
-        let removed = Removed {
-            result,
-            ..removed(place, Some((request, uncounted_us)), linger, rest)
-        };
+        let removed = removed(place, Some((request, uncounted_us)), (linger, result), rest);
         self.drop_if_over(id);
         Some(removed)
     }
@@ -201,7 +198,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             match place.first().map(|(seq, _)| seq) {
                 Some(seq) => all.extend(self.leave(id, seq, Why::Decided)),
                 None => {
-                    all.push(removed(place, None, None, Rest::Ended));
+                    all.push(removed(place, None, (None, None), Rest::Ended));
                     self.change(id, |place| place.keep_ms = 0);
                     self.drop_if_over(id);
                 }
@@ -275,7 +272,7 @@ pub(super) const fn grace_end(now_us: u64, keep_ms: u32) -> u64 {
 fn removed<L>(
     place: &Place<L>,
     request: Option<(Request<L>, u64)>,
-    linger: Option<Linger>,
+    (linger, result): (Option<Linger>, Option<Rc<[u8]>>),
     rest: Rest,
 ) -> Removed<L> {
     let (request, uncounted_us) = request.unzip();
@@ -290,7 +287,7 @@ fn removed<L>(
         uncounted_us: uncounted_us.unwrap_or(place.since_us),
         is_server_generated: request.as_ref().is_some_and(Request::is_server_generated),
         linger,
-        result: None,
+        result,
         listener: request.map(|request| request.listener),
         rest,
     }

@@ -95,7 +95,7 @@ impl<'n> Task<'n> {
                         let value = Found::Value([name].into(), None);
                         let place = at(self.memory.db.get() as u8, name);
                         self.memory.results.borrow_mut().insert(place, value);
-                        command::serve_results(&mut self);
+                        engine::serve_results(&mut self);
                     }
                 })
             }
