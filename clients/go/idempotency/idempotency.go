@@ -28,8 +28,8 @@ import (
 var stored = []string{"Content-Type", "Content-Encoding", "Content-Language", "ETag", "Last-Modified", "Link", "Location"}
 
 // A Handler is a middleware. Requests without the header Idempotency-Key go to Next as they are. With it, Next answers the first one,
-// whatever the status, and the others get that answer, with the header Idempotency-Replayed: true. Next works on when the client goes
-// away. If Next panics, nothing is stored.
+// and the others get that answer, with the header Idempotency-Replayed: true. Next works on when the client goes away. If Next panics
+// or answers with 500 or above, nothing is stored, and the next request with the key is the first one again.
 //
 // It answers 409 while the first one is executed, 422 if the key came with another method, target or body before, 413 to a body above
 // Limit, and 503 if the server of the locks fails: Next is not called then.
@@ -84,6 +84,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Next.ServeHTTP(made, read)
 		made.WriteHeader(http.StatusOK) // If nothing was written.
 		first = made
+		if made.status >= http.StatusInternalServerError {
+			return nil, errNotKept
+		}
 		header := http.Header{}
 		for _, name := range stored {
 			if values := made.sent.Values(name); values != nil {
@@ -109,10 +112,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Idempotency-Replayed", "true")
 		reply(w, before.Header, before.Status, before.Body)
 	}
-	if err != nil && !errors.Is(err, &redislock.ErrTaken{}) {
+	if err != nil && !errors.Is(err, errNotKept) && !errors.Is(err, &redislock.ErrTaken{}) {
 		slog.ErrorContext(ctx, "redislock: an answer for an Idempotency-Key was not read or not stored", "error", err)
 	}
 }
+
+// errNotKept is the end of a request that may be tried again.
+var errNotKept = errors.New("a server error is not kept")
 
 func reply(w http.ResponseWriter, header http.Header, status int, body []byte) {
 	maps.Copy(w.Header(), header)

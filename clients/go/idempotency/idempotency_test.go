@@ -66,6 +66,17 @@ func charge(count *atomic.Int32) http.HandlerFunc {
 	}
 }
 
+func TestAServerErrorIsNotKept(t *testing.T) {
+	var count atomic.Int32
+	h, _ := handler(t, func(w http.ResponseWriter, _ *http.Request) {
+		status := []int{http.StatusBadGateway, http.StatusConflict}[min(count.Add(1)-1, 1)]
+		http.Error(w, "said", status)
+	})
+	expect(t, ask(h, "k", "POST", "/pay", ""), 502, "said", "")
+	expect(t, ask(h, "k", "POST", "/pay", ""), 409, "said", "")
+	expect(t, ask(h, "k", "POST", "/pay", ""), 409, "said", "true")
+}
+
 func TestARequestIsAnsweredByItsFirstAnswer(t *testing.T) {
 	var count atomic.Int32
 	h, client := handler(t, charge(&count))
