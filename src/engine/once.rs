@@ -106,12 +106,9 @@ pub(super) fn answer<K: Key>(key: &mut K, key_ref: &KeyRef) -> Result<Answered, 
 fn answer_all<K: Key>(key: &mut K, key_ref: &KeyRef) -> Result<Answered, WrongType> {
     let (mut answered, mut requests, mut bytes) = (Answered::default(), 0_usize, 0_usize);
     for name in key.parts().machine.registry.results_of(key_ref) {
-        let (value, each) = match key.result(&name, false)? {
-            Found::Value(value, _) => {
-                let len = value.len();
-                (Ok(value), len)
-            }
-            Found::Elsewhere => (Err(Error::TryAgain), 0),
+        let value = match key.result(&name, false)? {
+            Found::Value(value, _) => Ok(value),
+            Found::Elsewhere => Err(Error::TryAgain),
             Found::Nothing => {
                 let changes = key.shared().inbox.changes();
                 key.parts().machine.absent_result = Some((name, changes));
@@ -119,7 +116,7 @@ fn answer_all<K: Key>(key: &mut K, key_ref: &KeyRef) -> Result<Answered, WrongTy
             }
             Found::OtherType => continue,
         };
-        let server = key.server();
+        let (server, each) = (key.server(), value.as_ref().map_or(0, |value| value.len()));
         loop {
             answered.is_rest = requests >= MOST || bytes >= MOST_BYTES;
             if answered.is_rest {

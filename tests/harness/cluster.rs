@@ -211,6 +211,14 @@ impl Cluster {
         at(shard)..at(shard + 1)
     }
 
+    /// The shard that has a slot initially.
+    pub fn shard_of(&self, slot: i64) -> usize {
+        let has_it = |shard: &usize| self.slots_of(*shard).contains(&slot);
+        (0..self.primaries)
+            .find(has_it)
+            .expect("a shard for every slot")
+    }
+
     /// Keys in the initial slots of a shard.
     pub fn keys_of(&self, shard: usize, count: usize) -> Vec<String> {
         let mut c = self.client(0);

@@ -48,7 +48,7 @@ fn rights_are_those_of_both_keys(kind: Kind) {
     let mut c = server.client();
     c.ok("SET r v");
     let may = "+@all %RW~l %R~r";
-    let user = |name, rules| server.user(name, &format!("on nopass -@all {rules}"));
+    let user = |name, rules| server.user(name, rules);
     assert_eq!(user("both", may).text("LOCK.ONCE l r t 60000"), "v");
     user("no-read", "+@all %RW~l %W~r").refused("LOCK.ONCE l r t 60000", "NOPERM");
     user("no-write", "+@all %R~l %R~r").refused("LOCK.ONCE l r t 60000", "NOPERM");
@@ -176,13 +176,11 @@ fn results_answer_under_a_guard_and_promotions_wait(kind: Kind) {
 fn the_slot_of_a_result_leaves(kind: Kind) {
     let cluster = Cluster::start_with(kind, &["--cluster-require-full-coverage", "no"]);
     let slot = cluster.slot("{k}");
-    let shard = (0..SHARDS).find(|shard| cluster.slots_of(*shard).contains(&slot));
-    let from = shard.expect("a shard for every slot");
+    let from = cluster.shard_of(slot);
     let to = (from + 1) % SHARDS;
     let mut c = cluster.client(from);
     c.refused("LOCK.ONCE {k}l r t 60000", "CROSSSLOT");
     c.int("LOCK.ONCE {k}l {k}r maker 60000");
-    c.int("LOCK.ACQUIRE {k}p holder 60000");
     let waits = cluster.nodes[from].later("LOCK.ONCE {k}l {k}r t 60000 BLOCK 0");
     wait_for("the waiter", || (c.waiters("{k}l") == ["t"]).then_some(()));
     let plain = cluster.blocked(from, "LOCK.ACQUIRE {k}l p 60000 BLOCK 0");

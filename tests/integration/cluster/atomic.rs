@@ -180,8 +180,7 @@ fn locks_move_with_their_slots(kind: Kind) {
 fn fences_keep_rising_in_a_moved_slot_without_holds(kind: Kind) {
     let cluster = Cluster::start(kind);
     let slot = cluster.slot("ahead");
-    let of_ahead = |shard: &usize| cluster.slots_of(*shard).contains(&slot);
-    let from = (0..SHARDS).find(of_ahead).expect("a shard for every slot");
+    let from = cluster.shard_of(slot);
     let to = (from + 1) % SHARDS;
     let mut last = raise_fences_by_an_hour(&mut cluster.client(from));
     // Moves the slot there and back.

@@ -28,9 +28,7 @@ fn is_unblocked(kind: Kind, waiter: Later) {
 /// Each shard gets a different kind of failover.
 fn a_failover_keeps_what_is_replicated_and_grants_larger_fences(kind: Kind) {
     let cluster = Cluster::start(kind);
-    let slot = cluster.slot("ahead");
-    let of_ahead = |shard: &usize| cluster.slots_of(*shard).contains(&slot);
-    let shard = (0..SHARDS).find(of_ahead).expect("a shard for every slot");
+    let shard = cluster.shard_of(cluster.slot("ahead"));
     // From now on the clock does not help: a new primary must know the fences of the old one.
     raise_fences_by_an_hour(&mut cluster.client(shard));
     let (old, new) = (shard, shard + SHARDS);

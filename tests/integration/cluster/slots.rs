@@ -15,8 +15,7 @@ fn a_slot_that_moves_or_is_deleted_loses_nothing(kind: Kind) {
 
 fn a_hold_moves_with_its_fence(cluster: &Cluster) {
     let slot = cluster.slot("ahead");
-    let shard = (0..SHARDS).find(|shard| cluster.slots_of(*shard).contains(&slot));
-    let from = shard.expect("a shard for every slot");
+    let from = cluster.shard_of(slot);
     let to = (from + 1) % SHARDS;
     // The clock of this node is an hour ahead of the other's.
     let (mut old, mut new) = (cluster.client(from), cluster.client(to));

@@ -98,11 +98,8 @@ impl Oracle {
         let Request::Take { mode, token, .. } = what else {
             unreachable!()
         };
-        let (now, nobody) = (scene.now_ms, Reserved::default());
-        let can_have = match own {
-            Some(_) => self.admits(at, token, mode, now, &nobody),
-            None => self.is_turn_of(at, token, mode, now),
-        };
+        let now = scene.now_ms;
+        let can_have = self.can_have(at, token, mode, own, now);
         let upgrades = |place: &&NaivePlace| place.at == at && place.upgrade;
         let upgrades = self.places.iter().filter(upgrades);
         let mut upgrades = upgrades.filter(|place| place.wants_exclusive());
@@ -117,6 +114,21 @@ impl Oracle {
             Event::Deadlock
         } else {
             self.join(client, at, what, own.is_some(), scene)
+        }
+    }
+
+    /// Whether a token gets a hold at once.
+    pub(super) fn can_have(
+        &self,
+        at: Place,
+        token: u8,
+        mode: Mode,
+        own: Option<NaiveHold>,
+        now: u64,
+    ) -> bool {
+        match own {
+            Some(_) => self.admits(at, token, mode, now, &Reserved::default()),
+            None => self.is_turn_of(at, token, mode, now),
         }
     }
 

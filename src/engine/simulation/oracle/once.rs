@@ -35,16 +35,13 @@ impl Oracle {
         let (Request::Take { mode, token, .. }, Some(name)) = (what, self.asked) else {
             return false;
         };
-        let (now, nobody) = (scene.now_ms, Reserved::default());
+        let now = scene.now_ms;
         let event = match self.results.get(&at.with(name)).copied() {
             None => return false,
             Some(NaiveResult::OtherType) => Event::WrongType,
             Some(NaiveResult::Elsewhere) => Event::TryAgain,
             Some(result) => {
-                let may_have = match own {
-                    Some(_) => self.admits(at, token, mode, now, &nobody),
-                    None => self.is_turn_of(at, token, mode, now),
-                };
+                let may_have = self.can_have(at, token, mode, own, now);
                 let is_partial = self
                     .place(at, token)
                     .is_some_and(|place| !place.several.is_empty());
