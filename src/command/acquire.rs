@@ -11,7 +11,7 @@ use uuid::fmt::Hyphenated;
 use uuid::Uuid;
 
 use super::args::{integer, ms, MAKE};
-use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
+use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec, NONDETERMINISTIC};
 use super::{Args, Error, Reply};
 use crate::lock::{Ask, Fence, Mode, Token, Ttl};
 
@@ -21,7 +21,7 @@ pub const SPEC: Spec = Spec {
     summary:
         c"Takes the exclusive hold of a lock, or one of a limited number, and returns its fence.",
     complexity: c"O(1), and O(log(M)) to wait behind M others.",
-    since: c"0.1.0",
+    since: c"0.3.0",
     flags: &[Flag::Write, Flag::DenyOom, Flag::Fast, Flag::Blocking],
     keys: KeyWords::One(KeyUse::Updates),
     args: &[
@@ -34,10 +34,7 @@ pub const SPEC: Spec = Spec {
         LINGER,
     ],
     tips: NONDETERMINISTIC,
-    history: &[Change {
-        since: c"0.2.0",
-        what: c"Added the options LIMIT, NOTIFY, KEEP and LINGER.",
-    }],
+    history: &[],
 };
 
 const TOKEN: Arg = Arg::one_of(
@@ -68,10 +65,6 @@ pub const LINGER: Arg = Arg::integer(c"milliseconds").after(c"LINGER").optional(
 /// The description of the same command without LIMIT.
 pub const WITHOUT_LIMIT: Spec = Spec {
     args: &[Arg::KEY, TOKEN, Arg::integer(c"ttl"), WAIT, GRACE, LINGER],
-    history: &[Change {
-        since: c"0.2.0",
-        what: c"Added the options NOTIFY, KEEP and LINGER.",
-    }],
     ..SPEC
 };
 

@@ -13,7 +13,7 @@ pub const SPEC: Spec = Spec {
     name: c"lock._apply",
     summary: c"Carries a decided change to replicas and the append-only file. Refused to clients.",
     complexity: c"As the command whose effect it carries.",
-    since: c"0.1.0",
+    since: c"0.3.0",
     // Not DenyOom: a replica must follow its primary, and a file must load.
     flags: &[Flag::Write, Flag::DenyScript, Flag::Admin],
     keys: KeyWords::One(KeyUse::Updates),

@@ -11,7 +11,7 @@ pub const SPEC: Spec = Spec {
     name: c"lock.check",
     summary: c"Returns the fence of a token's hold, or null if it holds nothing.",
     complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds.",
-    since: c"0.2.0",
+    since: c"0.3.0",
     flags: &[Flag::ReadOnly, Flag::Fast],
     keys: KeyWords::One(KeyUse::Reads),
     args: &[Arg::KEY, Arg::text(c"token")],

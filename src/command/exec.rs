@@ -12,7 +12,7 @@ pub const SPEC: Spec = Spec {
     summary: c"Runs a command only if a token holds a lock now.",
     complexity:
         c"As the command, plus O(1) for an exclusive hold, O(log(N)) for one of N shared holds.",
-    since: c"0.2.0",
+    since: c"0.3.0",
     // A script must not call it, and it must not call itself.
     flags: &[Flag::Write, Flag::DenyScript],
     keys: KeyWords::ByCallback {

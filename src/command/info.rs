@@ -12,7 +12,7 @@ pub const SPEC: Spec = Spec {
     name: c"lock.info",
     summary: c"Returns who holds a lock and who waits for it.",
     complexity: c"O(H+N*log(N)+M) for H holds, and N holders and M waiters in the reply.",
-    since: c"0.1.0",
+    since: c"0.3.0",
     flags: &[Flag::ReadOnly],
     keys: KeyWords::One(KeyUse::Reads),
     args: &[
@@ -21,24 +21,10 @@ pub const SPEC: Spec = Spec {
         Arg::integer(c"n").after(c"WAITERS").optional(),
     ],
     tips: NONDETERMINISTIC,
-    history: &[
-        Change {
-            since: c"0.2.0",
-            what: c"Waiters have the field client or channel, or neither; the mode may be free or counted; added limit.",
-        },
-        Change {
-            since: c"0.2.0",
-            what: c"Added the options HOLDERS and WAITERS, and the fields holder-count and waiter-count.",
-        },
-        Change {
-            since: c"0.3.0",
-            what: c"Added the field guard.",
-        },
-        Change {
-            since: c"0.4.0",
-            what: c"Waiters have the field result.",
-        },
-    ],
+    history: &[Change {
+        since: c"0.4.0",
+        what: c"Waiters have the field result.",
+    }],
 };
 
 /// How many holders, and how many waiters, are shown where the request says no number.

@@ -11,7 +11,7 @@ pub const SPEC: Spec = Spec {
     name: c"lock.log",
     summary: c"Returns the last holds that a command or eviction has ended, the newest first.",
     complexity: c"O(N) for N entries in the reply.",
-    since: c"0.2.0",
+    since: c"0.3.0",
     // Admin: it shows the names of keys, tokens, users and addresses.
     flags: &[Flag::ReadOnly, Flag::Admin],
     keys: KeyWords::None,

@@ -17,7 +17,7 @@ pub const SPEC: Spec = Spec {
     summary:
         c"Takes the holds of several locks in one step, or none, and returns one fence for all.",
     complexity: c"O(N) for N keys, and O(N*log(M)) to wait behind M others.",
-    since: c"0.2.0",
+    since: c"0.3.0",
     flags: &[Flag::Write, Flag::DenyOom, Flag::Blocking],
     keys: KeyWords::Counted {
         key_use: KeyUse::Updates,

@@ -1,5 +1,5 @@
 //! The commands: one file for each. It has the command's grammar, its description as data
-//! ([`spec::Spec`]) and its parser. docs/COMMANDS.md says what it does. A command is parsed
+//! ([`spec::Spec`]) and its parser. A page of docs/commands says what it does. A command is parsed
 //! completely before the lock is looked at. The machine decides it, by the rules of the lock, and
 //! the shell the internal ones and those about the server.
 //!

@@ -3,7 +3,7 @@
 //! ```
 
 use super::args::ms;
-use super::spec::{Arg, Change, Flag, KeyUse, KeyWords, Spec};
+use super::spec::{Arg, Flag, KeyUse, KeyWords, Spec};
 use super::{Args, Error};
 use crate::lock::Token;
 
@@ -12,7 +12,7 @@ pub const SPEC: Spec = Spec {
     name: c"lock.release",
     summary: c"Ends a token's hold of a lock.",
     complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds, and O(log(M)) of M waiters for each that is let in.",
-    since: c"0.1.0",
+    since: c"0.3.0",
     // Not DenyOom: releasing must always work.
     flags: &[Flag::Write, Flag::Fast],
     keys: KeyWords::One(KeyUse::Deletes),
@@ -22,10 +22,7 @@ pub const SPEC: Spec = Spec {
         Arg::integer(c"milliseconds").after(c"ATLEAST").optional(),
     ],
     tips: None,
-    history: &[Change {
-        since: c"0.2.0",
-        what: c"Added the option ATLEAST. A token that holds nothing gives up its place in the queue.",
-    }],
+    history: &[],
 };
 
 /// Reads the arguments after the key: the token whose hold is to end, and how long the hold is to

@@ -11,7 +11,7 @@ pub const SPEC: Spec = Spec {
     name: c"lock.renew",
     summary: c"Sets the deadline of a token's hold to now + ttl.",
     complexity: c"O(1) for an exclusive hold, O(log(N)) for one of N shared holds.",
-    since: c"0.1.0",
+    since: c"0.3.0",
     // Not DenyOom: a holder must be able to keep its lock while memory is short.
     flags: &[Flag::Write, Flag::Fast],
     keys: KeyWords::One(KeyUse::Updates),

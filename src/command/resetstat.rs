@@ -9,7 +9,7 @@ pub const SPEC: Spec = Spec {
     name: c"lock.resetstat",
     summary: c"Resets the counters and percentiles of the section lock of INFO.",
     complexity: c"O(1)",
-    since: c"0.1.0",
+    since: c"0.3.0",
     flags: &[
         Flag::Admin,
         Flag::DenyScript,

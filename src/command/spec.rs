@@ -1,6 +1,6 @@
 //! A [`Spec`] describes a command to the server. It is data, in the same file as the command's
 //! grammar. The shell registers it, and `COMMAND INFO`, `COMMAND DOCS` and `COMMAND GETKEYS` answer
-//! from it. docs/COMMANDS.md says the same, and a test compares the two.
+//! from it. The pages of docs/commands say the same, and a test compares them.
 //!
 //! The arity is not written down. It follows from the arguments, so the two cannot disagree.
 

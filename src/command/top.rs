@@ -12,7 +12,7 @@ pub const SPEC: Spec = Spec {
     summary: c"Returns the most waited-for locks of the selected database.",
     complexity:
         c"O(N*log(K)+N*H) for N locks in the reply, K keys that are waited for and H holds of each.",
-    since: c"0.2.0",
+    since: c"0.3.0",
     // Admin: it shows the names of all keys.
     flags: &[Flag::ReadOnly, Flag::Admin],
     keys: KeyWords::None,

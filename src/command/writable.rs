@@ -11,7 +11,7 @@ pub const SPEC: Spec = Spec {
     name: c"lock._writable",
     summary: c"Asks for the module whether the server accepts writes now. Refused to clients.",
     complexity: c"O(1)",
-    since: c"0.2.0",
+    since: c"0.3.0",
     // Not DenyScript: the module calls it with the checks of a script.
     flags: &[Flag::Write, Flag::Admin, Flag::Fast],
     keys: KeyWords::One(KeyUse::Updates),

@@ -1,10 +1,12 @@
-//! docs/COMMANDS.md agrees with what the servers report about the commands. Its examples print what
-//! they show, and so do those of README.md and docs/CONCEPTS.md.
+//! The pages of docs/commands agree with what the servers report about the commands. Their examples
+//! print what they show, and so do those of docs/COMMANDS.md, README.md and docs/CONCEPTS.md.
 
 mod page;
 mod server;
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use redis_lock::command::Command;
 
@@ -12,19 +14,32 @@ use crate::harness::commands::{self, text};
 use crate::harness::{project_file, run_examples, Kind, Raw, Server};
 
 on_every_server![
-    command_info_and_the_document_agree,
+    command_info_and_the_pages_agree,
     a_server_has_exactly_the_commands_of_the_table,
     the_examples_print_the_documented_replies,
     the_examples_of_other_pages_print_the_documented_replies,
-    nulls_and_maps_match_the_document,
+    nulls_and_maps_match_the_pages,
 ];
 
-const DOCUMENT: &str = "docs/COMMANDS.md";
+/// The pages of docs/commands, by name.
+fn pages() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands");
+    let files = fs::read_dir(folder).expect("the folder");
+    let paths = files.map(|file| file.expect("a file").path());
+    let mut pages: Vec<_> = paths
+        .map(|path| {
+            let name = path.file_name().expect("its name").to_string_lossy();
+            (name.into(), fs::read_to_string(&path).expect("its text"))
+        })
+        .collect();
+    pages.sort();
+    pages
+}
 
-fn command_info_and_the_document_agree(kind: Kind) {
+fn command_info_and_the_pages_agree(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    let documents = page::commands(&project_file(DOCUMENT));
+    let documents = page::commands(pages().iter().map(|(_, text)| &**text));
     let all: BTreeSet<_> = Command::ALL
         .iter()
         .map(|one| text(one.spec().name))
@@ -66,35 +81,39 @@ fn a_server_has_exactly_the_commands_of_the_table(kind: Kind) {
 
 fn the_examples_print_the_documented_replies(kind: Kind) {
     let server = Server::start(kind);
-    let mut document = project_file(DOCUMENT);
-    let mut take_out = |command: &str| {
-        let head = format!("\n## {command}\n");
-        let (before, rest) = document.split_once(&head).expect("the command");
-        let (section, after) = rest.split_once("\n## ").expect("another command");
-        let section = section.to_string();
-        document = format!("{before}\n## {after}");
-        section
-    };
+    let (log, others): (Vec<_>, Vec<_>) = pages()
+        .into_iter()
+        .partition(|(name, _)| name == "lock.log.md");
     let mut run = 0;
-    // The server finds the clients of a few ends in a second only, so this section comes first.
-    // Valkey from 8.1 on tells them.
-    let log = take_out("LOCK.LOG");
+    // The server finds the clients of a few forced releases in a second only, so this page comes
+    // first. Valkey from 8.1 on tells them.
+    let [(_, log)] = &log[..] else {
+        panic!("there is no page of LOCK.LOG")
+    };
     if kind == Kind::Valkey9 {
-        run += run_examples(&server, &log);
+        run += run_examples(&server, log);
     }
-    run += run_examples(&server, &document);
-    assert!(run >= 40, "the document has lost its examples");
+    for (name, page) in others {
+        let of_page = run_examples(&server, &page);
+        assert!(of_page > 0, "{name} has no example");
+        run += of_page;
+    }
+    assert!(run >= 40, "the pages have lost their examples");
 }
 
 fn the_examples_of_other_pages_print_the_documented_replies(kind: Kind) {
-    for (page, least) in [("README.md", 8), ("docs/CONCEPTS.md", 5)] {
+    for (page, least) in [
+        ("README.md", 8),
+        ("docs/CONCEPTS.md", 5),
+        ("docs/COMMANDS.md", 5),
+    ] {
         let run = run_examples(&Server::start(kind), &project_file(page));
         assert!(run >= least, "{page} has lost its examples");
     }
 }
 
 /// Read from the wire, because redis-cli and client libraries map two replies to one.
-fn nulls_and_maps_match_the_document(kind: Kind) {
+fn nulls_and_maps_match_the_pages(kind: Kind) {
     let server = Server::start(kind);
     let mut raw = server.raw();
     for (protocol, null, map) in [("2", "$-1", "*10"), ("3", "_", "%5")] {

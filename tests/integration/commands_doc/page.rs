@@ -1,4 +1,4 @@
-//! Parses docs/COMMANDS.md: the list at the head of each command.
+//! Parses the pages of docs/commands: the syntax and the lines at the head of each command.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,18 +20,19 @@ pub struct Described {
     pub history: Vec<(String, String)>,
 }
 
-/// The commands of a document by name, in lower case.
-pub fn commands(document: &str) -> BTreeMap<String, Described> {
-    let plain = document.replace('\\', "");
-    let sections = plain.split("\n## ").flat_map(|part| part.split("\n### "));
+/// The commands of the pages by name, in lower case.
+pub fn commands<'a>(pages: impl Iterator<Item = &'a str>) -> BTreeMap<String, Described> {
+    let plain: String = pages.map(|page| format!("\n{page}")).collect();
+    let plain = plain.replace("\\_", "_");
     // A section with its own heading belongs to the command before it. Only its history is
     // compared.
     let mut found = BTreeMap::new();
     let mut last = None;
-    for section in sections {
+    for section in plain.split("\n#") {
         let Some((title, body)) = section.split_once('\n') else {
             continue;
         };
+        let title = title.trim_start_matches('#').trim();
         if is_command(title) {
             let name = title.to_lowercase();
             found.insert(name.clone(), described(body));
@@ -53,12 +54,12 @@ fn described(body: &str) -> Described {
     let (_, rest) = body.split_once("```\n").expect("a block with the syntax");
     let (syntax, rest) = rest.split_once("\n```\n").expect("its end");
     let summary = rest.trim_start().lines().next().expect("a summary");
-    let field = |name: &str| {
-        let start = format!("- **{name}**: ");
+    let get = |name: &str| {
+        let start = format!("**{name}**: ");
         let mut lines = rest.lines().filter_map(|line| line.strip_prefix(&start));
-        let value = lines.next();
-        value.unwrap_or_else(|| panic!("{syntax} has no {name}"))
+        lines.next().map(|line| line.trim_end_matches('\\'))
     };
+    let field = |name: &str| get(name).unwrap_or_else(|| panic!("{syntax} has no {name}"));
     let arity = field("Arity").parse().expect("an arity is an integer");
     let key = |spec: &str| {
         let (place, flags) = spec.split_once(',')?;
@@ -68,7 +69,7 @@ fn described(body: &str) -> Described {
         ))
     };
     Described {
-        syntax: syntax.into(),
+        syntax: in_one_line(syntax),
         summary: summary.into(),
         since: field("Since").into(),
         complexity: field("Time complexity").into(),
@@ -76,9 +77,15 @@ fn described(body: &str) -> Described {
         flags: quoted(field("Command flags")),
         keys: field("Key specs").split(';').filter_map(key).collect(),
         categories: quoted(field("ACL categories")),
-        tips: quoted(field("Tips")),
+        tips: quoted(get("Tips").unwrap_or_default()),
         history: Vec::new(),
     }
+}
+
+/// The syntax as redis-cli prints it: without line breaks and `<a | b>`.
+fn in_one_line(syntax: &str) -> String {
+    let words: Vec<_> = syntax.split_whitespace().collect();
+    words.join(" ").replace(" | ", "|").replace(['<', '>'], "")
 }
 
 /// The words in backquotes.
