@@ -87,7 +87,7 @@ fn the_examples_print_the_documented_replies(kind: Kind) {
 }
 
 fn the_examples_of_other_pages_print_the_documented_replies(kind: Kind) {
-    for (page, least) in [("README.md", 8), ("docs/CONCEPTS.md", 5)] {
+    for (page, least) in [("README.md", 4), ("docs/CONCEPTS.md", 5)] {
         let run = run_examples(&Server::start(kind), &project_file(page));
         assert!(run >= least, "{page} has lost its examples");
     }
