@@ -102,8 +102,8 @@ fn settings_left_after_removal_stop_the_start(kind: Kind) {
 /// The steps of docs/UPGRADING.md, from a server with an RDB and from one with an append-only file.
 fn the_module_can_be_removed_as_documented(kind: Kind) {
     let page = project_file("docs/UPGRADING.md");
-    let (_, script) = page.split_once("redis-cli EVAL \"").unwrap();
-    let (script, _) = script.split_once("\" 0\n").unwrap();
+    let (_, script) = page.split_once("redis-cli EVAL '").unwrap();
+    let (script, _) = script.split_once("' 0\n").unwrap();
     for has_aof in [false, true] {
         let mut server = Server::start_with(kind, if has_aof { &SYNCED } else { &[] });
         let mut c = server.client();
