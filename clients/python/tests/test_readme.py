@@ -53,12 +53,12 @@ def test_a_value_that_one_makes(client: redis.Redis) -> None:
     assert asked == ["pen"]
 
 
-def first_program(server: Server, work: Callable[[], object]) -> None:
+def first_program(server: Server, work: Callable[[], object], timeout: int = 10) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", FIRST.read_text(), re.DOTALL)
     for words, others in [
         ("port=6379", f"port={server.port}"),
         ("time.sleep(1)", "work()"),
-        ("timeout=10", "timeout=1"),
+        ("timeout=10", f"timeout={timeout}"),
     ]:
         assert words in program
         program = program.replace(words, others)
@@ -90,6 +90,7 @@ def test_the_first_program_stops_when_the_lock_is_lost(server: Server) -> None:
         renewals = server.calls("lock.renew")
         until(lambda: server.calls("lock.renew") > renewals, "a renewal")
 
+    # So that a renewal comes soon.
     with pytest.raises(LockNotOwnedError):
-        first_program(server, work)
+        first_program(server, work, timeout=1)
     assert worked == [1]
