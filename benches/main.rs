@@ -4,7 +4,7 @@
 //! Each part is a file. `BENCH=owner` runs one of them, `BENCH_QUICK=1` only checks that everything
 //! works, and `BENCH_SERVERS=7.0.15,8.2.3` chooses servers. `BENCH=head` measures nothing: it
 //! writes the head of `results.md` and its goals from `results.tsv`, and `BENCH=profile` writes
-//! `docs/PROFILE.md`.
+//! `benches/PROFILE.md`.
 
 #![allow(missing_docs, unreachable_pub)] // A benchmark has no public API.
 
@@ -79,7 +79,7 @@ pub const PARTS: [(&str, Part); 17] = [
 
 #[derive(Parser)]
 struct Arguments {
-    /// All unless told; `instructions` checks, `profile` writes docs/PROFILE.md, and `head` only
+    /// All unless told; `instructions` checks, `profile` writes benches/PROFILE.md, and `head` only
     /// writes the head of results.md
     #[arg(value_parser = PARTS.map(|(name, _)| name).into_iter().chain(["instructions", "head", "profile"]).collect::<Vec<_>>())]
     parts: Vec<String>,

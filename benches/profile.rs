@@ -1,5 +1,5 @@
 //! Where the instructions of a lock go, by callgrind: the module's own code, the module API that it
-//! calls, and the rest of the server. `make bench BENCH=profile` writes `docs/PROFILE.md`.
+//! calls, and the rest of the server. `make bench BENCH=profile` writes `benches/PROFILE.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::harness::Kind;
 use crate::load::{key, token, Requests};
 use crate::Run;
 
-const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/PROFILE.md");
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/PROFILE.md");
 const KINDS: [Kind; 3] = [Kind::Redis7_0, Kind::Redis8_2, Kind::Valkey9];
 const KEYS: usize = 48;
 const RESIDENT: usize = 3000;

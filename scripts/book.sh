@@ -23,7 +23,7 @@ scripts/dist/documents.sh "$book/src" "${pages[@]}" docs/*.svg docs/*/*.svg
 # mdBook makes an index of each README.
 find "$book/src" -name '*.md' -exec sed -i -E 's,(\]\(([^):#]*/)?)README\.md,\1index.md,g' {} +
 in_root >"$book/src/SUMMARY.md"
-cp scripts/book.toml "$book/"
+cp scripts/book.toml scripts/book.css "$book/"
 # It brings Mermaid itself, and would add to book.toml what is there.
 mdbook-mermaid install "$book" >/dev/null 2>&1
 mdbook build "$book"

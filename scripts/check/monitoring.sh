@@ -1,22 +1,14 @@
 #!/usr/bin/env bash
-# Checks what an operator's Prometheus reads, by Debian's, which is unpacked and never installed.
-#
-#   scripts/check/monitoring.sh          the alerts, their tests, and compose.yaml
-#   scripts/check/monitoring.sh picture  draws docs/dashboard*.svg from a run (SECONDS_OF_LOAD=240)
+# Checks the alerts, their tests and compose.yaml, by Debian's Prometheus, which is unpacked and never
+# installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bin=$PWD/.tools/monitoring/root/usr/bin
-[ -x "$bin/prometheus-redis-exporter" ] || {
+[ -x "$bin/promtool" ] || {
     . scripts/setup/apt.sh
     apt=(-qq -o APT::Sandbox::User=root)
-    unpack .tools/monitoring/debs .tools/monitoring/root prometheus prometheus-redis-exporter
+    unpack .tools/monitoring/debs .tools/monitoring/root prometheus
 }
-
-if [ "${1:-}" = picture ]; then
-    scripts/setup/languages/python.sh .tools/picture matplotlib==3.10.7 numpy==2.3.4 redis==6.4.0
-    exec .tools/picture/bin/python packaging/monitoring/picture/picture.py "${REDIS_LOCK_SERVERS:-.servers}/redis-7.0.15/bin/server" \
-        "${REDIS_LOCK_MODULE:-target/release/libredis_lock.so}" "$bin/prometheus" "$bin/prometheus-redis-exporter" docs/dashboard "${SECONDS_OF_LOAD:-240}"
-fi
 
 "$bin/promtool" check rules packaging/monitoring/alerts.yml
 "$bin/promtool" test rules packaging/monitoring/alerts_test.yml

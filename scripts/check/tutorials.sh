@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Plays the tutorials of docs/START.md and the example of README.md: installs, builds and runs each
-# as the page says, in a folder of its own.
+# Plays the tutorials of docs/START.md: installs, builds and runs each as the page says, in a folder
+# of its own.
 #
 #   scripts/check/tutorials.sh [python node go java rust]
 #
@@ -53,7 +53,7 @@ until_true() {
 has() { grep -q "^$1 has the lock, fence [0-9]*\$" "$work/story"; }
 is_done() { grep -q "^$1 is done\$" "$work/story"; }
 someone_waits() { [[ $(cli --no-raw -3 LOCK.INFO tutorial) == *'"waiter-count" => (integer) 1'* ]]; }
-is_free() { [ "$(cli EXISTS "$1")" = 0 ]; }
+is_free() { [ "$(cli EXISTS tutorial)" = 0 ]; }
 # was ORDER: with fences that rise
 was() {
     [ "$(sed -E 's/ has the lock, fence [0-9]+$/ has it/' "$work/story" | paste -sd,)" = "$1" ] || fail "not in this order: $1"
@@ -68,7 +68,7 @@ play() {
     begin bert
     until_true is_done bert
     was "anna has it,anna is done,bert has it,bert is done"
-    until_true is_free tutorial
+    until_true is_free
     : >"$work/story"
     begin anna
     until_true has anna
@@ -78,33 +78,7 @@ play() {
     wait "${running[-2]}" 2>/dev/null || true
     until_true is_done bert
     was "anna has it,bert has it,bert is done"
-    until_true is_free tutorial
-}
-
-# README's example, with a resource that answers as it is told.
-play_readme() {
-    cat >"$work/requests.py" <<'END'
-import os
-class put:
-    def __init__(self, url, json, headers):
-        assert int(headers["Fence"]) > 0
-        print("put", json)
-        if os.environ.get("FAIL"):
-            raise OSError("no route")
-        self.status_code = 412 if os.environ.get("REFUSE") else 200
-    def raise_for_status(self): pass
-END
-    {
-        echo "import redis; for_url = redis.Redis.from_url; redis.Redis = lambda: for_url('redis://127.0.0.1:$port'); pages, url = [1, 2], ''"
-        block README.md "## Use it" python
-    } >"$work/readme.py"
-    local words status
-    while read -r words status; do
-        [ "$(env "${words}=1" clients/python/.venv/bin/python "$work/readme.py" 2>&1 | tail -n1)" = "$status" ] || fail "README's example, $words"
-        is_free sync:customer:7 || fail "README's example keeps the lock, $words"
-    done <<<'OK put 2
-REFUSE a newer owner is at work
-FAIL OSError: no route'
+    until_true is_free
 }
 
 [ $# -gt 0 ] || set -- python node go java rust
@@ -129,6 +103,5 @@ for language; do
             prepare rust src/main.rs ;;
     esac
     play
-    [ "$language" != python ] || play_readme
     echo "tutorials: $language: in turn, and behind a dead owner"
 done

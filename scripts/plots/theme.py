@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt  # noqa: E402  (after the choice of what draws)
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator  # noqa: E402
 
 # GitHub's own colours.
+GROUND = {"light": "#ffffff", "dark": "#0d1117"}
 INK = {"light": "#1f2328", "dark": "#f0f6fc"}
 MUTED = {"light": "#59636e", "dark": "#9198a1"}
 GRID = {"light": "#d1d9e0", "dark": "#3d444d"}
@@ -161,7 +162,11 @@ def finish(figure, theme, finding, note, legend=None, columns=3):
 def write(figure, theme, path: Path, source):
     """Writes NAME.svg or NAME-dark.svg. `source` says what was drawn."""
     path = path.with_suffix(".svg") if theme.name == "light" else path.with_name(f"{path.name}-dark.svg")
-    figure.savefig(path, transparent=True, metadata={"Date": None, "Creator": None, "Description": source})
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
+    # The page around it may have the other theme.
+    ground = GROUND[theme.name]
+    figure.savefig(path, facecolor=ground, metadata={"Date": None, "Creator": None, "Description": source})
     plt.close(figure)
     text = path.read_text()
     text = re.sub(r"'DejaVu Sans'(, sans-serif)?", FONTS, text)

@@ -48,7 +48,9 @@ pub fn of_round(lines: &[Line], findings: &[Finding]) -> String {
     for key in keys {
         picture.key(key, &beliefs, &history, findings);
     }
-    picture.finish("", &LEGEND)
+    let title =
+        "When each client believed that it held a lock. Red: two believed so of one lock at once";
+    picture.finish(title, &LEGEND)
 }
 
 /// Only the requests that contradict one another.
@@ -339,12 +341,8 @@ impl<'l> Picture<'l> {
     fn finish(mut self, title: &str, legend: &[(&str, &str)]) -> String {
         let round = self.lines.iter().find(|line| line.what == "round");
         let round = round.map_or("", |line| &line.text);
-        if title.is_empty() {
-            self.text("ink title", (4.0, 18.0), round);
-        } else {
-            self.text("ink title", (4.0, 18.0), title);
-            self.text("soft", (4.0, 33.0), round);
-        }
+        self.text("ink title", (4.0, 18.0), title);
+        self.text("soft", (4.0, 33.0), round);
         let body = std::mem::take(&mut self.body);
         self.grid();
         self.body += &body;

@@ -103,7 +103,7 @@ fn the_examples_print_the_documented_replies(kind: Kind) {
 
 fn the_examples_of_other_pages_print_the_documented_replies(kind: Kind) {
     for (page, least) in [
-        ("README.md", 8),
+        ("README.md", 4),
         ("docs/CONCEPTS.md", 5),
         ("docs/COMMANDS.md", 5),
     ] {

@@ -214,8 +214,8 @@ def test_the_steps_of_a_retry() -> None:
 @pytest.mark.parametrize("timeout", [-0.1, 0.001, 0.003, math.nan, math.inf])
 def test_a_timeout_must_leave_a_lease_that_ends(timeout: float) -> None:
     with pytest.raises(ValueError, match=r"^timeout must"):
-        checked_timeout(timeout)
-    assert (checked_timeout(None), checked_timeout(0)) == (None, 0)
+        checked_timeout(timeout, "timeout")
+    assert [checked_timeout(none, "timeout") for none in (None, 0)] == [None, 0]
 
 
 def test_the_errors_are_those_of_the_library_and_go_through_pickle() -> None:

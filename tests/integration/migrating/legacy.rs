@@ -31,7 +31,8 @@ const COMPARE_AND_DELETE: &str =
 const COMPARE_AND_EXTEND: &str =
     " if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
 
-/// redis-py's `Lock`, redsync, and the common hand-written lock.
+/// redis-py's `Lock`, redsync, redlock-universal, redis-semaphore's mutex, Laravel's lock, and the
+/// common hand-written one.
 pub const SET_NX: Old = Old {
     name: "SET NX PX",
     acquire: "SET KEY TOKEN NX PX TTL",
@@ -41,6 +42,7 @@ pub const SET_NX: Old = Old {
     on_native: Excluded::Refused,
 };
 
+/// @sesamecare-oss/redlock does the same.
 pub const NODE_REDLOCK: Old = Old {
     name: "node-redlock",
     acquire: " if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
@@ -112,13 +114,29 @@ pub const REDISSON_WRITE: Old = Old {
     on_native: Excluded::Raises,
 };
 
-pub const ALL: [Old; 6] = [
+/// A sorted set of owners by their deadlines.
+pub const SYMFONY: Old = Old {
+    name: "Symfony's RedisStore",
+    acquire: " if redis.call('TYPE', KEYS[1]).ok == 'string' then return 0 end
+        redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', 0)
+        if redis.call('EXISTS', KEYS[1]) == 1 and not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
+        redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1]) return redis.call('PEXPIRE', KEYS[1], ARGV[2])",
+    release: " if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
+        return redis.call('ZREM', KEYS[1], ARGV[1])",
+    extend: " if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
+        return redis.call('PEXPIRE', KEYS[1], ARGV[2])",
+    granted: |reply| *reply == Reply::Int(1),
+    on_native: Excluded::Raises,
+};
+
+pub const ALL: [Old; 7] = [
     SET_NX,
     NODE_REDLOCK,
     BSM,
     PYTHON_REDIS_LOCK,
     REDISSON,
     REDISSON_WRITE,
+    SYMFONY,
 ];
 
 impl Old {

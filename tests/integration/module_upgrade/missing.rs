@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::harness::{aof, wait_for, Kind, Server, SYNCED};
+use crate::harness::{aof, project_file, wait_for, Kind, Server, SYNCED};
 
 on_every_server![
     an_aof_with_locks_is_refused,
@@ -101,6 +101,9 @@ fn settings_left_after_removal_stop_the_start(kind: Kind) {
 
 /// The steps of docs/UPGRADING.md, from a server with an RDB and from one with an append-only file.
 fn the_module_can_be_removed_as_documented(kind: Kind) {
+    let page = project_file("docs/UPGRADING.md");
+    let (_, script) = page.split_once("redis-cli EVAL '").unwrap();
+    let (script, _) = script.split_once("' 0\n").unwrap();
     for has_aof in [false, true] {
         let mut server = Server::start_with(kind, if has_aof { &SYNCED } else { &[] });
         let mut c = server.client();
@@ -114,9 +117,7 @@ fn the_module_can_be_removed_as_documented(kind: Kind) {
 
         for db in [0, 2] {
             c.call(&format!("SELECT {db}"));
-            for key in c.call("SCAN 0 COUNT 1000 TYPE redislock").items()[1].items() {
-                c.send(&[b"DEL".as_slice(), key.as_bytes()]);
-            }
+            assert_eq!(c.send(&["EVAL", script, "0"]).as_int(), 2);
         }
         c.call("CONFIG SET aof-use-rdb-preamble no");
         c.call("CONFIG SET appendonly yes");

@@ -69,6 +69,8 @@ def single_flight(redis: Any, key: Key, **options: Unpack[ResultOptions]) -> Cal
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         refuse_what_runs_later(function)
         name = naming(function, key)
+        # A wrong client or option is an error here, not at the first call.
+        Result(redis, "", **options)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -101,6 +103,7 @@ def idempotent(
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         refuse_what_runs_later(function)
         name, mark = naming(function, key), marking(function, fingerprint)
+        Result(redis, "", **options)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -37,6 +37,8 @@ logger = logging.getLogger("redis_lock_client")
 # takes.
 GRACE = 5.0
 LONGEST_GRACE = 3600
+# What an error about a ttl that is no option's names.
+EXTENSION = "the time of extend()"
 # The most permits that the module takes.
 MOST_PERMITS = 2**31 - 1
 
@@ -77,6 +79,8 @@ class Core:
     ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
     _driver_class: ClassVar[Any]
     _waits: ClassVar[tuple[str, ...]]
+    # The option from which the ttl is.
+    _ttl_option = "timeout"
 
     def __init__(
         self,
@@ -113,19 +117,19 @@ class Core:
         self._driver: Any = self._driver_class.of(redis)
         self.redis = redis
         self.name: Any = name
-        self.timeout = checked_timeout(timeout)
+        self.timeout = checked_timeout(timeout, self._ttl_option)
         self.sleep = sleep
         self.blocking = blocking
         self.blocking_timeout = blocking_timeout
         self.thread_local = bool(thread_local)
         self.raise_on_release_error = raise_on_release_error
-        if not 0 <= grace <= LONGEST_GRACE:
+        if not (is_finite("grace", grace) and 0 <= grace <= LONGEST_GRACE):
             raise ValueError(f"grace must be from 0 to {LONGEST_GRACE} seconds")
         self.grace = grace
-        if linger is not None and linger < 0:
-            raise ValueError("linger must not be negative")
+        if linger is not None and not (is_finite("linger", linger) and linger >= 0):
+            raise ValueError("linger must be 0 seconds or more")
         self.linger = linger
-        if not 0 <= at_least <= (timeout or MAX_TTL_MS / 1000):
+        if not (is_finite("at_least", at_least) and 0 <= at_least <= (timeout or MAX_TTL_MS / 1000)):
             raise ValueError("at_least must be from 0 to the timeout")
         self.at_least = at_least
         self.fallback = fallback
@@ -227,7 +231,8 @@ class Core:
             if isinstance(reply, Exception):
                 # A string that was written over the key has ended the hold.
                 if word_of(reply) != "WRONGTYPE":
-                    raise (yield from self._told(reply, command)) from reply
+                    extends = command == "LOCK.RENEW" and args[0] != ttl_ms(self.timeout or None)
+                    raise (yield from self._told(reply, command, EXTENSION if extends else None)) from reply
                 replies[at] = None
         return replies
 
@@ -235,13 +240,10 @@ class Core:
     def _once_more(self, make: Callable[[], Steps[Any]]) -> Steps[Any]:
         return retrying(self, Patience(0, is_roaming=self._driver.is_roaming), make)
 
-    # Return the error that the user gets for an answer of the server.
-    def _told(self, error: Exception, command: str) -> Steps[Exception]:
+    # Return the error that the user gets for an answer of the server. A ttl is that of an option, unless told.
+    def _told(self, error: Exception, command: str, option: str | None = None) -> Steps[Exception]:
         if "lock.max-ttl" in str(error):
-            text = (
-                f"timeout (of run_once at_most, of once ttl, of extend the time with what is left) is too long: {error}"
-            )
-            return LockError(text, self.name)
+            return LockError(f"{option or self._ttl_option} is too long: {error}", self.name)
         if not isinstance(error, UnsupportedError) and is_unknown_command(error, command):
             if (yield from self._has_no_module()):
                 return ModuleMissingError(MODULE_MISSING)
@@ -629,17 +631,25 @@ def check_one_slot(names: Sequence[bytes]) -> None:
         )
 
 
+# Return whether an option is a finite number.
+def is_finite(option: str, seconds: float) -> bool:
+    try:
+        return math.isfinite(seconds)
+    except TypeError:
+        raise TypeError(f"{option} must be a number of seconds, not {seconds!r}") from None
+
+
 # Return a timeout whose lease has an end, and one that has not passed already. 0 is none, as in the libraries.
-def checked_timeout(seconds: float | None) -> float | None:
+def checked_timeout(seconds: float | None, option: str) -> float | None:
     if seconds is None:
         return None
-    if not math.isfinite(seconds):
-        raise ValueError("timeout must be a finite number: None is for ever")
+    if not is_finite(option, seconds):
+        raise ValueError(f"{option} must be a finite number: None is for ever")
     if seconds < 0:
-        raise ValueError("timeout must not be negative")
+        raise ValueError(f"{option} must not be negative")
     # No grant would come in time, and an acquire would ask without end.
     if 0 < seconds <= TOO_SHORT_TIMEOUT:
-        raise ValueError(f"timeout must be above {TOO_SHORT_TIMEOUT} seconds: a lease is shorter by 1 % and 2 ms")
+        raise ValueError(f"{option} must be above {TOO_SHORT_TIMEOUT} seconds: a lease is shorter by 1 % and 2 ms")
     return seconds
 
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, NotRequired, ParamSpec, TypedDict, TypeVar, Unpack
 
+from .core import is_finite
 from .lock import Lock
 
 __all__ = ["TaskResult", "run_once", "runs_once"]
@@ -42,8 +43,18 @@ class TaskResult(NamedTuple, Generic[T]):
 
 
 # Return the lock under which a job runs once, of the sync kind or that of asyncio.
-def lock_of_job(kind: Callable[..., L], redis: Any, name: str | bytes, *, at_most: float, **options: Any) -> L:
-    return kind(redis, name, timeout=at_most, blocking=False, raise_on_release_error=False, **options)
+def lock_of_job(
+    kind: Callable[..., L], redis: Any, name: str | bytes, *, at_most: float, at_least: float = 0, **options: Any
+) -> L:
+    if not (is_finite("at_most", at_most) and at_most > 0):
+        raise ValueError("at_most must be a number of seconds above 0")
+    if not (is_finite("at_least", at_least) and 0 <= at_least <= at_most):
+        raise ValueError("at_least must be from 0 to at_most")
+    once: Any = kind(
+        redis, name, timeout=at_most, at_least=at_least, blocking=False, raise_on_release_error=False, **options
+    )
+    once._ttl_option = "at_most"
+    return once  # type: ignore[no-any-return]
 
 
 # Raise TypeError for an async function or a generator: the lock would be released before it has begun.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from .acquire import FOLLOW, Patience, Steps, retrying
-from .core import Core, logger
+from .core import Core, is_finite, logger
 from .keeper import KeepAlive, Plan
 from .lease import ttl_ms
 from .lock import Lock, run
@@ -80,6 +80,7 @@ class ResultCore(Core):
     """The lock under which a value is made, and what is known of the value."""
 
     ACQUIRE = "LOCK.ONCE"
+    _ttl_option = "ttl"
 
     # With a mark, values begin with it, and those that begin with another one are refused.
     def __init__(
@@ -95,9 +96,10 @@ class ResultCore(Core):
         unpack: Callable[[bytes], Any] | None = None,
         mark: bytes = b"",
     ) -> None:
+        for option, value in (("keep", keep), ("ttl", ttl)):
+            if not (is_finite(option, value) and value > 0):
+                raise ValueError(f"{option} must be a number of seconds above 0")
         super().__init__(redis, lock_key(name), timeout=ttl, blocking_timeout=wait, thread_local=False)
-        if not (keep > 0 and ttl > 0):
-            raise ValueError("keep and ttl must be above 0 seconds")
         seconds = early.seconds() if isinstance(early, XFetch) else early
         if seconds is not None and seconds < 0:
             raise ValueError("early must not be negative")
@@ -131,8 +133,8 @@ class ResultCore(Core):
             raise error
         return False
 
-    def _told(self, error: Exception, command: str) -> Steps[Exception]:
-        told = yield from super()._told(error, command)
+    def _told(self, error: Exception, command: str, option: str | None = None) -> Steps[Exception]:
+        told = yield from super()._told(error, command, option)
         return type(told)(NEEDS_ONCE) if isinstance(told, UnsupportedError) else told
 
     # Send in one way there and back. Return the replies, or raise the first error of them.

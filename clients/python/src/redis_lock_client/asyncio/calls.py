@@ -21,6 +21,8 @@ def single_flight(
 
     def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         name = naming(function, key)
+        # A wrong client or option is an error here, not at the first call.
+        Result(redis, "", **options)
 
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -43,6 +45,7 @@ def idempotent(
 
     def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         name, mark = naming(function, key), marking(function, fingerprint)
+        Result(redis, "", **options)
 
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> T:
