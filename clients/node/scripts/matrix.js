@@ -8,9 +8,9 @@ import { fileURLToPath } from "node:url";
 
 /** The oldest and the newest of each major version. */
 const VERSIONS = {
-  ioredis: ["5.0.0", "5.11.1", "6.0.0"],
+  ioredis: ["5.3.0", "5.11.1", "6.0.0"],
   iovalkey: ["0.1.0", "0.4.0"],
-  redis: ["4.6.0", "4.7.1", "5.0.0", "5.12.1", "6.0.0", "6.3.1"],
+  redis: ["5.0.0", "5.12.1", "6.0.0", "6.3.1"],
 };
 
 /** As the tests call them. */

@@ -222,8 +222,7 @@ for (const { title, library, waitBy } of ways) {
     );
 
     it("cluster: the message of a grant is not taken for the grant", async (t) => {
-      if (waitBy !== "notify" || !library.hasShardChannels)
-        return t.skip("it waits on a connection");
+      if (waitBy !== "notify" || !library.hasShardChannels) return t.skip("it waits on a connection");
       const key = await cluster.key(`hint ${title}`);
       const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
       const holder = await redlock.acquire([key], 30_000);
