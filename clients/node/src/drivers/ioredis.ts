@@ -76,7 +76,8 @@ export class OfIoredisCluster extends Driver {
   }
 
   get hasEnded() {
-    return this.client.status === "end";
+    // It stays at `close` when the program ends it, and is `reconnecting` at once otherwise.
+    return this.client.status === "end" || this.client.status === "close";
   }
 
   get prefix() {

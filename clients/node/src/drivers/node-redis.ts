@@ -130,16 +130,18 @@ export class OfNodeRedisCluster extends OfNodeRedisKind<NodeRedisCluster> {
     return nodeOf(template, address, known ? {} : elsewhere, {}, true);
   }
 
-  /** The library asks for the masters when a node redirects a command. This one changes nothing, and is sent to another node than the key's. */
+  /**
+   * The library asks for the masters when a node redirects a command. This one changes nothing. It goes to the node that had the slot, or,
+   * if that one is away, to any other.
+   */
   protected override async discover(key: string) {
     const { slots, masters } = this.client;
-    const other = masters.find(
-      (master) => clientOf(master)?.isReady && slots[slotOf(key)]?.master !== master,
-    );
-    for (let i = 0; other && i < 10_000; i++) {
-      if (slots[slotOf(String(i))]?.master !== other) continue;
-      return this.client.sendCommand(String(i), false, ["LOCK.RENEW", key, randomUUID(), "1"]);
-    }
+    const ask = (at: string) => this.client.sendCommand(at, false, ["LOCK.RENEW", key, randomUUID(), "1"]);
+    const last = slots[slotOf(key)]?.master;
+    if (clientOf(last)?.isReady) return ask(key);
+    const other = masters.find((master) => master !== last && clientOf(master)?.isReady);
+    for (let i = 0; other && i < 10_000; i++)
+      if (slots[slotOf(String(i))]?.master === other) return ask(String(i));
     return undefined;
   }
 }
