@@ -90,6 +90,7 @@ for (const { title, library, waitBy } of ways) {
         const far = new Redlock([await clients.connect(proxy.port)], {
           fallback: true,
           retryDelay: 50,
+          retryCount: -1,
           waitBy,
         });
         await (await far.acquire(["warm"], 5000)).release();
@@ -155,14 +156,16 @@ it("fallback: adds the client's prefix to the key once", async (t) => {
   await assert.rejects(redlock.acquire(["a"], 5000, { retryCount: 0 }), ExecutionError);
 });
 
-it("fallback: a choice of the module stays", async () => {
-  const [library] = Object.values(libraries);
-  const client = await library.connect(server.port);
+it("fallback: takes a key of another type for somebody else's", async (t) => {
+  await bare.admin.flushall();
+  const client = await ioredis.connect(bare.port);
+  t.after(() => client.disconnect());
   const redlock = new Redlock([client], { fallback: true });
-  await (await redlock.acquire(["stays"], 1000)).release();
-  const name = "call" in client ? "call" : "sendCommand";
-  client[name] = () =>
-    Promise.reject(new Error("ERR unknown command 'LOCK.ACQUIRE', with args beginning with: "));
-  await assert.rejects(redlock.acquire(["stays"], 1000), isMissing);
-  library.end(client);
+  const lock = await redlock.acquire(["a"], 60_000);
+  await bare.admin.multi().del("a").sadd("a", "member").exec();
+  assert.equal(await lock.check(), false);
+  await assert.rejects(lock.extend(60_000), { code: "ERR_LOCK_LOST" });
+  await assert.rejects(lock.release(), { code: "ERR_LOCK_LOST" });
+  await assert.rejects(redlock.acquire(["a"], 5000, { retryCount: 0 }), { code: "ERR_LOCK_TAKEN" });
+  assert.equal(await bare.admin.type("a"), "set");
 });

@@ -10,13 +10,15 @@ import DefaultRedlock, {
   type Settings,
 } from "redis-lock-client";
 
-const redlock: DefaultRedlock = new Redlock([new Redis(), createClient(), createClient({ RESP: 3 })], {
+const redlock: DefaultRedlock = new Redlock([new Redis()], {
   retryCount: 3,
 });
 
 const topologies: Client[] = [
   new Redis({ sentinels: [{ port: 26379 }], name: "main" }),
   new Cluster([{ port: 7000 }]),
+  createClient(),
+  createClient({ RESP: 3 }),
   new valkey.Redis(),
   new valkey.Cluster([{ port: 7000 }]),
   createCluster({ rootNodes: [{ url: "redis://127.0.0.1:7000" }] }),
@@ -25,7 +27,6 @@ const topologies: Client[] = [
 
 const lock: Lock = await redlock.acquire(["a"], 1000, { shared: true });
 const fence: number = lock.fence;
-const fences: ReadonlyArray<number | null> | undefined = lock.fences.get("a");
 const length: number = await redlock.using(["a"], 1000, async (signal, { fence }) => {
   if (signal.aborted) throw signal.error;
   return `${fence}`.length;
@@ -54,4 +55,4 @@ export async function work(): Promise<number> {
   return held.fence;
 }
 
-export { fence, fences, length, permit, reply, settings, topologies, value };
+export { fence, length, permit, reply, settings, topologies, value };

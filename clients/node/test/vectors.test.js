@@ -10,22 +10,23 @@ import {
   Redlock,
   ResourceLockedError,
 } from "redis-lock-client";
-import { Server, until, ways } from "./harness.js";
+import { Proxy, Server, until, ways } from "./harness.js";
 
 const scenarios = [];
-for (const line of readFileSync(new URL("../../vectors/scenarios.txt", import.meta.url), "utf8").split(
-  "\n",
-)) {
-  const words = line.split("#")[0].split(" ").filter(Boolean);
-  if (words[0] === "scenario") scenarios.push({ name: line.slice("scenario ".length), steps: [] });
-  else if (words.length > 0) scenarios.at(-1).steps.push(words);
-}
+for (const file of ["scenarios", "faults"])
+  for (const line of readFileSync(new URL(`../../vectors/${file}.txt`, import.meta.url), "utf8").split(
+    "\n",
+  )) {
+    const words = line.split("#")[0].split(" ").filter(Boolean);
+    if (words[0] === "scenario") scenarios.push({ name: line.slice("scenario ".length), steps: [] });
+    else if (words.length > 0) scenarios.at(-1).steps.push(words);
+  }
 
 const servers = {};
 before(async () => {
   const bounded = Server.start({ moduleSettings: ["max-ttl", 2000] });
   [servers.default, servers.plain, servers.bounded] = await Promise.all([
-    Server.start(),
+    Server.start({ settings: ["--lua-time-limit", 100] }),
     Server.start({ withModule: false }),
     bounded,
   ]);
@@ -42,8 +43,9 @@ const reasons = [
 
 /** A program with a client of its own, and what it holds. */
 class Actor {
-  constructor(client, settings) {
+  constructor({ client, proxy }, settings) {
     this.redlock = new Redlock([client], settings);
+    this.proxy = proxy;
   }
 
   /** What was taken before may be lost; what is taken now is only busy. */
@@ -52,7 +54,7 @@ class Actor {
       return await (TAKING.includes(verb) ? this.take(verb, ...words) : this[verb](...words));
     } catch (error) {
       for (const [type, word] of reasons) if (error.cause instanceof type) return word;
-      if (/NOPERM/.test(error.cause)) return "denied";
+      if (error.code === "ERR_LOCK_REFUSED") return "denied";
       if (!(error.cause instanceof ResourceLockedError || /already-expired/.test(error.message))) throw error;
       return TAKING.includes(verb) ? "busy" : "lost";
     }
@@ -90,6 +92,12 @@ class Actor {
   async renew(ms = this.ttl) {
     await this.lock.extend(Number(ms));
     return "ok";
+  }
+
+  async idle() {}
+
+  async believes() {
+    return this.lock.isValid ? "yes" : "no";
   }
 
   async check() {
@@ -136,10 +144,26 @@ class Play {
     if (subject !== subject.toUpperCase()) return this[subject](...words);
     this.actors[subject] ??= new Actor(await this.connect(), this.settings);
     const actor = this.actors[subject];
-    if (words[0] === "begin") return void (actor.pending = actor.do(...words.slice(1)));
+    if (words[0] === "begin") return void (actor.pending = actor.do(...words.slice(1))).catch(() => {});
     return words[0] === "end" ? actor.pending : actor.do(...words);
   }
 
+  cut = (who) => this.actors[who].proxy.cutForGood();
+  join = (who) => this.actors[who].proxy.listen();
+  /** A script without end, which is killed. From the first BUSY on the scene goes on. */
+  busy = async (ms) => {
+    const other = this.server.admin.duplicate();
+    const running = other.eval("while true do end", 0).catch(() => other.disconnect());
+    const isBusy = () =>
+      this.server.admin.get("k").then(
+        () => false,
+        ({ message }) => /^BUSY/.test(message),
+      );
+    await until(isBusy);
+    void sleep(ms - 100).then(() => this.server.admin.script("KILL"));
+    this.later.push(running);
+  };
+  later = [];
   fence = (who) => String(this.actors[who].lock.fence);
   rises = (one, other) => assert.ok(this.actors[one].lock.fence < this.actors[other].lock.fence);
   /** A place is told of nothing before somebody listens there. */
@@ -162,15 +186,21 @@ for (const { title, library, waitBy } of ways) {
       const [, place] = name.split(" on ");
       // What the fallback and the bound do has nothing to do with the way to wait.
       if (place && waitBy === "notify") continue;
-      it(name, async () => {
+      it(name, { timeout: 60_000 }, async () => {
         const server = servers[place] ?? servers.default;
         await server.admin.flushall();
         await server.admin.config("RESETSTAT");
-        const clients = [];
-        const connect = async () => clients[clients.push(await library.connect(server.port)) - 1];
+        const opened = [];
+        const connect = async () => {
+          const proxy = await Proxy.start(server.port);
+          return opened[opened.push({ proxy, client: await library.connect(proxy.port) }) - 1];
+        };
         const settings = { waitBy, fallback: place === "plain" };
         const play = new Play(server, connect, settings);
         try {
+          // Before the first step: no client connects to a server that is busy.
+          const names = new Set(steps.map(([name]) => name).filter((name) => /^[A-Z]$/.test(name)));
+          for (const name of names) await play.step(name, "idle");
           for (const words of steps) {
             const at = words.at(-2) === "=" ? -2 : words.length;
             const said = words.slice(0, at);
@@ -180,8 +210,9 @@ for (const { title, library, waitBy } of ways) {
                 : await play.step(...said);
             if (at === -2) assert.equal(got, words.at(-1), words.join(" "));
           }
+          await Promise.all(play.later);
         } finally {
-          clients.forEach((client) => library.end(client));
+          for (const { client, proxy } of opened) (library.end(client), proxy.stop());
         }
       });
     }
