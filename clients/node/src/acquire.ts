@@ -29,8 +29,10 @@ const MOST_BUSY = 1000;
 
 /** A lock that was granted. */
 export interface Granted {
+  /** Beside a value, 0 is no lock. */
   readonly fence: number;
   readonly lease: Lease;
+  readonly found?: Buffer | undefined;
 }
 
 /** The acquires of one `Redlock`: a state machine of waits and pauses for each, which ends by a grant, an error or `stop`. */
@@ -78,7 +80,10 @@ export class Acquiring {
     signal?.addEventListener("abort", onAbort);
     this.#waiting.set(request, stop);
     try {
-      return await Promise.race([run.run(), stopped]);
+      const granted = await Promise.race([run.run(), stopped]);
+      // An answer that was lost may have been a grant, which is not wanted beside the value.
+      if (granted.found && granted.fence === 0 && run.isInDoubt) await this.#giveUp(request, run);
+      return granted;
     } catch (error) {
       if (error instanceof ResourceLockedError) this.#noteBusy(request);
       // It may be held if only the answer was lost, or have a place in the queue. A refusal without a wait leaves nothing.
@@ -186,6 +191,8 @@ class Run {
       const asking = () => server.acquire(request, waiting);
       let grant: Grant = await (waiting ? this.#patience.spend(asking) : asking());
       this.note(undefined);
+      const { found } = grant;
+      if (found && grant.fence === 0) return { fence: 0, lease: new Lease(this.settings.driftFactor), found };
       const isAtPlace = waiting !== undefined && waiting.by === this.#place;
       const span = Math.min(request.duration, request.linger ?? Infinity);
       if (isAtPlace && request.linger !== undefined) {
@@ -201,7 +208,7 @@ class Run {
       lease.renew(sent, request.duration);
       if (grant.wire) lease.bind(grant.wire);
       return lease.isValid(performance.now())
-        ? { fence: grant.fence, lease }
+        ? { fence: grant.fence, lease, found }
         : new Error("the grant came too late");
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));

@@ -5,6 +5,11 @@ export type Argument = string | number | Buffer;
 
 export type Command = readonly [name: string, ...args: Argument[]];
 
+/** Values may have any bytes: the replies to these commands are buffers. */
+export function isOfBytes([name]: Command): boolean {
+  return name === "GET" || name === "LOCK.ONCE";
+}
+
 /** How often the user's client is asked whether the program has ended it: not every library emits an event. */
 const LOOK_MS = 100;
 

@@ -11,6 +11,10 @@ export {
   UnsupportedError,
 } from "./errors.js";
 export type { ErrorCode, ExecutionResult, ExecutionStats } from "./errors.js";
+export { once, XFetch } from "./once.js";
+export { idempotency } from "./idempotency.js";
+export type { IdempotencySettings, WebRequest } from "./idempotency.js";
+export type { Make, OnceSettings, Packing } from "./once.js";
 export type { Argument } from "./driver.js";
 export type { Client } from "./drivers/client.js";
 export type { IoredisClient, IoredisCluster } from "./drivers/ioredis.js";

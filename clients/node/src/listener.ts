@@ -17,7 +17,7 @@ const READY_MS = 3000;
 
 /** The end of a wait, as the server publishes it. */
 export interface Message {
-  /** `granted`, `timeout`, `tryagain`, `wrongtype`, `deadlock`, `cancelled`; perhaps another one in later versions. */
+  /** `granted`, `result`, `timeout`, `tryagain`, `wrongtype`, `deadlock`, `cancelled`; perhaps another one in later versions. */
   readonly event: string;
   /** 0 where there is none. */
   readonly fence: number;
@@ -91,11 +91,14 @@ export class Listener {
           left() + answerMs,
         );
         if (String(reply) !== "QUEUED") return { reply, wire };
+        // In ioredis a value could be the same: its replies have no types.
+        const value = Buffer.isBuffer(reply) ? await wire.send(["GET", command[2]!], answerMs) : null;
+        if (value !== null) return { reply: value, wire };
         const message = await end.within(left());
-        if (message?.event === "granted") {
-          if (!this.driver.isCluster) return { reply: message.fence, wire };
+        if (message?.event === "granted" || message?.event === "result") {
+          if (!this.driver.isCluster && message.event === "granted") return { reply: message.fence, wire };
           // A replica passes shard messages on, and its primary makes no grant that nobody hears of at the primary itself. So the primary
-          // is asked, without waiting: the place stays where it is.
+          // is asked, without waiting: the place stays where it is. The message of a value is without it, too.
           const fence = await wire.send([...command, ...keep] as unknown as Command, answerMs);
           if (fence !== null) return { reply: fence, wire };
         } else if (message && message.event !== "timeout") {

@@ -19,13 +19,15 @@ import { drift } from "./lease.js";
 import { Lock, type LockOwner } from "./lock.js";
 import { kindOf, wordOf } from "./replies.js";
 import type { Request, Target } from "./request.js";
+import { lockOf } from "./slot.js";
 import { Server } from "./server.js";
 import { checkDuration, checkSettings, DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
 import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
 import { MAX_RESOURCES, MultiLock, nullIfHeld, Semaphore, type Taker } from "./several.js";
 import { loaded, Measured } from "./telemetry.js";
+import { within } from "./timer.js";
 import { type Routine, useLock } from "./using.js";
-import { ANSWER_MS, type Wire } from "./wire.js";
+import { ANSWER_MS, LATE, type Wire } from "./wire.js";
 
 /** Before a request is sent again that the server could not execute yet. */
 const TRY_AGAIN_MS = 200;
@@ -35,6 +37,12 @@ const PONG_MS = 2000;
 
 /** Whether `runOnce` has run the job, and what the job returned. */
 export type RunOnceResult<T> = { readonly hasRun: true; readonly value: T } | { readonly hasRun: false };
+
+/** A lock to make a value under, or the value, or both if it is early. */
+export interface Outcome {
+  readonly lock?: Lock;
+  readonly found?: Buffer | undefined;
+}
 
 /**
  * Locks in a server that has the redis-lock module, with the interface of node-redlock. An acquire that finds the lock held waits in the
@@ -102,6 +110,11 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
 
   /** @internal For `Semaphore` and `MultiLock`. */
   async take(target: Target, duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    return (await this.takeOrFind(target, duration, settings)).lock!;
+  }
+
+  /** @internal For `take` and `once`. A value may be found, without a lock or beside it. */
+  async takeOrFind(target: Target, duration: number, settings: Partial<Settings>): Promise<Outcome> {
     checkDuration(duration);
     const effective = withDefaults(settings, this.settings);
     checkSettings(effective);
@@ -109,27 +122,33 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;
     const attempts: Promise<ExecutionStats>[] = [];
+    const keys = target.resources.map((resource) => this.#server.keyOf(resource));
+    const isOfValue = target.early !== undefined;
     const request: Request = {
       ...target,
-      keys: target.resources.map((resource) => this.#server.keyOf(resource)),
+      ...(isOfValue ? { keys: [lockOf(keys[0]!)], result: keys[0]! } : { keys }),
       // Node draws the random bytes of many at once. Bytes drawn for each token were a third of a pair's work here.
       token: randomUUID(),
       duration,
       // A permit is no reader's hold.
-      shared: effective.shared && target.limit === undefined,
+      shared: effective.shared && target.limit === undefined && !isOfValue,
       grace: new Patience(effective).isOver ? undefined : effective.grace,
-      linger: effective.linger,
-      mayFallBack: this.settings.fallback,
+      linger: isOfValue ? undefined : effective.linger,
+      mayFallBack: this.settings.fallback && !isOfValue,
     };
     const wait = new Measured("wait", target.resources);
     try {
       if (this.#hasQuit) throw new Error("the client was ended");
       const note = (error: Error | undefined) => this.#note(attempts, effective, error);
-      const { fence, lease } = await this.#acquiring.acquire(request, effective, note);
+      const { fence, lease, found } = await this.#acquiring.acquire(request, effective, note);
+      if (found && fence === 0) {
+        wait.end(false);
+        return { found };
+      }
       const lock = new Lock(this, request, attempts, fence, lease, effective.automaticExtensionThreshold);
       if (request.linger !== undefined) this.#linger(lock, request.linger);
       wait.end(true);
-      return lock;
+      return { lock, found };
     } catch (error) {
       wait.end(false, error);
       if (effective.signal?.aborted && error === effective.signal.reason) throw error;
@@ -358,6 +377,47 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
     lock.keeper.message = "The job took longer than `atMost`.";
     const release = () => this.release(lock, { ...settings, ...option });
     return { hasRun: true, value: await useLock(lock, job, release) };
+  }
+
+  /** @internal For `once`. An error that passes is as no value: the acquire waits for its end. */
+  async look(name: string): Promise<[value: Buffer | null, left: number]> {
+    try {
+      return await this.#server.look(this.#server.keyOf(name));
+    } catch (error) {
+      if (kindOf(error) === "final") throw this.#failed([], error);
+      return [null, -1];
+    }
+  }
+
+  /** @internal For `once`: stores the value if its lock is still held, and releases that. */
+  async store(lock: Lock, value: Buffer, keep: number): Promise<void> {
+    const { request } = lock;
+    lock.end();
+    const { until } = lock.ended!;
+    const save = async () => {
+      const saving = this.#server.exec(request, ["SET", request.result!, value, "PX", keep], ANSWER_MS);
+      const outcomes = await Promise.allSettled([saving, this.#server.release(request)]);
+      for (const each of outcomes) if (each.status === "rejected") throw each.reason;
+    };
+    try {
+      const saved = this.#insist(DEFAULT_SETTINGS, () => until, save);
+      await within(Math.max(0, until - performance.now()) + ANSWER_MS, saved, LATE);
+      lock.settle(true);
+    } catch (error) {
+      lock.settle(false);
+      const { cause } = error as Error;
+      // It is a value all the same, for the caller that has made it.
+      if (!(cause instanceof ResourceLockedError) && cause && kindOf(cause) === "final") throw error;
+    }
+  }
+
+  /** @internal */
+  tell(error: Error): void {
+    try {
+      this.emit("error", error);
+    } catch {
+      // By a listener, which decides nothing.
+    }
   }
 
   /** Several resources are taken in one step, in one order for all. */

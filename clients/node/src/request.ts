@@ -8,12 +8,16 @@ export interface Target {
   readonly sharedFrom?: number;
   /** What its release will ask for, which not every server has. */
   readonly atLeast?: number;
+  /** Of a value, whose name the resource is: it is early when it lives no longer than these milliseconds; null is never. */
+  readonly early?: number | null;
 }
 
 /** One request for it. */
 export interface Request extends Target {
-  /** The resources with the client's prefix. */
+  /** The resources with the client's prefix; of a value the lock under which it is made. */
   readonly keys: readonly string[];
+  /** The key of the value. */
+  readonly result?: string;
   readonly token: string;
   readonly duration: number;
   readonly shared: boolean;

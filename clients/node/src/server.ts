@@ -25,8 +25,10 @@ export interface Waiting {
 
 /** What was granted, and the connection to which a hold with `linger` is bound. */
 export interface Grant {
+  /** Beside a value, 0 is no hold. */
   readonly fence: number;
   readonly wire: Wire | undefined;
+  readonly found?: Buffer | undefined;
 }
 
 /** How often a lock of an old client is looked at. */
@@ -116,9 +118,12 @@ export class Server {
       const { reply, wire } = await this.#ask(command, keep, request, waiting);
       this.#isPlain ??= false;
       if (reply === null) throw new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+      if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
+      if (Array.isArray(reply)) return { fence: Number(reply[1]), wire, found: reply[0] as Buffer };
       return { fence: Number(reply), wire };
     } catch (error) {
-      if (is(error, "WRONGTYPE")) {
+      // No old client locks by the key of a value.
+      if (is(error, "WRONGTYPE") && request.result === undefined) {
         this.#isPlain ??= false;
         throw await this.#stringLock(keys, error);
       }
@@ -128,6 +133,7 @@ export class Server {
         throw new ResourceLockedError(`${resources.join(", ")} is held by another client`);
       }
       if (!isUnknownCommand(error, command[0])) throw translated(error);
+      if (request.result !== undefined) throw await this.#lacksOnce(request, error);
       // A choice stays.
       if (!request.mayFallBack || this.#isPlain === false) throw missing(error);
       this.#chooseStrings();
@@ -150,6 +156,20 @@ export class Server {
     }
     if (waiting.by instanceof Listener) return waiting.by.ask(keys[0]!, token, command, keep, ms, LATE_MS);
     return { reply: await waiting.by.ask(keys[0]!, command, keep, ms, LATE_MS), wire: undefined };
+  }
+
+  /** The error to throw when the server does not know LOCK.ONCE: its module is older, or it has none. */
+  async #lacksOnce({ keys: [key], token }: Request, cause: Error): Promise<Error> {
+    const answer = await this.send(["LOCK.CHECK", key!, token], key!).catch((error) => error);
+    const Lacks = isUnknownCommand(answer, "LOCK.CHECK") ? ModuleMissingError : UnsupportedError;
+    const text = "the server does not know LOCK.ONCE, which needs redis-lock 0.4.0 and has no fallback";
+    return new Lacks(`${text}. ${LOAD}`, { cause });
+  }
+
+  /** The value under a key, and how many milliseconds it lives. */
+  async look(key: string): Promise<[value: Buffer | null, left: number]> {
+    const [value, left] = await Promise.all([this.send(["GET", key], key), this.send(["PTTL", key], key)]);
+    return [value as Buffer | null, Number(left)];
   }
 
   async #acquireString(request: Request): Promise<Grant> {
@@ -261,7 +281,12 @@ export class Server {
   }
 }
 
-function commandOf({ keys, token, duration, shared, limit, sharedFrom, linger }: Request): Command {
+function commandOf(request: Request): Command {
+  const { keys, token, duration, shared, limit, sharedFrom, linger, result, early } = request;
+  if (result !== undefined) {
+    const terms = typeof early === "number" ? ["EARLY", early] : [];
+    return ["LOCK.ONCE", keys[0]!, result, token, duration, ...terms];
+  }
   const options: Argument[] = linger === undefined ? [] : ["LINGER", linger];
   if (sharedFrom !== undefined) {
     const modes = keys.map((_, i) => (i < sharedFrom ? "EXCLUSIVE" : "SHARED"));
@@ -282,10 +307,13 @@ function translated(error: unknown): unknown {
   return error;
 }
 
+const LOAD =
+  "Load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and restart the server.";
+
 function missing(cause: Error): ModuleMissingError {
   return new ModuleMissingError(
-    `the server has no redis-lock module (${cause.message.trim()}). Load it by \`loadmodule /path/libredis_lock.so\` in the ` +
-      "server's configuration, and restart the server. Where modules cannot be loaded, the setting `fallback: true` has locks by " +
+    `the server has no redis-lock module (${cause.message.trim()}). ${LOAD} ` +
+      "Where modules cannot be loaded, the setting `fallback: true` has locks by " +
       `SET NX PX: there is ${LOST}`,
     { cause },
   );

@@ -1,13 +1,17 @@
 // Compiled, not run: the clients fit, and the types say what the README says.
+import { createServer } from "node:http";
 import { Cluster, Redis } from "ioredis";
 import * as valkey from "iovalkey";
 import { createClient, createCluster, createSentinel } from "redis";
 import DefaultRedlock, {
   type Client,
   ExecutionError,
+  idempotency,
   type Lock,
+  once,
   Redlock,
   type Settings,
+  XFetch,
 } from "redis-lock-client";
 
 const redlock: DefaultRedlock = new Redlock([new Redis()], {
@@ -43,6 +47,16 @@ const result = await redlock.runOnce("report", { atMost: 60_000, atLeast: 1000 }
 const value: number | undefined = result.hasRun ? result.value : undefined;
 await several.release({ atLeast: 1000 });
 
+const page: string = await once(redlock, "page", async (signal) => fetchPage(signal), { keep: 60_000 });
+const rates: { usd: number } = await once(redlock, "rates", () => ({ usd: 1 }), {
+  pack: (value) => JSON.stringify(value),
+  unpack: (bytes) => JSON.parse(bytes.toString()),
+  early: new XFetch(),
+});
+createServer((request, response) => idempotency(redlock)(request, response, () => response.end()));
+// @ts-expect-error what is no text needs pack and unpack
+await once(redlock, "rates", () => ({ usd: 1 }));
+
 // @ts-expect-error without atMost a dead owner would keep it for ever
 await redlock.runOnce("report", {}, async () => {});
 // @ts-expect-error a single resource is a list, too
@@ -50,9 +64,13 @@ await redlock.acquire("a", 1000);
 // @ts-expect-error no such setting
 const settings: Partial<Settings> = { retries: 3 };
 
+async function fetchPage(signal: AbortSignal): Promise<Buffer> {
+  return Buffer.from(String(signal.aborted));
+}
+
 export async function work(): Promise<number> {
   await using held = await redlock.acquire(["a"], 1000);
   return held.fence;
 }
 
-export { fence, length, permit, reply, settings, topologies, value };
+export { fence, length, page, permit, rates, reply, settings, topologies, value };

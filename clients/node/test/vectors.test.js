@@ -7,13 +7,15 @@ import {
   DurationError,
   LockCancelledError,
   ModuleMissingError,
+  once,
   Redlock,
   ResourceLockedError,
 } from "redis-lock-client";
+import { lockOf } from "../dist/esm/slot.js";
 import { Proxy, Server, until, ways } from "./harness.js";
 
 const scenarios = [];
-for (const file of ["scenarios", "faults"])
+for (const file of ["scenarios", "faults", "once"])
   for (const line of readFileSync(new URL(`../../vectors/${file}.txt`, import.meta.url), "utf8").split(
     "\n",
   )) {
@@ -35,6 +37,7 @@ before(async () => {
 after(() => Promise.all(Object.values(servers).map((server) => server.stop())));
 
 const TAKING = ["lock", "read", "write", "permit", "multi"];
+const ASKING = [...TAKING, "get"];
 const reasons = [
   [ModuleMissingError, "missing"],
   [LockCancelledError, "cancelled"],
@@ -43,9 +46,9 @@ const reasons = [
 
 /** A program with a client of its own, and what it holds. */
 class Actor {
-  constructor({ client, proxy }, settings) {
-    this.redlock = new Redlock([client], settings);
-    this.proxy = proxy;
+  constructor(play, { client, proxy }) {
+    this.redlock = new Redlock([client], play.settings);
+    Object.assign(this, { play, proxy });
   }
 
   /** What was taken before may be lost; what is taken now is only busy. */
@@ -55,8 +58,9 @@ class Actor {
     } catch (error) {
       for (const [type, word] of reasons) if (error.cause instanceof type) return word;
       if (error.code === "ERR_LOCK_REFUSED") return "denied";
+      if (error instanceof RangeError && verb === "get") return "failed";
       if (!(error.cause instanceof ResourceLockedError || /already-expired/.test(error.message))) throw error;
-      return TAKING.includes(verb) ? "busy" : "lost";
+      return ASKING.includes(verb) ? "busy" : "lost";
     }
   }
 
@@ -126,6 +130,27 @@ class Actor {
     await assert.rejects(this.kept);
   }
 
+  /** A call of `once`. Its maker answers at once, or waits for `returns` or `raises`. */
+  async get(name, ...options) {
+    const given = Object.fromEntries(options.map((option) => option.split("=")));
+    const { make, fail, ...times } = given;
+    let hasMade = false;
+    const maker = async () => {
+      this.play.makers++;
+      const value = make ?? (fail ? undefined : await new Promise((answer) => (this.answer = answer)));
+      if (value === undefined) throw new RangeError("the maker's");
+      hasMade = true;
+      return value;
+    };
+    const settings = Object.entries(times).map(([name, ms]) => [name, Number(ms)]);
+    const value = await once(this.redlock, name, maker, { early: 0, ...Object.fromEntries(settings) });
+    return `${hasMade ? "made" : "got"}:${value}`;
+  }
+
+  making = () => until(() => this.answer !== undefined);
+  returns = async (value) => this.answer(value);
+  raises = async () => this.answer(undefined);
+
   async once(name, most, least) {
     const settings = { atMost: Number(most), ...(least > 0 && { atLeast: Number(least) }) };
     return (await this.redlock.runOnce(name, settings, async () => {})).hasRun ? "ran" : "skipped";
@@ -135,14 +160,17 @@ class Actor {
 /** Steps of the scene; those of an actor are above. */
 class Play {
   actors = {};
+  /** How many makers have begun. */
+  makers = 0;
 
   constructor(server, connect, settings) {
     Object.assign(this, { server, connect, settings });
   }
 
   async step(subject, ...words) {
+    if (subject === "made") return String(this.makers);
     if (subject !== subject.toUpperCase()) return this[subject](...words);
-    this.actors[subject] ??= new Actor(await this.connect(), this.settings);
+    this.actors[subject] ??= new Actor(this, await this.connect());
     const actor = this.actors[subject];
     if (words[0] === "begin") return void (actor.pending = actor.do(...words.slice(1))).catch(() => {});
     return words[0] === "end" ? actor.pending : actor.do(...words);
@@ -176,6 +204,7 @@ class Play {
     });
   places = async (key) => String((await this.server.waiters(key)).length);
   gone = (key) => until(async () => (await this.server.admin.exists(key)) === 0);
+  lock = (name) => lockOf(name);
   calls = async (command) => String(await this.server.calls(command));
   pause = (ms) => sleep(Number(ms));
 }

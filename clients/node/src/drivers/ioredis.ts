@@ -1,5 +1,5 @@
-import { connect, Driver, type Link, type Listening, type Node } from "../driver.js";
-import type { Argument } from "../driver.js";
+import { connect, Driver, isOfBytes, type Link, type Listening, type Node } from "../driver.js";
+import type { Argument, Command } from "../driver.js";
 import { slotOf } from "../slot.js";
 
 /** What of an ioredis or iovalkey client (`Redis`) is used. */
@@ -14,6 +14,7 @@ export interface IoredisClient {
   /** Of its connection, while it has one. */
   readonly condition?: { readonly select: number } | null | undefined;
   call(command: string, ...args: Argument[]): Promise<unknown>;
+  callBuffer(command: string, ...args: Argument[]): Promise<unknown>;
   duplicate(override?: object): IoredisClient;
   connect(): Promise<unknown>;
   disconnect(): void;
@@ -130,7 +131,7 @@ function linkOf(own: IoredisClient): Link {
   return Object.defineProperty(
     {
       isOpen: true,
-      send: ([name, ...args]: readonly [string, ...Argument[]]) => own.call(name, ...args),
+      send: (command: Command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
       close: () => own.disconnect(),
     },
     "isOpen",

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { connect, Driver, type Command, type Link, type Listening, type Node } from "../driver.js";
+import { connect, Driver, isOfBytes, type Command, type Link, type Listening, type Node } from "../driver.js";
 import { slotOf } from "../slot.js";
 import { within } from "../timer.js";
 
@@ -8,7 +8,7 @@ export interface NodeRedisClient {
   readonly isReady: boolean;
   readonly isOpen: boolean;
   readonly options?: NodeRedisOptions | undefined;
-  sendCommand(command: (string | Buffer)[]): Promise<unknown>;
+  sendCommand(command: (string | Buffer)[], options?: object): Promise<unknown>;
   duplicate(override?: object): NodeRedisClient;
   connect(): Promise<unknown>;
   destroy(): void;
@@ -46,7 +46,7 @@ export interface NodeRedisSentinel {
   readonly isReady: boolean;
   readonly isOpen: boolean;
   getSentinelNode(): unknown;
-  sendCommand(isReadonly: boolean, command: (string | Buffer)[]): Promise<unknown>;
+  sendCommand(isReadonly: boolean, command: (string | Buffer)[], options?: object): Promise<unknown>;
   duplicate(override?: object): NodeRedisSentinel;
   connect(): Promise<unknown>;
   destroy(): unknown;
@@ -192,7 +192,7 @@ function sentinelLink(own: NodeRedisSentinel): Link {
   };
   return linkOf(
     () => !isClosed && own.isReady,
-    (command) => own.sendCommand(false, textsOf(command)),
+    (command) => own.sendCommand(false, textsOf(command), optionsOf(command)),
     close,
   );
 }
@@ -210,6 +210,11 @@ function clientOf(master: Master | undefined): NodeRedisClient | undefined {
 /** node-redis takes no numbers. */
 function textsOf(command: Command): (string | Buffer)[] {
   return command.map((arg) => (typeof arg === "number" ? String(arg) : arg));
+}
+
+/** 36 is the type of bulk strings in the protocol, a `$`. */
+function optionsOf(command: Command): object {
+  return isOfBytes(command) ? { typeMapping: { 36: Buffer } } : {};
 }
 
 function nodeOf(
@@ -235,7 +240,7 @@ function nodeOf(
   const link = (own: NodeRedisClient) =>
     linkOf(
       () => own.isReady,
-      (command) => own.sendCommand(textsOf(command)),
+      (command) => own.sendCommand(textsOf(command), optionsOf(command)),
       () => end(own),
     );
   return {
