@@ -80,10 +80,7 @@ export class Acquiring {
     signal?.addEventListener("abort", onAbort);
     this.#waiting.set(request, stop);
     try {
-      const granted = await Promise.race([run.run(), stopped]);
-      // An answer that was lost may have been a grant, which is not wanted beside the value.
-      if (granted.found && granted.fence === 0 && run.isInDoubt) await this.#giveUp(request, run);
-      return granted;
+      return await Promise.race([run.run(), stopped]);
     } catch (error) {
       if (error instanceof ResourceLockedError) this.#noteBusy(request);
       // It may be held if only the answer was lost, or have a place in the queue. A refusal without a wait leaves nothing.

@@ -131,7 +131,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       token: randomUUID(),
       duration,
       // A permit is no reader's hold.
-      shared: effective.shared && target.limit === undefined && !isOfValue,
+      shared: effective.shared && target.limit === undefined,
       grace: new Patience(effective).isOver ? undefined : effective.grace,
       linger: isOfValue ? undefined : effective.linger,
       mayFallBack: this.settings.fallback && !isOfValue,

@@ -162,7 +162,8 @@ export class Server {
   async #lacksOnce({ keys: [key], token }: Request, cause: Error): Promise<Error> {
     const answer = await this.send(["LOCK.CHECK", key!, token], key!).catch((error) => error);
     const Lacks = isUnknownCommand(answer, "LOCK.CHECK") ? ModuleMissingError : UnsupportedError;
-    const text = "the server does not know LOCK.ONCE, which needs redis-lock 0.4.0 and has no fallback";
+    const text =
+      "the server has no redis-lock module of 0.4.0 or later, so it does not know LOCK.ONCE, for which there is no fallback";
     return new Lacks(`${text}. ${LOAD}`, { cause });
   }
 

@@ -72,9 +72,9 @@ for (const [name, library] of Object.entries(allLibraries)) {
         return error instanceof ExecutionError && error.cause instanceof ResourceLockedError;
       });
       for (const reader of readers) await reader.release();
-      const threshold = { automaticExtensionThreshold: 1200 };
-      await redlock.using([key], 2000, threshold, async (signal) => {
-        await sleep(2500);
+      await redlock.using([key], 3000, async (signal) => {
+        const renewals = await server.calls("lock.renew");
+        await until(async () => (await server.calls("lock.renew")) > renewals);
         assert.ok(!signal.aborted);
       });
       await (await redlock.semaphore(key, 2).acquire(5000)).release();

@@ -132,7 +132,7 @@ for (const { title, library, waitBy } of ways) {
         await sleep(5);
         inside--;
       };
-      const all = [1, 2, 3, 4, 5, 6].map(() => own.using(["a"], 5000, routine));
+      const all = [1, 2, 3, 4, 5, 6].map(() => own.using(["a"], 30_000, routine));
       await until(async () => (await server.waiters("a")).length === 6, "all have a place");
       const most = waitBy === "block" ? 4 : 3;
       assert.equal((await server.clients()).length, most);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Redlock } from "redis-lock-client";
+import { once, Redlock } from "redis-lock-client";
 import { allLibraries, gatherWarnings, until } from "./harness.js";
 import { slotOf, tagOfSlot } from "../dist/esm/slot.js";
 import { within } from "../dist/esm/timer.js";
@@ -77,6 +77,20 @@ for (const { title, library, waitBy } of ways) {
       assert.deepEqual(codes, isRefused ? ["REDIS_LOCK_WITHOUT_NOTIFY"] : []);
     });
 
+    it("cluster: a value is waited for where its key is", async () => {
+      const redlock = new Redlock([await connect(library)], { waitBy });
+      for (const name of ["0", "1", "2"].map((part) => `${part} value ${title}`)) {
+        let returns;
+        const made = once(redlock, name, () => new Promise((resolve) => (returns = resolve)));
+        await until(() => returns);
+        const waiting = once(redlock, name, () => "another", { wait: 20_000 });
+        await isListening(`{${name}}:once`);
+        returns("it");
+        assert.deepEqual(await Promise.all([made, waiting]), ["it", "it"]);
+        assert.equal(await once(redlock, name, () => "another"), "it");
+      }
+    });
+
     it("cluster: several resources are of one slot", async () => {
       const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
       const resources = ["a", "b", "c"].map((name) => `${name} several ${title}`);
@@ -141,7 +155,7 @@ for (const { title, library, waitBy } of ways) {
 
     it("cluster_slot_moves: a lock is had while its slot is on its way", { timeout: 30_000 }, async () => {
       const key = await cluster.key(`on its way ${title}`, false);
-      const redlock = new Redlock([await connect(library)], { retryCount: 5, waitBy, linger: 5000 });
+      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy, linger: 5000 });
       const { from, to, finish } = await cluster.beginToMove(key);
       // The key is not on the old node, which says ASK.
       const lock = await redlock.acquire([key], 30_000);

@@ -33,17 +33,17 @@ for (const [name, library] of Object.entries(libraries)) {
     });
 
     it("lets others run a job that takes longer than atMost, and tells it so", async () => {
-      let aborted = false;
-      let renewals;
-      const late = redlock.runOnce(key, { atMost: 400 }, async (signal) => {
+      let [wasValid, renewals] = [];
+      const late = redlock.runOnce(key, { atMost: 2000 }, async (signal, lock) => {
         renewals = await server.calls("lock.renew");
         // So long that a slow answer is no reason to renew.
         const others = { atMost: 60_000 };
         await until(async () => (await redlock.runOnce(key, others, async () => {})).hasRun);
-        aborted = signal.aborted;
+        wasValid = lock.isValid;
+        await until(() => signal.aborted);
       });
       await assert.rejects(late, { message: "The job took longer than `atMost`." });
-      assert.ok(aborted, "before the server gave the lock to another");
+      assert.equal(wasValid, false, "when another had the lock");
       assert.equal(await server.calls("lock.renew"), renewals);
     });
 
@@ -58,16 +58,13 @@ for (const [name, library] of Object.entries(libraries)) {
     });
 
     it("keeps others off after a job that fails", async () => {
-      const settings = { atMost: 1500, atLeast: 1000 };
+      const settings = { atMost: 30_000, atLeast: 30_000 };
       const failing = async () => {
         throw new RangeError("mine");
       };
-      await assert.rejects(
-        redlock.runOnce(key, { ...settings, atMost: 5000, atLeast: 5000 }, failing),
-        RangeError,
-      );
+      await assert.rejects(redlock.runOnce(key, settings, failing), { message: "mine" });
       assert.equal((await redlock.runOnce(key, settings, failing)).hasRun, false);
-      await assert.rejects(redlock.runOnce(key, { ...settings, atLeast: 1501 }, failing), /atLeast/);
+      await assert.rejects(redlock.runOnce(key, { ...settings, atLeast: 30_001 }, failing), /atLeast/);
     });
   });
 }
@@ -97,16 +94,16 @@ for (const { title, name, library, waitBy } of ways) {
       const lock = await waiting;
       proxy.stop();
       library.end(client);
-      await (await rival.acquire([key], 1000)).release();
+      await (await rival.acquire([key], 30_000)).release();
       assert.ok(!lock.isValid, "nobody had it before it was given up here");
     });
 
     it("is believed in while its connection answers, and not when it is silent", async () => {
-      const redlock = new Redlock([client], { waitBy, linger: 1500 });
+      const redlock = new Redlock([client], { waitBy, linger: 3000 });
       const lock = await redlock.acquire([key], 60_000);
-      await sleep(3000);
+      await sleep(4000);
       assert.ok(lock.isValid, "nothing extends it, and the connection is asked");
-      assert.ok(lock.remaining <= 1500);
+      assert.ok(lock.remaining <= 3000);
       proxy.hold();
       await until(() => !lock.isValid);
       assert.ok(await server.admin.exists(key), "the server cannot know yet");
@@ -140,7 +137,7 @@ describe("linger, what an extension hears", () => {
   beforeEach(async () => {
     await own.admin.flushall();
     client = await clients.connect(proxy.port);
-    redlock = new Redlock([client], { retryCount: 0, linger: 2000 });
+    redlock = new Redlock([client], { retryCount: 0, linger: 5000 });
   });
   afterEach(() => clients.end());
   after(async () => {
@@ -151,10 +148,10 @@ describe("linger, what an extension hears", () => {
 
   it("is not lost while a guard grants nothing, and is bound again after it", async () => {
     // More than the lease has while the lock is not bound.
-    const settings = { automaticExtensionThreshold: 2100 };
-    await redlock.using(["a"], 3000, settings, async (signal) => {
+    const settings = { automaticExtensionThreshold: 5100 };
+    await redlock.using(["a"], 6000, settings, async (signal) => {
       const renewals = await own.calls("lock.renew");
-      await own.admin.config("SET", "lock.max-ttl", 3000, "lock.guard", "restart");
+      await own.admin.config("SET", "lock.max-ttl", 6000, "lock.guard", "restart");
       const acquires = await own.calls("lock.acquire");
       proxy.cut();
       const isAsked = async () => (await own.calls("lock.acquire")) > acquires + 1;

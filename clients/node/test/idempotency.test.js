@@ -137,8 +137,11 @@ it("keeps the answer of a handler that fails after it", async () => {
     res.send("done");
     throw new Error("later");
   });
+  let wasSent;
+  app.use((error, req, res, next) => ((wasSent = res.headersSent), next(error)));
   // As ever, Express ends the connection then.
   await assert.rejects(ask(), TypeError);
+  assert.ok(wasSent);
   await until(async () => (await server.admin.keys("idempotency:*")).length === 1);
   const again = await ask();
   assert.deepEqual([again.status, again.text, isReplay(again)], [200, "done", true]);

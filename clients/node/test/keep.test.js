@@ -136,7 +136,7 @@ for (const { title, library, waitBy } of ways) {
 
     it("costs the others its grace when it dies", async () => {
       const client = await connect(proxy.port);
-      await beginToWait(client, { grace: 600 });
+      await beginToWait(client, { grace: 2000 });
       const behind = await goBehind();
       // Nobody asks again.
       proxy.stop();
@@ -152,8 +152,8 @@ for (const { title, library, waitBy } of ways) {
       await holder.release();
       await behind.granted;
       const took = performance.now() - start;
-      assert.ok(took < 600 + 400, `${took} ms`);
-      assert.ok(waitBy === "block" || took > 500, `the place was kept: ${took} ms`);
+      assert.ok(took < 2000 + 4000, `${took} ms`);
+      assert.ok(waitBy === "block" || took > 1900, `the place was kept: ${took} ms`);
     });
 
     it("goes on at its place when all is late", async () => {

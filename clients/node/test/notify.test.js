@@ -60,7 +60,7 @@ for (const [name, library] of Object.entries(libraries)) {
 
     it("hears of its grant at once", async () => {
       const first = await redlock.acquire([key], 30_000);
-      const waiting = redlock.acquire([key], 30_000);
+      const waiting = redlock.acquire([key], 30_000, { blockSlice: 60_000 });
       await isListening(1);
       const calls = await server.calls("lock.acquire");
       await sleep(300);
@@ -68,7 +68,7 @@ for (const [name, library] of Object.entries(libraries)) {
       await first.release();
       const lock = await waiting;
       const took = performance.now() - start;
-      assert.ok(took < 1000, `${took} ms, and a slice is 5 s`);
+      assert.ok(took < 10_000, `${took} ms, and a slice is 60 s`);
       assert.equal(await server.calls("lock.acquire"), calls, "nobody asks meanwhile");
       assert.ok(lock.fence > first.fence);
     });
@@ -144,7 +144,7 @@ for (const [name, library] of Object.entries(libraries)) {
       try {
         const slow = new Redlock([await connect(proxy.port)], { blockSlice: 50, retryCount: 4 });
         const first = await redlock.acquire([key], 30_000);
-        const warm = slow.acquire([key], 30_000);
+        const warm = slow.acquire([key], 30_000, { retryCount: -1 });
         await isListening(1);
         await first.release();
         await (await warm).release();

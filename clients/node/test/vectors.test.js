@@ -24,17 +24,15 @@ for (const file of ["scenarios", "faults", "once"])
     else if (words.length > 0) scenarios.at(-1).steps.push(words);
   }
 
-const servers = {};
-before(async () => {
-  const bounded = Server.start({ moduleSettings: ["max-ttl", 2000] });
-  [servers.default, servers.plain, servers.bounded] = await Promise.all([
+/** Of one way to wait, which is played beside the others. */
+async function startServers() {
+  const [usual, plain, bounded] = await Promise.all([
     Server.start({ settings: ["--lua-time-limit", 100] }),
     Server.start({ withModule: false }),
-    bounded,
+    Server.start({ moduleSettings: ["max-ttl", 2000] }),
   ]);
-  servers.strict = servers.plain;
-});
-after(() => Promise.all(Object.values(servers).map((server) => server.stop())));
+  return { default: usual, plain, bounded, strict: plain };
+}
 
 const TAKING = ["lock", "read", "write", "permit", "multi"];
 const ASKING = [...TAKING, "get"];
@@ -209,41 +207,46 @@ class Play {
   pause = (ms) => sleep(Number(ms));
 }
 
-for (const { title, library, waitBy } of ways) {
-  describe(title, () => {
-    for (const { name, steps } of scenarios) {
-      const [, place] = name.split(" on ");
-      // What the fallback and the bound do has nothing to do with the way to wait.
-      if (place && waitBy === "notify") continue;
-      it(name, { timeout: 60_000 }, async () => {
-        const server = servers[place] ?? servers.default;
-        await server.admin.flushall();
-        await server.admin.config("RESETSTAT");
-        const opened = [];
-        const connect = async () => {
-          const proxy = await Proxy.start(server.port);
-          return opened[opened.push({ proxy, client: await library.connect(proxy.port) }) - 1];
-        };
-        const settings = { waitBy, fallback: place === "plain" };
-        const play = new Play(server, connect, settings);
-        try {
-          // Before the first step: no client connects to a server that is busy.
-          const names = new Set(steps.map(([name]) => name).filter((name) => /^[A-Z]$/.test(name)));
-          for (const name of names) await play.step(name, "idle");
-          for (const words of steps) {
-            const at = words.at(-2) === "=" ? -2 : words.length;
-            const said = words.slice(0, at);
-            const got =
-              said[0] === "server"
-                ? String(await server.admin.call(...said.slice(1)))
-                : await play.step(...said);
-            if (at === -2) assert.equal(got, words.at(-1), words.join(" "));
+describe("the scenarios", { concurrency: ways.length }, () => {
+  for (const { title, library, waitBy } of ways) {
+    describe(title, { concurrency: 1 }, () => {
+      let servers;
+      before(async () => (servers = await startServers()));
+      after(() => Promise.all([...new Set(Object.values(servers))].map((server) => server.stop())));
+      for (const { name, steps } of scenarios) {
+        const [, place] = name.split(" on ");
+        // What the fallback and the bound do has nothing to do with the way to wait.
+        if (place && waitBy === "notify") continue;
+        it(name, { timeout: 60_000 }, async () => {
+          const server = servers[place] ?? servers.default;
+          await server.admin.flushall();
+          await server.admin.config("RESETSTAT");
+          const opened = [];
+          const connect = async () => {
+            const proxy = await Proxy.start(server.port);
+            return opened[opened.push({ proxy, client: await library.connect(proxy.port) }) - 1];
+          };
+          const settings = { waitBy, fallback: place === "plain" };
+          const play = new Play(server, connect, settings);
+          try {
+            // Before the first step: no client connects to a server that is busy.
+            const names = new Set(steps.map(([name]) => name).filter((name) => /^[A-Z]$/.test(name)));
+            for (const name of names) await play.step(name, "idle");
+            for (const words of steps) {
+              const at = words.at(-2) === "=" ? -2 : words.length;
+              const said = words.slice(0, at);
+              const got =
+                said[0] === "server"
+                  ? String(await server.admin.call(...said.slice(1)))
+                  : await play.step(...said);
+              if (at === -2) assert.equal(got, words.at(-1), words.join(" "));
+            }
+            await Promise.all(play.later);
+          } finally {
+            for (const { client, proxy } of opened) (library.end(client), proxy.stop());
           }
-          await Promise.all(play.later);
-        } finally {
-          for (const { client, proxy } of opened) (library.end(client), proxy.stop());
-        }
-      });
-    }
-  });
-}
+        });
+      }
+    });
+  }
+});
