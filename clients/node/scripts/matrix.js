@@ -65,7 +65,7 @@ async function test(library, version) {
   rmSync(place, { recursive: true, force: true });
   mkdirSync(place);
   // The tests look at the servers with ioredis, and the old clients are those of node-redlock: so the others are there as well.
-  const others = ["ioredis", "iovalkey", "redis", "redlock", "redlock-5", ...otel];
+  const others = ["express", "ioredis", "iovalkey", "redis", "redlock", "redlock-5", ...otel];
   const dependencies = Object.fromEntries(others.map((name) => [name, devDependencies[name]]));
   dependencies[library] = version;
   dependencies["redis-lock-client"] = `file:${join(target, packed)}`;

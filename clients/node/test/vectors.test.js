@@ -24,7 +24,7 @@ for (const file of ["scenarios", "faults", "once"])
     else if (words.length > 0) scenarios.at(-1).steps.push(words);
   }
 
-/** Of one way to wait, which is played beside the others. */
+/** Of one way to wait. Two of them are played at a time: they mostly wait. */
 async function startServers() {
   const [usual, plain, bounded] = await Promise.all([
     Server.start({ settings: ["--lua-time-limit", 100] }),
@@ -207,7 +207,7 @@ class Play {
   pause = (ms) => sleep(Number(ms));
 }
 
-describe("the scenarios", { concurrency: ways.length }, () => {
+describe("the scenarios", { concurrency: 2 }, () => {
   for (const { title, library, waitBy } of ways) {
     describe(title, { concurrency: 1 }, () => {
       let servers;
