@@ -37,7 +37,7 @@ class Redlock extends EventEmitter {
   constructor(clients, options = {}) {
     super();
     this.servers = clients;
-    this.inner = new redlockClient.Redlock(clients.map(adapt), options);
+    this.inner = new redlockClient.Redlock([adapt(clients[0])], options);
     // Version 4 does not take a refusal for an error.
     this.inner.on("error", (error) => {
       if (!(error instanceof redlockClient.ResourceLockedError)) this.emit("clientError", error);
@@ -86,15 +86,15 @@ class Redlock extends EventEmitter {
     return Bluebird.map(this.servers, (client) => client.quit()).nodeify(callback);
   }
 
+  /** Of what node-redlock 4 keeps of a lock: its resource, its token and its end. */
   #innerLock({ resource, value, expiration }) {
+    const resources = [].concat(resource);
     const until = performance.now() + expiration - Date.now();
-    return new redlockClient.Lock(
-      this.inner,
-      { resources: [].concat(resource), token: value },
-      [],
-      new Map(),
-      until,
-    );
+    const lease = { until, isValid: (now) => now < until, remaining: (now) => Math.max(0, until - now) };
+    for (const method of ["renew", "shorten", "end"]) lease[method] = () => {};
+    lease.renew = (sent, duration) => (lease.until = sent + duration);
+    const request = { resources, keys: resources, token: value, duration: 0, mayFallBack: false };
+    return new redlockClient.Lock(this.inner, request, [], 0, lease, 0);
   }
 }
 
@@ -107,9 +107,13 @@ function adapt(client) {
     get isReady() {
       return client.ready;
     },
+    get isOpen() {
+      return client.connected || !client.closing;
+    },
     sendCommand: ([name, ...args]) => promised((done) => client.send_command(name, args, done)),
     duplicate: () => adapt(client.duplicate({ retry_strategy: () => undefined })),
     connect: () => client.ready || promised((done) => client.once("error", done).once("ready", done)),
+    subscribe: () => Promise.reject(new Error("not used")),
     destroy: () => client.end(true),
     close: () => promised((done) => client.quit(done)),
     on: (event, listener) => client.on(event, listener),

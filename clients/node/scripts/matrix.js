@@ -8,9 +8,9 @@ import { fileURLToPath } from "node:url";
 
 /** The oldest and the newest of each major version. */
 const VERSIONS = {
-  ioredis: ["5.0.0", "5.11.1", "6.0.0"],
+  ioredis: ["5.3.0", "5.11.1", "6.0.0"],
   iovalkey: ["0.1.0", "0.4.0"],
-  redis: ["4.6.0", "4.7.1", "5.0.0", "5.12.1", "6.0.0", "6.3.1"],
+  redis: ["5.0.0", "5.12.1", "6.0.0", "6.3.1"],
 };
 
 /** As the tests call them. */
@@ -22,6 +22,7 @@ const LIMIT_MS = 15 * 60_000;
 const folder = fileURLToPath(new URL("..", import.meta.url));
 const target = join(folder, "target/matrix");
 const file = join(folder, "MATRIX.tsv");
+const otel = ["api", "sdk-metrics", "sdk-trace-base"].map((name) => `@opentelemetry/${name}`);
 const { devDependencies } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
 
 const npm = (args, cwd) =>
@@ -64,7 +65,7 @@ async function test(library, version) {
   rmSync(place, { recursive: true, force: true });
   mkdirSync(place);
   // The tests look at the servers with ioredis, and the old clients are those of node-redlock: so the others are there as well.
-  const others = ["ioredis", "iovalkey", "redis", "redlock", "redlock-5"];
+  const others = ["express", "ioredis", "iovalkey", "redis", "redlock", "redlock-5", ...otel];
   const dependencies = Object.fromEntries(others.map((name) => [name, devDependencies[name]]));
   dependencies[library] = version;
   dependencies["redis-lock-client"] = `file:${join(target, packed)}`;

@@ -1,6 +1,7 @@
-import type { Client } from "./clients/client.js";
+import type { Client } from "./drivers/client.js";
+import { kindOf } from "./replies.js";
 
-/** How the clients voted in one attempt. */
+/** What one attempt of an operation came to. With one server there is one vote. */
 export interface ExecutionStats {
   readonly membershipSize: number;
   readonly quorumSize: number;
@@ -8,17 +9,45 @@ export interface ExecutionStats {
   readonly votesAgainst: ReadonlyMap<Client, Error>;
 }
 
-/** The attempts that were made; each resolves when the last client has answered. */
+/** The attempts that were made. */
 export interface ExecutionResult {
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
 }
 
-/** A resource is held by another, or, when it was to be extended or released, not by this lock any more. */
+/** Why an operation failed, for programs. */
+export type ErrorCode =
+  /** Somebody else holds the resource. */
+  | "ERR_LOCK_TAKEN"
+  /** This hold has ended. */
+  | "ERR_LOCK_LOST"
+  /** An operator has cancelled the wait. */
+  | "ERR_LOCK_CANCELLED"
+  /** The duration exceeds the server's `lock.max-ttl`. */
+  | "ERR_LOCK_DURATION"
+  /** The resources of a multi-lock are in several slots of a cluster. */
+  | "ERR_LOCK_SLOTS"
+  /** The server does not know the command. */
+  | "ERR_LOCK_UNSUPPORTED"
+  /** The server has no redis-lock module. */
+  | "ERR_LOCK_NO_MODULE"
+  /** The server has refused the command for good: a missing right, a key of another type. */
+  | "ERR_LOCK_REFUSED"
+  /** The server did not answer in time, or could not do it now. */
+  | "ERR_LOCK_UNAVAILABLE";
+
+/** Another client holds the resource. In an extension, a release or a check: this client no longer holds it. */
 export class ResourceLockedError extends Error {
   override readonly name: string = "ResourceLockedError";
+
+  constructor(
+    message: string,
+    readonly code: ErrorCode = "ERR_LOCK_TAKEN",
+  ) {
+    super(message);
+  }
 }
 
-/** The resource is held by a client that knows only string locks (`SET key value NX PX ttl`): nobody can wait in line for it. */
+/** A client that knows only string locks (`SET key value NX PX ttl`) holds the resource. It has no queue to wait in. */
 export class StringLockError extends ResourceLockedError {
   constructor(
     resource: string,
@@ -29,32 +58,40 @@ export class StringLockError extends ResourceLockedError {
   }
 }
 
-/** Somebody has ended the wait by LOCK.CANCEL. */
+/** An operator has ended the wait by LOCK.CANCEL. */
 export class LockCancelledError extends Error {
   override readonly name = "LockCancelledError";
+  readonly code = "ERR_LOCK_CANCELLED";
 }
 
 /** The duration is longer than the server's setting `lock.max-ttl`. */
 export class DurationError extends Error {
   override readonly name = "DurationError";
+  readonly code = "ERR_LOCK_DURATION";
 }
 
-/** Resources of several slots. Any other TypeError may be a library's, and one that passes. */
-export class SlotsError extends TypeError {}
+/** The resources of a multi-lock are in several slots of a cluster. */
+export class SlotsError extends TypeError {
+  readonly code = "ERR_LOCK_SLOTS";
+}
 
 /** The server does not know the command that was asked for. */
 export class UnsupportedError extends Error {
   override readonly name: string = "UnsupportedError";
+  readonly code: ErrorCode = "ERR_LOCK_UNSUPPORTED";
 }
 
-/** The server does not have the redis-lock module at all, or what was asked cannot be had without it. */
+/** The server does not have the redis-lock module, or the operation is not available without it. */
 export class ModuleMissingError extends UnsupportedError {
   override readonly name = "ModuleMissingError";
+  override readonly code = "ERR_LOCK_NO_MODULE";
 }
 
-/** An operation did not succeed on a majority of the clients; `attempts` tell why. */
+/** An operation did not succeed. `cause` and `code` tell why; `attempts` have one entry for each request. */
 export class ExecutionError extends Error implements ExecutionResult {
   override readonly name = "ExecutionError";
+  /** Why, for programs. */
+  readonly code: ErrorCode;
 
   constructor(
     message: string,
@@ -62,10 +99,22 @@ export class ExecutionError extends Error implements ExecutionResult {
     options?: ErrorOptions,
   ) {
     super(message, options);
+    this.code = codeOf(options?.cause);
   }
 }
 
-/** From JavaScript a string comes as well, of which each letter would be a resource. */
+/** An error of this package has a code of its own. */
+export function codeOf(error: unknown): ErrorCode {
+  const code = (error as { code?: unknown } | undefined)?.code;
+  if (typeof code === "string" && code.startsWith("ERR_LOCK_")) return code as ErrorCode;
+  return kindOf(error) === "final" ? "ERR_LOCK_REFUSED" : "ERR_LOCK_UNAVAILABLE";
+}
+
+export function lost(resource: string): ResourceLockedError {
+  return new ResourceLockedError(`not held any more: ${resource}`, "ERR_LOCK_LOST");
+}
+
+/** JavaScript may pass a string, of which each letter would be a resource. */
 export function checkNames(resources: readonly string[]): void {
   if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
     throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');

@@ -1,21 +1,32 @@
 export { Redlock, Redlock as default } from "./redlock.js";
 export { Lock } from "./lock.js";
-export { MultiLock, Semaphore } from "./several.js";
+export { MultiLock, Semaphore, Taken, type Taker } from "./several.js";
 export {
   DurationError,
   ExecutionError,
   LockCancelledError,
   ModuleMissingError,
   ResourceLockedError,
+  SlotsError,
   UnsupportedError,
 } from "./errors.js";
-export type { ExecutionResult, ExecutionStats } from "./errors.js";
-export type { Client } from "./clients/client.js";
-export type { Argument } from "./connection.js";
-export type { IoredisClient, IoredisCluster } from "./clients/ioredis.js";
-export type { NodeRedisClient } from "./clients/node-redis.js";
-export type { NodeRedisCluster } from "./clients/node-redis-cluster.js";
-export type { NodeRedisSentinel } from "./clients/node-redis-sentinel.js";
+export type { ErrorCode, ExecutionResult, ExecutionStats } from "./errors.js";
+export { once, XFetch } from "./once.js";
+export { idempotency } from "./idempotency.js";
+export type { IdempotencySettings, WebRequest } from "./idempotency.js";
+export type { Make, OnceSettings, Packing } from "./once.js";
+export type { Argument } from "./driver.js";
+export type { Client } from "./drivers/client.js";
+export type { IoredisClient, IoredisCluster } from "./drivers/ioredis.js";
+export type {
+  Master,
+  NodeRedisClient,
+  NodeRedisCluster,
+  NodeRedisOptions,
+  NodeRedisSentinel,
+} from "./drivers/node-redis.js";
 export type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
-export type { LockSignal, Routine } from "./using.js";
+export type { LockOwner, LockSignal } from "./lock.js";
+export type { Target } from "./request.js";
 export type { RunOnceResult } from "./redlock.js";
+export type { Routine } from "./using.js";

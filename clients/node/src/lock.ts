@@ -1,73 +1,78 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import { performance } from "node:perf_hooks";
-import type { Argument } from "./connection.js";
+import type { Argument } from "./driver.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
+import { Keeper, spanOf } from "./keeper.js";
+import type { Lease } from "./lease.js";
 import type { Request } from "./request.js";
 import type { ReleaseSettings, Settings } from "./settings.js";
+import { Measured } from "./telemetry.js";
+
+/** Aborted when the lock is lost; `error` (and `reason`) say why. */
+export type LockSignal = AbortSignal & { error?: Error };
 
 /** What a `Redlock` does for its locks. */
 export interface LockOwner {
   check(lock: Lock): Promise<boolean>;
   exec(lock: Lock, command: string, ...args: Argument[]): Promise<unknown>;
   extend(lock: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock>;
-  extendOnce(lock: Lock, duration: number, settings: Partial<Settings>): Promise<Lock>;
+  extendOnce(lock: Lock, duration: number): Promise<Lock>;
   release(lock: Lock, settings?: ReleaseSettings): Promise<ExecutionResult>;
 }
 
 /** A lock that is held, or was. */
 export class Lock implements ExecutionResult {
-  /** When the lease is over, in milliseconds since 1970; 0 after `release`. To look at: what counts is a clock that is never set. */
-  expiration = 0;
-  #until = 0;
-  #isEnded = false;
-  /** Only for `Redlock`: how many extensions were sent. */
-  extensions = 0;
-  /** Only for `using`: called when the lease has another end. */
-  onLease: () => unknown = () => {};
-  /** Only for `using`: called when the lease was cut short. */
-  onShortened: () => void = () => {};
-  /** Only for `using`: called when a release is sent. */
-  onRelease: () => void = () => {};
   readonly resources: readonly string[];
-  /** The token, by which the servers know the owner. */
+  /** The token, by which the server knows the owner. */
   readonly value: string;
+  readonly #controller = new AbortController();
+  readonly #hold: Measured;
+  #keeper: Keeper | undefined;
+  /** @internal How many extensions were sent. */
+  extensions = 0;
+  /** @internal Once a release was sent: until when its answer counts as one to this hold, and whether one was lost. */
+  ended: { readonly until: number; isInDoubt: boolean } | undefined;
+  /** @internal The server has said that it is released, or was lost. */
+  isSettled = false;
 
-  /** Only for `Redlock`. */
+  /** @internal */
   constructor(
     readonly redlock: LockOwner,
-    /** Only for `Redlock`: what was granted. */
+    /** @internal */
     readonly request: Request,
+    /** One for each time that the server was asked. */
     readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
-    /** For each resource the fence from each client, in the order of the clients; null where one gave no vote. */
-    readonly fences: ReadonlyMap<string, ReadonlyArray<number | null>>,
-    until: number,
+    /** Send it with every write, so that the resource can refuse a smaller one. Several resources have one fence. */
+    readonly fence: number,
+    /** @internal */
+    readonly lease: Lease,
+    /** @internal How long before the end of the lease it is extended. */
+    readonly threshold: number,
   ) {
     this.resources = request.resources;
     this.value = request.token;
-    this.leaseUntil(until);
-  }
-
-  /**
-   * What the resource is to be told with every write, so that it can refuse a smaller one. A multi-lock has one for all. Several
-   * resources of `acquire`, or several clients, have no single number that is safe: see `fences`.
-   */
-  get fence(): number {
-    const [of, ...others] = this.fences.values();
-    const fence = of?.[0];
-    if (others.some(([other]) => other !== fence) || of?.length !== 1 || fence == null) {
-      throw new Error("A lock on several resources or of several clients has no single fence: use `fences`.");
-    }
-    return fence;
+    this.#hold = new Measured("hold", request.resources);
   }
 
   /** Whether the lease is not over yet, by this process's monotonic clock. */
   get isValid(): boolean {
-    return performance.now() < this.#until;
+    return this.ended === undefined && this.lease.isValid(performance.now());
   }
 
   /** Milliseconds until the lease is over. */
   get remaining(): number {
-    return Math.max(0, this.#until - performance.now());
+    return this.ended === undefined ? this.lease.remaining(performance.now()) : 0;
+  }
+
+  /** When the lease is over, in milliseconds since 1970; 0 after `release`. To look at: what counts is a clock that is never set. */
+  get expiration(): number {
+    return this.ended === undefined ? Math.floor(Date.now() + this.remaining) : 0;
+  }
+
+  /** Aborted when the lock is lost, at the end of its lease at the latest. A release is no loss. */
+  get signal(): LockSignal {
+    void this.keeper;
+    return this.#controller.signal;
   }
 
   /** Whether the server says that the lock is held now. True is old when it arrives: a write is guarded by `exec`, or by the fence. */
@@ -83,13 +88,9 @@ export class Lock implements ExecutionResult {
     return this.redlock.exec(this, command, ...args);
   }
 
+  /** Gives the lock back. A release that was rejected for lack of an answer can be repeated. */
   release(settings?: ReleaseSettings): Promise<ExecutionResult> {
     return this.redlock.release(this, settings);
-  }
-
-  /** At the end of the block of an `await using`: releases the lock, unless that was done. Rejects when the lock was lost. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.#isEnded) await this.release();
   }
 
   /** Sets the lease anew, from now on. Returns this lock. */
@@ -97,27 +98,67 @@ export class Lock implements ExecutionResult {
     return this.redlock.extend(this, duration, settings);
   }
 
-  /** Only for `Redlock`. */
-  leaseUntil(until: number): void {
-    // The answer to an extension may come after the release.
-    if (this.#isEnded) return;
-    this.#until = until;
-    this.expiration = Math.floor(Date.now() + until - performance.now());
-    this.onLease();
+  /** Extends the lock from now on, until it is released or lost. Returns this lock. */
+  keep(): this {
+    if (this.ended !== undefined) return this;
+    const { duration, linger } = this.request;
+    // Of a duration shorter than the threshold a third is enough.
+    const threshold = Math.min(this.threshold, duration / 3);
+    this.keeper.keep({ span: spanOf(duration, linger), threshold });
+    return this;
   }
 
-  /** Only for `Redlock`: the server may end it sooner. Returns whether that is news. */
-  atMostUntil(until: number): boolean {
-    const isSooner = until < this.#until;
-    if (isSooner) this.leaseUntil(until);
-    return isSooner;
+  /**
+   * At the end of the block of an `await using`: releases the lock, unless that was done, and rejects when the lock was lost. The
+   * declaration reads this property, and from then on the lock is extended, as by `keep()`.
+   */
+  get [Symbol.asyncDispose](): () => Promise<void> {
+    this.keep();
+    return async () => {
+      if (!this.isSettled) await this.release();
+    };
   }
 
-  /** Only for `Redlock`. */
+  /** @internal Watches the end of the lease. */
+  get keeper(): Keeper {
+    const { lease, request } = this;
+    this.#keeper ??= new Keeper({
+      lease,
+      extend: () => this.redlock.extendOnce(this, request.duration),
+      lose: (error) => this.lose(error),
+    });
+    if (this.ended !== undefined) this.#keeper.stop();
+    return this.#keeper;
+  }
+
+  /** @internal The lease has another end. */
+  changed(): void {
+    this.#keeper?.changed();
+  }
+
+  /** @internal The connection that it was bound to is lost. */
+  disconnected(): void {
+    this.#keeper?.hurry();
+  }
+
+  /** @internal */
+  lose(error: Error): void {
+    this.#keeper?.stop();
+    this.#hold.end(false, error);
+    if (this.#controller.signal.aborted || this.isSettled) return;
+    (this.#controller.signal as LockSignal).error = error;
+    this.#controller.abort(error);
+  }
+
+  /** @internal A release is sent. From now on nobody believes that it is held, and nothing extends it. */
   end(): void {
-    this.#isEnded = true;
-    this.#until = 0;
-    this.expiration = 0;
-    this.onRelease();
+    this.ended ??= { until: this.lease.until, isInDoubt: false };
+    this.#keeper?.stop();
+  }
+
+  /** @internal The server has answered the release. */
+  settle(isReleased: boolean): void {
+    this.isSettled = true;
+    this.#hold.end(isReleased);
   }
 }

@@ -1,342 +1,325 @@
-import { performance } from "node:perf_hooks";
-import { type Client, connectionOf } from "./clients/client.js";
-import type { Argument, Command, Connection } from "./connection.js";
+import type { Request } from "./request.js";
+import type { Argument, Command, Driver } from "./driver.js";
+import { type Client, driverOf } from "./drivers/client.js";
 import {
   DurationError,
   LockCancelledError,
+  lost,
   ModuleMissingError,
   ResourceLockedError,
   SlotsError,
   StringLockError,
   UnsupportedError,
 } from "./errors.js";
-import { Channel } from "./channel.js";
-import { Fallback } from "./fallback.js";
-import { Lingering } from "./lingering.js";
-import type { Lock } from "./lock.js";
-import type { Request } from "./request.js";
+import { Fallback, LOST } from "./fallback.js";
+import { Listener } from "./listener.js";
+import { is, isNotifyRefused, isUnknownCommand, kindOf, redirection } from "./replies.js";
 import { slotOf } from "./slot.js";
-import { isExecMissing, isModuleMissing, isNotifyRefused, LOST, Support } from "./support.js";
-import type { Waiter } from "./waiter.js";
-import { type Place, WaitingRoom } from "./waiting-room.js";
+import { ANSWER_MS, type Place, type Wire, WaitingRoom, Wires } from "./wire.js";
 
-/** How, and how long, an attempt waits for locks that others hold. */
+/** How a request waits, and for how long. */
 export interface Waiting {
-  readonly by: Waiter;
+  readonly by: Place | Listener;
   readonly ms: number;
 }
 
-/** Without the right to ask, a value that is no lock of the module is taken for an old client's. */
-const typeIfForbidden = (error: Error) => orThrow(error, "string");
-const ttlIfForbidden = (error: Error) => orThrow(error, -1);
-
-function orThrow<T>(error: Error, value: T): T {
-  if (error.message.startsWith("NOPERM")) return value;
-  throw error;
+/** What was granted, and the connection to which a hold with `linger` is bound. */
+export interface Grant {
+  /** Beside a value, 0 is no hold. */
+  readonly fence: number;
+  readonly wire: Wire | undefined;
+  readonly found?: Buffer | undefined;
 }
 
 /** How often a lock of an old client is looked at. */
 const LOOK_AGAIN_MS = 50;
 
-/** For how long a lock counts as taken that was so. */
-const BUSY_MS = 1000;
+/** How often a command follows a cluster's redirections. */
+const HOPS = 5;
 
-/** How many of them are known. */
-const MOST_BUSY = 1000;
+/** How long after its time to wait a request may take to be answered. */
+const LATE_MS = 2000;
 
-/** One server of the Redlock: the commands, by which the module does the rest. */
+const servers = new WeakMap<Client, Server>();
+
+/** The server of a client: the commands of the module. All `Redlock`s that have the client share it. */
 export class Server {
-  readonly room: WaitingRoom;
-  readonly channel: Channel;
-  readonly support: Support;
-  readonly #connection: Connection;
+  readonly wires: Wires;
+  readonly listener: Listener;
+  /** NOTIFY is tried until the server refuses it. */
+  canNotify = true;
+  /** Whether locks are strings: undefined until the server was asked for the first one. */
+  #isPlain: boolean | undefined;
   readonly #fallback: Fallback;
-  /** Resources that others held, and how long that counts. */
-  readonly #busyUntil = new Map<string, number>();
 
-  constructor(
-    readonly client: Client,
-    maxWaitingConnections: number,
-    /** Whether strings are wanted where the module is missing. */
-    private readonly mayFallBack: boolean,
-  ) {
-    this.#connection = connectionOf(client);
-    this.#fallback = new Fallback(this.#connection);
-    this.room = new WaitingRoom(this.#connection, maxWaitingConnections);
-    this.channel = Channel.of(this.#connection);
-    this.support = Support.of(this.#connection);
+  static of(client: Client): Server {
+    let server = servers.get(client);
+    if (server === undefined) servers.set(client, (server = new Server(driverOf(client))));
+    return server;
+  }
+
+  private constructor(readonly driver: Driver) {
+    this.wires = new Wires(driver);
+    this.listener = new Listener(driver, this.wires);
+    this.#fallback = new Fallback((command, key) => this.send(command, key));
+  }
+
+  room(limit: number): WaitingRoom {
+    return new WaitingRoom(this.driver, limit);
   }
 
   get hasEnded(): boolean {
-    return this.#connection.hasEnded;
+    return this.driver.hasEnded;
   }
 
-  /** The server ends this lock soon after the connection, of which `onLost` is told. */
-  linger(lock: Lock, onLost: () => void): void {
-    const { resources, boundAt } = lock.request;
-    const keys = resources.map((resource) => this.#connection.key(resource));
-    Lingering.of(this.#connection).add(lock, (lost) => {
-      const nodes = boundAt?.get(this.#connection);
-      // Where it is not known it may be that one.
-      if (lost === undefined || keys.some((key) => (nodes?.get(key) ?? lost) === lost)) onLost();
-    });
+  keyOf(resource: string): string {
+    return this.driver.prefix + resource;
   }
 
-  get knowsDatabase(): boolean {
-    return this.#connection.knowsDatabase;
+  /** Without the setting, what another `Redlock` of the same client has chosen does not count. */
+  isFallback({ mayFallBack }: Request): boolean {
+    return mayFallBack && this.#isPlain === true;
   }
 
-  /**
-   * Gives back what a place was granted, and the client's own connection does not have. If the place held it, the two are of different
-   * databases, and nobody waits by a place any more.
-   */
-  async giveBackAt(place: Place, { resources, token }: Request): Promise<void> {
-    const keys = resources.map((resource) => this.#connection.key(resource));
-    if (await place.release(keys, token)) this.support.isWithoutBlock();
+  async send(command: Command, key: string, ms = ANSWER_MS): Promise<unknown> {
+    return (await this.#follow(command, key, ms))[0];
   }
 
-  /** Grows when a command that is not answered yet may be sent again. */
-  get resends(): number {
-    return this.#connection.resends;
-  }
-
-  /**
-   * Takes all resources, one after the other, and returns their fences. What this token holds already is given again, with
-   * a new deadline: so an attempt can be repeated after any failure, and repeating it keeps the first locks alive while the next
-   * one is waited for.
-   */
-  async acquire(request: Request, waiting?: Waiting): Promise<number[]> {
-    if (this.isFallback) return this.#fallback.acquire(request);
-    try {
-      const fences = await this.#acquire(request, waiting);
-      this.support.hasModule();
-      return fences;
-    } catch (error) {
-      if (error instanceof ResourceLockedError) {
-        this.support.hasModule();
-        this.#noteBusy(request);
+  /** Follows redirections, and says where they led. */
+  async #follow(command: Command, key: string, ms: number): Promise<[unknown, Wire]> {
+    let wire = await this.wires.of(key);
+    let answer = wire.send(command, ms);
+    for (let hop = 0; ; hop++) {
+      try {
+        return [await answer, wire];
+      } catch (error) {
+        const to = redirection(error);
+        if (kindOf(error) === "elsewhere" && !to?.isAsk) void this.driver.refresh(key);
+        if (!to || hop >= HOPS) throw error;
+        wire = await this.wires.to(this.driver.at(to.address));
+        // Nothing may come between the two.
+        if (to.isAsk) wire.send(["ASKING"], ms).catch(() => {});
+        answer = wire.send(command, ms);
       }
-      if (!isModuleMissing(error)) throw error;
-      if (this.mayFallBack) this.support.isWithoutModule();
-      if (!this.isFallback) throw missing(error);
-      // The choice was made just now.
-      return this.#fallback.acquire(request);
     }
   }
 
-  /** Whether its first resource was taken a moment ago. Then an attempt without a wait would be in vain. */
-  wasBusy({ resources }: Request): boolean {
-    return !this.isFallback && performance.now() < (this.#busyUntil.get(resources[0]!) ?? 0);
-  }
-
-  #noteBusy({ resources }: Request): void {
-    if (this.#busyUntil.size >= MOST_BUSY) this.#busyUntil.clear();
-    this.#busyUntil.set(resources[0]!, performance.now() + BUSY_MS);
-  }
-
-  /** Only who wants it gets it, whatever another `Redlock` of the same client has chosen. */
-  get isFallback(): boolean {
-    return this.mayFallBack && this.support.fallback === true;
-  }
-
-  async #acquire(request: Request, waiting?: Waiting): Promise<number[]> {
-    if (request.sharedFrom !== undefined) return this.#acquireTogether(request, waiting);
-    const until = performance.now() + (waiting?.ms ?? 0);
-    const fences: number[] = [];
-    for (const resource of request.resources) {
-      // With some in hand only as long as they last.
-      const most = fences.length === 0 ? Infinity : request.duration / 3;
-      const block = Math.floor(Math.min(until - performance.now(), most));
-      const fence = await this.#acquireOne(resource, request, block, waiting?.by);
-      if (fence === null) throw new ResourceLockedError(`${resource} is held by another client`);
-      fences.push(Number(fence));
-    }
-    return fences;
-  }
-
-  #acquireOne(resource: string, request: Request, block: number, by: Waiter | undefined): Promise<unknown> {
-    const { token, duration, shared, limit } = request;
-    const key = this.#connection.key(resource);
-    const counted = limit === undefined ? [] : ["LIMIT", limit];
-    const command: Command = [shared ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE", key, token, duration, ...counted];
-    return this.#ask([key], command, request, block, by);
-  }
-
-  async #acquireTogether(request: Request, waiting?: Waiting): Promise<number[]> {
-    const { resources, token, duration, sharedFrom } = request;
-    const keys = resources.map((resource) => this.#connection.key(resource));
-    const modes = keys.map((_, i) => (i < sharedFrom! ? "EXCLUSIVE" : "SHARED"));
-    this.#checkSlots(keys, resources);
-    const command: Command = ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes];
+  /**
+   * Takes the lock. What this token holds already is given again, with a new deadline: so a request can be repeated after any failure.
+   * Rejects with a `ResourceLockedError` if it was not granted.
+   */
+  async acquire(request: Request, waiting?: Waiting): Promise<Grant> {
+    if (this.isFallback(request)) return this.#acquireString(request);
+    const { keys, resources } = request;
+    this.#checkSlots(request);
+    const command = commandOf(request);
+    const keep: Command | [] = request.grace === undefined ? [] : ["KEEP", request.grace];
     try {
-      const fence = await this.#ask(keys, command, request, Math.floor(waiting?.ms ?? 0), waiting?.by);
-      if (fence === null)
-        throw new ResourceLockedError(`another client holds some of ${resources.join(", ")}`);
-      return keys.map(() => Number(fence));
+      const { reply, wire } = await this.#ask(command, keep, request, waiting);
+      this.#isPlain ??= false;
+      if (reply === null) throw new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+      if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
+      if (Array.isArray(reply)) return { fence: Number(reply[1]), wire, found: reply[0] as Buffer };
+      return { fence: Number(reply), wire };
     } catch (error) {
-      // Some of what was granted before, unheard, has ended since.
-      if (error instanceof Error && error.message.startsWith("PARTIAL"))
-        await this.#release(request).catch(() => {});
-      throw error;
+      // No old client locks by the key of a value.
+      if (is(error, "WRONGTYPE") && request.result === undefined) {
+        this.#isPlain ??= false;
+        throw await this.#stringLock(keys, error);
+      }
+      if (waiting?.by === this.listener && isNotifyRefused(error)) {
+        this.#warnOfNotify(error as Error);
+        // It has waited for no time. The next wait is by BLOCK.
+        throw new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+      }
+      if (!isUnknownCommand(error, command[0])) throw translated(error);
+      if (request.result !== undefined) throw await this.#lacksOnce(request, error);
+      // A choice stays.
+      if (!request.mayFallBack || this.#isPlain === false) throw missing(error);
+      this.#chooseStrings();
+      return this.#acquireString(request);
     }
-  }
-
-  /** One node grants them all in one step, so they must be together. */
-  #checkSlots(keys: readonly string[], resources: readonly string[]): void {
-    const slot = slotOf(keys[0]!);
-    const other = this.#connection.isCluster ? keys.findIndex((key) => slotOf(key) !== slot) : -1;
-    if (other < 0) return;
-    throw new SlotsError(
-      `${resources[0]} and ${resources[other]} are of different slots of the cluster, and a multi-lock is of one slot. ` +
-        "Give its resources one hash tag: {order:42}:a and {order:42}:b.",
-    );
   }
 
   async #ask(
-    keys: readonly string[],
-    bare: Command,
+    command: Command,
+    keep: Command | [],
     request: Request,
-    block: number,
-    by: Waiter | undefined,
-  ): Promise<unknown> {
-    const { token, grace, linger } = request;
-    const command: Command = linger === undefined ? bare : [...bare, "LINGER", linger];
-    const key = keys[0]!;
-    const keep = grace === undefined ? [] : ["KEEP", grace];
-    try {
-      // BLOCK 0 would wait for ever.
-      if (by === undefined || block <= 0) return await this.#send([...command, ...keep], keys, request);
-      return await by.ask({ key, token, command, keep }, block);
-    } catch (error) {
-      if (isWrongType(error)) await this.#throwIfStringLock(keys);
-      if (by === this.channel && isNotifyRefused(error)) {
-        this.support.isWithoutNotify((error as Error).message);
-        // Waited for no time. The next wait is by BLOCK.
-        return null;
+    waiting: Waiting | undefined,
+  ): Promise<{ reply: unknown; wire: Wire | undefined }> {
+    const { keys, token } = request;
+    const ms = Math.floor(waiting?.ms ?? 0);
+    // BLOCK 0 would wait for ever.
+    if (waiting === undefined || ms <= 0) {
+      const [reply, wire] = await this.#follow([...command, ...keep], keys[0]!, ANSWER_MS);
+      return { reply, wire };
+    }
+    if (waiting.by instanceof Listener) return waiting.by.ask(keys[0]!, token, command, keep, ms, LATE_MS);
+    return { reply: await waiting.by.ask(keys[0]!, command, keep, ms, LATE_MS), wire: undefined };
+  }
+
+  /** The error to throw when the server does not know LOCK.ONCE: its module is older, or it has none. */
+  async #lacksOnce({ keys: [key], token }: Request, cause: Error): Promise<Error> {
+    const answer = await this.send(["LOCK.CHECK", key!, token], key!).catch((error) => error);
+    const Lacks = isUnknownCommand(answer, "LOCK.CHECK") ? ModuleMissingError : UnsupportedError;
+    const text =
+      "the server has no redis-lock module of 0.4.0 or later, so it does not know LOCK.ONCE, for which there is no fallback";
+    return new Lacks(`${text}. ${LOAD}`, { cause });
+  }
+
+  /** The value under a key, and how many milliseconds it lives. */
+  async look(key: string): Promise<[value: Buffer | null, left: number]> {
+    const [value, left] = await Promise.all([this.send(["GET", key], key), this.send(["PTTL", key], key)]);
+    return [value as Buffer | null, Number(left)];
+  }
+
+  async #acquireString(request: Request): Promise<Grant> {
+    return { fence: await this.#fallback.acquire(request), wire: undefined };
+  }
+
+  /** One node grants all keys in one step, so they must be together. */
+  #checkSlots({ keys, resources }: Request): void {
+    if (!this.driver.isCluster || keys.length < 2) return;
+    const slot = slotOf(keys[0]!);
+    const other = keys.findIndex((key) => slotOf(key) !== slot);
+    if (other < 0) return;
+    throw new SlotsError(
+      `${resources[0]} and ${resources[other]} are in different slots of the cluster, and several resources are taken in one slot. ` +
+        "Give them one hash tag: {order:42}:a and {order:42}:b.",
+    );
+  }
+
+  /** The error to throw when a key is no lock of the module. Without the right to ask, it is taken for a string. */
+  async #stringLock(keys: readonly string[], error: Error): Promise<Error> {
+    const ask = async (word: string, key: string, ifForbidden: unknown) => {
+      try {
+        return await this.send([word, key], key);
+      } catch (failure) {
+        if (is(failure, "NOPERM")) return ifForbidden;
+        throw failure;
       }
-      if (isTooLong(error)) throw tooLong(error);
-      if (error instanceof Error && error.message.startsWith("CANCELLED"))
-        throw new LockCancelledError(`CANCELLED the wait for ${key} was ended by LOCK.CANCEL`, {
-          cause: error,
-        });
-      throw error;
-    }
-  }
-
-  /** With `linger` it notes the node of a cluster that answers. The library would follow a redirection without a word. */
-  async #send(command: Command, keys: readonly string[], { boundAt }: Request): Promise<unknown> {
-    const key = keys[0]!;
-    if (!boundAt || !this.#connection.isCluster) return this.#connection.send(command, key);
-    const nodes = boundAt.get(this.#connection) ?? new Map<string, string>();
-    boundAt.set(this.#connection, nodes);
-    // Until it answers it may be bound to any.
-    for (const one of keys) nodes.delete(one);
-    const node = await this.#connection.node(key).catch(() => undefined);
-    if (node === undefined) return this.#connection.send(command, key);
-    try {
-      const reply = await node.send(command);
-      for (const one of keys) nodes.set(one, node.id);
-      return reply;
-    } catch (error) {
-      if (!/^(MOVED|ASK) /.test((error as Error).message)) throw error;
-      return this.#connection.send(command, key);
-    }
-  }
-
-  async #throwIfStringLock(keys: readonly string[]): Promise<void> {
-    const typeOf = (key: string) => this.#connection.send(["TYPE", key], key).catch(typeIfForbidden);
-    const types = await Promise.all(keys.map(typeOf));
-    if (types.some((type) => type !== "string" && type !== "none" && type !== "redislock")) return;
+    };
+    const types = await Promise.all(keys.map((key) => ask("TYPE", key, "string")));
+    if (types.some((type) => type !== "string" && type !== "none" && type !== "redislock")) return error;
     const key = keys[types.indexOf("string")];
-    // It has ended since.
-    if (key === undefined && types.every((type) => type === "none"))
-      throw new StringLockError(keys[0]!, LOOK_AGAIN_MS);
-    if (key === undefined) throw new ResourceLockedError(`${keys.join(", ")}: held by another client`);
-    const ttl = Number(await this.#connection.send(["PTTL", key], key).catch(ttlIfForbidden));
-    throw new StringLockError(key, Math.min(ttl < 0 ? LOOK_AGAIN_MS : ttl + 1, LOOK_AGAIN_MS));
+    if (key === undefined) return new StringLockError(keys[0]!, 1); // It has ended since.
+    const ttl = Number(await ask("PTTL", key, -1));
+    return new StringLockError(key, ttl < 0 ? LOOK_AGAIN_MS : Math.min(ttl + 1, LOOK_AGAIN_MS));
   }
 
-  async renew(request: Request): Promise<void> {
-    const { resources, token, duration } = request;
-    if (this.isFallback) return this.#fallback.renew(request);
-    return this.#all(resources, (key) => ["LOCK.RENEW", key, token, duration]);
+  /** Sets the ttl anew. Rejects with a `ResourceLockedError` if it is lost. */
+  async renew(request: Request, duration: number, ms = ANSWER_MS): Promise<Wire | undefined> {
+    if (this.isFallback(request)) return void (await this.#fallback.renew(request, duration));
+    return this.#all(request, (key) => ["LOCK.RENEW", key, request.token, duration], ms);
   }
 
   async release(request: Request, atLeast?: number): Promise<void> {
-    if (this.isFallback) return this.#fallback.release(request, atLeast);
-    return this.#release(request, atLeast === undefined ? [] : ["ATLEAST", atLeast]);
-  }
-
-  #release({ resources, token }: Request, options: readonly Argument[] = []): Promise<void> {
-    return this.#all(resources, (key) => ["LOCK.RELEASE", key, token, ...options]);
+    if (this.isFallback(request)) return this.#fallback.release(request, atLeast);
+    const options = atLeast === undefined ? [] : ["ATLEAST", atLeast];
+    await this.#all(request, (key) => ["LOCK.RELEASE", key, request.token, ...options], ANSWER_MS);
   }
 
   async check(request: Request): Promise<void> {
-    const { resources, token } = request;
-    if (this.isFallback) return this.#fallback.check(request);
-    return this.#all(resources, (key) => ["LOCK.CHECK", key, token]);
+    if (this.isFallback(request)) return this.#fallback.check(request);
+    await this.#all(request, (key) => ["LOCK.CHECK", key, request.token], ANSWER_MS);
+  }
+
+  async #all(request: Request, command: (key: string) => Command, ms: number): Promise<Wire> {
+    const { keys } = request;
+    const answers = await Promise.all(keys.map((key) => this.#follow(command(key), key, ms))).catch(
+      (error) => {
+        // A string that was written over the key has ended the hold.
+        if (is(error, "WRONGTYPE")) throw lost(keys.join(", "));
+        throw isUnknownCommand(error, command("")[0]) ? missing(error) : translated(error);
+      },
+    );
+    const gone = keys.filter((_, i) => Number(answers[i]![0]) === 0);
+    if (gone.length > 0) throw lost(gone.join(", "));
+    return answers[0]![1];
   }
 
   /** Runs a command if the token holds the resource. */
-  async exec(resource: string, token: string, command: Command): Promise<unknown> {
-    if (this.isFallback) return this.#fallback.exec();
-    const key = this.#connection.key(resource);
+  async exec(request: Request, command: Command, ms: number): Promise<unknown> {
+    if (this.isFallback(request)) return this.#fallback.exec();
+    const { keys, token } = request;
+    const key = keys[0]!;
     try {
-      return await this.#connection.send(["LOCK.EXEC", key, token, ...command], key);
+      return await this.send(["LOCK.EXEC", key, token, ...command], key, ms);
     } catch (error) {
-      if (isExecMissing(error))
+      if (isUnknownCommand(error, "LOCK.EXEC") && !error.message.includes(command[0]))
         throw new UnsupportedError("the server does not know the command LOCK.EXEC", { cause: error });
-      if (error instanceof Error && error.message.startsWith("NOTHELD"))
-        throw new ResourceLockedError(`not held any more: ${resource}`);
+      if (is(error, "NOTHELD")) throw lost(key);
       // The command may meet a wrong type, too.
-      if (isWrongType(error)) await this.#throwIfLost(key, token);
+      if (is(error, "WRONGTYPE") && (await this.#isNoLock(key, token))) throw lost(key);
       throw error;
     }
   }
 
-  /** Says nothing of what it cannot ask. */
-  async #throwIfLost(key: string, token: string): Promise<void> {
-    const answer = await this.#connection.send(["LOCK.CHECK", key, token], key).catch((error) => error);
-    if (answer === null || isWrongType(answer))
-      throw new ResourceLockedError("not held any more: the key is no lock");
+  async #isNoLock(key: string, token: string): Promise<boolean> {
+    const answer = await this.send(["LOCK.CHECK", key, token], key).catch((error) => error);
+    return answer === null || is(answer, "WRONGTYPE");
   }
 
-  async #all(resources: readonly string[], command: (key: string) => Command): Promise<void> {
-    const keys = resources.map((resource) => this.#connection.key(resource));
-    const sent = Promise.all(keys.map((key) => this.#connection.send(command(key), key)));
-    const replies = await sent.catch((error) => {
-      // A string that was written over the key has ended the hold.
-      if (isWrongType(error)) throw new ResourceLockedError("not held any more: the key is no lock");
-      throw isModuleMissing(error) ? missing(error) : isTooLong(error) ? tooLong(error) : error;
-    });
-    const lost = resources.filter((_, i) => Number(replies[i]) === 0);
-    if (lost.length > 0) throw new ResourceLockedError(`not held any more: ${lost.join(", ")}`);
+  #chooseStrings(): void {
+    if (this.#isPlain === true) return;
+    this.#isPlain = true;
+    warn(
+      "REDIS_LOCK_FALLBACK",
+      `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`,
+    );
+  }
+
+  #warnOfNotify({ message }: Error): void {
+    if (!this.canNotify) return;
+    this.canNotify = false;
+    warn("REDIS_LOCK_WITHOUT_NOTIFY", `Waiting by NOTIFY is not possible, so connections block: ${message}`);
   }
 
   async quit(): Promise<void> {
-    this.room.close();
-    this.channel.close();
-    await this.#connection.quit();
+    this.wires.close();
+    this.listener.close();
+    await this.driver.quit();
   }
 }
 
-function missing(cause: unknown): ModuleMissingError {
+function commandOf(request: Request): Command {
+  const { keys, token, duration, shared, limit, sharedFrom, linger, result, early } = request;
+  if (result !== undefined) {
+    const terms = typeof early === "number" ? ["EARLY", early] : [];
+    return ["LOCK.ONCE", keys[0]!, result, token, duration, ...terms];
+  }
+  const options: Argument[] = linger === undefined ? [] : ["LINGER", linger];
+  if (sharedFrom !== undefined) {
+    const modes = keys.map((_, i) => (i < sharedFrom ? "EXCLUSIVE" : "SHARED"));
+    return ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes, ...options];
+  }
+  const counted = limit === undefined ? [] : ["LIMIT", limit];
+  return [shared ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE", keys[0]!, token, duration, ...counted, ...options];
+}
+
+/** The errors of the module that have a class of their own. */
+function translated(error: unknown): unknown {
+  if (is(error, "CANCELLED"))
+    return new LockCancelledError(`${error.message} (the wait was ended by LOCK.CANCEL)`, { cause: error });
+  if (is(error, "ERR") && error.message.startsWith("ERR ttl must not be above lock.max-ttl"))
+    return new DurationError(`the duration (of runOnce: atMost) is too long: ${error.message}`, {
+      cause: error,
+    });
+  return error;
+}
+
+const LOAD =
+  "Load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and restart the server.";
+
+function missing(cause: Error): ModuleMissingError {
   return new ModuleMissingError(
-    `the server has no redis-lock module (${(cause as Error).message.trim()}). Load it by \`loadmodule /path/libredis_lock.so\` in the ` +
-      "server's configuration, and restart the server. Where modules cannot be loaded, the setting `fallback: true` has locks by " +
+    `the server has no redis-lock module (${cause.message.trim()}). ${LOAD} ` +
+      "Where modules cannot be loaded, the setting `fallback: true` has locks by " +
       `SET NX PX: there is ${LOST}`,
     { cause },
   );
 }
 
-function isWrongType(error: unknown): boolean {
-  return error instanceof Error && error.message.startsWith("WRONGTYPE");
-}
-
-function isTooLong(error: unknown): error is Error {
-  return error instanceof Error && error.message.startsWith("ERR ttl must not be above lock.max-ttl");
-}
-
-function tooLong(cause: Error): DurationError {
-  return new DurationError(`the duration (of runOnce: atMost) is too long: ${cause.message}`, { cause });
+function warn(code: string, text: string): void {
+  process.emitWarning(text, { type: "RedisLockWarning", code });
 }

@@ -1,16 +1,14 @@
 import { checkNames, ExecutionError, ResourceLockedError } from "./errors.js";
 import type { Lock } from "./lock.js";
-import type { Client } from "./clients/client.js";
 import type { Target } from "./request.js";
 import type { Settings } from "./settings.js";
 import type { Routine } from "./using.js";
 
 const MAX_PERMITS = 2 ** 31 - 1;
-const MAX_RESOURCES = 128;
+export const MAX_RESOURCES = 128;
 
 /** What a `Redlock` does for semaphores and multi-locks. */
 export interface Taker {
-  readonly clients: ReadonlySet<Client>;
   take(target: Target, duration: number, settings?: Partial<Settings>): Promise<Lock>;
   use<T>(
     target: Target,
@@ -21,21 +19,19 @@ export interface Taker {
 }
 
 /** What is taken again and again in the same way. */
-abstract class Taken {
+export abstract class Taken {
+  /** @internal */
   protected constructor(
     readonly redlock: Taker,
     private readonly target: Target,
-  ) {
-    if (redlock.clients.size > 1)
-      throw new TypeError("A semaphore or a multi-lock is of one server: give Redlock one client.");
-  }
+  ) {}
 
   /** Waits in the server's queue, as `redlock.acquire` does. Rejects with an `ExecutionError` when the waiting time is over. */
   acquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
     return this.redlock.take(this.target, duration, settings);
   }
 
-  /** Does not wait. Resolves with null if it cannot be had at once. */
+  /** Does not wait. Resolves with null if the lock is unavailable at the moment. */
   tryAcquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock | null> {
     return nullIfHeld(this.acquire(duration, { ...settings, retryCount: 0 }));
   }
@@ -54,7 +50,7 @@ abstract class Taken {
 
 /** At most `permits` hold it at the same time. Each permit is a `Lock`, with its own token, lease and fence. */
 export class Semaphore extends Taken {
-  /** Only for `Redlock`. */
+  /** @internal */
   constructor(
     redlock: Taker,
     readonly resource: string,
@@ -69,7 +65,7 @@ export class Semaphore extends Taken {
 
 /** Several resources, taken in one step or not at all. While it waits for them it holds none. They have one fence. */
 export class MultiLock extends Taken {
-  /** Only for `Redlock`. */
+  /** @internal */
   constructor(
     redlock: Taker,
     readonly exclusive: readonly string[],

@@ -19,6 +19,11 @@ export function slotOf(key: string): number {
   return crc % SLOTS;
 }
 
+/** The key of the lock under which a value is made: in the slot of the value. */
+export function lockOf(key: string): string {
+  return /^[^{]*\{[^}]+\}/.test(key) ? `${key}:once` : `{${key}}:once`;
+}
+
 const tags = new Map<number, string>();
 let tried = 0;
 

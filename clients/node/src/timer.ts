@@ -1,7 +1,7 @@
-/** The longest time that Node.js has a timer for, 24.8 days. One that is set to more fires at once. */
+/** The longest time that Node.js has a timer for, 24.8 days. A timer that is set to more fires at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Waits for a promise, but not longer than this. The promise is left to itself then. */
+/** Waits for a promise, but not longer than this. The promise is then left to itself. */
 export async function within<T>(ms: number, promise: Promise<T>, otherwise: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -14,7 +14,7 @@ export async function within<T>(ms: number, promise: Promise<T>, otherwise: stri
   }
 }
 
-/** A `setTimeout` of any length, which never fires early: Node's own may, by a millisecond. Returns what takes it back. */
+/** A `setTimeout` of any length, which never fires early: Node's own may, by a millisecond. Returns what cancels it. */
 export function after(ms: number, run: () => void): () => void {
   const end = performance.now() + ms;
   let timer: NodeJS.Timeout;

@@ -18,6 +18,9 @@ const ASKED_BY_LIBRARIES = [
   "client",
   "client|setname",
   "client|maint_notifications",
+  // How this package learns which database node-redis has selected, and whether a connection lives. It goes on without.
+  "client|info",
+  "ping",
 ];
 
 let server;
@@ -56,7 +59,7 @@ for (const [name, library] of Object.entries(allLibraries)) {
     const isListening = (key) => until(async () => (await server.listening(key)).length === 1);
 
     const works = async (redlock, key) => {
-      const first = await redlock.acquire([key, `${key} b`], 5000);
+      const first = await redlock.acquire([key], 5000);
       const waiting = redlock.acquire([key], 5000);
       await isListening(key);
       await first.extend(10_000);
@@ -69,9 +72,9 @@ for (const [name, library] of Object.entries(allLibraries)) {
         return error instanceof ExecutionError && error.cause instanceof ResourceLockedError;
       });
       for (const reader of readers) await reader.release();
-      const threshold = { automaticExtensionThreshold: 1200 };
-      await redlock.using([key], 2000, threshold, async (signal) => {
-        await sleep(2500);
+      await redlock.using([key], 3000, async (signal) => {
+        const renewals = await server.calls("lock.renew");
+        await until(async () => (await server.calls("lock.renew")) > renewals);
         assert.ok(!signal.aborted);
       });
       await (await redlock.semaphore(key, 2).acquire(5000)).release();
@@ -108,7 +111,17 @@ for (const [name, library] of Object.entries(allLibraries)) {
       const bare = await Server.start({ withModule: false });
       const stop = gatherWarnings([]);
       try {
-        const rights = ["resetchannels", "~jobs:*", "-@all", "+set", "+get", "+del", "+pexpire", "+eval"];
+        const rights = [
+          "resetchannels",
+          "~jobs:*",
+          "-@all",
+          "+set",
+          "+get",
+          "+del",
+          "+type",
+          "+pexpire",
+          "+eval",
+        ];
         await bare.admin.acl("SETUSER", "worker", "on", ">secret", ...rights);
         console.warn = () => {};
         const client = await clients.connect(bare.port, { username: "worker", password: "secret" });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Redlock, ResourceLockedError } from "redis-lock-client";
+import { Redlock } from "redis-lock-client";
 import { Clients, libraries, library, Proxy, Server, until, ways } from "./harness.js";
 
 let server;
@@ -32,32 +32,18 @@ for (const [name, library] of Object.entries(libraries)) {
       assert.ok(lock.isValid, "it does not know");
     });
 
-    it("asks a majority whether the lock is held", async () => {
-      const other = await Server.start();
-      try {
-        const both = new Redlock([client, await clients.connect(other.port)]);
-        const lock = await both.acquire([key], 30_000);
-        assert.equal(await lock.check(), true);
-        await assert.rejects(lock.exec("INCR", "n"), TypeError);
-        for (const { admin } of [server, other]) await admin.del(key);
-        assert.equal(await lock.check(), false);
-      } finally {
-        await other.stop();
-      }
-    });
-
     it("lets others run a job that takes longer than atMost, and tells it so", async () => {
-      let aborted = false;
-      let renewals;
-      const late = redlock.runOnce(key, { atMost: 400 }, async (signal) => {
+      let [wasValid, renewals] = [];
+      const late = redlock.runOnce(key, { atMost: 2000 }, async (signal, lock) => {
         renewals = await server.calls("lock.renew");
         // So long that a slow answer is no reason to renew.
         const others = { atMost: 60_000 };
         await until(async () => (await redlock.runOnce(key, others, async () => {})).hasRun);
-        aborted = signal.aborted;
+        wasValid = lock.isValid;
+        await until(() => signal.aborted);
       });
       await assert.rejects(late, { message: "The job took longer than `atMost`." });
-      assert.ok(aborted, "before the server gave the lock to another");
+      assert.equal(wasValid, false, "when another had the lock");
       assert.equal(await server.calls("lock.renew"), renewals);
     });
 
@@ -72,16 +58,13 @@ for (const [name, library] of Object.entries(libraries)) {
     });
 
     it("keeps others off after a job that fails", async () => {
-      const settings = { atMost: 1500, atLeast: 1000 };
+      const settings = { atMost: 30_000, atLeast: 30_000 };
       const failing = async () => {
         throw new RangeError("mine");
       };
-      await assert.rejects(
-        redlock.runOnce(key, { ...settings, atMost: 5000, atLeast: 5000 }, failing),
-        RangeError,
-      );
+      await assert.rejects(redlock.runOnce(key, settings, failing), { message: "mine" });
       assert.equal((await redlock.runOnce(key, settings, failing)).hasRun, false);
-      await assert.rejects(redlock.runOnce(key, { ...settings, atLeast: 1501 }, failing), /atLeast/);
+      await assert.rejects(redlock.runOnce(key, { ...settings, atLeast: 30_001 }, failing), /atLeast/);
     });
   });
 }
@@ -105,67 +88,39 @@ for (const { title, name, library, waitBy } of ways) {
       const rival = new Redlock([await clients.connect(server.port)], { retryCount: -1, waitBy });
       const redlock = new Redlock([client], { retryCount: -1, waitBy, maxWaitingConnections: 1 });
       const held = await rival.acquire([key], 60_000);
-      const before = (await server.clients()).map(({ id }) => id);
-      const waiting = redlock.acquire([key], 60_000, { linger: 300 });
+      const waiting = redlock.acquire([key], 60_000, { linger: 1000 });
       await until(async () => (await server.listening(key)).length === 1);
       await held.release();
       const lock = await waiting;
-      // The connection that blocked, or heard of it, is of no account.
-      for (const { id } of await server.clients())
-        if (!before.includes(id)) await server.admin.client("KILL", "ID", id);
-      assert.ok((await server.admin.pttl(key)) > 50_000);
-      const start = performance.now();
       proxy.stop();
       library.end(client);
-      await (await rival.acquire([key], 1000)).release();
-      const took = performance.now() - start;
-      assert.ok(took < 5000, `${took} ms`);
-      await until(() => !lock.isValid, "the lease was cut short, too", 1000);
+      await (await rival.acquire([key], 30_000)).release();
+      assert.ok(!lock.isValid, "nobody had it before it was given up here");
     });
 
-    it("ends by the linger after the server was heard last, less the drift", async () => {
-      const redlock = new Redlock([client], { waitBy, linger: 2000 });
+    it("is believed in while its connection answers, and not when it is silent", async () => {
+      const redlock = new Redlock([client], { waitBy, linger: 3000 });
       const lock = await redlock.acquire([key], 60_000);
-      await lock.extend(30_000);
-      // Not earlier than it was sent.
-      const sent = lock.remaining + performance.now() - 29_698;
-      await sleep(100);
-      proxy.cut();
-      await until(() => lock.remaining < 2000, "it is shortened");
-      const took = performance.now() + lock.remaining - sent;
-      assert.ok(took <= 1978, `${took} ms`);
-    });
-
-    if (!library.isLikeIoredis)
-      it("is cut short when the client will not connect again", async () => {
-        const last = { socket: { port: proxy.port, reconnectStrategy: false } };
-        const final = await clients.connect(proxy.port, last);
-        const handlers = final.listenerCount("error");
-        const redlock = new Redlock([final], { waitBy, linger: 2000 });
-        const lock = await redlock.acquire([key], 60_000);
-        proxy.cut();
-        await until(() => lock.remaining < 2000, "it is shortened");
-        await assert.rejects(redlock.acquire([key], 1000, { retryCount: -1 }));
-        assert.equal(final.listenerCount("error"), handlers, "errors stay the program's to handle");
-      });
-
-    it("is extended at a third of the linger", async () => {
-      const redlock = new Redlock([client], { waitBy, linger: 900 });
-      await redlock.using([key], 60_000, async () => {
-        const renewals = await server.calls("lock.renew");
-        await until(async () => (await server.calls("lock.renew")) > renewals + 2);
-      });
+      await sleep(4000);
+      assert.ok(lock.isValid, "nothing extends it, and the connection is asked");
+      assert.ok(lock.remaining <= 3000);
+      proxy.hold();
+      await until(() => !lock.isValid);
+      assert.ok(await server.admin.exists(key), "the server cannot know yet");
+      proxy.go();
+      assert.ok(!lock.isValid && lock.signal.aborted === false);
+      await until(() => lock.signal.aborted);
     });
 
     it("is kept by `using` over a new connection", async () => {
-      const redlock = new Redlock([client], { retryCount: 0, waitBy, linger: 2000 });
+      const redlock = new Redlock([client], { retryCount: 0, waitBy, linger: 4000 });
       await redlock.using([key], 60_000, async (signal, lock) => {
         const renewals = await server.calls("lock.renew");
         proxy.cut();
         await until(async () => (await server.calls("lock.renew")) > renewals, "it was extended at once");
-        await until(() => lock.remaining > 50_000);
-        assert.ok((await server.admin.pttl(key)) > 50_000);
-        assert.ok(!signal.aborted);
+        await sleep(4500);
+        assert.ok(!signal.aborted && lock.isValid);
+        assert.ok((await server.admin.pttl(key)) > 40_000);
       });
       assert.equal(await server.admin.exists(key), 0);
     });
@@ -182,77 +137,21 @@ describe("linger, what an extension hears", () => {
   beforeEach(async () => {
     await own.admin.flushall();
     client = await clients.connect(proxy.port);
-    redlock = new Redlock([client], { retryCount: 0, linger: 2000 });
+    redlock = new Redlock([client], { retryCount: 0, linger: 5000 });
   });
   afterEach(() => clients.end());
   after(async () => {
     proxy.stop();
     await own.stop();
   });
-  const isLost = (error) => error.cause instanceof ResourceLockedError;
   const hears = (what) => async () => (await own.admin.info("lock")).includes(what);
-
-  /** Does this when the next renewal is answered, before the answer is heard. */
-  const atRenewal = (act) => {
-    const name = "call" in client ? "call" : "sendCommand";
-    const send = client[name];
-    client[name] = async (...args) => {
-      const reply = await send.apply(client, args);
-      if (args.flat()[0] === "LOCK.RENEW" && client[name] !== send) {
-        client[name] = send;
-        await act();
-      }
-      return reply;
-    };
-  };
-
-  it("is lost when some of it is gone, or its key is of another type", async () => {
-    const both = await redlock.multiLock(["a", "b"]).acquire(30_000);
-    atRenewal(() => own.admin.del("b"));
-    await assert.rejects(both.extend(30_000), isLost);
-    const lock = await redlock.acquire(["c"], 30_000);
-    atRenewal(() => own.admin.multi().del("c").sadd("c", "member").exec());
-    await assert.rejects(lock.extend(30_000), isLost);
-  });
-
-  it("gives no whole lease when the connection breaks before it is bound", async () => {
-    const far = await Proxy.start(own.port);
-    // Else the acquire that binds would wait for the new connection.
-    client = await clients.connect(far.port, { enableOfflineQueue: false, disableOfflineQueue: true });
-    redlock = new Redlock([client], { retryCount: 0, linger: 2000 });
-    const lock = await redlock.acquire(["a"], 60_000);
-    atRenewal(async () => {
-      far.stop();
-      await until(() => lock.remaining <= 2000, "it is shortened");
-    });
-    await lock.extend(60_000);
-    assert.ok(lock.remaining <= 2000, `${lock.remaining} ms`);
-  });
-
-  it("pauses while a guard answers its wait at once", async () => {
-    const [, longest] = await own.admin.config("GET", "lock.max-ttl");
-    const name = "call" in client ? "call" : "sendCommand";
-    const send = client[name];
-    // It is granted, nobody hears of it, and then the guard grants nothing for a while.
-    client[name] = async (...args) => {
-      client[name] = send;
-      await send.apply(client, args);
-      await own.admin.config("SET", "lock.max-ttl", 2000, "lock.guard", "restart");
-      throw new Error("read ECONNRESET");
-    };
-    const waiting = new Redlock([client], { retryCount: -1 }).multiLock(["a", "b"]).acquire(2000);
-    await (await waiting).release();
-    const asked = await own.calls("lock.macquire");
-    await own.admin.config("SET", "lock.guard", "off", "lock.max-ttl", longest);
-    assert.ok(asked > 2 && asked < 100, `${asked} times`);
-  });
 
   it("is not lost while a guard grants nothing, and is bound again after it", async () => {
     // More than the lease has while the lock is not bound.
-    const settings = { automaticExtensionThreshold: 2100 };
-    await redlock.using(["a"], 3000, settings, async (signal) => {
+    const settings = { automaticExtensionThreshold: 5100 };
+    await redlock.using(["a"], 6000, settings, async (signal) => {
       const renewals = await own.calls("lock.renew");
-      await own.admin.config("SET", "lock.max-ttl", 3000, "lock.guard", "restart");
+      await own.admin.config("SET", "lock.max-ttl", 6000, "lock.guard", "restart");
       const acquires = await own.calls("lock.acquire");
       proxy.cut();
       const isAsked = async () => (await own.calls("lock.acquire")) > acquires + 1;

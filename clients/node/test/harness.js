@@ -267,10 +267,20 @@ export class Proxy {
         client.write(data);
       });
     });
-    proxy.server.listen(0, "127.0.0.1");
-    await once(proxy.server, "listening");
+    await proxy.listen();
     proxy.port = proxy.server.address().port;
     return proxy;
+  }
+
+  async listen() {
+    this.server.listen(this.port ?? 0, "127.0.0.1");
+    await once(this.server, "listening");
+  }
+
+  /** Cuts all connections, and refuses new ones until `listen()`. */
+  cutForGood() {
+    this.server.close();
+    this.cut();
   }
 
   /** Keeps the connections, and lets nothing through. */

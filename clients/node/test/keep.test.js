@@ -116,44 +116,6 @@ for (const { title, library, waitBy } of ways) {
       await waiting;
     });
 
-    it("waits in the database that its client has selected", async () => {
-      const client = await connect();
-      const redlock = new Redlock([client], { retryCount: 2, retryDelay: 50, waitBy });
-      const isRefused = (error) => error.cause instanceof ResourceLockedError;
-      // The connection that waits is kept for the next wait.
-      await assert.rejects(redlock.acquire([key], 30_000), isRefused);
-      await client.select(2);
-      await holder.release();
-      const stop = gatherWarnings([]);
-      const lock = await redlock.acquire([key], 30_000);
-      for (const settings of [{}, { linger: 5000 }])
-        await assert.rejects(redlock.acquire([key], 30_000, settings), isRefused);
-      assert.deepEqual(await server.holders(key), [], "nothing in the other one");
-      const waiting = redlock.acquire([key], 30_000, { retryCount: -1 });
-      await lock.release();
-      assert.equal(await (await waiting).check(), true);
-      await sleep(0);
-      stop();
-    });
-
-    it("gives back what it has when its wait would close a circle", { timeout: 10_000 }, async () => {
-      const other = `${key} other`;
-      const raw = connectRaw();
-      await raw.call("LOCK.ACQUIRE", other, "raw", 30_000);
-      const { redlock, waiting } = await beginToWait(await connect(), {}, (redlock) =>
-        redlock.acquire([key, other], 30_000),
-      );
-      const errors = [];
-      redlock.on("error", (error) => errors.push(error));
-      const granted = blocked(key, "raw");
-      await isListening("raw");
-      await holder.release();
-      await granted;
-      assert.ok(errors.some(({ message }) => message.startsWith("DEADLOCK ")));
-      for (const one of [key, other]) await raw.call("LOCK.RELEASE", one, "raw");
-      await (await waiting).release();
-    });
-
     it("leaves no place behind when it quits", async () => {
       for (const acquire of [undefined, (redlock) => redlock.semaphore(key, 2).acquire(30_000)]) {
         const { redlock, waiting } = await beginToWait(await connect(), {}, acquire);
@@ -174,7 +136,7 @@ for (const { title, library, waitBy } of ways) {
 
     it("costs the others its grace when it dies", async () => {
       const client = await connect(proxy.port);
-      await beginToWait(client, { grace: 600 });
+      await beginToWait(client, { grace: 2000 });
       const behind = await goBehind();
       // Nobody asks again.
       proxy.stop();
@@ -190,8 +152,8 @@ for (const { title, library, waitBy } of ways) {
       await holder.release();
       await behind.granted;
       const took = performance.now() - start;
-      assert.ok(took < 600 + 400, `${took} ms`);
-      assert.ok(waitBy === "block" || took > 500, `the place was kept: ${took} ms`);
+      assert.ok(took < 2000 + 4000, `${took} ms`);
+      assert.ok(waitBy === "block" || took > 1900, `the place was kept: ${took} ms`);
     });
 
     it("goes on at its place when all is late", async () => {
@@ -214,31 +176,5 @@ for (const { title, library, waitBy } of ways) {
       await holder.release();
       await takesItsTurn(waiting, token, behind);
     });
-
-    if (library.isLikeIoredis) {
-      it("leaves nothing behind with a commandTimeout shorter than a slice", async () => {
-        const impatient = new Redlock([await connect(server.port, { commandTimeout: 100 })], { waitBy });
-        const gaveUp = impatient.acquire([key], 30_000, { retryCount: 4, retryDelay: 100 });
-        await assert.rejects(gaveUp, (error) => error.cause instanceof ResourceLockedError);
-        assert.deepEqual(await server.places(key), [], "at once");
-        await holder.release();
-        assert.deepEqual(await server.holders(key), []);
-      });
-
-      it("leaves nothing behind when the server answers after commandTimeout", async () => {
-        const client = await connect(proxy.port, { commandTimeout: 100 });
-        const settings = { retryCount: 3, retryDelay: 100, waitBy };
-        const { waiting } = await beginToWait(client, { ...settings, blockSlice: 5000, retryCount: 8 });
-        proxy.hold();
-        // Granted, and nobody hears of it.
-        await holder.release();
-        await assert.rejects(waiting);
-        await assert.rejects(new Redlock([client], settings).acquire([`${key} free`], 30_000), /timed out/);
-        proxy.go();
-        for (const one of [key, `${key} free`]) {
-          await until(async () => (await server.admin.call("LOCK.INFO", one)) === null, "nothing is left");
-        }
-      });
-    }
   });
 }

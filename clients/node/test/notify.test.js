@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redis-lock-client";
-import { parseMessage } from "../dist/esm/message.js";
 import { Clients, libraries, Proxy, Server, until, Redis } from "./harness.js";
 
 let server;
@@ -29,7 +28,7 @@ for (const [name, library] of Object.entries(libraries)) {
       until(async () => (await server.listening(key)).length === count, `${count} listen`);
     const killSubscriber = () => server.admin.client("KILL", "TYPE", "pubsub");
 
-    it("lets any number wait over two connections, in order", { timeout: 120_000 }, async (t) => {
+    it("lets any number wait over three connections, in order", { timeout: 120_000 }, async (t) => {
       const WAITERS = Number(process.env.REDIS_LOCK_WAITERS ?? 2_000);
       const keys = Array.from({ length: 20 }, (_, i) => `${key} many ${i}`);
       const holders = await Promise.all(keys.map((one) => redlock.acquire([one], 600_000)));
@@ -45,7 +44,7 @@ for (const [name, library] of Object.entries(libraries)) {
       for (const limit = start + 60_000; !(await isComplete()); await sleep(100))
         assert.ok(performance.now() < limit, "all wait");
       const waiting = performance.now();
-      assert.equal((await server.clients()).length, 2);
+      assert.equal((await server.clients()).length, 3, "the user's, one for commands, one that listens");
       await Promise.all(holders.map((lock) => lock.release()));
       await Promise.all(all);
       const end = performance.now();
@@ -61,7 +60,7 @@ for (const [name, library] of Object.entries(libraries)) {
 
     it("hears of its grant at once", async () => {
       const first = await redlock.acquire([key], 30_000);
-      const waiting = redlock.acquire([key], 30_000);
+      const waiting = redlock.acquire([key], 30_000, { blockSlice: 60_000 });
       await isListening(1);
       const calls = await server.calls("lock.acquire");
       await sleep(300);
@@ -69,7 +68,7 @@ for (const [name, library] of Object.entries(libraries)) {
       await first.release();
       const lock = await waiting;
       const took = performance.now() - start;
-      assert.ok(took < 1000, `${took} ms, and a slice is 5 s`);
+      assert.ok(took < 10_000, `${took} ms, and a slice is 60 s`);
       assert.equal(await server.calls("lock.acquire"), calls, "nobody asks meanwhile");
       assert.ok(lock.fence > first.fence);
     });
@@ -98,12 +97,11 @@ for (const [name, library] of Object.entries(libraries)) {
       await isListening(1);
       const ids = async () => (await server.clients()).map(({ id }) => id);
       const before = await ids();
-      const shared = (await server.clients()).find(({ sub }) => sub === "0");
-      await server.admin.client("KILL", "ID", shared.id);
+      await server.admin.client("KILL", "TYPE", "normal", "SKIPME", "yes");
       await until(async () => {
         const now = await ids();
-        return now.length === 2 && now.every((id) => !before.includes(id));
-      }, "both connections are new");
+        return now.filter((id) => !before.includes(id)).length === 2;
+      }, "the user's connection and ours are new");
       await isListening(1);
       await first.release();
       await waiting;
@@ -134,7 +132,7 @@ for (const [name, library] of Object.entries(libraries)) {
       const waiting = redlock.acquire([key], 30_000);
       waiting.catch(() => {});
       await isListening(1);
-      assert.equal((await server.clients()).length, 2);
+      assert.equal((await server.clients()).length, 3, "the user's, one for commands, one that listens");
       await redlock.quit();
       await until(async () => (await server.clients()).length === 0);
       await assert.rejects(waiting);
@@ -146,7 +144,7 @@ for (const [name, library] of Object.entries(libraries)) {
       try {
         const slow = new Redlock([await connect(proxy.port)], { blockSlice: 50, retryCount: 4 });
         const first = await redlock.acquire([key], 30_000);
-        const warm = slow.acquire([key], 30_000);
+        const warm = slow.acquire([key], 30_000, { retryCount: -1 });
         await isListening(1);
         await first.release();
         await (await warm).release();
@@ -165,20 +163,3 @@ for (const [name, library] of Object.entries(libraries)) {
     });
   });
 }
-
-describe("messages", () => {
-  const parsed = (text) => parseMessage(Buffer.from(text));
-
-  it("are read by the length of the key, in bytes", () => {
-    const message = { event: "granted", fence: 17, key: "a key", token: "my token" };
-    assert.deepEqual(parsed("granted 17 5 a key my token"), message);
-    assert.deepEqual(parsed("timeout 0 6 zwölf t"), { event: "timeout", fence: 0, key: "zwölf", token: "t" });
-    assert.deepEqual(parsed("granted 9007199254740991 0  t").fence, 9007199254740991);
-    assert.equal(parsed("granted 1 3 a\nb t").key, "a\nb");
-  });
-
-  it("are left alone if they are none", () => {
-    for (const text of ["", "granted", "granted 1 9 key t", "granted 1 3 keyt", "granted -1 3 key t"])
-      assert.equal(parsed(text), undefined, text);
-  });
-});

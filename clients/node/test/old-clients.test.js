@@ -57,7 +57,7 @@ for (const [name, create] of Object.entries(old)) {
     });
 
     it("does not end what a new client holds", async () => {
-      const theirs = await create({ retryCount: 1 }).acquire(resources[name], 50);
+      const theirs = await create({ retryCount: 1 }).acquire(resources[name], 1500);
       await until(async () => (await server.admin.exists("a")) === 0);
       const ours = await fresh.acquire(["a"], 30_000);
       await assert.rejects((theirs.unlock ?? theirs.release).call(theirs));
@@ -69,6 +69,6 @@ for (const [name, create] of Object.entries(old)) {
 it("a key that is no lock at all is an error, not a lock", async () => {
   await server.admin.sadd("a", "member");
   await assert.rejects(fresh.acquire(["a"], 5000, { retryCount: 1, retryDelay: 10 }), (error) => {
-    return error instanceof ExecutionError && /WRONGTYPE/.test(error.message) && error.attempts.length === 2;
+    return error instanceof ExecutionError && /WRONGTYPE/.test(error.message) && error.attempts.length === 1;
   });
 });

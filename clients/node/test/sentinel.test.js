@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Redlock } from "redis-lock-client";
+import { once, Redlock } from "redis-lock-client";
 import { allLibraries, until } from "./harness.js";
 import { begin, end, Sentinels } from "./topology.js";
 
@@ -42,6 +42,7 @@ for (const { title, library, waitBy } of ways) {
       await first.release();
       await Promise.all(all);
       assert.deepEqual(order, [1, 2, 3]);
+      for (const other of ["a", "b"]) assert.equal(await once(redlock, `${key} value`, () => other), "a");
       const permit = await redlock.semaphore(`${key} pool`, 2).acquire(5000);
       await permit.release();
       // What waited has connections of its own, which end with the client.

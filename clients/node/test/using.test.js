@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ExecutionError, Redlock } from "redis-lock-client";
-import { after as afterwards } from "../dist/esm/timer.js";
 import { library, Server, until } from "./harness.js";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -23,8 +22,8 @@ describe("using", () => {
   });
 
   it("keeps the lock for as long as the routine runs, and returns its value", async () => {
-    const value = await redlock.using(["a"], 400, async (signal, lock) => {
-      for (const end = performance.now() + 1200; performance.now() < end; await sleep(20)) {
+    const value = await redlock.using(["a"], 3000, async (signal, lock) => {
+      for (const end = performance.now() + 4000; performance.now() < end; await sleep(50)) {
         assert.deepEqual(await server.holders("a"), [lock.value]);
         assert.ok(lock.isValid && !signal.aborted);
       }
@@ -35,7 +34,7 @@ describe("using", () => {
   });
 
   it("hands the routine's error on, and releases", async () => {
-    const failing = redlock.using(["a"], 1000, async () => {
+    const failing = redlock.using(["a"], 30_000, async () => {
       throw new RangeError("mine");
     });
     await assert.rejects(failing, RangeError);
@@ -43,17 +42,19 @@ describe("using", () => {
   });
 
   it("takes settings, and several resources", async () => {
-    await redlock.using(["b", "a"], 1000, { shared: true, retryCount: 0 }, async (_, lock) => {
+    await redlock.using(["b", "a"], 30_000, { shared: true, retryCount: 0 }, async (_, lock) => {
       assert.deepEqual(lock.resources, ["a", "b"]);
-      await (await redlock.acquireRead(["a"], 1000)).release();
+      await (await redlock.acquireRead(["a"], 30_000)).release();
     });
   });
 
-  it("aborts when the lock is taken away", async () => {
+  it("aborts when the lock is taken away, and not only at the end of its lease", async () => {
     let reason;
-    const using = redlock.using(["a"], 400, async (signal) => {
+    const using = redlock.using(["a"], 9000, async (signal, lock) => {
+      const until = lock.expiration;
       await server.admin.del("a");
       await aborted(signal);
+      assert.ok(Date.now() < until);
       reason = signal.error;
       assert.equal(signal.reason, signal.error);
       return "as if nothing had happened";
@@ -62,28 +63,15 @@ describe("using", () => {
     assert.match(reason.message, /not held any more: a/);
   });
 
-  it("aborts soon when the lock is taken away, and not only at the end of a long lease", async () => {
-    const own = new Redlock([client]);
-    let took = Infinity;
-    const using = own.using(["a"], 6000, async (signal) => {
-      await server.admin.del("a");
-      const start = performance.now();
-      await aborted(signal);
-      took = performance.now() - start;
-    });
-    await assert.rejects(using, ExecutionError);
-    assert.ok(took < 3500, `${took} ms`);
-  });
-
-  it("aborts by the end of the lease when the server does not answer", { timeout: 10_000 }, async () => {
+  it("aborts by the end of the lease when the server does not answer", { timeout: 20_000 }, async () => {
     const errors = [];
-    const using = redlock.using(["a"], 600, async (signal, lock) => {
+    const using = redlock.using(["a"], 3000, async (signal, lock) => {
       const start = performance.now();
       process.kill(server.pid, "SIGSTOP");
       await aborted(signal);
       errors.push(signal.error);
       const took = performance.now() - start;
-      assert.ok(took < 1200, `${took} ms`);
+      assert.ok(took < 6000, `${took} ms`);
       assert.ok(!lock.isValid);
       signal.throwIfAborted();
     });
@@ -98,7 +86,7 @@ describe("using", () => {
 
   it("ends soon after the lease when the release is not answered", { timeout: 20_000 }, async () => {
     for (const failure of [undefined, new RangeError("mine")]) {
-      const using = redlock.using(["a"], 600, async () => {
+      const using = redlock.using(["a"], 2000, async () => {
         process.kill(server.pid, "SIGSTOP");
         if (failure) throw failure;
       });
@@ -115,19 +103,20 @@ describe("using", () => {
     let took = 0;
     const using = redlock.using(["a"], 9000, async (signal, lock) => {
       const start = performance.now();
-      await lock.extend(400);
-      await until(() => signal.aborted, "it is told", 1500);
+      await lock.extend(1000);
+      // The next extension would come after 3 seconds.
+      await until(() => signal.aborted, "it is told", 2800);
       took = performance.now() - start;
     });
     await assert.rejects(using, /not extended before its lease was over/);
-    assert.ok(took > 390, `${took} ms`);
-    await redlock.runOnce("a", { atMost: 400 }, async (signal, lock) => {
-      await lock.extend(5000);
-      await sleep(500);
+    assert.ok(took > 980, `${took} ms`);
+    await redlock.runOnce("a", { atMost: 2000 }, async (signal, lock) => {
+      await lock.extend(30_000);
+      await sleep(2100);
       assert.ok(!signal.aborted && lock.isValid, "a longer one, too");
     });
     const job = redlock.runOnce("a", { atMost: 9000 }, async (signal, lock) => {
-      await lock.extend(400);
+      await lock.extend(1000);
       await aborted(signal);
     });
     await assert.rejects(job, /not extended before its lease was over/, "it took no longer than atMost");
@@ -138,7 +127,7 @@ describe("using", () => {
       const [errors, releases] = [[], await server.calls("lock.release")];
       const note = (error) => errors.push(error);
       redlock.on("error", note);
-      const using = redlock.using(["a"], 600, async (signal, lock) => {
+      const using = redlock.using(["a"], 2000, async (signal, lock) => {
         const { remaining } = lock;
         await lock.release();
         assert.deepEqual(await server.holders("a"), []);
@@ -164,7 +153,7 @@ describe("using", () => {
   });
 
   it("tries again when the connection is lost within the lease", async () => {
-    await redlock.using(["a"], 1500, { automaticExtensionThreshold: 1300 }, async (signal, lock) => {
+    await redlock.using(["a"], 6000, { automaticExtensionThreshold: 5800 }, async (signal, lock) => {
       // One extension after another meets a connection that has just been cut.
       for (let i = 0; i < 20; i++) {
         await server.admin.client("KILL", "TYPE", "normal", "SKIPME", "yes");
@@ -174,9 +163,24 @@ describe("using", () => {
     });
   });
 
+  it("is extended from the declaration of an `await using` on, and released at its end", async () => {
+    const lock = await redlock.acquire(["a"], 3000);
+    // As the declaration does, and then the end of the block.
+    const dispose = lock[Symbol.asyncDispose];
+    await sleep(4000);
+    assert.ok(lock.isValid && !lock.signal.aborted && (await lock.check()));
+    await dispose();
+    assert.deepEqual(await server.holders("a"), []);
+    await dispose();
+    const lost = await redlock.acquire(["a"], 60_000);
+    const end = lost[Symbol.asyncDispose];
+    await server.admin.del("a");
+    await assert.rejects(end(), { code: "ERR_LOCK_LOST" }, "nobody is to take it for held");
+  });
+
   it("says that it was lost, also when the process had no time to notice", async () => {
-    const using = redlock.using(["a"], 400, async () => {
-      for (const end = performance.now() + 500; performance.now() < end;);
+    const using = redlock.using(["a"], 2000, async () => {
+      for (const end = performance.now() + 2000; performance.now() < end;);
     });
     await assert.rejects(using, /lease was over/);
   });
@@ -200,35 +204,6 @@ describe("using", () => {
     }
     assert.deepEqual(warnings, []);
     assert.equal(await server.calls("lock.renew"), renewals, "nothing had to be extended");
-  });
-
-  it("has timers of any length, none of them early", () => {
-    const [realTimeout, realNow] = [globalThis.setTimeout, performance.now];
-    const slices = [];
-    let now = 0;
-    let pending;
-    performance.now = () => now;
-    globalThis.setTimeout = (run, ms) => {
-      slices.push(ms);
-      pending = () => {
-        // As Node's may.
-        now += Math.max(ms - 1, 0.5);
-        run();
-      };
-    };
-    try {
-      let hasRung = false;
-      afterwards(60 * DAY_MS, () => (hasRung = true));
-      while (!hasRung) pending();
-    } finally {
-      globalThis.setTimeout = realTimeout;
-      performance.now = realNow;
-    }
-    assert.ok(
-      slices.every((ms) => ms < 2 ** 31),
-      String(slices),
-    );
-    assert.ok(slices.length < 10 && now >= 60 * DAY_MS && now < 60 * DAY_MS + 2, `${now} by ${slices}`);
   });
 
   it("refuses a duration that leaves no time to extend", async () => {

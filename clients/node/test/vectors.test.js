@@ -7,33 +7,35 @@ import {
   DurationError,
   LockCancelledError,
   ModuleMissingError,
+  once,
   Redlock,
   ResourceLockedError,
 } from "redis-lock-client";
-import { Server, until, ways } from "./harness.js";
+import { lockOf } from "../dist/esm/slot.js";
+import { Proxy, Server, until, ways } from "./harness.js";
 
 const scenarios = [];
-for (const line of readFileSync(new URL("../../vectors/scenarios.txt", import.meta.url), "utf8").split(
-  "\n",
-)) {
-  const words = line.split("#")[0].split(" ").filter(Boolean);
-  if (words[0] === "scenario") scenarios.push({ name: line.slice("scenario ".length), steps: [] });
-  else if (words.length > 0) scenarios.at(-1).steps.push(words);
+for (const file of ["scenarios", "faults", "once"])
+  for (const line of readFileSync(new URL(`../../vectors/${file}.txt`, import.meta.url), "utf8").split(
+    "\n",
+  )) {
+    const words = line.split("#")[0].split(" ").filter(Boolean);
+    if (words[0] === "scenario") scenarios.push({ name: line.slice("scenario ".length), steps: [] });
+    else if (words.length > 0) scenarios.at(-1).steps.push(words);
+  }
+
+/** Of one way to wait. Two of them are played at a time: they mostly wait. */
+async function startServers() {
+  const [usual, plain, bounded] = await Promise.all([
+    Server.start({ settings: ["--lua-time-limit", 100] }),
+    Server.start({ withModule: false }),
+    Server.start({ moduleSettings: ["max-ttl", 2000] }),
+  ]);
+  return { default: usual, plain, bounded, strict: plain };
 }
 
-const servers = {};
-before(async () => {
-  const bounded = Server.start({ moduleSettings: ["max-ttl", 2000] });
-  [servers.default, servers.plain, servers.bounded] = await Promise.all([
-    Server.start(),
-    Server.start({ withModule: false }),
-    bounded,
-  ]);
-  servers.strict = servers.plain;
-});
-after(() => Promise.all(Object.values(servers).map((server) => server.stop())));
-
 const TAKING = ["lock", "read", "write", "permit", "multi"];
+const ASKING = [...TAKING, "get"];
 const reasons = [
   [ModuleMissingError, "missing"],
   [LockCancelledError, "cancelled"],
@@ -42,8 +44,9 @@ const reasons = [
 
 /** A program with a client of its own, and what it holds. */
 class Actor {
-  constructor(client, settings) {
-    this.redlock = new Redlock([client], settings);
+  constructor(play, { client, proxy }) {
+    this.redlock = new Redlock([client], play.settings);
+    Object.assign(this, { play, proxy });
   }
 
   /** What was taken before may be lost; what is taken now is only busy. */
@@ -52,9 +55,10 @@ class Actor {
       return await (TAKING.includes(verb) ? this.take(verb, ...words) : this[verb](...words));
     } catch (error) {
       for (const [type, word] of reasons) if (error.cause instanceof type) return word;
-      if (/NOPERM/.test(error.cause)) return "denied";
+      if (error.code === "ERR_LOCK_REFUSED") return "denied";
+      if (error instanceof RangeError && verb === "get") return "failed";
       if (!(error.cause instanceof ResourceLockedError || /already-expired/.test(error.message))) throw error;
-      return TAKING.includes(verb) ? "busy" : "lost";
+      return ASKING.includes(verb) ? "busy" : "lost";
     }
   }
 
@@ -92,6 +96,12 @@ class Actor {
     return "ok";
   }
 
+  async idle() {}
+
+  async believes() {
+    return this.lock.isValid ? "yes" : "no";
+  }
+
   async check() {
     return (await this.lock.check()) ? "yes" : "no";
   }
@@ -118,6 +128,27 @@ class Actor {
     await assert.rejects(this.kept);
   }
 
+  /** A call of `once`. Its maker answers at once, or waits for `returns` or `raises`. */
+  async get(name, ...options) {
+    const given = Object.fromEntries(options.map((option) => option.split("=")));
+    const { make, fail, ...times } = given;
+    let hasMade = false;
+    const maker = async () => {
+      this.play.makers++;
+      const value = make ?? (fail ? undefined : await new Promise((answer) => (this.answer = answer)));
+      if (value === undefined) throw new RangeError("the maker's");
+      hasMade = true;
+      return value;
+    };
+    const settings = Object.entries(times).map(([name, ms]) => [name, Number(ms)]);
+    const value = await once(this.redlock, name, maker, { early: 0, ...Object.fromEntries(settings) });
+    return `${hasMade ? "made" : "got"}:${value}`;
+  }
+
+  making = () => until(() => this.answer !== undefined);
+  returns = async (value) => this.answer(value);
+  raises = async () => this.answer(undefined);
+
   async once(name, most, least) {
     const settings = { atMost: Number(most), ...(least > 0 && { atLeast: Number(least) }) };
     return (await this.redlock.runOnce(name, settings, async () => {})).hasRun ? "ran" : "skipped";
@@ -127,19 +158,38 @@ class Actor {
 /** Steps of the scene; those of an actor are above. */
 class Play {
   actors = {};
+  /** How many makers have begun. */
+  makers = 0;
 
   constructor(server, connect, settings) {
     Object.assign(this, { server, connect, settings });
   }
 
   async step(subject, ...words) {
+    if (subject === "made") return String(this.makers);
     if (subject !== subject.toUpperCase()) return this[subject](...words);
-    this.actors[subject] ??= new Actor(await this.connect(), this.settings);
+    this.actors[subject] ??= new Actor(this, await this.connect());
     const actor = this.actors[subject];
-    if (words[0] === "begin") return void (actor.pending = actor.do(...words.slice(1)));
+    if (words[0] === "begin") return void (actor.pending = actor.do(...words.slice(1))).catch(() => {});
     return words[0] === "end" ? actor.pending : actor.do(...words);
   }
 
+  cut = (who) => this.actors[who].proxy.cutForGood();
+  join = (who) => this.actors[who].proxy.listen();
+  /** A script without end, which is killed. From the first BUSY on the scene goes on. */
+  busy = async (ms) => {
+    const other = this.server.admin.duplicate();
+    const running = other.eval("while true do end", 0).catch(() => other.disconnect());
+    const isBusy = () =>
+      this.server.admin.get("k").then(
+        () => false,
+        ({ message }) => /^BUSY/.test(message),
+      );
+    await until(isBusy);
+    void sleep(ms - 100).then(() => this.server.admin.script("KILL"));
+    this.later.push(running);
+  };
+  later = [];
   fence = (who) => String(this.actors[who].lock.fence);
   rises = (one, other) => assert.ok(this.actors[one].lock.fence < this.actors[other].lock.fence);
   /** A place is told of nothing before somebody listens there. */
@@ -152,38 +202,51 @@ class Play {
     });
   places = async (key) => String((await this.server.waiters(key)).length);
   gone = (key) => until(async () => (await this.server.admin.exists(key)) === 0);
+  lock = (name) => lockOf(name);
   calls = async (command) => String(await this.server.calls(command));
   pause = (ms) => sleep(Number(ms));
 }
 
-for (const { title, library, waitBy } of ways) {
-  describe(title, () => {
-    for (const { name, steps } of scenarios) {
-      const [, place] = name.split(" on ");
-      // What the fallback and the bound do has nothing to do with the way to wait.
-      if (place && waitBy === "notify") continue;
-      it(name, async () => {
-        const server = servers[place] ?? servers.default;
-        await server.admin.flushall();
-        await server.admin.config("RESETSTAT");
-        const clients = [];
-        const connect = async () => clients[clients.push(await library.connect(server.port)) - 1];
-        const settings = { waitBy, fallback: place === "plain" };
-        const play = new Play(server, connect, settings);
-        try {
-          for (const words of steps) {
-            const at = words.at(-2) === "=" ? -2 : words.length;
-            const said = words.slice(0, at);
-            const got =
-              said[0] === "server"
-                ? String(await server.admin.call(...said.slice(1)))
-                : await play.step(...said);
-            if (at === -2) assert.equal(got, words.at(-1), words.join(" "));
+describe("the scenarios", { concurrency: 2 }, () => {
+  for (const { title, library, waitBy } of ways) {
+    describe(title, { concurrency: 1 }, () => {
+      let servers;
+      before(async () => (servers = await startServers()));
+      after(() => Promise.all([...new Set(Object.values(servers))].map((server) => server.stop())));
+      for (const { name, steps } of scenarios) {
+        const [, place] = name.split(" on ");
+        // What the fallback and the bound do has nothing to do with the way to wait.
+        if (place && waitBy === "notify") continue;
+        it(name, { timeout: 60_000 }, async () => {
+          const server = servers[place] ?? servers.default;
+          await server.admin.flushall();
+          await server.admin.config("RESETSTAT");
+          const opened = [];
+          const connect = async () => {
+            const proxy = await Proxy.start(server.port);
+            return opened[opened.push({ proxy, client: await library.connect(proxy.port) }) - 1];
+          };
+          const settings = { waitBy, fallback: place === "plain" };
+          const play = new Play(server, connect, settings);
+          try {
+            // Before the first step: no client connects to a server that is busy.
+            const names = new Set(steps.map(([name]) => name).filter((name) => /^[A-Z]$/.test(name)));
+            for (const name of names) await play.step(name, "idle");
+            for (const words of steps) {
+              const at = words.at(-2) === "=" ? -2 : words.length;
+              const said = words.slice(0, at);
+              const got =
+                said[0] === "server"
+                  ? String(await server.admin.call(...said.slice(1)))
+                  : await play.step(...said);
+              if (at === -2) assert.equal(got, words.at(-1), words.join(" "));
+            }
+            await Promise.all(play.later);
+          } finally {
+            for (const { client, proxy } of opened) (library.end(client), proxy.stop());
           }
-        } finally {
-          clients.forEach((client) => library.end(client));
-        }
-      });
-    }
-  });
-}
+        });
+      }
+    });
+  }
+});

@@ -1,0 +1,73 @@
+/** The least part of a lease that is taken off for clocks of different speeds: a server's guard counts on no less. */
+const LEAST_DRIFT = 0.01;
+
+/** As node-redlock has it: 2 ms for the precision of the servers' ttl, and a part for clocks of different rates. */
+export function drift(duration: number, driftFactor: number): number {
+  return Math.round(Math.max(driftFactor, LEAST_DRIFT) * duration) + 2;
+}
+
+/** A connection, and when a request was sent on it that was answered: until then it is known to have lived. */
+export interface Pulse {
+  readonly aliveAt: number;
+}
+
+/**
+ * Until when this process may believe that it holds the lock. Times are those of a monotonic clock, which the caller reads.
+ *
+ * With `linger` the server ends the hold so long after it has lost the connection. So the lease is over `linger` after the last moment at
+ * which the connection was known to live, or at which the server was known to have the hold.
+ */
+export class Lease {
+  #until = -Infinity;
+  #known = -Infinity;
+  #pulse: Pulse | undefined;
+  #isOver = false;
+
+  constructor(
+    private readonly driftFactor: number,
+    private readonly linger?: number,
+  ) {}
+
+  /** The request that was sent then has set the ttl anew. */
+  renew(sent: number, duration: number): void {
+    this.#until = sent + duration - drift(duration, this.driftFactor);
+    this.#known = Math.max(this.#known, sent);
+  }
+
+  /** A request is sent that may shorten the ttl, whether or not its answer arrives. */
+  shorten(sent: number, duration: number): void {
+    this.#until = Math.min(this.#until, sent + duration - drift(duration, this.driftFactor));
+  }
+
+  /** The server has bound the hold to this connection. */
+  bind(pulse: Pulse): void {
+    this.#pulse = pulse;
+  }
+
+  /** The connection that the hold is bound to. */
+  get pulse(): Pulse | undefined {
+    return this.#pulse;
+  }
+
+  /** It is over for good, whatever a later answer says. */
+  end(): void {
+    this.#isOver = true;
+  }
+
+  get until(): number {
+    if (this.#isOver) return -Infinity;
+    if (this.linger === undefined) return this.#until;
+    const heard = Math.max(this.#known, this.#pulse?.aliveAt ?? -Infinity);
+    return Math.min(this.#until, heard + Math.max(0, this.linger - drift(this.linger, this.driftFactor)));
+  }
+
+  isValid(now: number): boolean {
+    // What is over once stays so: the next answer of the connection says nothing about the time between.
+    if (now >= this.until) this.#isOver = true;
+    return !this.#isOver;
+  }
+
+  remaining(now: number): number {
+    return this.isValid(now) ? this.until - now : 0;
+  }
+}

@@ -1,0 +1,160 @@
+import { performance } from "node:perf_hooks";
+import { checkNames, ExecutionError } from "./errors.js";
+import type { Lock } from "./lock.js";
+import type { Outcome, Redlock } from "./redlock.js";
+import { checkDuration } from "./settings.js";
+import { within } from "./timer.js";
+
+/** How long the others wait between two questions where no connection waits for them. */
+const ASK_AGAIN_MS = 100;
+
+/** How long after the end of its lease a release is waited for. */
+const ANSWER_MS = 2000;
+
+/** Makes a value. The signal is aborted when the lock is lost. */
+export type Make<T> = (signal: AbortSignal) => T | Promise<T>;
+
+/** Of a value. Times are in milliseconds. */
+export interface OnceSettings {
+  /** How long the value lives. 60,000 */
+  readonly keep?: number | undefined;
+  /** How long before its end a caller makes the next one; at most half of `keep` counts. Null is never. 10,000 */
+  readonly early?: number | XFetch | null | undefined;
+  /** When the process of a maker dies, the next one makes the value after this time. It is renewed while the maker works. 30,000 */
+  readonly ttl?: number | undefined;
+  /** How long a caller waits for the value. `Infinity` is for ever. 5000 */
+  readonly wait?: number | undefined;
+  /** Ends the wait, and aborts the signal of the maker. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How a value becomes text or bytes, and is read from them. */
+export interface Packing<T> {
+  readonly pack: (value: T) => string | Uint8Array;
+  readonly unpack: (bytes: Buffer) => T;
+}
+
+/**
+ * Values are made anew at random times before their end: the nearer it is, and the slower the making, the likelier. So the callers of a
+ * value do not all find it early at the same moment (Vattani, Chierichetti and Lowenstein, 2015).
+ */
+export class XFetch {
+  readonly #beta: number;
+  readonly #isMeasured: boolean;
+  #delta: number;
+
+  /** `delta`: how long the making takes, measured if it is not given. `beta`: above 1 is sooner. */
+  constructor({ delta, beta = 1 }: { delta?: number; beta?: number } = {}) {
+    this.#beta = beta;
+    this.#isMeasured = delta === undefined;
+    this.#delta = delta ?? 0;
+  }
+
+  /** @internal How long before its end a value counts as early this time. */
+  draw(): number {
+    return -this.#delta * this.#beta * Math.log(1 - Math.random());
+  }
+
+  /** @internal The making took so long. */
+  madeIn(ms: number): void {
+    if (this.#isMeasured) this.#delta = ms;
+  }
+}
+
+/**
+ * The value under the key `name`: one of all callers makes it, and the others wait in the server's queue and get it.
+ *
+ * `make` returns text or bytes, and all callers, its own too, get text. With `pack` and `unpack` a value can be anything. The signal of
+ * `make` is aborted when the lock is lost, and with the `signal` of the settings.
+ *
+ * A caller that finds the value early makes the next one, and the others use the old one, as it does itself if `make` fails. Otherwise an
+ * error of `make` goes to its caller, and the next one in the queue makes the value. A maker that has lost its lock meanwhile gets its
+ * value, which is not stored. Rejects with an `ExecutionError` when the wait is over, and on a server without LOCK.ONCE.
+ */
+export function once(
+  redlock: Redlock,
+  name: string,
+  make: Make<string | Uint8Array>,
+  settings?: OnceSettings,
+): Promise<string>;
+export function once<T>(
+  redlock: Redlock,
+  name: string,
+  make: Make<T>,
+  settings: OnceSettings & Packing<T>,
+): Promise<T>;
+export async function once<T>(
+  redlock: Redlock,
+  name: string,
+  make: Make<T>,
+  settings: OnceSettings & Partial<Packing<T>> = {},
+): Promise<T> {
+  const { keep = 60_000, early = 10_000, ttl = 30_000, wait = 5000, signal } = settings;
+  const { pack = asIs, unpack = (bytes) => bytes.toString() as T } = settings;
+  checkNames([name]);
+  for (const duration of [keep, ttl]) checkDuration(duration);
+  const drawn = early instanceof XFetch ? early.draw() : early;
+  if (!(wait >= 0) || (drawn !== null && !(drawn >= 0)))
+    throw new RangeError("`wait` and `early` must not be negative.");
+  // A value must not be early from its first moment on.
+  const earlyMs = drawn === null ? null : Math.floor(Math.min(drawn, keep / 2));
+  signal?.throwIfAborted();
+  const until = performance.now() + wait;
+  const [seen, left] = await redlock.look(name);
+  if (seen !== null && (left < 0 || earlyMs === null || left > earlyMs)) return unpack(seen);
+  const waitMs = seen === null ? Math.max(0, until - performance.now()) : 0;
+  const retries = {
+    retryCount: waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS,
+    retryDelay: ASK_AGAIN_MS,
+    signal,
+  };
+  const target = { resources: [name], early: earlyMs };
+  const { lock, found = seen } = await redlock.takeOrFind(target, ttl, retries).catch((error): Outcome => {
+    // Nobody waits because of a value that is there, nor fails.
+    if (seen !== null && isPassing(error)) return {};
+    throw error;
+  });
+  if (lock === undefined) return unpack(found!);
+  const start = performance.now();
+  let made: Buffer;
+  try {
+    made = await withSignal(lock.keep(), signal, async (both) => Buffer.from(pack(await make(both))));
+  } catch (error) {
+    const released = within(lock.remaining + ANSWER_MS, lock.release(), "no answer").catch(() => {});
+    // Nobody waits for a server that may not answer to release what is lost.
+    if (!lock.signal.aborted) await released;
+    if (found === null || signal?.aborted) throw error;
+    redlock.tell(new Error(`${name} could not be made anew, so the old value is used.`, { cause: error }));
+    return unpack(found);
+  }
+  if (early instanceof XFetch) early.madeIn(performance.now() - start);
+  await redlock.store(lock, made, keep);
+  return unpack(made);
+}
+
+/** Runs it with a signal that follows two. */
+async function withSignal<T>(lock: Lock, signal: AbortSignal | undefined, run: Make<T>): Promise<T> {
+  const both = new AbortController();
+  const stops = [lock.signal, ...(signal ? [signal] : [])].map((each) => {
+    const abort = () => both.abort(each.reason);
+    if (each.aborted) abort();
+    each.addEventListener("abort", abort);
+    return () => each.removeEventListener("abort", abort);
+  });
+  try {
+    return await run(both.signal);
+  } finally {
+    for (const stop of stops) stop();
+  }
+}
+
+/** Without `pack`. */
+function asIs(value: unknown): string | Uint8Array {
+  if (typeof value === "string" || value instanceof Uint8Array) return value;
+  throw new TypeError("A value is text or bytes, or `pack` makes them of it.");
+}
+
+/** Another one has the lock, or the server could not be asked. */
+function isPassing(error: unknown): boolean {
+  return error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);
+}

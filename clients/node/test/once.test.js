@@ -1,0 +1,190 @@
+// A value that one caller makes, and what the shared scenarios do not say of it.
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { once, Redlock, XFetch } from "redis-lock-client";
+import { Clients, ioredis, Proxy, Server, until, ways } from "./harness.js";
+
+let server;
+before(async () => (server = await Server.start()));
+after(() => server?.stop());
+
+const failing = async () => {
+  throw new RangeError("mine");
+};
+const never = () => assert.fail("it was made");
+
+for (const { title, library, waitBy } of ways) {
+  describe(title, () => {
+    let redlock, proxy;
+    const clients = new Clients(library);
+    beforeEach(async () => {
+      await server.admin.flushall();
+      proxy = await Proxy.start(server.port);
+      redlock = new Redlock([await clients.connect(proxy.port)], { waitBy });
+    });
+    afterEach(() => {
+      clients.end();
+      proxy.stop();
+    });
+
+    /** Begins to make a value. Resolves with what ends it. */
+    const begin = (settings) =>
+      new Promise((begun, failed) => {
+        const maker = (signal) => new Promise((returns) => begun({ made, returns, signal }));
+        const made = once(redlock, "k", maker, settings);
+        made.catch(failed);
+      });
+    const isListening = (count) => until(async () => (await server.listening("{k}:once")).length === count);
+
+    it("is any bytes, also those of a word of the protocol, found and waited for", async () => {
+      const same = { pack: (value) => value, unpack: (bytes) => bytes };
+      for (const bytes of [Buffer.of(0xff, 0, 0xfe), Buffer.from("QUEUED")]) {
+        await server.admin.del("k");
+        const { made, returns } = await begin(same);
+        const waiting = once(redlock, "k", never, same);
+        await isListening(1);
+        returns(bytes);
+        for (const each of [made, waiting, once(redlock, "k", never, same)])
+          assert.deepEqual(await each, bytes);
+      }
+    });
+
+    it("is what pack and unpack make of it, for its maker too", async () => {
+      const json = { pack: JSON.stringify, unpack: JSON.parse };
+      const date = new Date(0);
+      for (const make of [() => ({ date }), never])
+        assert.deepEqual(await once(redlock, "k", make, json), { date: date.toJSON() });
+      await assert.rejects(
+        once(redlock, "other", () => 7),
+        TypeError,
+      );
+      assert.equal(await server.admin.exists("{other}:once"), 0);
+    });
+
+    it("is kept for its time", async () => {
+      await once(redlock, "k", () => "v", { keep: 600_000 });
+      const left = await server.admin.pttl("k");
+      assert.ok(left > 500_000 && left <= 600_000, `${left} ms`);
+    });
+
+    it("is not waited for after the signal, and its maker hears of it", async () => {
+      const [stopWait, stopMaker] = [new AbortController(), new AbortController()];
+      const { made, returns, signal } = await begin({ signal: stopMaker.signal });
+      const waiting = once(redlock, "k", never, { wait: Infinity, signal: stopWait.signal });
+      await isListening(1);
+      stopWait.abort(new RangeError("enough"));
+      await assert.rejects(waiting, RangeError);
+      assert.deepEqual(await server.places("{k}:once"), []);
+      stopMaker.abort(new RangeError("mine"));
+      assert.equal(signal.reason.message, "mine");
+      returns("whole all the same");
+      assert.equal(await made, "whole all the same");
+      await assert.rejects(once(redlock, "k", never, { signal: stopMaker.signal }), RangeError);
+    });
+
+    it("tells its maker of a lost lock", async () => {
+      const { made, returns, signal } = await begin({ ttl: 3000 });
+      await server.admin.del("{k}:once");
+      await until(() => signal.aborted);
+      returns("late");
+      assert.equal(await made, "late");
+      assert.equal(await server.admin.exists("k"), 0);
+    });
+
+    it("is the old one where its refresher fails, unless the signal was the reason", async () => {
+      const errors = [];
+      redlock.on("error", (error) => errors.push(error));
+      await server.admin.set("k", "old", "PX", 5000);
+      assert.equal(await once(redlock, "k", failing), "old");
+      assert.equal(errors.at(-1).cause.message, "mine");
+      assert.equal(await server.admin.exists("{k}:once"), 0);
+      const stop = new AbortController();
+      const stopped = once(redlock, "k", () => (stop.abort(), failing()), { signal: stop.signal });
+      await assert.rejects(stopped, RangeError);
+    });
+
+    it("is early for half of its time at most, and never with null", async () => {
+      await server.admin.set("k", "old", "PX", 30_000);
+      const settings = { keep: 50_000, early: 50_000 };
+      const make = () => "new";
+      assert.equal(await once(redlock, "k", make, settings), "old");
+      await server.admin.pexpire("k", 20_000);
+      assert.equal(await once(redlock, "k", make, { ...settings, early: null }), "old");
+      assert.equal(await once(redlock, "k", make, settings), "new");
+    });
+
+    it("is stored and released although the first try, or its answer, was lost", async () => {
+      for (const lose of [() => proxy.cut(), () => proxy.loseNextReply()]) {
+        await server.admin.del("k");
+        const { made, returns } = await begin();
+        lose();
+        returns("v");
+        assert.equal(await made, "v");
+        assert.ok(proxy.hasLostReply);
+        assert.equal(await server.admin.get("k"), "v");
+        assert.equal(await server.admin.exists("{k}:once"), 0);
+      }
+    });
+
+    it("is an error where the server may not store it, and nobody waits for that", async () => {
+      const { made, returns } = await begin();
+      await server.admin.acl("SETUSER", "default", "-set");
+      returns("v");
+      await assert.rejects(made, { code: "ERR_LOCK_REFUSED" });
+      await server.admin.acl("SETUSER", "default", "+set");
+      assert.deepEqual(await server.admin.keys("*"), []);
+    });
+
+    it("is refused under a key of another type, and with times that make no sense", async () => {
+      await server.admin.sadd("k", "member");
+      await assert.rejects(once(redlock, "k", never), { code: "ERR_LOCK_REFUSED" });
+      await server.admin.set("{j}:once", "no lock");
+      await assert.rejects(once(redlock, "j", never), { code: "ERR_LOCK_REFUSED" });
+      for (const wrong of [{ wait: -1 }, { wait: NaN }, { early: -1 }, { ttl: 0 }, { keep: 0 }])
+        await assert.rejects(once(redlock, "i", never, wrong), RangeError);
+      await assert.rejects(once(redlock, 7, never), TypeError);
+    });
+  });
+}
+
+it("has its lock in its slot with a prefix, too, and neither linger nor a share", async (t) => {
+  await server.admin.flushall();
+  const client = await ioredis.connect(server.port, { keyPrefix: "app:" });
+  t.after(() => client.disconnect());
+  const redlock = new Redlock([client], { linger: 500, shared: true });
+  await once(redlock, "k", async (signal) => {
+    assert.equal((await server.holders("{app:k}:once")).length, 1);
+    await assert.rejects(once(redlock, "k", never, { wait: 0 }), { code: "ERR_LOCK_TAKEN" });
+    process.kill(server.pid, "SIGSTOP");
+    await sleep(1000).finally(() => process.kill(server.pid, "SIGCONT"));
+    assert.equal(signal.aborted, false, "its lease is a ttl");
+    return "v";
+  });
+  assert.equal(await server.admin.get("app:k"), "v");
+});
+
+it("is early at random, in proportion to the time that its making takes", (t) => {
+  t.mock.method(Math, "random", () => 1 - Math.exp(-2));
+  const given = new XFetch({ delta: 100, beta: 3 });
+  given.madeIn(5);
+  assert.equal(Math.round(given.draw()), 600);
+  const measured = new XFetch();
+  assert.equal(measured.draw(), 0);
+  measured.madeIn(50);
+  assert.equal(Math.round(measured.draw()), 100);
+});
+
+it("is made anew by XFetch when its making takes as long as it lives", async (t) => {
+  await server.admin.flushall();
+  const client = await ioredis.connect(server.port);
+  t.after(() => client.disconnect());
+  t.mock.method(Math, "random", () => 1 - Math.exp(-1));
+  const redlock = new Redlock([client]);
+  const early = new XFetch({ delta: 20_000 });
+  await server.admin.set("k", "old", "PX", 25_000);
+  const make = () => "new";
+  assert.equal(await once(redlock, "k", make, { early }), "old");
+  await server.admin.pexpire("k", 15_000);
+  assert.equal(await once(redlock, "k", make, { early }), "new");
+});
