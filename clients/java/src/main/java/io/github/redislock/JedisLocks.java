@@ -15,8 +15,7 @@ public final class JedisLocks {
     private JedisLocks() {}
 
     static RedisLockClient connect(String url, LockOptions options) {
-        OwnConnections connections = new OwnConnections(url, options.answerMs());
-        return RedisLockClient.over(new JedisConnectionWire(connections, options, false), options);
+        return SyncClient.over(JedisDriver.to(url, options.answerMs()), options);
     }
 
     /**
@@ -48,7 +47,11 @@ public final class JedisLocks {
         if (waiters < 1) {
             throw new IllegalArgumentException("at least one thread must be able to wait");
         }
-        return RedisLockClient.over(new UnifiedJedisWire(jedis, waiters), options);
+        Pool<?> pool = pool(jedis);
+        Driver driver = pool == null
+                ? new UnifiedJedisDriver(jedis, waiters)
+                : JedisDriver.beside(pool);
+        return SyncClient.over(driver, options);
     }
 
     /**
@@ -61,7 +64,15 @@ public final class JedisLocks {
      * @return a client, to be closed before {@code pool}
      */
     public static RedisLockClient over(Pool<Jedis> pool, LockOptions options) {
-        return RedisLockClient.over(
-                new JedisConnectionWire(new JedisPoolConnections(pool), options, true), options);
+        return SyncClient.over(JedisDriver.beside(pool), options);
+    }
+
+    /** That of a client of one server, whose class depends on the version. */
+    private static Pool<?> pool(UnifiedJedis jedis) {
+        try {
+            return (Pool<?>) jedis.getClass().getMethod("getPool").invoke(jedis);
+        } catch (ReflectiveOperationException | ClassCastException several) {
+            return null;
+        }
     }
 }

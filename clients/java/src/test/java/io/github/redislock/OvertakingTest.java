@@ -4,9 +4,7 @@ import static org.junit.jupiter.api.Assertions.*;
 
 import io.github.redislock.testing.Eventually;
 
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.*;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -24,13 +22,13 @@ class OvertakingTest extends ServerTest {
     private final LockOptions lingering =
             LockOptions.defaults().withTtl(Duration.ofMinutes(10)).withLinger(LEAST);
     private CountDownLatch answered;
-    private HookedWire wire;
+    private HookedDriver wire;
     private RedisLockClient hooked;
 
     private void open(LockOptions chosen) {
         answered = new CountDownLatch(1);
-        wire = new HookedWire(server.url(), chosen);
-        hooked = RedisLockClient.over(wire, chosen);
+        wire = new HookedDriver(server.url(), chosen);
+        hooked = SyncClient.over(wire, chosen);
     }
 
     @AfterEach
@@ -49,7 +47,7 @@ class OvertakingTest extends ServerTest {
                 underWay.countDown();
                 Eventually.isTrue(
                         "the owner is first, or waits",
-                        () -> overtaken.get() || owner.getState() == Thread.State.BLOCKED);
+                        () -> overtaken.get() || owner.getState() == Thread.State.WAITING);
             }
         };
         wire.after = command -> {

@@ -60,8 +60,8 @@ class WaitingTest extends ServerTest {
 
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE"})
-    void aShortWaitAtASilentServerIsShort(Driver driver) throws Exception {
-        try (Driver.Opened patient = driver.open(server.url(), LockOptions.defaults())) {
+    void aShortWaitAtASilentServerIsShort(Way way) throws Exception {
+        try (Way.Opened patient = way.open(server.url(), LockOptions.defaults())) {
             RedisLock lock = patient.locks.lock("a");
             assertTrue(lock.tryLock()); // So that Jedis has a connection; Lettuce makes another.
             lock.unlock();
@@ -110,8 +110,8 @@ class WaitingTest extends ServerTest {
 
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE"})
-    void aServerThatLacksReplicasIsAskedAgain(Driver driver) throws Exception {
-        try (Driver.Opened opened = driver.open(server.url(), options)) {
+    void aServerThatLacksReplicasIsAskedAgain(Way way) throws Exception {
+        try (Way.Opened opened = way.open(server.url(), options)) {
             server.ask("CONFIG", "RESETSTAT");
             server.ask("CONFIG", "SET", "min-replicas-to-write", 1);
             Future<Void> waiting = other.starts(() -> opened.locks.lock("a").lock());

@@ -36,11 +36,11 @@ public class RedisLockAutoConfiguration {
     LockOptions redisLockOptions(
             RedisLockProperties properties, ApplicationEventPublisher publisher) {
         return LockOptions.defaults()
-                .withTtl(properties.getTtl())
-                .withSlice(properties.getSlice())
-                .withGrace(properties.getGrace())
-                .withReconnect(properties.getReconnect())
-                .withFallback(properties.isFallback())
+                .withTtl(properties.ttl())
+                .withSlice(properties.slice())
+                .withGrace(properties.grace())
+                .withReconnect(properties.reconnect())
+                .withFallback(properties.fallback())
                 .withOnLost(publisher::publishEvent);
     }
 
