@@ -81,6 +81,8 @@ final class Acquire {
     /** When the first answer that did not come was due; 0 when all came. */
     private long outOfReachSince;
 
+    private Throwable outOfReach;
+
     /**
      * With {@code reader} it converts that hold; otherwise {@code token} is new. One that is {@code
      * owned} is driven by the thread that calls {@link #await}.
@@ -120,10 +122,25 @@ final class Acquire {
         });
         if (owned) {
             plan(0);
-        } else {
-            ask();
+            return result;
         }
+        if (waits && !endless) { // No thread of its own is kept by an answer that is late.
+            Future<?> end = engine.later(deadlineNanos - System.nanoTime(), this::timeOut);
+            result.whenComplete((grant, failed) -> end.cancel(false));
+        }
+        ask();
         return result;
+    }
+
+    private void timeOut() {
+        synchronized (this) {
+            if (outOfReachSince != 0
+                    && System.nanoTime() - outOfReachSince > options.reconnect().toNanos()) {
+                fail(outOfReach);
+                return;
+            }
+        }
+        giveUp();
     }
 
     private synchronized void wake() {
@@ -373,6 +390,7 @@ final class Acquire {
         boolean unanswered = refusal == null;
         boolean first = outOfReachSince == 0;
         uncertain |= unanswered;
+        outOfReach = failed;
         // What was only refused has changed nothing.
         placed |= places && engine.kind(failed) == Replies.Kind.ELSEWHERE;
         if (first) {

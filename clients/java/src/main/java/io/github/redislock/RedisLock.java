@@ -1,7 +1,7 @@
 package io.github.redislock;
 
 /**
- * A {@link Lock} that is kept by the server, reentrant per thread, fair, and with a lease.
+ * A {@link java.util.concurrent.locks.Lock} that is kept by the server, reentrant per thread, fair, and with a lease.
  *
  * <p>A hold without a lease of its own is renewed by the client's watchdog until its last {@code
  * unlock()}, its thread's end or {@link RedisLockClient#close()}. With a lease it ends by itself. A

@@ -70,18 +70,6 @@ class FallbackTest extends ServerTest {
         }
     }
 
-    @Test
-    void aLateOwnerReleasesNothing() throws Exception {
-        try (Way.Opened first = Way.JEDIS.open(server.url(), lenient);
-                Way.Opened second = Way.LETTUCE.open(server.url(), lenient)) {
-            Held hold = first.take("a");
-            server.ask("DEL", "a"); // As by an eviction.
-            RedisHold next = second.locks.lock("a").tryAcquire();
-            assertThrows(IllegalMonitorStateException.class, hold::release);
-            assertEquals(next.id(), server.ask("GET", "a"));
-        }
-    }
-
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "JEDIS_UNIFIED", "LETTUCE_CLIENT"})
     void anInterruptEndsAWait(Way way) throws Exception {

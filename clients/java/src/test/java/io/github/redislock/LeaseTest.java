@@ -216,23 +216,6 @@ class LeaseTest extends ServerTest {
     }
 
     @Test
-    void renewalsOutliveCutConnections() {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        long fence = lock.fence();
-        for (int turn = 0; turn < 6; turn++) {
-            Eventually.pause(TTL_MS / 3);
-            server.cutConnections();
-        }
-        assertTrue(lock.isHeldByCurrentThread());
-        assertEquals(fence, lock.fence());
-        server.cutConnections();
-        lock.unlock();
-        assertFalse(lock.isLocked());
-        assertNull(lost.poll());
-    }
-
-    @Test
     void aDeadThreadIsNotRenewed() throws Exception {
         RedisLock lock = locks.lock("a");
         Thread mortal = new Thread(lock::lock);

@@ -286,16 +286,6 @@ class LettuceTest extends ServerTest {
     }
 
     @Test
-    void permitsAreHadAtOnceOrInTime() {
-        AsyncSemaphore two = shared.semaphore("a", 2);
-        AsyncHold one = result(two.tryAcquire()).orElseThrow();
-        AsyncHold other = result(two.tryAcquire(Duration.ofSeconds(1))).orElseThrow();
-        assertTrue(result(two.tryAcquire()).isEmpty());
-        assertTrue(result(one.unlock()) && result(other.unlock()));
-        assertFalse(result(one.unlock()), "it is over");
-    }
-
-    @Test
     void aJobThatEndsByAnErrorGivesTheLockBack() {
         Error failure = new StackOverflowError("the job");
         CompletableFuture<Boolean> ran =

@@ -108,23 +108,6 @@ class WaitingTest extends ServerTest {
         }
     }
 
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "LETTUCE"})
-    void aServerThatLacksReplicasIsAskedAgain(Way way) throws Exception {
-        try (Way.Opened opened = way.open(server.url(), options)) {
-            server.ask("CONFIG", "RESETSTAT");
-            server.ask("CONFIG", "SET", "min-replicas-to-write", 1);
-            Future<Void> waiting = other.starts(() -> opened.locks.lock("a").lock());
-            try {
-                Eventually.isTrue("it is refused", () -> server.info("commandstats")
-                        .matches("(?s).*lock.acquire:[^\\n]*rejected_calls=[1-9].*"));
-            } finally {
-                server.ask("CONFIG", "SET", "min-replicas-to-write", 0);
-            }
-            Other.result(waiting);
-        }
-    }
-
     /** No longer than was said, the time to reconnect, and a little for a busy machine. */
     private static void assertShort(long startNanos, Duration wait) {
         Duration most = wait.plus(LockOptions.defaults().reconnect()).plusMillis(500);

@@ -4,9 +4,9 @@ import io.github.redislock.LettuceLocks;
 import io.github.redislock.LockOptions;
 import io.github.redislock.RedisLockClient;
 import io.lettuce.core.RedisClient;
-import io.lettuce.core.RedisException;
 import io.lettuce.core.cluster.RedisClusterClient;
 
+import org.springframework.beans.DirectFieldAccessor;
 import org.springframework.data.redis.connection.RedisConnectionFactory;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceClientConfiguration;
@@ -45,24 +45,13 @@ final class LettuceConnections {
                 : new LettuceConnectionFactory(standalone(theirs), client);
     }
 
-    /** The getter has the default server where the factory was made of anything else. */
+    /** By the field, for which there is no public way: the getter may have the default server. */
     private static RedisStandaloneConfiguration standalone(LettuceConnectionFactory theirs) {
-        if (theirs.getSocketConfiguration() == null && knowsItsServer(theirs)) {
-            return theirs.getStandaloneConfiguration();
+        Object madeOf = new DirectFieldAccessor(theirs).getPropertyValue("configuration");
+        if (madeOf instanceof RedisStandaloneConfiguration server) {
+            return server;
         }
         throw new IllegalStateException("the locks cannot use a LettuceConnectionFactory of a socket"
                 + " or of a static primary with replicas: define a RedisLockClient bean");
-    }
-
-    /** The client of a static primary with replicas has no address of its own. */
-    private static boolean knowsItsServer(LettuceConnectionFactory theirs) {
-        try {
-            ((RedisClient) theirs.getRequiredNativeClient()).connect().close();
-            return true;
-        } catch (RedisException outOfReach) {
-            return true;
-        } catch (IllegalStateException noAddress) {
-            return false;
-        }
     }
 }
