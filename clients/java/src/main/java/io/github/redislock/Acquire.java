@@ -571,7 +571,8 @@ final class Acquire {
         if (engine.listener != null) {
             engine.listener.remove(this);
         }
-        if (line != null) {
+        // A release ends the wait of another one, whose last answer then tells that it has come.
+        if (line != null && reader != null) {
             line.close(false);
             line = null;
         }

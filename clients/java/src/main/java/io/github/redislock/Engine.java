@@ -275,6 +275,7 @@ final class Engine implements AutoCloseable {
             Claim claim, String token, long leastMs, BooleanSupplier lasts) {
         boolean[] unanswered = {false};
         long before = driver.resends();
+        int epoch = driver.epoch(); // On the next connection a library may have sent it again.
         BooleanSupplier within = within();
         return again(
                         () -> ofAll(claim, name -> Request.releasing(name, token, leastMs))
@@ -285,7 +286,9 @@ final class Engine implements AutoCloseable {
                                                         || driver.isOutOfReach(cause(failed)))),
                         () -> lasts.getAsBoolean() || within.getAsBoolean())
                 .thenApply(held -> {
-                    boolean again = unanswered[0] || driver.resends() != before;
+                    boolean again = unanswered[0]
+                            || driver.resends() != before
+                            || driver.epoch() != epoch;
                     return held || again && lasts.getAsBoolean();
                 })
                 .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
@@ -431,7 +434,7 @@ final class Engine implements AutoCloseable {
                 .toList();
         try {
             CompletableFuture.allOf(released.toArray(new CompletableFuture<?>[0]))
-                    .get(options.answerMs(), TimeUnit.MILLISECONDS);
+                    .get(options.patienceNanos(), TimeUnit.NANOSECONDS);
         } catch (ExecutionException | TimeoutException outOfReach) {
             // Then the grace ends them.
         } catch (InterruptedException flag) {
