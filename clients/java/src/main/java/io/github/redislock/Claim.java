@@ -1,9 +1,6 @@
 package io.github.redislock;
 
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Map;
-import java.util.TreeMap;
+import java.util.*;
 
 /**
  * The keys that a request asks for, and in which way.

@@ -87,12 +87,6 @@ final class Fallback {
         return request.command.startsWith("LOCK.") || request.command.startsWith("RWLOCK.");
     }
 
-    /** Whether an error says that this command is unknown, and not one that it guards. */
-    static boolean isUnknown(Request request, String error) {
-        return error != null
-                && error.matches("(?is)ERR unknown command ['`]?" + request.command + "\\b.*");
-    }
-
     static ModuleMissingException missing(Throwable cause) {
         return new ModuleMissingException(
                 "the server has no redis-lock module: "

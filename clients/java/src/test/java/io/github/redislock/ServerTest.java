@@ -5,11 +5,7 @@ import static org.junit.jupiter.api.Assertions.*;
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
 
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.*;
 
 import java.time.Duration;
 import java.util.concurrent.*;

@@ -22,8 +22,8 @@ import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.stream.Stream;
 
-/** The ways to a client of locks at one server, each with its driver's defaults. */
-enum Driver {
+/** The ways to a client of locks at one server, each with its way's defaults. */
+enum Way {
     JEDIS((url, options) -> new Opened(JedisLocks.connect(url, options))),
     JEDIS_UNIFIED((url, options) -> {
         UnifiedJedis jedis = unified(URI.create(url));
@@ -55,7 +55,7 @@ enum Driver {
 
     private final Opening opening;
 
-    Driver(Opening opening) {
+    Way(Opening opening) {
         this.opening = opening;
     }
 
@@ -166,7 +166,7 @@ enum Driver {
             return switch (this) {
                 case READ -> locks.readLock(name);
                 case PERMIT ->
-                    new AsyncLock(locks, Claim.permit(name, Integer.parseInt(names.get(1))));
+                    (FutureLock) locks.semaphore(name, Integer.parseInt(names.get(1)));
                 case MULTI ->
                     locks.multiLock(
                             parts(names, locks::lock, locks::readLock).toArray(AsyncLock[]::new));

@@ -9,28 +9,15 @@ import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
 
 /** What all ways to use Jedis have in common, of its versions 5 to 8. */
-abstract class JedisWire implements Wire {
-    /** Only what every version has: later ones have more overloads, which 5.0 lacks. */
-    static CommandArguments arguments(Request request) {
-        CommandArguments arguments = new CommandArguments(name(request));
-        for (Request.Word word : request.words()) {
-            Object bytes = word.bytes();
-            arguments.add(bytes);
-        }
-        return arguments;
-    }
-
-    static ProtocolCommand name(Request request) {
-        byte[] name = request.command.getBytes(StandardCharsets.US_ASCII);
-        return () -> name;
-    }
-
-    /** With strings for bytes. */
-    static Object plain(Object reply) {
-        return BuilderFactory.AGGRESSIVE_ENCODED_OBJECT.build(reply);
+abstract class JedisReplies implements Driver {
+    @Override
+    public boolean blocks() {
+        return true;
     }
 
     @Override
@@ -50,5 +37,34 @@ abstract class JedisWire implements Wire {
     @Override
     public RuntimeException failure(String text) {
         return new JedisException(text);
+    }
+
+    /** Done when this returns, also where it fails. */
+    static <T> CompletableFuture<T> done(Callable<T> action) {
+        try {
+            return CompletableFuture.completedFuture(action.call());
+        } catch (Exception failed) {
+            return CompletableFuture.failedFuture(failed);
+        }
+    }
+
+    /** Only what every version has: later ones have more overloads, which 5.0 lacks. */
+    static CommandArguments arguments(Request request) {
+        CommandArguments arguments = new CommandArguments(name(request));
+        for (Request.Word word : request.words()) {
+            Object bytes = word.bytes();
+            arguments.add(bytes);
+        }
+        return arguments;
+    }
+
+    static ProtocolCommand name(Request request) {
+        byte[] name = request.command.getBytes(StandardCharsets.US_ASCII);
+        return () -> name;
+    }
+
+    /** With strings for bytes. */
+    static Object plain(Object reply) {
+        return BuilderFactory.AGGRESSIVE_ENCODED_OBJECT.build(reply);
     }
 }
