@@ -1,5 +1,6 @@
 package io.github.redislock;
 
+import java.util.List;
 import java.util.concurrent.*;
 import java.util.function.Consumer;
 
@@ -14,9 +15,11 @@ import java.util.function.Consumer;
 final class Acquire {
     /**
      * A grant, a moment before it, the one from which its lease is surely not over-estimated, and
-     * the connection that it is bound to.
+     * the connection that it is bound to. With a value and without a fence nothing is held, with
+     * both the value is early.
      */
-    record Grant(long fence, long askedNanos, long sentNanos, Lease.Pulse pulse) {}
+    record Grant(
+            long fence, long askedNanos, long sentNanos, Lease.Pulse pulse, byte[] value) {}
 
     static final long ENDLESS = Long.MAX_VALUE / 2;
 
@@ -75,6 +78,9 @@ final class Acquire {
 
     private Lease.Pulse pulse;
 
+    /** The early value that came with the fence. */
+    private byte[] early;
+
     /** When the answer to what was sent last should be there. */
     private long dueNanos;
 
@@ -117,7 +123,10 @@ final class Acquire {
             engine.listener.add(this);
         }
         result.whenComplete((grant, failed) -> {
-            span.accept(failed != null ? "failed" : grant == null ? "busy" : "granted");
+            boolean found = failed == null && grant != null && grant.pulse() == null;
+            span.accept(failed != null
+                    ? "failed"
+                    : grant == null ? "busy" : found ? "found" : "granted");
             wake();
         });
         if (owned) {
@@ -304,6 +313,13 @@ final class Acquire {
         Throwable cause = Engine.cause(failed);
         String refusal = driver.refusal(cause);
         boolean usable = failed == null || refusal != null && !Replies.isDemoted(refusal);
+        if (reply instanceof List<?> both) {
+            synchronized (this) {
+                early = (byte[]) both.get(0);
+            }
+            granted((Long) both.get(1), sentNanos, bound, own);
+            return;
+        }
         if (reply instanceof Long fence) {
             granted(fence, sentNanos, bound, own);
             return;
@@ -324,6 +340,11 @@ final class Acquire {
             }
             if (failed != null) {
                 recover(cause, refusal);
+                return;
+            }
+            if (reply instanceof byte[] value) {
+                placed = false; // It ended with this answer.
+                finish(() -> result.complete(new Grant(0, 0, 0, null, value)));
                 return;
             }
             answered = true;
@@ -358,7 +379,7 @@ final class Acquire {
     /** Asks again where that helps. */
     private void recover(Throwable failed, String refusal) {
         long now = System.nanoTime();
-        if (Replies.isError(refusal, "WRONGTYPE")) {
+        if (claim.result() == null && Replies.isError(refusal, "WRONGTYPE")) {
             answered = true;
             outOfReachSince = 0;
             uncertain = false;
@@ -464,7 +485,7 @@ final class Acquire {
         }
         if (own != null && engine.lingerMs() >= 0) {
             Lease.Pulse kept = engine.pulse();
-            engine.send(Request.acquiring(claim, token, ttlMs, options))
+            engine.send(Request.acquiring(claim.held(), token, ttlMs, options))
                     .whenComplete((reply, failed) -> {
                         own.close(true);
                         if (failed == null && reply instanceof Long same && same == fence) {
@@ -513,7 +534,7 @@ final class Acquire {
                 fail(closed());
                 return;
             }
-            grant = new Grant(fence, askedNanos, leaseNanos, bound);
+            grant = new Grant(fence, askedNanos, leaseNanos, bound, early);
             held = end();
             if (!held) {
                 leave(); // Nobody wants it any more.

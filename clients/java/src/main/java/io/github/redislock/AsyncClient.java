@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.*;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /** Gives out what the engine does, as futures. */
@@ -71,6 +72,12 @@ record AsyncClient(Engine engine) implements LettuceLockClient {
             failed.addSuppressed(late);
         }
         throw new CompletionException(failed == null ? late : failed);
+    }
+
+    @Override
+    public <T> CompletableFuture<T> once(
+            String name, Once<T> how, Supplier<? extends CompletionStage<? extends T>> make) {
+        return new OnceRun<>(engine, name, how).begin(make);
     }
 
     @Override

@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.util.*;
+import java.util.regex.Pattern;
 
 /**
  * The keys that a request asks for, and in which way.
@@ -9,8 +10,31 @@ import java.util.*;
  * @param modes one for each name
  * @param limit how many holders there may be, itself included; 0 where the mode alone decides
  * @param several whether the keys are asked for in one step, by {@code LOCK.MACQUIRE}
+ * @param result the key of a value that answers the request in place of the lock, by {@code
+ *     LOCK.ONCE}; null where there is none
+ * @param earlyMs from so long before its end the value is made again; 0 for never
  */
-record Claim(List<String> names, List<Mode> modes, int limit, boolean several) {
+record Claim(
+        List<String> names,
+        List<Mode> modes,
+        int limit,
+        boolean several,
+        String result,
+        long earlyMs) {
+    /** A name up to the end of its hash tag, by which a cluster finds the slot. */
+    private static final Pattern TAGGED = Pattern.compile("[^{]*\\{[^}]+\\}");
+
+    Claim(List<String> names, List<Mode> modes, int limit, boolean several) {
+        this(names, modes, limit, several, null, 0);
+    }
+
+    /** The lock under which a value is made, in the slot of the value. */
+    static Claim once(String result, long earlyMs) {
+        boolean tagged = TAGGED.matcher(result).lookingAt();
+        String name = (tagged ? result : "{" + result + "}") + ":once";
+        return new Claim(List.of(name), List.of(Mode.EXCLUSIVE), 0, false, result, earlyMs);
+    }
+
     static Claim one(String name, Mode mode) {
         return new Claim(List.of(name), List.of(mode), 0, false);
     }
@@ -43,6 +67,11 @@ record Claim(List<String> names, List<Mode> modes, int limit, boolean several) {
     /** The first key. Its queue tells of the whole request. */
     String name() {
         return names.get(0);
+    }
+
+    /** What is held by it: the lock alone. */
+    Claim held() {
+        return result == null ? this : one(name(), Mode.EXCLUSIVE);
     }
 
     /** For messages. */

@@ -195,7 +195,8 @@ final class Engine implements AutoCloseable {
         return sendAll(List.of(request), endNanos).thenApply(replies -> replies.get(0));
     }
 
-    private CompletableFuture<List<Object>> sendAll(List<Request> requests, long endNanos) {
+    /** In one pipeline. The server does all of it, whatever the first failure is. */
+    CompletableFuture<List<Object>> sendAll(List<Request> requests, long endNanos) {
         if (!requests.get(0).isBound()) {
             return driver.send(requests, endNanos);
         }
@@ -227,6 +228,9 @@ final class Engine implements AutoCloseable {
                 .handle((none, refused) ->
                         Replies.isUnknown(probe, driver.refusal(cause(refused))))
                 .thenCompose(missing -> {
+                    if (missing && request.isRaw) { // It has no fallback, so none is chosen.
+                        return CompletableFuture.failedFuture(Fallback.lacks(Fallback.ONCE));
+                    }
                     if (missing && fallback.begin()) {
                         return sendInstead(request, endNanos);
                     }

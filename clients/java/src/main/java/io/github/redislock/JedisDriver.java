@@ -188,10 +188,10 @@ final class JedisDriver extends JedisReplies {
         requests.forEach(request -> connection.sendCommand(arguments(request)));
         List<Object> replies = new ArrayList<>();
         JedisDataException refused = null;
-        for (int number = 0; number < requests.size(); number++) {
+        for (Request request : requests) {
             connection.setSoTimeout(leftMs(endNanos));
             try {
-                replies.add(plain(connection.getOne()));
+                replies.add(plain(request, connection.getOne()));
             } catch (JedisDataException refusal) {
                 refused = refused == null ? refusal : refused;
             }

@@ -63,8 +63,8 @@ abstract class JedisReplies implements Driver {
         return () -> name;
     }
 
-    /** With strings for bytes. */
-    static Object plain(Object reply) {
-        return BuilderFactory.AGGRESSIVE_ENCODED_OBJECT.build(reply);
+    /** With strings for bytes, unless bytes are wanted. */
+    static Object plain(Request request, Object reply) {
+        return request.isRaw ? reply : BuilderFactory.AGGRESSIVE_ENCODED_OBJECT.build(reply);
     }
 }

@@ -1,5 +1,6 @@
 package io.github.redislock;
 
+import java.util.List;
 import java.util.Set;
 import java.util.concurrent.*;
 import java.util.function.*;
@@ -347,6 +348,47 @@ final class Keeper {
                                 () -> engine.renew(hold, restMs),
                                 () -> hold.lease.leftNanos() > 0)
                         : CompletableFuture.failedFuture(Engine.cause(failed))));
+    }
+
+    /**
+     * Has the server write what was made under a hold, and ends that, in one pipeline. What comes
+     * too late is not written: another one may have made it since. Sent again it finds no hold.
+     */
+    CompletableFuture<Void> store(Hold hold, Request save) {
+        List<Request> both =
+                List.of(save, Request.releasing(hold.claim.name(), hold.token, 0));
+        boolean[] failedBefore = {false}; // So the release may have been done.
+        return releases(hold, () -> engine.again(
+                                () -> engine.sendAll(both, engine.answerEnd())
+                                        .whenComplete((stored, failed) -> failedBefore[0] |=
+                                                failed != null && !isGone(failed)),
+                                () -> hold.lease.leftNanos() > 0)
+                        .thenApply(stored -> true))
+                .handle((stored, failed) -> {
+                    if (failed != null && isGone(failed) && !failedBefore[0]) {
+                        lose(hold, GONE);
+                    } else if (failed != null) {
+                        forget(hold); // Out of reach its lease ends it.
+                    }
+                    Throwable cause = Engine.cause(failed);
+                    boolean refused = engine.driver.refusal(cause) != null;
+                    if (refused && !isGone(failed) && engine.kind(cause) == Replies.Kind.FINAL) {
+                        throw Engine.thrown(cause);
+                    }
+                    return null;
+                });
+    }
+
+    private boolean isGone(Throwable failed) {
+        return engine.isError(failed, "NOTHELD") || engine.isError(failed, "WRONGTYPE");
+    }
+
+    /** Ends a hold under which nothing came about, so that the next one begins at once. */
+    CompletableFuture<Void> abandon(Hold hold) {
+        return release(hold, 0).handle((held, failed) -> {
+            forget(hold); // Out of reach its lease ends it.
+            return null;
+        });
     }
 
     private static boolean isRefusedTime(Throwable cause) {

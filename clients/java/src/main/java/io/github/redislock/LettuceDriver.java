@@ -11,6 +11,8 @@ import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.async.BaseRedisAsyncCommands;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
+import io.lettuce.core.codec.ByteArrayCodec;
+import io.lettuce.core.codec.RedisCodec;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.output.NestedMultiOutput;
 import io.lettuce.core.protocol.CommandArgs;
@@ -183,7 +185,7 @@ final class LettuceDriver implements Driver {
                 arguments.add(word.bytes());
             }
         }
-        Reply reply = new Reply();
+        Reply reply = new Reply(request.isRaw);
         CompletableFuture<List<Object>> sent;
         try {
             sent = wire.commands
@@ -243,12 +245,18 @@ final class LettuceDriver implements Driver {
         }
     }
 
-    /** Of any command: a number, a string, null, or a list of such. Maps are flat lists. */
+    /**
+     * Of any command: a number, a string, null, or a list of such. Maps are flat lists. A raw one
+     * has bytes for the strings, but not for a status.
+     */
     private static final class Reply extends NestedMultiOutput<String, String> {
         private boolean isList;
 
-        Reply() {
-            super(StringCodec.UTF8);
+        @SuppressWarnings("unchecked") // The list of values takes any.
+        Reply(boolean raw) {
+            super(raw
+                    ? (RedisCodec<String, String>) (RedisCodec<?, ?>) ByteArrayCodec.INSTANCE
+                    : StringCodec.UTF8);
         }
 
         @Override

@@ -7,6 +7,7 @@ import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
+import java.util.function.Supplier;
 
 /**
  * Gives out locks over <a href="https://github.com/redis/lettuce">Lettuce</a>, for programs that
@@ -95,6 +96,22 @@ public interface LettuceLockClient extends AutoCloseable {
             Duration lockAtMostFor,
             Duration lockAtLeastFor,
             Function<AsyncHold, ? extends CompletionStage<?>> job);
+
+    /**
+     * Gives the value under a key, as {@link RedisLockClient#once} does. To cancel the future gives
+     * the place up; a maker that has begun goes on, and what it makes is stored.
+     *
+     * @param <T> what the value is
+     * @param name the value's key, an ordinary string
+     * @param how for how long, and how it becomes bytes
+     * @param make begins to make it, in the client's executor, and gives a future of it
+     * @return the value. It fails as the maker does, with {@link
+     *     java.util.concurrent.TimeoutException} when another client makes it for longer than {@link
+     *     Once#patience}, and with {@link UnsupportedOperationException} or {@link
+     *     ModuleMissingException} where the server does not know {@code LOCK.ONCE}
+     */
+    <T> CompletableFuture<T> once(
+            String name, Once<T> how, Supplier<? extends CompletionStage<? extends T>> make);
 
     /**
      * Gives up the places of all that wait, and closes both connections. The waiters' futures fail

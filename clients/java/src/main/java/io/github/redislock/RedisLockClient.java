@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.time.Duration;
+import java.util.concurrent.Callable;
 import java.util.function.Consumer;
 
 /**
@@ -98,6 +99,29 @@ public interface RedisLockClient extends AutoCloseable {
      */
     boolean runOnce(
             String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job);
+
+    /**
+     * Gives the value under a key. One of all callers makes it, and the others wait and get it. See
+     * {@link Once}, which also says for how long.
+     *
+     * <p>The calling thread makes it. An error of the maker goes to its caller, and the next one in
+     * the queue makes the value; a caller that has found an early value gets that. A maker whose
+     * lock is lost meanwhile gets what it has made, and nothing is stored.
+     *
+     * @param <T> what the value is
+     * @param name the value's key, an ordinary string. In a cluster a name with a brace needs a
+     *     hash tag
+     * @param how for how long, and how it becomes bytes
+     * @param make makes it, not null
+     * @return the value
+     * @throws java.util.concurrent.TimeoutException when another client makes it for longer than
+     *     {@link Once#patience}
+     * @throws InterruptedException when the calling thread is interrupted while it waits
+     * @throws UnsupportedOperationException on a server whose module is older than 0.4.0; {@link
+     *     ModuleMissingException} on one without it, also with {@link LockOptions#fallback}
+     * @throws Exception that of the maker
+     */
+    <T> T once(String name, Once<T> how, Callable<? extends T> make) throws Exception;
 
     /**
      * Stops the watchdog and closes the connections. What is still held is not released: it ends

@@ -18,6 +18,9 @@ final class Request {
     /** For how long the server keeps the place in the queue when nobody listens for it. */
     long keepMs;
 
+    /** Whether the texts of the reply are bytes, which need not be text. */
+    boolean isRaw;
+
     /** How soon the hold ends with its connection; below 0 where it is bound to none. */
     long lingerMs = -1;
 
@@ -31,6 +34,9 @@ final class Request {
         if (claim.several()) {
             request = new Request("LOCK.MACQUIRE").add(claim.names().size());
             claim.names().forEach(request::key);
+        } else if (claim.result() != null) {
+            request = new Request("LOCK.ONCE").key(claim.name()).key(claim.result());
+            request.isRaw = true;
         } else {
             boolean reads = claim.modes().get(0) == Mode.SHARED;
             request = new Request(reads ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE").key(claim.name());
@@ -42,6 +48,9 @@ final class Request {
         }
         if (claim.limit() > 0) {
             request.add("LIMIT").add(claim.limit());
+        }
+        if (claim.earlyMs() > 0) {
+            request.add("EARLY").add(claim.earlyMs());
         }
         options.linger().ifPresent(linger -> request.lingerMs = linger.toMillis());
         return request;

@@ -3,6 +3,7 @@ package io.github.redislock;
 import java.time.Duration;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
@@ -165,6 +166,11 @@ final class SyncClient implements RedisLockClient {
 
     void forget(Hold hold) {
         hold.claim.names().forEach(name -> holds.remove(new Key(name, hold.owner), hold));
+    }
+
+    @Override
+    public <T> T once(String name, Once<T> how, Callable<? extends T> make) throws Exception {
+        return new OnceRun<>(engine, name, how).get(make);
     }
 
     @Override

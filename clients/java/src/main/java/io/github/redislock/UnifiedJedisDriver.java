@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.exceptions.JedisDataException;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -25,7 +26,17 @@ final class UnifiedJedisDriver extends JedisReplies {
     public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
         return done(() -> {
             List<Object> replies = new ArrayList<>();
-            requests.forEach(request -> replies.add(execute(request)));
+            JedisDataException refused = null;
+            for (Request request : requests) { // All of them, as a pipeline does.
+                try {
+                    replies.add(execute(request));
+                } catch (JedisDataException refusal) {
+                    refused = refused == null ? refusal : refused;
+                }
+            }
+            if (refused != null) {
+                throw refused;
+            }
             return replies;
         });
     }
@@ -35,6 +46,7 @@ final class UnifiedJedisDriver extends JedisReplies {
         byte[][] words = request.words().stream().map(Request.Word::bytes).toArray(byte[][]::new);
         byte[] key = request.firstKey();
         return plain(
+                request,
                 request.blockMs > 0
                         ? jedis.sendBlockingCommand(key, name(request), words)
                         : jedis.sendCommand(key, name(request), words));

@@ -19,6 +19,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 
@@ -51,7 +53,7 @@ class VectorsTest {
     @Execution(ExecutionMode.SAME_THREAD)
     Stream<DynamicTest> scenarios() throws IOException {
         List<DynamicTest> all = new ArrayList<>();
-        for (String file : List.of("scenarios.txt", "faults.txt")) {
+        for (String file : List.of("scenarios.txt", "faults.txt", "once.txt")) {
             String text = Files.readString(Path.of("../vectors", file));
             Stream.of(text.split("\nscenario "))
                     .skip(1)
@@ -87,6 +89,10 @@ class VectorsTest {
         });
     }
 
+    private static final class MakerFailedException extends RuntimeException {
+        private static final long serialVersionUID = 1;
+    }
+
     private static String named(Supplier<Object> step) {
         try {
             return String.valueOf(step.get());
@@ -113,6 +119,7 @@ class VectorsTest {
         private final boolean fallback;
         private final boolean cuts;
         private final Map<String, Actor> actors = new HashMap<>();
+        private final AtomicInteger made = new AtomicInteger();
 
         Play(TestServer server, boolean fallback, boolean cuts) {
             this.server = server;
@@ -159,10 +166,21 @@ class VectorsTest {
                 case "cut" -> actor(words.get(0)).cut();
                 case "join" -> actor(words.get(0)).proxy.join();
                 case "busy" -> busy(words.get(0));
+                case "lock" -> {
+                    return Claim.once(words.get(0), 0).name();
+                }
+                case "made" -> {
+                    return Integer.toString(made.get());
+                }
                 default -> {
                     Actor actor = actor(subject);
                     List<String> more = words.subList(1, words.size());
                     switch (words.get(0)) {
+                        case "making" ->
+                            Eventually.isTrue("it makes", () -> actor.makes);
+                        case "returns" -> actor.maker.complete(more.get(0));
+                        case "raises" ->
+                            actor.maker.completeExceptionally(new MakerFailedException());
                         case "begin" ->
                             actor.pending = CompletableFuture.supplyAsync(
                                     () -> actor.does(more), task -> new Thread(task).start());
@@ -179,7 +197,7 @@ class VectorsTest {
         }
 
         private Actor actor(String name) {
-            return actors.computeIfAbsent(name, one -> new Actor(server, fallback, cuts));
+            return actors.computeIfAbsent(name, one -> new Actor(server, fallback, cuts, made));
         }
 
         /** By a script without end, which is killed after a while. */
@@ -231,8 +249,13 @@ class VectorsTest {
 
         FaultyProxy proxy;
 
-        Actor(TestServer server, boolean fallback, boolean cuts) {
+        private final AtomicInteger made;
+        volatile boolean makes;
+        final CompletableFuture<String> maker = new CompletableFuture<>();
+
+        Actor(TestServer server, boolean fallback, boolean cuts, AtomicInteger made) {
             this.server = server;
+            this.made = made;
             options = LockOptions.defaults().withFallback(fallback).withOnLost(told::add);
             try {
                 proxy = cuts ? new FaultyProxy(server.port()) : null;
@@ -282,6 +305,7 @@ class VectorsTest {
                 case "told" -> awaitNews();
                 case "believes" -> hold.isHeld() ? "yes" : "no";
                 case "once" -> once(more);
+                case "get" -> get(more);
                 default -> take(words.get(0), more);
             });
         }
@@ -316,6 +340,43 @@ class VectorsTest {
             Duration most = Duration.ofMillis(Long.parseLong(words.get(1)));
             Duration least = Duration.ofMillis(Long.parseLong(words.get(2)));
             return opened.runOnce(words.get(0), most, least, hold -> {}) ? "ran" : "skipped";
+        }
+
+        private String get(List<String> words) {
+            Duration ttl = Duration.ofMillis(option(words, "ttl", 30_000));
+            if (!ttl.equals(options.ttl())) {
+                reopen(options.withTtl(ttl));
+            }
+            Once<String> how = Once.text()
+                    .withKeep(Duration.ofMillis(option(words, "keep", 60_000)))
+                    .withEarly(Duration.ofMillis(option(words, "early", 0)))
+                    .withPatience(Duration.ofMillis(option(words, "wait", 5_000)));
+            Optional<String> value = words.stream()
+                    .filter(word -> word.startsWith("make="))
+                    .map(word -> word.substring(5))
+                    .findFirst();
+            AtomicBoolean mine = new AtomicBoolean();
+            try {
+                String got = opened.once(words.get(0), how, () -> {
+                    made.incrementAndGet();
+                    makes = true;
+                    String it = words.contains("fail=yes")
+                            ? Other.result(CompletableFuture.failedFuture(
+                                    new MakerFailedException()))
+                            : value.isPresent() ? value.get() : Other.result(maker);
+                    mine.set(true);
+                    return it;
+                });
+                return (mine.get() ? "made:" : "got:") + got;
+            } catch (MakerFailedException failed) {
+                return "failed";
+            } catch (TimeoutException over) {
+                return "busy";
+            } catch (RuntimeException other) {
+                throw other;
+            } catch (Exception other) {
+                throw new AssertionError(other);
+            }
         }
 
         private String take(String what, List<String> words) {

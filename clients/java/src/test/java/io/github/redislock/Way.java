@@ -16,8 +16,7 @@ import redis.clients.jedis.util.JedisURIHelper;
 import java.net.URI;
 import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.TimeUnit;
+import java.util.concurrent.*;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.stream.Stream;
@@ -115,6 +114,29 @@ enum Way {
                 job.accept(Held.of(hold));
                 return CompletableFuture.completedFuture(null);
             }));
+        }
+
+        /** The maker of a client without waiting threads has one of its own. */
+        <T> T once(String name, Once<T> how, Callable<T> make) throws Exception {
+            if (futures == null) {
+                return locks.once(name, how, make);
+            }
+            CompletableFuture<T> value = futures.once(name, how, () -> {
+                CompletableFuture<T> made = new CompletableFuture<>();
+                new Thread(() -> {
+                    try {
+                        made.complete(make.call());
+                    } catch (Exception failed) {
+                        made.completeExceptionally(failed);
+                    }
+                }).start();
+                return made;
+            });
+            try {
+                return value.get();
+            } catch (ExecutionException failed) {
+                throw (Exception) failed.getCause();
+            }
         }
 
         @Override
