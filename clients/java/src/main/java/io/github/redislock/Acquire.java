@@ -313,7 +313,7 @@ final class Acquire {
         Throwable cause = Engine.cause(failed);
         String refusal = driver.refusal(cause);
         boolean usable = failed == null || refusal != null && !Replies.isDemoted(refusal);
-        if (reply instanceof List<?> both) {
+        if (reply instanceof List<?> both && both.size() == 2) { // Lettuce has none for QUEUED.
             synchronized (this) {
                 early = (byte[]) both.get(0);
             }

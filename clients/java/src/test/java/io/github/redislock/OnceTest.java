@@ -69,6 +69,20 @@ class OnceTest extends ServerTest {
         assertFalse(server.isLocked(LOCK));
     }
 
+    @Test
+    void aMessageOfAValueThatIsLostIsMadeUpForAtTheEndOfTheSlice() throws Exception {
+        server.ask("LOCK.ACQUIRE", LOCK, "maker", 60_000);
+        try (FaultyProxy proxy = new FaultyProxy(server.port());
+                Way.Opened far = Way.LETTUCE_FUTURES.open(
+                        proxy.url(), patient.withSlice(Duration.ofMillis(300)))) {
+            var waiting = far.futures.once("k", text, () -> new CompletableFuture<>());
+            awaitWaiters(LOCK, 1);
+            proxy.deaf = true;
+            server.ask("LOCK.EXEC", LOCK, "maker", "SET", "k", "a", "PX", 60_000);
+            assertEquals("a", Other.result(waiting));
+        }
+    }
+
     /** Its process dies, so nothing renews it. */
     @Test
     void aMakerThatDiesIsFollowedByOne() throws Exception {
@@ -117,7 +131,8 @@ class OnceTest extends ServerTest {
     @EnumSource(names = {"JEDIS", "LETTUCE"})
     void aGrantWhoseAnswerIsLostIsNotForgotten(Way way) throws Exception {
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Way.Opened opened = way.open(proxy.url(), patient)) {
+                Way.Opened opened =
+                        way.open(proxy.url(), patient.withSlice(Duration.ofSeconds(1)))) {
             opened.once("other", text, () -> "begun");
             proxy.swallowFirstFence();
             assertEquals("a", opened.once("k", text, () -> "a"));
