@@ -1,7 +1,6 @@
 package io.github.redislock;
 
 import java.util.*;
-import java.util.regex.Pattern;
 
 /**
  * The keys that a request asks for, and in which way.
@@ -21,18 +20,14 @@ record Claim(
         boolean several,
         String result,
         long earlyMs) {
-    /** A name up to the end of its hash tag, by which a cluster finds the slot. */
-    private static final Pattern TAGGED = Pattern.compile("[^{]*\\{[^}]+\\}");
-
     Claim(List<String> names, List<Mode> modes, int limit, boolean several) {
         this(names, modes, limit, several, null, 0);
     }
 
     /** The lock under which a value is made, in the slot of the value. */
     static Claim once(String result, long earlyMs) {
-        boolean tagged = TAGGED.matcher(result).lookingAt();
-        String name = (tagged ? result : "{" + result + "}") + ":once";
-        return new Claim(List.of(name), List.of(Mode.EXCLUSIVE), 0, false, result, earlyMs);
+        List<String> lock = List.of(Once.lock(result));
+        return new Claim(lock, List.of(Mode.EXCLUSIVE), 0, false, result, earlyMs);
     }
 
     static Claim one(String name, Mode mode) {

@@ -5,6 +5,7 @@ import java.time.Duration;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.Function;
 import java.util.function.Supplier;
+import java.util.regex.Pattern;
 
 /**
  * How {@link RedisLockClient#once} and {@link LettuceLockClient#once} share a value that one client
@@ -28,6 +29,9 @@ public record Once<T>(
         Duration patience,
         Function<? super T, byte[]> pack,
         Function<byte[], ? extends T> unpack) {
+    /** A name up to the end of its hash tag, by which a cluster finds the slot. */
+    private static final Pattern TAGGED = Pattern.compile("[^{]*\\{[^}]+\\}");
+
     /**
      * Checks what was chosen.
      *
@@ -39,6 +43,17 @@ public record Once<T>(
      */
     public Once {
         Leases.ms(keep);
+    }
+
+    /**
+     * The key of the lock under which a value is made. To delete it and the value, in this order or
+     * at once, keeps a maker that began before from storing what it makes.
+     *
+     * @param name the value's key
+     * @return a key in the same slot of a cluster
+     */
+    public static String lock(String name) {
+        return (TAGGED.matcher(name).lookingAt() ? name : "{" + name + "}") + ":once";
     }
 
     /**

@@ -167,7 +167,7 @@ class VectorsTest {
                 case "join" -> actor(words.get(0)).proxy.join();
                 case "busy" -> busy(words.get(0));
                 case "lock" -> {
-                    return Claim.once(words.get(0), 0).name();
+                    return Once.lock(words.get(0));
                 }
                 case "made" -> {
                     return Integer.toString(made.get());

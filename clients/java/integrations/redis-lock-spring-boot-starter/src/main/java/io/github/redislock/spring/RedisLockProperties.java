@@ -18,6 +18,7 @@ import java.time.Duration;
  *     no fence, and no lockAtLeastFor
  * @param registry of Spring Integration's registry
  * @param shedlock of ShedLock's provider
+ * @param cache of Spring's cache manager
  */
 @ConfigurationProperties("redis-lock")
 public record RedisLockProperties(
@@ -28,7 +29,8 @@ public record RedisLockProperties(
         @DefaultValue("3s") Duration reconnect,
         @DefaultValue("false") boolean fallback,
         @DefaultValue Registry registry,
-        @DefaultValue Shedlock shedlock) {
+        @DefaultValue Shedlock shedlock,
+        @DefaultValue Cache cache) {
     /**
      * {@code redis-lock.registry.*}.
      *
@@ -48,4 +50,18 @@ public record RedisLockProperties(
     public record Shedlock(
             @DefaultValue("true") boolean enabled,
             @DefaultValue("job-lock:default:") String keyPrefix) {}
+
+    /**
+     * {@code redis-lock.cache.*}.
+     *
+     * @param enabled whether there is a CacheManager of which one caller loads a value for all
+     * @param keep how long a value lives, without a RedisCacheConfiguration of the application
+     * @param early from how long before its end a value is loaded again, half of its life at most
+     * @param patience how long a caller waits for the one that loads
+     */
+    public record Cache(
+            @DefaultValue("false") boolean enabled,
+            @DefaultValue("60s") Duration keep,
+            @DefaultValue("10s") Duration early,
+            @DefaultValue("5s") Duration patience) {}
 }
