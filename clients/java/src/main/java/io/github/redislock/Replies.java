@@ -96,7 +96,7 @@ final class Replies {
     static IllegalArgumentException crossSlot(Claim claim, Throwable failed) {
         String rule = claim.result() == null
                 ? "the keys of a multi-lock must have one slot, as {orders}:1 and {orders}:2 have: "
-                : "a value whose name has a } needs a hash tag, as {page}:7} has: ";
+                : "a value whose name has a } needs a hash tag, as {page}:7 has: ";
         return new IllegalArgumentException("in a cluster " + rule + claim.title(), failed);
     }
 

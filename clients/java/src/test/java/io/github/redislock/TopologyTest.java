@@ -276,6 +276,7 @@ class TopologyTest {
                     if (opened.locks != null) {
                         assertSpreadByKey(cluster, opened.locks);
                     }
+                    Other.quietly(() -> assertValuesAreMade(cluster, opened, name));
                     begin(List.of(scene), cluster.first());
                     cluster.moveSlot(scene.name);
                     scene.awaitWaiters(cluster.nodes.get(1));
@@ -301,6 +302,19 @@ class TopologyTest {
         IllegalArgumentException refused =
                 assertThrows(IllegalArgumentException.class, apart::lock);
         assertTrue(refused.getMessage().contains("one slot"), refused.getMessage());
+    }
+
+    private static void assertValuesAreMade(TestCluster cluster, Way.Opened opened, String way)
+            throws Exception {
+        for (int node = 0; node < 3; node++) {
+            String key = cluster.key("value-" + way, node);
+            assertEquals(way, opened.once(key, Once.text(), () -> way));
+            assertEquals(way, cluster.nodes.get(node).ask("GET", key));
+        }
+        IllegalArgumentException refused = assertThrows(
+                IllegalArgumentException.class,
+                () -> opened.once("a}b", Once.text(), () -> "never"));
+        assertTrue(refused.getMessage().contains("hash tag"), refused.getMessage());
     }
 
     /** To the first node, whichever node they ask. */
