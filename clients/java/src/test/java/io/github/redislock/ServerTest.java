@@ -13,7 +13,7 @@ import java.util.concurrent.*;
 /** Tests with a server, a client whose watchdog is quick, and another thread. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class ServerTest {
-    static final long TTL_MS = 900;
+    static final long TTL_MS = 3_000;
 
     final LinkedBlockingQueue<LostLock> lost = new LinkedBlockingQueue<>();
     final LockOptions options =

@@ -108,9 +108,9 @@ class WaitingTest extends ServerTest {
         }
     }
 
-    /** No longer than was said, the time to reconnect, and a little for a busy machine. */
+    /** No longer than was said, the time to reconnect, and some for a busy machine: no slice. */
     private static void assertShort(long startNanos, Duration wait) {
-        Duration most = wait.plus(LockOptions.defaults().reconnect()).plusMillis(500);
+        Duration most = wait.plus(LockOptions.defaults().reconnect()).plusSeconds(4);
         Duration took = Duration.ofNanos(System.nanoTime() - startNanos);
         assertTrue(took.compareTo(most) < 0, "it took " + took);
     }
