@@ -60,8 +60,7 @@ final class OnceCache extends RedisCache {
     /** Whoever loads it from what was there before does not store it. */
     @Override
     public void evict(Object key) {
-        byte[] lock = Once.lock(name(key)).getBytes(StandardCharsets.UTF_8);
-        getCacheWriter().evict(getName(), lock);
+        client.lock(Once.lock(name(key))).forceUnlock();
         super.evict(key);
     }
 
