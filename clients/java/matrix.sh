@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # Runs all tests with each version of the drivers, on the classes that were compiled against the oldest ones.
-# A test that fails is run once more, as a busy machine is late at times.
 # Writes a row per library and version to MATRIX.tsv: LANG, library, version, passed, failed, skipped.
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -16,7 +15,7 @@ runs=(
 rows=$(mktemp)
 trap 'rm -f "$rows"' EXIT
 
-# Adds up the classes that use the library, by their reports. A test that passed when it was run once more has no failure there.
+# Adds up the classes that use the library, by their reports.
 row() {
     local library=$1 version=$2 folder=$3 file all=0 bad=0 left=0
     for file in "$folder"/TEST-*.xml; do
@@ -43,7 +42,7 @@ for run in "${runs[@]}"; do
     rm -rf "$folder"
     mkdir -p "$folder"
     mvn -B -ntp -Dstyle.color=never surefire:test -Djedis.run="$jedis" -Dlettuce.run="$lettuce" -Dnetty.version="$netty" \
-        -Dreports="$folder" -DforkCount=2 -Dsurefire.rerunFailingTestsCount=1 >"$folder/log" 2>&1 || status=1
+        -Dreports="$folder" -DforkCount=2 >"$folder/log" 2>&1 || status=1
     row jedis "$jedis" "$folder" || status=1
     if [ "$seen" != "$lettuce" ]; then
         row lettuce "${lettuce%.RELEASE}" "$folder" || status=1

@@ -3,40 +3,32 @@ package io.github.redislock;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.function.Function;
 
 /**
  * A lock of a {@link LettuceLockClient}, or several as one. It is not reentrant: each request is
  * another owner. Its futures are completed in the client's executor.
  */
-public final class AsyncLock {
-    final LettuceLockClient client;
-    final Claim claim;
-
-    AsyncLock(LettuceLockClient client, Claim claim) {
-        this.client = client;
-        this.claim = claim;
-    }
-
+public interface AsyncLock {
     /**
      * Waits in the server's queue until the lock is granted. To cancel the future, or to complete
      * it in another way as {@code orTimeout} does, gives the place up.
      *
+     * <p>The hold belongs to whoever gets it: a stage behind this future, as in {@code
+     * lock().thenApply(f).orTimeout(…)}, may fail while the hold goes on, and nobody has it then. It
+     * is renewed until the client is closed. {@link #with} has no such gap.
+     *
      * @return the hold
      */
-    public CompletableFuture<AsyncHold> lock() {
-        AsyncRequest<AsyncHold> request = new AsyncRequest<>(
-                client, claim, AsyncRequest.ENDLESS, ThreadLock.RENEWED, held -> held);
-        return request.begin();
-    }
+    CompletableFuture<AsyncHold> lock();
 
     /**
      * Takes the lock if nobody holds it and nobody waits for it.
      *
      * @return the hold, or nothing
      */
-    public CompletableFuture<Optional<AsyncHold>> tryLock() {
-        return tryLock(Duration.ZERO);
-    }
+    CompletableFuture<Optional<AsyncHold>> tryLock();
 
     /**
      * Waits in the server's queue, for a time. To cancel the future gives the place up.
@@ -44,9 +36,7 @@ public final class AsyncLock {
      * @param time to wait at most
      * @return the hold, or nothing
      */
-    public CompletableFuture<Optional<AsyncHold>> tryLock(Duration time) {
-        return tryLock(time, ThreadLock.RENEWED);
-    }
+    CompletableFuture<Optional<AsyncHold>> tryLock(Duration time);
 
     /**
      * As {@link #tryLock(Duration)}, for a time.
@@ -55,14 +45,17 @@ public final class AsyncLock {
      * @param lease after which the hold ends by itself. It is not renewed
      * @return the hold, or nothing
      */
-    public CompletableFuture<Optional<AsyncHold>> tryLock(Duration time, Duration lease) {
-        return tryLock(time, ThreadLock.leaseMs(lease));
-    }
+    CompletableFuture<Optional<AsyncHold>> tryLock(Duration time, Duration lease);
 
-    private CompletableFuture<Optional<AsyncHold>> tryLock(Duration time, long leaseMs) {
-        long waitNanos = Math.max(0, time.toNanos());
-        AsyncRequest<Optional<AsyncHold>> request =
-                new AsyncRequest<>(client, claim, waitNanos, leaseMs, Optional::ofNullable);
-        return request.begin();
-    }
+    /**
+     * Waits for it, does the work, and gives it back when the work is over, whatever comes of it.
+     * Nothing that happens to the future leaves a hold behind: to cancel it gives up the place, or,
+     * where the work has begun, leaves it to the end of the work.
+     *
+     * @param <T> what the work gives
+     * @param work begins it and gives a future of its end
+     * @return what the work gives. It fails as the work does, or with {@link
+     *     IllegalMonitorStateException} when the hold was lost before the work was over
+     */
+    <T> CompletableFuture<T> with(Function<AsyncHold, ? extends CompletionStage<T>> work);
 }

@@ -1,9 +1,6 @@
 package io.github.redislock;
 
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Map;
-import java.util.TreeMap;
+import java.util.*;
 
 /**
  * The keys that a request asks for, and in which way.
@@ -12,8 +9,27 @@ import java.util.TreeMap;
  * @param modes one for each name
  * @param limit how many holders there may be, itself included; 0 where the mode alone decides
  * @param several whether the keys are asked for in one step, by {@code LOCK.MACQUIRE}
+ * @param result the key of a value that answers the request in place of the lock, by {@code
+ *     LOCK.ONCE}; null where there is none
+ * @param earlyMs from so long before its end the value is made again; 0 for never
  */
-record Claim(List<String> names, List<Mode> modes, int limit, boolean several) {
+record Claim(
+        List<String> names,
+        List<Mode> modes,
+        int limit,
+        boolean several,
+        String result,
+        long earlyMs) {
+    Claim(List<String> names, List<Mode> modes, int limit, boolean several) {
+        this(names, modes, limit, several, null, 0);
+    }
+
+    /** The lock under which a value is made, in the slot of the value. */
+    static Claim once(String result, long earlyMs) {
+        List<String> lock = List.of(Once.lock(result));
+        return new Claim(lock, List.of(Mode.EXCLUSIVE), 0, false, result, earlyMs);
+    }
+
     static Claim one(String name, Mode mode) {
         return new Claim(List.of(name), List.of(mode), 0, false);
     }
@@ -46,6 +62,11 @@ record Claim(List<String> names, List<Mode> modes, int limit, boolean several) {
     /** The first key. Its queue tells of the whole request. */
     String name() {
         return names.get(0);
+    }
+
+    /** What is held by it: the lock alone. */
+    Claim held() {
+        return result == null ? this : one(name(), Mode.EXCLUSIVE);
     }
 
     /** For messages. */

@@ -16,6 +16,7 @@ final class Fallback {
 
     static final String LEAST_TIME = "a least time";
     static final String SEMAPHORE = "a semaphore";
+    static final String ONCE = "a value that one makes for all";
 
     private static final System.Logger LOG = System.getLogger("io.github.redislock");
 
@@ -87,12 +88,6 @@ final class Fallback {
         return request.command.startsWith("LOCK.") || request.command.startsWith("RWLOCK.");
     }
 
-    /** Whether an error says that this command is unknown, and not one that it guards. */
-    static boolean isUnknown(Request request, String error) {
-        return error != null
-                && error.matches("(?is)ERR unknown command ['`]?" + request.command + "\\b.*");
-    }
-
     static ModuleMissingException missing(Throwable cause) {
         return new ModuleMissingException(
                 "the server has no redis-lock module: "
@@ -107,7 +102,10 @@ final class Fallback {
     /** The error of a server that has the module, without this command. */
     static UnsupportedOperationException unsupported(Request request, Throwable cause) {
         return new UnsupportedOperationException(
-                "the server does not know " + request.command, cause);
+                "the server does not know "
+                        + request.command
+                        + (request.isRaw ? ", which redis-lock has from 0.4.0 on: " + LOAD : ""),
+                cause);
     }
 
     private static Request unavailable(String feature) {
@@ -134,6 +132,7 @@ final class Fallback {
             case "LOCK.RENEW" -> script(RENEW, words, 3);
             case "LOCK.CHECK" -> script(CHECK, words, 2);
             case "LOCK.INFO" -> new Request("PTTL").key(text(words.get(0)));
+            case "LOCK.ONCE" -> unavailable(ONCE);
             case "RWLOCK.RLOCK" -> unavailable("a read lock");
             case "LOCK.MACQUIRE" -> unavailable("a multi-lock");
             default -> unavailable("a guarded command");

@@ -1,19 +1,20 @@
 package io.github.redislock;
 
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Supplier;
 
 /**
  * One hold on one lock, or on several: one token, one fence, one lease, however often its thread
- * locked.
- * Its counts belong to the owner alone; the rest is shared with the watchdog
- * and the clock.
+ * locked. Its counts belong to the owner alone; the rest is shared with the keeper.
  */
 final class Hold {
     final Claim claim;
     final Thread owner;
     final String token;
     final long fence;
+    final Lease lease;
 
     /**
      * How often the owner has it exclusively and shared. On the server it is exclusive while the
@@ -23,11 +24,14 @@ final class Hold {
 
     int shared;
 
-    /** Whether the watchdog renews it. */
+    /** Whether the keeper renews it. */
     volatile boolean renewed;
 
     /** Whether the connection that its end was bound to is lost: a renewal binds it to the next. */
     volatile boolean unbound;
+
+    /** Whether its release is under way. It is held until the server has answered. */
+    volatile boolean releasing;
 
     /**
      * Whether it was to become a reader's and no answer has said that it is. It counts as one: the
@@ -36,7 +40,7 @@ final class Hold {
     boolean unconfirmed;
 
     /** Whether its owner turns it into a writer's or a reader's now. */
-    private volatile boolean converting;
+    volatile boolean converting;
 
     /** Whether it may outlive the thread that took it, which may have handed it on. */
     boolean handedOn;
@@ -44,12 +48,18 @@ final class Hold {
     /** Where its owner does not say, it is given back no sooner than so long after its grant. */
     volatile long leastMs;
 
-    /** When the watchdog renews it next, and when the clock sees its end. */
+    /** Is told of a loss, beside those who listen for all. */
+    volatile Runnable whenLost = () -> {};
+
+    /** One line for a log, of one that is lost. */
+    volatile String lostBy;
+
+    /** Ends the hold's span of a trace. */
+    volatile Runnable whenOver = () -> {};
+
     private volatile Future<?> renewal;
-
     private volatile Future<?> ending;
-
-    final Lease lease = new Lease();
+    private CompletableFuture<?> last = CompletableFuture.completedFuture(null);
 
     private enum State {
         HELD,
@@ -59,11 +69,12 @@ final class Hold {
 
     private final AtomicReference<State> state = new AtomicReference<>(State.HELD);
 
-    Hold(Claim claim, Thread owner, String token, long fence) {
+    Hold(Claim claim, Thread owner, String token, long fence, Lease lease) {
         this.claim = claim;
         this.owner = owner;
         this.token = token;
         this.fence = fence;
+        this.lease = lease;
     }
 
     /** As the server should have it: a hold on one key may have been converted. */
@@ -74,13 +85,17 @@ final class Hold {
                 : claim;
     }
 
-    boolean isConverting() {
-        return converting;
-    }
-
-    /** Waits for a renewal that is under way, as that may bind it by the mode that it had. */
-    synchronized void setConverting(boolean now) {
-        converting = now;
+    /** Begins it when what was sent for this hold before is answered: nothing overtakes another. */
+    <T> CompletableFuture<T> inTurn(Supplier<CompletableFuture<T>> step) {
+        CompletableFuture<Object> mine = new CompletableFuture<>();
+        CompletableFuture<?> before;
+        synchronized (this) {
+            before = last;
+            last = mine;
+        }
+        CompletableFuture<T> result = before.thenCompose(any -> step.get());
+        result.whenComplete((any, failed) -> mine.complete(null));
+        return result;
     }
 
     int count(Mode mode) {
@@ -136,6 +151,7 @@ final class Hold {
         }
         cancel(renewal);
         cancel(ending);
+        whenOver.run();
         return true;
     }
 

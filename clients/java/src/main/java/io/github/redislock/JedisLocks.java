@@ -15,20 +15,20 @@ public final class JedisLocks {
     private JedisLocks() {}
 
     static RedisLockClient connect(String url, LockOptions options) {
-        OwnConnections connections = new OwnConnections(url, options.answerMs());
-        return RedisLockClient.over(new JedisConnectionWire(connections, options, false), options);
+        return SyncClient.over(JedisDriver.to(url, options.answerMs()), options);
     }
 
     /**
-     * Works over {@code JedisPooled}, {@code RedisClient}, {@code JedisCluster}, {@code
-     * RedisClusterClient}, {@code JedisSentineled}, {@code RedisSentinelClient} and whatever else
-     * is a {@code UnifiedJedis}. At most four threads wait with a connection of its pool in hand;
-     * the others ask every 50 ms, at their places in the queue. A waiting thread notices an
-     * interrupt at the end of a slice.
+     * Works over whatever is a {@code UnifiedJedis}. A lock over {@code JedisPooled} or {@code
+     * RedisClient} has connections of its own, made as their pool makes them. Over {@code
+     * JedisCluster}, {@code RedisClusterClient}, {@code JedisSentineled} and others it uses their
+     * pools: at most four threads wait with a connection in hand; the others ask every 50 ms, at
+     * their places in the queue. Leave room in such a pool, as an unlock needs a connection, too.
+     * A waiting thread notices an interrupt at the end of a slice.
      *
      * @param jedis stays yours to close. Set its {@code blockingSocketTimeoutMillis}, and above the
      *     slice. Without it a waiter never notices a server that died without a word
-     * @param options what may be chosen, but for {@code linger}
+     * @param options what may be chosen; {@code linger} only with a client of one server
      * @return a client, to be closed before {@code jedis}
      */
     public static RedisLockClient over(UnifiedJedis jedis, LockOptions options) {
@@ -41,27 +41,39 @@ public final class JedisLocks {
      *
      * @param jedis stays yours to close, with its {@code blockingSocketTimeoutMillis} set as there
      * @param waiters how many; well below the size of its pool, or {@code unlock} waits for them
-     * @param options what may be chosen, but for {@code linger}
+     * @param options what may be chosen; {@code linger} only with a client of one server
      * @return a client, to be closed before {@code jedis}
      */
     public static RedisLockClient over(UnifiedJedis jedis, int waiters, LockOptions options) {
         if (waiters < 1) {
             throw new IllegalArgumentException("at least one thread must be able to wait");
         }
-        return RedisLockClient.over(new UnifiedJedisWire(jedis, waiters), options);
+        Pool<?> pool = pool(jedis);
+        Driver driver = pool == null
+                ? new UnifiedJedisDriver(jedis, waiters)
+                : JedisDriver.beside(pool);
+        return SyncClient.over(driver, options);
     }
 
     /**
-     * Works over a {@code JedisPool} or a {@code JedisSentinelPool}. A waiting thread has a
-     * connection of its own, made as the pool makes them, and takes none from the pool. It notices
-     * an interrupt at the end of a slice.
+     * Works over a {@code JedisPool} or a {@code JedisSentinelPool}. It has connections of its own,
+     * made as the pool makes them, and takes none from the pool, so that an exhausted one stops
+     * neither an unlock nor a renewal. A waiting thread notices an interrupt at the end of a slice.
      *
      * @param pool stays yours to close
      * @param options what may be chosen
      * @return a client, to be closed before {@code pool}
      */
     public static RedisLockClient over(Pool<Jedis> pool, LockOptions options) {
-        return RedisLockClient.over(
-                new JedisConnectionWire(new JedisPoolConnections(pool), options, true), options);
+        return SyncClient.over(JedisDriver.beside(pool), options);
+    }
+
+    /** That of a client of one server, whose class depends on the version. */
+    private static Pool<?> pool(UnifiedJedis jedis) {
+        try {
+            return (Pool<?>) jedis.getClass().getMethod("getPool").invoke(jedis);
+        } catch (ReflectiveOperationException | ClassCastException several) {
+            return null;
+        }
     }
 }

@@ -1,17 +1,39 @@
 package io.github.redislock;
 
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 
 /**
- * Until when a hold lasts, by {@link System#nanoTime()}. Each ttl counts from the sending of its
- * request, less 1 % and 2 ms, because clocks differ in speed.
+ * Until when a hold lasts, by a monotonic clock. Each ttl counts from the sending of its request,
+ * less 1 % and 2 ms, because clocks differ in speed. With linger it ends so long after the last
+ * moment at which its connection is known to have lived.
  */
 final class Lease {
     /** A request under way: the end of the lease before it, and the one that it sets. */
     record Sent(long beforeNanos, long endNanos, long ttlMs) {}
 
+    /** One connection that holds are bound to. An answer proves that it lived at the sending. */
+    static final class Pulse {
+        final int epoch;
+        private volatile long aliveNanos;
+
+        Pulse(int epoch, long aliveNanos) {
+            this.epoch = epoch;
+            this.aliveNanos = aliveNanos;
+        }
+
+        synchronized void livedAt(long nanos) {
+            if (nanos - aliveNanos > 0) {
+                aliveNanos = nanos;
+            }
+        }
+    }
+
     private static final long MARGIN_NANOS = TimeUnit.MILLISECONDS.toNanos(2);
 
+    private final LongSupplier clock;
+    private final long lingerMs;
+    private Pulse pulse;
     private long endNanos;
     private Sent last;
 
@@ -20,6 +42,12 @@ final class Lease {
 
     /** So long after its first grant the server ends it at the latest. */
     private long mostMs;
+
+    /** Below 0 it does not linger. */
+    Lease(LongSupplier clock, long lingerMs) {
+        this.clock = clock;
+        this.lingerMs = lingerMs;
+    }
 
     private static long endNanos(long sentNanos, long ttlMs) {
         return sentNanos + TimeUnit.MILLISECONDS.toNanos(ttlMs) / 100 * 99 - MARGIN_NANOS;
@@ -42,14 +70,19 @@ final class Lease {
         mostMs = first && askedNanos == sentNanos ? ttlMs : sinceAskedMs() + ttlMs;
     }
 
+    /** The server ends it with this connection from now on. */
+    synchronized void bind(Pulse next) {
+        pulse = next;
+    }
+
     /** How long ago the first grant is at most, by a server whose clock may be fast. */
     synchronized long sinceAskedMs() {
-        return (System.nanoTime() - askedNanos) / 990_000 + 1;
+        return (clock.getAsLong() - askedNanos) / 990_000 + 1;
     }
 
     /** A request is sent now. One that shortens the lease counts, whatever becomes of its reply. */
     synchronized Sent sends(long ttlMs) {
-        last = new Sent(endNanos, endNanos(System.nanoTime(), ttlMs), ttlMs);
+        last = new Sent(endNanos, endNanos(clock.getAsLong(), ttlMs), ttlMs);
         if (last.endNanos - endNanos < 0) {
             endNanos = last.endNanos;
         }
@@ -58,7 +91,7 @@ final class Lease {
 
     /** The server has done it; false if the lease was over by then, which then stays so. */
     synchronized boolean answered(Sent sent) {
-        if (System.nanoTime() - sent.beforeNanos >= 0) {
+        if (clock.getAsLong() - sent.beforeNanos >= 0 || lingerLeftNanos() <= 0) {
             return false;
         }
         if (sent == last) { // Another one may have overtaken it.
@@ -69,7 +102,18 @@ final class Lease {
     }
 
     synchronized long leftNanos() {
-        return endNanos - System.nanoTime();
+        return Math.min(ttlLeftNanos(), lingerLeftNanos());
+    }
+
+    /** As if its connection lived. */
+    synchronized long ttlLeftNanos() {
+        return endNanos - clock.getAsLong();
+    }
+
+    private long lingerLeftNanos() {
+        return pulse == null || lingerMs < 0
+                ? Long.MAX_VALUE
+                : endNanos(pulse.aliveNanos, lingerMs) - clock.getAsLong();
     }
 
     synchronized long mostMs() {
@@ -78,7 +122,7 @@ final class Lease {
 
     /** What to ask for, so that a lease that is begun anew does not get shorter. */
     long leftMs() {
-        double leftMs = (double) (Math.max(0, leftNanos()) + MARGIN_NANOS) / 1_000_000;
+        double leftMs = (double) (Math.max(0, ttlLeftNanos()) + MARGIN_NANOS) / 1_000_000;
         return (long) Math.ceil(leftMs / 0.99);
     }
 }

@@ -20,22 +20,13 @@ public final class LettuceLocks {
 
     static RedisLockClient connect(String url, LockOptions options) {
         RedisClient client = RedisClient.create(url);
+        Runnable closing = () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
         try {
-            return over(
-                    LettuceServers.of(client, options),
-                    options,
-                    false,
-                    () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2)));
+            return SyncClient.over(LettuceDriver.of(client, options, false, closing), options);
         } catch (RuntimeException failed) {
-            client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
+            closing.run();
             throw failed;
         }
-    }
-
-    private static RedisLockClient over(
-            LettuceServers servers, LockOptions options, boolean failsOver, Runnable closing) {
-        return RedisLockClient.over(
-                new LettuceWire(servers, options.answerMs(), failsOver, closing), options);
     }
 
     /**
@@ -47,7 +38,7 @@ public final class LettuceLocks {
      * @return a client, to be closed before {@code client}
      */
     public static RedisLockClient over(RedisClient client, LockOptions options) {
-        return over(LettuceServers.of(client, options), options, true, () -> {});
+        return SyncClient.over(LettuceDriver.of(client, options, true, () -> {}), options);
     }
 
     /**
@@ -58,7 +49,7 @@ public final class LettuceLocks {
      * @return a client, to be closed before {@code client}
      */
     public static RedisLockClient over(RedisClusterClient client, LockOptions options) {
-        return over(LettuceServers.of(client, options), options, true, () -> {});
+        return SyncClient.over(LettuceDriver.of(client, options, Integer.MAX_VALUE), options);
     }
 
     /**
@@ -72,7 +63,7 @@ public final class LettuceLocks {
      */
     public static RedisLockClient over(
             StatefulRedisConnection<?, ?> connection, LockOptions options) {
-        return over(LettuceServers.of(connection), options, true, () -> {});
+        return SyncClient.over(LettuceDriver.of(connection), options);
     }
 
     /**
@@ -85,6 +76,6 @@ public final class LettuceLocks {
      */
     public static RedisLockClient over(
             StatefulRedisClusterConnection<?, ?> connection, LockOptions options) {
-        return over(LettuceServers.of(connection), options, true, () -> {});
+        return SyncClient.over(LettuceDriver.of(connection), options);
     }
 }

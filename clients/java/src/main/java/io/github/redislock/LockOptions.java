@@ -2,6 +2,7 @@ package io.github.redislock;
 
 import java.time.Duration;
 import java.util.Optional;
+import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
@@ -21,11 +22,12 @@ import java.util.function.Consumer;
  *     out of reach; a {@code tryLock} may take that much longer then, or one answer's time-out (2 s,
  *     or a third of the ttl if that is less) if that is more
  * @param linger when the client's connection is lost, its holds end after this time at the latest,
- *     instead of after the ttl. It must outlive a reconnect, after which the client binds its holds
+ *     instead of after the ttl, for the client also. It must outlive a reconnect, after which the client binds its holds
  *     to the new connection. Not for a {@code UnifiedJedis}, nor in a cluster. Empty for no such
  *     end
- * @param onLost is told of every hold that ends without its owner, on the thread that noticed:
- *     mostly on that of the client's clock, where the next news waits for it, so be quick
+ * @param onLost is told of every hold that ends without its owner, on threads that only do that;
+ *     by default the loss is logged as a warning
+ * @param executor runs the continuations of futures; empty for threads of the client's own
  * @param fallback whether a server without the module is used by {@code SET NX PX} and scripts.
  *     That has no fair queue, no fence (it is 0 then, and must never be sent to a resource), no
  *     readers and writers, no semaphores, multi-locks, guarded commands or least times, and a clock
@@ -38,8 +40,10 @@ public record LockOptions(
         Duration reconnect,
         Optional<Duration> linger,
         Consumer<LostLock> onLost,
+        Optional<Executor> executor,
         boolean fallback) {
     private static final Duration LONGEST_GRACE = Duration.ofHours(1);
+    private static final Duration SHORTEST_LINGER = Duration.ofMillis(100);
 
     /**
      * Checks what was chosen.
@@ -48,8 +52,9 @@ public record LockOptions(
      * @param slice at least a millisecond
      * @param grace from a millisecond to an hour, or zero
      * @param reconnect may be zero
-     * @param linger not negative
+     * @param linger at least 100 ms
      * @param onLost not null
+     * @param executor empty for threads of the client's own
      * @param fallback off unless the module cannot be loaded
      * @throws IllegalArgumentException when the ttl or the slice is shorter than a millisecond, or
      *     the grace or the linger is out of its range
@@ -61,9 +66,19 @@ public record LockOptions(
         if (!grace.isZero() && (grace.toMillis() < 1 || grace.compareTo(LONGEST_GRACE) > 0)) {
             throw new IllegalArgumentException("grace must be from a millisecond to an hour");
         }
-        if (linger.isPresent() && linger.get().isNegative()) {
-            throw new IllegalArgumentException("linger must not be negative");
+        if (linger.isPresent() && linger.get().compareTo(SHORTEST_LINGER) < 0) {
+            throw new IllegalArgumentException("linger must be at least 100 ms");
         }
+    }
+
+    private static void log(LostLock lost) {
+        System.getLogger("io.github.redislock")
+                .log(
+                        System.Logger.Level.WARNING,
+                        "The lock {0} was lost: {1}. Its fence was {2}.",
+                        lost.name(),
+                        lost.reason(),
+                        Long.toString(lost.fence()));
     }
 
     /**
@@ -80,7 +95,7 @@ public record LockOptions(
     }
 
     /**
-     * A ttl of 30 s, slices of 10 s, a grace of 5 s, 3 s to reconnect, no linger, nobody listens.
+     * A ttl of 30 s, slices of 10 s, a grace of 5 s, 3 s to reconnect, no linger, losses are logged.
      *
      * @return these
      */
@@ -91,7 +106,8 @@ public record LockOptions(
                 Duration.ofSeconds(5),
                 Duration.ofSeconds(3),
                 Optional.empty(),
-                lost -> {},
+                LockOptions::log,
+                Optional.empty(),
                 false);
     }
 
@@ -102,7 +118,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withTtl(Duration ttl) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, executor, fallback);
     }
 
     /**
@@ -112,7 +128,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withSlice(Duration slice) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, executor, fallback);
     }
 
     /**
@@ -122,7 +138,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withGrace(Duration grace) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, executor, fallback);
     }
 
     /**
@@ -132,7 +148,7 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withReconnect(Duration reconnect) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, executor, fallback);
     }
 
     /**
@@ -142,7 +158,8 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withLinger(Duration linger) {
-        return new LockOptions(ttl, slice, grace, reconnect, Optional.of(linger), onLost, fallback);
+        return new LockOptions(
+                ttl, slice, grace, reconnect, Optional.of(linger), onLost, executor, fallback);
     }
 
     /**
@@ -152,7 +169,20 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withOnLost(Consumer<LostLock> onLost) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, executor, fallback);
+    }
+
+    /**
+     * With threads for the continuations of futures. Without it they have threads of the client's
+     * own.
+     *
+     * @param executor runs what the program does with a future of {@link LettuceLockClient}; the
+     *     client's own work does not wait for it
+     * @return a copy
+     */
+    public LockOptions withExecutor(Executor executor) {
+        return new LockOptions(
+                ttl, slice, grace, reconnect, linger, onLost, Optional.of(executor), fallback);
     }
 
     /**
@@ -163,6 +193,6 @@ public record LockOptions(
      * @return a copy
      */
     public LockOptions withFallback(boolean fallback) {
-        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, fallback);
+        return new LockOptions(ttl, slice, grace, reconnect, linger, onLost, executor, fallback);
     }
 }

@@ -1,8 +1,8 @@
 package io.github.redislock;
 
 import java.time.Duration;
+import java.util.concurrent.Callable;
 import java.util.function.Consumer;
-import java.util.stream.Stream;
 
 /**
  * Gives out locks. One client serves all threads of a program; two clients are two owners, whatever
@@ -12,30 +12,14 @@ import java.util.stream.Stream;
  * through either. What a thread holds is kept in the client, with one token and one fence per
  * thread and name from the first {@code lock()} to the last {@code unlock()}.
  */
-public final class RedisLockClient implements AutoCloseable {
-    private final Wire wire;
-    private final Holds holds;
-
-    private RedisLockClient(Wire wire, LockOptions options) {
-        this.wire = wire;
-        this.holds = new Holds(new Commands(wire, options), options);
-    }
-
-    static RedisLockClient over(Wire wire, LockOptions options) {
-        if (options.linger().isPresent() && wire.whyNoLinger() != null) {
-            wire.close();
-            throw new IllegalArgumentException(wire.whyNoLinger());
-        }
-        return new RedisLockClient(wire, options);
-    }
-
+public interface RedisLockClient extends AutoCloseable {
     /**
      * Connects to one server with {@link LockOptions#defaults()}.
      *
-     * @param url {@code redis://[[user]:password@]host:port[/database]}, or {@code rediss://}
+     * @param url {@code redis://[[user]:password@]host[:port][/database]}, or {@code rediss://}
      * @return a client, to be closed
      */
-    public static RedisLockClient connect(String url) {
+    static RedisLockClient connect(String url) {
         return connect(url, LockOptions.defaults());
     }
 
@@ -47,31 +31,22 @@ public final class RedisLockClient implements AutoCloseable {
      * <p>{@link JedisLocks} and {@link LettuceLocks} make a client over one that the application
      * has, also for Sentinel and Cluster.
      *
-     * @param url {@code redis://[[user]:password@]host:port[/database]}, or {@code rediss://}, with
+     * @param url {@code redis://[[user]:password@]host[:port][/database]}, or {@code rediss://}, with
      *     which a waiting thread notices an interrupt only at the end of a slice
      * @param options what may be chosen
      * @return a client, to be closed
      * @throws IllegalStateException when neither driver is on the class path
      */
-    public static RedisLockClient connect(String url, LockOptions options) {
-        if (has("redis.clients.jedis.Connection")) {
+    static RedisLockClient connect(String url, LockOptions options) {
+        if (SyncClient.has("redis.clients.jedis.Connection")) {
             return JedisLocks.connect(url, options);
         }
-        if (has("io.lettuce.core.RedisClient")) {
+        if (SyncClient.has("io.lettuce.core.RedisClient")) {
             return LettuceLocks.connect(url, options);
         }
         throw new IllegalStateException(
                 "there is no driver on the class path: add redis.clients:jedis (5 to 8) or"
                         + " io.lettuce:lettuce-core (6.3 to 7) to the dependencies");
-    }
-
-    private static boolean has(String driver) {
-        try {
-            Class.forName(driver, false, RedisLockClient.class.getClassLoader());
-            return true;
-        } catch (ClassNotFoundException absent) {
-            return false;
-        }
     }
 
     /**
@@ -80,9 +55,7 @@ public final class RedisLockClient implements AutoCloseable {
      * @param name its key
      * @return a view; the same lock as the write lock of that name
      */
-    public RedisLock lock(String name) {
-        return new RedisLock(holds, name, Mode.EXCLUSIVE);
-    }
+    RedisLock lock(String name);
 
     /**
      * A lock that one writer or any number of readers hold.
@@ -90,9 +63,7 @@ public final class RedisLockClient implements AutoCloseable {
      * @param name its key
      * @return a view
      */
-    public RedisReadWriteLock readWriteLock(String name) {
-        return new RedisReadWriteLock(lock(name), new RedisLock(holds, name, Mode.SHARED));
-    }
+    RedisReadWriteLock readWriteLock(String name);
 
     /**
      * A lock that a number of holders share, each with a permit of its own.
@@ -101,9 +72,7 @@ public final class RedisLockClient implements AutoCloseable {
      * @param permits how many may be held at once, from 1 on
      * @return a view
      */
-    public RedisSemaphore semaphore(String name, int permits) {
-        return new RedisSemaphore(holds, Claim.permit(name, permits));
-    }
+    RedisSemaphore semaphore(String name, int permits);
 
     /**
      * Several locks as one, granted in one step. In a cluster their keys must be of one slot.
@@ -112,15 +81,7 @@ public final class RedisLockClient implements AutoCloseable {
      *     #readWriteLock}
      * @return a view
      */
-    public RedisMultiLock multiLock(RedisLock... locks) {
-        for (RedisLock lock : locks) {
-            if (lock.holds != holds) {
-                throw new IllegalArgumentException(lock.getName() + " is of another client");
-            }
-        }
-        Claim all = Claim.all(Stream.of(locks).map(lock -> lock.claim).toList());
-        return new RedisMultiLock(holds, all);
-    }
+    RedisMultiLock multiLock(RedisLock... locks);
 
     /**
      * Runs a job unless it runs elsewhere, or ran elsewhere within {@code lockAtLeastFor}: for jobs
@@ -136,18 +97,36 @@ public final class RedisLockClient implements AutoCloseable {
      * @throws ModuleMissingException in the fallback, with a {@code lockAtLeastFor}; the job
      *     was not run
      */
-    public boolean runOnce(
-            String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job) {
-        return OneRun.of(holds, name, lockAtMostFor, lockAtLeastFor).run(job);
-    }
+    boolean runOnce(
+            String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job);
+
+    /**
+     * Gives the value under a key. One of all callers makes it, and the others wait and get it. See
+     * {@link Once}, which also says for how long.
+     *
+     * <p>The calling thread makes it. An error of the maker goes to its caller, and the next one in
+     * the queue makes the value; a caller that has found an early value gets that. A maker whose
+     * lock is lost meanwhile gets what it has made, and nothing is stored.
+     *
+     * @param <T> what the value is
+     * @param name the value's key, an ordinary string. In a cluster a name with a brace needs a
+     *     hash tag
+     * @param how for how long, and how it becomes bytes
+     * @param make makes it, not null
+     * @return the value
+     * @throws java.util.concurrent.TimeoutException when another client makes it for longer than
+     *     {@link Once#patience}
+     * @throws InterruptedException when the calling thread is interrupted while it waits
+     * @throws UnsupportedOperationException on a server whose module is older than 0.4.0; {@link
+     *     ModuleMissingException} on one without it, also with {@link LockOptions#fallback}
+     * @throws Exception that of the maker
+     */
+    <T> T once(String name, Once<T> how, Callable<? extends T> make) throws Exception;
 
     /**
      * Stops the watchdog and closes the connections. What is still held is not released: it ends
      * with its lease. A waiter gives up its place and gets an exception of the driver.
      */
     @Override
-    public void close() {
-        holds.close();
-        wire.close();
-    }
+    void close();
 }

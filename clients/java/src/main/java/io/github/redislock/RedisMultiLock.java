@@ -10,46 +10,5 @@ package io.github.redislock;
  * <p>Take all the locks of a piece of work by one multi-lock. A thread that holds one of them by
  * another lock gets an {@link IllegalStateException}, as it would wait for itself.
  */
-public final class RedisMultiLock extends ThreadLock {
-    RedisMultiLock(Holds holds, Claim claim) {
-        super(holds, claim);
-    }
-
-    @Override
-    void unlock(long leastMs) {
-        Hold hold = held();
-        if (hold.exclusive > 1) {
-            hold.exclusive--;
-        } else {
-            holds.release(hold, leastMs);
-        }
-    }
-
-    @Override
-    Hold mine() {
-        Hold hold = holds.mine(claim.name());
-        return hold != null && hold.claim.equals(claim) ? hold : null;
-    }
-
-    @Override
-    int count(Hold hold) {
-        return hold.exclusive;
-    }
-
-    @Override
-    boolean acquire(long waitNanos, long leaseMs, boolean interruptible)
-            throws InterruptedException {
-        refuseOverlap(interruptible);
-        Hold hold = mine();
-        if (hold == null || !prolong(hold, leaseMs)) {
-            hold = holds.acquire(claim, ttlMs(null, leaseMs), waitNanos, interruptible);
-            if (hold == null) {
-                return false;
-            }
-            hold.renewed = leaseMs == RENEWED;
-            holds.add(hold);
-        }
-        hold.exclusive++;
-        return true;
-    }
+public interface RedisMultiLock extends ThreadLock {
 }

@@ -17,22 +17,10 @@ import java.util.concurrent.locks.ReadWriteLock;
  * never be served: its {@code lock()} throws {@link LockDeadlockException}, its {@code tryLock} is
  * false at once.
  */
-public final class RedisReadWriteLock implements ReadWriteLock {
-    private final RedisLock writeLock;
-    private final RedisLock readLock;
-
-    RedisReadWriteLock(RedisLock writeLock, RedisLock readLock) {
-        this.writeLock = writeLock;
-        this.readLock = readLock;
-    }
+public interface RedisReadWriteLock extends ReadWriteLock {
+    @Override
+    RedisLock readLock();
 
     @Override
-    public RedisLock readLock() {
-        return readLock;
-    }
-
-    @Override
-    public RedisLock writeLock() {
-        return writeLock;
-    }
+    RedisLock writeLock();
 }

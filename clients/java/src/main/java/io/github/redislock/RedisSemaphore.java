@@ -12,24 +12,14 @@ import java.util.concurrent.TimeUnit;
  * <p>A permit belongs to no thread. Without a lease of its own it is renewed until {@link
  * RedisHold#release()} or {@link RedisLockClient#close()}, also when the thread that took it ended.
  */
-public final class RedisSemaphore {
-    private final Holds holds;
-    private final Claim claim;
-
-    RedisSemaphore(Holds holds, Claim claim) {
-        this.holds = holds;
-        this.claim = claim;
-    }
-
+public interface RedisSemaphore {
     /**
      * Waits in the server's queue for a permit.
      *
      * @return the permit, to be closed
      * @throws InterruptedException when the thread is interrupted; nothing is left of the request
      */
-    public RedisHold acquire() throws InterruptedException {
-        return holds.handOut(claim, Long.MAX_VALUE, ThreadLock.RENEWED, true);
-    }
+    RedisHold acquire() throws InterruptedException;
 
     /**
      * As {@link #acquire()}, for a time.
@@ -39,22 +29,14 @@ public final class RedisSemaphore {
      * @return the permit, to be closed
      * @throws InterruptedException when the thread is interrupted; nothing is left of the request
      */
-    public RedisHold acquire(long lease, TimeUnit unit) throws InterruptedException {
-        return holds.handOut(claim, Long.MAX_VALUE, ThreadLock.leaseMs(lease, unit), true);
-    }
+    RedisHold acquire(long lease, TimeUnit unit) throws InterruptedException;
 
     /**
      * Does not wait, nor pass those who do.
      *
      * @return the permit, to be closed, or null when there was none
      */
-    public RedisHold tryAcquire() {
-        try {
-            return holds.handOut(claim, 0, ThreadLock.RENEWED, false);
-        } catch (InterruptedException never) {
-            throw new AssertionError(never);
-        }
-    }
+    RedisHold tryAcquire();
 
     /**
      * Waits in the server's queue, for a time.
@@ -64,9 +46,7 @@ public final class RedisSemaphore {
      * @return the permit, to be closed, or null when there was none
      * @throws InterruptedException when the thread is interrupted; nothing is left of the request
      */
-    public RedisHold tryAcquire(long time, TimeUnit unit) throws InterruptedException {
-        return holds.handOut(claim, Math.max(0, unit.toNanos(time)), ThreadLock.RENEWED, true);
-    }
+    RedisHold tryAcquire(long time, TimeUnit unit) throws InterruptedException;
 
     /**
      * As {@link #tryAcquire(long, TimeUnit)}, for a time.
@@ -77,10 +57,7 @@ public final class RedisSemaphore {
      * @return the permit, to be closed, or null when there was none
      * @throws InterruptedException when the thread is interrupted; nothing is left of the request
      */
-    public RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException {
-        return holds.handOut(
-                claim, Math.max(0, unit.toNanos(time)), ThreadLock.leaseMs(lease, unit), true);
-    }
+    RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException;
 
     /**
      * Asks the server how many permits nobody holds.
@@ -88,17 +65,12 @@ public final class RedisSemaphore {
      * @return of those that this semaphore allows
      * @throws ModuleMissingException in the fallback, which has no semaphores
      */
-    public int availablePermits() {
-        int held = holds.commands.resend(() -> holds.commands.holders(getName()));
-        return Math.max(0, claim.limit() - held);
-    }
+    int availablePermits();
 
     /**
      * The semaphore's key.
      *
      * @return as it was given
      */
-    public String getName() {
-        return claim.name();
-    }
+    String getName();
 }

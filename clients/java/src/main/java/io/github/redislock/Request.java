@@ -4,7 +4,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 
-/** One command for the server, in the terms of no driver. */
+/** One command for the server, in the terms of no library. */
 final class Request {
     /** A key tells a cluster's client where to send the command. */
     record Word(byte[] bytes, boolean isKey) {}
@@ -18,11 +18,63 @@ final class Request {
     /** For how long the server keeps the place in the queue when nobody listens for it. */
     long keepMs;
 
+    /** Whether the texts of the reply are bytes, which need not be text. */
+    boolean isRaw;
+
     /** How soon the hold ends with its connection; below 0 where it is bound to none. */
     long lingerMs = -1;
 
     Request(String command) {
         this.command = command;
+    }
+
+    /** Asks for all of it, and does not wait unless more is said. */
+    static Request acquiring(Claim claim, String token, long ttlMs, LockOptions options) {
+        Request request;
+        if (claim.several()) {
+            request = new Request("LOCK.MACQUIRE").add(claim.names().size());
+            claim.names().forEach(request::key);
+        } else if (claim.result() != null) {
+            request = new Request("LOCK.ONCE").key(claim.name()).key(claim.result());
+            request.isRaw = true;
+        } else {
+            boolean reads = claim.modes().get(0) == Mode.SHARED;
+            request = new Request(reads ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE").key(claim.name());
+        }
+        request.add(token).add(ttlMs);
+        if (claim.several()) {
+            request.add("MODES");
+            claim.modes().forEach(request::add);
+        }
+        if (claim.limit() > 0) {
+            request.add("LIMIT").add(claim.limit());
+        }
+        if (claim.earlyMs() > 0) {
+            request.add("EARLY").add(claim.earlyMs());
+        }
+        options.linger().ifPresent(linger -> request.lingerMs = linger.toMillis());
+        return request;
+    }
+
+    static Request renewing(String name, String token, long ttlMs) {
+        return new Request("LOCK.RENEW").key(name).add(token).add(ttlMs);
+    }
+
+    static Request releasing(String name, String token, long leastMs) {
+        Request request = new Request("LOCK.RELEASE").key(name).add(token);
+        return leastMs > 0 ? request.add("ATLEAST").add(leastMs) : request;
+    }
+
+    static Request checking(String name, String token) {
+        return new Request("LOCK.CHECK").key(name).add(token);
+    }
+
+    static Request guarding(String name, String token, String command, Object... words) {
+        Request request = new Request("LOCK.EXEC").key(name).add(token).add(command);
+        for (Object word : words) {
+            request.add(word);
+        }
+        return request;
     }
 
     Request key(String name) {
@@ -44,25 +96,12 @@ final class Request {
 
     /** Empty where there is none. */
     byte[] firstKey() {
-        for (Word word : words) {
-            if (word.isKey()) {
-                return word.bytes();
-            }
-        }
-        return new byte[0];
+        return words.stream().filter(Word::isKey).findFirst().map(Word::bytes).orElse(new byte[0]);
     }
 
-    boolean lingers() {
-        return lingerMs >= 0;
-    }
-
-    /** The same, to be answered at once; {@code placed} where it takes a place all the same. */
-    Request atOnce(boolean placed) {
-        Request request = new Request(command);
-        request.words.addAll(words);
-        request.keepMs = placed ? keepMs : 0;
-        request.lingerMs = lingerMs;
-        return request;
+    /** Whether it goes by the connection that holds are bound to. */
+    boolean isBound() {
+        return lingerMs >= 0 || command.equals("PING");
     }
 
     /** What follows the command's name. */
@@ -70,7 +109,7 @@ final class Request {
         List<Word> all = new ArrayList<>(words);
         option(all, "BLOCK", blockMs, blockMs > 0);
         option(all, "KEEP", keepMs, keepMs > 0);
-        option(all, "LINGER", lingerMs, lingers());
+        option(all, "LINGER", lingerMs, lingerMs >= 0);
         return all;
     }
 

@@ -27,9 +27,9 @@ class AclTest extends ServerTest {
 
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "JEDIS_UNIFIED", "LETTUCE_CLIENT"})
-    void aWorkerLocksAndWaits(Driver driver) throws Exception {
+    void aWorkerLocksAndWaits(Way way) throws Exception {
         LockOptions brief = options.withSlice(Duration.ofMillis(200));
-        try (Driver.Opened opened = driver.open(urlOf(WORKER), brief)) {
+        try (Way.Opened opened = way.open(urlOf(WORKER), brief)) {
             RedisLock lock = opened.locks.lock("jobs:1");
             lock.lock();
             lock.lock();
@@ -72,9 +72,9 @@ class AclTest extends ServerTest {
 
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE_CLIENT"})
-    void aWorkersHoldsLinger(Driver driver) {
+    void aWorkersHoldsLinger(Way way) {
         LockOptions lingers = LockOptions.defaults().withLinger(Duration.ofSeconds(5));
-        try (Driver.Opened opened = driver.open(urlOf(WORKER), lingers)) {
+        try (Way.Opened opened = way.open(urlOf(WORKER), lingers)) {
             RedisLock lock = opened.locks.lock("jobs:1");
             lock.lock();
             server.cutConnections();
@@ -86,9 +86,9 @@ class AclTest extends ServerTest {
 
     @ParameterizedTest
     @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_FUTURES")
-    void everyOtherOperationNeedsOneRightMore(Driver driver) {
+    void everyOtherOperationNeedsOneRightMore(Way way) {
         String more = WORKER + " +lock.macquire +lock.check +lock.exec +incr +lock.info +pttl +del";
-        try (Driver.Opened opened = driver.open(urlOf(more), options)) {
+        try (Way.Opened opened = way.open(urlOf(more), options)) {
             RedisLock lock = opened.locks.lock("jobs:{1}");
             lock.lock();
             assertTrue(lock.check() && lock.isLocked() && lock.remainTimeToLive() > 0);
@@ -106,13 +106,13 @@ class AclTest extends ServerTest {
     void waitingWithoutThreadsNeedsTheChannel() {
         String url = urlOf(WORKER + " &redis-lock:* +subscribe");
         Duration most = Duration.ofSeconds(20);
-        try (Driver.Opened mine = Driver.LETTUCE_FUTURES.open(url, LockOptions.defaults())) {
+        try (Way.Opened mine = Way.LETTUCE_FUTURES.open(url, LockOptions.defaults())) {
             Held hold = mine.take("jobs:1");
             List<String> name = List.of("jobs:1");
             Future<Held> waiting =
-                    other.starts(() -> mine.take(Driver.Kind.LOCK, name, 20_000, -1));
+                    other.starts(() -> mine.take(Way.Kind.LOCK, name, 20_000, -1));
             awaitWaiters("jobs:1", 1);
-            assertNull(mine.take(Driver.Kind.READ, name, 100, -1));
+            assertNull(mine.take(Way.Kind.READ, name, 100, -1));
             assertTrue(hold.renew(Duration.ofSeconds(30)));
             hold.release();
             Other.result(waiting).release();

@@ -5,12 +5,8 @@ import static org.junit.jupiter.api.Assertions.*;
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
 
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.Parameter;
-import org.junit.jupiter.params.ParameterizedClass;
-import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.api.*;
+import org.junit.jupiter.params.*;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -27,18 +23,18 @@ class ClockTest extends ServerTest {
     private static final String TRY_AGAIN = "-TRYAGAIN not enough servers have confirmed it\r\n";
 
     /** Short ones would be late on a busy machine. */
-    private final LockOptions longer = options.withTtl(Duration.ofSeconds(3));
+    private final LockOptions longer = options.withTtl(Duration.ofSeconds(6));
 
     @Parameter
-    Driver driver;
+    Way way;
 
     private FaultyProxy proxy;
-    private Driver.Opened behind;
+    private Way.Opened behind;
 
     @BeforeEach
     void connectByProxy() throws IOException {
         proxy = new FaultyProxy(server.port());
-        behind = driver.open(proxy.url(), longer);
+        behind = way.open(proxy.url(), longer);
         server.ask("CONFIG", "RESETSTAT");
     }
 
@@ -49,36 +45,21 @@ class ClockTest extends ServerTest {
     }
 
     @Test
-    void aTtlCountsFromTheSendingLessTheDrift() {
-        Lease lease = new Lease();
-        long nowNanos = System.nanoTime();
-        lease.begin(nowNanos, nowNanos, 200_000);
-        long beforeNanos = System.nanoTime();
-        Lease.Sent sent = lease.sends(100_000);
-        long endNanos = beforeNanos + TimeUnit.MILLISECONDS.toNanos(98_998);
-        long earlyNanos = lease.leftNanos() + System.nanoTime() - endNanos;
-        assertTrue(earlyNanos >= 0 && earlyNanos < 50_000_000, "it is shorter, answer or not");
-        assertTrue(lease.answered(sent));
-        lease.answered(lease.sends(200_000));
-        assertTrue(lease.leftMs() > 199_900 && lease.leftMs() <= 200_000);
-    }
-
-    @Test
     void aHoldCountsFromTheSending() {
         Held hold = behind.take("a");
-        proxy.replyDelayMs = 300;
-        assertTrue(hold.renew(Duration.ofSeconds(1)));
+        proxy.replyDelayMs = 1_000;
+        assertTrue(hold.renew(Duration.ofSeconds(3)));
         assertTrue(hold.isHeld());
-        Eventually.pause(690);
+        Eventually.pause(1_980);
         assertFalse(hold.isHeld());
     }
 
     @Test
     void aLeaseThatIsOverStaysLost() {
         Held hold = behind.take("a");
-        assertTrue(hold.renew(Duration.ofMillis(400)));
+        assertTrue(hold.renew(Duration.ofMillis(1_200)));
         server.ask("LOCK.RENEW", "a", server.holders("a").get(0), 60_000);
-        proxy.replyDelayMs = 500;
+        proxy.replyDelayMs = 1_500;
         assertFalse(hold.renew(Duration.ofSeconds(60)));
         proxy.replyDelayMs = 0;
         assertFalse(hold.isHeld());
@@ -87,15 +68,15 @@ class ClockTest extends ServerTest {
 
     @Test
     void anAnswerAfterTheLeaseDoesNotSayThatItIsHeld() {
-        Held hold = behind.take(Driver.Kind.LOCK, List.of("a"), 0, 500);
-        proxy.replyDelayMs = 700;
+        Held hold = behind.take(Way.Kind.LOCK, List.of("a"), 0, 1_200);
+        proxy.replyDelayMs = 1_500;
         assertFalse(hold.check());
     }
 
     @Test
     void aReleaseThatIsSentAgainCountsAsDoneOnlyWhileTheLeaseLasts() throws Exception {
-        Held hold = behind.take(Driver.Kind.LOCK, List.of("a"), 0, 500);
-        long endNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(500);
+        Held hold = behind.take(Way.Kind.LOCK, List.of("a"), 0, 2_000);
+        long endNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(2_000);
         proxy.silent = true;
         Future<Void> released = other.starts(hold::release);
         Eventually.isTrue("its answer is lost", () -> proxy.lostReplies.get() > 0);
@@ -108,7 +89,7 @@ class ClockTest extends ServerTest {
     @Test
     void aRenewalThatCameThroughUnseenLeavesNothing() throws Exception {
         Held renewed = behind.take("a");
-        Held leased = behind.take(Driver.Kind.LOCK, List.of("b"), 0, 1_000);
+        Held leased = behind.take(Way.Kind.LOCK, List.of("b"), 0, 4_000);
         proxy.silent = true;
         for (String name : List.of("a", "b")) {
             server.ask("LOCK.RENEW", name, server.holders(name).get(0), 3_600_000);
@@ -124,7 +105,7 @@ class ClockTest extends ServerTest {
     void aJobThatOutlivesItsLeaseKeepsItsLeastTime() throws Exception {
         Duration least = Duration.ofSeconds(30);
         behind.runOnce("a", least, least, hold -> {
-            hold.renew(Duration.ofMillis(200)); // What is left of it, by the client's clock.
+            hold.renew(Duration.ofMillis(1_500)); // What is left of it, by the client's clock.
             server.ask("LOCK.RENEW", "a", server.holders("a").get(0), 60_000);
             Eventually.isTrue("it is lost", () -> !hold.isHeld());
         });
@@ -140,7 +121,7 @@ class ClockTest extends ServerTest {
                 server.ask("DEL", "a");
                 assertTrue(!ended || !hold.check(), "its loss is told before the release");
             }));
-            assertEquals(Holds.GONE, awaitLost().reason());
+            assertEquals(Keeper.GONE, awaitLost().reason());
         }
         assertNull(lost.poll());
     }
@@ -152,7 +133,7 @@ class ClockTest extends ServerTest {
             throws Exception {
         long leaseMs = 4_000;
         long startNanos = System.nanoTime();
-        Held hold = behind.take(Driver.Kind.LOCK, List.of("a"), 0, leaseMs);
+        Held hold = behind.take(Way.Kind.LOCK, List.of("a"), 0, leaseMs);
         if (byHand) {
             Eventually.pause(500);
             startNanos = System.nanoTime();
@@ -161,7 +142,7 @@ class ClockTest extends ServerTest {
         assertTrue(locks.lock("a").tryLock(20, TimeUnit.SECONDS));
         long lastedMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - startNanos);
         assertTrue(lastedMs >= leaseMs - 1, "it lasted for " + lastedMs + " ms");
-        assertEquals(Holds.ENDED, awaitLost().reason());
+        assertEquals(Keeper.ENDED, awaitLost().reason());
         assertTrue(server.calls("lock.release") > 0, "which would have ended a renewal");
     }
 
@@ -170,9 +151,9 @@ class ClockTest extends ServerTest {
         for (String answer : List.of(":0\r\n", TRY_AGAIN)) {
             RedisHold before = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
             Future<Held> late =
-                    other.starts(() -> behind.take(Driver.Kind.LOCK, List.of("a"), 20_000, -1));
+                    other.starts(() -> behind.take(Way.Kind.LOCK, List.of("a"), 20_000, -1));
             awaitWaiters("a", 1);
-            Eventually.pause(400);
+            Eventually.pause(TTL_MS / 4); // Above a tenth of the ttl.
             proxy.answerRenewals(answer, 1);
             long asked = server.calls("lock.acquire");
             before.release();
@@ -210,11 +191,11 @@ class ClockTest extends ServerTest {
 
     @Test
     void aRenewalAboveMaxTtlSaysSo() {
-        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "3000");
-                Driver.Opened client = driver.open(bounded.url(), longer)) {
+        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "6000");
+                Way.Opened client = way.open(bounded.url(), longer)) {
             Held hold = client.take("a");
             IllegalArgumentException refused = assertThrows(
-                    IllegalArgumentException.class, () -> hold.renew(Duration.ofMillis(3_001)));
+                    IllegalArgumentException.class, () -> hold.renew(Duration.ofMillis(6_001)));
             assertTrue(refused.getMessage().contains("lock.max-ttl"), refused.getMessage());
             bounded.ask("CONFIG", "RESETSTAT");
             Eventually.isTrue(
@@ -225,12 +206,12 @@ class ClockTest extends ServerTest {
 
     @Test
     void aLeastTimeAboveMaxTtlGivesTheLockBackAndSaysSo() {
-        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "3000");
-                Driver.Opened client = driver.open(bounded.url(), longer)) {
+        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "6000");
+                Way.Opened client = way.open(bounded.url(), longer)) {
             Held hold = client.take("a");
             IllegalArgumentException refused = assertThrows(
                     IllegalArgumentException.class,
-                    () -> hold.releases().accept(Duration.ofMillis(3_001)));
+                    () -> hold.releases().accept(Duration.ofMillis(6_001)));
             String text = refused.getMessage();
             assertTrue(text.contains("atLeast") && text.contains("lock.max-ttl"), text);
             assertFalse(text.contains("LockOptions.ttl"), text);
@@ -248,12 +229,12 @@ class ClockTest extends ServerTest {
         assertFalse(server.isLocked("a"));
     }
 
-    /** As after the last redirection that a driver follows, while the slots are on the move. */
+    /** As after the last redirection that a way follows, while the slots are on the move. */
     @Test
     void aRedirectionThatReachesAWaiterEndsNoWait() {
         for (String answer : List.of("-MOVED 1 127.0.0.1:1\r\n", "-ASK 1 127.0.0.1:1\r\n")) {
             proxy.answer("LOCK.ACQUIRE", answer, 2);
-            Held hold = behind.take(Driver.Kind.LOCK, List.of("a"), 20_000, -1);
+            Held hold = behind.take(Way.Kind.LOCK, List.of("a"), 20_000, -1);
             assertEquals(0, proxy.toAnswer.get());
             hold.release();
         }

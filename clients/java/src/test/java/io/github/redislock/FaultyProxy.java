@@ -3,9 +3,7 @@ package io.github.redislock;
 import io.github.redislock.testing.Eventually;
 
 import java.io.IOException;
-import java.net.InetAddress;
-import java.net.ServerSocket;
-import java.net.Socket;
+import java.net.*;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -124,6 +122,11 @@ final class FaultyProxy implements AutoCloseable {
         cut();
     }
 
+    /** Serves new ones again. */
+    void join() {
+        shut = false;
+    }
+
     /** Says nothing more on the connection on which the first fence would have come. */
     void swallowFirstFence() {
         fencesToSwallow.set(1);
@@ -142,6 +145,13 @@ final class FaultyProxy implements AutoCloseable {
         this.answer = answer;
         answered = "\r\n" + command + "\r\n";
         toAnswer.set(count);
+    }
+
+    /** Answers all commands whose names begin so. */
+    void answerStarting(String name, String answer) {
+        this.answer = answer;
+        answered = "\r\n" + name;
+        toAnswer.set(Integer.MAX_VALUE);
     }
 
     private void serve(Socket client) throws Exception {

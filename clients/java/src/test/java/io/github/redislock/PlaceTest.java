@@ -7,9 +7,7 @@ import io.github.redislock.testing.Eventually;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
-import org.junit.jupiter.params.provider.EnumSource;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.*;
 
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
@@ -25,27 +23,6 @@ import java.util.stream.Stream;
 class PlaceTest extends ServerTest {
     /** So long that a place that is gone was given up. */
     private final LockOptions longGrace = options.withGrace(Duration.ofHours(1));
-
-    @ParameterizedTest
-    @CsvSource({"JEDIS, 400", "JEDIS, 10000", "LETTUCE_FUTURES, 400"})
-    void aClientAmongEightIsGrantedInItsTurn(Driver driver, int sliceMs) {
-        LockOptions chosen = LockOptions.defaults().withSlice(Duration.ofMillis(sliceMs));
-        long holdMs = sliceMs / 8 + 100; // Eight of the holds are longer than a slice.
-        try (Driver.Opened client = driver.open(server.url(), chosen);
-                Crowd crowd = new Crowd(server, 8, holdMs)) {
-            awaitWaiters("a", 7);
-            int before = crowd.holds();
-            long start = System.nanoTime();
-            Held hold = client.take(Driver.Kind.LOCK, List.of("a"), 12 * holdMs, -1);
-            long tookMs = (System.nanoTime() - start) / 1_000_000;
-            int after = crowd.holds() - before;
-            System.out.printf(
-                    "slices of %d ms: granted after %d holds of %d ms, %d ms%n",
-                    sliceMs, after, holdMs, tookMs);
-            assertTrue(after <= 10, after + " holds of others came first");
-            hold.release();
-        }
-    }
 
     /** Each waits for some slices, and holds for longer than one. */
     @Test
@@ -76,16 +53,16 @@ class PlaceTest extends ServerTest {
 
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
-    void aDeadWaiterCostsItsGraceAtMost(Driver driver) throws Exception {
-        long graceMs = 600;
+    void aDeadWaiterCostsItsGraceAtMost(Way way) throws Exception {
+        long graceMs = 3_000;
         LockOptions brief = options.withGrace(Duration.ofMillis(graceMs));
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened dying = driver.open(proxy.url(), brief);
+                Way.Opened dying = way.open(proxy.url(), brief);
                 Other next = new Other()) {
             RedisLock lock = locks.lock("a");
             lock.lock();
             Future<Void> dead =
-                    awaitWaiter(() -> dying.take(Driver.Kind.LOCK, List.of("a"), 600_000, -1));
+                    awaitWaiter(() -> dying.take(Way.Kind.LOCK, List.of("a"), 600_000, -1));
             Future<Void> waiting = next.starts(() -> lock.lock());
             awaitWaiters("a", 2);
             proxy.shut();
@@ -95,9 +72,9 @@ class PlaceTest extends ServerTest {
             Other.result(waiting);
             long tookMs = (System.nanoTime() - start) / 1_000_000;
             System.out.printf("a dead waiter cost %d ms of its grace%n", tookMs);
-            assertTrue(tookMs >= graceMs / 2 && tookMs < graceMs + 1_000, "it cost " + tookMs);
+            assertTrue(tookMs >= graceMs / 2 && tookMs < graceMs + 3_000, "it cost " + tookMs);
             next.does(() -> lock.unlock());
-            if (driver == Driver.JEDIS) { // The other one is told of nothing, and asks no more.
+            if (way == Way.JEDIS) { // The other one is told of nothing, and asks no more.
                 assertThrows(JedisException.class, () -> Other.result(dead));
             }
         }
@@ -109,29 +86,16 @@ class PlaceTest extends ServerTest {
         locks.lock("a").lock();
         try (RedisLockClient client = RedisLockClient.connect(server.url(), sliced)) {
             Future<Void> waiting = awaitWaiter(() -> client.lock("a").lock());
-            server.ask("CONFIG", "SET", "maxmemory", "1");
+            server.ask("ACL", "SETUSER", "default", "-lock.acquire");
             JedisDataException failed =
                     assertThrows(JedisDataException.class, () -> Other.result(waiting));
-            assertTrue(failed.getMessage().startsWith("OOM"));
+            assertTrue(failed.getMessage().startsWith("NOPERM"));
             assertEquals(0, server.waiting("a"));
         } finally {
-            server.ask("CONFIG", "SET", "maxmemory", "0");
+            server.ask("ACL", "SETUSER", "default", "+lock.acquire");
         }
         locks.lock("a").unlock();
         assertFalse(server.isLocked("a"), "nothing was left to it");
-    }
-
-    @Test
-    void anInterruptedWaiterWhoseQuestionFailsLeavesNoPlace() throws Exception {
-        locks.lock("a").lock();
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                RedisLockClient client = RedisLockClient.connect(proxy.url(), longGrace)) {
-            Future<Void> waiting = awaitWaiter(() -> client.lock("a").lockInterruptibly());
-            proxy.answer("LOCK.INFO", "-LOADING the dataset\r\n", 1);
-            interrupt(waiting);
-            assertEquals(0, proxy.toAnswer.get());
-            assertEquals(0, server.waiting("a"));
-        }
     }
 
     @Test
@@ -147,10 +111,10 @@ class PlaceTest extends ServerTest {
 
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE"})
-    void aWaiterOfAClosedClientDoesNotTryToReachTheServer(Driver driver) throws Exception {
+    void aWaiterOfAClosedClientDoesNotTryToReachTheServer(Way way) throws Exception {
         LockOptions patient = longGrace.withReconnect(Duration.ofSeconds(15));
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened closing = driver.open(proxy.url(), patient)) {
+                Way.Opened closing = way.open(proxy.url(), patient)) {
             locks.lock("a").lock();
             Future<Void> waiting = awaitWaiter(() -> closing.locks.lock("a").lock());
             proxy.replyDelayMs = 200; // What gives the place up is on its way at the close.
@@ -166,9 +130,9 @@ class PlaceTest extends ServerTest {
     /** The waiter has its answer while the close still waits for the one to its release. */
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE"})
-    void aGrantThatAClosingClientGivesBackIsHandedToNobody(Driver driver) throws Exception {
+    void aGrantThatAClosingClientGivesBackIsHandedToNobody(Way way) throws Exception {
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened closing = driver.open(proxy.url(), LockOptions.defaults())) {
+                Way.Opened closing = way.open(proxy.url(), LockOptions.defaults())) {
             RedisHold held = locks.lock("a").tryAcquire();
             Future<Void> waiting = awaitWaiter(() -> closing.locks.lock("a").acquire());
             proxy.replyDelayMs = 200;
@@ -202,16 +166,16 @@ class PlaceTest extends ServerTest {
 
     @ParameterizedTest
     @CsvSource({"JEDIS, false", "JEDIS, true", "LETTUCE_FUTURES, false"})
-    void aPlaceOutlivesItsConnection(Driver driver, boolean halfOpen) throws Exception {
+    void aPlaceOutlivesItsConnection(Way way, boolean halfOpen) throws Exception {
         Duration slice = halfOpen ? Duration.ofMillis(300) : Duration.ofHours(1);
         LockOptions chosen = LockOptions.defaults().withSlice(slice);
         try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Driver.Opened far = driver.open(proxy.url(), chosen);
+                Way.Opened far = way.open(proxy.url(), chosen);
                 Other second = new Other()) {
             RedisLock lock = locks.lock("a");
             lock.lock();
             Future<Held> first =
-                    other.starts(() -> far.take(Driver.Kind.LOCK, List.of("a"), 60_000, -1));
+                    other.starts(() -> far.take(Way.Kind.LOCK, List.of("a"), 60_000, -1));
             awaitWaiters("a", 1);
             Future<Void> later = second.starts(() -> lock.lock());
             awaitWaiters("a", 2);

@@ -28,22 +28,6 @@ class RedisReadWriteLockTest extends ServerTest {
     }
 
     @Test
-    void readersShareAndKeepWritersOut() {
-        read.lock();
-        assertTrue(other.does(() -> read.tryLock()));
-        assertTrue(read.isLocked());
-        assertFalse(write.isLocked());
-        assertFalse(other.does(() -> locks.lock("a").tryLock()));
-        read.unlock();
-        assertTrue(read.isLocked(), "the other still reads");
-        other.does(() -> read.unlock());
-        assertTrue(write.tryLock());
-        assertTrue(write.isLocked());
-        assertFalse(read.isLocked());
-        assertFalse(other.does(() -> read.tryLock()));
-    }
-
-    @Test
     void bothAreReentrant() {
         read.lock();
         read.lock();

@@ -4,9 +4,7 @@ import static org.junit.jupiter.api.Assertions.*;
 
 import io.github.redislock.testing.Eventually;
 
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.*;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;

@@ -5,11 +5,7 @@ import static org.junit.jupiter.api.Assertions.*;
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
 
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.*;
 
 import java.time.Duration;
 import java.util.concurrent.*;
@@ -17,7 +13,7 @@ import java.util.concurrent.*;
 /** Tests with a server, a client whose watchdog is quick, and another thread. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class ServerTest {
-    static final long TTL_MS = 900;
+    static final long TTL_MS = 3_000;
 
     final LinkedBlockingQueue<LostLock> lost = new LinkedBlockingQueue<>();
     final LockOptions options =

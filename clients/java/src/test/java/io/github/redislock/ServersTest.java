@@ -6,9 +6,7 @@ import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
 
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.BeforeParameterizedClassInvocation;
-import org.junit.jupiter.params.Parameter;
-import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.*;
 import org.junit.jupiter.params.provider.ValueSource;
 
 import java.util.*;
@@ -56,61 +54,6 @@ class ServersTest extends ServerTest {
     }
 
     @Test
-    void manyThreadsReadAndWrite() {
-        AtomicInteger readers = new AtomicInteger();
-        AtomicInteger writers = new AtomicInteger();
-        RedisReadWriteLock lock = locks.readWriteLock("a");
-        Other.inThreads(THREADS, TURNS, number -> {
-            boolean writes = number % 4 == 0;
-            RedisLock mine = writes ? lock.writeLock() : lock.readLock();
-            mine.lockInterruptibly();
-            try {
-                (writes ? writers : readers).incrementAndGet();
-                int others = writes ? readers.get() : 0;
-                assertTrue(writers.get() <= (writes ? 1 : 0) && others == 0);
-                (writes ? writers : readers).decrementAndGet();
-            } finally {
-                mine.unlock();
-            }
-        });
-        assertFalse(server.isLocked("a"));
-    }
-
-    @Test
-    void manyThreadsOfTwoClientsShareThreePermits() {
-        AtomicInteger inside = new AtomicInteger();
-        AtomicInteger most = new AtomicInteger();
-        try (RedisLockClient second = RedisLockClient.connect(server.url())) {
-            Other.inThreads(THREADS, TURNS, number -> {
-                RedisLockClient mine = number % 2 == 0 ? locks : second;
-                RedisHold permit = mine.semaphore("a", 3).acquire();
-                most.accumulateAndGet(inside.incrementAndGet(), Math::max);
-                Eventually.pause(1);
-                inside.decrementAndGet();
-                permit.release();
-            });
-        }
-        assertEquals(3, most.get());
-        assertFalse(server.isLocked("a"));
-    }
-
-    @Test
-    void manyThreadsTakeSeveralLocksThatCross() {
-        AtomicInteger inside = new AtomicInteger();
-        RedisMultiLock both = locks.multiLock(locks.lock("a"), locks.lock("b"));
-        RedisMultiLock turned = locks.multiLock(locks.lock("b"), locks.lock("a"));
-        List<ThreadLock> ways = List.of(both, turned, locks.lock("b"));
-        Other.inThreads(THREADS, TURNS, number -> {
-            ThreadLock mine = ways.get(number % 3);
-            mine.lock();
-            assertEquals(1, inside.incrementAndGet());
-            inside.decrementAndGet();
-            mine.unlock();
-        });
-        assertFalse(server.isLocked("a") || server.isLocked("b"));
-    }
-
-    @Test
     void anInterruptedWaiterLeavesNothingBehind() throws Exception {
         RedisLock lock = locks.lock("a");
         for (int turn = 0; turn < 20; turn++) {
@@ -128,24 +71,6 @@ class ServersTest extends ServerTest {
             assertTrue(lock.tryLock(), "held by nobody in turn " + turn);
             lock.unlock();
             other.does(() -> Thread.interrupted());
-        }
-    }
-
-    @Test
-    void manyWaitersShareTwoConnections() {
-        try (Driver.Opened client =
-                Driver.LETTUCE_FUTURES.open(server.url(), LockOptions.defaults())) {
-            List<Long> fences = Collections.synchronizedList(new ArrayList<>());
-            List<CompletableFuture<Boolean>> ends = new ArrayList<>();
-            for (int waiter = 0; waiter < THREADS * TURNS; waiter++) {
-                ends.add(client.futures.lock("a").lock().thenCompose(hold -> {
-                    fences.add(hold.fence());
-                    return hold.unlock();
-                }));
-            }
-            ends.forEach(end -> assertTrue(Other.result(end)));
-            assertEquals(fences.stream().sorted().toList(), fences);
-            assertFalse(server.isLocked("a"));
         }
     }
 }

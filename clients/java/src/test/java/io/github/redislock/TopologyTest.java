@@ -27,9 +27,7 @@ import redis.clients.jedis.providers.SentineledConnectionProvider;
 
 import java.time.Duration;
 import java.util.*;
-import java.util.concurrent.Future;
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeUnit;
+import java.util.concurrent.*;
 
 /** A Sentinel, a cluster, failovers in the middle of a wait and of a hold, and a slot that moves. */
 @Execution(ExecutionMode.CONCURRENT)
@@ -45,7 +43,7 @@ class TopologyTest {
     private final LockOptions brief = options.withReconnect(Duration.ofMillis(500));
 
     private interface Opening {
-        Driver.Opened open(int port, LockOptions options);
+        Way.Opened open(int port, LockOptions options);
     }
 
     /** By the port of a Sentinel. */
@@ -61,24 +59,24 @@ class TopologyTest {
                                 TestSentinel.MASTER, config, sentinels, config),
                         1,
                         Duration.ofSeconds(2));
-                return new Driver.Opened(JedisLocks.over(jedis, options), jedis);
+                return new Way.Opened(JedisLocks.over(jedis, options), jedis);
             },
             "jedis-pool",
             (port, options) -> {
                 Set<String> sentinels = Set.of("127.0.0.1:" + port);
                 JedisSentinelPool pool = new JedisSentinelPool(TestSentinel.MASTER, sentinels);
-                return new Driver.Opened(JedisLocks.over(pool, options), pool);
+                return new Way.Opened(JedisLocks.over(pool, options), pool);
             },
             "lettuce",
             (port, options) -> {
                 RedisClient client = lettuce(port);
-                return new Driver.Opened(LettuceLocks.over(client, options), Driver.ending(client));
+                return new Way.Opened(LettuceLocks.over(client, options), Way.ending(client));
             },
             "lettuce-futures",
             (port, options) -> {
                 RedisClient client = lettuce(port);
-                return new Driver.Opened(
-                        LettuceLockClient.connect(client, options), Driver.ending(client));
+                return new Way.Opened(
+                        LettuceLockClient.connect(client, options), Way.ending(client));
             });
 
     private static RedisClient lettuce(int sentinelPort) {
@@ -91,18 +89,18 @@ class TopologyTest {
             "jedis",
             (port, options) -> {
                 JedisCluster jedis = new JedisCluster(new HostAndPort("127.0.0.1", port));
-                return new Driver.Opened(JedisLocks.over(jedis, options), jedis);
+                return new Way.Opened(JedisLocks.over(jedis, options), jedis);
             },
             "lettuce",
             (port, options) -> {
                 RedisClusterClient client = lettuceCluster(port);
-                return new Driver.Opened(LettuceLocks.over(client, options), Driver.ending(client));
+                return new Way.Opened(LettuceLocks.over(client, options), Way.ending(client));
             },
             "lettuce-futures",
             (port, options) -> {
                 RedisClusterClient client = lettuceCluster(port);
-                return new Driver.Opened(
-                        LettuceLockClient.connect(client, options), Driver.ending(client));
+                return new Way.Opened(
+                        LettuceLockClient.connect(client, options), Way.ending(client));
             });
 
     private static RedisClusterClient lettuceCluster(int port) {
@@ -117,15 +115,15 @@ class TopologyTest {
         return client;
     }
 
-    /** A lock that is held while two others wait for it, over one driver. */
+    /** A lock that is held while two others wait for it, over one way. */
     private static final class Scene implements AutoCloseable {
-        private final Driver.Opened opened;
+        private final Way.Opened opened;
         final String name;
         private final List<Other> threads = List.of(new Other(), new Other());
         private Held hold;
         private List<Future<Held>> waiting;
 
-        Scene(Driver.Opened opened, String name) {
+        Scene(Way.Opened opened, String name) {
             this.opened = opened;
             this.name = name;
         }
@@ -136,7 +134,7 @@ class TopologyTest {
             List<String> names = List.of(name);
             waiting = threads.stream()
                     .map(thread ->
-                            thread.starts(() -> opened.take(Driver.Kind.LOCK, names, 120_000, -1)))
+                            thread.starts(() -> opened.take(Way.Kind.LOCK, names, 120_000, -1)))
                     .toList();
         }
 
@@ -273,11 +271,12 @@ class TopologyTest {
     void cluster_slotThatMovesUnderAWaiter_andLocksSpreadByKey() throws Exception {
         try (TestCluster cluster = new TestCluster()) {
             CLUSTER.forEach((name, opening) -> {
-                Driver.Opened opened = opening.open(cluster.first().port(), options);
+                Way.Opened opened = opening.open(cluster.first().port(), options);
                 try (Scene scene = new Scene(opened, cluster.key(name + "-moves", 0))) {
                     if (opened.locks != null) {
                         assertSpreadByKey(cluster, opened.locks);
                     }
+                    Other.quietly(() -> assertValuesAreMade(cluster, opened, name));
                     begin(List.of(scene), cluster.first());
                     cluster.moveSlot(scene.name);
                     scene.awaitWaiters(cluster.nodes.get(1));
@@ -305,6 +304,19 @@ class TopologyTest {
         assertTrue(refused.getMessage().contains("one slot"), refused.getMessage());
     }
 
+    private static void assertValuesAreMade(TestCluster cluster, Way.Opened opened, String way)
+            throws Exception {
+        for (int node = 0; node < 3; node++) {
+            String key = cluster.key("value-" + way, node);
+            assertEquals(way, opened.once(key, Once.text(), () -> way));
+            assertEquals(way, cluster.nodes.get(node).ask("GET", key));
+        }
+        IllegalArgumentException refused = assertThrows(
+                IllegalArgumentException.class,
+                () -> opened.once("a}b", Once.text(), () -> "never"));
+        assertTrue(refused.getMessage().contains("hash tag"), refused.getMessage());
+    }
+
     /** To the first node, whichever node they ask. */
     private static void goBy(FaultyProxy proxy, TestCluster cluster) {
         int bus = cluster.first().port() + 10_000;
@@ -330,14 +342,14 @@ class TopologyTest {
                     return super.connect(codec);
                 }
             };
-            try (Driver.Opened opened = new Driver.Opened(
-                    LettuceLockClient.connect(slow, options), Driver.ending(slow))) {
+            try (Way.Opened opened = new Way.Opened(
+                    LettuceLockClient.connect(slow, options), Way.ending(slow))) {
                 String name = cluster.key("a", 0);
                 opened.take(name);
                 gate.shut();
-                assertNull(opened.take(Driver.Kind.LOCK, List.of(name), 20, -1));
+                assertNull(opened.take(Way.Kind.LOCK, List.of(name), 20, -1));
                 gate.open();
-                assertNull(opened.take(Driver.Kind.LOCK, List.of(name), 1_000, -1));
+                assertNull(opened.take(Way.Kind.LOCK, List.of(name), 1_000, -1));
                 assertEquals(0, cluster.first().waiting(name));
             }
         }
@@ -349,12 +361,12 @@ class TopologyTest {
         try (TestCluster cluster = new TestCluster();
                 FaultyProxy proxy = new FaultyProxy(cluster.first().port())) {
             goBy(proxy, cluster);
-            try (Driver.Opened opened = CLUSTER.get("lettuce-futures")
+            try (Way.Opened opened = CLUSTER.get("lettuce-futures")
                     .open(cluster.nodes.get(1).port(), options.withGrace(Duration.ofHours(1)))) {
                 String name = cluster.key("a", 0);
                 opened.take(name);
                 proxy.heldBack = "LOCK.ACQUIRE";
-                assertNull(opened.take(Driver.Kind.LOCK, List.of(name), 500, -1));
+                assertNull(opened.take(Way.Kind.LOCK, List.of(name), 500, -1));
                 proxy.heldBack = null;
                 Eventually.isTrue("it has come", () -> cluster.first().waiting(name) == 1);
                 Eventually.isTrue("it is gone", () -> cluster.first().waiting(name) == 0);
@@ -371,7 +383,7 @@ class TopologyTest {
                 FaultyProxy proxy = new FaultyProxy(cluster.first().port())) {
             TestServer other = cluster.nodes.get(1);
             goBy(proxy, cluster);
-            Map<String, Driver.Opened> all = new HashMap<>();
+            Map<String, Way.Opened> all = new HashMap<>();
             CLUSTER.forEach((name, opening) -> all.put(name, opening.open(other.port(), quick)));
             Set<String> silent = new HashSet<>();
             List<Held> healthy = new ArrayList<>();
@@ -389,7 +401,7 @@ class TopologyTest {
             }
             healthy.forEach(hold -> assertTrue(hold.check(), hold.name()));
             proxy.silent = false;
-            all.values().forEach(Driver.Opened::close);
+            all.values().forEach(Way.Opened::close);
         }
         assertNull(lost.poll());
     }

@@ -60,8 +60,8 @@ class WaitingTest extends ServerTest {
 
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE"})
-    void aShortWaitAtASilentServerIsShort(Driver driver) throws Exception {
-        try (Driver.Opened patient = driver.open(server.url(), LockOptions.defaults())) {
+    void aShortWaitAtASilentServerIsShort(Way way) throws Exception {
+        try (Way.Opened patient = way.open(server.url(), LockOptions.defaults())) {
             RedisLock lock = patient.locks.lock("a");
             assertTrue(lock.tryLock()); // So that Jedis has a connection; Lettuce makes another.
             lock.unlock();
@@ -108,26 +108,9 @@ class WaitingTest extends ServerTest {
         }
     }
 
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "LETTUCE"})
-    void aServerThatLacksReplicasIsAskedAgain(Driver driver) throws Exception {
-        try (Driver.Opened opened = driver.open(server.url(), options)) {
-            server.ask("CONFIG", "RESETSTAT");
-            server.ask("CONFIG", "SET", "min-replicas-to-write", 1);
-            Future<Void> waiting = other.starts(() -> opened.locks.lock("a").lock());
-            try {
-                Eventually.isTrue("it is refused", () -> server.info("commandstats")
-                        .matches("(?s).*lock.acquire:[^\\n]*rejected_calls=[1-9].*"));
-            } finally {
-                server.ask("CONFIG", "SET", "min-replicas-to-write", 0);
-            }
-            Other.result(waiting);
-        }
-    }
-
-    /** No longer than was said, the time to reconnect, and a little for a busy machine. */
+    /** No longer than was said, the time to reconnect, and some for a busy machine: no slice. */
     private static void assertShort(long startNanos, Duration wait) {
-        Duration most = wait.plus(LockOptions.defaults().reconnect()).plusMillis(500);
+        Duration most = wait.plus(LockOptions.defaults().reconnect()).plusSeconds(4);
         Duration took = Duration.ofNanos(System.nanoTime() - startNanos);
         assertTrue(took.compareTo(most) < 0, "it took " + took);
     }

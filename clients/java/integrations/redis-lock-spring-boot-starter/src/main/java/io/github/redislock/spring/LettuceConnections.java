@@ -45,7 +45,7 @@ final class LettuceConnections {
                 : new LettuceConnectionFactory(standalone(theirs), client);
     }
 
-    /** By the field, as the getter has the default server where it was made of anything else. */
+    /** By the field, for which there is no public way: the getter may have the default server. */
     private static RedisStandaloneConfiguration standalone(LettuceConnectionFactory theirs) {
         Object madeOf = new DirectFieldAccessor(theirs).getPropertyValue("configuration");
         if (madeOf instanceof RedisStandaloneConfiguration server) {

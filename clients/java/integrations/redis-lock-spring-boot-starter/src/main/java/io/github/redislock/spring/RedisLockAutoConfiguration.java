@@ -17,7 +17,8 @@ import org.springframework.data.redis.connection.RedisConnectionFactory;
 /**
  * A {@link RedisLockClient} over the application's {@code spring.data.redis.*}.
  *
- * <p>A lock that is lost is published as an event, a {@link io.github.redislock.LostLock}.
+ * <p>A lock that is lost is logged, and published as an event, a {@link
+ * io.github.redislock.LostLock}. Its listeners run on threads that only do that.
  */
 @AutoConfiguration(
         afterName = {
@@ -35,13 +36,14 @@ public class RedisLockAutoConfiguration {
     @ConditionalOnMissingBean
     LockOptions redisLockOptions(
             RedisLockProperties properties, ApplicationEventPublisher publisher) {
-        return LockOptions.defaults()
-                .withTtl(properties.getTtl())
-                .withSlice(properties.getSlice())
-                .withGrace(properties.getGrace())
-                .withReconnect(properties.getReconnect())
-                .withFallback(properties.isFallback())
-                .withOnLost(publisher::publishEvent);
+        LockOptions defaults = LockOptions.defaults();
+        return defaults
+                .withTtl(properties.ttl())
+                .withSlice(properties.slice())
+                .withGrace(properties.grace())
+                .withReconnect(properties.reconnect())
+                .withFallback(properties.fallback())
+                .withOnLost(defaults.onLost().andThen(publisher::publishEvent));
     }
 
     /** Unless the application has a client of its own. */

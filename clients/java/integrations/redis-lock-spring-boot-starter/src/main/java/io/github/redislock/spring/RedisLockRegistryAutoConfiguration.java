@@ -25,6 +25,6 @@ public class RedisLockRegistryAutoConfiguration {
     RedisLockRegistry redisLockRegistry(
             RedisLockClient client, RedisLockProperties properties, LockOptions options) {
         return new RedisLockRegistry(
-                client, properties.getRegistry().getKeyPrefix(), options.ttl());
+                client, properties.registry().keyPrefix(), options.ttl());
     }
 }

@@ -24,6 +24,6 @@ public class RedisLockShedlockAutoConfiguration {
     @Bean
     @ConditionalOnMissingBean(LockProvider.class)
     RedisLockProvider redisLockProvider(RedisLockClient client, RedisLockProperties properties) {
-        return new RedisLockProvider(client, properties.getShedlock().getKeyPrefix());
+        return new RedisLockProvider(client, properties.shedlock().keyPrefix());
     }
 }

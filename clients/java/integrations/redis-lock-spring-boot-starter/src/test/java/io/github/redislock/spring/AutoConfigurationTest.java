@@ -218,6 +218,8 @@ class AutoConfigurationTest extends ServerTest {
                     List<LostLock> news = context.getBean(Listener.class).news;
                     Eventually.isTrue("it is told", () -> !news.isEmpty());
                     assertThat(news.get(0).name()).isEqualTo("lock-registry:lost");
+                    // A slow listener delays no clock.
+                    assertThat(context.getBean(Listener.class).thread).isEqualTo("redis-lock-lost");
                 });
     }
 
@@ -230,9 +232,11 @@ class AutoConfigurationTest extends ServerTest {
 
     static class Listener {
         final List<LostLock> news = new CopyOnWriteArrayList<>();
+        volatile String thread;
 
         @EventListener
         void lost(LostLock lost) {
+            thread = Thread.currentThread().getName();
             news.add(lost);
         }
     }

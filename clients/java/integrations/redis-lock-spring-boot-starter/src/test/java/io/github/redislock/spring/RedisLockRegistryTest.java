@@ -11,9 +11,7 @@ import io.github.redislock.RedisLockClient;
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
 
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.*;
 
 import org.springframework.integration.support.locks.LockRegistry;
 import org.springframework.util.ClassUtils;
@@ -21,14 +19,7 @@ import org.springframework.util.ClassUtils;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.Callable;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
+import java.util.concurrent.*;
 
 class RedisLockRegistryTest extends ServerTest {
     private static final String KEY = RedisLockRegistry.DEFAULT_PREFIX + "a";

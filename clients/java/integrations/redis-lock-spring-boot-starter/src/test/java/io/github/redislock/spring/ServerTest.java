@@ -36,6 +36,7 @@ abstract class ServerTest {
     /** With the auto-configurations that an application would have; by jedis or lettuce. */
     static ApplicationContextRunner runner(String driver, String... properties) {
         List<Class<?>> configurations = new ArrayList<>(List.of(
+                OnceCacheAutoConfiguration.class,
                 RedisLockAutoConfiguration.class,
                 RedisLockRegistryAutoConfiguration.class,
                 RedisLockShedlockAutoConfiguration.class));

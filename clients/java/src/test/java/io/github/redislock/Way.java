@@ -16,14 +16,13 @@ import redis.clients.jedis.util.JedisURIHelper;
 import java.net.URI;
 import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.TimeUnit;
+import java.util.concurrent.*;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.stream.Stream;
 
-/** The ways to a client of locks at one server, each with its driver's defaults. */
-enum Driver {
+/** The ways to a client of locks at one server, each with its way's defaults. */
+enum Way {
     JEDIS((url, options) -> new Opened(JedisLocks.connect(url, options))),
     JEDIS_UNIFIED((url, options) -> {
         UnifiedJedis jedis = unified(URI.create(url));
@@ -55,7 +54,7 @@ enum Driver {
 
     private final Opening opening;
 
-    Driver(Opening opening) {
+    Way(Opening opening) {
         this.opening = opening;
     }
 
@@ -117,6 +116,29 @@ enum Driver {
             }));
         }
 
+        /** The maker of a client without waiting threads has one of its own. */
+        <T> T once(String name, Once<T> how, Callable<T> make) throws Exception {
+            if (futures == null) {
+                return locks.once(name, how, make);
+            }
+            CompletableFuture<T> value = futures.once(name, how, () -> {
+                CompletableFuture<T> made = new CompletableFuture<>();
+                new Thread(() -> {
+                    try {
+                        made.complete(make.call());
+                    } catch (Exception failed) {
+                        made.completeExceptionally(failed);
+                    }
+                }).start();
+                return made;
+            });
+            try {
+                return value.get();
+            } catch (ExecutionException failed) {
+                throw (Exception) failed.getCause();
+            }
+        }
+
         @Override
         public void close() {
             for (AutoCloseable each : all) {
@@ -166,7 +188,7 @@ enum Driver {
             return switch (this) {
                 case READ -> locks.readLock(name);
                 case PERMIT ->
-                    new AsyncLock(locks, Claim.permit(name, Integer.parseInt(names.get(1))));
+                    (FutureLock) locks.semaphore(name, Integer.parseInt(names.get(1)));
                 case MULTI ->
                     locks.multiLock(
                             parts(names, locks::lock, locks::readLock).toArray(AsyncLock[]::new));

@@ -1,0 +1,87 @@
+package io.github.redislock;
+
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.*;
+import java.util.function.Function;
+import java.util.function.Supplier;
+import java.util.stream.Stream;
+
+/** Gives out what the engine does, as futures. */
+record AsyncClient(Engine engine) implements LettuceLockClient {
+    /** How many waiters at once have a connection for themselves, in a cluster. */
+    static final int MOST_BLOCKED = 32;
+
+    @Override
+    public AsyncLock lock(String name) {
+        return new FutureLock(engine, Claim.one(name, Mode.EXCLUSIVE));
+    }
+
+    @Override
+    public AsyncLock readLock(String name) {
+        return new FutureLock(engine, Claim.one(name, Mode.SHARED));
+    }
+
+    @Override
+    public AsyncSemaphore semaphore(String name, int permits) {
+        return new FutureLock(engine, Claim.permit(name, permits));
+    }
+
+    @Override
+    public AsyncLock multiLock(AsyncLock... locks) {
+        return new FutureLock(engine, Claim.all(Stream.of(locks).map(this::claim).toList()));
+    }
+
+    private Claim claim(AsyncLock lock) {
+        if (lock instanceof FutureLock mine && mine.engine() == engine) {
+            return mine.claim();
+        }
+        throw new IllegalArgumentException("a lock is of another client");
+    }
+
+    @Override
+    public CompletableFuture<Boolean> runOnce(
+            String name,
+            Duration lockAtMostFor,
+            Duration lockAtLeastFor,
+            Function<AsyncHold, ? extends CompletionStage<?>> job) {
+        long mostMs = Leases.mostMs(lockAtMostFor, lockAtLeastFor);
+        FutureLock lock = new FutureLock(engine, Claim.one(name, Mode.EXCLUSIVE));
+        return lock.take(0, mostMs, Optional::ofNullable).thenCompose(held -> {
+            if (held.isEmpty()) {
+                return CompletableFuture.completedFuture(false);
+            }
+            Hold hold = ((FutureHold) held.get()).hold;
+            return engine.keeper
+                    .beginJob(hold, lockAtLeastFor.toMillis())
+                    .thenCompose(begun -> FutureLock.<Void>done(
+                            mine -> job.apply(mine).thenAccept(any -> {}), held.get()))
+                    .handle((done, failed) -> Engine.cause(failed))
+                    .thenCompose(failed -> engine.keeper
+                            .endJob(hold)
+                            .handle((done, late) -> ran(failed, Engine.cause(late))));
+        });
+    }
+
+    /** That it ran, unless the job or the giving back failed. */
+    private static boolean ran(Throwable failed, Throwable late) {
+        if (failed == null && late == null) {
+            return true;
+        }
+        if (failed != null && late != null) {
+            failed.addSuppressed(late);
+        }
+        throw new CompletionException(failed == null ? late : failed);
+    }
+
+    @Override
+    public <T> CompletableFuture<T> once(
+            String name, Once<T> how, Supplier<? extends CompletionStage<? extends T>> make) {
+        return new OnceRun<>(engine, name, how).begin(make);
+    }
+
+    @Override
+    public void close() {
+        engine.close();
+    }
+}

@@ -1,0 +1,93 @@
+package io.github.redislock;
+
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Consumer;
+
+/**
+ * The only thing that knows a library. Nothing outside its implementations names a class of one, so
+ * that a program needs one library only.
+ */
+interface Driver extends AutoCloseable {
+    /** The pace of asking again where the server cannot do the waiting. */
+    long PACE_MS = 50;
+
+    /** A connection for one waiter. */
+    interface Line {
+        /** Sends a command that may wait at the server. An answer after the end is of no use. */
+        CompletableFuture<Object> send(Request request, long endNanos);
+
+        /** For any thread. One on which a command may still wait is of no more use. */
+        void close(boolean usable);
+    }
+
+    /** A connection that hears the messages of one channel, and is subscribed anew by itself. */
+    interface Subscription {
+        /** Whether it answers; the future fails where it does not. */
+        CompletableFuture<?> ping();
+
+        boolean isOpen();
+
+        /** Has it end and begin anew, at the server that is there now. */
+        void leave();
+
+        void close();
+    }
+
+    /**
+     * Sends commands that the server answers at once, together where that can be done. What
+     * prolongs or ends a hold goes this way, so no user of the library can keep the connections.
+     *
+     * @return a Long, a String, null, or a List or a Map of such, for each; or the first failure
+     */
+    CompletableFuture<List<Object>> send(List<Request> requests, long endNanos);
+
+    /** Null where a waiter can have none now, and asks again and again instead. */
+    CompletableFuture<Line> open(long endNanos);
+
+    /** Calls {@code anew} when messages may have been lost. */
+    default Subscription listen(String channel, Consumer<String> message, Runnable anew) {
+        throw new UnsupportedOperationException();
+    }
+
+    /** Whether sending blocks its thread until the answer. */
+    boolean blocks();
+
+    /** The longest wait that is asked of the server at once, where that is bounded. */
+    default long mostBlockMs() {
+        return Long.MAX_VALUE;
+    }
+
+    /** The text of an error that the server gave as its answer; null for any other failure. */
+    String refusal(Throwable failed);
+
+    /** Whether no answer came, so that the server may have done the command or not. */
+    boolean isOutOfReach(Throwable failed);
+
+    /** An error of the library's own kind. */
+    RuntimeException failure(String text);
+
+    /** Whether another server may take over within a while, as with Sentinel and in a cluster. */
+    boolean failsOver();
+
+    /** How often the library has sent a command again by itself, where it lets that be seen. */
+    default long resends() {
+        return 0;
+    }
+
+    /** Why a hold cannot be bound to a connection; null where it can be. */
+    default String whyNoLinger() {
+        return null;
+    }
+
+    /** The number of the connection that holds are bound to: another one after it was lost. */
+    default int epoch() {
+        return 0;
+    }
+
+    /** Has {@code news} run after the connection that holds are bound to was made anew. */
+    default void onReconnect(Runnable news) {}
+
+    @Override
+    void close();
+}

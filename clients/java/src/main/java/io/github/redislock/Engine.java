@@ -1,0 +1,453 @@
+package io.github.redislock;
+
+import java.nio.charset.StandardCharsets;
+import java.util.*;
+import java.util.concurrent.*;
+import java.util.function.*;
+
+/**
+ * What every client has: the commands, sent again where that helps; a clock that sees the ends of
+ * leases and never waits; and threads for what may wait. All of it is asynchronous. Who needs an
+ * answer joins it, and where the library blocks it does so in the thread that asks.
+ */
+final class Engine implements AutoCloseable {
+    /** How many renewals may wait at once for servers that are silent. */
+    static final int MOST_WORKERS = 64;
+
+    /** How many owners may be slow at once to hear of their losses. */
+    private static final int MOST_LOSSES = 16;
+
+    private static final System.Logger LOG = System.getLogger("io.github.redislock");
+
+    final Driver driver;
+    final LockOptions options;
+    final Fallback fallback;
+    final Keeper keeper;
+    final Telemetry telemetry = Telemetry.find();
+
+    /** Each until it waits no more, so that {@link #close()} gives up its place. */
+    final Set<Acquire> waiting = ConcurrentHashMap.newKeySet();
+
+    /** Tells how waits ended; null where a waiter has a connection for itself, or asks again. */
+    final Listener listener;
+
+    private final ScheduledThreadPoolExecutor clock =
+            new ScheduledThreadPoolExecutor(1, daemons("redis-lock-clock"));
+    private final ThreadPoolExecutor workers =
+            pool("redis-lock-worker", 0, MOST_WORKERS, new SynchronousQueue<>());
+    private final ThreadPoolExecutor losses =
+            pool("redis-lock-lost", MOST_LOSSES, MOST_LOSSES, new LinkedBlockingQueue<>());
+    private final Executor callbacks;
+    private Lease.Pulse pulse;
+    private volatile boolean closed;
+
+    /** With {@code told} one connection hears how the waits of all end. */
+    Engine(Driver driver, LockOptions options, boolean told) {
+        this.driver = driver;
+        this.options = options;
+        this.fallback = new Fallback(options.fallback());
+        this.callbacks = options.executor()
+                .orElseGet(() -> pool(
+                        "redis-lock-callback", 0, Integer.MAX_VALUE, new SynchronousQueue<>()));
+        clock.setRemoveOnCancelPolicy(true);
+        clock.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
+        clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
+        // A moment later there is a thread again.
+        workers.setRejectedExecutionHandler((task, busy) -> soon(task));
+        pulse = new Lease.Pulse(driver.epoch(), System.nanoTime());
+        keeper = new Keeper(this);
+        try {
+            if (options.linger().isPresent() && driver.whyNoLinger() != null) {
+                throw new IllegalArgumentException(driver.whyNoLinger());
+            }
+            listener = told ? new Listener(this) : null;
+            if (options.linger().isPresent()) {
+                keeper.beat();
+            }
+            if (options.linger().isPresent() || told) {
+                driver.onReconnect(this::reconnected);
+            }
+        } catch (RuntimeException failed) {
+            clock.shutdownNow();
+            driver.close();
+            throw failed;
+        }
+    }
+
+    private void reconnected() {
+        if (options.linger().isPresent()) {
+            work(keeper::rebindAll);
+        }
+        if (listener != null) {
+            if (options.linger().isPresent()) { // A place ends with its connection, and no message.
+                waiting.forEach(Acquire::again);
+            }
+            listener.leave();
+        }
+    }
+
+    private static ThreadPoolExecutor pool(
+            String name, int core, int most, BlockingQueue<Runnable> queue) {
+        ThreadPoolExecutor pool =
+                new ThreadPoolExecutor(core, most, 30, TimeUnit.SECONDS, queue, daemons(name));
+        pool.allowCoreThreadTimeOut(true);
+        return pool;
+    }
+
+    static ThreadFactory daemons(String name) {
+        return task -> {
+            Thread thread = new Thread(task, name);
+            thread.setDaemon(true);
+            return thread;
+        };
+    }
+
+    static long pace() {
+        return TimeUnit.MILLISECONDS.toNanos(Driver.PACE_MS);
+    }
+
+    long ttlMs() {
+        return options.ttl().toMillis();
+    }
+
+    long lingerMs() {
+        return options.linger().map(linger -> linger.toMillis()).orElse(-1L);
+    }
+
+    boolean isClosed() {
+        return closed;
+    }
+
+    /** On the clock's thread, so it must not wait. Never, when the client is closed. */
+    Future<?> at(long delayNanos, Runnable task) {
+        return clock.schedule(task, delayNanos, TimeUnit.NANOSECONDS);
+    }
+
+    /** The same for what may wait for an answer. */
+    Future<?> later(long delayNanos, Runnable task) {
+        return at(delayNanos, () -> work(task));
+    }
+
+    /** Also when the client is closed, so that nobody waits for ever. */
+    private void soon(Runnable task) {
+        CompletableFuture.delayedExecutor(Driver.PACE_MS, TimeUnit.MILLISECONDS)
+                .execute(() -> work(task));
+    }
+
+    void work(Runnable task) {
+        if (driver.blocks()) {
+            workers.execute(task);
+        } else {
+            task.run();
+        }
+    }
+
+    /** Runs what users have, away from all that others wait for. */
+    void call(Runnable task) {
+        callbacks.execute(task);
+    }
+
+    void tellLost(Hold hold, String reason) {
+        LostLock news = new LostLock(hold.claim.title(), hold.owner, hold.fence, reason);
+        telemetry.lost(hold.claim);
+        hold.lostBy = reason;
+        hold.whenLost.run();
+        losses.execute(() -> {
+            try {
+                options.onLost().accept(news);
+            } catch (RuntimeException failed) {
+                LOG.log(System.Logger.Level.ERROR, "onLost failed for " + news.name(), failed);
+            }
+        });
+    }
+
+    long answerEnd() {
+        return System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(options.answerMs());
+    }
+
+    /** Sends it once. A server without the module is said to be one, or is used without it. */
+    CompletableFuture<Object> send(Request request) {
+        return send(request, answerEnd());
+    }
+
+    CompletableFuture<Object> send(Request request, long endNanos) {
+        if (!Fallback.isOurs(request)) {
+            return plain(request, endNanos);
+        }
+        if (fallback.isUsed()) {
+            return sendInstead(request, endNanos);
+        }
+        return plain(request, endNanos)
+                .handle((reply, failed) -> {
+                    Throwable cause = cause(failed);
+                    if (failed == null) {
+                        fallback.sawModule();
+                        return CompletableFuture.completedFuture(reply);
+                    }
+                    return Replies.isUnknown(request, driver.refusal(cause))
+                            ? without(request, cause, endNanos)
+                            : CompletableFuture.failedFuture(cause);
+                })
+                .thenCompose(Function.identity());
+    }
+
+    private CompletableFuture<Object> plain(Request request, long endNanos) {
+        return sendAll(List.of(request), endNanos).thenApply(replies -> replies.get(0));
+    }
+
+    /** In one pipeline. The server does all of it, whatever the first failure is. */
+    CompletableFuture<List<Object>> sendAll(List<Request> requests, long endNanos) {
+        if (!requests.get(0).isBound()) {
+            return driver.send(requests, endNanos);
+        }
+        int epoch = driver.epoch();
+        long sentNanos = System.nanoTime();
+        return driver.send(requests, endNanos).whenComplete((replies, failed) -> {
+            Lease.Pulse now = pulse();
+            if (now.epoch == epoch && (failed == null || driver.refusal(cause(failed)) != null)) {
+                now.livedAt(sentNanos);
+            }
+        });
+    }
+
+    /** The connection that what is sent now is bound to. */
+    synchronized Lease.Pulse pulse() {
+        int epoch = driver.epoch();
+        if (pulse.epoch != epoch) {
+            pulse = new Lease.Pulse(epoch, System.nanoTime());
+        }
+        return pulse;
+    }
+
+    /** What becomes of a request that failed: a server without the module knows none of ours. */
+    private CompletableFuture<Object> without(Request request, Throwable failed, long endNanos) {
+        // It may only lack this one. Of a token that holds nothing.
+        String key = new String(request.firstKey(), StandardCharsets.UTF_8);
+        Request probe = Request.releasing(key, UUID.randomUUID().toString(), 0);
+        return plain(probe, endNanos)
+                .handle((none, refused) ->
+                        Replies.isUnknown(probe, driver.refusal(cause(refused))))
+                .thenCompose(missing -> {
+                    if (missing && request.isRaw) { // It has no fallback, so none is chosen.
+                        return CompletableFuture.failedFuture(Fallback.lacks(Fallback.ONCE));
+                    }
+                    if (missing && fallback.begin()) {
+                        return sendInstead(request, endNanos);
+                    }
+                    return CompletableFuture.failedFuture(
+                            missing
+                                    ? Fallback.missing(failed)
+                                    : Fallback.unsupported(request, failed));
+                });
+    }
+
+    private CompletableFuture<Object> sendInstead(Request request, long endNanos) {
+        try {
+            return plain(Fallback.instead(request), endNanos)
+                    .thenApply(reply -> Fallback.reply(request, reply));
+        } catch (ModuleMissingException unavailable) {
+            return CompletableFuture.failedFuture(unavailable);
+        }
+    }
+
+    /** One command per key, sent together; whether each reply was a number above 0. */
+    CompletableFuture<Boolean> ofAll(Claim claim, Function<String, Request> command) {
+        List<Request> requests = claim.names().stream().map(command).toList();
+        CompletableFuture<Boolean> all = requests.size() == 1
+                ? send(requests.get(0)).thenApply(Replies::isOne)
+                : sendAll(requests, answerEnd())
+                        .thenApply(replies -> replies.stream().allMatch(Replies::isOne));
+        // What was written over the key has ended the hold.
+        return all.exceptionallyCompose(failed -> isError(failed, "WRONGTYPE")
+                ? CompletableFuture.completedFuture(false)
+                : CompletableFuture.failedFuture(cause(failed)));
+    }
+
+    CompletableFuture<Boolean> renew(Hold hold, long ttlMs) {
+        return ofAll(hold.claim, name -> Request.renewing(name, hold.token, ttlMs))
+                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
+                        isError(failed, Replies.TTL_TOO_LONG)
+                                ? Replies.tooLong(cause(failed))
+                                : cause(failed)));
+    }
+
+    /**
+     * Has the server end a hold {@code leastMs} after its grant, or now if that is past. True also
+     * where a lost answer leaves open whether the first try did it, while the lease {@code lasts}.
+     */
+    CompletableFuture<Boolean> release(
+            Claim claim, String token, long leastMs, BooleanSupplier lasts) {
+        boolean[] unanswered = {false};
+        long before = driver.resends();
+        BooleanSupplier within = within();
+        return again(
+                        () -> {
+                            int epoch = driver.epoch();
+                            return ofAll(claim, name -> Request.releasing(name, token, leastMs))
+                                    .whenComplete((held, failed) -> unanswered[0] |= failed == null
+                                            // A library may have sent it by both connections.
+                                            ? driver.epoch() != epoch
+                                            // One of several may be refused after others were
+                                            // released.
+                                            : claim.several() || driver.isOutOfReach(cause(failed)));
+                        },
+                        () -> lasts.getAsBoolean() || within.getAsBoolean())
+                .thenApply(held -> {
+                    boolean again = unanswered[0] || driver.resends() != before;
+                    return held || again && lasts.getAsBoolean();
+                })
+                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
+                        isError(failed, Replies.TTL_TOO_LONG)
+                                ? Replies.leastTooLong(cause(failed))
+                                : cause(failed)));
+    }
+
+    /** Ends a place in the queue, or a hold that nobody has. */
+    CompletableFuture<Boolean> giveUp(Claim claim, String token, long leastMs) {
+        return release(claim, token, leastMs, () -> false);
+    }
+
+    /** True for as long as a server that is out of reach is asked again. */
+    BooleanSupplier within() {
+        long startNanos = System.nanoTime();
+        return () -> System.nanoTime() - startNanos <= options.reconnect().toNanos();
+    }
+
+    /** Sends it until there is an answer, for as long as one makes sense. */
+    <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> once) {
+        return again(once, within());
+    }
+
+    /**
+     * The same. What is only refused for a while is sent again while that {@code goesOn}. It may be
+     * sent twice, as all with a token may.
+     */
+    <T> CompletableFuture<T> again(Supplier<CompletableFuture<T>> once, BooleanSupplier goesOn) {
+        return again(once, goesOn, within());
+    }
+
+    private <T> CompletableFuture<T> again(
+            Supplier<CompletableFuture<T>> once, BooleanSupplier goesOn, BooleanSupplier within) {
+        return once.get().exceptionallyCompose(failed -> {
+            Throwable cause = cause(failed);
+            boolean more =
+                    driver.isOutOfReach(cause) ? within.getAsBoolean() : goesOn.getAsBoolean();
+            if (closed || !more || kind(cause) == Replies.Kind.FINAL) {
+                return CompletableFuture.failedFuture(cause);
+            }
+            CompletableFuture<T> next = new CompletableFuture<>();
+            soon(() -> again(once, goesOn, within).whenComplete(settle(next)));
+            return next;
+        });
+    }
+
+    /** A server that is out of reach is one for a while. */
+    Replies.Kind kind(Throwable failed) {
+        return driver.isOutOfReach(failed)
+                ? Replies.Kind.ELSEWHERE
+                : Replies.kind(driver.refusal(failed));
+    }
+
+    boolean isError(Throwable failed, String start) {
+        return Replies.isError(driver.refusal(cause(failed)), start);
+    }
+
+    /** Completes another future in the same way. */
+    static <T> BiConsumer<T, Throwable> settle(CompletableFuture<T> other) {
+        return (value, failed) -> {
+            if (failed == null) {
+                other.complete(value);
+            } else {
+                other.completeExceptionally(cause(failed));
+            }
+        };
+    }
+
+    static Throwable cause(Throwable failed) {
+        return failed instanceof CompletionException && failed.getCause() != null
+                ? failed.getCause()
+                : failed;
+    }
+
+    CompletableFuture<Map<String, Object>> info(String name) {
+        return again(() -> send(new Request("LOCK.INFO").key(name))).thenApply(Engine::fields);
+    }
+
+    private static Map<String, Object> fields(Object reply) {
+        Map<String, Object> info = new HashMap<>();
+        if (reply instanceof Map<?, ?> map) {
+            map.forEach((key, value) -> info.put(key.toString(), value));
+        } else if (reply instanceof List<?> flat) {
+            for (int at = 0; at + 1 < flat.size(); at += 2) {
+                info.put(flat.get(at).toString(), flat.get(at + 1));
+            }
+        }
+        return info;
+    }
+
+    /** False where the user may not ask. A release gives the place up all the same. */
+    CompletableFuture<Boolean> isWaiting(String name, String token) {
+        return info(name)
+                .thenApply(info -> info.getOrDefault("waiters", List.of()) instanceof List<?> all
+                        // The replies of RESP2 are flat lists and those of RESP3 maps: the token is
+                        // in either.
+                        && all.stream().anyMatch(waiter -> waiter.toString().contains(token)))
+                .exceptionally(refused -> false);
+    }
+
+    /** Has the calling thread begin it and wait for its end. An interrupt waits for that. */
+    static <T> T join(Supplier<CompletableFuture<T>> action) {
+        // A set flag would close the socket, so it is taken down and kept.
+        boolean interrupted = Thread.interrupted();
+        try {
+            CompletableFuture<T> result = action.get();
+            while (true) {
+                try {
+                    return result.get();
+                } catch (InterruptedException flag) {
+                    interrupted = true;
+                }
+            }
+        } catch (ExecutionException failed) {
+            throw thrown(failed.getCause());
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    /** As it is, unless it is checked. */
+    static RuntimeException thrown(Throwable failed) {
+        if (failed instanceof Error error) {
+            throw error;
+        }
+        return failed instanceof RuntimeException same ? same : new CompletionException(failed);
+    }
+
+    /**
+     * Stops the keeper, and gives up the places of those that wait. What is held ends with its
+     * lease.
+     */
+    @Override
+    public void close() {
+        closed = true;
+        clock.shutdown();
+        keeper.close();
+        List<CompletableFuture<?>> released = List.copyOf(waiting).stream()
+                .<CompletableFuture<?>>map(Acquire::close)
+                .toList();
+        try {
+            CompletableFuture.allOf(released.toArray(new CompletableFuture<?>[0]))
+                    .get(options.patienceNanos(), TimeUnit.NANOSECONDS);
+        } catch (ExecutionException | TimeoutException outOfReach) {
+            // Then the grace ends them.
+        } catch (InterruptedException flag) {
+            Thread.currentThread().interrupt();
+        }
+        if (listener != null) {
+            listener.close();
+        }
+        driver.close();
+    }
+}

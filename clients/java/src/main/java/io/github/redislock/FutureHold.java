@@ -1,0 +1,75 @@
+package io.github.redislock;
+
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+
+/** What {@link Keeper} does for one hold, as futures. */
+final class FutureHold implements AsyncHold {
+    private final Engine engine;
+    private final Keeper keeper;
+    final Hold hold;
+    private final CompletableFuture<String> lost = new CompletableFuture<>();
+
+    FutureHold(Engine engine, Hold hold) {
+        this.engine = engine;
+        this.keeper = engine.keeper;
+        this.hold = hold;
+        hold.whenLost = () -> engine.call(() -> lost.complete(hold.lostBy));
+    }
+
+    @Override
+    public String name() {
+        return hold.claim.title();
+    }
+
+    @Override
+    public long fence() {
+        return hold.fence;
+    }
+
+    @Override
+    public boolean isHeld() {
+        return !hold.isEnded();
+    }
+
+    @Override
+    public CompletableFuture<Boolean> check() {
+        return isHeld() ? called(keeper.check(hold)) : CompletableFuture.completedFuture(false);
+    }
+
+    @Override
+    public CompletableFuture<Object> exec(String command, Object... arguments) {
+        return called(keeper.exec(hold, command, arguments));
+    }
+
+    @Override
+    public CompletableFuture<Boolean> renew(Duration ttl) {
+        return called(keeper.set(hold, Leases.ms(ttl)));
+    }
+
+    @Override
+    public CompletableFuture<String> lost() {
+        return lost.copy();
+    }
+
+    @Override
+    public CompletableFuture<Boolean> unlock() {
+        return unlock(Duration.ZERO);
+    }
+
+    @Override
+    public CompletableFuture<Boolean> unlock(Duration atLeast) {
+        long leastMs = Leases.leastMs(atLeast);
+        return isHeld()
+                ? called(keeper.release(hold, leastMs))
+                : CompletableFuture.completedFuture(false);
+    }
+
+    /** Its continuations run on the executor that was given, and keep nobody else waiting. */
+    private <T> CompletableFuture<T> called(CompletableFuture<T> done) {
+        CompletableFuture<T> future = new CompletableFuture<>();
+        done.whenComplete((value, failed) ->
+                engine.call(() -> Engine.settle(future).accept(value, failed)));
+        return future;
+    }
+}

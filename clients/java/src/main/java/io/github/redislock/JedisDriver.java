@@ -1,0 +1,307 @@
+package io.github.redislock;
+
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.DefaultJedisSocketFactory;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.Jedis;
+import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.util.JedisURIHelper;
+import redis.clients.jedis.util.Pool;
+
+import java.io.IOException;
+import java.net.*;
+import java.nio.channels.SocketChannel;
+import java.util.*;
+import java.util.concurrent.*;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * Over connections of Jedis 5 to 8 that nobody else has: as many as are asked for at once, of which
+ * a few idle ones stay. Each answer is read by the thread that sends.
+ */
+final class JedisDriver extends JedisReplies {
+    private static final int MOST_IDLE = 8;
+    private static final long LONGEST_IDLE_NANOS = TimeUnit.SECONDS.toNanos(30);
+
+    /** A host may have an underscore, as those of Docker do, for which URI has no host. */
+    private static final Pattern URL = Pattern.compile("(?<before>rediss?://([^/@]*@)?)"
+            + "(?<host>[\\w.-]+|\\[[^/@\\]]+\\])(?<after>([:/?].*)?)");
+
+    /** Makes a connection, with so much time for it. */
+    private interface Connecting {
+        Connection connect(int mostMs) throws Exception;
+    }
+
+    private record Idle(Connection connection, long sinceNanos) {}
+
+    private final Deque<Idle> idle = new ConcurrentLinkedDeque<>();
+    private final Set<Connection> used = ConcurrentHashMap.newKeySet();
+    private final Connecting connecting;
+    private final boolean failsOver;
+    private volatile boolean closed;
+
+    /** The one connection that holds are bound to, and what happens when there is another. */
+    private Connection link;
+
+    private volatile Runnable news;
+    private volatile int epoch;
+    private boolean linked;
+
+    private JedisDriver(Connecting connecting, boolean failsOver) {
+        this.connecting = connecting;
+        this.failsOver = failsOver;
+    }
+
+    /** Connections made as the pool makes them. None of its own is taken. */
+    static JedisDriver beside(Pool<?> pool) {
+        return new JedisDriver(
+                mostMs -> {
+                    Object made = pool.getFactory().makeObject().getObject();
+                    return made instanceof Jedis jedis ? jedis.getConnection() : (Connection) made;
+                },
+                true);
+    }
+
+    static JedisDriver to(String url, int answerMs) {
+        Matcher parts = URL.matcher(url);
+        URI uri = parts.matches() ? uri(parts) : null;
+        if (uri == null || uri.getHost() == null) {
+            // Without its text, which has the password.
+            throw new IllegalArgumentException("expected redis://[[user]:password@]host[:port]");
+        }
+        int port = uri.getPort() < 0 ? 6379 : uri.getPort();
+        HostAndPort address = new HostAndPort(parts.group("host"), port);
+        return new JedisDriver(
+                mostMs -> {
+                    int ms = Math.min(mostMs, answerMs);
+                    JedisClientConfig config = DefaultJedisClientConfig.builder()
+                            .connectionTimeoutMillis(ms)
+                            .socketTimeoutMillis(ms)
+                            .user(JedisURIHelper.getUser(uri))
+                            .password(JedisURIHelper.getPassword(uri))
+                            .database(JedisURIHelper.getDBIndex(uri))
+                            .protocol(JedisURIHelper.getRedisProtocol(uri))
+                            .ssl(JedisURIHelper.isRedisSSLScheme(uri))
+                            .build();
+                    return new Connection(
+                            config.isSsl()
+                                    ? new DefaultJedisSocketFactory(address, config)
+                                    : () -> socket(address, ms),
+                            config);
+                },
+                false);
+    }
+
+    /** With a host that it knows. Null where it is none, as the exception would have its text. */
+    private static URI uri(Matcher parts) {
+        try {
+            return new URI(parts.group("before") + "host" + parts.group("after"));
+        } catch (URISyntaxException wrong) {
+            return null;
+        }
+    }
+
+    /**
+     * Its reads end when their thread is interrupted: a plain {@link Socket} reads on until its
+     * time-out, the socket of a channel is closed. The server sees that at once.
+     */
+    private static Socket socket(HostAndPort address, int ms) {
+        SocketChannel channel = null;
+        try {
+            channel = SocketChannel.open();
+            channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+            channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
+            Socket socket = channel.socket();
+            socket.connect(new InetSocketAddress(address.getHost(), address.getPort()), ms);
+            socket.setSoTimeout(ms);
+            return socket;
+        } catch (IOException | RuntimeException failed) {
+            try {
+                if (channel != null) {
+                    channel.close();
+                }
+            } catch (IOException ignored) {
+                // It was never of use.
+            }
+            throw new JedisConnectionException("cannot connect to " + address, failed);
+        }
+    }
+
+    static int leftMs(long endNanos) {
+        // Rounded up, as asking again a moment before the end would be in vain; 0 is for ever.
+        long leftMs = TimeUnit.NANOSECONDS.toMillis(endNanos - System.nanoTime()) + 1;
+        return (int) Math.max(1, Math.min(Integer.MAX_VALUE, leftMs));
+    }
+
+    @Override
+    public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
+        return done(() -> linked && requests.get(0).isBound()
+                ? sendByLink(requests, endNanos)
+                : sendBy(take(endNanos), requests, endNanos));
+    }
+
+    private synchronized List<Object> sendByLink(List<Request> requests, long endNanos) {
+        if (link == null) {
+            link = take(endNanos);
+            if (epoch > 0) {
+                news.run();
+            }
+        }
+        boolean usable = false;
+        try {
+            List<Object> replies = exchange(link, requests, endNanos);
+            usable = true;
+            return replies;
+        } catch (JedisDataException refusal) {
+            usable = !Replies.isDemoted(refusal.getMessage());
+            throw refusal;
+        } finally {
+            if (!usable) {
+                epoch++; // The only thread that does.
+                end(link, false);
+                link = null;
+            }
+        }
+    }
+
+    private List<Object> sendBy(Connection connection, List<Request> requests, long endNanos) {
+        boolean usable = false;
+        try {
+            List<Object> replies = exchange(connection, requests, endNanos);
+            usable = true;
+            return replies;
+        } catch (JedisDataException refusal) {
+            usable = !Replies.isDemoted(refusal.getMessage());
+            throw refusal;
+        } finally {
+            end(connection, usable);
+        }
+    }
+
+    private static List<Object> exchange(
+            Connection connection, List<Request> requests, long endNanos) {
+        requests.forEach(request -> connection.sendCommand(arguments(request)));
+        List<Object> replies = new ArrayList<>();
+        JedisDataException refused = null;
+        for (Request request : requests) {
+            connection.setSoTimeout(leftMs(endNanos));
+            try {
+                replies.add(plain(request, connection.getOne()));
+            } catch (JedisDataException refusal) {
+                refused = refused == null ? refusal : refused;
+            }
+        }
+        if (refused != null) {
+            throw refused;
+        }
+        return replies;
+    }
+
+    @Override
+    public CompletableFuture<Line> open(long endNanos) {
+        return done(() -> {
+            Connection connection = take(endNanos);
+            return new Line() {
+                @Override
+                public CompletableFuture<Object> send(Request request, long endNanos) {
+                    return done(() ->
+                            exchange(connection, List.of(request), endNanos).get(0));
+                }
+
+                @Override
+                public void close(boolean usable) {
+                    end(connection, usable);
+                }
+            };
+        });
+    }
+
+    private Connection take(long endNanos) throws JedisException {
+        Idle found = idle.pollFirst();
+        while (found != null && System.nanoTime() - found.sinceNanos() > LONGEST_IDLE_NANOS) {
+            disconnect(found.connection());
+            found = idle.pollFirst();
+        }
+        if (closed) {
+            throw failure("the client was closed");
+        }
+        Connection connection = found == null ? connect(endNanos) : found.connection();
+        used.add(connection);
+        if (closed) { // And may not have seen it.
+            end(connection, false);
+            throw failure("the client was closed");
+        }
+        return connection;
+    }
+
+    private Connection connect(long endNanos) {
+        try {
+            return connecting.connect(leftMs(endNanos));
+        } catch (RuntimeException failed) {
+            throw failed;
+        } catch (Exception failed) {
+            throw new JedisConnectionException("cannot connect", failed);
+        }
+    }
+
+    private void end(Connection connection, boolean usable) {
+        if (!used.remove(connection)) {
+            return;
+        }
+        if (!usable) {
+            // The others have most probably been lost with it.
+            disconnectIdle();
+        }
+        if (!usable || closed || idle.size() >= MOST_IDLE) {
+            disconnect(connection);
+            return;
+        }
+        idle.addFirst(new Idle(connection, System.nanoTime()));
+        if (closed) {
+            disconnectIdle();
+        }
+    }
+
+    private void disconnectIdle() {
+        for (Idle one; (one = idle.pollFirst()) != null; ) {
+            disconnect(one.connection());
+        }
+    }
+
+    private static void disconnect(Connection connection) {
+        try {
+            connection.disconnect();
+        } catch (JedisException ignored) {
+            // It was lost.
+        }
+    }
+
+    @Override
+    public int epoch() {
+        return epoch;
+    }
+
+    @Override
+    public void onReconnect(Runnable then) {
+        news = then;
+        linked = true;
+    }
+
+    @Override
+    public boolean failsOver() {
+        return failsOver;
+    }
+
+    /** Closes those in use, too. */
+    @Override
+    public void close() {
+        closed = true;
+        disconnectIdle();
+        used.forEach(JedisDriver::disconnect);
+    }
+}

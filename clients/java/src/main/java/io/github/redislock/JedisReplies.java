@@ -1,0 +1,70 @@
+package io.github.redislock;
+
+import redis.clients.jedis.BuilderFactory;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.commands.ProtocolCommand;
+import redis.clients.jedis.exceptions.JedisClusterOperationException;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
+
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
+
+/** What all ways to use Jedis have in common, of its versions 5 to 8. */
+abstract class JedisReplies implements Driver {
+    @Override
+    public boolean blocks() {
+        return true;
+    }
+
+    @Override
+    public String refusal(Throwable failed) {
+        return failed instanceof JedisDataException ? failed.getMessage() : null;
+    }
+
+    @Override
+    public boolean isOutOfReach(Throwable failed) {
+        return failed instanceof JedisConnectionException
+                || failed instanceof JedisClusterOperationException
+                // Retries of its own came to nothing.
+                || (failed instanceof JedisException
+                        && Stream.of(failed.getSuppressed()).anyMatch(this::isOutOfReach));
+    }
+
+    @Override
+    public RuntimeException failure(String text) {
+        return new JedisException(text);
+    }
+
+    /** Done when this returns, also where it fails. */
+    static <T> CompletableFuture<T> done(Callable<T> action) {
+        try {
+            return CompletableFuture.completedFuture(action.call());
+        } catch (Exception failed) {
+            return CompletableFuture.failedFuture(failed);
+        }
+    }
+
+    /** Only what every version has: later ones have more overloads, which 5.0 lacks. */
+    static CommandArguments arguments(Request request) {
+        CommandArguments arguments = new CommandArguments(name(request));
+        for (Request.Word word : request.words()) {
+            Object bytes = word.bytes();
+            arguments.add(bytes);
+        }
+        return arguments;
+    }
+
+    static ProtocolCommand name(Request request) {
+        byte[] name = request.command.getBytes(StandardCharsets.US_ASCII);
+        return () -> name;
+    }
+
+    /** With strings for bytes, unless bytes are wanted. */
+    static Object plain(Request request, Object reply) {
+        return request.isRaw ? reply : BuilderFactory.AGGRESSIVE_ENCODED_OBJECT.build(reply);
+    }
+}

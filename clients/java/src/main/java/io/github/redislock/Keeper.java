@@ -1,0 +1,507 @@
+package io.github.redislock;
+
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.*;
+import java.util.function.*;
+
+/**
+ * Looks after what is held: renews it, sees its end, tells of its loss, and binds it to the next
+ * connection. What is sent for one hold goes out one after the other.
+ */
+final class Keeper {
+    static final String GONE = "the server says that it is over";
+    static final String ENDED = "its lease ended";
+    static final String NOT_RENEWED = "no renewal came through before its lease ended";
+    static final String CUT = "its connection was out of reach for longer than it lingers";
+
+    private final Engine engine;
+    private final Set<Hold> holds = ConcurrentHashMap.newKeySet();
+
+    Keeper(Engine engine) {
+        this.engine = engine;
+    }
+
+    /** What is granted now, with its lease. Nobody looks after it before {@link #watch}. */
+    Hold hold(Acquire.Grant grant, Claim claim, Thread owner, String token, long ttlMs) {
+        Lease lease = new Lease(System::nanoTime, engine.lingerMs());
+        lease.begin(grant.askedNanos(), grant.sentNanos(), ttlMs);
+        Hold hold = new Hold(claim, owner, token, grant.fence(), lease);
+        bind(hold, grant.pulse());
+        hold.whenOver = engine.telemetry.holds(claim, grant.fence());
+        return hold;
+    }
+
+    /** A reader's hold that is granted as a writer's. */
+    void convert(Hold reader, Acquire.Grant grant, long ttlMs) {
+        reader.lease.begin(grant.askedNanos(), grant.sentNanos(), ttlMs);
+        bind(reader, grant.pulse());
+    }
+
+    /** Or has the next renewal bind it, if that connection was lost meanwhile. */
+    private void bind(Hold hold, Lease.Pulse pulse) {
+        hold.lease.bind(pulse);
+        hold.unbound = engine.lingerMs() >= 0 && pulse.epoch != engine.driver.epoch();
+    }
+
+    /** Begins to look after a hold whose lease has just begun. */
+    void watch(Hold hold) {
+        if (hold.isOver() || engine.isClosed()) {
+            return;
+        }
+        holds.add(hold);
+        watchEnd(hold);
+        hold.planRenewal(null);
+        if (hold.unbound) {
+            engine.work(() -> renew(hold));
+        } else if (hold.renewed) {
+            long ttlNanos = TimeUnit.MILLISECONDS.toNanos(engine.ttlMs());
+            planRenewal(hold, renewalNanos(ttlNanos, hold.lease.ttlLeftNanos()));
+        }
+    }
+
+    /** When to renew next. */
+    static long renewalNanos(long ttlNanos, long leftNanos) {
+        return Math.max(0, Math.min(ttlNanos, leftNanos)) / 3;
+    }
+
+    /** The pause after a renewal that failed. */
+    static long soonNanos(long ttlMs) {
+        return TimeUnit.MILLISECONDS.toNanos(Math.min(ttlMs, 4_000)) / 20;
+    }
+
+    private void watchEnd(Hold hold) {
+        // Not before the end has passed.
+        long endNanos = Math.max(0, hold.lease.leftNanos()) + 1;
+        hold.planEnding(engine.at(endNanos, () -> seeEnd(hold)));
+    }
+
+    private void seeEnd(Hold hold) {
+        if (hold.isOver() || hold.releasing) {
+            return;
+        }
+        if (hold.lease.leftNanos() > 0) {
+            watchEnd(hold); // Begun anew meanwhile.
+        } else {
+            lose(hold, reason(hold));
+        }
+    }
+
+    private static String reason(Hold hold) {
+        if (hold.lease.ttlLeftNanos() > 0) {
+            return CUT;
+        }
+        return hold.renewed ? NOT_RENEWED : ENDED;
+    }
+
+    private void planRenewal(Hold hold, long delayNanos) {
+        if (!hold.isOver() && !hold.releasing) {
+            hold.planRenewal(engine.later(delayNanos, () -> renew(hold)));
+        }
+    }
+
+    private void renew(Hold hold) {
+        hold.inTurn(() -> renewNow(hold));
+    }
+
+    private CompletableFuture<Void> renewNow(Hold hold) {
+        // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
+        boolean renewed =
+                hold.renewed && (hold.handedOn || hold.owner == null || hold.owner.isAlive());
+        if (hold.isOver() || hold.releasing || (!hold.unbound && !renewed)) {
+            return CompletableFuture.completedFuture(null);
+        }
+        long leaseMs = leaseMs(hold);
+        Lease.Sent sent = hold.lease.sends(leaseMs);
+        return engine.renew(hold, leaseMs)
+                .handle((held, failed) -> {
+                    if (failed != null) {
+                        planRenewal(hold, soonNanos(engine.ttlMs()));
+                    } else if (!held) {
+                        lose(hold, GONE); // Unless its owner released it while this was on its way.
+                    } else {
+                        return renewed(hold, sent, leaseMs);
+                    }
+                    return CompletableFuture.<Void>completedFuture(null);
+                })
+                .thenCompose(Function.identity());
+    }
+
+    private CompletableFuture<Void> renewed(Hold hold, Lease.Sent sent, long leaseMs) {
+        // If that came too late, the clock sees the end, unless it has begun anew.
+        hold.lease.answered(sent);
+        boolean binds = hold.unbound && !hold.converting && !hold.isEnded();
+        if (hold.isLost() && !hold.converting) { // By a conversion its token may get a new hold.
+            engine.giveUp(hold.claim, hold.token, hold.leastMsAtItsEnd());
+        } else if (binds) {
+            return bindAgain(hold, leaseMs);
+        } else {
+            watchRenewed(hold);
+        }
+        return CompletableFuture.completedFuture(null);
+    }
+
+    private void watchRenewed(Hold hold) {
+        if (hold.unbound) { // In vain this time, and not at once again.
+            watchEnd(hold);
+            long ttlNanos = TimeUnit.MILLISECONDS.toNanos(engine.ttlMs());
+            planRenewal(hold, renewalNanos(ttlNanos, hold.lease.leftNanos()));
+        } else if (!hold.isOver()) {
+            watch(hold);
+        }
+    }
+
+    /** What to ask for: the ttl where it is renewed, but no less than is left. */
+    private long leaseMs(Hold hold) {
+        return Math.max(hold.renewed ? engine.ttlMs() : 0, hold.lease.leftMs());
+    }
+
+    /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
+    private CompletableFuture<Void> bindAgain(Hold hold, long leaseMs) {
+        Lease.Pulse pulse = engine.pulse();
+        Request request =
+                Request.acquiring(hold.claimNow(), hold.token, leaseMs, engine.options);
+        return engine.send(request).handle((reply, failed) -> {
+            boolean another = reply instanceof Long fence && fence != hold.fence;
+            if (another) {
+                engine.giveUp(hold.claim, hold.token, 0); // Which nobody asked for.
+            }
+            if (another
+                    || engine.isError(failed, "WRONGTYPE")
+                    || engine.isError(failed, "PARTIAL")) {
+                lose(hold, GONE);
+                return null;
+            }
+            if (reply != null) {
+                bind(hold, pulse);
+            }
+            watchRenewed(hold);
+            return null;
+        });
+    }
+
+    /** The connection that the holds are bound to is another one now. */
+    void rebindAll() {
+        holds.forEach(hold -> {
+            hold.unbound = true;
+            engine.work(() -> renew(hold));
+        });
+    }
+
+    /** Proves again and again that the connection that holds are bound to lives. */
+    void beat() {
+        beat(TimeUnit.MILLISECONDS.toNanos(engine.lingerMs()) / 4);
+    }
+
+    private void beat(long delayNanos) {
+        engine.later(delayNanos, () -> {
+            if (!engine.isClosed()) {
+                engine.send(new Request("PING")).whenComplete((pong, failed) -> {
+                    if (failed == null) {
+                        beat();
+                    } else { // With a new connection, soon.
+                        beat(Engine.pace() / 2);
+                    }
+                });
+            }
+        });
+    }
+
+    /** Sets a lease by its owner's will; false when it was lost. Nobody renews it from then on. */
+    CompletableFuture<Boolean> set(Hold hold, long leaseMs) {
+        return hold.inTurn(() -> {
+            if (hold.isEnded()) {
+                lose(hold, reason(hold)); // Unless the clock was quicker.
+                return CompletableFuture.completedFuture(false);
+            }
+            boolean before = hold.renewed;
+            hold.renewed = false;
+            hold.planRenewal(null);
+            return renewed(hold, leaseMs, true).handle((held, failed) -> {
+                if (failed != null) {
+                    hold.renewed = before; // Its owner relies on that, as no lease was set.
+                    watch(hold);
+                    throw Engine.thrown(Engine.cause(failed));
+                }
+                if (held) {
+                    watch(hold);
+                } else {
+                    lose(hold, GONE);
+                }
+                return held && !hold.isOver();
+            });
+        });
+    }
+
+    /** Asks the server if a hold is still there, and for as much time as a nested lock wants. */
+    CompletableFuture<Boolean> prolong(Hold hold, boolean renews, long leaseMs) {
+        return hold.inTurn(() -> {
+            hold.renewed |= renews;
+            // Where the server renews nothing for a while, its owner works on.
+            boolean insists = !hold.renewed && leaseMs > hold.lease.leftMs();
+            long wantedMs = Math.max(hold.renewed ? engine.ttlMs() : leaseMs, hold.lease.leftMs());
+            return renewed(hold, wantedMs, insists).thenApply(held -> {
+                if (held) {
+                    watch(hold);
+                } else {
+                    lose(hold, GONE);
+                }
+                return held;
+            });
+        });
+    }
+
+    /**
+     * False when it is over, by the server's word or by the client's clock. What is only refused
+     * for a while is asked again if it {@code insists}; otherwise what is left of the lease will do.
+     */
+    private CompletableFuture<Boolean> renewed(Hold hold, long leaseMs, boolean insists) {
+        Lease.Sent[] sent = new Lease.Sent[1];
+        BooleanSupplier lasts = () -> hold.lease.leftNanos() > 0;
+        return engine.again(
+                        () -> {
+                            sent[0] = hold.lease.sends(leaseMs);
+                            return engine.renew(hold, leaseMs);
+                        },
+                        () -> insists && lasts.getAsBoolean())
+                .handle((held, failed) -> {
+                    Throwable cause = Engine.cause(failed);
+                    if (failed != null) {
+                        if (engine.driver.isOutOfReach(cause)
+                                || engine.kind(cause) == Replies.Kind.FINAL) {
+                            throw Engine.thrown(cause);
+                        }
+                        return lasts.getAsBoolean();
+                    }
+                    if (held && !hold.lease.answered(sent[0])) {
+                        // Nobody would ever unlock it.
+                        engine.giveUp(hold.claim, hold.token, hold.leastMsAtItsEnd());
+                        return false;
+                    }
+                    return held;
+                });
+    }
+
+    /**
+     * Makes a reader of a writer, or of one that may have become it unseen; false when it is lost.
+     * A request without KEEP also ends a place that nobody listens for.
+     */
+    CompletableFuture<Boolean> restoreReader(Hold hold, String reason) {
+        Claim shared = Claim.one(hold.claim.name(), Mode.SHARED);
+        long leaseMs = leaseMs(hold);
+        hold.unconfirmed = true;
+        Lease.Sent[] sent = new Lease.Sent[1];
+        Lease.Pulse[] pulse = new Lease.Pulse[1];
+        return engine.again(() -> {
+                    sent[0] = hold.lease.sends(leaseMs);
+                    pulse[0] = engine.pulse();
+                    return engine.send(
+                            Request.acquiring(shared, hold.token, leaseMs, engine.options));
+                })
+                .thenCompose(reply -> {
+                    if (reply == null) {
+                        // While a guard is on, one that has a share already gets null.
+                        return renewed(hold, leaseMs, true);
+                    }
+                    if (reply.equals(hold.fence)) {
+                        bind(hold, pulse[0]);
+                    }
+                    return CompletableFuture.completedFuture(
+                            reply.equals(hold.fence) && hold.lease.answered(sent[0]));
+                })
+                .thenCompose(held -> {
+                    if (held && !hold.isOver()) {
+                        hold.unconfirmed = false;
+                        watch(hold);
+                        return CompletableFuture.completedFuture(true);
+                    }
+                    lose(hold, reason);
+                    // Nobody knows of what the server has yet.
+                    return engine.giveUp(shared, hold.token, 0).thenApply(was -> false);
+                });
+    }
+
+    /**
+     * Gives a hold back, to end {@code leastMs} after its grant, or now if that is past; false when
+     * it was lost. After a failure it is held and renewed as before, so that this can be tried
+     * again. A time that the server does not allow is an error, too; it is given back at once then.
+     */
+    CompletableFuture<Boolean> release(Hold hold, long leastMs) {
+        return releases(hold, () -> released(hold, leastMs).exceptionallyCompose(failed -> {
+            Throwable cause = Engine.cause(failed);
+            if (!isRefusedTime(cause)) {
+                return CompletableFuture.failedFuture(cause);
+            }
+            return released(hold, 0).thenCompose(any -> {
+                forget(hold);
+                return CompletableFuture.failedFuture(cause);
+            });
+        }));
+    }
+
+    /** The same, to end {@code restMs} from now. */
+    CompletableFuture<Boolean> releaseIn(Hold hold, long restMs) {
+        return releases(hold, () -> released(hold, hold.lease.sinceAskedMs() + restMs)
+                .exceptionallyCompose(failed -> isRefusedTime(Engine.cause(failed))
+                        // The rest alone is not above the bound, nor does it need the module.
+                        ? engine.again(
+                                () -> engine.renew(hold, restMs),
+                                () -> hold.lease.leftNanos() > 0)
+                        : CompletableFuture.failedFuture(Engine.cause(failed))));
+    }
+
+    /**
+     * Has the server write what was made under a hold, and ends that, in one pipeline. What comes
+     * too late is not written: another one may have made it since. Sent again it finds no hold.
+     */
+    CompletableFuture<Void> store(Hold hold, Request save) {
+        List<Request> both =
+                List.of(save, Request.releasing(hold.claim.name(), hold.token, 0));
+        boolean[] failedBefore = {false}; // So the release may have been done.
+        return releases(hold, () -> engine.again(
+                                () -> engine.sendAll(both, engine.answerEnd())
+                                        .whenComplete((stored, failed) -> failedBefore[0] |=
+                                                failed != null && !isGone(failed)),
+                                () -> hold.lease.leftNanos() > 0)
+                        .thenApply(stored -> true))
+                .handle((stored, failed) -> {
+                    if (failed != null && isGone(failed) && !failedBefore[0]) {
+                        lose(hold, GONE);
+                    } else if (failed != null) {
+                        forget(hold); // Out of reach its lease ends it.
+                    }
+                    Throwable cause = Engine.cause(failed);
+                    boolean refused = engine.driver.refusal(cause) != null;
+                    if (refused && !isGone(failed) && engine.kind(cause) == Replies.Kind.FINAL) {
+                        throw Engine.thrown(cause);
+                    }
+                    return null;
+                });
+    }
+
+    private boolean isGone(Throwable failed) {
+        return engine.isError(failed, "NOTHELD") || engine.isError(failed, "WRONGTYPE");
+    }
+
+    /** Ends a hold under which nothing came about, so that the next one begins at once. */
+    CompletableFuture<Void> abandon(Hold hold) {
+        return release(hold, 0).handle((held, failed) -> {
+            forget(hold); // Out of reach its lease ends it.
+            return null;
+        });
+    }
+
+    private static boolean isRefusedTime(Throwable cause) {
+        return cause instanceof IllegalArgumentException
+                || cause instanceof ModuleMissingException;
+    }
+
+    private CompletableFuture<Boolean> released(Hold hold, long leastMs) {
+        return engine.release(
+                hold.claim, hold.token, leastMs, () -> hold.lease.leftNanos() > 0);
+    }
+
+    private CompletableFuture<Boolean> releases(
+            Hold hold, Supplier<CompletableFuture<Boolean>> release) {
+        hold.releasing = true; // Nothing renews it from now on, or it would undo a least time.
+        hold.planRenewal(null);
+        return hold.inTurn(() -> {
+            if (hold.isOver()) {
+                return CompletableFuture.completedFuture(false);
+            }
+            return release.get().whenComplete((held, failed) -> {
+                hold.releasing = false;
+                if (failed == null) {
+                    forget(hold);
+                } else {
+                    watch(hold);
+                }
+            });
+        });
+    }
+
+    private void forget(Hold hold) {
+        hold.giveBack();
+        holds.remove(hold);
+    }
+
+    void lose(Hold hold, String reason) {
+        if (hold.lose()) {
+            holds.remove(hold);
+            // By a conversion its token may get a new hold.
+            if (hold.claim.several() || (reason != GONE && !hold.converting)) {
+                // The others of several, or what a renewal on its way would leave to nobody.
+                long leastMs = reason == GONE ? hold.leastMs : hold.leastMsAtItsEnd();
+                engine.work(() -> engine.giveUp(hold.claim, hold.token, leastMs));
+            }
+            engine.tellLost(hold, reason);
+        }
+    }
+
+    /** A job's hold is given back no sooner than so long after its grant, which needs the module. */
+    CompletableFuture<Boolean> beginJob(Hold hold, long leastMs) {
+        if (hold.fence == 0 && leastMs > 0) {
+            return release(hold, 0).thenCompose(any ->
+                    CompletableFuture.failedFuture(Fallback.lacks(Fallback.LEAST_TIME)));
+        }
+        hold.leastMs = leastMs;
+        return CompletableFuture.completedFuture(true);
+    }
+
+    /** Gives a job's lock back. A loss is no error here: it is told as any other is, and once. */
+    CompletableFuture<Void> endJob(Hold hold) {
+        if (hold.lease.leftNanos() <= 0) {
+            lose(hold, reason(hold)); // Unless the clock was quicker.
+        }
+        if (hold.isOver()) {
+            return CompletableFuture.completedFuture(null);
+        }
+        return release(hold, hold.leastMs).thenAccept(held -> {
+            if (!held) {
+                engine.tellLost(hold, GONE);
+            }
+        });
+    }
+
+    /** Whether the server says that it is held, while the lease lasts. */
+    CompletableFuture<Boolean> check(Hold hold) {
+        return engine.again(() ->
+                        engine.ofAll(hold.claim, name -> Request.checking(name, hold.token)))
+                .thenApply(held -> {
+                    if (!held) {
+                        lose(hold, GONE);
+                    }
+                    return !hold.isEnded();
+                });
+    }
+
+    /** Runs a command while it is held; not to be sent twice. */
+    CompletableFuture<Object> exec(Hold hold, String command, Object... arguments) {
+        if (hold.isEnded()) {
+            return CompletableFuture.failedFuture(Replies.notHeld(hold.claim));
+        }
+        Request request = Request.guarding(hold.claim.name(), hold.token, command, arguments);
+        return engine.send(request).exceptionallyCompose(failed -> {
+            // A wrong type may be the lock's, or the command's.
+            CompletableFuture<Boolean> held = engine.isError(failed, "WRONGTYPE")
+                    ? engine.ofAll(hold.claim, name -> Request.checking(name, hold.token))
+                            .exceptionally(unknown -> true)
+                    : CompletableFuture.completedFuture(!engine.isError(failed, "NOTHELD"));
+            return held.thenCompose(still -> {
+                if (!still) {
+                    lose(hold, GONE);
+                }
+                return CompletableFuture.failedFuture(
+                        still ? Engine.cause(failed) : Replies.notHeld(hold.claim));
+            });
+        });
+    }
+
+    void close() {
+        holds.forEach(hold -> {
+            hold.planRenewal(null);
+            hold.planEnding(null);
+        });
+        holds.clear();
+    }
+}

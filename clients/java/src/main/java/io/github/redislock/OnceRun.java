@@ -1,0 +1,198 @@
+package io.github.redislock;
+
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.*;
+import java.util.function.Function;
+import java.util.function.Supplier;
+
+/**
+ * One call for a value: looks whether it is there, asks by LOCK.ONCE where it is not or is early,
+ * and makes it where that gives the lock. The calling thread does so step by step, or futures do.
+ */
+final class OnceRun<T> {
+    private static final System.Logger LOG = System.getLogger("io.github.redislock");
+
+    private final Engine engine;
+    private final String name;
+    private final Once<T> how;
+    private final Claim claim;
+    private final String token = UUID.randomUUID().toString();
+    private final long beganNanos = System.nanoTime();
+
+    /** What was found, and will do if no new value comes about. Null for none. */
+    private volatile byte[] old;
+
+    OnceRun(Engine engine, String name, Once<T> how) {
+        this.engine = engine;
+        this.name = name;
+        this.how = how;
+        // A value must not be early from its first moment on.
+        long earlyMs = Math.min(how.early().get().toMillis(), how.keep().toMillis() / 2);
+        this.claim = Claim.once(name, earlyMs);
+    }
+
+    T get(Callable<? extends T> make) throws Exception {
+        if (Thread.interrupted()) {
+            throw new InterruptedException("before asking for " + name);
+        }
+        if (Engine.join(this::isFresh)) {
+            return opened(old);
+        }
+        Acquire.Grant grant = null;
+        try {
+            grant = acquire(true).await(true);
+        } catch (RuntimeException failed) {
+            refuse(failed);
+        }
+        if (!isMaker(grant)) {
+            return opened(found());
+        }
+        Hold hold = hold(grant);
+        byte[] made;
+        try {
+            made = how.pack().apply(make.call());
+        } catch (Throwable failed) {
+            Engine.join(() -> engine.keeper.abandon(hold));
+            return opened(instead(failed));
+        }
+        Engine.join(() -> store(hold, made));
+        return opened(made);
+    }
+
+    /** To complete the future in another way gives the place up, and leaves a maker to its end. */
+    CompletableFuture<T> begin(Supplier<? extends CompletionStage<? extends T>> make) {
+        CompletableFuture<T> future = new CompletableFuture<>();
+        isFresh()
+                .thenCompose(fresh -> fresh || future.isDone()
+                        ? CompletableFuture.completedFuture(old)
+                        : asked(future, make))
+                .whenComplete((bytes, failed) -> engine.call(() -> {
+                    try {
+                        if (failed != null) {
+                            throw failed;
+                        }
+                        future.complete(opened(bytes));
+                    } catch (Throwable why) {
+                        future.completeExceptionally(Engine.cause(why));
+                    }
+                }));
+        return future;
+    }
+
+    private CompletableFuture<byte[]> asked(
+            CompletableFuture<T> future,
+            Supplier<? extends CompletionStage<? extends T>> make) {
+        Acquire acquire = acquire(false);
+        CompletableFuture<Acquire.Grant> granted = acquire.begin();
+        future.whenComplete((value, failed) -> acquire.giveUp());
+        return granted.exceptionally(failed -> {
+                    refuse(Engine.thrown(Engine.cause(failed)));
+                    return null;
+                })
+                .thenCompose(grant -> isMaker(grant)
+                        ? made(hold(grant), make)
+                        : CompletableFuture.supplyAsync(this::found, Runnable::run));
+    }
+
+    private CompletableFuture<byte[]> made(
+            Hold hold, Supplier<? extends CompletionStage<? extends T>> make) {
+        CompletableFuture<byte[]> making = new CompletableFuture<>();
+        engine.call(() -> {
+            try {
+                make.get()
+                        .thenApply(value -> how.pack().apply(value))
+                        .whenComplete(Engine.settle(making));
+            } catch (Throwable failed) {
+                making.completeExceptionally(failed);
+            }
+        });
+        return making.handle((bytes, failed) -> failed == null
+                        ? store(hold, bytes).thenApply(stored -> bytes)
+                        : engine.keeper
+                                .abandon(hold)
+                                .thenApply(gone -> instead(Engine.cause(failed))))
+                .thenCompose(Function.identity());
+    }
+
+    /** Whether the value is there and not early. What passes is as no value: the wait bears it. */
+    private CompletableFuture<Boolean> isFresh() {
+        Request get = new Request("GET").key(name);
+        get.isRaw = true;
+        return engine.sendAll(List.of(get, new Request("PTTL").key(name)), engine.answerEnd())
+                .handle((replies, failed) -> {
+                    if (failed != null) {
+                        if (engine.kind(Engine.cause(failed)) == Replies.Kind.FINAL) {
+                            throw Engine.thrown(Engine.cause(failed));
+                        }
+                        return false;
+                    }
+                    old = (byte[]) replies.get(0);
+                    long leftMs = (Long) replies.get(1);
+                    return old != null
+                            && (claim.earlyMs() <= 0 || leftMs < 0 || leftMs > claim.earlyMs());
+                });
+    }
+
+    /** Nobody waits because of a value that is there. */
+    private Acquire acquire(boolean owned) {
+        long waitNanos = how.patience().toNanos() - (System.nanoTime() - beganNanos);
+        return new Acquire(
+                engine, claim, token, engine.ttlMs(), null, old == null ? waitNanos : 0, owned);
+    }
+
+    /** Nobody fails because of one, either, unless it will never be made again. */
+    private void refuse(RuntimeException failed) {
+        if (old == null || failed instanceof UnsupportedOperationException) {
+            throw failed;
+        }
+    }
+
+    private boolean isMaker(Acquire.Grant grant) {
+        if (grant != null && grant.value() != null) {
+            old = grant.value();
+        } else if (grant != null) {
+            old = null; // It has ended meanwhile.
+        }
+        return grant != null && grant.pulse() != null;
+    }
+
+    private byte[] found() {
+        return old == null ? unchecked(new TimeoutException(name + " is being made")) : old;
+    }
+
+    /** Renewed until it is stored or abandoned, whatever becomes of the thread. */
+    private Hold hold(Acquire.Grant grant) {
+        Hold hold = engine.keeper.hold(grant, claim.held(), null, token, engine.ttlMs());
+        hold.renewed = true;
+        engine.keeper.watch(hold);
+        return hold;
+    }
+
+    private CompletableFuture<Void> store(Hold hold, byte[] made) {
+        return engine.keeper.store(hold, Request.guarding(
+                claim.name(), token, "SET", name, made, "PX", how.keep().toMillis()));
+    }
+
+    /** The old value in place of one that could not be made. */
+    private byte[] instead(Throwable failed) {
+        if (old == null || failed instanceof Error) {
+            return unchecked(failed);
+        }
+        LOG.log(
+                System.Logger.Level.WARNING,
+                "A new value of " + name + " could not be made: the old one is used",
+                failed);
+        return old;
+    }
+
+    private T opened(byte[] bytes) {
+        return how.unpack().apply(bytes);
+    }
+
+    /** As it is, also where it is checked. */
+    @SuppressWarnings("unchecked")
+    private static <R, E extends Throwable> R unchecked(Throwable failed) throws E {
+        throw (E) failed;
+    }
+}

@@ -1,0 +1,108 @@
+package io.github.redislock;
+
+import java.util.*;
+
+/**
+ * What the server's replies mean. The table of error words is that of {@code
+ * clients/vectors/errors.txt}, which all adapters have.
+ */
+final class Replies {
+    /** What helps against an error: asking again, at this or at another server, or nothing. */
+    enum Kind {
+        TEMPORARY,
+        ELSEWHERE,
+        FINAL
+    }
+
+    static final Map<String, Kind> WORDS = Map.ofEntries(
+            Map.entry("LOADING", Kind.TEMPORARY),
+            Map.entry("BUSY", Kind.TEMPORARY),
+            Map.entry("MISCONF", Kind.TEMPORARY),
+            Map.entry("NOREPLICAS", Kind.TEMPORARY),
+            Map.entry("TRYAGAIN", Kind.TEMPORARY),
+            Map.entry("OOM", Kind.TEMPORARY),
+            Map.entry("CLUSTERDOWN", Kind.TEMPORARY),
+            Map.entry("UNBLOCKED", Kind.TEMPORARY),
+            Map.entry("MASTERDOWN", Kind.ELSEWHERE),
+            Map.entry("READONLY", Kind.ELSEWHERE),
+            Map.entry("MOVED", Kind.ELSEWHERE),
+            Map.entry("ASK", Kind.ELSEWHERE),
+            Map.entry("NOPERM", Kind.FINAL),
+            Map.entry("NOAUTH", Kind.FINAL),
+            Map.entry("WRONGPASS", Kind.FINAL),
+            Map.entry("WRONGTYPE", Kind.FINAL),
+            Map.entry("CROSSSLOT", Kind.FINAL),
+            Map.entry("ERR", Kind.FINAL));
+
+    static final String TTL_TOO_LONG = "ERR ttl must not be above lock.max-ttl";
+
+    /** How servers and proxies say that they have no such command, in lower case. */
+    private static final List<String> UNKNOWN =
+            List.of("unknown command", "unsupported", "not supported", "not available");
+
+    private Replies() {}
+
+    /** Words that are not in the table are final, too. */
+    static Kind kind(String error) {
+        return WORDS.getOrDefault(word(error), Kind.FINAL);
+    }
+
+    private static String word(String error) {
+        return error == null ? "" : error.split("[^A-Z]", 2)[0];
+    }
+
+    static boolean isError(String error, String start) {
+        return error != null && error.startsWith(start);
+    }
+
+    /**
+     * Whether the server is not the primary any more. It closes nothing then, so its connections
+     * have to be left for those of another one.
+     */
+    static boolean isDemoted(String error) {
+        return isError(error, "READONLY") || isError(error, "UNBLOCKED");
+    }
+
+    /** Whether an error says that this command is unknown, and not one that it guards. */
+    static boolean isUnknown(Request request, String error) {
+        String word = word(error);
+        if (error == null || (WORDS.containsKey(word) && !word.equals("ERR"))) {
+            return false;
+        }
+        String text = error.toLowerCase(Locale.ROOT);
+        return UNKNOWN.stream().anyMatch(text::contains)
+                && (text.contains(request.command.toLowerCase(Locale.ROOT))
+                        || !request.command.equals("LOCK.EXEC"));
+    }
+
+    static boolean isOne(Object reply) {
+        return reply instanceof Long number && number > 0;
+    }
+
+    /** The server bounds its leases. */
+    static IllegalArgumentException tooLong(Throwable failed) {
+        return new IllegalArgumentException(
+                "the lease (LockOptions.ttl where none is given, lockAtMostFor of a job) is too"
+                        + " long: "
+                        + failed.getMessage(),
+                failed);
+    }
+
+    /** The same bound counts for the least time. */
+    static IllegalArgumentException leastTooLong(Throwable failed) {
+        return new IllegalArgumentException("atLeast is too long: " + failed.getMessage(), failed);
+    }
+
+    static IllegalArgumentException crossSlot(Claim claim, Throwable failed) {
+        String rule = claim.result() == null
+                ? "the keys of a multi-lock must have one slot, as {orders}:1 and {orders}:2 have: "
+                : "a value whose name has a } needs a hash tag, as {page}:7 has: ";
+        return new IllegalArgumentException("in a cluster " + rule + claim.title(), failed);
+    }
+
+    static IllegalMonitorStateException notHeld(Claim claim) {
+        String kind = claim.limit() > 0 ? "the permit of " : "the lock of ";
+        return new IllegalMonitorStateException(
+                kind + claim.title() + " is not held here, or was lost");
+    }
+}

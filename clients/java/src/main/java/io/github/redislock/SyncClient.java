@@ -1,0 +1,181 @@
+package io.github.redislock;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
+import java.util.stream.Stream;
+
+/** Joins the engine, and knows what each thread holds. */
+final class SyncClient implements RedisLockClient {
+    private record Key(String name, Thread owner) {}
+
+    private record Sides(RedisLock readLock, RedisLock writeLock) implements RedisReadWriteLock {}
+
+    private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
+    final Engine engine;
+    final Keeper keeper;
+
+    SyncClient(Engine engine) {
+        this.engine = engine;
+        this.keeper = engine.keeper;
+    }
+
+    static RedisLockClient over(Driver driver, LockOptions options) {
+        return new SyncClient(new Engine(driver, options, false));
+    }
+
+    static boolean has(String driver) {
+        try {
+            Class.forName(driver, false, SyncClient.class.getClassLoader());
+            return true;
+        } catch (ClassNotFoundException absent) {
+            return false;
+        }
+    }
+
+    @Override
+    public RedisLock lock(String name) {
+        return new SyncLock(this, Claim.one(name, Mode.EXCLUSIVE));
+    }
+
+    @Override
+    public RedisReadWriteLock readWriteLock(String name) {
+        return new Sides(new SyncLock(this, Claim.one(name, Mode.SHARED)), lock(name));
+    }
+
+    @Override
+    public RedisSemaphore semaphore(String name, int permits) {
+        return new SyncSemaphore(this, Claim.permit(name, permits));
+    }
+
+    @Override
+    public RedisMultiLock multiLock(RedisLock... locks) {
+        return new SyncLock(this, Claim.all(Stream.of(locks).map(this::claim).toList()));
+    }
+
+    private Claim claim(RedisLock lock) {
+        if (lock instanceof SyncLock mine && mine.client == this) {
+            return mine.claim;
+        }
+        throw new IllegalArgumentException(lock.getName() + " is of another client");
+    }
+
+    @Override
+    public boolean runOnce(
+            String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job) {
+        Claim claim = Claim.one(name, Mode.EXCLUSIVE);
+        long mostMs = Leases.mostMs(lockAtMostFor, lockAtLeastFor);
+        Hold hold = takeAtOnce(claim, mostMs);
+        if (hold == null) {
+            return false;
+        }
+        Engine.join(() -> keeper.beginJob(hold, lockAtLeastFor.toMillis()));
+        try {
+            job.accept(new SyncHold(keeper, hold));
+        } catch (Throwable failed) { // Other languages throw checked exceptions, too.
+            try {
+                Engine.join(() -> keeper.endJob(hold));
+            } catch (RuntimeException late) {
+                failed.addSuppressed(late);
+            }
+            throw failed;
+        }
+        Engine.join(() -> keeper.endJob(hold));
+        return true;
+    }
+
+    /** A new hold that belongs to no thread, or null. */
+    Hold takeAtOnce(Claim claim, long leaseMs) {
+        try {
+            return take(claim, 0, leaseMs, false);
+        } catch (InterruptedException never) {
+            throw new AssertionError(never);
+        }
+    }
+
+    /** The same, after a wait. */
+    Hold take(Claim claim, long waitNanos, long leaseMs, boolean interruptible)
+            throws InterruptedException {
+        if (interruptible && Thread.interrupted()) {
+            throw new InterruptedException("before asking for " + claim.title());
+        }
+        Hold hold = acquire(claim, null, leaseMs, waitNanos, interruptible);
+        if (hold != null) {
+            hold.handedOn = true;
+            keeper.watch(hold);
+        }
+        return hold;
+    }
+
+    /** A new hold of the calling thread, or the reader's that was converted; null in vain. */
+    Hold acquire(Claim claim, Hold reader, long leaseMs, long waitNanos, boolean interruptible)
+            throws InterruptedException {
+        refuseClosed();
+        // A new token, so that nothing that is on its way for an earlier hold can touch this one.
+        String token = reader == null ? UUID.randomUUID().toString() : reader.token;
+        long ttlMs = leaseMs == Leases.RENEWED || reader != null && reader.renewed
+                ? engine.ttlMs()
+                : leaseMs;
+        ttlMs = reader == null ? ttlMs : Math.max(ttlMs, reader.lease.leftMs());
+        Acquire.Grant grant =
+                new Acquire(engine, claim, token, ttlMs, reader, waitNanos, true)
+                        .await(interruptible);
+        if (grant == null) {
+            return null;
+        }
+        if (reader != null && reader.fence == grant.fence() && !reader.isOver()) {
+            keeper.convert(reader, grant, ttlMs);
+            reader.renewed |= leaseMs == Leases.RENEWED;
+            return reader;
+        }
+        if (reader != null) {
+            keeper.lose(reader, "it ended while it waited to become the writer");
+        }
+        Hold hold = keeper.hold(grant, claim, Thread.currentThread(), token, ttlMs);
+        hold.renewed = leaseMs == Leases.RENEWED;
+        return hold;
+    }
+
+    private void refuseClosed() {
+        if (engine.isClosed()) {
+            throw new IllegalStateException("the client is closed");
+        }
+    }
+
+    /** What the calling thread holds, by the client's own clock; null when nothing. */
+    Hold mine(String name) {
+        refuseClosed();
+        Hold hold = holds.get(new Key(name, Thread.currentThread()));
+        if (hold != null && hold.isEnded()) {
+            keeper.lose(hold, Keeper.ENDED); // Unless the clock was quicker.
+            forget(hold);
+            return null;
+        }
+        return hold;
+    }
+
+    /** Remembers it as the calling thread's. */
+    void add(Hold hold) {
+        hold.claim.names().forEach(name -> holds.put(new Key(name, hold.owner), hold));
+        hold.whenLost = () -> forget(hold);
+        keeper.watch(hold);
+    }
+
+    void forget(Hold hold) {
+        hold.claim.names().forEach(name -> holds.remove(new Key(name, hold.owner), hold));
+    }
+
+    @Override
+    public <T> T once(String name, Once<T> how, Callable<? extends T> make) throws Exception {
+        return new OnceRun<>(engine, name, how).get(make);
+    }
+
+    @Override
+    public void close() {
+        engine.close();
+        holds.clear();
+    }
+}

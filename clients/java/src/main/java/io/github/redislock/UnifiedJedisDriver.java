@@ -1,0 +1,93 @@
+package io.github.redislock;
+
+import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.exceptions.JedisDataException;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Semaphore;
+
+/**
+ * Over a client of the application that finds its servers itself: {@code JedisCluster}, {@code
+ * JedisSentineled} and so on. Its pools have a bound, so only a few threads at once wait with a
+ * connection in hand. The others ask again and again, at their places in the queue.
+ */
+final class UnifiedJedisDriver extends JedisReplies {
+    private final UnifiedJedis jedis;
+    private final Semaphore waiters;
+
+    UnifiedJedisDriver(UnifiedJedis jedis, int waiters) {
+        this.jedis = jedis;
+        this.waiters = new Semaphore(waiters, true);
+    }
+
+    @Override
+    public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
+        return done(() -> {
+            List<Object> replies = new ArrayList<>();
+            JedisDataException refused = null;
+            for (Request request : requests) { // All of them, as a pipeline does.
+                try {
+                    replies.add(execute(request));
+                } catch (JedisDataException refusal) {
+                    refused = refused == null ? refusal : refused;
+                }
+            }
+            if (refused != null) {
+                throw refused;
+            }
+            return replies;
+        });
+    }
+
+    private Object execute(Request request) {
+        // The way that all versions have in a cluster, too: the first key tells the node.
+        byte[][] words = request.words().stream().map(Request.Word::bytes).toArray(byte[][]::new);
+        byte[] key = request.firstKey();
+        return plain(
+                request,
+                request.blockMs > 0
+                        ? jedis.sendBlockingCommand(key, name(request), words)
+                        : jedis.sendCommand(key, name(request), words));
+    }
+
+    @Override
+    public CompletableFuture<Line> open(long endNanos) {
+        if (!waiters.tryAcquire()) {
+            return null;
+        }
+        return CompletableFuture.completedFuture(new Line() {
+            private boolean open = true;
+
+            @Override
+            public CompletableFuture<Object> send(Request request, long endNanos) {
+                return done(() -> execute(request));
+            }
+
+            @Override
+            public synchronized void close(boolean usable) {
+                if (open) {
+                    open = false;
+                    waiters.release();
+                }
+            }
+        });
+    }
+
+    @Override
+    public boolean failsOver() {
+        return true;
+    }
+
+    /** Its pool closes a connection that is idle for a minute, and would end what is bound to it. */
+    @Override
+    public String whyNoLinger() {
+        return "linger binds a hold to a connection, and those of a UnifiedJedis come and go: use"
+                + " RedisLockClient.connect, a JedisPool or Lettuce";
+    }
+
+    /** The client stays its owner's to close. */
+    @Override
+    public void close() {}
+}

@@ -1,0 +1,57 @@
+package io.github.redislock;
+
+import static org.junit.jupiter.api.Assertions.*;
+
+import io.github.redislock.testing.Eventually;
+import io.opentelemetry.sdk.metrics.data.MetricData;
+import io.opentelemetry.sdk.testing.junit5.OpenTelemetryExtension;
+import io.opentelemetry.sdk.trace.data.SpanData;
+
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+import java.util.List;
+
+/** What a program with OpenTelemetry's SDK sees. */
+class TelemetryTest extends ServerTest {
+    @RegisterExtension
+    static final OpenTelemetryExtension SDK = OpenTelemetryExtension.create();
+
+    @Test
+    void waitsAndHoldsHaveSpansAndHistogramsAndLossesACounter() throws Exception {
+        RedisLock lock = locks.lock("a");
+        lock.lock();
+        assertFalse(other.does(() -> lock.tryLock()));
+        lock.unlock();
+        lock.lock();
+        server.ask("DEL", "a");
+        awaitLost();
+        Eventually.isTrue("all spans have ended", () -> SDK.getSpans().size() == 5);
+        List<String> names = SDK.getSpans().stream().map(SpanData::getName).sorted().toList();
+        assertEquals(
+                List.of(
+                        "redis_lock.hold",
+                        "redis_lock.hold",
+                        "redis_lock.wait",
+                        "redis_lock.wait",
+                        "redis_lock.wait"),
+                names);
+        assertEquals(3, count("redis_lock.wait"));
+        assertEquals(2, count("redis_lock.hold"));
+        MetricData lost = metric("redis_lock.lost");
+        assertEquals(1, lost.getLongSumData().getPoints().iterator().next().getValue());
+    }
+
+    private static long count(String name) {
+        return metric(name).getHistogramData().getPoints().stream()
+                .mapToLong(point -> point.getCount())
+                .sum();
+    }
+
+    private static MetricData metric(String name) {
+        return SDK.getMetrics().stream()
+                .filter(each -> each.getName().equals(name))
+                .findFirst()
+                .orElseThrow();
+    }
+}
