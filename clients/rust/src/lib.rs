@@ -79,6 +79,7 @@ mod info;
 pub mod keeper;
 mod lease;
 pub mod locks;
+pub mod once;
 mod options;
 mod replies;
 #[cfg(feature = "sentinel")]

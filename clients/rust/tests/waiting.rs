@@ -191,6 +191,32 @@ async fn a_job_that_is_cut_off_has_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_maker_that_is_cut_off_leaves_it_to_the_next() {
+    let server = Server::start();
+    let (locks, mut admin) = (locks(&server), server.admin());
+    let get = |endless: bool| {
+        let page = locks.once("page").with_wait(BOUND);
+        tokio::spawn(async move {
+            page.get_or_make(async |guard| {
+                if endless {
+                    guard.lost().await;
+                }
+                Ok::<_, Error>("made".to_owned())
+            })
+            .await
+        })
+    };
+    let first = get(true);
+    eventually("it makes", || !admin.is_free("{page}:once")).await;
+    let (given_up, next) = (get(true), get(false));
+    waiters(&mut admin, "{page}:once", 2).await;
+    given_up.abort();
+    waiters(&mut admin, "{page}:once", 1).await;
+    first.abort();
+    assert_eq!(next.await.unwrap().unwrap(), "made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_is_cut_off_before_its_grant_keeps_no_lock() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);

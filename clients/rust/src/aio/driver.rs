@@ -1,6 +1,7 @@
 //! Connections that tasks share.
 
 use std::future::Future;
+use std::slice::from_ref;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use tokio::time::{timeout, timeout_at};
 
 #[cfg(feature = "cluster-async")]
 use super::cluster::Nodes;
-use super::link::{Boxed, Own, Source, within};
+use super::link::{Boxed, Own, Source, ask, within};
 use super::listener::{Hub, Subscribed};
 use crate::attempt::{Attempt, Turn, Verdict};
 use crate::driver::{Driver, Engine};
@@ -45,18 +46,18 @@ impl Driver for Tasks {
         Self::runtime().is_some()
     }
 
-    async fn send(engine: &Engine<Self>, command: &Cmd, time: Duration) -> RedisResult<Value> {
-        boxed(engine.connections.send(command, time)).await
+    async fn send(engine: &Engine<Self>, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
+        boxed(engine.connections.send(commands, time)).await
     }
 
     async fn send_of_owner(
         engine: &Engine<Self>,
-        command: &Cmd,
+        commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<Value> {
         match &engine.connections.owners {
-            Some(own) => boxed(own.send(command, time)).await,
-            None => Self::send(engine, command, time).await,
+            Some(own) => boxed(own.send(commands, time)).await,
+            None => Self::send(engine, commands, time).await,
         }
     }
 
@@ -151,7 +152,7 @@ enum To {
     Cluster(Box<Nodes>),
 }
 
-type Borrowed = dyn for<'a> Fn(&'a Cmd) -> Boxed<'a, RedisResult<Value>> + Send + Sync;
+type Borrowed = dyn for<'a> Fn(&'a [Cmd]) -> Boxed<'a, RedisResult<Value>> + Send + Sync;
 
 impl Connections {
     fn new(to: To, owners: Option<Own>, hub: Arc<Hub>) -> Self {
@@ -176,9 +177,9 @@ impl Connections {
 
     pub(super) fn borrowed(connection: impl SharedConnection, source: Option<Source>) -> Self {
         let owners = source.clone().map(|source| Own::new(source, None));
-        let ask: Box<Borrowed> = Box::new(move |command| {
-            let mut connection = connection.clone();
-            Box::pin(async move { connection.req_packed_command(command).await })
+        let ask: Box<Borrowed> = Box::new(move |commands| {
+            let connection = connection.clone();
+            Box::pin(ask(connection, commands))
         });
         Self::new(To::Borrowed(ask, source), owners, Hub::new())
     }
@@ -214,13 +215,12 @@ impl Connections {
         !matches!(self.to, To::Own(_) | To::Borrowed(..))
     }
 
-    /// Sends a command that is answered at once.
-    async fn send(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
+    /// Sends commands that are answered at once.
+    async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
         match &self.to {
-            To::Own(own) => own.send(command, time).await,
+            To::Own(own) => own.send(commands, time).await,
             To::Borrowed(ask, _) => {
-                let answer = within(time, ask(command)).await;
-                let answer = answer.and_then(Value::extract_error);
+                let answer = within(time, ask(commands)).await;
                 let has_left = |error: &RedisError| is_to_leave(error) && !error.is_timeout();
                 if answer.as_ref().is_err_and(has_left) {
                     self.hub.renewed.notify_one();
@@ -228,7 +228,7 @@ impl Connections {
                 answer
             }
             #[cfg(feature = "cluster-async")]
-            To::Cluster(nodes) => nodes.send(command, time).await.map(|(answer, _)| answer),
+            To::Cluster(nodes) => nodes.send(commands, time).await.map(|(answer, _)| answer),
         }
     }
 
@@ -244,10 +244,10 @@ impl Connections {
         match &self.to {
             #[cfg(feature = "cluster-async")]
             To::Cluster(nodes) => {
-                let (answer, node) = nodes.send(command, time).await?;
+                let (answer, node) = nodes.send(from_ref(command), time).await?;
                 Ok((answer, subscribed.node == Some(node)))
             }
-            _ => Ok((self.send(command, time).await?, true)),
+            _ => Ok((self.send(from_ref(command), time).await?, true)),
         }
     }
 

@@ -54,13 +54,15 @@ mod sentinel;
 mod shards;
 mod waiting;
 
+use std::fmt;
 use std::time::Duration;
 
-use redis::{Client, Cmd, FromRedisValue, IntoConnectionInfo};
+use redis::{Client, Cmd, FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
 
 use crate::attempt::Patience;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::info::unnamed;
+use crate::once::{Look, read};
 use crate::options::Options;
 use driver::Connections;
 #[cfg(feature = "sentinel")]
@@ -78,6 +80,8 @@ pub type RwLock = crate::locks::RwLock<Tasks>;
 pub type Semaphore = crate::locks::Semaphore<Tasks>;
 /// Several locks as one.
 pub type MultiLock = crate::locks::MultiLock<Tasks>;
+/// A value that one of all callers makes.
+pub type Once = crate::once::Once<Tasks>;
 /// A hold on a lock. Dropping it releases the lock, in a task of its own.
 pub type Guard = crate::guard::Guard<Tasks>;
 /// Renews a hold in a task of its own until it is dropped. Its drop releases nothing.
@@ -199,7 +203,7 @@ impl LockClient {
         at_least: Duration,
         job: impl AsyncFnOnce(&Guard) -> T,
     ) -> Result<Option<T>> {
-        let Some(guard) = self.once(key.as_ref(), at_most, at_least).await? else {
+        let Some(guard) = self.job(key.as_ref(), at_most, at_least).await? else {
             return Ok(None);
         };
         let result = job(&guard).await;
@@ -293,6 +297,47 @@ impl MultiLock {
     }
 }
 
+impl Once {
+    /// Returns the value, made by `make` or by another caller.
+    ///
+    /// An error of `make` goes to its own caller. The errors of this crate become one of the same type.
+    /// [`Error::InProgress`] if there is no value in time,
+    /// [`Error::ModuleMissing`] on a server without LOCK.ONCE.
+    /// `make` gets the guard of the lock: write with its fence, and stop when it is lost.
+    ///
+    /// This future can be dropped at any time. Then the next caller in the queue makes the value.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use redis_lock_client::{Options, aio::LockClient};
+    /// # use std::time::Duration;
+    /// # async fn render(_: u32) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # let locks = LockClient::open("redis://127.0.0.1:6379", Options::default())?;
+    /// let page = locks.once("page:7").with_keep(Duration::from_secs(60));
+    /// let html: String = page
+    ///     .get_or_make(async |_| Ok::<_, Box<dyn std::error::Error>>(render(7).await?))
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn get_or_make<T, E>(
+        &self,
+        make: impl AsyncFnOnce(&Guard) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E>
+    where
+        T: ToSingleRedisArg + FromRedisValue,
+        E: From<Error> + fmt::Debug,
+    {
+        match self.look().await? {
+            Look::Found(value) => Ok(read(value)?),
+            Look::Making(making) => {
+                let made = make(&making.guard).await;
+                making.end(made).await
+            }
+        }
+    }
+}
+
 impl Guard {
     /// Waits until the hold is over. With [`Guard::keep_alive`] that is when it was lost.
     pub async fn lost(&self) {
@@ -300,13 +345,13 @@ impl Guard {
     }
 
     /// Sets the deadline to the lock's ttl from now on.
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+    /// [`Error::NotHeld`] if the hold is over.
     pub async fn renew(&self) -> Result<()> {
         self.hold.extend(self.hold.ttl).await
     }
 
     /// Sets the deadline to `ttl` from now on, which may also be earlier.
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+    /// [`Error::NotHeld`] if the hold is over.
     ///
     /// A server that is away is asked again until the lease ends, and for no longer than
     /// [`Options::reconnect`].
@@ -321,7 +366,7 @@ impl Guard {
     }
 
     /// Has the server run a command only if this is held now, in one step.
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if it is not; then nothing was done.
+    /// [`Error::NotHeld`] if it is not; then nothing was done.
     ///
     /// ```no_run
     /// # async fn example(guard: &redis_lock_client::aio::Guard) -> redis_lock_client::Result<()> {
@@ -348,7 +393,7 @@ impl Guard {
     /// Makes the only reader the writer. Waits for the other readers, ahead of the queue, and reads
     /// on meanwhile.
     ///
-    /// [`Error::Deadlock`](crate::Error::Deadlock) if another reader waits to become the writer: one
+    /// [`Error::Deadlock`] if another reader waits to become the writer: one
     /// of the two must release.
     ///
     /// Unlike an acquire it does not listen for its grant. It asks every 50 ms, and the server
@@ -371,7 +416,7 @@ impl Guard {
         self.upgrade_with(Patience::of(timeout)).await
     }
 
-    /// Releases the lock. [`Error::NotHeld`](crate::Error::NotHeld) if it was lost before.
+    /// Releases the lock. [`Error::NotHeld`] if it was lost before.
     ///
     /// After another error it can be called again: the guard keeps its token until the server has
     /// answered.

@@ -25,7 +25,7 @@ fn a_command_is_of_its_first_key() {
     let words = |words: &[&str]| {
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
-        slot_of_command(&command)
+        slot_of_commands(&[command])
     };
     assert_eq!(words(&["LOCK.ACQUIRE", "foo", "t", "1"]), 12_182);
     assert_eq!(words(&["LOCK.MACQUIRE", "2", "foo", "{foo}2", "t"]), 12_182);
