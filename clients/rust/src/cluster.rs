@@ -127,10 +127,11 @@ impl Topology {
             self.forget();
         }
         nodes.has_failed(&route.node, &error);
-        match route.follow(&error, self) {
-            Some(true) => nodes.has_moved(),
-            Some(false) => {}
-            None => return Err(error),
+        if route.turn(&error).is_none() {
+            return Err(error);
+        }
+        if !route.is_asking && self.has_moved(route.slot, &route.node) {
+            nodes.has_moved();
         }
         Ok(())
     }
@@ -245,33 +246,6 @@ fn read_range(range: &Value, asked: &Address) -> Option<(u16, u16, Address)> {
     Some((first, last, (host, port)))
 }
 
-/// Where a node sends a command that is not its own.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Redirection {
-    /// The slot is there now.
-    Moved(Address),
-    /// The slot is on its way there, and this key has arrived or is not there yet.
-    Ask(Address),
-}
-
-impl Redirection {
-    pub(crate) fn of(error: &RedisError, asked: &Address) -> Option<Self> {
-        let code = error.code()?;
-        let make = match code {
-            "MOVED" => Self::Moved,
-            "ASK" => Self::Ask,
-            _ => return None,
-        };
-        let (_slot, address) = error.detail()?.trim().split_once(' ')?;
-        let (host, port) = address.rsplit_once(':')?;
-        let host = match host {
-            "" | "?" => &asked.0,
-            host => host,
-        };
-        Some(make((host.to_owned(), port.parse().ok()?)))
-    }
-}
-
 /// The way of one command over redirections.
 pub(crate) struct Route {
     slot: u16,
@@ -292,17 +266,20 @@ impl Route {
         }
     }
 
-    /// Goes where the answer sends it. `None` if that is nowhere; whether the slot is known to have
-    /// moved just now.
-    pub(crate) fn follow(&mut self, error: &RedisError, topology: &Topology) -> Option<bool> {
-        let redirection = Redirection::of(error, &self.node)?;
-        self.left = self.left.checked_sub(1)?;
-        let (is_asking, node) = match redirection {
-            Redirection::Moved(node) => (false, node),
-            Redirection::Ask(node) => (true, node),
+    /// Goes where the answer sends it. `None` if that is nowhere.
+    fn turn(&mut self, error: &RedisError) -> Option<()> {
+        let (address, _slot) = error.redirect_node()?;
+        let (host, port) = address.rsplit_once(':')?;
+        let host = match host {
+            "" | "?" => &self.node.0,
+            host => host,
         };
-        (self.is_asking, self.node) = (is_asking, node);
-        Some(!is_asking && topology.has_moved(self.slot, &self.node))
+        let node = (host.to_owned(), port.parse().ok()?);
+        self.left = self.left.checked_sub(1)?;
+        // The slot is on its way there. Only this key has arrived, or is not there yet.
+        self.is_asking = error.code() == Some("ASK");
+        self.node = node;
+        Some(())
     }
 }
 

@@ -1,6 +1,5 @@
 //! What can be held. The methods that take a lock are those of [`sync`](crate::sync) and of `aio`.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use crate::settle::Settle;
 use crate::{Mode, Options};
 
 /// Makes locks. One client serves a whole program, and a clone is the same client.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LockClient<D: Driver> {
     pub(crate) engine: Arc<Engine<D>>,
 }
@@ -96,14 +95,6 @@ impl<D: Driver> LockClient<D> {
             token: None,
             ttl: self.engine.options.ttl,
         }
-    }
-}
-
-impl<D: Driver> fmt::Debug for LockClient<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockClient")
-            .field("options", &self.engine.options)
-            .finish_non_exhaustive()
     }
 }
 

@@ -311,6 +311,21 @@ async fn the_programs_own_connection_serves() {
         let guard = lock.lock_timeout(BOUND).await.unwrap().unwrap();
         guard.unlock().await.unwrap();
         assert!(admin.is_free("k"));
+
+        admin.run(&["DEL", "page"]);
+        admin.run(&["LOCK.ACQUIRE", "{page}:once", "maker", "60000"]);
+        let page = locks.once("page").with_wait(BOUND);
+        let waiting = tokio::spawn(async move {
+            page.get_or_make(async |_| Err::<String, Error>(Error::NotHeld))
+                .await
+        });
+        waiters(&mut admin, "{page}:once", 1).await;
+        admin.run(&["LOCK.EXEC", "{page}:once", "maker", "SET", "page", "made"]);
+        assert_eq!(waiting.await.unwrap().unwrap(), "made");
+        admin.run(&["LOCK.RELEASE", "{page}:once", "maker"]);
+        let early = locks.once("page").with_early(ms(0));
+        let got = early.get_or_make(async |_| Ok::<_, Error>(String::new()));
+        assert_eq!(got.await.unwrap(), "made");
     }
 }
 
