@@ -25,6 +25,8 @@ const FIRST_SLICE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     None,
+    /// Nor does it wait for a server that cannot answer now.
+    Never,
     Until(Instant),
     Forever,
 }
@@ -40,7 +42,7 @@ impl Patience {
     /// The time that is left, or `None` without an end.
     pub(crate) fn left(self) -> Option<Duration> {
         match self {
-            Self::None => Some(Duration::ZERO),
+            Self::None | Self::Never => Some(Duration::ZERO),
             Self::Until(end) => Some(end.saturating_duration_since(Instant::now())),
             Self::Forever => None,
         }
@@ -299,7 +301,10 @@ impl<'a> Attempt<'a> {
             _ => PACE,
         };
         let since = *self.put_off.get_or_insert(now);
-        let goes_on = !self.patience.is_over() || since.elapsed() < self.options.reach();
+        let goes_on = match self.patience {
+            Patience::Never => false,
+            _ => !self.patience.is_over() || since.elapsed() < self.options.reach(),
+        };
         match goes_on {
             true => Verdict::AskAgain(pause),
             false => Verdict::Failed(error.into()),
@@ -309,6 +314,7 @@ impl<'a> Attempt<'a> {
     /// How long it asks again that has asked in vain since then.
     fn reach(&self, since: Instant) -> Duration {
         let left = match self.patience {
+            Patience::Never => return Duration::ZERO,
             Patience::None => Some(Duration::ZERO),
             Patience::Until(end) => Some(end.saturating_duration_since(since)),
             Patience::Forever => None,

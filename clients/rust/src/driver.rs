@@ -43,7 +43,9 @@ pub(crate) trait Driver: Copy + fmt::Debug + Send + Sync + Sized + 'static {
         engine: &Engine<Self>,
         commands: &[Cmd],
         time: Duration,
-    ) -> impl Future<Output = RedisResult<Value>> + Send;
+    ) -> impl Future<Output = RedisResult<Value>> + Send {
+        Self::send(engine, commands, time)
+    }
 
     /// Makes the next request of an attempt, in the best way to wait that there is.
     fn ask_next(

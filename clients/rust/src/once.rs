@@ -144,7 +144,7 @@ impl<D: Driver> Once<D> {
         let request = self.client.request([&self.lock], claim).with_ttl(self.ttl);
         if let Some(old) = old {
             // Nobody waits because of a value that is there, nor fails.
-            match request.acquire_or_find(Patience::None).await {
+            match request.acquire_or_find(Patience::Never).await {
                 Ok((None, None)) => {}
                 Ok(answer) => return self.look_at(answer),
                 Err(Error::Redis(error)) if class(&error) != Class::Final => {

@@ -50,15 +50,6 @@ impl Driver for Blocking {
         engine.connections.ask(commands, time)
     }
 
-    /// There is no bound on connections, so it waits for none.
-    async fn send_of_owner(
-        engine: &Engine<Self>,
-        commands: &[Cmd],
-        time: Duration,
-    ) -> RedisResult<Value> {
-        engine.connections.ask(commands, time)
-    }
-
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>, _: Turn) -> Verdict {
         match engine.ask_once(attempt, Wait::Block).await {
             // Nothing listens.

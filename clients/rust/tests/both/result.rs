@@ -213,6 +213,12 @@ fn in_a_cluster_it_follows_its_slot() {
     let once = locks.once(&name).with_early(ms(0));
     assert_eq!(get(&once, text("new")).unwrap(), "new");
     let slot = servers.begin_to_move(&name, 0, 1);
+    // The server cannot say whether the lock is free. Nobody waits because of a value that is there.
+    let (early, start) = (locks.once(&name).with_early(BOUND), Instant::now());
+    let early = early.with_keep(10 * BOUND);
+    servers.nodes[0].admin().run(&["PEXPIRE", &name, "15000"]);
+    assert_eq!(get(&early, unused).unwrap(), "new");
+    assert!(start.elapsed() < ms(10_000));
     // It has arrived, and its slot has not.
     let [from, to] = [0, 1].map(|node| &servers.nodes[node]);
     let to_port = to.port.to_string();
