@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::lease::Lease;
-use crate::once::Once;
 use crate::options::bounded_ttl;
 use crate::settle::Settle;
 use crate::{Mode, Options};
@@ -59,11 +58,6 @@ impl<D: Driver> LockClient<D> {
             claim: Claim::All(modes),
             ..request
         })
-    }
-
-    /// A value under the key `name` that one of all callers makes, while the others wait and get it.
-    pub fn once(&self, name: impl AsRef<[u8]>) -> Once<D> {
-        Once::new(self.clone(), name.as_ref())
     }
 
     /// The lock of a job that runs once.

@@ -65,6 +65,13 @@ fn random() -> f64 {
     f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
 }
 
+impl<D: Driver> LockClient<D> {
+    /// A value under the key `name` that one of all callers makes, while the others wait and get it.
+    pub fn once(&self, name: impl AsRef<[u8]>) -> Once<D> {
+        Once::new(self.clone(), name.as_ref())
+    }
+}
+
 impl<D: Driver> Once<D> {
     pub(crate) fn new(client: LockClient<D>, name: &[u8]) -> Self {
         let lock = match hash_tag(name) {
