@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::slice::from_ref;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -19,6 +19,7 @@ use super::listener::{Hub, Subscribed};
 use crate::attempt::{Attempt, Turn, Verdict};
 use crate::driver::{Driver, Engine};
 use crate::lease::Lease;
+use crate::options::Options;
 use crate::replies::is_to_leave;
 
 /// A connection that many tasks use at the same time, as redis-rs has several.
@@ -138,7 +139,7 @@ pub(crate) struct Connections {
     owners: Option<Own>,
     pub(crate) hub: Arc<Hub>,
     /// As many connections may block at a time.
-    waiting: OnceLock<Semaphore>,
+    pub(super) waiting: Semaphore,
     idle: Mutex<Vec<MultiplexedConnection>>,
     left: watch::Sender<usize>,
 }
@@ -155,48 +156,42 @@ enum To {
 type Borrowed = dyn for<'a> Fn(&'a [Cmd]) -> Boxed<'a, RedisResult<Value>> + Send + Sync;
 
 impl Connections {
-    fn new(to: To, owners: Option<Own>, hub: Arc<Hub>) -> Self {
+    fn new(to: To, owners: Option<Own>, hub: Arc<Hub>, options: &Options) -> Self {
+        let permits = options.max_waiting_connections.min(Semaphore::MAX_PERMITS);
         Self {
             to,
             owners,
             hub,
-            waiting: OnceLock::new(),
+            waiting: Semaphore::new(permits),
             idle: Mutex::default(),
             left: watch::Sender::new(0),
         }
     }
 
-    pub(super) fn own(source: Source) -> Self {
+    pub(super) fn own(source: Source, options: &Options) -> Self {
         let hub = Hub::new();
-        Self::new(
-            To::Own(Own::new(source, Some(hub.renewed.clone()))),
-            None,
-            hub,
-        )
+        let own = Own::new(source, Some(hub.renewed.clone()));
+        Self::new(To::Own(own), None, hub, options)
     }
 
-    pub(super) fn borrowed(connection: impl SharedConnection, source: Option<Source>) -> Self {
+    pub(super) fn borrowed(
+        connection: impl SharedConnection,
+        source: Option<Source>,
+        options: &Options,
+    ) -> Self {
         let owners = source.clone().map(|source| Own::new(source, None));
         let ask: Box<Borrowed> = Box::new(move |commands| {
             let connection = connection.clone();
             Box::pin(ask(connection, commands))
         });
-        Self::new(To::Borrowed(ask, source), owners, Hub::new())
+        Self::new(To::Borrowed(ask, source), owners, Hub::new(), options)
     }
 
     #[cfg(feature = "cluster-async")]
-    pub(super) fn cluster(topology: crate::cluster::Topology) -> Self {
+    pub(super) fn cluster(topology: crate::cluster::Topology, options: &Options) -> Self {
         let hub = Hub::new();
-        Self::new(To::Cluster(Box::new(Nodes::new(topology, &hub))), None, hub)
-    }
-
-    pub(super) fn permit(&self, connections: usize) {
-        let permits = connections.min(Semaphore::MAX_PERMITS);
-        self.waiting.get_or_init(|| Semaphore::new(permits));
-    }
-
-    pub(super) fn waiting(&self) -> &Semaphore {
-        self.waiting.get_or_init(|| Semaphore::new(1))
+        let nodes = Box::new(Nodes::new(topology, &hub));
+        Self::new(To::Cluster(nodes), None, hub, options)
     }
 
     /// Where connections that listen or block are made.

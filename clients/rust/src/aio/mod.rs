@@ -98,7 +98,8 @@ impl LockClient {
     /// Makes a client with connections of its own: one that all tasks share, and one that listens
     /// for grants.
     pub fn new(client: Client, options: Options) -> Result<Self> {
-        Ok(Self::of(Connections::own(client.into()), options))
+        let connections = Connections::own(client.into(), &options);
+        Ok(Self::with(connections, options))
     }
 
     /// Makes a client that asks for locks over the program's connection. `client` makes the one that
@@ -120,8 +121,8 @@ impl LockClient {
         connection: impl SharedConnection,
         options: Options,
     ) -> Result<Self> {
-        let connections = Connections::borrowed(connection, Some(client.into()));
-        Ok(Self::of(connections, options))
+        let connections = Connections::borrowed(connection, Some(client.into()), &options);
+        Ok(Self::with(connections, options))
     }
 
     /// Makes a client that has the program's connection only.
@@ -129,7 +130,8 @@ impl LockClient {
     /// Nothing listens, so a waiter asks again every 50 ms. Its place in the queue is kept
     /// meanwhile. Renewals wait for what else the program sends.
     pub fn polling(connection: impl SharedConnection, options: Options) -> Result<Self> {
-        Ok(Self::of(Connections::borrowed(connection, None), options))
+        let connections = Connections::borrowed(connection, None, &options);
+        Ok(Self::with(connections, options))
     }
 
     /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
@@ -146,7 +148,8 @@ impl LockClient {
     #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
     pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Result<Self> {
         let source = Source::new(move || sentinel::primary(sentinel.clone()));
-        Ok(Self::of(Connections::own(source), options.with_failover()))
+        let connections = Connections::own(source, &options);
+        Ok(Self::with(connections, options.with_failover()))
     }
 
     /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
@@ -173,8 +176,8 @@ impl LockClient {
         options: Options,
     ) -> Result<Self> {
         let topology = crate::cluster::Topology::new(nodes)?;
-        let connections = Connections::cluster(topology);
-        Ok(Self::of(connections, options.with_failover()))
+        let connections = Connections::cluster(topology, &options);
+        Ok(Self::with(connections, options.with_failover()))
     }
 
     /// Waits until all is released that dropped guards and futures have left, and closes the
@@ -183,11 +186,6 @@ impl LockClient {
     /// What guards hold stays theirs. A client can be used after this, and connects again.
     pub async fn shutdown(&self) {
         self.engine.connections.shutdown().await;
-    }
-
-    fn of(connections: Connections, options: Options) -> Self {
-        connections.permit(options.max_waiting_connections);
-        Self::with(connections, options)
     }
 
     /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did

@@ -128,7 +128,7 @@ impl Engine<Tasks> {
         let left = attempt.patience.left().unwrap_or(POLL);
         let permit = tokio::select! {
             biased;
-            permit = self.connections.waiting().acquire() => permit.ok(),
+            permit = self.connections.waiting.acquire() => permit.ok(),
             () = sleep(POLL.min(left)) => None,
         };
         match permit {
