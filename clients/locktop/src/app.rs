@@ -6,7 +6,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::model::lock::Detail;
 use crate::model::{Model, Order, Snapshot, Target};
-use crate::source::{Databases, Hold, Past, Wishes};
+use crate::source::{Claim, Databases, Past, Wishes};
 
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3_600);
@@ -45,12 +45,12 @@ pub(crate) enum Screen {
     Help,
 }
 
-/// The question before a lock is released by force.
+/// The question before a hold or a wait is ended by force.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Release {
     pub(crate) target: Target,
-    /// None until LOCK.INFO has answered. It does not change from then on: what is released is what
-    /// was shown.
+    /// None until LOCK.INFO has answered. It does not change from then on: what ends is what was
+    /// shown.
     pub(crate) detail: Option<Detail>,
     back_to_detail: bool,
 }
@@ -59,7 +59,8 @@ pub(crate) struct Release {
 pub(crate) enum Effect {
     None,
     Quit,
-    Release(String, Hold),
+    /// Ends a hold or a wait of a server.
+    End(String, Claim),
 }
 
 impl App {
@@ -96,11 +97,11 @@ impl App {
         }
         let problem = match self.model.detail(&release.target) {
             None => return,
-            Some(Ok(Some(detail))) if !detail.holders.is_empty() => {
+            Some(Ok(Some(detail))) if !detail.holders.is_empty() || !detail.waiters.is_empty() => {
                 release.detail = Some(detail.clone());
                 return;
             }
-            Some(Ok(_)) => "nobody holds the lock, so there is nothing to release".to_owned(),
+            Some(Ok(_)) => "nobody holds the lock or waits for it".to_owned(),
             Some(Err(error)) => format!("the holder is not known: {error}"),
         };
         self.message = problem;
@@ -141,6 +142,7 @@ impl App {
             KeyCode::Char('s') => self.order.sort = self.order.sort.next(),
             KeyCode::Char('r') => self.order.reverse = !self.order.reverse,
             KeyCode::Char('/') => self.screen = Screen::Filter,
+            KeyCode::Char('a') => self.wishes.all = !self.wishes.all,
             KeyCode::Char('?' | 'h') => self.open(Screen::Help),
             KeyCode::Char('d') => self.open_databases(),
             KeyCode::Char('i') => self.open_numbers(),
@@ -182,11 +184,15 @@ impl App {
             KeyCode::Enter => self.screen = Screen::List,
             KeyCode::Backspace => {
                 self.order.filter.pop();
+                self.select_what_is_seen();
             }
             KeyCode::Down => self.select(1),
             KeyCode::Up => self.select(-1),
             // Keys are shown in ASCII.
-            KeyCode::Char(char @ ' '..='~') => self.order.filter.push(char),
+            KeyCode::Char(char @ ' '..='~') => {
+                self.order.filter.push(char);
+                self.select_what_is_seen();
+            }
             _ => {}
         }
         Effect::None
@@ -265,19 +271,26 @@ impl App {
     }
 
     fn on_release_key(&mut self, key: KeyCode, release: Release) -> Effect {
-        let oldest = release.detail.as_ref().and_then(Detail::oldest);
         // Before the question is complete there is nothing to answer.
-        if let (KeyCode::Char('y'), Some(holder)) = (key, oldest) {
-            let hold = Hold {
-                place: release.target.place.clone(),
-                token: holder.token.clone(),
-                fence: holder.fence,
-            };
+        let ends = release.detail.as_ref().and_then(|detail| {
+            let first = || Some((detail.waiters.first()?.token.clone(), None));
+            let holder = detail.oldest();
+            holder.map_or_else(first, |holder| {
+                Some((holder.token.clone(), Some(holder.fence)))
+            })
+        });
+        if let (KeyCode::Char('y'), Some((token, fence))) = (key, ends) {
+            let place = release.target.place;
             self.close_question();
-            return Effect::Release(release.target.server, hold);
+            let claim = Claim {
+                place,
+                token,
+                fence,
+            };
+            return Effect::End(release.target.server, claim);
         }
         if release.detail.is_some() || matches!(key, KeyCode::Esc | KeyCode::Char('q' | 'n')) {
-            self.message = "nothing was released".to_owned();
+            self.message = "nothing was ended".to_owned();
             self.close_question();
         }
         Effect::None
@@ -285,7 +298,7 @@ impl App {
 
     fn ask_release(&mut self, target: Target, back_to_detail: bool) {
         if self.read_only {
-            self.message = "locktop runs with --read-only, so nothing is released".to_owned();
+            self.message = "locktop runs with --read-only, so nothing is ended".to_owned();
             return;
         }
         let detail = None;
@@ -372,6 +385,13 @@ impl App {
     /// The selected lock, if it is in the table.
     fn shown_selection(&self) -> Option<Target> {
         self.selected_row().and_then(|_| self.selected.clone())
+    }
+
+    /// The first row, if the selected one is not among those that the filter leaves.
+    fn select_what_is_seen(&mut self) {
+        if self.selected_row().is_none() {
+            self.select(0);
+        }
     }
 
     fn select(&mut self, step: isize) {

@@ -35,6 +35,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) all_databases: bool,
 
+    /// Show also locks that nobody waits for, found by SCAN
+    #[arg(long)]
+    pub(crate) all: bool,
+
     /// How often to look, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(100..=3_600_000))]

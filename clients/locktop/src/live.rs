@@ -99,7 +99,7 @@ fn handle(input: Input, app: &mut App, watch: &mut Watch) -> Option<End> {
         Input::Key(key) => match app.on_key(key) {
             Effect::None => {}
             Effect::Quit => return Some(End::Quit),
-            Effect::Release(server, hold) => watch.release(&server, hold),
+            Effect::End(server, claim) => watch.end(&server, claim),
         },
     }
     watch.set_wishes(&app.wishes);
@@ -109,7 +109,7 @@ fn handle(input: Input, app: &mut App, watch: &mut Watch) -> Option<End> {
 fn on_report(report: Report, app: &mut App, watch: &mut Watch) {
     match report {
         Report::Looked { server, result } => app.update(&server, *result),
-        Report::Released(text) => app.message = text,
+        Report::Ended(text) => app.message = text,
         Report::NoNodes(error) => app.no_nodes = Some(error),
         Report::Nodes(nodes) => {
             app.no_nodes = None;

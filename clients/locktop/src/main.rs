@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         } else {
             Databases::One(args.db)
         },
+        all: args.all,
         top: args.top,
         interval: args.interval(),
         paused: false,

@@ -53,6 +53,14 @@ fn one_server_as_a_table() {
         ]
     );
     assert!(ran.line("primary").contains(&address(&server)), "{ran:?}");
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "idle:1", "owner", "60000"]);
+    assert!(!locktop(&["--once", &address(&server)])
+        .out
+        .contains("idle:1"));
+    let all = locktop(&["--once", "--all", &address(&server)]);
+    assert!(all.line("idle:1").contains("owner"), "{all:?}");
+    assert_eq!(all.out.matches("jobs:42").count(), 1, "{all:?}");
 }
 
 #[test]

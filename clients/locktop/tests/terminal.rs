@@ -12,7 +12,7 @@ use common::{eventually, Cluster, Server};
 use program::{address, name_of_a_user, server_that_tells_clients, without_top, Terminal};
 
 /// What the README says that an operator needs for everything.
-const ALL_RIGHTS: [&str; 12] = [
+const ALL_RIGHTS: [&str; 13] = [
     "+info",
     "+lock.top",
     "+lock.log",
@@ -23,6 +23,7 @@ const ALL_RIGHTS: [&str; 12] = [
     "+cluster|slots",
     "+lock.check",
     "+lock.exec",
+    "+lock.cancel",
     "+del",
     "+scan",
 ];
@@ -217,6 +218,106 @@ fn one_lock_with_its_queue() {
 }
 
 #[test]
+fn a_filter_leaves_a_lock_that_enter_opens() {
+    let server = Server::start();
+    hold(&server, "jobs:1", &["owner", "next"]);
+    let terminal = Terminal::start(&[&address(&server), "--interval", "100"]);
+    terminal.shows_text("jobs:1");
+    hold(&server, "mail:1", &["owner", "last"]);
+    terminal.shows_text("mail:1");
+    terminal.press(&["/", "m", "a", "Enter"]);
+    terminal.lacks_text("jobs:1");
+    terminal.press(&["Enter"]);
+    let screen = terminal.shows_text("1 waiter, the next one first");
+    assert!(screen.contains("1 last"), "{screen}");
+}
+
+#[test]
+fn a_terminal_of_80_columns_shows_whole_words_and_the_help() {
+    let server = Server::start();
+    hold(&server, "jobs:1", &["owner", "next"]);
+    let terminal = Terminal::start(&[&address(&server), "--interval", "100"]);
+    terminal.press(&["s"]);
+    terminal.shows_text("by waiters");
+    terminal.resize("80");
+    let screen = terminal.shows("a foot that ends with a word", |screen| {
+        let foot = screen.lines().last().unwrap_or_default().trim_end();
+        foot.starts_with("? help  q quit") && foot.ends_with("  a all locks")
+    });
+    let header = screen.lines().find(|line| line.contains("holders waiters"));
+    assert!(header.is_some(), "{screen}");
+}
+
+#[test]
+fn locks_that_nobody_waits_for_are_listed_on_demand() {
+    let server = Server::start();
+    hold(&server, "jobs:1", &["owner", "next"]);
+    hold(&server, "idle:1", &["owner"]);
+    let user = name_of_a_user(&server, "operator", &ALL_RIGHTS);
+    let terminal = Terminal::start(&[&user, "--interval", "100"]);
+    terminal.shows_text("jobs:1");
+    assert_eq!(calls(&server, "scan"), 0);
+    terminal.press(&["a"]);
+    let screen = terminal.shows_text("idle:1");
+    assert_eq!(screen.matches("jobs:1").count(), 1, "{screen}");
+    terminal.press(&["a"]);
+    terminal.lacks_text("idle:1");
+    terminal.press(&["a"]);
+    terminal.shows_text("idle:1");
+    terminal.press(&["/", "i", "d", "Enter", "x"]);
+    terminal.shows_text("Nobody waits, so the lock is free then.");
+    terminal.press(&["y"]);
+    terminal.shows_text("idle:1 was released by force");
+}
+
+/// The first of its queue does not listen, so nobody gets it.
+#[test]
+fn the_first_wait_for_a_free_lock_is_cancelled_after_a_question() {
+    let server = Server::start();
+    hold(&server, "jobs:1", &["owner", "next", "last"]);
+    let mut admin = server.admin();
+    admin.run(&["LOCK.RELEASE", "jobs:1", "owner"]);
+    let user = name_of_a_user(&server, "operator", &ALL_RIGHTS);
+    let terminal = Terminal::start(&[&user, "--interval", "100"]);
+    terminal.shows_text("jobs:1");
+    terminal.press(&["x"]);
+    let screen = terminal.shows_text("y cancels the wait");
+    for part in ["Cancel the first wait?", "holder   nobody", "first    next"] {
+        assert!(screen.contains(part), "{part}\n{screen}");
+    }
+    terminal.press(&["n"]);
+    terminal.shows_text("nothing was ended");
+    assert_eq!(admin.waiters("jobs:1"), 2);
+    terminal.press(&["x"]);
+    terminal.shows_text("y cancels the wait");
+    terminal.press(&["y"]);
+    terminal.shows_text("the wait of next for jobs:1 was cancelled");
+    let fence = admin.int(&["LOCK.ACQUIRE", "jobs:1", "last", "600000"]);
+    assert!(fence > 0);
+}
+
+#[test]
+fn a_waiter_for_a_result_shows_its_key() {
+    let server = Server::start();
+    hold(&server, "{page}:once", &["owner", "next"]);
+    let waiting = [
+        "LOCK.ONCE",
+        "{page}:once",
+        "page\x1b[2J",
+        "reader",
+        "600000",
+    ];
+    let keeps = ["KEEP", "600000"];
+    server.admin().run(&[&waiting[..], &keeps].concat());
+    let terminal = Terminal::start(&[&address(&server), "--interval", "100"]);
+    terminal.shows_text("{page}:once");
+    terminal.press(&["Enter"]);
+    let screen = terminal.shows_text("or result");
+    let line = screen.lines().find(|line| line.contains("reader")).unwrap();
+    assert!(line.contains("page\\x1b[2J"), "{screen}");
+}
+
+#[test]
 fn a_release_by_force_asks_first() {
     let server = Server::start();
     hold(&server, "jobs:1", &["owner", "next", "last"]);
@@ -240,7 +341,7 @@ fn a_release_by_force_asks_first() {
     );
     assert!(screen.contains(&format!("fence    {fence}")), "{screen}");
     terminal.press(&["n"]);
-    terminal.shows_text("nothing was released");
+    terminal.shows_text("nothing was ended");
     assert_eq!(holder(&server, "jobs:1"), "owner");
     terminal.press(&["x"]);
     terminal.shows_text("y releases the lock");
@@ -309,9 +410,9 @@ fn a_read_only_view_releases_nothing() {
     let terminal = Terminal::start(&[&address(&server), "--interval", "100", "--read-only"]);
     terminal.shows_text("jobs:1");
     terminal.press(&["x"]);
-    terminal.shows_text("runs with --read-only, so nothing is released");
+    terminal.shows_text("runs with --read-only, so nothing is ended");
     terminal.press(&["y"]);
-    terminal.lacks_text("runs with --read-only, so nothing is released");
+    terminal.lacks_text("runs with --read-only, so nothing is ended");
     assert_eq!(holder(&server, "jobs:1"), "owner");
 }
 

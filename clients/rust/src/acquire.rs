@@ -1,6 +1,9 @@
 //! The acquire loop: asks until the lock is granted or the patience is over.
 
+use std::slice::from_ref;
 use std::time::{Duration, Instant};
+
+use redis::Value;
 
 use crate::attempt::{Attempt, PACE, Patience, Turn, Verdict, Wait};
 use crate::command::{Claim, Place};
@@ -12,14 +15,14 @@ use crate::replies::Binding;
 
 impl<D: Driver> Engine<D> {
     /// Asks until the lock is granted or the patience is over. Leaves nothing behind without a
-    /// grant.
+    /// grant. Returns the result that was found, too.
     pub(crate) async fn acquire(
         &self,
         place: &Place,
         claim: &Claim,
         ttl: Duration,
         patience: Patience,
-    ) -> Result<Option<Grant>> {
+    ) -> Result<(Option<Grant>, Option<Value>)> {
         let mut attempt = self.attempt(place, claim, ttl, patience);
         let granted = self.run(&mut attempt, false).await;
         if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
@@ -28,7 +31,7 @@ impl<D: Driver> Engine<D> {
             let rest = attempt.rest_of_reach();
             self.give_up_within(&place.without_job(), time, rest).await;
         }
-        granted
+        Ok((granted?, attempt.found))
     }
 
     /// Converts the hold of a token, as long as its lease lasts if that is known. The caller sees to
@@ -101,7 +104,7 @@ impl<D: Driver> Engine<D> {
             false => ANSWER_TIME,
         };
         let time = question.wait.saturating_add(attempt.bounded(time));
-        let answer = D::send(self, &question.command, time).await;
+        let answer = D::send(self, from_ref(&question.command), time).await;
         attempt.verdict(&question, answer)
     }
 
@@ -148,9 +151,14 @@ impl<D: Driver> Engine<D> {
         fence: u64,
         (ttl, time): (Duration, Duration),
     ) -> Binding {
+        // LOCK.ONCE would answer a result.
+        let claim = match claim {
+            Claim::Once(..) => &Claim::Lock,
+            claim => claim,
+        };
         let mut attempt = self.attempt(place, claim, ttl, Patience::None);
         let question = attempt.question(Wait::No);
-        let answer = D::send_of_owner(self, &question.command, time).await;
+        let answer = D::send_of_owner(self, from_ref(&question.command), time).await;
         let binding = crate::replies::binding(fence, answer);
         if binding == Binding::Over {
             // What was granted anew nobody knows of.

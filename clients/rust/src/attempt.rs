@@ -25,6 +25,8 @@ const FIRST_SLICE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     None,
+    /// Nor does it wait for a server that cannot answer now.
+    Never,
     Until(Instant),
     Forever,
 }
@@ -40,7 +42,7 @@ impl Patience {
     /// The time that is left, or `None` without an end.
     pub(crate) fn left(self) -> Option<Duration> {
         match self {
-            Self::None => Some(Duration::ZERO),
+            Self::None | Self::Never => Some(Duration::ZERO),
             Self::Until(end) => Some(end.saturating_duration_since(Instant::now())),
             Self::Forever => None,
         }
@@ -91,7 +93,7 @@ pub(crate) enum Verdict {
     Granted(Grant),
     /// The place is in the queue. The channel will hear.
     Queued,
-    /// The lock was not available in time.
+    /// The lock was not available in time, or a result takes its place.
     Unavailable,
     /// The same token asks again after the pause.
     AskAgain(Duration),
@@ -115,6 +117,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) is_uncertain: bool,
     /// A request asked the server to keep its place.
     pub(crate) has_place: bool,
+    /// The result that LOCK.ONCE has answered.
+    pub(crate) found: Option<Value>,
     /// Since when answers are due that have not come.
     out_of_reach: Option<Instant>,
     /// Since when the server has answered that it cannot say now.
@@ -139,6 +143,7 @@ impl<'a> Attempt<'a> {
             lease: None,
             is_uncertain: false,
             has_place: false,
+            found: None,
             out_of_reach: None,
             put_off: None,
         }
@@ -204,22 +209,25 @@ impl<'a> Attempt<'a> {
             Ok(value) => {
                 (self.out_of_reach, self.put_off) = (None, None);
                 self.support.has_module();
-                return self.read(question.sent, &value);
+                return self.read(question.sent, value);
             }
             Err(error) => error,
         };
         if class(&error) != Class::Final {
             return self.has_failed(error, question.due());
         }
+        let is_once = matches!(self.claim, Claim::Once(..));
         if is_unknown_command(&error) {
-            if self.support.falls_back(self.options) {
+            // A server with the module may be too old for it.
+            if !is_once && self.support.falls_back(self.options) {
                 self.has_place = false;
                 return Verdict::AskAgain(Duration::ZERO);
             }
             return Verdict::Failed(error.into());
         }
         self.support.has_module();
-        if is_foreign(&error) {
+        // Nobody uses such a lock without the module.
+        if is_foreign(&error) && !is_once {
             (self.out_of_reach, self.put_off) = (None, None);
             return self.again_or_unavailable(PACE);
         }
@@ -230,12 +238,28 @@ impl<'a> Attempt<'a> {
         Verdict::Failed(error.into())
     }
 
-    fn read(&self, sent: Instant, value: &Value) -> Verdict {
+    fn read(&mut self, sent: Instant, value: Value) -> Verdict {
+        self.found = None;
+        let value = match (self.claim, value) {
+            (Claim::Once(..), result @ Value::BulkString(_)) => {
+                // The server has ended the place.
+                (self.found, self.has_place) = (Some(result), false);
+                return Verdict::Unavailable;
+            }
+            (Claim::Once(..), Value::Array(both)) => match <[Value; 2]>::try_from(both) {
+                Ok([result, fence]) => {
+                    self.found = Some(result);
+                    fence
+                }
+                Err(_) => return unexpected(),
+            },
+            (_, value) => value,
+        };
         match value {
             Value::Int(0) if self.support.is_fallback() => self.again_or_unavailable(jittered()),
             // There is no fence.
             Value::Int(1) if self.support.is_fallback() => Verdict::Granted(bound(0, sent)),
-            Value::Int(fence) => match u64::try_from(*fence) {
+            Value::Int(fence) => match u64::try_from(fence) {
                 Ok(fence) => Verdict::Granted(bound(fence, sent)),
                 Err(_) => unexpected(),
             },
@@ -277,7 +301,10 @@ impl<'a> Attempt<'a> {
             _ => PACE,
         };
         let since = *self.put_off.get_or_insert(now);
-        let goes_on = !self.patience.is_over() || since.elapsed() < self.options.reach();
+        let goes_on = match self.patience {
+            Patience::Never => false,
+            _ => !self.patience.is_over() || since.elapsed() < self.options.reach(),
+        };
         match goes_on {
             true => Verdict::AskAgain(pause),
             false => Verdict::Failed(error.into()),
@@ -287,6 +314,7 @@ impl<'a> Attempt<'a> {
     /// How long it asks again that has asked in vain since then.
     fn reach(&self, since: Instant) -> Duration {
         let left = match self.patience {
+            Patience::Never => return Duration::ZERO,
             Patience::None => Some(Duration::ZERO),
             Patience::Until(end) => Some(end.saturating_duration_since(since)),
             Patience::Forever => None,

@@ -8,6 +8,8 @@ use redis::{
     Arg, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value,
 };
 
+use crate::command::hash_tag;
+use crate::driver::answered;
 use crate::error::Result;
 pub(crate) use crate::info::Address;
 use crate::info::unnamed;
@@ -22,12 +24,10 @@ const REDIRECTIONS: usize = 5;
 
 /// The connections to the nodes.
 pub(crate) trait Nodes: Sync {
-    /// Sends a command to one of them, behind ASKING if `is_asking`.
     fn send(
         &self,
         node: &Address,
-        command: &Cmd,
-        is_asking: bool,
+        commands: &[Cmd],
         time: Duration,
     ) -> impl Future<Output = RedisResult<Value>> + Send;
 
@@ -90,20 +90,25 @@ impl Topology {
         with_address(&self.like, host, *port)
     }
 
-    /// Sends a command to the node of its slot, which is `owner` as far as is known, and on to where
-    /// that one sends it. Returns the node that has answered, too.
+    /// Sends commands to the node of their slot, which is `owner` as far as is known, and on to where
+    /// that one sends them. Returns the node that has answered, too.
     pub(crate) async fn send(
         &self,
         nodes: &impl Nodes,
         (slot, owner): (u16, Address),
-        command: &Cmd,
+        commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<(Value, Address)> {
         let mut route = Route::new(slot, owner);
         loop {
-            let answer = nodes
-                .send(&route.node, command, route.is_asking, time)
-                .await;
+            let answer = match route.is_asking {
+                true => {
+                    let asking = behind_asking(commands);
+                    let sent = nodes.send(&route.node, &asking, time);
+                    sent.await.and_then(without_asking)
+                }
+                false => nodes.send(&route.node, commands, time).await,
+            };
             match answer {
                 Ok(answer) => return Ok((answer, route.node)),
                 Err(error) => self.follow(nodes, &mut route, error)?,
@@ -122,10 +127,11 @@ impl Topology {
             self.forget();
         }
         nodes.has_failed(&route.node, &error);
-        match route.follow(&error, self) {
-            Some(true) => nodes.has_moved(),
-            Some(false) => {}
-            None => return Err(error),
+        if route.turn(&error).is_none() {
+            return Err(error);
+        }
+        if !route.is_asking && self.has_moved(route.slot, &route.node) {
+            nodes.has_moved();
         }
         Ok(())
     }
@@ -140,11 +146,11 @@ impl Topology {
         if let Some(address) = self.owner(slot) {
             return Ok(address);
         }
-        let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
+        let question = [redis::cmd("CLUSTER").arg("SLOTS").to_owned()];
         let time = time.min(SLOTS_TIME);
         let mut last = None;
         for node in self.candidates() {
-            match nodes.send(&node, &question, false, time).await {
+            match nodes.send(&node, &question, time).await {
                 Ok(slots) if self.learn(&slots, &node) => break,
                 Ok(_) => {}
                 Err(error) => last = Some(error),
@@ -240,33 +246,6 @@ fn read_range(range: &Value, asked: &Address) -> Option<(u16, u16, Address)> {
     Some((first, last, (host, port)))
 }
 
-/// Where a node sends a command that is not its own.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Redirection {
-    /// The slot is there now.
-    Moved(Address),
-    /// The slot is on its way there, and this key has arrived or is not there yet.
-    Ask(Address),
-}
-
-impl Redirection {
-    pub(crate) fn of(error: &RedisError, asked: &Address) -> Option<Self> {
-        let code = error.code()?;
-        let make = match code {
-            "MOVED" => Self::Moved,
-            "ASK" => Self::Ask,
-            _ => return None,
-        };
-        let (_slot, address) = error.detail()?.trim().split_once(' ')?;
-        let (host, port) = address.rsplit_once(':')?;
-        let host = match host {
-            "" | "?" => &asked.0,
-            host => host,
-        };
-        Some(make((host.to_owned(), port.parse().ok()?)))
-    }
-}
-
 /// The way of one command over redirections.
 pub(crate) struct Route {
     slot: u16,
@@ -287,17 +266,20 @@ impl Route {
         }
     }
 
-    /// Goes where the answer sends it. `None` if that is nowhere; whether the slot is known to have
-    /// moved just now.
-    pub(crate) fn follow(&mut self, error: &RedisError, topology: &Topology) -> Option<bool> {
-        let redirection = Redirection::of(error, &self.node)?;
-        self.left = self.left.checked_sub(1)?;
-        let (is_asking, node) = match redirection {
-            Redirection::Moved(node) => (false, node),
-            Redirection::Ask(node) => (true, node),
+    /// Goes where the answer sends it. `None` if that is nowhere.
+    fn turn(&mut self, error: &RedisError) -> Option<()> {
+        let (address, _slot) = error.redirect_node()?;
+        let (host, port) = address.rsplit_once(':')?;
+        let host = match host {
+            "" | "?" => &self.node.0,
+            host => host,
         };
-        (self.is_asking, self.node) = (is_asking, node);
-        Some(!is_asking && topology.has_moved(self.slot, &self.node))
+        let node = (host.to_owned(), port.parse().ok()?);
+        self.left = self.left.checked_sub(1)?;
+        // The slot is on its way there. Only this key has arrived, or is not there yet.
+        self.is_asking = error.code() == Some("ASK");
+        self.node = node;
+        Some(())
     }
 }
 
@@ -306,9 +288,23 @@ fn is_stale(error: &RedisError) -> bool {
     is_unanswered(error) || has_code(error, &["READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING"])
 }
 
-/// The slot of a command of this crate's.
-pub(crate) fn slot_of_command(command: &Cmd) -> u16 {
-    let word = |at| match command.args_iter().nth(at) {
+/// The same commands, which the node answers although their slot has not arrived there yet.
+fn behind_asking(commands: &[Cmd]) -> Vec<Cmd> {
+    let pairs = commands
+        .iter()
+        .map(|command| [redis::cmd("ASKING"), command.clone()]);
+    pairs.flatten().collect()
+}
+
+fn without_asking(answer: Value) -> RedisResult<Value> {
+    let answers = answer.into_sequence().unwrap_or_default();
+    answered(answers.into_iter().skip(1).step_by(2).collect())
+}
+
+/// The slot of commands of this crate's, which they share.
+pub(crate) fn slot_of_commands(commands: &[Cmd]) -> u16 {
+    let words = |at| commands.first()?.args_iter().nth(at);
+    let word = |at| match words(at) {
         Some(Arg::Simple(word)) => word,
         _ => b"".as_slice(),
     };
@@ -320,15 +316,8 @@ pub(crate) fn slot_of_command(command: &Cmd) -> u16 {
     slot_of(key)
 }
 
-/// The slot of a key: of what is between its first braces, if there is anything.
 pub(crate) fn slot_of(key: &[u8]) -> u16 {
-    let tagged = || {
-        let open = key.iter().position(|&byte| byte == b'{')?;
-        let rest = key.get(open.checked_add(1)?..)?;
-        let close = rest.iter().position(|&byte| byte == b'}')?;
-        rest.get(..close).filter(|tag| !tag.is_empty())
-    };
-    crc16(tagged().unwrap_or(key)) & 0x3fff
+    crc16(hash_tag(key).unwrap_or(key)) & 0x3fff
 }
 
 /// A text whose slot this is. Any key of the slot shares it, whatever bytes the key has.

@@ -43,12 +43,15 @@ pub(crate) enum Claim {
     Permit(u32),
     /// All the keys, each in its mode.
     All(Vec<Mode>),
+    /// The right to make the result under this key. A result that lives no longer than so many
+    /// milliseconds is made anew.
+    Once(Vec<u8>, u64),
 }
 
 impl Claim {
     pub(crate) fn mode(&self) -> Mode {
         match self {
-            Self::Lock => Mode::Exclusive,
+            Self::Lock | Self::Once(..) => Mode::Exclusive,
             Self::RwLock(mode) => *mode,
             Self::Permit(_) => Mode::Counted,
             Self::All(modes) if modes.contains(&Mode::Exclusive) => Mode::Exclusive,
@@ -101,6 +104,12 @@ impl Place {
             Claim::RwLock(Mode::Shared) => "RWLOCK.RLOCK",
             Claim::RwLock(_) => "RWLOCK.WLOCK",
             Claim::Lock | Claim::Permit(_) => "LOCK.ACQUIRE",
+            Claim::Once(result, early) => {
+                let mut command = redis::cmd("LOCK.ONCE");
+                command.arg(&self.key).arg(result).arg(&self.token);
+                command.arg(millis(ttl)).arg("EARLY").arg(*early);
+                return command;
+            }
         };
         let mut command = self.command(name, &self.key);
         command.arg(millis(ttl));
@@ -203,6 +212,14 @@ impl Place {
         command.arg(key).arg(self.token.as_slice());
         command
     }
+}
+
+/// What is between the first braces of a key, if there is anything. It decides the slot.
+pub(crate) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    let open = key.iter().position(|&byte| byte == b'{')?;
+    let rest = key.get(open.checked_add(1)?..)?;
+    let close = rest.iter().position(|&byte| byte == b'}')?;
+    rest.get(..close).filter(|tag| !tag.is_empty())
 }
 
 /// Whole milliseconds, rounded up: 0 would mean for ever where a time is waited for.

@@ -30,20 +30,22 @@ pub(crate) trait Driver: Copy + fmt::Debug + Send + Sync + Sized + 'static {
     /// Whether futures can be awaited here.
     fn is_ready() -> bool;
 
-    /// Sends a request for a lock once that is answered at once, in `time` at most. Connecting is part
-    /// of that, as far as `rest_for_answer` says.
+    /// Sends commands of one slot once that are answered at once, in `time` at most. Connecting is part
+    /// of that, as far as `rest_for_answer` says. The answer is that of `answered`.
     fn send(
         engine: &Engine<Self>,
-        command: &Cmd,
+        commands: &[Cmd],
         time: Duration,
     ) -> impl Future<Output = RedisResult<Value>> + Send;
 
     /// Sends what prolongs or ends a hold, by a connection that the program cannot exhaust.
     fn send_of_owner(
         engine: &Engine<Self>,
-        command: &Cmd,
+        commands: &[Cmd],
         time: Duration,
-    ) -> impl Future<Output = RedisResult<Value>> + Send;
+    ) -> impl Future<Output = RedisResult<Value>> + Send {
+        Self::send(engine, commands, time)
+    }
 
     /// Makes the next request of an attempt, in the best way to wait that there is.
     fn ask_next(
@@ -109,6 +111,15 @@ impl<D: Driver> fmt::Debug for Engine<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.options.fmt(f)
     }
+}
+
+/// The answer to one command, an array of the answers to several, or the first error of them.
+pub(crate) fn answered(mut answers: Vec<Value>) -> RedisResult<Value> {
+    let answer = match answers.len() {
+        1 => answers.pop().unwrap_or(Value::Nil),
+        _ => Value::Array(answers),
+    };
+    answer.extract_error()
 }
 
 /// The time left for an answer after connecting since `start`: at least half of `time`, or a slow

@@ -28,6 +28,8 @@ pub enum Error {
     TtlTooLong(RedisError),
     /// A permit, or a hold on several locks, cannot be turned from exclusive to shared or back.
     NoConversion,
+    /// Another caller of [`once`](crate::locks::LockClient::once) makes the value, and the wait is over.
+    InProgress,
     /// The server answered with an error, or could not be reached.
     Redis(RedisError),
     /// An asynchronous client was used outside a tokio runtime.
@@ -45,6 +47,12 @@ impl fmt::Display for Error {
                 "{} is not available in the fallback, and the server has no redis-lock module",
                 error.detail().unwrap_or("this")
             ),
+            Self::ModuleMissing(error) if names(error, "lock.once") => write!(
+                f,
+                "the server does not know LOCK.ONCE, which this needs and has no fallback for. Load the module \
+                 redis-lock, from 0.4.0 on, by `loadmodule /path/libredis_lock.so` in its configuration, and restart \
+                 the server: {error}"
+            ),
             Self::ModuleMissing(error) => write!(
                 f,
                 "the server has no redis-lock module. Load it by `loadmodule /path/libredis_lock.so` in its \
@@ -61,11 +69,19 @@ impl fmt::Display for Error {
                 f,
                 "the ttl (of `Options`, `with_ttl`, `extend` or `at_most`) is too long: {error}"
             ),
+            Self::InProgress => {
+                f.write_str("another caller is making the value, and the wait is over")
+            }
             Self::NoConversion => f.write_str("only a hold on one lock can be converted"),
             Self::Redis(error) => error.fmt(f),
             Self::NoRuntime => f.write_str("there is no tokio runtime here"),
         }
     }
+}
+
+/// Whether an error of the server is about this command.
+pub(crate) fn names(error: &RedisError, command: &str) -> bool {
+    error.to_string().to_ascii_lowercase().contains(command)
 }
 
 impl std::error::Error for Error {

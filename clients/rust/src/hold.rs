@@ -1,5 +1,6 @@
 //! What both clients do with a hold, written once.
 
+use std::slice::{Chunks, from_ref};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use redis::{Cmd, FromRedisValue};
 use crate::attempt::{LAST_TRY, PACE, Patience};
 use crate::command::{Claim, Place};
 use crate::driver::{Driver, Engine};
-use crate::error::Result;
+use crate::error::{Result, names};
 use crate::lease::{Asking, Grant, Lease, until};
 use crate::options::bounded_ttl;
 use crate::replies::{Binding, Class, OwnerAnswer, class, is_foreign, is_unanswered, owner_answer};
@@ -42,7 +43,7 @@ impl<D: Driver> Engine<D> {
         let time = self.options.answer_time(ttl);
         let renew = place.renew(ttl, self.support.is_fallback());
         let away = self.options.reach().min(away);
-        let (renewed, _) = self.insist(&renew, time, (away, end)).await?;
+        let (renewed, _) = self.insist(renew.chunks(1), time, (away, end)).await?;
         Ok(renewed)
     }
 
@@ -55,7 +56,7 @@ impl<D: Driver> Engine<D> {
     ) -> Result<(bool, bool)> {
         let release = place.release(self.support.is_fallback());
         let time = self.options.answer_time(ttl);
-        self.insist(&release, time, persistence).await
+        self.insist(release.chunks(1), time, persistence).await
     }
 
     /// Where one of several locks is lost, the others are of no use.
@@ -76,7 +77,7 @@ impl<D: Driver> Engine<D> {
     pub(crate) async fn give_up_within(&self, place: &Place, time: Duration, patience: Duration) {
         let release = place.release(self.support.is_fallback());
         let persistence = (patience, until(Instant::now(), patience));
-        if let Err(error) = self.insist(&release, time, persistence).await {
+        if let Err(error) = self.insist(release.chunks(1), time, persistence).await {
             tracing::warn!(%error, "what was asked for could not be given up");
         }
     }
@@ -108,22 +109,22 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Sends commands of an owner until they are answered, and an answer takes `time` at most. A
-    /// repetition does no harm.
+    /// Sends commands of an owner until they are answered, those of a chunk together, and an answer
+    /// takes `time` at most. A repetition does no harm.
     ///
     /// Returns whether all did what they say, and whether an answer was lost before.
     pub(crate) async fn insist(
         &self,
-        commands: &[Cmd],
+        commands: Chunks<'_, Cmd>,
         time: Duration,
         (away, end): Persistence,
     ) -> Result<(bool, bool)> {
         let (mut done, mut was_lost) = (true, false);
-        for command in commands {
+        for commands in commands {
             let start = Instant::now();
             let mut time = time;
             loop {
-                match owner_answer(D::send_of_owner(self, command, time).await) {
+                match owner_answer(D::send_of_owner(self, commands, time).await) {
                     OwnerAnswer::Done => break,
                     OwnerAnswer::NotHeld => {
                         done = false;
@@ -213,7 +214,7 @@ impl<D: Driver> Hold<D> {
         let time = engine.options.answer_time(self.ttl);
         let check = self.place.check(engine.support.is_fallback());
         let persistence = (engine.options.reach(), self.lease.end_of_ttl());
-        let (is_held, _) = engine.insist(&check, time, persistence).await?;
+        let (is_held, _) = engine.insist(check.chunks(1), time, persistence).await?;
         if !is_held {
             self.not_held().await;
         }
@@ -228,7 +229,7 @@ impl<D: Driver> Hold<D> {
             return Err(Error::not_in_fallback("a command under the lock"));
         }
         let time = engine.options.answer_time(self.ttl);
-        match D::send_of_owner(engine, &self.place.exec(command), time).await {
+        match D::send_of_owner(engine, from_ref(&self.place.exec(command)), time).await {
             Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
             Err(error) => Err(match Error::from(error) {
                 Error::NotHeld => self.not_held().await,
@@ -238,13 +239,13 @@ impl<D: Driver> Hold<D> {
                     _ => Error::Redis(error),
                 },
                 // The server knows LOCK.EXEC, and not the command under it.
-                Error::ModuleMissing(error) if !names_exec(&error) => Error::Redis(error),
+                Error::ModuleMissing(error) if !names(&error, "lock.exec") => Error::Redis(error),
                 error => error,
             }),
         }
     }
 
-    async fn not_held(&self) -> Error {
+    pub(crate) async fn not_held(&self) -> Error {
         if self.lease.lose() {
             self.engine.release_rest(&self.place, self.ttl).await;
         }
@@ -359,6 +360,35 @@ impl<D: Driver> Hold<D> {
         self.release_within((away, self.lease.end_of_ttl())).await
     }
 
+    /// Stores the result of LOCK.ONCE and releases, in one way there and back. One that comes too late
+    /// is not stored: another caller may have made it since.
+    pub(crate) async fn store(&self, set: &Cmd) -> Result<()> {
+        let (engine, lease) = (&self.engine, &self.lease);
+        lease.end();
+        let mut commands = vec![self.place.exec(set)];
+        commands.extend(self.place.release(false));
+        let away = engine.options.reach_of_release(lease.left());
+        let persistence = (away, lease.end_of_ttl());
+        let time = engine.options.answer_time(self.ttl);
+        let stored = engine.insist(commands.chunks(2), time, persistence).await;
+        match stored {
+            Ok((true, _)) => lease.is_released_now(),
+            Ok((false, _)) | Err(Error::NotHeld) => {
+                lease.is_released_now();
+                tracing::warn!("a value was not stored, because its lock was lost");
+            }
+            // It is a value all the same, for the caller that has made it.
+            Err(Error::Redis(error)) if class(&error) != Class::Final => {
+                tracing::warn!(%error, "a value may not be stored");
+            }
+            Err(error) => {
+                let _ = self.release().await;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) async fn release_within(&self, persistence: Persistence) -> Result<()> {
         let lease = &self.lease;
         if lease.is_released() {
@@ -389,9 +419,4 @@ impl<D: Driver> Hold<D> {
             false => Err(Error::NotHeld),
         }
     }
-}
-
-fn names_exec(error: &redis::RedisError) -> bool {
-    let text = error.to_string().to_ascii_lowercase();
-    text.contains("lock.exec")
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -138,7 +139,7 @@ impl<D: Driver> Keeper<D> {
             engine.options.answer_time(hold.ttl).min(left)
         };
         for command in hold.place.renew(hold.ttl, engine.support.is_fallback()) {
-            let answer = owner_answer(D::send_of_owner(engine, &command, time()).await);
+            let answer = owner_answer(D::send_of_owner(engine, from_ref(&command), time()).await);
             if !matches!(answer, OwnerAnswer::Done) {
                 return (answer, false);
             }

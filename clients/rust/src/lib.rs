@@ -12,8 +12,8 @@
 //! The feature `sentinel` adds `LockClient::sentinel` to both, `cluster` adds `LockClient::cluster` to
 //! [`sync`], and `cluster-async` adds it to [`aio`].
 //!
-//! Both modules have the same types: `LockClient`, `Lock`, `RwLock`, `Semaphore`, `MultiLock` and
-//! `Guard`.
+//! Both modules have the same types: `LockClient`, `Lock`, `RwLock`, `Semaphore`, `MultiLock`, `Once`
+//! and `Guard`.
 //!
 //! ```no_run
 //! # #[cfg(feature = "sync")]
@@ -79,6 +79,7 @@ mod info;
 pub mod keeper;
 mod lease;
 pub mod locks;
+pub mod once;
 mod options;
 mod replies;
 #[cfg(feature = "sentinel")]

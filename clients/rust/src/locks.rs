@@ -1,9 +1,9 @@
 //! What can be held. The methods that take a lock are those of [`sync`](crate::sync) and of `aio`.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Value;
 use tracing::Instrument;
 
 use crate::attempt::Patience;
@@ -18,7 +18,7 @@ use crate::settle::Settle;
 use crate::{Mode, Options};
 
 /// Makes locks. One client serves a whole program, and a clone is the same client.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LockClient<D: Driver> {
     pub(crate) engine: Arc<Engine<D>>,
 }
@@ -61,7 +61,7 @@ impl<D: Driver> LockClient<D> {
     }
 
     /// The lock of a job that runs once.
-    pub(crate) async fn once(
+    pub(crate) async fn job(
         &self,
         key: &[u8],
         at_most: Duration,
@@ -76,7 +76,7 @@ impl<D: Driver> LockClient<D> {
         request.acquire(Patience::None).await
     }
 
-    fn request<K: AsRef<[u8]>>(
+    pub(crate) fn request<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
         claim: Claim,
@@ -89,14 +89,6 @@ impl<D: Driver> LockClient<D> {
             token: None,
             ttl: self.engine.options.ttl,
         }
-    }
-}
-
-impl<D: Driver> fmt::Debug for LockClient<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockClient")
-            .field("options", &self.engine.options)
-            .finish_non_exhaustive()
     }
 }
 
@@ -227,7 +219,7 @@ pub(crate) struct Request<D: Driver> {
 }
 
 impl<D: Driver> Request<D> {
-    fn with_ttl(mut self, ttl: Duration) -> Self {
+    pub(crate) fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = bounded_ttl(ttl);
         self
     }
@@ -253,6 +245,14 @@ impl<D: Driver> Request<D> {
 
     /// Takes it. `None` if it is unavailable for as long as the patience is.
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard<D>>> {
+        Ok(self.acquire_or_find(patience).await?.0)
+    }
+
+    /// Takes it, or returns the result that is found in its place, or both.
+    pub(crate) async fn acquire_or_find(
+        &self,
+        patience: Patience,
+    ) -> Result<(Option<Guard<D>>, Option<Value>)> {
         if !D::is_ready() {
             return Err(Error::NoRuntime);
         }
@@ -264,20 +264,18 @@ impl<D: Driver> Request<D> {
             .instrument(tracing::debug_span!("lock.wait", %key))
             .await;
         settle.disarm();
-        let Some(grant) = granted? else {
-            return Ok(None);
-        };
-        let linger = engine.linger();
-        Ok(Some(Guard {
+        let (granted, found) = granted?;
+        let guard = granted.map(|grant| Guard {
             hold: Hold {
                 engine: engine.clone(),
-                lease: Lease::new(grant, self.ttl, linger, self.claim.clone()),
+                lease: Lease::new(grant, self.ttl, engine.linger(), self.claim.clone()),
                 place,
                 ttl: self.ttl,
                 runtime: D::runtime(),
                 span: tracing::debug_span!("lock.hold", %key, fence = grant.fence),
             },
-        }))
+        });
+        Ok((guard, found))
     }
 
     /// Waits as long as it takes.

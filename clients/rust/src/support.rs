@@ -55,6 +55,7 @@ impl Support {
             Claim::RwLock(_) => "a share",
             Claim::Permit(_) => "a permit",
             Claim::All(_) => "a lock of several keys",
+            Claim::Once(..) => "a result that is made once",
         };
         Some(Error::not_in_fallback(what))
     }

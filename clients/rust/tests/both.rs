@@ -11,7 +11,14 @@ mod common;
 
 use std::time::Duration;
 
-use redis_lock_client::{Options, Result};
+use redis_lock_client::redis::{FromRedisValue, ToSingleRedisArg};
+use redis_lock_client::{Error, Options, Result};
+
+trait Value: ToSingleRedisArg + FromRedisValue {}
+impl<T: ToSingleRedisArg + FromRedisValue> Value for T {}
+
+trait Failure: From<Error> + std::fmt::Debug {}
+impl<E: From<Error> + std::fmt::Debug> Failure for E {}
 
 #[path = "both"]
 mod blocking {
@@ -22,6 +29,7 @@ mod blocking {
     mod fallback;
     mod holds;
     mod lease;
+    mod result;
     mod rights;
     mod several;
     mod vectors;
@@ -55,6 +63,13 @@ mod blocking {
         let [most, least] = [most, least].map(Duration::from_millis);
         locks.run_once(key, most, least, |_| job())
     }
+
+    pub(crate) fn get<T: Value, E: Failure>(
+        once: &library::Once,
+        make: impl FnOnce(&library::Guard) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        once.get_or_make(make)
+    }
 }
 
 #[path = "both"]
@@ -70,6 +85,7 @@ mod tasks {
     mod fallback;
     mod holds;
     mod lease;
+    mod result;
     mod rights;
     mod several;
     mod vectors;
@@ -101,6 +117,13 @@ mod tasks {
     ) -> Result<Option<T>> {
         let [most, least] = [most, least].map(Duration::from_millis);
         now(locks.run_once(key, most, least, async |_| job()))
+    }
+
+    pub(crate) fn get<T: Value, E: Failure>(
+        once: &library::Once,
+        make: impl FnOnce(&library::Guard) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        now(once.get_or_make(async |guard| make(guard)))
     }
 }
 

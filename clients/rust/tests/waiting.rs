@@ -191,6 +191,32 @@ async fn a_job_that_is_cut_off_has_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_maker_that_is_cut_off_leaves_it_to_the_next() {
+    let server = Server::start();
+    let (locks, mut admin) = (locks(&server), server.admin());
+    let get = |endless: bool| {
+        let page = locks.once("page").with_wait(BOUND);
+        tokio::spawn(async move {
+            page.get_or_make(async |guard| {
+                if endless {
+                    guard.lost().await;
+                }
+                Ok::<_, Error>("made".to_owned())
+            })
+            .await
+        })
+    };
+    let first = get(true);
+    eventually("it makes", || !admin.is_free("{page}:once")).await;
+    let (given_up, next) = (get(true), get(false));
+    waiters(&mut admin, "{page}:once", 2).await;
+    given_up.abort();
+    waiters(&mut admin, "{page}:once", 1).await;
+    first.abort();
+    assert_eq!(next.await.unwrap().unwrap(), "made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_is_cut_off_before_its_grant_keeps_no_lock() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
@@ -285,6 +311,21 @@ async fn the_programs_own_connection_serves() {
         let guard = lock.lock_timeout(BOUND).await.unwrap().unwrap();
         guard.unlock().await.unwrap();
         assert!(admin.is_free("k"));
+
+        admin.run(&["DEL", "page"]);
+        admin.run(&["LOCK.ACQUIRE", "{page}:once", "maker", "60000"]);
+        let page = locks.once("page").with_wait(BOUND);
+        let waiting = tokio::spawn(async move {
+            page.get_or_make(async |_| Err::<String, Error>(Error::NotHeld))
+                .await
+        });
+        waiters(&mut admin, "{page}:once", 1).await;
+        admin.run(&["LOCK.EXEC", "{page}:once", "maker", "SET", "page", "made"]);
+        assert_eq!(waiting.await.unwrap().unwrap(), "made");
+        admin.run(&["LOCK.RELEASE", "{page}:once", "maker"]);
+        let early = locks.once("page").with_early(ms(0));
+        let got = early.get_or_make(async |_| Ok::<_, Error>(String::new()));
+        assert_eq!(got.await.unwrap(), "made");
     }
 }
 
@@ -347,9 +388,10 @@ fn a_shutdown_waits_for_what_drops_have_left() {
         let asking = locks.lock("l");
         assert!(timeout(ms(50), asking.lock()).await.is_err());
         locks.shutdown().await;
+        assert!(admin.is_free("k") && admin.is_free("l"));
+        // The proxy passes the end of a connection on.
+        eventually("none is left", || admin.clients("cmd=lock") == 0).await;
     });
-    assert!(admin.is_free("k") && admin.is_free("l"));
-    assert_eq!(admin.clients("cmd=lock"), 0);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::model::Sort;
 pub(crate) fn wishes() -> Wishes {
     Wishes {
         databases: Databases::One(0),
+        all: false,
         top: 50,
         interval: Duration::from_secs(1),
         paused: false,
@@ -131,6 +132,15 @@ fn escape_clears_the_filter_before_it_quits() {
 }
 
 #[test]
+fn a_filter_selects_what_it_leaves() {
+    let mut app = app();
+    type_in(&mut app, "/b");
+    press(&mut app, KeyCode::Enter);
+    press(&mut app, KeyCode::Enter);
+    assert_eq!(app.wishes.detail, Some(target("b")));
+}
+
+#[test]
 fn enter_asks_for_the_selected_lock_and_escape_for_none() {
     let mut app = app();
     assert_eq!(press(&mut app, KeyCode::Enter), Effect::None);
@@ -188,15 +198,12 @@ fn the_question_comes_before_the_release_and_names_what_was_shown() {
     answer(&mut app, "a", Some(detail(7)));
     // The lock has gone to another holder meanwhile; the question still is of the first one.
     answer(&mut app, "a", Some(detail(8)));
-    let hold = Hold {
+    let hold = Claim {
         place: target("a").place,
         token: b"owner".into(),
-        fence: 7,
+        fence: Some(7),
     };
-    assert_eq!(
-        type_in(&mut app, "y"),
-        Effect::Release("s:1".to_owned(), hold)
-    );
+    assert_eq!(type_in(&mut app, "y"), Effect::End("s:1".to_owned(), hold));
     assert_eq!(app.screen, Screen::List);
 }
 
@@ -215,7 +222,7 @@ fn every_other_key_releases_nothing() {
         assert_eq!(press(&mut app, key), Effect::None, "{key:?}");
         assert_eq!(
             (app.screen.clone(), app.message.as_str()),
-            (Screen::List, "nothing was released")
+            (Screen::List, "nothing was ended")
         );
     }
 }
@@ -232,7 +239,24 @@ fn from_one_lock_the_question_is_of_what_is_on_the_screen() {
 }
 
 #[test]
-fn a_free_lock_is_not_asked_about() {
+fn a_free_lock_is_asked_about_its_first_wait() {
+    let mut app = app();
+    type_in(&mut app, "x");
+    let mut free = detail(7);
+    free.holders.clear();
+    answer(&mut app, "a", Some(free));
+    let wait = Claim {
+        place: target("a").place,
+        token: b"next".into(),
+        fence: None,
+    };
+    let end = Effect::End("s:1".to_owned(), wait);
+    assert_eq!(type_in(&mut app, "y"), end);
+    assert_eq!(app.screen, Screen::List);
+}
+
+#[test]
+fn a_free_lock_without_waits_is_not_asked_about() {
     let mut app = app();
     type_in(&mut app, "x");
     answer(&mut app, "a", None);

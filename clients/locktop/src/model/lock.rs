@@ -84,6 +84,8 @@ pub(crate) struct Waiter {
     pub(crate) limit: Option<u64>,
     pub(crate) waited_ms: u64,
     pub(crate) listener: Listener,
+    /// The key of the result that answers it, too: it is of LOCK.ONCE.
+    pub(crate) result: Option<Vec<u8>>,
 }
 
 /// How a waiter will hear of its grant.

@@ -27,6 +27,9 @@ enum Without {
     Right,
 }
 
+/// Why LOCK.TOP is not enough.
+const ALL: &str = "LOCK.TOP has no locks without waiters";
+
 impl Without {
     fn sentence(self) -> &'static str {
         match self {
@@ -128,7 +131,7 @@ impl Looker {
                 notes.push(format!("database {db}: {}", refusal.text));
                 continue;
             }
-            locks.extend(self.locks_of(db, wishes.top, notes)?);
+            locks.extend(self.locks_of(db, wishes, notes)?);
         }
         notes.dedup();
         Ok(locks)
@@ -138,15 +141,18 @@ impl Looker {
     fn locks_of(
         &mut self,
         db: u32,
-        top: u32,
+        wishes: &Wishes,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Lock>, String> {
+        let mut locks = Vec::new();
         if self.without_top.is_none() {
-            match self.line.ask_one(cmd("LOCK.TOP").arg(top).take())? {
+            match self.line.ask_one(cmd("LOCK.TOP").arg(wishes.top).take())? {
                 Ok(value) => {
-                    let mut locks = reply::top(&value, db);
+                    locks = reply::top(&value, db);
                     self.add_ttls(&mut locks)?;
-                    return Ok(locks);
+                    if !wishes.all {
+                        return Ok(locks);
+                    }
                 }
                 Err(refusal) if refusal.is_unknown_command() => {
                     self.without_top = Some(Without::Command);
@@ -160,23 +166,23 @@ impl Looker {
                 }
             }
         }
-        let reason = self.without_top.map_or("", Without::sentence);
+        let reason = self.without_top.map_or(ALL, Without::sentence);
         let now_ms = self.now_ms()?;
-        match self.scan.look(&mut self.line, db, top, now_ms)? {
-            Ok(locks) => {
+        match self.scan.look(&mut self.line, db, wishes, now_ms)? {
+            Ok(found) => {
                 notes.push(format!(
                     "{reason}: locks are looked for by SCAN, a part at each look"
                 ));
-                Ok(locks)
+                let known = |lock: &Lock| locks.iter().any(|other| other.place == lock.place);
+                let new: Vec<_> = found.into_iter().filter(|lock| !known(lock)).collect();
+                locks.extend(new);
             }
-            Err(refusal) => {
-                notes.push(format!(
-                    "{reason}, and not SCAN or LOCK.INFO instead: {}",
-                    refusal.text
-                ));
-                Ok(Vec::new())
-            }
+            Err(refusal) => notes.push(format!(
+                "{reason}, and not SCAN or LOCK.INFO instead: {}",
+                refusal.text
+            )),
         }
+        Ok(locks)
     }
 
     fn add_ttls(&mut self, locks: &mut [Lock]) -> Result<(), String> {

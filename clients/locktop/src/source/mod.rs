@@ -18,7 +18,7 @@ use crate::args::name_of;
 use crate::model::{Snapshot, Target};
 use connection::Line;
 use look::Looker;
-pub(crate) use release::Hold;
+pub(crate) use release::Claim;
 
 /// Longer than the longest look at a server that does not answer: to connect, and to ask.
 pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(8);
@@ -30,6 +30,8 @@ const NODES_EVERY: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wishes {
     pub(crate) databases: Databases,
+    /// Also locks that nobody waits for.
+    pub(crate) all: bool,
     pub(crate) top: u32,
     pub(crate) interval: Duration,
     pub(crate) paused: bool,
@@ -57,8 +59,8 @@ pub(crate) enum Report {
         server: String,
         result: Box<Result<Snapshot, String>>,
     },
-    /// What came of a release by force.
-    Released(String),
+    /// What came of an end by force.
+    Ended(String),
     /// The primaries of the cluster.
     Nodes(Vec<ConnectionInfo>),
     /// No node of the cluster could say which there are.
@@ -67,7 +69,7 @@ pub(crate) enum Report {
 
 enum Order {
     Look(Wishes),
-    Release(Hold),
+    End(Claim),
 }
 
 struct Worker {
@@ -125,9 +127,9 @@ impl Watch {
         }
     }
 
-    pub(crate) fn release(&self, server: &str, hold: Hold) {
+    pub(crate) fn end(&self, server: &str, claim: Claim) {
         if let Some(worker) = self.workers.iter().find(|worker| worker.server == server) {
-            self.send(worker, Order::Release(hold));
+            self.send(worker, Order::End(claim));
         }
     }
 
@@ -152,18 +154,17 @@ fn serve(
             Some(wishes) if !wishes.paused => inbox.recv_timeout(wishes.interval),
             _ => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        let mut released = None;
+        let mut ended = None;
         match order {
             Ok(Order::Look(new)) => wishes = Some(new),
-            Ok(Order::Release(hold)) => released = Some(looker.release(&hold)),
+            Ok(Order::End(claim)) => ended = Some(looker.end(&claim)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        if let Some(result) = released {
-            let text = result.unwrap_or_else(|error| {
-                format!("nobody knows whether the lock was released: {error}")
-            });
-            let _ = reports.send(Report::Released(text));
+        if let Some(result) = ended {
+            let text = result
+                .unwrap_or_else(|error| format!("nobody knows whether it was ended: {error}"));
+            let _ = reports.send(Report::Ended(text));
         }
         let Some(wishes) = &wishes else {
             continue;

@@ -118,6 +118,7 @@ pub(super) fn detail(value: &Value, now_ms: u64) -> Option<Detail> {
             (None, Some(channel)) => Listener::Channel(channel),
             (None, None) => Listener::None,
         },
+        result: fields.bytes("result"),
     };
     let holders: Vec<_> = fields.list("holders").map(holder).collect();
     let waiters: Vec<_> = fields.list("waiters").map(waiter).collect();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use redis::{cmd, Cmd, Value};
 
 use super::connection::{Line, Refusal};
-use super::reply;
+use super::{reply, Wishes};
 use crate::model::lock::{Lock, Place};
 
 /// For each look at one database.
@@ -28,17 +28,18 @@ struct Progress {
     cursor: u64,
     /// Found by SCAN and not asked about yet.
     found: VecDeque<Vec<u8>>,
-    /// Had waiters at the last look.
-    waited_for: Vec<Vec<u8>>,
+    /// Were shown at the last look.
+    shown: Vec<Vec<u8>>,
 }
 
 impl Scan {
-    /// The locks with waiters among those that this look could ask about. The database is selected.
+    /// The locks among those that this look could ask about, those with waiters unless all are wished
+    /// for. The database is selected.
     pub(super) fn look(
         &mut self,
         line: &mut Line,
         db: u32,
-        top: u32,
+        wishes: &Wishes,
         now_ms: u64,
     ) -> Result<Result<Vec<Lock>, Refusal>, String> {
         let progress = self.databases.entry(db).or_default();
@@ -68,10 +69,10 @@ impl Scan {
                 Err(_) => {}
             }
         }
-        locks.retain(|lock| lock.waiters > 0);
+        locks.retain(|lock| wishes.all || lock.waiters > 0);
         locks.sort_by_key(|lock| std::cmp::Reverse(lock.waited_ms));
-        locks.truncate(usize::try_from(top).unwrap_or(usize::MAX));
-        progress.waited_for = locks.iter().map(|lock| lock.place.key.clone()).collect();
+        locks.truncate(usize::try_from(wishes.top).unwrap_or(usize::MAX));
+        progress.shown = locks.iter().map(|lock| lock.place.key.clone()).collect();
         Ok(Ok(locks))
     }
 }
@@ -109,10 +110,10 @@ impl Progress {
         self.found.truncate(FOUND);
     }
 
-    /// Those that had waiters come first, so that they do not leave the screen while the rest of
-    /// the keyspace is gone through. Half of the questions is for the new ones.
+    /// Those that were shown come first, so that they do not leave the screen while the rest of the
+    /// keyspace is gone through. Half of the questions is for the new ones.
     fn next_keys(&mut self) -> Vec<Vec<u8>> {
-        let mut keys = std::mem::take(&mut self.waited_for);
+        let mut keys = std::mem::take(&mut self.shown);
         keys.truncate(QUESTIONS.saturating_sub(self.found.len().min(QUESTIONS / 2)));
         while keys.len() < QUESTIONS {
             match self.found.pop_front() {
@@ -136,13 +137,13 @@ mod tests {
     #[test]
     fn a_look_asks_about_so_many_locks_and_no_more() {
         let mut progress = Progress {
-            waited_for: keys(0..300),
+            shown: keys(0..300),
             found: keys(300..1_000).into(),
             ..Progress::default()
         };
         let asked = progress.next_keys();
         assert_eq!(asked.len(), QUESTIONS);
-        assert_eq!(asked[..50], keys(0..50), "those with waiters come first");
+        assert_eq!(asked[..50], keys(0..50), "those that were shown come first");
         assert_eq!(asked[50..], keys(300..350));
         assert_eq!(progress.found.len(), 650);
     }
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn no_lock_is_asked_about_twice() {
         let mut progress = Progress {
-            waited_for: keys(0..3),
+            shown: keys(0..3),
             found: keys(1..5).into(),
             ..Progress::default()
         };

@@ -121,16 +121,21 @@ fn waiters(waiters: &[Waiter], width: usize) -> Vec<Line> {
             format!("{}{limit}", waiter.mode),
             milliseconds(waiter.waited_ms),
             listener,
+            waiter.result.as_deref().map_or_else(String::new, escape),
         ]
     };
+    let mut columns = vec![
+        Column::number(["", ""], 3, 0),
+        Column::growing(["", "token"], 12),
+        Column::text(["", "mode"], 9, 0),
+        Column::number(["", "waited"], 7, 0),
+        Column::growing(["", "listens"], 14),
+    ];
+    if waiters.iter().any(|waiter| waiter.result.is_some()) {
+        columns.push(Column::growing(["", "or result"], 12));
+    }
     table(
-        vec![
-            Column::number(["", ""], 3, 0),
-            Column::growing(["", "token"], 12),
-            Column::text(["", "mode"], 9, 0),
-            Column::number(["", "waited"], 7, 0),
-            Column::growing(["", "listens"], 14),
-        ],
+        columns,
         waiters.iter().enumerate().map(row).collect(),
         width,
     )
@@ -163,9 +168,12 @@ pub(crate) fn question(release: &Release, width: usize) -> Vec<Line> {
             target.server, target.place.db
         ))),
     ];
-    let Some((detail, oldest)) = release.detail.as_ref().and_then(|d| Some((d, d.oldest()?)))
-    else {
+    let Some(detail) = &release.detail else {
         lines.push(plain("asking who holds it …".to_owned()));
+        return lines;
+    };
+    let Some(oldest) = detail.oldest() else {
+        lines.extend(cancel(detail, width));
         return lines;
     };
     lines.extend([
@@ -203,6 +211,30 @@ pub(crate) fn question(release: &Release, width: usize) -> Vec<Line> {
     lines
 }
 
+/// Nobody holds the lock: what is in the way is the first place of its queue.
+fn cancel(detail: &Detail, width: usize) -> Vec<Line> {
+    let Some(first) = detail.waiters.first() else {
+        return Vec::new();
+    };
+    let others = detail.waiter_count.saturating_sub(1);
+    vec![
+        plain("holder   nobody".to_owned()),
+        plain(shorten(
+            &format!("first    {}", escape(&first.token)),
+            width,
+        )),
+        plain(format!("waits    {}", milliseconds(first.waited_ms))),
+        plain(String::new()),
+        plain("This ends the waits and the place of that token (LOCK.CANCEL).".to_owned()),
+        plain(format!(
+            "The {others} behind it move up. A client that still waits gets an error,"
+        )),
+        plain("and may ask again, at the end of the queue.".to_owned()),
+        plain(String::new()),
+        heading("y cancels the wait. Every other key leaves it.".to_owned()),
+    ]
+}
+
 /// All that INFO says of the module, also what this program does not know.
 pub(crate) fn numbers(server: &Server) -> Vec<Line> {
     let Some(snapshot) = server.snapshot() else {
@@ -235,11 +267,16 @@ pub(crate) fn help(read_only: bool) -> Vec<Line> {
             "next order: wait, waiters, holders, age, key; reverse",
         ),
         ("/", "show only keys that contain …; Esc shows all again"),
+        ("a", "also locks that nobody waits for, found by SCAN"),
         ("d", "choose the database"),
         ("i", "all numbers of the server in INFO lock"),
         ("c", "the keys with the most waiting since the reset"),
         ("l", "held locks that were ended by force, the newest first"),
-        ("x", "release the lock by force, after a question"),
+        (
+            "x",
+            "release the lock by force, after a question; of a free",
+        ),
+        ("", "lock: cancel the wait of the first"),
         ("p", "pause, and go on"),
         ("+, -", "look half as often, twice as often"),
     ];

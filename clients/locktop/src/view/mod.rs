@@ -68,7 +68,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, colours: Colours) {
         Constraint::Length(1),
     ]);
     let [title, top, middle, _, bottom, foot] = parts.areas(area);
-    frame.render_widget(Paragraph::new(title_line(app, colours)), title);
+    frame.render_widget(Paragraph::new(title_line(app, colours, title.width)), title);
     draw_grid(frame, top, &servers, None, colours);
     let lines = notes.iter().map(|(is_bad, note)| {
         let style = if *is_bad {
@@ -97,7 +97,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, colours: Colours) {
         }
         _ => draw_locks(frame, bottom, app, colours),
     }
-    frame.render_widget(Paragraph::new(foot_line(app, colours)), foot);
+    frame.render_widget(Paragraph::new(foot_line(app, colours, foot.width)), foot);
     draw_popup(frame, app, colours);
 }
 
@@ -123,7 +123,19 @@ fn notes(app: &App) -> Vec<(bool, String)> {
     notes
 }
 
-fn title_line(app: &App, colours: Colours) -> Line<'static> {
+/// Those that fit, each as a whole.
+fn fitting<'a>(parts: impl IntoIterator<Item = Span<'a>>, width: u16) -> Line<'a> {
+    let mut left = usize::from(width);
+    let fits = |part: &Span<'_>| {
+        let rest = left.checked_sub(part.width());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    Line::from_iter(parts.into_iter().filter(fits))
+}
+
+/// What changes what is shown comes first, as a narrow terminal leaves parts out.
+fn title_line(app: &App, colours: Colours, width: u16) -> Line<'static> {
     let servers = &app.model.servers;
     let down = servers
         .iter()
@@ -143,13 +155,7 @@ fn title_line(app: &App, colours: Colours) -> Line<'static> {
         Databases::One(db) => format!("database {db}"),
         Databases::All => "all databases".to_owned(),
     };
-    let seconds = app.wishes.interval.as_secs_f64();
-    spans.push(Span::raw(format!("  {databases}  every {seconds} s")));
-    let reversed = if app.order.reverse { " reversed" } else { "" };
-    spans.push(Span::raw(format!(
-        "  by {}{reversed}",
-        app.order.sort.name()
-    )));
+    spans.push(Span::raw(format!("  {databases}")));
     if app.wishes.paused {
         spans.push(Span::styled("  paused", colours.bad()));
     }
@@ -159,13 +165,23 @@ fn title_line(app: &App, colours: Colours) -> Line<'static> {
             colours.note(),
         ));
     }
+    let seconds = app.wishes.interval.as_secs_f64();
+    spans.push(Span::raw(format!("  every {seconds} s")));
+    let reversed = if app.order.reverse { " reversed" } else { "" };
+    spans.push(Span::raw(format!(
+        "  by {}{reversed}",
+        app.order.sort.name()
+    )));
+    if app.wishes.all {
+        spans.push(Span::raw("  all locks"));
+    }
     if app.read_only {
         spans.push(Span::raw("  read-only"));
     }
-    Line::from(spans)
+    fitting(spans, width)
 }
 
-fn foot_line(app: &App, colours: Colours) -> Line<'static> {
+fn foot_line(app: &App, colours: Colours, width: u16) -> Line<'static> {
     if app.screen == Screen::Filter {
         return Line::styled(
             format!("/{}_   Enter keeps it, Esc shows all", app.order.filter),
@@ -182,9 +198,9 @@ fn foot_line(app: &App, colours: Colours) -> Line<'static> {
         Screen::Detail(_) => "Esc back  arrows move  x release  p pause  + - pace",
         Screen::Contended => "Esc back  arrows move  l ended by force  p pause  + - pace",
         Screen::Log => "Esc back  arrows move  c contended  p pause  + - pace",
-        _ => "q quit  Enter one lock  s order  / filter  d database  i numbers  c contended  l log  x release  p pause  ? help",
+        _ => "? help  q quit  Enter one lock  x release  / filter  s order  a all locks  d database  i numbers  c contended  l log  p pause",
     };
-    Line::raw(keys)
+    fitting(keys.split_inclusive("  ").map(Span::raw), width)
 }
 
 fn draw_locks(frame: &mut Frame<'_>, area: Rect, app: &App, colours: Colours) {
@@ -196,6 +212,7 @@ fn draw_locks(frame: &mut Frame<'_>, area: Rect, app: &App, colours: Colours) {
             .iter()
             .any(|server| server.snapshot().is_some());
         let said = match (is_asked, app.order.filter.is_empty()) {
+            (true, true) if app.wishes.all => "There is no lock.",
             (true, true) => "Nobody waits for a lock.",
             (true, false) => "No key of a lock that somebody waits for contains this.",
             (false, _) => "No server has answered yet.",
@@ -277,7 +294,10 @@ fn draw_popup(frame: &mut Frame<'_>, app: &mut App, colours: Colours) {
             return
         }
         Screen::Release(release) => (
-            "Release this lock by force?".to_owned(),
+            match &release.detail {
+                Some(detail) if detail.holders.is_empty() => "Cancel the first wait?".to_owned(),
+                _ => "Release this lock by force?".to_owned(),
+            },
             details::question(release, width),
         ),
         Screen::Help => ("Keys".to_owned(), details::help(app.read_only)),

@@ -140,16 +140,8 @@ pub(crate) fn locks(rows: &[Row<'_>], order: &Order, has_several_servers: bool) 
         Column::text(["", "server"], 14, 3),
         Column::number(["", "db"], 2, 6),
         Column::text(["", "mode"], 9, 5),
-        Column::number(
-            ["", mark(Sort::Holders, "holders", "hold. ▼", "hold. ▲")],
-            7,
-            4,
-        ),
-        Column::number(
-            ["", mark(Sort::Waiters, "waiters", "wait. ▼", "wait. ▲")],
-            7,
-            0,
-        ),
+        Column::number([mark(Sort::Holders, "", "▼", "▲"), "holders"], 7, 4),
+        Column::number([mark(Sort::Waiters, "", "▼", "▲"), "waiters"], 7, 0),
         Column::growing(["oldest", "holder"], 12),
         Column::number(["", mark(Sort::Age, "held", "held ▼", "held ▲")], 6, 1),
         Column::number(["ends", "in"], 6, 2),

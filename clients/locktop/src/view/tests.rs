@@ -64,7 +64,7 @@ fn the_screen_has_servers_above_and_locks_below() {
             "longest                                               oldest                ends",
             " wait ▼ lock             db mode      holders waiters holder         held     in",
             "  1m05s jobs:1            0 exclusive       1       3 owner          2.5s  30.0s",
-            "q quit  Enter one lock  s order  / filter  d database  i numbers  c contended  l log  x release  p pause  ? help",
+            "? help  q quit  Enter one lock  x release  / filter  s order  a all locks  d database  i numbers  c contended  l log  p pause",
         ]
     );
 }
@@ -183,6 +183,45 @@ fn a_narrow_terminal_keeps_the_wait_the_key_and_the_waiters() {
     }
 }
 
+/// Each word of the header and of the foot is there as a whole or not at all.
+#[test]
+fn a_narrow_terminal_cuts_no_words() {
+    let mut app = app();
+    app.wishes.databases = Databases::All;
+    app.order.filter = "a".to_owned();
+    for keys in ["", "ssr", "sp"] {
+        for key in keys.chars() {
+            press(&mut app, KeyCode::Char(key));
+        }
+        let wide = screen(&mut app, 250, 20);
+        let words: Vec<_> = wide
+            .iter()
+            .flat_map(|line| line.split_whitespace())
+            .collect();
+        for width in 45..130 {
+            let narrow = screen(&mut app, width, 20);
+            let at = |part| narrow.iter().position(|line| line.contains(part)).unwrap();
+            let lock = at("longest");
+            for line in [0, 1, 2, lock, lock + 1, 19] {
+                for word in narrow[line].split_whitespace() {
+                    assert!(
+                        words.contains(&word),
+                        "{width}: {word}\n{}",
+                        narrow.join("\n")
+                    );
+                }
+            }
+        }
+    }
+    let narrow = screen(&mut app, 80, 20);
+    assert!(narrow[19].starts_with("? help  q quit  Enter one lock"));
+    assert!(
+        narrow[0].ends_with("paused  keys with a  every 1 s"),
+        "{}",
+        narrow[0]
+    );
+}
+
 #[test]
 fn one_lock_shows_its_holders_and_its_queue_in_order() {
     let mut app = app();
@@ -195,6 +234,7 @@ fn one_lock_shows_its_holders_and_its_queue_in_order() {
         limit: Some(5),
         waited_ms: 61_000,
         listener,
+        result: None,
     };
     info.waiters.push(waiter("second\n", Listener::Client(17)));
     info.waiters
@@ -211,6 +251,7 @@ fn one_lock_shows_its_holders_and_its_queue_in_order() {
         "{second}"
     );
     assert!(lines[at("third")].contains("channel grants:\\x07"));
+    assert_lacks(&lines, "or result");
     assert!(at(" 1 next") < at("second") && at("second") < at("third"));
 }
 

@@ -185,6 +185,11 @@ impl Terminal {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
+    /// Makes it so many columns wide.
+    pub fn resize(&self, columns: &str) {
+        self.tmux(&["resize-window", "-x", columns]);
+    }
+
     pub fn screen(&self) -> String {
         self.tmux(&["capture-pane", "-p"])
     }

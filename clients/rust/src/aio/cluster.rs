@@ -8,7 +8,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::link::{Own, within};
 use super::listener::{Hub, Subscribed};
 use super::shards::Shards;
-use crate::cluster::{self, Route, Topology, slot_of, slot_of_command};
+use crate::cluster::{self, Route, Topology, slot_of, slot_of_commands};
 use crate::info::Address;
 
 /// A cluster's nodes, each with a connection that all tasks share.
@@ -21,18 +21,8 @@ pub(super) struct Nodes {
 }
 
 impl cluster::Nodes for Nodes {
-    async fn send(
-        &self,
-        node: &Address,
-        command: &Cmd,
-        is_asking: bool,
-        time: Duration,
-    ) -> RedisResult<Value> {
-        let node = self.node(node)?;
-        match is_asking {
-            true => node.send_asking(command, time).await,
-            false => node.send(command, time).await,
-        }
+    async fn send(&self, node: &Address, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
+        self.node(node)?.send(commands, time).await
     }
 
     /// A node that is silent may still seem to be listened to.
@@ -73,15 +63,16 @@ impl Nodes {
         }
     }
 
-    /// Sends a command to the node of its slot. Returns the node that has answered, too.
+    /// Sends commands to the node of their slot. Returns the node that has answered, too.
     pub(super) async fn send(
         &self,
-        command: &Cmd,
+        commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<(Value, Address)> {
-        let slot = slot_of_command(command);
+        let slot = slot_of_commands(commands);
         let owner = self.owner(slot, time).await?;
-        self.topology.send(self, (slot, owner), command, time).await
+        let to = (slot, owner);
+        self.topology.send(self, to, commands, time).await
     }
 
     async fn owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {

@@ -1,8 +1,9 @@
 //! Connections that tasks share.
 
 use std::future::Future;
+use std::slice::from_ref;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -13,11 +14,12 @@ use tokio::time::{timeout, timeout_at};
 
 #[cfg(feature = "cluster-async")]
 use super::cluster::Nodes;
-use super::link::{Boxed, Own, Source, within};
+use super::link::{Boxed, Own, Source, ask, within};
 use super::listener::{Hub, Subscribed};
 use crate::attempt::{Attempt, Turn, Verdict};
 use crate::driver::{Driver, Engine};
 use crate::lease::Lease;
+use crate::options::Options;
 use crate::replies::is_to_leave;
 
 /// A connection that many tasks use at the same time, as redis-rs has several.
@@ -45,18 +47,18 @@ impl Driver for Tasks {
         Self::runtime().is_some()
     }
 
-    async fn send(engine: &Engine<Self>, command: &Cmd, time: Duration) -> RedisResult<Value> {
-        boxed(engine.connections.send(command, time)).await
+    async fn send(engine: &Engine<Self>, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
+        boxed(engine.connections.send(commands, time)).await
     }
 
     async fn send_of_owner(
         engine: &Engine<Self>,
-        command: &Cmd,
+        commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<Value> {
         match &engine.connections.owners {
-            Some(own) => boxed(own.send(command, time)).await,
-            None => Self::send(engine, command, time).await,
+            Some(own) => boxed(own.send(commands, time)).await,
+            None => Self::send(engine, commands, time).await,
         }
     }
 
@@ -137,7 +139,7 @@ pub(crate) struct Connections {
     owners: Option<Own>,
     pub(crate) hub: Arc<Hub>,
     /// As many connections may block at a time.
-    waiting: OnceLock<Semaphore>,
+    pub(super) waiting: Semaphore,
     idle: Mutex<Vec<MultiplexedConnection>>,
     left: watch::Sender<usize>,
 }
@@ -151,51 +153,45 @@ enum To {
     Cluster(Box<Nodes>),
 }
 
-type Borrowed = dyn for<'a> Fn(&'a Cmd) -> Boxed<'a, RedisResult<Value>> + Send + Sync;
+type Borrowed = dyn for<'a> Fn(&'a [Cmd]) -> Boxed<'a, RedisResult<Value>> + Send + Sync;
 
 impl Connections {
-    fn new(to: To, owners: Option<Own>, hub: Arc<Hub>) -> Self {
+    fn new(to: To, owners: Option<Own>, hub: Arc<Hub>, options: &Options) -> Self {
+        let permits = options.max_waiting_connections.min(Semaphore::MAX_PERMITS);
         Self {
             to,
             owners,
             hub,
-            waiting: OnceLock::new(),
+            waiting: Semaphore::new(permits),
             idle: Mutex::default(),
             left: watch::Sender::new(0),
         }
     }
 
-    pub(super) fn own(source: Source) -> Self {
+    pub(super) fn own(source: Source, options: &Options) -> Self {
         let hub = Hub::new();
-        Self::new(
-            To::Own(Own::new(source, Some(hub.renewed.clone()))),
-            None,
-            hub,
-        )
+        let own = Own::new(source, Some(hub.renewed.clone()));
+        Self::new(To::Own(own), None, hub, options)
     }
 
-    pub(super) fn borrowed(connection: impl SharedConnection, source: Option<Source>) -> Self {
+    pub(super) fn borrowed(
+        connection: impl SharedConnection,
+        source: Option<Source>,
+        options: &Options,
+    ) -> Self {
         let owners = source.clone().map(|source| Own::new(source, None));
-        let ask: Box<Borrowed> = Box::new(move |command| {
-            let mut connection = connection.clone();
-            Box::pin(async move { connection.req_packed_command(command).await })
+        let ask: Box<Borrowed> = Box::new(move |commands| {
+            let connection = connection.clone();
+            Box::pin(ask(connection, commands))
         });
-        Self::new(To::Borrowed(ask, source), owners, Hub::new())
+        Self::new(To::Borrowed(ask, source), owners, Hub::new(), options)
     }
 
     #[cfg(feature = "cluster-async")]
-    pub(super) fn cluster(topology: crate::cluster::Topology) -> Self {
+    pub(super) fn cluster(topology: crate::cluster::Topology, options: &Options) -> Self {
         let hub = Hub::new();
-        Self::new(To::Cluster(Box::new(Nodes::new(topology, &hub))), None, hub)
-    }
-
-    pub(super) fn permit(&self, connections: usize) {
-        let permits = connections.min(Semaphore::MAX_PERMITS);
-        self.waiting.get_or_init(|| Semaphore::new(permits));
-    }
-
-    pub(super) fn waiting(&self) -> &Semaphore {
-        self.waiting.get_or_init(|| Semaphore::new(1))
+        let nodes = Box::new(Nodes::new(topology, &hub));
+        Self::new(To::Cluster(nodes), None, hub, options)
     }
 
     /// Where connections that listen or block are made.
@@ -214,13 +210,12 @@ impl Connections {
         !matches!(self.to, To::Own(_) | To::Borrowed(..))
     }
 
-    /// Sends a command that is answered at once.
-    async fn send(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
+    /// Sends commands that are answered at once.
+    async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
         match &self.to {
-            To::Own(own) => own.send(command, time).await,
+            To::Own(own) => own.send(commands, time).await,
             To::Borrowed(ask, _) => {
-                let answer = within(time, ask(command)).await;
-                let answer = answer.and_then(Value::extract_error);
+                let answer = within(time, ask(commands)).await;
                 let has_left = |error: &RedisError| is_to_leave(error) && !error.is_timeout();
                 if answer.as_ref().is_err_and(has_left) {
                     self.hub.renewed.notify_one();
@@ -228,7 +223,7 @@ impl Connections {
                 answer
             }
             #[cfg(feature = "cluster-async")]
-            To::Cluster(nodes) => nodes.send(command, time).await.map(|(answer, _)| answer),
+            To::Cluster(nodes) => nodes.send(commands, time).await.map(|(answer, _)| answer),
         }
     }
 
@@ -244,10 +239,10 @@ impl Connections {
         match &self.to {
             #[cfg(feature = "cluster-async")]
             To::Cluster(nodes) => {
-                let (answer, node) = nodes.send(command, time).await?;
+                let (answer, node) = nodes.send(from_ref(command), time).await?;
                 Ok((answer, subscribed.node == Some(node)))
             }
-            _ => Ok((self.send(command, time).await?, true)),
+            _ => Ok((self.send(from_ref(command), time).await?, true)),
         }
     }
 

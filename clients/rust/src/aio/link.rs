@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 
-use crate::driver::rest_for_answer;
+use crate::driver::{answered, rest_for_answer};
 use crate::replies::is_to_leave;
 
 /// The time for a new connection. A server that is there accepts at once.
@@ -86,36 +86,11 @@ impl Own {
         }
     }
 
-    pub(super) async fn send(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
-        self.answered(time, async |mut connection| {
-            connection.req_packed_command(command).await
-        })
-        .await
-    }
-
-    /// Sends a command that the node answers although its slot has not arrived there yet.
-    #[cfg(feature = "cluster-async")]
-    pub(super) async fn send_asking(&self, command: &Cmd, time: Duration) -> RedisResult<Value> {
-        let mut pipeline = redis::pipe();
-        pipeline.cmd("ASKING").add_command(command.clone());
-        let pipeline = &pipeline;
-        self.answered(time, async |mut connection| {
-            let answers = connection.req_packed_commands(pipeline, 1, 1).await?;
-            Ok(answers.into_iter().next().unwrap_or(Value::Nil))
-        })
-        .await
-    }
-
-    async fn answered(
-        &self,
-        time: Duration,
-        ask: impl AsyncFnOnce(MultiplexedConnection) -> RedisResult<Value>,
-    ) -> RedisResult<Value> {
+    pub(super) async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
         let start = Instant::now();
         let (connection, number) = self.connection(time).await?;
         let time = rest_for_answer(start, time);
-        let answer = within(time, ask(connection)).await;
-        let answer = answer.and_then(Value::extract_error);
+        let answer = within(time, ask(connection, commands)).await;
         if let Err(error) = &answer
             && (self.has_failed)(error)
         {
@@ -163,6 +138,25 @@ pub(super) async fn connect_to(client: &Client) -> RedisResult<MultiplexedConnec
         .set_response_timeout(None);
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     within(CONNECT_TIME, connecting).await
+}
+
+/// Sends commands together. The answer is that of `answered`.
+pub(super) async fn ask(
+    mut connection: impl ConnectionLike,
+    commands: &[Cmd],
+) -> RedisResult<Value> {
+    let answers = match commands {
+        [command] => vec![connection.req_packed_command(command).await?],
+        commands => {
+            let mut pipeline = Pipeline::with_capacity(commands.len());
+            for command in commands {
+                pipeline.add_command(command.clone());
+            }
+            let asking = connection.req_packed_commands(&pipeline, 0, commands.len());
+            asking.await?
+        }
+    };
+    answered(answers)
 }
 
 /// An error of the connection if `time` passes first.

@@ -352,6 +352,8 @@ pub(crate) enum Event {
     WrongType,
     Deadlock,
     Cancelled,
+    /// There is a result to be had.
+    Result,
     /// A word of a later version. Asking again tells what it means.
     Other,
 }
@@ -383,6 +385,7 @@ impl<'a> Message<'a> {
             b"tryagain" => Event::TryAgain,
             b"wrongtype" => Event::WrongType,
             b"deadlock" => Event::Deadlock,
+            b"result" => Event::Result,
             b"cancelled" => Event::Cancelled,
             _ => Event::Other,
         };

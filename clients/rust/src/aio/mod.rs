@@ -54,13 +54,15 @@ mod sentinel;
 mod shards;
 mod waiting;
 
+use std::fmt;
 use std::time::Duration;
 
-use redis::{Client, Cmd, FromRedisValue, IntoConnectionInfo};
+use redis::{Client, Cmd, FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
 
 use crate::attempt::Patience;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::info::unnamed;
+use crate::once::{Look, read};
 use crate::options::Options;
 use driver::Connections;
 #[cfg(feature = "sentinel")]
@@ -78,6 +80,8 @@ pub type RwLock = crate::locks::RwLock<Tasks>;
 pub type Semaphore = crate::locks::Semaphore<Tasks>;
 /// Several locks as one.
 pub type MultiLock = crate::locks::MultiLock<Tasks>;
+/// A value that one of all callers makes.
+pub type Once = crate::once::Once<Tasks>;
 /// A hold on a lock. Dropping it releases the lock, in a task of its own.
 pub type Guard = crate::guard::Guard<Tasks>;
 /// Renews a hold in a task of its own until it is dropped. Its drop releases nothing.
@@ -94,7 +98,8 @@ impl LockClient {
     /// Makes a client with connections of its own: one that all tasks share, and one that listens
     /// for grants.
     pub fn new(client: Client, options: Options) -> Result<Self> {
-        Ok(Self::of(Connections::own(client.into()), options))
+        let connections = Connections::own(client.into(), &options);
+        Ok(Self::with(connections, options))
     }
 
     /// Makes a client that asks for locks over the program's connection. `client` makes the one that
@@ -116,8 +121,8 @@ impl LockClient {
         connection: impl SharedConnection,
         options: Options,
     ) -> Result<Self> {
-        let connections = Connections::borrowed(connection, Some(client.into()));
-        Ok(Self::of(connections, options))
+        let connections = Connections::borrowed(connection, Some(client.into()), &options);
+        Ok(Self::with(connections, options))
     }
 
     /// Makes a client that has the program's connection only.
@@ -125,7 +130,8 @@ impl LockClient {
     /// Nothing listens, so a waiter asks again every 50 ms. Its place in the queue is kept
     /// meanwhile. Renewals wait for what else the program sends.
     pub fn polling(connection: impl SharedConnection, options: Options) -> Result<Self> {
-        Ok(Self::of(Connections::borrowed(connection, None), options))
+        let connections = Connections::borrowed(connection, None, &options);
+        Ok(Self::with(connections, options))
     }
 
     /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
@@ -142,7 +148,8 @@ impl LockClient {
     #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
     pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Result<Self> {
         let source = Source::new(move || sentinel::primary(sentinel.clone()));
-        Ok(Self::of(Connections::own(source), options.with_failover()))
+        let connections = Connections::own(source, &options);
+        Ok(Self::with(connections, options.with_failover()))
     }
 
     /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
@@ -169,8 +176,8 @@ impl LockClient {
         options: Options,
     ) -> Result<Self> {
         let topology = crate::cluster::Topology::new(nodes)?;
-        let connections = Connections::cluster(topology);
-        Ok(Self::of(connections, options.with_failover()))
+        let connections = Connections::cluster(topology, &options);
+        Ok(Self::with(connections, options.with_failover()))
     }
 
     /// Waits until all is released that dropped guards and futures have left, and closes the
@@ -179,11 +186,6 @@ impl LockClient {
     /// What guards hold stays theirs. A client can be used after this, and connects again.
     pub async fn shutdown(&self) {
         self.engine.connections.shutdown().await;
-    }
-
-    fn of(connections: Connections, options: Options) -> Self {
-        connections.permit(options.max_waiting_connections);
-        Self::with(connections, options)
     }
 
     /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did
@@ -199,7 +201,7 @@ impl LockClient {
         at_least: Duration,
         job: impl AsyncFnOnce(&Guard) -> T,
     ) -> Result<Option<T>> {
-        let Some(guard) = self.once(key.as_ref(), at_most, at_least).await? else {
+        let Some(guard) = self.job(key.as_ref(), at_most, at_least).await? else {
             return Ok(None);
         };
         let result = job(&guard).await;
@@ -293,6 +295,47 @@ impl MultiLock {
     }
 }
 
+impl Once {
+    /// Returns the value, made by `make` or by another caller.
+    ///
+    /// An error of `make` goes to its own caller. The errors of this crate become one of the same type.
+    /// [`Error::InProgress`] if there is no value in time,
+    /// [`Error::ModuleMissing`] on a server without LOCK.ONCE.
+    /// `make` gets the guard of the lock: write with its fence, and stop when it is lost.
+    ///
+    /// This future can be dropped at any time. Then the next caller in the queue makes the value.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use redis_lock_client::{Options, aio::LockClient};
+    /// # use std::time::Duration;
+    /// # async fn render(_: u32) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # let locks = LockClient::open("redis://127.0.0.1:6379", Options::default())?;
+    /// let page = locks.once("page:7").with_keep(Duration::from_secs(60));
+    /// let html: String = page
+    ///     .get_or_make(async |_| Ok::<_, Box<dyn std::error::Error>>(render(7).await?))
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn get_or_make<T, E>(
+        &self,
+        make: impl AsyncFnOnce(&Guard) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E>
+    where
+        T: ToSingleRedisArg + FromRedisValue,
+        E: From<Error> + fmt::Debug,
+    {
+        match self.look().await? {
+            Look::Found(value) => Ok(read(value)?),
+            Look::Making(making) => {
+                let made = make(&making.guard).await;
+                making.end(made).await
+            }
+        }
+    }
+}
+
 impl Guard {
     /// Waits until the hold is over. With [`Guard::keep_alive`] that is when it was lost.
     pub async fn lost(&self) {
@@ -300,13 +343,13 @@ impl Guard {
     }
 
     /// Sets the deadline to the lock's ttl from now on.
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+    /// [`Error::NotHeld`] if the hold is over.
     pub async fn renew(&self) -> Result<()> {
         self.hold.extend(self.hold.ttl).await
     }
 
     /// Sets the deadline to `ttl` from now on, which may also be earlier.
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+    /// [`Error::NotHeld`] if the hold is over.
     ///
     /// A server that is away is asked again until the lease ends, and for no longer than
     /// [`Options::reconnect`].
@@ -321,7 +364,7 @@ impl Guard {
     }
 
     /// Has the server run a command only if this is held now, in one step.
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if it is not; then nothing was done.
+    /// [`Error::NotHeld`] if it is not; then nothing was done.
     ///
     /// ```no_run
     /// # async fn example(guard: &redis_lock_client::aio::Guard) -> redis_lock_client::Result<()> {
@@ -348,7 +391,7 @@ impl Guard {
     /// Makes the only reader the writer. Waits for the other readers, ahead of the queue, and reads
     /// on meanwhile.
     ///
-    /// [`Error::Deadlock`](crate::Error::Deadlock) if another reader waits to become the writer: one
+    /// [`Error::Deadlock`] if another reader waits to become the writer: one
     /// of the two must release.
     ///
     /// Unlike an acquire it does not listen for its grant. It asks every 50 ms, and the server
@@ -371,7 +414,7 @@ impl Guard {
         self.upgrade_with(Patience::of(timeout)).await
     }
 
-    /// Releases the lock. [`Error::NotHeld`](crate::Error::NotHeld) if it was lost before.
+    /// Releases the lock. [`Error::NotHeld`] if it was lost before.
     ///
     /// After another error it can be called again: the guard keeps its token until the server has
     /// answered.

@@ -128,7 +128,7 @@ impl Engine<Tasks> {
         let left = attempt.patience.left().unwrap_or(POLL);
         let permit = tokio::select! {
             biased;
-            permit = self.connections.waiting().acquire() => permit.ok(),
+            permit = self.connections.waiting.acquire() => permit.ok(),
             () = sleep(POLL.min(left)) => None,
         };
         match permit {
@@ -182,7 +182,7 @@ fn heard(event: Event, sent: Instant) -> Verdict {
     match event {
         Event::Granted(fence) => Verdict::Granted(bound(fence, sent)),
         // The client's own clock decides whether its time is over.
-        Event::Timeout => Verdict::AskAgain(Duration::ZERO),
+        Event::Timeout | Event::Result => Verdict::AskAgain(Duration::ZERO),
         Event::TryAgain | Event::WrongType | Event::Other => Verdict::AskAgain(PACE),
         Event::Cancelled => Verdict::Failed(Error::Cancelled),
         Event::Deadlock => Verdict::Failed(Error::Deadlock(

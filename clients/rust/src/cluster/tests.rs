@@ -25,7 +25,7 @@ fn a_command_is_of_its_first_key() {
     let words = |words: &[&str]| {
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
-        slot_of_command(&command)
+        slot_of_commands(&[command])
     };
     assert_eq!(words(&["LOCK.ACQUIRE", "foo", "t", "1"]), 12_182);
     assert_eq!(words(&["LOCK.MACQUIRE", "2", "foo", "{foo}2", "t"]), 12_182);
@@ -75,24 +75,18 @@ fn slots_are_learned_and_corrected() {
 }
 
 #[test]
-fn redirections_are_read() {
-    let asked = address("here", 1);
-    let of = |text: &str| {
+fn redirections_are_followed() {
+    let to = |text: &str| {
         let value = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
-        Redirection::of(&value.extract_error().unwrap_err(), &asked)
+        let mut route = Route::new(3_999, address("here", 1));
+        let error = value.extract_error().unwrap_err();
+        let turned = route.turn(&error);
+        turned.map(|()| (route.is_asking, route.node))
     };
-    assert_eq!(
-        of("MOVED 3999 127.0.0.1:6381"),
-        Some(Redirection::Moved(address("127.0.0.1", 6_381)))
-    );
-    assert_eq!(
-        of("ASK 3999 ::1:6381"),
-        Some(Redirection::Ask(address("::1", 6_381)))
-    );
-    assert_eq!(
-        of("MOVED 3999 :6381"),
-        Some(Redirection::Moved(address("here", 6_381)))
-    );
-    assert_eq!(of("TRYAGAIN later"), None);
-    assert_eq!(of("MOVED nonsense"), None);
+    let moved = |host, port| Some((false, address(host, port)));
+    assert_eq!(to("MOVED 3999 127.0.0.1:6381"), moved("127.0.0.1", 6_381));
+    assert_eq!(to("MOVED 3999 :6381"), moved("here", 6_381));
+    assert_eq!(to("ASK 3999 ::1:6381"), Some((true, address("::1", 6_381))));
+    assert_eq!(to("TRYAGAIN later"), None);
+    assert_eq!(to("MOVED nonsense"), None);
 }

@@ -6,7 +6,7 @@ use redis::{Client, Cmd, RedisResult, Value};
 
 use super::connect::{Connect, Connection};
 use super::driver::{Pool, now};
-use crate::cluster::{self, Topology, slot_of_command};
+use crate::cluster::{self, Topology, slot_of_commands};
 use crate::info::Address;
 
 /// A cluster's nodes, each with connections of its own.
@@ -35,29 +35,23 @@ impl Connect for Nodes {
 }
 
 impl Connection for Nodes {
-    fn ask(&mut self, command: &Cmd, timeout: Duration) -> RedisResult<Value> {
+    fn ask(&mut self, commands: &[Cmd], timeout: Duration) -> RedisResult<Value> {
         let (nodes, topology) = (&*self.0, &self.0.topology);
-        let slot = slot_of_command(command);
+        let slot = slot_of_commands(commands);
         let owner = now(topology.ask_owner(nodes, slot, timeout))?;
-        let sent = now(topology.send(nodes, (slot, owner), command, timeout))?;
+        let sent = now(topology.send(nodes, (slot, owner), commands, timeout))?;
         Ok(sent.0)
     }
 }
 
 impl cluster::Nodes for Inner {
-    async fn send(
-        &self,
-        node: &Address,
-        command: &Cmd,
-        is_asking: bool,
-        time: Duration,
-    ) -> RedisResult<Value> {
+    async fn send(&self, node: &Address, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
         let client = Client::open(self.topology.info(node))?;
         let pool = {
             let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
             let pool = pools.entry(node.clone());
             pool.or_insert_with(|| Arc::new(Pool::new(client))).clone()
         };
-        pool.ask(command, is_asking, time)
+        pool.ask(commands, time)
     }
 }

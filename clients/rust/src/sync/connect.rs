@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use redis::{Cmd, RedisResult, Value};
 
+use crate::driver::answered;
+
 /// The time for a new connection. A server that is there accepts at once.
 pub(super) const CONNECT_TIME: Duration = Duration::from_secs(2);
 
@@ -37,17 +39,28 @@ impl Connect for redis::Client {
 
 /// A connection that one thread uses at a time.
 pub trait Connection: Send {
-    /// Sends a command once and waits for its answer, `timeout` at most.
+    /// Sends commands together, once, and waits for each answer, `timeout` at most. Returns the
+    /// answer to one command, an array of the answers to several, or an error of them.
     ///
     /// A connection that failed here is not used again, because a late answer would be taken for
     /// the next one's.
-    fn ask(&mut self, command: &Cmd, timeout: Duration) -> RedisResult<Value>;
+    fn ask(&mut self, commands: &[Cmd], timeout: Duration) -> RedisResult<Value>;
 }
 
 impl Connection for redis::Connection {
-    fn ask(&mut self, command: &Cmd, timeout: Duration) -> RedisResult<Value> {
+    fn ask(&mut self, commands: &[Cmd], timeout: Duration) -> RedisResult<Value> {
         self.set_write_timeout(Some(timeout))?;
         self.set_read_timeout(Some(timeout))?;
-        command.query(self)
+        let packed: Vec<_> = commands.iter().map(Cmd::get_packed_command).collect();
+        self.send_packed_command(&packed.concat())?;
+        let answers = commands.iter().map(|_| {
+            loop {
+                match self.recv_response()? {
+                    Value::Push { .. } => {}
+                    answer => return Ok(answer),
+                }
+            }
+        });
+        answered(answers.collect::<RedisResult<_>>()?)
     }
 }

@@ -46,17 +46,8 @@ impl Driver for Blocking {
         true
     }
 
-    async fn send(engine: &Engine<Self>, command: &Cmd, time: Duration) -> RedisResult<Value> {
-        engine.connections.ask(command, false, time)
-    }
-
-    /// There is no bound on connections, so it waits for none.
-    async fn send_of_owner(
-        engine: &Engine<Self>,
-        command: &Cmd,
-        time: Duration,
-    ) -> RedisResult<Value> {
-        engine.connections.ask(command, false, time)
+    async fn send(engine: &Engine<Self>, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
+        engine.connections.ask(commands, time)
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>, _: Turn) -> Verdict {
@@ -118,18 +109,12 @@ impl Pool {
         }
     }
 
-    /// Sends a command, behind ASKING if `is_asking`.
-    pub(super) fn ask(&self, command: &Cmd, is_asking: bool, time: Duration) -> RedisResult<Value> {
+    pub(super) fn ask(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
         let start = Instant::now();
         let answer = self.connection(time).and_then(|mut connection| {
             let time = rest_for_answer(start, time);
-            let asking = match is_asking {
-                true => connection.ask(&redis::cmd("ASKING"), time),
-                false => Ok(Value::Okay),
-            };
-            let answer = asking
-                .and_then(|_| connection.ask(command, time))
-                .and_then(Value::extract_error);
+            let answer = connection.ask(commands, time);
+            let answer = answer.and_then(Value::extract_error);
             // A server that is no longer primary is not asked again: a new connection asks who is.
             if !answer.as_ref().is_err_and(is_to_leave) {
                 self.put_back(connection);

@@ -40,13 +40,15 @@ mod driver;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 
+use std::fmt;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, IntoConnectionInfo};
+use redis::{Cmd, FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
 
 use crate::attempt::Patience;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::info::unnamed;
+use crate::once::{Look, read};
 use crate::options::Options;
 
 pub use connect::{Connect, Connection};
@@ -63,6 +65,8 @@ pub type RwLock = crate::locks::RwLock<Blocking>;
 pub type Semaphore = crate::locks::Semaphore<Blocking>;
 /// Several locks as one.
 pub type MultiLock = crate::locks::MultiLock<Blocking>;
+/// A value that one of all callers makes.
+pub type Once = crate::once::Once<Blocking>;
 /// A hold on a lock. Dropping it releases the lock.
 pub type Guard = crate::guard::Guard<Blocking>;
 /// Renews a hold in a thread of its own until it is dropped. Its drop releases nothing.
@@ -136,7 +140,7 @@ impl LockClient {
         at_least: Duration,
         job: impl FnOnce(&Guard) -> T,
     ) -> Result<Option<T>> {
-        let Some(guard) = now(self.once(key.as_ref(), at_most, at_least))? else {
+        let Some(guard) = now(self.job(key.as_ref(), at_most, at_least))? else {
             return Ok(None);
         };
         let result = job(&guard);
@@ -230,15 +234,52 @@ impl MultiLock {
     }
 }
 
+impl Once {
+    /// Returns the value, made by `make` or by another caller.
+    ///
+    /// An error of `make` goes to its own caller. The errors of this crate become one of the same type.
+    /// [`Error::InProgress`] if there is no value in time,
+    /// [`Error::ModuleMissing`] on a server without LOCK.ONCE.
+    /// `make` gets the guard of the lock: write with its fence, and stop when it is lost.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use redis_lock_client::{Options, sync::LockClient};
+    /// # use std::time::Duration;
+    /// # fn render(_: u32) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # let locks = LockClient::open("redis://127.0.0.1:6379", Options::default())?;
+    /// let page = locks.once("page:7").with_keep(Duration::from_secs(60));
+    /// let html: String = page.get_or_make(|_| Ok::<_, Box<dyn std::error::Error>>(render(7)?))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_or_make<T, E>(
+        &self,
+        make: impl FnOnce(&Guard) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E>
+    where
+        T: ToSingleRedisArg + FromRedisValue,
+        E: From<Error> + fmt::Debug,
+    {
+        match now(self.look())? {
+            Look::Found(value) => Ok(read(value)?),
+            Look::Making(making) => {
+                let made = make(&making.guard);
+                now(making.end(made))
+            }
+        }
+    }
+}
+
 impl Guard {
     /// Sets the deadline to the lock's ttl from now on.
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+    /// [`Error::NotHeld`] if the hold is over.
     pub fn renew(&self) -> Result<()> {
         now(self.hold.extend(self.hold.ttl))
     }
 
     /// Sets the deadline to `ttl` from now on, which may also be earlier.
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if the hold is over.
+    /// [`Error::NotHeld`] if the hold is over.
     ///
     /// A server that is away is asked again until the lease ends, and for no longer than
     /// [`Options::reconnect`].
@@ -253,7 +294,7 @@ impl Guard {
     }
 
     /// Has the server run a command only if this is held now, in one step.
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if it is not; then nothing was done.
+    /// [`Error::NotHeld`] if it is not; then nothing was done.
     ///
     /// ```no_run
     /// # fn example(guard: &redis_lock_client::sync::Guard) -> redis_lock_client::Result<()> {
@@ -280,7 +321,7 @@ impl Guard {
     /// Makes the only reader the writer. Waits for the other readers, ahead of the queue, and reads
     /// on meanwhile.
     ///
-    /// [`Error::Deadlock`](crate::Error::Deadlock) if another reader waits to become the writer: one
+    /// [`Error::Deadlock`] if another reader waits to become the writer: one
     /// of the two must release.
     pub fn upgrade(&mut self) -> Result<()> {
         while !now(self.upgrade_with(Patience::Forever))? {}
@@ -298,7 +339,7 @@ impl Guard {
         now(self.upgrade_with(Patience::of(timeout)))
     }
 
-    /// Releases the lock. [`Error::NotHeld`](crate::Error::NotHeld) if it was lost before.
+    /// Releases the lock. [`Error::NotHeld`] if it was lost before.
     ///
     /// After another error it can be called again: the guard keeps its token until the server has
     /// answered.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use redis::{Client, ConnectionInfo, RedisResult, Value};
+use redis::{Client, ConnectionInfo, RedisResult};
 
 use super::connect::{Connect, Connection};
 use crate::info::Address;
@@ -31,15 +31,15 @@ impl Sentinel {
         timeout: Duration,
     ) -> RedisResult<redis::Connection> {
         let mut connection = open(sentinel.clone(), timeout)?;
-        let address = self.read(&connection.ask(&self.question(), timeout)?)?;
+        let address = self.read(&connection.ask(&[self.question()], timeout)?)?;
         // Most sentinels name the same one, and one that is silent takes its time.
         if tried.contains(&address) {
             return Err(self.nobody());
         }
         tried.push(address.clone());
         let mut server = open(self.server(&address)?, timeout)?;
-        let role = server.ask(&redis::cmd("ROLE"), timeout);
-        match is_primary(&role.and_then(Value::extract_error)) {
+        let role = server.ask(&[redis::cmd("ROLE")], timeout);
+        match is_primary(&role) {
             true => Ok(server),
             false => Err(self.nobody()),
         }

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
 use redis::Value;
 use redis_lock_client::{Error, Options, Result};
 
-use super::common::{Admin, Proxy, Server, eventually};
-use super::{is_told, library, ms, now, once, open};
+use super::common::{Admin, BOUND, Proxy, Server, eventually};
+use super::{get, is_told, library, ms, now, once, open};
 
 /// What a request comes to, and what is held by then.
 type Outcome = (String, Option<library::Guard>);
@@ -23,6 +26,10 @@ struct Actor {
     fence: u64,
     kept: Option<library::KeepAlive>,
     pending: Option<JoinHandle<Outcome>>,
+    /// How many makers have begun in the scenario.
+    made: Arc<AtomicUsize>,
+    /// Hears that its maker has begun, and tells what that returns, or nothing for an error.
+    maker: Option<(Receiver<()>, Sender<Option<String>>)>,
 }
 
 struct Play<'a> {
@@ -31,6 +38,7 @@ struct Play<'a> {
     is_fallback: bool,
     actors: HashMap<String, Actor>,
     script: Option<JoinHandle<()>>,
+    made: Arc<AtomicUsize>,
 }
 
 impl Play<'_> {
@@ -40,6 +48,11 @@ impl Play<'_> {
             ["queue", key, count] => self.admin.await_waiters(key, count.parse().unwrap()),
             ["places", key] => return self.admin.waiters(key).to_string(),
             ["gone", key] => eventually("it ends", || self.admin.int(&["EXISTS", key]) == 0),
+            ["made"] => return self.made.load(SeqCst).to_string(),
+            ["lock", name] => {
+                let locks = open(self.server.url(), Options::default());
+                return String::from_utf8_lossy(locks.once(name).lock_key()).into_owned();
+            }
             ["calls", command] => return self.admin.calls(command).to_string(),
             ["rises", one, other] => assert!(self.fence(one) < self.fence(other)),
             ["fence", actor] => return self.fence(actor).to_string(),
@@ -71,6 +84,7 @@ impl Play<'_> {
     fn actor(&mut self, name: &str) -> &mut Actor {
         let options = Options::default().fallback(self.is_fallback);
         let proxy = || Proxy::to(self.server.port);
+        let made = self.made.clone();
         self.actors.entry(name.to_owned()).or_insert_with(|| {
             let proxy = proxy();
             Actor {
@@ -81,6 +95,8 @@ impl Play<'_> {
                 fence: 0,
                 kept: None,
                 pending: None,
+                made,
+                maker: None,
             }
         })
     }
@@ -99,6 +115,25 @@ impl Actor {
                 let guard = self.guard.take().unwrap();
                 let release = move || (said(now(guard.unlock())), Some(guard));
                 self.pending = Some(thread::spawn(release));
+                Ok(String::new())
+            }
+            ["begin", "get", words @ ..] => {
+                let get = self.get(words);
+                self.pending = Some(thread::spawn(move || (get(), None)));
+                Ok(String::new())
+            }
+            ["get", words @ ..] => Ok(self.get(words)()),
+            ["making"] => {
+                self.maker.as_ref().unwrap().0.recv_timeout(BOUND).unwrap();
+                Ok(String::new())
+            }
+            ["returns", value] => {
+                let ends = &self.maker.as_ref().unwrap().1;
+                ends.send(Some((*value).to_owned())).unwrap();
+                Ok(String::new())
+            }
+            ["raises"] => {
+                self.maker.as_ref().unwrap().1.send(None).unwrap();
                 Ok(String::new())
             }
             ["begin", words @ ..] => {
@@ -156,10 +191,58 @@ impl Actor {
         answer.unwrap_or_else(|error| named(&error))
     }
 
+    /// A call of `once`. What it makes is in the words, or it waits to be told.
+    fn get(&mut self, words: &[&str]) -> impl FnOnce() -> String + Send + use<> {
+        let of = |name, default| time(option(words, name).unwrap_or(default));
+        let once = self.locks.once(words[0]);
+        let once = once.with_keep(of("keep=", "60000"));
+        let once = once.with_early(of("early=", "0"));
+        let once = once.with_ttl(of("ttl=", "30000"));
+        let once = once.with_wait(of("wait=", "5000"));
+        let fails = option(words, "fail=").is_some();
+        let value = option(words, "make=").map(str::to_owned);
+        let (begins, begun) = channel();
+        let (ends, told) = channel();
+        self.maker = Some((begun, ends));
+        let made = self.made.clone();
+        move || {
+            let mut has_made = false;
+            let got: std::result::Result<String, Made> = get(&once, |_| {
+                made.fetch_add(1, SeqCst);
+                let _ = begins.send(());
+                let value = match (value, fails) {
+                    (None, false) => told.recv_timeout(BOUND).unwrap(),
+                    (value, _) => value,
+                };
+                has_made = value.is_some();
+                value.ok_or(Made::Failed)
+            });
+            match got {
+                Ok(value) if has_made => format!("made:{value}"),
+                Ok(value) => format!("got:{value}"),
+                Err(Made::Failed) => "failed".to_owned(),
+                Err(Made::Unable(error)) => named(&error),
+            }
+        }
+    }
+
     fn holds(&mut self, (said, guard): Outcome) -> String {
         self.fence = guard.as_ref().map_or(self.fence, library::Guard::fence);
         self.guard = guard;
         said
+    }
+}
+
+/// Why a call of `once` has no value.
+#[derive(Debug)]
+enum Made {
+    Failed,
+    Unable(Error),
+}
+
+impl From<Error> for Made {
+    fn from(error: Error) -> Self {
+        Self::Unable(error)
     }
 }
 
@@ -197,7 +280,7 @@ fn outcome(taken: Result<Option<library::Guard>>) -> Outcome {
 fn scenarios() {
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors");
     let read = |name: &str| std::fs::read_to_string(vectors.join(name)).unwrap();
-    let text = read("scenarios.txt") + &read("faults.txt");
+    let text = read("scenarios.txt") + &read("faults.txt") + &read("once.txt");
     let server = Server::start();
     let plain = Server::start_without_module();
     let bounded = Server::start_with(&["max-ttl", "2000"]);
@@ -218,6 +301,7 @@ fn scenarios() {
             is_fallback: place == Some("plain"),
             actors: HashMap::new(),
             script: None,
+            made: Arc::default(),
         };
         for line in steps
             .lines()
@@ -246,6 +330,7 @@ fn named(error: &Error) -> String {
     match error {
         Error::ModuleMissing(_) => "missing".to_owned(),
         Error::Cancelled => "cancelled".to_owned(),
+        Error::InProgress => "busy".to_owned(),
         Error::NotHeld => "lost".to_owned(),
         Error::TtlTooLong(_) => "too-long".to_owned(),
         Error::Redis(error) if error.code() == Some("NOPERM") => "denied".to_owned(),

@@ -6,13 +6,14 @@ fn parsed(bytes: &[u8]) -> Option<(Event, Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn each_event_is_read() {
-    let cases: [(&[u8], Event); 7] = [
+    let cases: [(&[u8], Event); 8] = [
         (b"granted 17 3 key token", Event::Granted(17)),
         (b"timeout 0 3 key token", Event::Timeout),
         (b"tryagain 0 3 key token", Event::TryAgain),
         (b"wrongtype 0 3 key token", Event::WrongType),
         (b"deadlock 0 3 key token", Event::Deadlock),
         (b"cancelled 0 3 key token", Event::Cancelled),
+        (b"result 0 3 key token", Event::Result),
         (b"revoked 0 3 key token", Event::Other),
     ];
     for (bytes, event) in cases {

@@ -1,0 +1,248 @@
+//! A value that one of all callers makes, by LOCK.ONCE.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, ToSingleRedisArg, Value};
+
+use crate::attempt::Patience;
+use crate::command::{Claim, hash_tag, millis};
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::keeper::KeepAlive;
+use crate::locks::LockClient;
+use crate::replies::{Class, class};
+
+/// A value under the key `name`, an ordinary string. One of all callers makes it, and the others
+/// wait in the server's queue and get it.
+///
+/// A value that is there costs one request. One that soon ends is made anew by one caller, while the
+/// others use it. If that fails, it gets the old value, too.
+///
+/// The lock under which a value is made is renewed meanwhile. If a maker fails, the next caller in
+/// the queue makes the value. If its process dies, the next one does so after the ttl. A maker that
+/// has lost its lock gets its value, which is not stored. "Once" is at least once, because the work
+/// of a maker that dies is done again.
+///
+/// Values are what redis-rs writes and reads: bytes, text, numbers, and types of your own that are
+/// `ToSingleRedisArg` and `FromRedisValue`.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is asked for before `get_or_make`"]
+pub struct Once<D: Driver> {
+    client: LockClient<D>,
+    name: Vec<u8>,
+    lock: Vec<u8>,
+    ttl: Duration,
+    keep: Duration,
+    early: Early,
+    wait: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Early {
+    Before(Duration),
+    /// The time that the making takes, and beta.
+    Drawn(Duration, f64),
+}
+
+impl Early {
+    fn time(self) -> Duration {
+        match self {
+            Self::Before(early) => early,
+            // Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, 2015.
+            Self::Drawn(delta, beta) => {
+                let drawn = -delta.as_secs_f64() * beta * (1.0 - random()).ln();
+                Duration::try_from_secs_f64(drawn.min(1e9)).unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// At least 0, and below 1.
+fn random() -> f64 {
+    let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
+    f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
+}
+
+impl<D: Driver> LockClient<D> {
+    /// A value under the key `name` that one of all callers makes, while the others wait and get it.
+    pub fn once(&self, name: impl AsRef<[u8]>) -> Once<D> {
+        Once::new(self.clone(), name.as_ref())
+    }
+}
+
+impl<D: Driver> Once<D> {
+    pub(crate) fn new(client: LockClient<D>, name: &[u8]) -> Self {
+        let lock = match hash_tag(name) {
+            Some(_) => [name, b":once"].concat(),
+            None => [b"{", name, b"}:once"].concat(),
+        };
+        Self {
+            ttl: client.engine.options.ttl,
+            client,
+            name: name.to_vec(),
+            lock,
+            keep: Duration::from_secs(60),
+            early: Early::Before(Duration::from_secs(10)),
+            wait: Duration::from_secs(5),
+        }
+    }
+
+    /// How long the value lives, 60 s by default.
+    pub fn with_keep(mut self, keep: Duration) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// How long before its end the value is made anew, 10 s by default, and at most half of its life.
+    pub fn with_early(mut self, early: Duration) -> Self {
+        self.early = Early::Before(early);
+        self
+    }
+
+    /// In place of [`Once::with_early`]: each call draws how early, as -`delta` · `beta` · ln(random).
+    ///
+    /// `delta` is the time that the making takes. A `beta` above 1 is sooner, and one below 1 later.
+    pub fn with_xfetch(mut self, delta: Duration, beta: f64) -> Self {
+        self.early = Early::Drawn(delta, beta);
+        self
+    }
+
+    /// The ttl of the lock: how long the others wait for a maker that has died. By default that of
+    /// [`Options::ttl`](crate::Options::ttl).
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to wait for the value of another caller, 5 s by default. `Duration::MAX` is for ever.
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// The key of the lock: the name and `:once`, with braces around a name without a hash tag.
+    ///
+    /// One DEL of both keys makes the value invalid, and keeps one that is being made from being stored.
+    pub fn lock_key(&self) -> &[u8] {
+        &self.lock
+    }
+
+    fn set(&self, value: impl ToSingleRedisArg) -> Cmd {
+        let mut command = redis::cmd("SET");
+        command.arg(&self.name).arg(value);
+        command.arg("PX").arg(millis(self.keep));
+        command
+    }
+
+    /// Finds the value, or the right to make it.
+    pub(crate) async fn look(&self) -> Result<Look<'_, D>> {
+        let patience = Patience::of(self.wait);
+        // A value must not be early from its first moment on.
+        let early = self.early.time().min(self.keep.div_f64(2.0)).as_millis();
+        let early = u64::try_from(early).unwrap_or(u64::MAX).min(1 << 48);
+        let (old, is_early) = self.peek(early).await?;
+        let old = match old {
+            Some(value) if !is_early => return Ok(Look::Found(value)),
+            old => old,
+        };
+        let claim = Claim::Once(self.name.clone(), early);
+        let request = self.client.request([&self.lock], claim).with_ttl(self.ttl);
+        if let Some(old) = old {
+            // Nobody waits because of a value that is there, nor fails.
+            match request.acquire_or_find(Patience::Never).await {
+                Ok((None, None)) => {}
+                Ok(answer) => return self.look_at(answer),
+                Err(Error::Redis(error)) if class(&error) != Class::Final => {
+                    return Ok(Look::Found(old));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.look_at(request.acquire_or_find(patience).await?)
+    }
+
+    fn look_at(&self, answer: (Option<Guard<D>>, Option<Value>)) -> Result<Look<'_, D>> {
+        match answer {
+            (Some(guard), old) => Ok(Look::Making(Making {
+                keep_alive: guard.keep_alive(),
+                guard,
+                old,
+                once: self,
+            })),
+            (None, Some(value)) => Ok(Look::Found(value)),
+            (None, None) => Err(Error::InProgress),
+        }
+    }
+
+    /// The value, if there is one, and whether it is early. The acquire waits for the end of what
+    /// passes.
+    async fn peek(&self, early: u64) -> Result<(Option<Value>, bool)> {
+        if !D::is_ready() {
+            return Err(Error::NoRuntime);
+        }
+        let engine = &self.client.engine;
+        let about = |name| redis::cmd(name).arg(&self.name).to_owned();
+        let commands = [about("GET"), about("PTTL")];
+        let time = engine.options.answer_time(self.ttl);
+        let answer = match D::send(engine, &commands, time).await {
+            Err(error) if class(&error) != Class::Final => return Ok((None, false)),
+            answer => answer?,
+        };
+        let (value, left): (Option<Value>, i64) = read(answer)?;
+        Ok((value, u64::try_from(left).is_ok_and(|left| left <= early)))
+    }
+}
+
+/// What a caller has found.
+pub(crate) enum Look<'a, D: Driver> {
+    Found(Value),
+    Making(Making<'a, D>),
+}
+
+/// The right to make a value, which is renewed.
+pub(crate) struct Making<'a, D: Driver> {
+    keep_alive: KeepAlive<D>,
+    pub(crate) guard: Guard<D>,
+    /// What there is to use if this fails.
+    old: Option<Value>,
+    once: &'a Once<D>,
+}
+
+impl<D: Driver> Making<'_, D> {
+    /// Ends it, with the value or the error of the maker.
+    pub(crate) async fn end<T, E>(
+        self,
+        made: std::result::Result<T, E>,
+    ) -> std::result::Result<T, E>
+    where
+        T: ToSingleRedisArg + FromRedisValue,
+        E: From<Error> + fmt::Debug,
+    {
+        drop(self.keep_alive);
+        match (made, self.old) {
+            (Ok(value), _) => {
+                let set = self.once.set(&value);
+                self.guard.hold.store(&set).await?;
+                Ok(value)
+            }
+            (Err(error), old) => {
+                let _ = self.guard.release().await;
+                let Some(old) = old else {
+                    return Err(error);
+                };
+                tracing::warn!(
+                    ?error,
+                    "a new value could not be made, so the old one is used"
+                );
+                Ok(read(old)?)
+            }
+        }
+    }
+}
+
+/// Reads what is stored as a value.
+pub(crate) fn read<T: FromRedisValue>(value: Value) -> Result<T> {
+    T::from_redis_value(value).map_err(|error| Error::Redis(error.into()))
+}

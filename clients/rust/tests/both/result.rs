@@ -1,0 +1,232 @@
+//! A value that one of all callers makes: what the scenarios do not say.
+
+use std::thread;
+use std::time::Instant;
+
+use redis_lock_client::{Error, Options, Result};
+
+use super::common::{Admin, BOUND, Cluster, Proxy, Server, eventually};
+use super::{cluster, get, library, ms, now, open};
+
+const LOCK: &str = "{page}:once";
+
+fn page(locks: &library::LockClient) -> library::Once {
+    locks.once("page").with_wait(BOUND)
+}
+
+fn unused(_: &library::Guard) -> Result<String> {
+    panic!("it is not to run")
+}
+
+fn text(text: &str) -> impl FnOnce(&library::Guard) -> Result<String> {
+    |_| Ok(text.to_owned())
+}
+
+/// What is stored, while nobody holds or wants the lock.
+fn stored(admin: &mut Admin) -> Option<String> {
+    assert!(admin.is_free(LOCK));
+    redis::from_redis_value(admin.run(&["GET", "page"])).unwrap()
+}
+
+#[test]
+fn many_get_what_one_makes() {
+    let server = Server::start();
+    let locks = open(server.url(), Options::default());
+    let others = 20;
+    thread::scope(|scope| {
+        for _ in 0..=others {
+            scope.spawn(|| {
+                let got: Result<Vec<u8>> = get(&page(&locks), |_| {
+                    server.admin().await_waiters(LOCK, others);
+                    Ok(b"\x00\xff".to_vec())
+                });
+                assert_eq!(got.unwrap(), b"\x00\xff");
+            });
+        }
+    });
+    let mut admin = server.admin();
+    assert_eq!(admin.calls("lock.exec"), 1);
+    // Nothing is left behind that somebody would have to give up.
+    assert_eq!(admin.calls("lock.release"), 1);
+    assert!((30_000..=60_000).contains(&admin.int(&["PTTL", "page"])));
+}
+
+#[test]
+fn a_value_has_the_type_that_is_asked_for() {
+    let server = Server::start();
+    let locks = open(server.url(), Options::default());
+    assert_eq!(get(&page(&locks), |_| Ok::<u64, Error>(7)).unwrap(), 7);
+    assert_eq!(get(&page(&locks), unused).unwrap(), "7");
+    server.admin().run(&["SET", "page", "seven"]);
+    let unread = get(&page(&locks), |_| Ok::<u64, Error>(7));
+    assert!(matches!(unread, Err(Error::Redis(_))), "{unread:?}");
+}
+
+#[test]
+fn xfetch_draws_how_early_it_is() {
+    let server = Server::start();
+    let locks = open(server.url(), Options::default());
+    let mut admin = server.admin();
+    admin.run(&["SET", "page", "old", "PX", "25000"]);
+    let soon = page(&locks).with_xfetch(ms(0), 1.0);
+    assert_eq!(get(&soon, unused).unwrap(), "old");
+    let soon = page(&locks).with_xfetch(ms(3_600_000), -1.0);
+    assert_eq!(get(&soon, unused).unwrap(), "old");
+    let early = page(&locks).with_xfetch(ms(3_600_000), 1e9);
+    assert_eq!(get(&early, text("new")).unwrap(), "new");
+    // A new one is never early.
+    assert_eq!(get(&early, unused).unwrap(), "new");
+    assert_eq!(stored(&mut admin).unwrap(), "new");
+}
+
+#[test]
+fn a_lost_reply_is_asked_for_again() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let locks = open(proxy.url(), Options::default());
+    for of in ["GET", "LOCK.ONCE", "LOCK.EXEC"] {
+        server.admin().run(&["DEL", "page"]);
+        proxy.lose_replies(1, of);
+        assert_eq!(get(&page(&locks), text(of)).unwrap(), of);
+        assert_eq!(proxy.losses_left(), 0, "{of}");
+        assert_eq!(stored(&mut server.admin()).unwrap(), of);
+    }
+}
+
+#[test]
+fn a_maker_hears_of_the_loss_and_stores_nothing() {
+    let server = Server::start();
+    let locks = open(server.url(), Options::default());
+    let mut admin = server.admin();
+    let short = page(&locks).with_ttl(ms(300));
+    let late = get(&short, |guard| {
+        admin.run(&["DEL", LOCK]);
+        thread::scope(|scope| {
+            let next = scope.spawn(|| get(&page(&locks), text("new")));
+            assert_eq!(next.join().unwrap().unwrap(), "new");
+        });
+        eventually("it hears of that", || guard.is_lost());
+        Ok::<_, Error>("late".to_owned())
+    });
+    assert_eq!(late.unwrap(), "late");
+    assert_eq!(stored(&mut admin).unwrap(), "new");
+}
+
+#[test]
+fn a_maker_that_panics_leaves_it_to_the_next() {
+    let server = Server::start();
+    let locks = open(server.url(), Options::default());
+    thread::scope(|scope| {
+        let ends = scope.spawn(|| get(&page(&locks), unused)).join();
+        assert!(ends.is_err());
+    });
+    assert_eq!(get(&page(&locks), text("next")).unwrap(), "next");
+}
+
+/// LOCK.ONCE would answer the value, and bind nothing.
+#[test]
+fn with_linger_the_lock_is_bound_to_the_next_connection() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let options = Options::default().linger(ms(1_500));
+    let locks = open(proxy.url(), options);
+    let mut admin = server.admin();
+    admin.run(&["SET", "page", "old", "PX", "20000"]);
+    let early = page(&locks).with_early(ms(30_000));
+    let made = get(&early, |guard| {
+        let ends = guard.valid_until();
+        proxy.cut();
+        eventually("it would have ended", || Instant::now() > ends);
+        assert!(!guard.is_lost());
+        Ok::<_, Error>("new".to_owned())
+    });
+    assert_eq!(made.unwrap(), "new");
+    assert_eq!(stored(&mut admin).unwrap(), "new");
+}
+
+#[test]
+fn another_type_is_an_error_at_once() {
+    let server = Server::start();
+    let locks = open(server.url(), Options::default());
+    let mut admin = server.admin();
+    for key in ["page", LOCK] {
+        admin.run(&["LPUSH", key, "x"]);
+        match get(&page(&locks), unused) {
+            Err(Error::Redis(error)) => assert_eq!(error.code(), Some("WRONGTYPE")),
+            other => panic!("{other:?}"),
+        }
+        admin.run(&["DEL", key]);
+    }
+}
+
+#[test]
+fn it_needs_its_rights_and_no_more() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let url = server.url().replace("://", "://worker:secret@");
+    let rules = "reset on >secret ~page ~{page}:once -@all +lock.once +lock.exec +lock.renew +lock.release +get +pttl";
+    let words: Vec<&str> = rules.split(' ').collect();
+    admin.run(&[&["ACL", "SETUSER", "worker"][..], &words].concat());
+    let locks = open(url, Options::default());
+    // The error is the maker's only. Nobody waits for the ttl.
+    match get(&page(&locks), text("new")) {
+        Err(Error::Redis(error)) => assert_eq!(error.code(), Some("NOPERM")),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(stored(&mut admin), None);
+    admin.run(&["ACL", "SETUSER", "worker", "+set"]);
+    assert_eq!(get(&page(&locks), text("new")).unwrap(), "new");
+    assert_eq!(stored(&mut admin).unwrap(), "new");
+}
+
+/// The fallback of plain locks is chosen by an answer about them.
+#[test]
+fn a_server_without_it_is_an_error_that_says_so() {
+    let old = "-ERR unknown command 'LOCK.ONCE', with args beginning with: 'page' \r\n";
+    let (server, plain) = (Server::start(), Server::start_without_module());
+    for (server, is_old) in [(&server, true), (&plain, false)] {
+        let proxy = Proxy::to(server.port);
+        if is_old {
+            proxy.answer("LOCK.ONCE", usize::MAX, old);
+        }
+        let locks = open(proxy.url(), Options::default().fallback(true));
+        let error = get(&page(&locks), unused).unwrap_err();
+        assert!(matches!(error, Error::ModuleMissing(_)));
+        let said = error.to_string();
+        assert!(
+            said.contains("LOCK.ONCE") && said.contains("0.4.0"),
+            "{said}"
+        );
+        let guard = now(locks.lock("k").lock()).unwrap();
+        assert_eq!(guard.fence() > 0, is_old);
+        now(guard.unlock()).unwrap();
+        let error = get(&page(&locks), unused).unwrap_err();
+        assert!(matches!(error, Error::ModuleMissing(_)), "{error}");
+    }
+}
+
+#[test]
+fn in_a_cluster_it_follows_its_slot() {
+    let servers = Cluster::start();
+    let locks = cluster(servers.urls(), Options::default());
+    let name = servers.key_of(0, "page");
+    let once = locks.once(&name).with_early(ms(0));
+    assert_eq!(get(&once, text("new")).unwrap(), "new");
+    let slot = servers.begin_to_move(&name, 0, 1);
+    // The server cannot say whether the lock is free. Nobody waits because of a value that is there.
+    let (early, start) = (locks.once(&name).with_early(BOUND), Instant::now());
+    let early = early.with_keep(10 * BOUND);
+    servers.nodes[0].admin().run(&["PEXPIRE", &name, "15000"]);
+    assert_eq!(get(&early, unused).unwrap(), "new");
+    assert!(start.elapsed() < ms(10_000));
+    // It has arrived, and its slot has not.
+    let [from, to] = [0, 1].map(|node| &servers.nodes[node]);
+    let to_port = to.port.to_string();
+    from.admin()
+        .run(&["MIGRATE", "127.0.0.1", &to_port, &name, "0", "5000"]);
+    assert_eq!(get(&once, unused).unwrap(), "new");
+    servers.end_move(&slot, 0, 1);
+    assert_eq!(get(&once, unused).unwrap(), "new");
+    to.admin().run(&["DEL", &name]);
+    assert_eq!(get(&once, text("there")).unwrap(), "there");
+}
