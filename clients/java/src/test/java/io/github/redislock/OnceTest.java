@@ -110,15 +110,16 @@ class OnceTest extends ServerTest {
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
     void anInterruptOrACancelGivesThePlaceUp(Way way) throws Exception {
-        server.ask("LOCK.ACQUIRE", LOCK, "maker", 60_000);
+        server.ask("LOCK.ACQUIRE", LOCK, "maker", 600_000);
+        Once<String> hours = text.withPatience(Duration.ofHours(1));
         try (Way.Opened opened = way.open(server.url(), patient)) {
             if (opened.futures != null) {
-                var waiting = opened.futures.once("k", text, () -> new CompletableFuture<>());
+                var waiting = opened.futures.once("k", hours, () -> new CompletableFuture<>());
                 awaitWaiters(LOCK, 1);
                 waiting.cancel(false);
             } else {
                 Future<String> waiting =
-                        other.starts(() -> opened.once("k", text, OnceTest::fails));
+                        other.starts(() -> opened.once("k", hours, OnceTest::fails));
                 awaitWaiters(LOCK, 1);
                 interrupt(waiting);
             }
@@ -226,6 +227,7 @@ class OnceTest extends ServerTest {
         server.ask("SET", "k", "old", "PX", 20_000);
         Once<String> eager = text.withEarly(Once.xfetch(Duration.ofDays(1), 1_000));
         assertEquals("new", locks.once("k", eager, () -> "new"));
+        assertEquals("new", locks.once("k", eager, () -> "soon")); // Not in its first half.
     }
 
     @Test
