@@ -29,6 +29,12 @@ const npm = (args, cwd) =>
   execFileSync("npm", args, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
 
 mkdirSync(target, { recursive: true });
+// Where the copies of the tests look for the servers and the vectors.
+for (const [from, to] of [
+  ["..", "target/clients"],
+  ["../vectors", "target/matrix/vectors"],
+])
+  if (!existsSync(join(folder, to))) symlinkSync(join(folder, from), join(folder, to));
 const packed = npm(["pack", "--silent", "--pack-destination", target], folder).trim().split("\n").at(-1);
 
 const wanted = process.argv.slice(2);
@@ -77,6 +83,7 @@ async function test(library, version) {
   npm(["install", "--no-audit", "--no-fund", "--silent", "--prefer-offline"], place);
   cpSync(join(folder, "test"), join(place, "test"), { recursive: true });
   symlinkSync(join(place, "node_modules/redis-lock-client/dist"), join(place, "dist"));
+  symlinkSync(join(folder, "src"), join(place, "src"));
 
   const child = spawn("sh", ["-c", "exec node --test --test-reporter=tap test/*.test.js"], {
     cwd: place,

@@ -176,6 +176,11 @@ const likeIoredis = ({ Redis, Command }) => ({
   hasShardChannels: Command.checkFlag("ENTER_SUBSCRIBER_MODE", "ssubscribe"),
 });
 
+/** Since version 6 a Sentinel client can be duplicated. */
+const hasSentinel =
+  "duplicate" in
+  (redis.createSentinel?.({ name: "locks", sentinelRootNodes: [{ host: "", port: 1 }] }) ?? {});
+
 /** All libraries that the package works with: how to make a client, and how to end it. */
 const all = {
   ioredis: likeIoredis({ Redis, Command }),
@@ -184,7 +189,7 @@ const all = {
       return begin(createClient({ socket: { host: "127.0.0.1", port }, ...options }));
     },
     connectSentinel:
-      redis.createSentinel &&
+      hasSentinel &&
       (async (ports, options = {}) => {
         const sentinelRootNodes = ports.map((port) => ({ host: "127.0.0.1", port }));
         return begin(redis.createSentinel({ name: "locks", sentinelRootNodes, ...options }));
@@ -195,7 +200,7 @@ const all = {
     },
     end: (client) => client.isOpen && (client.destroy ?? client.disconnect).call(client),
     isLikeIoredis: false,
-    // Since version 5, as Sentinel clients.
+    // Since version 5.
     hasShardChannels: redis.createSentinel !== undefined,
   },
   iovalkey: likeIoredis(valkey.Command ? valkey : valkey.default),

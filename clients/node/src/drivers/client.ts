@@ -16,7 +16,10 @@ export function driverOf(client: Client): Driver {
   if ("isCluster" in client && client.isCluster) return new OfIoredisCluster(client);
   if ("call" in client && "duplicate" in client) return new OfIoredis(client);
   if ("nodeClient" in client) return new OfNodeRedisCluster(client);
-  if ("getSentinelNode" in client) return new OfNodeRedisSentinel(client);
+  if ("getSentinelNode" in client) {
+    if ("duplicate" in client) return new OfNodeRedisSentinel(client);
+    throw new TypeError("Redlock needs createSentinel of node-redis 6: that of 5 has no duplicate().");
+  }
   // Pools send commands, too, but lack one of these.
   if ("isReady" in client && "duplicate" in client) return new OfNodeRedis(client);
   throw new TypeError(
