@@ -5,7 +5,8 @@ use crate::fixture::WITHOUT_LIMITS;
 use crate::harness::Kind;
 use crate::load::{token, Requests};
 
-const COUNTS: [usize; 3] = [10, 1_000, 100_000];
+/// The fewest places that are compared.
+const FEW: usize = 10;
 /// A round may take half as many instructions again as another one, by how its commands share turns
 /// of the event loop. The least of so many hardly varies.
 const ROUNDS: usize = 15;
@@ -30,6 +31,14 @@ impl Places {
         match self {
             Self::Permits => "absent permits",
             Self::Conversions => "absent conversions",
+        }
+    }
+
+    /// How many of them a lock is asked with. It has 10,000 absent places or 1,000 conversions at most.
+    fn counts(self) -> [usize; 3] {
+        match self {
+            Self::Permits => [FEW, 1_000, 10_000],
+            Self::Conversions => [FEW, 100, 1_000],
         }
     }
 
@@ -63,7 +72,7 @@ pub fn count(kind: Kind) -> Vec<Behind> {
     let mut counted = Counted::start_with(kind, &WITHOUT_LIMITS);
     let mut all = Vec::new();
     for places in [Places::Permits, Places::Conversions] {
-        for count in COUNTS {
+        for count in places.counts() {
             counted.pause();
             let key = format!("{}:{count}", places.name().replace(' ', "-"));
             places.form(&mut counted, &key, count);
@@ -84,7 +93,9 @@ pub fn count(kind: Kind) -> Vec<Behind> {
             for (command, mut rounds) in [("LOCK.ACQUIRE", acquires), ("LOCK.RENEW", renewals)] {
                 rounds.remove(0); // Warming up.
                 let name = |count| format!("{command}, behind {count} {}", places.name());
-                let against = (count > COUNTS[0]).then(|| name(COUNTS[0]));
+                // All conversions of a lock are looked at whenever it is served.
+                let is_compared = count > FEW && matches!(places, Places::Permits);
+                let against = is_compared.then(|| name(FEW));
                 let name = name(count);
                 all.push(Behind {
                     name,

@@ -43,7 +43,7 @@ pub const WITHOUT_LIMITS: [&str; 8] = [
     "max-waiters",
     "1000000",
     "max-absent",
-    "1000000",
+    "10000",
     "max-waiting-bytes",
     "1099511627776",
 ];

@@ -210,7 +210,6 @@ impl World {
 
     /// Applies an effect here, and its encoded and decoded form to the replica.
     fn apply(&mut self, effect: &Effect<'_>) {
-        self.registry.lock_changed(0, b"k", effect);
         let mut bytes = Vec::new();
         encode_effect(effect, &mut bytes);
         let Ok(Record::Effect(sent)) = decode(&bytes) else {

@@ -122,6 +122,10 @@ const fn queue_full(full: Full) -> &'static CStr {
         Full::User => {
             c"QUEUEFULL too many clients of this user wait for locks (max-waiters-share), try again later"
         }
+        Full::Place => c"QUEUEFULL 100 requests of this token wait for this lock, try again later",
+        Full::Conversions => {
+            c"QUEUEFULL 1000 tokens wait to convert their holds of this lock, try again later"
+        }
         Full::Bytes => {
             c"QUEUEFULL what waits takes too much memory (max-waiting-bytes), try again later"
         }

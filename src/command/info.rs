@@ -21,10 +21,16 @@ pub const SPEC: Spec = Spec {
         Arg::integer(c"n").after(c"WAITERS").optional(),
     ],
     tips: NONDETERMINISTIC,
-    history: &[Change {
-        since: c"0.4.0",
-        what: c"Waiters have the field result.",
-    }],
+    history: &[
+        Change {
+            since: c"0.4.0",
+            what: c"Waiters have the field result.",
+        },
+        Change {
+            since: c"0.4.0",
+            what: c"The field guard is shown also where nobody waits.",
+        },
+    ],
 };
 
 /// How many holders, and how many waiters, are shown where the request says no number.
@@ -84,7 +90,8 @@ pub struct Info<'a> {
 
 impl<'a> Info<'a> {
     /// Looks at `shown` holders of a lock whose key ends at `key_deadline`. An `EXPIRE` may have
-    /// set it before the deadlines of the holds. `None` if the lock is free and nobody waits.
+    /// set it before the deadlines of the holds. `None` if the lock is free, and nobody waits, and
+    /// nothing keeps it from being granted.
     pub fn of(
         lock: Option<&'a Lock>,
         key_deadline: Option<Deadline>,
@@ -96,7 +103,7 @@ impl<'a> Info<'a> {
         let is_over = |deadline: Deadline| deadline.is_over(now.ms());
         let lock = lock.filter(|_| !key_deadline.is_some_and(is_over));
         let occupancy = lock.map_or(Occupancy::NONE, |lock| lock.occupancy(now));
-        if occupancy.holders == 0 && waiter_count == 0 {
+        if occupancy.holders == 0 && waiter_count == 0 && guard_ms.is_none() {
             return None;
         }
         let first = lock.into_iter();

@@ -9,36 +9,34 @@ use super::commit::{commit, drop_many_ended, repair_ttl, Cause};
 use super::count::Count;
 use super::guard::Guard;
 use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
-use super::look::undisturbed;
 use super::machine::{Machine, Registry, Removed};
 use super::once::Look;
-use super::serve::{self, Stay};
-use super::{deadlock, ending, guarding, linger, overdue, several};
-use crate::command::acquire::{Acquire, Asked};
+use super::serve;
+use super::{ending, guarding, linger, overdue, several};
 use crate::command::{Error, Reply};
-use crate::lock::{Effect, FenceClock, Lock, Now, Refusal, Token, Ttl, Waiting};
+use crate::lock::{Effect, FenceClock, Lock, Now, Refusal, Token, Ttl};
 use crate::wait::{KeyRef, Keys, Linger};
 
 /// The word that is the key of a command with one key.
 const KEY_AT: usize = 1;
 
 /// What a decision is made on.
-struct Scene<'s, 'f, K: Key + 's> {
-    name: K::Name,
-    lock: Option<&'s Lock>,
-    now: Now,
+pub(super) struct Scene<'s, 'f, K: Key + 's> {
+    pub(super) name: K::Name,
+    pub(super) lock: Option<&'s Lock>,
+    pub(super) now: Now,
     /// Who waits for the key, if anybody does.
-    queue: Option<(&'s KeyRef, &'s RegistryOf<K>)>,
-    fences: &'f mut FenceClock,
-    guard: &'s Guard,
-    key_end: K::End<'s>,
+    pub(super) queue: Option<(&'s KeyRef, &'s RegistryOf<K>)>,
+    pub(super) fences: &'f mut FenceClock,
+    pub(super) guard: &'s Guard,
+    pub(super) key_end: K::End<'s>,
 }
 
 type RegistryOf<K> = Registry<<<K as Key>::Server as Server>::Types>;
 
 impl<K: Key> Scene<'_, '_, K> {
     /// Whether a token has a place for this key together with others.
-    fn waits_for_others_too(&self, token: Token<'_>) -> bool {
+    pub(super) fn waits_for_others_too(&self, token: Token<'_>) -> bool {
         self.queue.is_some_and(|(key_ref, registry)| {
             registry.has_several() && registry.waits_otherwise(&Keys::One(key_ref.clone()), token)
         })
@@ -47,16 +45,16 @@ impl<K: Key> Scene<'_, '_, K> {
 
 /// Whoever takes a hold.
 #[derive(Clone, Copy)]
-struct Taker<'t> {
-    token: Token<'t>,
+pub(super) struct Taker<'t> {
+    pub(super) token: Token<'t>,
     /// What its hold is bound to.
-    linger: Option<Linger>,
+    pub(super) linger: Option<Linger>,
     /// Its look at the result that it takes in place of a hold.
-    look: Option<&'t Look<'t>>,
+    pub(super) look: Option<&'t Look<'t>>,
 }
 
 /// What a command comes to on the lock as it stands.
-enum Decided<'r> {
+pub(super) enum Decided<'r> {
     /// The lock changes.
     Change(Effect<'r>, Cause, Reply<'r>),
     /// Nothing changes.
@@ -68,7 +66,7 @@ enum Decided<'r> {
 }
 
 /// What is left to do after a decision.
-enum Done<'r, K> {
+pub(super) enum Done<'r, K> {
     /// The reply is to be sent.
     Reply(Reply<'r>),
     /// The request was refused. `KeyRef` is there when others wait for the key.
@@ -78,7 +76,7 @@ enum Done<'r, K> {
 /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker`
 /// takes a hold with it, and then needs no place any more.
 #[inline(always)] // Each command knows what it may decide.
-fn change<'k, 'r, H: Host>(
+pub(super) fn change<'k, 'r, H: Host>(
     host: &'k mut H,
     taker: Option<Taker<'_>>,
     decide: impl FnOnce(Scene<'_, '_, H::Key<'k>>) -> Decided<'r>,
@@ -265,146 +263,6 @@ pub(super) fn note_resumed<S: Server>(server: S, since_us: Option<u64>) {
         server.count(Count::Resumed);
         server.waited(server.monotonic_us().saturating_sub(since_us));
     }
-}
-
-/// LOCK.ACQUIRE, RWLOCK.WLOCK and RWLOCK.RLOCK.
-///
-/// # Errors
-/// What the client gets in place of a hold.
-pub fn take_hold<H: Host>(host: &mut H, acquire: &Acquire<'_>) -> Result<(), Error> {
-    match acquire.result() {
-        None => take(host, acquire, [None, None]),
-        Some(asked) => take_or_look(host, acquire, asked),
-    }
-}
-
-/// LOCK.ONCE.
-#[cold]
-fn take_or_look<H: Host>(
-    host: &mut H,
-    acquire: &Acquire<'_>,
-    asked: Asked<'_>,
-) -> Result<(), Error> {
-    // One for each time that the request is decided.
-    let looks = [asked; 2].map(Look::new);
-    take(host, acquire, looks.each_ref().map(Some))
-}
-
-#[inline(always)] // A plain acquire pays for no look.
-fn take<'r, H: Host>(
-    host: &mut H,
-    acquire: &'r Acquire<'r>,
-    [look, look_again]: [Option<&'r Look<'r>>; 2],
-) -> Result<(), Error> {
-    let server = host.server();
-    let linger = linger::of_request(server, acquire)?;
-    let ask = acquire.ask();
-    let taker = |look| Taker {
-        token: ask.token,
-        linger,
-        look,
-    };
-    let mut outcome = change(host, Some(taker(look)), |scene| {
-        decide_acquire(acquire, look, scene)
-    })?;
-    if let Done::Refused(key, _, refusal, now) = &mut outcome {
-        if let Some(suspect) = deadlock::suspect(key, acquire, *refusal, *now) {
-            // The search opens other keys, so this one is closed before.
-            drop(outcome);
-            let search =
-                |host: &mut H| Ok(deadlock::search(host, ask.token, vec![suspect.clone()]));
-            if let Some(cycle) = undisturbed(host, search)? {
-                deadlock::refuse(&mut host.open_key(Purpose::Write)?, ask.token, &cycle);
-                return Ok(());
-            }
-            outcome = change(host, Some(taker(look_again)), |scene| {
-                decide_acquire(acquire, look_again, scene)
-            })?;
-        }
-    }
-    match outcome {
-        Done::Reply(reply) => {
-            match reply {
-                Reply::Error(Error::Deadlock) => server.count(Count::Deadlocks),
-                Reply::Value(_) => server.count(Count::ResultsFound),
-                Reply::Pair(..) if look.is_some() => server.count(Count::ResultsFound),
-                _ => {}
-            }
-            server.reply(reply);
-        }
-        Done::Refused(mut key, key_ref, refusal, now) => {
-            guarding::note_refused(&mut key, false);
-            let stay = serve::enter(&mut key, key_ref, acquire, refusal, linger, now);
-            answer_not_granted(server, stay)?;
-        }
-    }
-    Ok(())
-}
-
-#[inline(always)] // As its caller.
-fn decide_acquire<'r, K: Key>(
-    acquire: &'r Acquire<'r>,
-    look: Option<&'r Look<'r>>,
-    scene: Scene<'_, '_, K>,
-) -> Decided<'r> {
-    let Some((value, is_early)) = look.and_then(Look::found) else {
-        return decide_hold(acquire, scene);
-    };
-    if is_early {
-        if let Decided::Change(effect, cause, Reply::Fence(fence)) = decide_hold(acquire, scene) {
-            return Decided::Change(effect, cause, Reply::Pair(value, fence));
-        }
-    }
-    Decided::Same(Reply::Value(value))
-}
-
-#[inline]
-fn decide_hold<'r, K: Key>(acquire: &'r Acquire<'r>, scene: Scene<'_, '_, K>) -> Decided<'r> {
-    let ask = acquire.ask();
-    if scene.waits_for_others_too(ask.token) {
-        return Decided::Same(Reply::Error(Error::Partial));
-    }
-    let of = (ask.token, ask.mode);
-    if !scene
-        .guard
-        .may_take(|| scene.name.bytes(), scene.lock, of, scene.now)
-    {
-        return Decided::Wait(Refusal::Busy);
-    }
-    let waiting = scene
-        .queue
-        .map_or_else(Waiting::default, |(key_ref, registry)| {
-            registry.ahead_of(key_ref, (ask.token, ask.mode), scene.lock, scene.now)
-        });
-    match Lock::acquire(scene.lock, ask, scene.now, waiting, scene.fences) {
-        Ok(grant) => {
-            let had_it = grant.had_it;
-            let reply = acquire.reply(grant.hold.fence);
-            Decided::Change(grant.effect(ask.token), Cause::Acquired { had_it }, reply)
-        }
-        Err(refusal @ (Refusal::Busy | Refusal::BusyUpgrade)) => Decided::Wait(refusal),
-        Err(refusal) => Decided::Same(Reply::Error(Error::of_refusal(refusal))),
-    }
-}
-
-/// Answers an acquire that was not granted at once, and counts it: its client waits, or gets null
-/// or an error.
-pub(super) fn answer_not_granted<S: Server>(
-    server: S,
-    stay: Result<Stay, Error>,
-) -> Result<(), Error> {
-    match &stay {
-        Ok(Stay::Blocked | Stay::Queued) => server.count(Count::Waited),
-        Ok(Stay::No) => server.count(Count::Refused),
-        Err(Error::QueueFull(_)) => server.count(Count::QueueFull),
-        Err(_) => {}
-    }
-    match stay? {
-        Stay::Blocked => {} // The reply comes when the wait ends.
-        Stay::Queued => server.reply(Reply::Queued),
-        Stay::No => server.reply(Reply::Null),
-    }
-    Ok(())
 }
 
 /// LOCK.RELEASE.

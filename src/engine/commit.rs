@@ -108,7 +108,7 @@ pub(super) fn commit<K: Key>(key: &mut K, effect: &Effect<'_>, cause: Cause, now
     let stays_here = (matches!(cause, Cause::Renewed) && planted("renewals-stay-here"))
         || (matches!(cause, Cause::HandedOver { .. }) && planted("hand-overs-stay-here"));
     let is_done = match stays_here {
-        true => apply(key, effect),
+        true => key.apply(effect),
         false => change(key, effect),
     };
     if !is_done {
@@ -204,27 +204,15 @@ fn change<K: Key>(key: &mut K, effect: &Effect<'_>) -> bool {
     // A key that goes takes its ttl along.
     if !ends_lock {
         if let Some(cap) = cap_from_outside(key) {
-            apply(key, &cap);
+            key.apply(&cap);
             key.replicate(&cap, false);
         }
     }
-    let is_done = apply(key, effect);
+    let is_done = key.apply(effect);
     if is_done {
         key.replicate(effect, ends_lock);
     }
     is_done
-}
-
-/// Changes the lock without a word to replicas and listeners. Those who upgrade are waited for by
-/// other holds then.
-#[inline(always)]
-pub fn apply<K: Key>(key: &mut K, effect: &Effect<'_>) -> bool {
-    let (server, name) = (key.server(), key.name());
-    let registry = &mut key.parts().machine.registry;
-    if registry.may_upgrade() {
-        registry.lock_changed(server.selected_db(), name.bytes(), effect);
-    }
-    key.apply(effect)
 }
 
 /// How many holds the lock has, including those that are over.

@@ -1,21 +1,20 @@
-//! A wait that would close a cycle of waits is refused, and the cycle is logged. The search itself
-//! is [`crate::wait::graph`].
+//! A wait that closes a cycle of waits is refused, and the cycle is logged. The search itself is
+//! [`crate::wait::cycle`].
 //!
-//! The server opens one key at a time, and the opening of a key may run another command of this
-//! module. So the search keeps no key open but the one that it looks at, and afterwards the request
-//! is decided anew.
+//! The request enters first, then the cycle is looked for, and if there is one, the request leaves
+//! as if it had never come. The server opens one key at a time, and the opening of a key may run
+//! another command of this module. So the search keeps no key open but the one that it looks at.
 
 use std::ffi::CString;
 
+use super::arrive::{Arrival, Stay};
 use super::count::Count;
-use super::host::{Host, Key, Name, Parts, Purpose, Server};
+use super::host::{Host, Key, Parts, Purpose, Server};
+use super::look::undisturbed;
 use super::machine::Machine;
 use super::printable::{escaped, line_of};
-use super::serve;
-use crate::command::acquire::{Acquire, Wait};
-use crate::lock::{Now, Refusal, Token};
-use crate::wait::graph::{self, Asked, CycleWait, Search, Verdict};
-use crate::wait::{KeyRef, Keys};
+use crate::lock::{Now, Token};
+use crate::wait::cycle::{CycleWait, Search, Verdict};
 
 /// How much of a key's or a token's name is shown, in characters once it is escaped. A line of the
 /// log has 1,024 at most.
@@ -27,68 +26,38 @@ const LOGGED: usize = 100;
 /// How long nothing is logged after a cycle: a client may ask again and again.
 const LOG_PAUSE_US: u64 = 100_000;
 
-/// The request, if it will wait, and its wait may close a cycle.
-pub(super) fn suspect<K: Key>(
-    key: &mut K,
-    acquire: &Acquire<'_>,
-    refusal: Refusal,
-    now: Now,
-) -> Option<Asked> {
-    if !acquire.may_stay() {
-        return None;
-    }
-    let (server, name) = (key.server(), key.name());
+/// Whether the wait of a request that has arrived may have closed a cycle, so that a search is
+/// needed. The key is open.
+pub(super) fn may_close<K: Key>(key: &mut K, arrival: &Arrival<K::Server>, now: Now) -> bool {
+    let server = key.server();
     let Parts { lock, machine, .. } = key.parts();
-    if machine.registry.is_empty() || !server.detects_deadlocks() {
-        return None;
+    // It may have come to a place that waits already.
+    if arrival.came.is_none() || machine.registry.len() < 2 || !server.detects_deadlocks() {
+        return false;
     }
-    let (token, upgrades) = (acquire.ask().token, refusal == Refusal::BusyUpgrade);
-    let at = (server.selected_db(), name.bytes());
-    let may_close = graph::may_close(&machine.registry, at, token, upgrades, lock, now);
-    if may_close == Some(false) || !will_wait(server, acquire) {
-        return None;
-    }
+    let may_close = machine.registry.may_close(arrival.keys.first(), lock, now);
     if may_close.is_none() {
         server.count(Count::DeadlockOverBudget);
-        return None;
     }
-    Some(Asked {
-        key_ref: KeyRef::new(at.0, at.1),
-        mode: acquire.ask().mode,
-        upgrades,
-        by_channel: matches!(acquire.wait(), Some(Wait::Notify(..))),
-    })
+    may_close == Some(true)
 }
 
-/// Whether a refused request waits, or leaves a place.
-pub(super) fn will_wait<S: Server>(server: S, acquire: &Acquire<'_>) -> bool {
-    let may_leave_a_place = match acquire.wait() {
-        Some(Wait::Notify(..)) => true,
-        _ => acquire.keep_ms().is_some(),
-    };
-    server.may_block() || may_leave_a_place && server.is_primary()
-}
-
-/// The cycle that a wait would close, if there is one. No key is open.
-pub(super) fn search<H: Host>(
-    host: &mut H,
-    token: Token<'_>,
-    asked: Vec<Asked>,
-) -> Option<Vec<CycleWait>> {
+/// The cycle that a token's waits are part of, if there is one. No key is open.
+fn search<H: Host>(host: &mut H, token: Token<'_>) -> Option<Vec<CycleWait>> {
     let server = host.server();
     let db = server.selected_db();
     let now = server.command_time();
-    let mut search = Search::new(token, asked);
-    while let Some(key_ref) = search.next_key(&host.machine().registry) {
+    let mut search = Search::new(token);
+    while let Some(key_ref) = host.machine().registry.next_key(&mut search) {
         server.select_db(key_ref.db);
         let name = host.name(&key_ref.name);
         if let Ok(mut key) = host.open(&name, Purpose::Read) {
             let Parts { lock, machine, .. } = key.parts();
             machine.registry.follow_changes(&key_ref);
-            search.look_at(&machine.registry, lock, now);
+            machine.registry.look_at(&mut search, lock, now);
             continue;
         }
-        search.look_at(&host.machine().registry, None, now);
+        host.machine().registry.look_at(&mut search, None, now);
     }
     server.select_db(db);
     match search.verdict() {
@@ -101,25 +70,37 @@ pub(super) fn search<H: Host>(
     }
 }
 
-/// Tells of the cycle that a wait for this key would close. A place without a listener that the
-/// token has ends, as with every refusal for good.
-pub(super) fn refuse<K: Key>(key: &mut K, token: Token<'_>, cycle: &[CycleWait]) {
-    let (server, name) = (key.server(), key.name());
-    let registry = &mut key.parts().machine.registry;
-    if let Some(key_ref) = registry.key_ref(server.selected_db(), name.bytes()) {
-        if registry
-            .resume(&Keys::One(key_ref.clone()), token)
-            .is_some()
-        {
-            server.count(Count::Resumed);
-            serve::serve_changed(key, &key_ref, server.command_time());
-        }
+/// Has a request that has arrived leave again, if its wait has closed a cycle, and replies so. A
+/// place without a listener that its token had ends, as with every refusal for good. False if it
+/// stays, also where something has run each time that the cycle was looked for.
+pub(super) fn refuse<H: Host>(
+    host: &mut H,
+    token: Token<'_>,
+    arrival: &mut Arrival<H::Server>,
+) -> bool {
+    let found = undisturbed(host, |host| Ok(search(host, token)));
+    let Some(cycle) = found.ok().flatten() else {
+        return false;
+    };
+    let (server, machine) = (host.server(), host.machine());
+    let came = arrival.came.take();
+    // If it waits no more, it was granted meanwhile, or told something else.
+    let Some(must_serve) = came.and_then(|came| machine.registry.take_back(came)) else {
+        return false;
+    };
+    machine.is_due_changed = true;
+    if must_serve {
+        machine.registry.serve_later(arrival.keys.iter());
     }
-    tell(server, key.parts().machine, cycle);
+    if let Stay::Blocked(client) = arrival.stay {
+        server.abort(client);
+    }
+    tell(server, machine, &cycle);
+    true
 }
 
 /// Counts a cycle, logs it, and replies with the error.
-pub(super) fn tell<S: Server>(server: S, machine: &mut Machine<S::Types>, cycle: &[CycleWait]) {
+fn tell<S: Server>(server: S, machine: &mut Machine<S::Types>, cycle: &[CycleWait]) {
     server.count(Count::Deadlocks);
     server.count(Count::DeadlockCycles);
     log(server, &mut machine.cycle_logged_us, cycle);

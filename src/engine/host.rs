@@ -75,6 +75,9 @@ pub trait Server: Copy {
     fn block(self) -> Option<<Self::Types as Types>::Client>;
     /// Ends the wait of a client that has left the registry.
     fn unblock(self, client: <Self::Types as Types>::Client, outcome: Outcome);
+    /// Has the client of the running command not blocked any more, which it was just now. The
+    /// command replies.
+    fn abort(self, client: <Self::Types as Types>::Client);
     /// Gives up a client that is gone, or was answered by the server.
     fn release(self, client: <Self::Types as Types>::Client);
     /// Replies to the running command.
@@ -246,8 +249,6 @@ pub enum TurnPart {
     Slots,
     /// Many places that end for one reason.
     Endings,
-    /// Memory that is given back.
-    Memory,
     /// Places of a server that is a replica.
     Dismissals,
     /// Keys of which nobody tells.

@@ -25,6 +25,9 @@ pub(super) type Registry<T> = wait::Registry<<T as Types>::Client, <T as Types>:
 /// A request that has left the registry.
 pub(super) type Removed<T> = wait::Removed<<T as Types>::Client>;
 
+/// How a request has come to its place.
+pub(super) type Came<T> = wait::Came<<T as Types>::Client>;
+
 /// What commands and the timer work on.
 pub struct Machine<T: Types> {
     /// Everybody who waits.

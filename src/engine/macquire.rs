@@ -3,9 +3,8 @@
 
 use std::rc::Rc;
 
-use super::command::{
-    answer_not_granted, check_that_it_is_here, may_lack_keys, note_resumed, waited_key_ref,
-};
+use super::arrive::{self, Stay};
+use super::command::{check_that_it_is_here, may_lack_keys, note_resumed, waited_key_ref};
 use super::commit::Cause;
 use super::count::Count;
 use super::deadlock;
@@ -14,13 +13,12 @@ use super::host::{Host, Key, Parts, Purpose, Server};
 use super::linger;
 use super::look::undisturbed;
 use super::overdue;
-use super::serve::{self, Stay};
+use super::serve;
 use super::several;
-use crate::command::acquire::Wait;
+use super::take::answer_not_granted;
 use crate::command::macquire::{AllOrNone, Has, Macquire, COUNT_AT};
 use crate::command::Error;
 use crate::lock::{Fence, Grant, Hold, Lock, Mode, Now, Refusal, Token};
-use crate::wait::graph::{Asked, CycleWait};
 use crate::wait::{KeyRef, Keys, Linger, Several, Wanted};
 
 /// The word that is the first key.
@@ -41,8 +39,6 @@ struct Decided {
     /// Its keys, if anybody waits for anything.
     keys: Option<Keys>,
     verdict: AllOrNone,
-    /// The cycle that its wait would close.
-    cycle: Option<Vec<CycleWait>>,
 }
 
 /// Takes all keys of the running command, or none.
@@ -70,13 +66,7 @@ pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
             let fence = fences.with(|fences| fences.next(this.now));
             fence.ok_or(Error::FencesExhausted)?
         }
-        AllOrNone::Wait => {
-            if let Some(cycle) = decided.cycle {
-                return this.refuse_cycle(host, keys.as_ref(), &cycle);
-            }
-            let stay = this.enter(host, keys);
-            return answer_not_granted(server, stay);
-        }
+        AllOrNone::Wait => return this.enter(host, keys),
     };
     this.take(host, &decided.has, fence, keys.as_ref())?;
     server.reply(request.acquire().reply(fence));
@@ -112,16 +102,7 @@ impl Call<'_, '_> {
                 return Err(Error::Partial);
             }
         }
-        let cycle = match verdict {
-            AllOrNone::Wait => self.cycle(host, keys.as_ref()),
-            _ => None,
-        };
-        Ok(Some(Decided {
-            has,
-            keys,
-            verdict,
-            cycle,
-        }))
+        Ok(Some(Decided { has, keys, verdict }))
     }
 
     fn token(&self) -> Token<'_> {
@@ -261,62 +242,32 @@ impl Call<'_, '_> {
         Ok(())
     }
 
-    /// The cycle that its wait would close, if it will wait.
-    fn cycle<H: Host>(&self, host: &mut H, keys: Option<&Keys>) -> Option<Vec<CycleWait>> {
-        let acquire = self.request.acquire();
-        // Where nobody waits for anything, there is no cycle.
-        let several = keys.and_then(Keys::several)?;
-        if !acquire.may_stay() || !host.server().detects_deadlocks() {
-            return None;
-        }
-        if !deadlock::will_wait(host.server(), acquire) {
-            return None;
-        }
-        let asked = several.iter().map(|one| Asked {
-            key_ref: one.key_ref.clone(),
-            mode: one.mode,
-            upgrades: false,
-            by_channel: matches!(acquire.wait(), Some(Wait::Notify(..))),
-        });
-        deadlock::search(host, acquire.ask().token, asked.collect())
-    }
-
-    /// Tells of a cycle. A place without a listener that the token has ends, as with every refusal
-    /// for good.
-    fn refuse_cycle<H: Host>(
-        &self,
-        host: &mut H,
-        keys: Option<&Keys>,
-        cycle: &[CycleWait],
-    ) -> Result<(), Error> {
-        let token = self.request.acquire().ask().token;
-        let (server, machine) = (host.server(), host.machine());
-        if let Some(keys) = keys {
-            if machine.registry.resume(keys, token).is_some() {
-                server.count(Count::Resumed);
-                machine.registry.serve_later(keys.iter());
-            }
-        }
-        deadlock::tell(server, machine, cycle);
-        Ok(())
-    }
-
-    /// Lets the request wait, or lets its token keep a place.
-    fn enter<H: Host>(&self, host: &mut H, keys: Option<Keys>) -> Result<Stay, Error> {
-        let acquire = self.request.acquire();
+    /// Lets the request wait, or lets its token keep a place, unless its wait closes a cycle.
+    fn enter<H: Host>(&self, host: &mut H, keys: Option<Keys>) -> Result<(), Error> {
+        let (server, acquire) = (host.server(), self.request.acquire());
         if !acquire.may_stay() && keys.is_none() {
-            return Ok(Stay::No); // The usual case of a request that does not wait.
+            // The usual case of a request that does not wait.
+            return answer_not_granted(server, Ok(Stay::No));
         }
         let Some(keys) = keys.or_else(|| self.all_keys(host)) else {
-            return Ok(Stay::No);
+            return answer_not_granted(server, Ok(Stay::No));
         };
-        let (server, machine) = (host.server(), host.machine());
-        let refusal = Refusal::Busy;
-        let (stay, entered) =
-            serve::take_place(server, machine, &keys, acquire, refusal, self.linger)?;
-        if entered.must_serve() {
-            machine.registry.serve_later(keys.iter());
+        let (machine, refusal) = (host.machine(), Refusal::Busy);
+        let arrival = arrive::take_place(server, machine, keys, acquire, refusal, self.linger);
+        let mut arrival = match arrival {
+            Ok(arrival) => arrival,
+            Err(error) => return answer_not_granted(server, Err(error)),
+        };
+        // Where nobody else waits for anything, there is no cycle.
+        let may_close = arrival.came.is_some() && machine.registry.len() > 1;
+        let may_close = may_close && server.detects_deadlocks();
+        if may_close && deadlock::refuse(host, self.token(), &mut arrival) {
+            return Ok(());
         }
-        Ok(stay)
+        if arrival.entered.must_serve() {
+            let registry = &mut host.machine().registry;
+            registry.serve_later(arrival.keys.iter());
+        }
+        answer_not_granted(server, Ok(arrival.stay))
     }
 }

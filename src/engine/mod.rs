@@ -5,6 +5,7 @@
 //! [`host`]. The shell implements them by the module API. The simulation implements them in
 //! memory, so it runs the same code as a server.
 
+mod arrive;
 mod bindings;
 pub mod cancel;
 mod check;
@@ -36,6 +37,7 @@ mod share;
 #[cfg(test)]
 mod simulation;
 pub mod sweep;
+mod take;
 pub mod tick;
 mod types;
 
@@ -45,4 +47,5 @@ pub use event::Event;
 pub use inbox::Note;
 pub use machine::{Machine, Shared};
 pub use message::{Message, Outcome};
+pub use take::take_hold;
 pub use types::Types;

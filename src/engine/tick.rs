@@ -49,10 +49,6 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     overdue::note_refusal(host);
     let server = host.server();
     overdue::end(server, host.machine());
-    if host.machine().registry.has_spare() {
-        let mut share = Share::begin(server, TurnPart::Memory);
-        while host.machine().registry.free_spare() && !share.is_over(server) {}
-    }
     let (mut share, now) = (Share::begin(server, TurnPart::Wakes), server.now());
     while host.machine().registry.mark_woken(now) && !share.is_over(server) {}
     let bindings = &host.shared().bindings;

@@ -148,6 +148,15 @@ impl Occupancy {
         tolerated: Mode::ANY,
     };
 
+    /// The same holders, which tolerate no more than `n`.
+    #[must_use]
+    pub fn tolerating(self, n: u32) -> Self {
+        Self {
+            tolerated: self.tolerated.min(n),
+            ..self
+        }
+    }
+
     /// Whether one more holder of this mode fits beside those.
     pub fn admits(self, mode: Mode) -> bool {
         let tolerated = self.tolerated.min(mode.tolerates());

@@ -2,10 +2,21 @@
 
 use std::rc::Rc;
 
-use super::slab::Id;
-
 /// The number of a key that is waited for. It may be given again once nobody waits for the key.
-pub(super) type KeyId = Id;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct KeyId(pub(super) u32);
+
+impl KeyId {
+    /// That of a slot in the table of keys. There are never 2^32 of them.
+    pub(super) fn of(index: usize) -> Self {
+        debug_assert!(u32::try_from(index).is_ok());
+        Self(index as u32)
+    }
+
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// A key in a database. Cheap to clone: all references to one key share its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -213,7 +213,7 @@ impl World {
                 (_, true) => counts.clients += 1,
                 (_, false) => counts.channels += 1,
             }
-            counts.requests += place.requests.len();
+            counts.requests += place.requests.len() as u32;
         }
         counts
     }

@@ -192,16 +192,23 @@ impl World {
         let (before, mut waited) = (self.clone(), self.clone());
         waited.detect(false);
         let waits = waited.request(token, keys, how.waiting()) == Event::Waits;
+        let listens = keys.iter().any(|(key, _)| before.listens(token, *key));
         let reply = self.request(token, keys, how);
-        if !waits {
+        // It does not wait, or leaves nothing at a place at which others of its token wait.
+        if !waits || how == How::Keep && listens {
             return;
         }
         let cycle = (reply == Event::Deadlock).then(|| self.logged_cycle());
         let say = format!("{token} asks {keys:?} {how:?}: {reply:?} {cycle:?}");
-        before.compare(waited, (token, keys), cycle.as_deref(), &say);
+        before.compare(waited, token, cycle.as_deref(), &say);
         if let Some(cycle) = cycle {
             *self.refused.entry(cycle.len()).or_default() += 1;
         }
+    }
+
+    fn listens(&self, token: u8, key: u8) -> bool {
+        let mut waiters = self.node.machine.registry.waiters(0, &[place(key).name]);
+        waiters.any(|waiter| number(waiter.token) == token && waiter.listener.is_some())
     }
 
     /// Each wait of the cycle that was logged last: its token and its key.

@@ -77,7 +77,8 @@ pub(super) struct NaivePlace {
     /// When the grace ends, where nobody listens.
     pub(super) until_us: u64,
     pub(super) upgrade: bool,
-    /// Whether its token can never become exclusive, because another one waits for that.
+    /// Whether its token can never become exclusive, because another one waits for that; or nobody
+    /// listens, and the token has what the place keeps.
     pub(super) is_refused: bool,
 }
 
@@ -278,7 +279,9 @@ impl Oracle {
         for place in here {
             place.upgrade =
                 narrows(place) && (!place.wants_exclusive() || Some(place.token) == upgrading);
-            place.is_refused = converts(place) && Some(place.token) != upgrading;
+            // Nobody can use an absent place whose token has what it keeps.
+            let is_of_no_use = place.is_absent() && own(place.token).is_some() && !narrows(place);
+            place.is_refused = is_of_no_use || converts(place) && Some(place.token) != upgrading;
         }
     }
 
@@ -380,10 +383,12 @@ impl Oracle {
     ) -> Option<(&'q NaivePlace, NaiveRequest)> {
         let absent = queue.iter().take_while(|place| place.is_absent()).count();
         let place = queue.get(absent)?;
-        // A place for several keys whose token has the key by a lock from elsewhere passes those
-        // who ask for a share.
-        let passes = !place.several.is_empty() && self.own(at, place.token, now).is_some();
-        let reserved = self.reserve(&queue[..absent], at, now, passes)?;
+        // A place for several keys whose token has the key by a lock from elsewhere waits for the
+        // end of that hold.
+        if !place.several.is_empty() && self.own(at, place.token, now).is_some() {
+            return None;
+        }
+        let reserved = self.reserve(&queue[..absent], at, now)?;
         let request = place.requests[0];
         let mode = place.mode_at(at, request.mode);
         let admits = self.admits(at, place.token, mode, now, &reserved);
@@ -391,19 +396,12 @@ impl Oracle {
     }
 
     /// How those who stand ahead count as holders. `None` where one of them has to come first.
-    fn reserve(
-        &self,
-        ahead: &[NaivePlace],
-        at: Place,
-        now: u64,
-        passes_shares: bool,
-    ) -> Option<Reserved> {
+    fn reserve(&self, ahead: &[NaivePlace], at: Place, now: u64) -> Option<Reserved> {
         let mut reserved = Reserved::default();
         for place in ahead {
             let is_passed = place.is_absent() && place.several.is_empty();
             let (mode, _) = place.kept.filter(|_| is_passed)?;
-            let is_passed = passes_shares && mode == Mode::Shared;
-            if !is_passed && !self.admits(at, place.token, mode, now, &reserved) {
+            if !self.admits(at, place.token, mode, now, &reserved) {
                 return None;
             }
             reserved.add(mode, place.upgrade);

@@ -79,7 +79,7 @@ required! {
     RedisModule_SignalModifiedKey, RedisModule_Replicate, RedisModule_ReplicateVerbatim, RedisModule_GetContextFlags,
     RedisModule_GetServerVersion, RedisModule_GetContextFromIO, RedisModule_IsIOError, RedisModule_SaveStringBuffer,
     RedisModule_LoadStringBuffer, RedisModule_EmitAOF, RedisModule_DigestAddStringBuffer, RedisModule_DigestEndSequence,
-    RedisModule_Log, RedisModule_BlockClient, RedisModule_UnblockClient, RedisModule_SetDisconnectCallback,
+    RedisModule_Log, RedisModule_BlockClient, RedisModule_AbortBlock, RedisModule_UnblockClient, RedisModule_SetDisconnectCallback,
     RedisModule_GetBlockedClientPrivateData, RedisModule_GetBlockedClientHandle, RedisModule_BlockedClientDisconnected,
     RedisModule_GetSelectedDb, RedisModule_SelectDb, RedisModule_DbSize, RedisModule_CreateString, RedisModule_FreeString, RedisModule_CreateTimer,
     RedisModule_StopTimer, RedisModule_AvoidReplicaTraffic, RedisModule_SubscribeToServerEvent, RedisModule_Call,

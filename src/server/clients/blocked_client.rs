@@ -133,6 +133,13 @@ pub(in crate::server) fn unblock(client: BlockedClient, outcome: Outcome, spare:
     unsafe { call!(RedisModule_UnblockClient(client.handle, outcome.cast())) };
 }
 
+/// Has the client of the running command not blocked any more. The server calls nothing back.
+pub(in crate::server) fn abort(client: BlockedClient) {
+    // SAFETY: the client was blocked by `block`, and is neither unblocked nor released: its request
+    // has left the registry without an answer.
+    unsafe { call!(RedisModule_AbortBlock(client.handle)) };
+}
+
 /// Gives back the handle of a client that is gone, or was answered by the server. It has left the
 /// registry.
 pub(in crate::server) fn release(client: BlockedClient) {

@@ -41,9 +41,9 @@ unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_repor
     // A report of a crash may be asked for in the middle of a change.
     if let Some((places, waited_keys, bytes)) = Module::get().place_counts() {
         gauge(c"waiters", places.all());
-        gauge(c"waiters_blocked", places.clients);
-        gauge(c"waiters_notified", places.channels);
-        gauge(c"waiters_absent", places.absent);
+        gauge(c"waiters_blocked", places.clients as usize);
+        gauge(c"waiters_notified", places.channels as usize);
+        gauge(c"waiters_absent", places.absent as usize);
         gauge(c"waited_keys", waited_keys);
         gauge(c"waiting", places.waiting());
         gauge(c"waiting_bytes", bytes);

@@ -22,7 +22,7 @@ use crate::server::settings::limits;
 pub(in crate::server) fn take_hold(task: &mut Task<'_>, wanted: AskedMode) -> Result<(), Error> {
     let acquire = Acquire::parse(wanted, task.args())?;
     check_request(task, &acquire, task.argv().key())?;
-    command::take_hold(task, &acquire)
+    engine::take_hold(task, &acquire)
 }
 
 pub(in crate::server) fn take_once(task: &mut Task<'_>) -> Result<(), Error> {
@@ -32,7 +32,7 @@ pub(in crate::server) fn take_once(task: &mut Task<'_>) -> Result<(), Error> {
         return Err(Error::SameKeys);
     }
     check_request(task, &acquire, key)?;
-    command::take_hold(task, &acquire)
+    engine::take_hold(task, &acquire)
 }
 
 pub(in crate::server) fn take_all(task: &mut Task<'_>) -> Result<(), Error> {

@@ -3,7 +3,6 @@
 //! file may call them.
 
 use crate::command::{apply, guard, Args, Error, Reply};
-use crate::engine::commit;
 use crate::engine::guard::GuardEvent;
 use crate::engine::host::{Host, Key as _, Purpose};
 use crate::engine::Event;
@@ -90,7 +89,7 @@ fn apply_effect(key: &mut Key<'_, '_>, effect: &Effect<'_>, now: Now) {
     if notify::is_on() {
         note_effect(key, effect, now);
     }
-    commit::apply(key, effect);
+    key.apply(effect);
 }
 
 /// Notes what an effect that another server has decided is about to do.

@@ -64,6 +64,7 @@ impl Server for Context<'_> {
         fn may_read(self, key: &KeyRef) -> bool = Context::may_read(self, &key.name, key.db);
         fn unblock(self, client: BlockedClient, outcome: Outcome) =
             blocked_client::unblock(client, outcome, &Module::get().spare_outcome);
+        fn abort(self, client: BlockedClient) = blocked_client::abort(client);
         fn release(self, client: BlockedClient) = blocked_client::release(client);
         fn reply(self, reply: Reply<'_>) = Context::reply(self, reply);
         fn reply_error(self, text: &CStr) = Context::reply_error(self, text);

@@ -11,7 +11,7 @@ const LONGEST_MS: i64 = LONGEST_GRACE_MS as i64;
 
 static PER_KEY: Setting = Setting::number(c"max-waiters-per-key", 10_000, (0, 1_000_000));
 static PER_SERVER: Setting = Setting::number(c"max-waiters", 10_000, (0, 1_000_000));
-static ABSENT: Setting = Setting::number(c"max-absent", 1_000, (0, 1_000_000));
+static ABSENT: Setting = Setting::number(c"max-absent", 1_000, (0, 10_000));
 /// In milliseconds.
 static KEEP: Setting = Setting::number(c"max-keep", 3_600_000, (0, LONGEST_MS));
 /// In percent of the server's limit.

@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
-use crate::wait::place::{Place, PlaceId, Places};
+use crate::wait::book::Indexed;
+use crate::wait::rules::place::{Place, PlaceId};
 
 /// The changes of all databases.
 #[derive(Clone, Debug, Default)]
@@ -42,8 +43,8 @@ pub(super) struct Lap {
 
 impl Lap {
     /// Begins a way through this many slots of the table of places, or all.
-    pub(super) fn begin<L>(&mut self, places: &Places<L>, most: usize) {
-        self.slots = places.slots();
+    pub(super) fn begin<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>, most: usize) {
+        self.slots = book.slots();
         self.left = self.slots.min(most);
         // The table may have shrunk since.
         if self.at >= self.slots {
@@ -56,20 +57,23 @@ impl Lap {
     }
 
     /// Whether the table has shrunk since the way began: no place of that time is left.
-    pub(super) fn is_of_the_past<L>(&self, places: &Places<L>) -> bool {
-        self.slots > places.slots()
+    pub(super) fn is_of_the_past<L, S: BuildHasher>(&self, book: &Indexed<L, S>) -> bool {
+        self.slots > book.slots()
     }
 
     /// The place where it is now. `None` where there is none.
-    pub(super) fn here<'p, L>(&self, places: &'p Places<L>) -> Option<(PlaceId, &'p Place<L>)> {
-        places.nth(self.at)
+    pub(super) fn here<'p, L, S: BuildHasher>(
+        &self,
+        book: &'p Indexed<L, S>,
+    ) -> Option<(PlaceId, &'p Place<L>)> {
+        book.nth(self.at)
     }
 
     /// Goes on by one slot.
-    pub(super) fn go_on<L>(&mut self, places: &Places<L>) {
+    pub(super) fn go_on<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>) {
         let slots = match self.left {
-            0 => places.slots(),
-            _ => self.slots.min(places.slots()),
+            0 => book.slots(),
+            _ => self.slots.min(book.slots()),
         };
         self.left = self.left.saturating_sub(1);
         self.at = match self.at.saturating_add(1) {

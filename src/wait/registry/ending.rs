@@ -6,12 +6,13 @@ use std::rc::Rc;
 
 use super::endings::{Endings, Unheard, MOST};
 use super::leave::{Removed, Why};
-use super::{Leaving, Registry};
+use super::room::Leaving;
+use super::Registry;
 use crate::lock::Token;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::Keys;
-use crate::wait::place::{Place, PlaceId, Ticket};
-use crate::wait::request::Seq;
+use crate::wait::rules::place::{Place, PlaceId, Seq, Ticket};
+use crate::wait::rules::Book;
 
 /// A request that listens by a channel.
 #[derive(Debug)]
@@ -35,8 +36,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Ends all places for a key. Answers how many requests and absent places those are, and those
     /// that have ended now. The others end by [`Registry::next_ending`].
     pub fn cancel(&mut self, key: &KeyRef) -> (usize, Vec<Removed<L>>) {
-        let ids = self.queues.of(key).into_iter();
-        if self.are_few(ids.flat_map(|queue| queue.iter())) {
+        if self.are_few(self.all_at(key)) {
             let removed = self.dismiss(key, MOST);
             return (removed.len(), removed);
         }
@@ -49,9 +49,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Whether so many places may end in one step, by their keys and requests.
     fn are_few(&self, ids: impl Iterator<Item = PlaceId>) -> bool {
         let mut sum = 0_usize;
-        let mut places = ids.filter_map(|id| self.places.get(id));
+        let mut places = ids.filter_map(|id| self.book.place(id));
         places.all(|place| {
-            sum = sum.saturating_add(place.keys().count().max(place.iter().count()));
+            sum = sum.saturating_add(place.ids.len().max(place.requests.len()));
             sum <= MOST
         })
     }
@@ -63,7 +63,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             return Vec::new(); // The usual case.
         }
         let id = self.place_of(keys, token);
-        let place = id.and_then(|id| Some((id, self.places.get(id)?)));
+        let place = id.and_then(|id| Some((id, self.book.place(id)?)));
         let is_cancelled = |(_, place): &(PlaceId, &Place<L>)| {
             let mut last = place
                 .keys()
@@ -79,8 +79,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// their keys are to be served before the step ends: see [`Registry::take_unserved`]. If there
     /// are too many, they end by [`Registry::next_ending`].
     pub fn unheard(&mut self, channel: &[u8], leaving: Leaving) -> Vec<Removed<L>> {
-        if !self.are_few(self.listeners.channels.places(channel)) {
-            let last = Seq(self.listeners.last_seq);
+        if !self.are_few(self.book.listeners.places(channel, None)) {
+            let last = Seq(self.book.listeners.last_seq);
             let unheard = &mut self.endings.unheard;
             match unheard.get_mut(channel) {
                 Some(all) if all.last == last => {}
@@ -88,9 +88,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             }
             return Vec::new();
         }
-        let ids: Vec<PlaceId> = self.listeners.channels.places(channel).collect();
+        let ids: Vec<PlaceId> = self.book.listeners.places(channel, None).collect();
         let removed = ids.into_iter().filter_map(|id| {
-            let place = self.places.get(id)?;
+            let place = self.book.place(id)?;
             let seq = place.channel()?;
             self.step.unserved.extend(place.keys().cloned());
             self.leave(id, seq, Why::Ungranted(leaving))
@@ -102,12 +102,12 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// (LINGER). With KEEP their places stay. Nobody is to be told. The caller marks the keys. If
     /// there are too many, they end by [`Registry::next_ending`], and none is granted until then.
     pub fn remove_lingering(&mut self, client: NonZeroU64, leaving: Leaving) -> Vec<Removed<L>> {
-        let ids = self.listeners.of_connection(client).map(|(id, _)| id);
+        let ids = self.book.listeners.of_connection(client).map(|(id, _)| id);
         if !self.are_few(ids) {
             self.endings.lost.insert(client);
             return Vec::new();
         }
-        let requests: Vec<_> = self.listeners.of_connection(client).collect();
+        let requests: Vec<_> = self.book.listeners.of_connection(client).collect();
         let removed = requests
             .into_iter()
             .filter_map(|(id, seq)| self.leave(id, seq, Why::Ungranted(leaving)));
@@ -116,7 +116,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// Whether a request ends with a connection that is lost.
     pub(super) fn is_lost(&self, seq: Seq) -> bool {
-        !self.endings.lost.is_empty() && self.listeners.ends_with(seq, &self.endings.lost)
+        !self.endings.lost.is_empty() && self.book.listeners.ends_with(seq, &self.endings.lost)
     }
 
     /// Whether [`Registry::next_ending`] has something to do.
@@ -133,9 +133,10 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     pub fn next_ending(&mut self, leaving: Leaving) -> Option<Ending<L>> {
         if let Some((key, last)) = self.endings.cancelled.first_key_value() {
             let (key, last) = (key.clone(), *last);
-            let first = self.queues.of(&key).and_then(|queue| queue.first());
+            let first = self.book.queues.id_of(&key);
+            let first = first.and_then(|key| self.book.first_at(key));
             let is_one = |id: &PlaceId| {
-                let place = self.places.get(*id);
+                let place = self.book.place(*id);
                 place.is_some_and(|place| place.ticket <= last)
             };
             let removed = match first.filter(is_one) {
@@ -149,7 +150,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             return Some(Ending::Cancelled(removed));
         }
         if let Some(client) = self.endings.lost.first().copied() {
-            let next = self.listeners.of_connection(client).next();
+            let next = self.book.listeners.of_connection(client).next();
             let Some((id, seq)) = next else {
                 self.endings.lost.remove(&client);
                 return Some(Ending::Lost(None));
@@ -158,14 +159,14 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         }
         let (channel, all) = self.endings.unheard.first_key_value()?;
         let (channel, last, seen) = (Rc::clone(channel), all.last, all.seen);
-        let Some(id) = self.listeners.channels.place_after(&channel, seen) else {
+        let Some(id) = self.book.listeners.places(&channel, seen).next() else {
             self.endings.unheard.remove(&channel);
             return Some(Ending::Unheard(None));
         };
         if let Some(all) = self.endings.unheard.get_mut(&channel) {
             all.seen = Some(id);
         }
-        let seq = self.places.get(id).and_then(Place::channel);
+        let seq = self.book.place(id).and_then(Place::channel);
         let removed = seq.filter(|seq| *seq <= last).and_then(|seq| {
             let one = ChannelRequest { place: id, seq };
             self.end_unheard(&one, leaving)

@@ -6,8 +6,7 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::{PlaceId, Ticket};
-use crate::wait::request::Seq;
+use crate::wait::rules::place::{PlaceId, Seq, Ticket};
 
 /// How many places end at once.
 pub(super) const MOST: usize = 1_000;

@@ -3,14 +3,14 @@
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
-use super::patrol::Patrol;
-use super::{Leaving, Registry};
+use super::room::Leaving;
+use super::Registry;
 use crate::lock::{CompactToken, Mode, Token};
 use crate::wait::bindings::Linger;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::Keys;
-use crate::wait::place::{Place, PlaceId};
-use crate::wait::request::{Listener, Request, Seq};
+use crate::wait::rules::place::{Kept, Listener, Place, PlaceId, Request, Seq, Stands};
+use crate::wait::rules::Book;
 
 /// A request, or a place of nobody's, that waits no more. Whoever took it out ends its wait.
 #[derive(Debug)]
@@ -53,52 +53,62 @@ pub enum Rest {
 pub(super) enum Why {
     /// It has ended without a grant: with KEEP the place stays.
     Ungranted(Leaving),
-    /// It was granted or refused: the place ends with the last request.
-    Decided,
+    /// It was granted: the place ends with the last request.
+    Granted,
+    /// It was refused, or its place ends: likewise.
+    Refused,
 }
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Takes out the request of a client that is gone; `None` when it does not wait any more. With
     /// KEEP its place stays. The caller marks the key.
     pub fn remove_listener(&mut self, listener: L, leaving: Leaving) -> Option<Removed<L>> {
-        let (id, seq) = self.listeners.of_client(listener)?;
+        let (id, seq) = self.book.listeners.of_client(listener)?;
         self.leave(id, seq, Why::Ungranted(leaving))
     }
 
     /// Takes out what is over first: the next request that times out, or place whose grace has
     /// ended, which has no listener. The caller marks the key.
     pub fn take_timed_out(&mut self, leaving: Leaving) -> Option<Removed<L>> {
-        let id = self.timeouts.over(leaving.now_us)?;
-        match self.places.get(id)?.timed_out(leaving.now_us) {
+        let id = self.first_over(leaving.now_us)?;
+        match self.book.place(id)?.timed_out(leaving.now_us) {
             Some(seq) => self.leave(id, seq, Why::Ungranted(leaving)),
             None => self.end(id).pop(),
         }
     }
 
+    /// The first place at which a time is over.
+    fn first_over(&self, now_us: u64) -> Option<PlaceId> {
+        let first = self.book.first_due();
+        first
+            .filter(|(at_us, _)| *at_us <= now_us)
+            .map(|(_, id)| id)
+    }
+
     /// Whether anything is over.
     pub fn is_any_over(&self, now_us: u64) -> bool {
-        self.timeouts.over(now_us).is_some()
+        self.first_over(now_us).is_some()
     }
 
     /// What is over first, if that is an absent place: its first key.
     pub fn absent_and_over(&self, now_us: u64) -> Option<&KeyRef> {
-        let place = self.places.get(self.timeouts.over(now_us)?)?;
+        let place = self.book.place(self.first_over(now_us)?)?;
         place.is_absent().then(|| place.keys.first())
     }
 
     /// Has that place stay for its grace from this instant of the monotonic clock on. False if that
     /// is over, too.
     pub fn stay_from(&mut self, from_us: u64, now_us: u64) -> bool {
-        let Some(id) = self.timeouts.over(now_us) else {
+        let Some(id) = self.first_over(now_us) else {
             return false;
         };
-        let keep_ms = self.places.get(id).map_or(0, |place| place.keep_ms);
-        let until_us = grace_end(from_us, keep_ms);
+        let kept = self.book.place(id).and_then(|place| place.kept);
+        let until_us = grace_end(from_us, kept.map_or(0, |kept| kept.ms));
         if until_us <= now_us {
             return false;
         }
-        self.change(id, |place| place.stay_longer(until_us))
-            .is_some()
+        let stay = |place: &mut Place<L>| place.until_us = until_us;
+        self.book.change(id, stay).is_some()
     }
 
     /// Has a token that holds nothing give up its place for a key. The caller answers those who
@@ -110,9 +120,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// Ends places for a key, `most` at most. If any are left, the key is marked.
     pub fn dismiss(&mut self, key: &KeyRef, most: usize) -> Vec<Removed<L>> {
-        let queue = self.queues.of(key);
-        let ids = queue.into_iter().flat_map(|queue| queue.iter());
-        let ids: Vec<PlaceId> = ids.take(most).collect();
+        let ids: Vec<PlaceId> = self.all_at(key).take(most).collect();
         let removed = ids.into_iter().flat_map(|id| self.end(id)).collect();
         self.mark(key.db, &key.name);
         removed
@@ -124,19 +132,12 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         Some(self.end(id))
     }
 
-    /// Gives a little of the memory back that those who have left took. False if there is none.
-    pub fn free_spare(&mut self) -> bool {
-        self.places.free_spare();
-        self.queues.others.free_spare();
-        self.has_spare()
-    }
-
     /// Ends the place at which nobody listens that a token has for these keys, as it was just
     /// granted them, or asked again without KEEP. Whether there was one, and since when on the
     /// monotonic clock. The caller serves the keys.
     pub fn resume(&mut self, keys: &Keys, token: Token<'_>) -> Option<u64> {
         let id = self.place_of(keys, token)?;
-        let place = self.places.get(id)?;
+        let place = self.book.place(id)?;
         if !place.is_absent() || !place.keys.are(keys, false) {
             return None;
         }
@@ -145,47 +146,49 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         Some(since_us)
     }
 
+    /// Takes a request out of its place, which stays or ends by the rules.
     pub(super) fn leave(&mut self, id: PlaceId, seq: Seq, why: Why) -> Option<Removed<L>> {
         let change = self.changes.last;
-        let uncounted_us = self.places.get(id)?.uncounted_us()?;
+        let place = self.book.place(id)?;
+        let (request, uncounted_us) = (place.request(seq)?, place.uncounted_us);
         let may_stay = match why {
-            Why::Ungranted(leaving) => {
-                let place = self.places.get(id)?;
-                place.keys().all(|key| self.may_be_absent(key, leaving))
-            }
-            Why::Decided => false,
+            Why::Ungranted(leaving) => place.keys().all(|key| self.may_be_absent(key, leaving)),
+            Why::Granted | Why::Refused => false,
         };
-        let request = self.change(id, |place| {
+        let keeps = matches!(why, Why::Ungranted(_)) && request.keep_ms > 0;
+        let result = self.book.results.take(id, seq);
+        if keeps {
+            self.book.results.keep(id, result.clone());
+        }
+        let (request, rest) = self.book.change(id, |place| {
             let request = place.take(seq)?;
             match why {
                 Why::Ungranted(leaving) => {
                     if request.keep_ms > 0 {
-                        place.keep(request.mode(), request.keep_ms);
+                        let (mode, ms) = (request.mode, request.keep_ms);
+                        place.kept = Some(Kept { mode, ms });
                     }
-                    place.count_from(leaving.now_us);
-                    place.count_against(request.user);
-                    place.stay_until(grace_end(leaving.now_us, place.keep_ms), change);
-                    if place.is_absent() && !may_stay {
-                        place.keep_ms = 0;
-                    }
+                    place.uncounted_us = leaving.now_us;
+                    let grace_ms = place.kept.map_or(0, |kept| kept.ms);
+                    place.until_us = grace_end(leaving.now_us, grace_ms);
+                    (place.user, place.since_change) = (request.user, change);
                 }
-                Why::Decided if place.is_absent() => place.keep_ms = 0,
-                Why::Decided => {}
+                // Its token has a hold now: what else it waits for is looked at anew.
+                Why::Granted if !place.is_for_several_keys() => place.stands = Stands::Owns,
+                Why::Granted | Why::Refused => {}
             }
-            Some(request)
+            if place.is_absent() && !may_stay {
+                place.kept = None;
+            }
+            let rest = match (place.is_over(), place.is_absent()) {
+                (true, _) => Rest::Ended,
+                (_, true) => Rest::Absent,
+                (_, false) => Rest::Listens,
+            };
+            Some((request, rest))
         })??;
         let linger = self.forget(id, seq, &request);
-        let result = self.results.take(id, seq);
-        if matches!(why, Why::Ungranted(_)) && request.keep_ms > 0 {
-            self.results.keep(id, result.clone());
-        }
-        self.follow_results(id);
-        let place = self.places.get(id)?;
-        let rest = match (place.is_over(), place.is_absent()) {
-            (true, _) => Rest::Ended,
-            (_, true) => Rest::Absent,
-            (_, false) => Rest::Listens,
-        };
+        let place = self.book.place(id)?;
         let removed = removed(place, Some((request, uncounted_us)), (linger, result), rest);
         self.drop_if_over(id);
         Some(removed)
@@ -194,12 +197,12 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Ends a place. There is one entry for each of its requests, or one without a listener.
     pub(super) fn end(&mut self, id: PlaceId) -> Vec<Removed<L>> {
         let mut all = Vec::new();
-        while let Some(place) = self.places.get(id) {
-            match place.first().map(|(seq, _)| seq) {
-                Some(seq) => all.extend(self.leave(id, seq, Why::Decided)),
+        while let Some(place) = self.book.place(id) {
+            match place.first().map(|request| request.seq) {
+                Some(seq) => all.extend(self.leave(id, seq, Why::Refused)),
                 None => {
                     all.push(removed(place, None, (None, None), Rest::Ended));
-                    self.change(id, |place| place.keep_ms = 0);
+                    self.book.change(id, |place| place.kept = None);
                     self.drop_if_over(id);
                 }
             }
@@ -207,50 +210,22 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         all
     }
 
-    /// Changes a place, and all tables that depend on it. The caller drops it if it is over then.
-    pub(super) fn change<R>(
-        &mut self,
-        id: PlaceId,
-        act: impl FnOnce(&mut Place<L>) -> R,
-    ) -> Option<R> {
-        let place = self.places.get_mut(id)?;
-        let before = place.outline();
-        let result = act(place);
-        let after = place.outline();
-        self.timeouts.set(id, before.due_us, after.due_us);
-        self.load.change(&before, &after);
-        for key in place.keys() {
-            if let Some(queue) = self.queues.of_mut(key) {
-                queue.changed(place, before, after);
-            }
-        }
-        Some(result)
-    }
-
     fn drop_if_over(&mut self, id: PlaceId) {
-        let Some(place) = self.places.get(id).filter(|place| place.is_over()) else {
+        if !self.book.place(id).is_some_and(Place::is_over) {
+            return;
+        }
+        let Some(place) = self.book.remove(id) else {
             return;
         };
-        let (keys, ticket) = (place.keys.clone(), place.ticket);
-        self.load.remove(place);
-        for key in keys.iter() {
-            self.queues.leave(key, place);
-        }
-        if keys.several().is_some() {
+        if place.is_for_several_keys() {
             // The waiters behind it may be next.
-            for key in keys.iter() {
+            for key in place.keys() {
                 self.mark(key.db, &key.name);
             }
-            self.step.candidates.remove(&(ticket, id));
+            self.step.candidates.remove(&(place.ticket, id));
         }
-        self.follow_results(id);
-        self.unlink(id);
-        self.places.remove(id);
         if self.is_empty() {
-            self.queues.may_upgrade = false;
-            self.oldest.clear();
-            // One that goes on would pass those who come next.
-            self.patrol = Patrol::default();
+            self.begin_anew();
         }
     }
 
@@ -258,9 +233,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// to.
     pub(super) fn forget(&mut self, id: PlaceId, seq: Seq, request: &Request<L>) -> Option<Linger> {
         if let Some(user) = request.user {
-            self.load.users.remove(user);
+            self.book.load.users.remove(user);
         }
-        self.listeners.remove(id, seq, &request.listener)
+        self.book.listeners.remove(id, seq, &request.listener)
     }
 }
 
@@ -276,16 +251,14 @@ fn removed<L>(
     rest: Rest,
 ) -> Removed<L> {
     let (request, uncounted_us) = request.unzip();
-    let mode = request
-        .as_ref()
-        .map_or_else(|| place.keep_mode(), Request::mode);
+    let mode = request.as_ref().map(|request| request.mode);
     Removed {
         keys: place.keys.clone(),
         token: place.token.clone(),
-        mode,
+        mode: mode.unwrap_or_else(|| place.mode()),
         since_us: place.since_us,
         uncounted_us: uncounted_us.unwrap_or(place.since_us),
-        is_server_generated: request.as_ref().is_some_and(Request::is_server_generated),
+        is_server_generated: request.as_ref().is_some_and(|one| one.is_server_generated),
         linger,
         result,
         listener: request.map(|request| request.listener),

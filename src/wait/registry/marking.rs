@@ -3,27 +3,28 @@
 use std::hash::BuildHasher;
 
 use super::Registry;
-use crate::lock::{Effect, Now};
+use crate::lock::Now;
 use crate::wait::key_ref::KeyRef;
-use crate::wait::request::NEVER;
+use crate::wait::rules::place::NEVER;
+use crate::wait::rules::Book;
 
 impl<L, S: BuildHasher> Registry<L, S> {
     /// Has a key that is waited for looked at by this time of the wall clock.
     pub fn set_wake(&mut self, key: &KeyRef, at_ms: Option<u64>) {
-        self.queues.set_wake(key, at_ms.unwrap_or(NEVER));
+        if let Some(id) = self.book.queues.id_of(key) {
+            self.book.queues.set_wake(id, at_ms.unwrap_or(NEVER));
+        }
     }
 
     /// Marks a key as changed, if anybody waits for it. Answers whether somebody does.
     pub fn mark(&mut self, db: i32, name: &[u8]) -> bool {
-        let key = self.queues.key_ref(db, name);
+        let key = self.book.queues.key_ref(db, name);
         key.map(|key| self.marks.add(key)).is_some()
     }
 
     /// The same where the key has lost its lock, and may get another one in its place.
     pub fn mark_replaced(&mut self, db: i32, name: &[u8]) -> bool {
-        if let Some(queue) = self.queues.get_mut(db, name) {
-            queue.set_lock_replaced(true);
-        }
+        self.set_replaced(db, name, true);
         self.mark(db, name)
     }
 
@@ -38,38 +39,35 @@ impl<L, S: BuildHasher> Registry<L, S> {
         if self.is_behind() || self.has_several() || self.marks.has(key) {
             return true;
         }
-        let here = self.queues.named(key.db, &key.name);
-        here.is_some_and(|(_, here)| {
-            here.wakes_at_ms <= now.ms()
-                || here.queue.is_lock_replaced()
-                || here.queue.has_upgrades()
+        let id = self.book.queues.id_of(key);
+        let queue = id.and_then(|id| Some((id, self.book.queues.get(id)?)));
+        queue.is_some_and(|(id, queue)| {
+            queue.wakes_at_ms <= now.ms()
+                || queue.is_replaced
+                || self.book.converts(id).next().is_some()
+                || self.book.first_owner(id).is_some()
         })
     }
 
     /// Marks the next key that is to be looked at by now. False if there is none.
     pub fn mark_woken(&mut self, now: Now) -> bool {
-        let woken = self.queues.take_woken(now);
-        woken.map(|key| self.marks.add(key)).is_some()
+        let woken = self.book.queues.take_woken(now);
+        let queue = woken.and_then(|id| self.book.queues.get(id));
+        queue
+            .map(|queue| self.marks.add(queue.key.clone()))
+            .is_some()
     }
 
     /// Notes that the lock of a key that was just served has changed by a grant only, to a token
     /// that does not wait for it.
     pub fn lock_granted(&mut self, key: &KeyRef) {
-        if let Some(queue) = self.queues.of_mut(key) {
-            queue.set_lock_replaced(false);
-        }
+        self.set_replaced(key.db, &key.name, false);
     }
 
-    /// Whether [`Registry::lock_changed`] has to be told of changes.
-    pub const fn may_upgrade(&self) -> bool {
-        self.queues.may_upgrade
-    }
-
-    /// Follows an effect that is carried out on a lock: a token that waits to convert its hold may
-    /// have lost it, or have it for less long.
-    pub fn lock_changed(&mut self, db: i32, name: &[u8], effect: &Effect<'_>) {
-        if let Some(queue) = self.queues.get_mut(db, name) {
-            queue.lock_changed(effect, &self.places);
+    fn set_replaced(&mut self, db: i32, name: &[u8], is_replaced: bool) {
+        let id = self.book.queues.id(db, name);
+        if let Some(queue) = id.and_then(|id| self.book.queues.get_mut(id)) {
+            queue.is_replaced = is_replaced;
         }
     }
 }

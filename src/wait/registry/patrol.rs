@@ -1,7 +1,9 @@
 //! The patrol: it looks at waited keys now and then, because nobody tells of some changes.
 
+use std::hash::BuildHasher;
+
 use super::changes::Lap;
-use crate::wait::place::Places;
+use crate::wait::book::Indexed;
 
 /// How many keys a patrol looks at, and how many places it passes. With more of them, each has its
 /// turn later.
@@ -17,9 +19,9 @@ pub(super) struct Patrol {
 
 impl Patrol {
     /// Begins one, unless one is on its way.
-    pub(super) fn begin<L>(&mut self, places: &Places<L>) {
-        if self.is_over() || self.lap.is_of_the_past(places) {
-            self.lap.begin(places, PLACES);
+    pub(super) fn begin<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>) {
+        if self.is_over() || self.lap.is_of_the_past(book) {
+            self.lap.begin(book, PLACES);
             self.keys_left = KEYS;
         }
     }
@@ -29,8 +31,8 @@ impl Patrol {
     }
 
     /// Goes on by one place, which was the first one of so many keys.
-    pub(super) fn go_on<L>(&mut self, places: &Places<L>, keys: usize) {
-        self.lap.go_on(places);
+    pub(super) fn go_on<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>, keys: usize) {
+        self.lap.go_on(book);
         self.keys_left = self.keys_left.saturating_sub(keys);
     }
 }

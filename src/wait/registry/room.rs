@@ -3,10 +3,13 @@
 use std::hash::BuildHasher;
 
 use super::Registry;
-use crate::lock::{CompactToken, Token};
-use crate::wait::bytes;
+use crate::lock::{CompactToken, Refusal, Token};
+use crate::wait::book::bytes;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::Keys;
+use crate::wait::rules::place::Place;
+use crate::wait::rules::turn::MOST_CONVERTING;
+use crate::wait::rules::Book;
 
 /// How much may wait. Each request counts, and each place at which nobody listens.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +39,14 @@ pub enum Full {
     User,
     /// [`Limits::bytes`].
     Bytes,
+    /// [`MOST_REQUESTS`] of a token.
+    Place,
+    /// [`MOST_CONVERTING`] of a lock.
+    Conversions,
 }
+
+/// How many requests may wait at one place.
+const MOST_REQUESTS: usize = 100;
 
 /// A request that is about to wait, or to leave a place.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +61,8 @@ pub struct Comer<'a> {
     pub result: Option<&'a [u8]>,
     /// The user that asks; `None` if no share of it is bounded.
     pub user: Option<&'a [u8]>,
+    /// Why it was not granted.
+    pub refusal: Refusal,
 }
 
 /// How a request comes.
@@ -89,7 +101,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     pub fn admit(&self, comer: &Comer<'_>, limits: &Limits) -> Result<(), Full> {
         let Comer { keys, by, .. } = *comer;
         let own = self.place_of(keys, comer.token);
-        let own = own.and_then(|id| self.places.get(id));
+        let own = own.and_then(|id| self.book.place(id));
         // Its token's place goes on, or a request of it is replaced.
         let is_more = own.is_none_or(|own| match by {
             By::Client => !own.is_absent(),
@@ -99,14 +111,15 @@ impl<L, S: BuildHasher> Registry<L, S> {
         if is_more {
             keys.iter()
                 .try_for_each(|key| self.admit_to_queue(key, by, limits))?;
-            if self.load.counts.waiting() >= limits.per_server {
+            if self.book.load.counts.waiting() >= limits.per_server {
                 return Err(Full::Server);
             }
-            let is_over = |name: &[u8]| self.load.users.waiting(name) >= limits.per_user;
+            let is_over = |name: &[u8]| self.book.load.users.waiting(name) >= limits.per_user;
             if comer.user.is_some_and(is_over) {
                 return Err(Full::User);
             }
         }
+        self.admit_to_place(comer, own)?;
         let bytes = match own {
             // A blocked client costs the server far more than its request does here.
             Some(_) if !is_more => 0,
@@ -115,7 +128,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
             None if by == By::Client && self.fits(bytes::most_of(comer.token, keys), limits) => 0,
             None => self.bytes_of_place(comer),
         };
-        let is_known = |name| self.listeners.channels.contains(name);
+        let is_known = |name| self.book.listeners.has_channel(name);
         let bytes = match by {
             By::Channel(name) if !is_known(name) => bytes.saturating_add(bytes::of_channel(name)),
             _ => bytes,
@@ -123,6 +136,21 @@ impl<L, S: BuildHasher> Registry<L, S> {
         let bytes = bytes.saturating_add(comer.result.map_or(0, bytes::of_result));
         if bytes > 0 && !self.fits(bytes, limits) {
             return Err(Full::Bytes);
+        }
+        Ok(())
+    }
+
+    /// Checks what is bounded whatever the settings are, because it is walked over.
+    fn admit_to_place(&self, comer: &Comer<'_>, own: Option<&Place<L>>) -> Result<(), Full> {
+        if own.is_some_and(|own| own.requests.len() >= MOST_REQUESTS) {
+            return Err(Full::Place);
+        }
+        if comer.refusal == Refusal::BusyUpgrade && own.is_none() {
+            let key = self.book.queues.id_of(comer.keys.first());
+            let last = key.and_then(|key| self.book.converts(key).nth(MOST_CONVERTING - 1));
+            if last.is_some() {
+                return Err(Full::Conversions);
+            }
         }
         Ok(())
     }
@@ -136,7 +164,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         if here.waiting() >= limits.per_key {
             return Err(Full::Key);
         }
-        if by == By::Nobody && here.absent >= limits.absent_per_key {
+        if by == By::Nobody && here.absent as usize >= limits.absent_per_key {
             return Err(Full::Absent);
         }
         Ok(())
@@ -145,11 +173,9 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// What a new place takes, with its first request.
     fn bytes_of_place(&self, comer: &Comer<'_>) -> usize {
         let token = CompactToken::from(comer.token);
-        let place = bytes::of_place(token.heap_bytes(), comer.keys);
-        let new = comer
-            .keys
-            .iter()
-            .filter(|key| self.queues.of(key).is_none());
+        let place = bytes::of_new_place(token.heap_bytes(), comer.keys);
+        let keys = comer.keys.iter();
+        let new = keys.filter(|key| self.book.queues.id_of(key).is_none());
         let all = new.fold(place, |sum, key| {
             sum.saturating_add(bytes::of_key(&key.name))
         });
@@ -161,225 +187,32 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// Counts bytes and users anew, and compares the running sums with that.
     #[cfg(test)]
-    pub(super) fn assert_sums_tight(&self, ids: &[crate::wait::place::PlaceId]) {
+    pub(super) fn assert_sums_tight(&self, ids: &[crate::wait::rules::place::PlaceId]) {
         let (mut of_places, mut requests) = (0, 0);
         let mut users = std::collections::BTreeMap::new();
-        for place in ids.iter().filter_map(|id| self.places.get(*id)) {
-            of_places += bytes::of_place(place.token.heap_bytes(), &place.keys);
-            requests += place.iter().count();
-            let of_requests = place.iter().filter_map(|(_, request)| request.user);
+        for place in ids.iter().filter_map(|id| self.book.place(*id)) {
+            of_places += bytes::of_place(place);
+            requests += place.requests.len();
+            let of_requests = place.requests.iter().filter_map(|request| request.user);
             for user in of_requests.chain(place.outline().user) {
                 *users.entry(user).or_insert(0) += 1;
             }
         }
-        let names = self.queues.iter().map(|(_, name, _)| bytes::of_key(name));
-        assert_eq!(self.load.bytes, of_places);
-        assert_eq!(self.queues.bytes, names.sum::<usize>());
-        assert_eq!(self.listeners.bytes, self.listeners.bytes_anew(requests));
-        assert_eq!(self.load.users.all(), users);
+        let queues = self.book.queues.iter();
+        let names = queues.map(|(_, queue)| bytes::of_key(&queue.key.name));
+        let book = &self.book;
+        assert_eq!(book.load.bytes, of_places);
+        assert_eq!(book.queues.bytes, names.sum::<usize>());
+        assert_eq!(book.listeners.bytes, book.listeners.bytes_anew(requests));
+        assert_eq!(book.load.users.all(), users);
     }
 
     /// Whether one more place of a key may be absent.
     pub(super) fn may_be_absent(&self, key: &KeyRef, leaving: Leaving) -> bool {
-        self.counts_of(key.db, &key.name).absent < leaving.absent_per_key
+        let absent = self.counts_of(key.db, &key.name).absent;
+        (absent as usize) < leaving.absent_per_key
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::hash::{BuildHasherDefault, DefaultHasher};
-    use std::rc::Rc;
-
-    use super::*;
-    use crate::lock::{Mode, Refusal, Ttl};
-    use crate::wait::keys::{Several, Wanted};
-    use crate::wait::{At, Entered, Listener, NewRequest, Rest};
-
-    type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
-
-    const LIMITS: Limits = Limits {
-        per_key: 4,
-        per_server: 6,
-        absent_per_key: 2,
-        per_user: 3,
-        bytes: 1 << 20,
-    };
-
-    const USER: &[u8] = b"user";
-
-    fn keys(names: &[&str]) -> Keys {
-        let wanted = names.iter().map(|name| Wanted {
-            key_ref: KeyRef::new(0, name.as_bytes()),
-            mode: Mode::Exclusive,
-        });
-        let wanted: Vec<_> = wanted.collect();
-        match &wanted[..] {
-            [one] => Keys::One(one.key_ref.clone()),
-            _ => Keys::Several(Rc::new(Several::new(wanted.into_iter()).unwrap())),
-        }
-    }
-
-    fn listener(by: By<'_>, client: u64) -> Option<Listener<u64>> {
-        match by {
-            By::Client => Some(Listener::Client(client)),
-            By::Channel(name) => Some(Listener::channel(name)),
-            By::Nobody => None,
-        }
-    }
-
-    /// Has a request of a user come, which says KEEP, if there is room for it.
-    fn come(
-        world: &mut World,
-        names: &[&str],
-        token: &str,
-        by: By<'_>,
-        user: Option<&[u8]>,
-        limits: &Limits,
-    ) -> Result<Entered, Full> {
-        let keys = keys(names);
-        let token = Token::new(token.as_bytes()).unwrap();
-        let comer = Comer {
-            token,
-            keys: &keys,
-            by,
-            result: None,
-            user,
-        };
-        let bytes = world.bytes();
-        world.admit(&comer, limits)?;
-        let new = NewRequest {
-            token,
-            mode: Mode::Exclusive,
-            ttl: Ttl::from_millis(1_000).unwrap(),
-            listener: listener(by, world.listeners.last_seq + 1),
-            times_out_at_us: None,
-            keep_ms: Some(1_000),
-            is_server_generated: false,
-            linger: None,
-            result: None,
-            user,
-            refusal: Refusal::Busy,
-            now_us: 0,
-        };
-        let entered = world.enter(&keys, new);
-        assert!(world.is_tight());
-        assert!(world.bytes() <= bytes.max(limits.bytes));
-        Ok(entered)
-    }
-
-    #[test]
-    fn every_request_counts_and_so_does_every_absent_place() {
-        let mut world = World::default();
-        let mut come = |key, token, by| come(&mut world, &[key], token, by, None, &LIMITS);
-        assert!(come("k", "a", By::Client).is_ok());
-        assert!(come("k", "a", By::Client).is_ok());
-        assert!(come("k", "a", By::Channel(b"c")).is_ok());
-        assert!(come("k", "b", By::Nobody).is_ok());
-        for (token, by) in [("a", By::Client), ("d", By::Client), ("d", By::Nobody)] {
-            assert_eq!(come("k", token, by), Err(Full::Key));
-        }
-        // One that replaces another, and one that goes on.
-        assert_eq!(
-            come("k", "a", By::Channel(b"d")),
-            Ok(Entered::Waits(At::Joined))
-        );
-        assert_eq!(come("k", "a", By::Nobody), Ok(Entered::No));
-        assert_eq!(come("k", "b", By::Nobody), Ok(Entered::Kept(At::Absent)));
-        assert_eq!(come("k", "b", By::Client), Ok(Entered::Waits(At::Absent)));
-        assert_eq!(come("k", "b", By::Client), Err(Full::Key));
-        assert!(come("l", "a", By::Client).is_ok());
-        assert!(come("l", "b", By::Client).is_ok());
-        assert_eq!(come("m", "a", By::Client), Err(Full::Server));
-    }
-
-    #[test]
-    fn a_place_for_several_keys_counts_in_each_queue_and_once_in_all() {
-        let mut world = World::default();
-        let mut come = |keys: &[&str], token, by| come(&mut world, keys, token, by, None, &LIMITS);
-        assert!(come(&["k", "l"], "a", By::Client).is_ok());
-        assert!(come(&["k", "l"], "a", By::Client).is_ok());
-        assert!(come(&["k", "m"], "b", By::Nobody).is_ok());
-        assert!(come(&["k", "n"], "d", By::Nobody).is_ok());
-        assert_eq!(come(&["m", "k"], "e", By::Client), Err(Full::Key));
-        assert_eq!(come(&["l", "k"], "a", By::Client), Err(Full::Key));
-        assert!(come(&["l", "m"], "e", By::Client).is_ok());
-        assert!(come(&["o"], "f", By::Client).is_ok());
-        assert_eq!(come(&["o"], "g", By::Client), Err(Full::Server));
-    }
-
-    #[test]
-    fn places_beyond_the_bound_of_absent_ones_end() {
-        let mut world = World::default();
-        for token in ["a", "b"] {
-            assert!(come(&mut world, &["k"], token, By::Client, None, &LIMITS).is_ok());
-            assert!(come(&mut world, &["k", "l"], "m", By::Nobody, None, &LIMITS).is_ok());
-        }
-        let leaving = Leaving {
-            now_us: 5,
-            absent_per_key: 2,
-        };
-        // The second absent place stays, the third ends.
-        let rests = [1, 2].map(|client| {
-            let removed = world.remove_listener(client, leaving).unwrap();
-            assert!(world.is_tight());
-            removed.rest
-        });
-        assert_eq!(rests, [Rest::Absent, Rest::Ended]);
-        let absent = come(&mut world, &["k"], "d", By::Nobody, None, &LIMITS);
-        assert_eq!(absent, Err(Full::Absent));
-        let absent = come(&mut world, &["l", "k"], "d", By::Nobody, None, &LIMITS);
-        assert_eq!(absent, Err(Full::Absent));
-        // A client has room there, and elsewhere is room for a place.
-        assert!(come(&mut world, &["k"], "d", By::Client, None, &LIMITS).is_ok());
-        assert!(come(&mut world, &["l"], "d", By::Nobody, None, &LIMITS).is_ok());
-    }
-
-    #[test]
-    fn a_user_has_its_share_and_no_more() {
-        let mut world = World::default();
-        let leaving = Leaving::at(5);
-        let user = Some(USER);
-        assert!(come(&mut world, &["k"], "a", By::Client, user, &LIMITS).is_ok());
-        assert!(come(&mut world, &["l"], "a", By::Nobody, user, &LIMITS).is_ok());
-        assert!(come(&mut world, &["m"], "a", By::Channel(b"c"), user, &LIMITS).is_ok());
-        let more = |world: &mut World, user| come(world, &["n"], "a", By::Client, user, &LIMITS);
-        assert_eq!(more(&mut world, user), Err(Full::User));
-        // Its absent place counts as before.
-        assert!(world.remove_listener(1, leaving).is_some());
-        assert_eq!(more(&mut world, user), Err(Full::User));
-        // Another user takes that place over.
-        let other = come(&mut world, &["k"], "a", By::Client, Some(b"other"), &LIMITS);
-        assert_eq!(other, Ok(Entered::Waits(At::Absent)));
-        assert!(more(&mut world, user).is_ok());
-        assert_eq!(world.load.users.waiting(USER), 3);
-        assert!(come(&mut world, &["o"], "a", By::Client, None, &LIMITS).is_ok());
-        for key in ["k", "l", "m", "n", "o"] {
-            world.dismiss(&KeyRef::new(0, key.as_bytes()), 9);
-            assert!(world.is_tight());
-        }
-        assert!(world.load.users.all().is_empty());
-        assert_eq!(world.bytes(), 0);
-    }
-
-    #[test]
-    fn bytes_are_bounded_whatever_is_long() {
-        let long = "x".repeat(2_000);
-        let keys = ["a", "b"].map(|key| key.to_string() + &long);
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let limits = Limits {
-            bytes: 3_000,
-            ..LIMITS
-        };
-        let mut world = World::default();
-        let mut come = |keys: &[&str], by| come(&mut world, keys, "t", by, None, &limits);
-        assert_eq!(come(&keys, By::Nobody), Err(Full::Bytes));
-        assert!(come(&keys[..1], By::Nobody).is_ok());
-        // The place goes on, but not with a long name.
-        assert_eq!(
-            come(&keys[..1], By::Channel(long.as_bytes())),
-            Err(Full::Bytes)
-        );
-        assert!(come(&keys[..1], By::Channel(b"short")).is_ok());
-        assert_eq!(come(&keys[1..], By::Client), Err(Full::Bytes));
-    }
-}
+mod tests;

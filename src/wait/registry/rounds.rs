@@ -1,17 +1,17 @@
 //! Ways through all that waits, a little in each turn of the timer: changes of whole databases,
 //! hash slots, the patrol.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 
 use super::changes::DbChange;
 use super::endings::MOST;
-#[cfg(test)]
 use super::patrol::Patrol;
-use super::slots::{SlotQuestion, WaitedSlots};
 use super::Registry;
+use crate::wait::book::slots::{SlotQuestion, WaitedSlots};
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::PlaceId;
-use crate::wait::queue::WaitQueue;
+use crate::wait::rules::place::PlaceId;
+use crate::wait::rules::Book;
 
 /// Changes of whole databases.
 impl<L, S: BuildHasher> Registry<L, S> {
@@ -36,9 +36,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     fn change_db(&mut self, db: Option<i32>, act: impl Fn(&mut DbChange, u32)) {
         let is_it = |number: &i32| db.is_none_or(|db| db == *number);
-        let is_waited_for = |db: &i32| self.queues.of_db(*db).next().is_some();
-        let waited = self.queues.dbs().into_iter().filter(is_waited_for);
-        let dbs: Vec<i32> = waited.filter(is_it).collect();
+        let waited = self.book.queues.iter().map(|(_, queue)| queue.key.db);
+        let dbs: BTreeSet<i32> = waited.filter(is_it).collect();
         if dbs.is_empty() {
             return;
         }
@@ -47,19 +46,19 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         for db in dbs {
             act(changes.of_dbs.entry(db).or_default(), changes.last);
         }
-        changes.lap.begin(&self.places, usize::MAX);
+        changes.lap.begin(&self.book, usize::MAX);
     }
 
     /// Has the queues of the next place follow the changes. The caller calls it until
     /// [`Registry::is_behind`] is false.
     pub fn follow_next(&mut self) {
-        if let Some((id, place)) = self.changes.lap.here(&self.places) {
+        if let Some((id, place)) = self.changes.lap.here(&self.book) {
             let keys = place.keys.clone();
             for key in keys.iter() {
                 self.follow_now(key);
             }
             // Of many places of a key each ends by itself.
-            let place = self.places.get(id);
+            let place = self.book.place(id);
             if place.is_some_and(|place| self.changes.end(place)) {
                 drop(self.end(id));
                 for key in keys.iter() {
@@ -67,7 +66,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 }
             }
         }
-        self.changes.lap.go_on(&self.places);
+        self.changes.lap.go_on(&self.book);
     }
 
     /// Has the queue of a key follow the changes of its database: it is marked, and the places end
@@ -82,18 +81,18 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     #[cold]
     fn follow_now(&mut self, key: &KeyRef) {
         let (change, last) = (self.changes.of(key.db), self.changes.last);
-        let Some(queue) = self.queues.of_mut(key) else {
+        let queue = self.book.queues.id_of(key);
+        let Some(queue) = queue.and_then(|id| self.book.queues.get_mut(id)) else {
             return;
         };
-        if queue.follow(last) >= change.replaced {
+        if std::mem::replace(&mut queue.seen_change, last) >= change.replaced {
             return;
         }
-        queue.set_lock_replaced(true);
+        queue.is_replaced = true;
         self.mark(key.db, &key.name);
-        let queue = self.queues.of(key);
-        let ids = queue.into_iter().flat_map(|queue| queue.iter());
+        let ids = self.all_at(key);
         let is_over = |id: &PlaceId| {
-            let place = self.places.get(*id);
+            let place = self.book.place(*id);
             place.is_some_and(|place| self.changes.end(place))
         };
         let over: Vec<PlaceId> = ids.filter(is_over).take(MOST).collect();
@@ -116,20 +115,21 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 impl<L, S: BuildHasher> Registry<L, S> {
     /// The hash slots of all waited keys.
     pub fn slots(&self) -> &WaitedSlots {
-        &self.queues.slots
+        &self.book.queues.slots
     }
 
     /// The same, to be changed.
     pub fn slots_mut(&mut self) -> &mut WaitedSlots {
-        &mut self.queues.slots
+        &mut self.book.queues.slots
     }
 
     /// The next question of the round.
     pub fn next_slot_question(&mut self) -> Option<SlotQuestion> {
-        if let Some(key) = self.queues.slots.next_put_off() {
+        let queues = &mut self.book.queues;
+        if let Some(key) = queues.slots.next_put_off() {
             self.marks.add(key);
         }
-        self.queues.next_slot_question()
+        queues.next_slot_question()
     }
 }
 
@@ -137,7 +137,12 @@ impl<L, S: BuildHasher> Registry<L, S> {
 impl<L, S: BuildHasher> Registry<L, S> {
     /// Begins a patrol, unless one is on its way.
     pub fn begin_patrol(&mut self) {
-        self.patrol.begin(&self.places);
+        self.patrol.begin(&self.book);
+    }
+
+    /// Nothing waits. A way that goes on would pass those who come next.
+    pub(super) fn begin_anew(&mut self) {
+        self.patrol = Patrol::default();
     }
 
     /// Has the next patrol begin with all places, as if the one on its way were over.
@@ -154,8 +159,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Any place. Whoever ends each goes through all once, like the patrol.
     pub(super) fn any_place(&mut self) -> Option<PlaceId> {
         while !self.is_empty() {
-            let here = self.patrol.lap.here(&self.places).map(|(id, _)| id);
-            self.patrol.lap.go_on(&self.places);
+            let here = self.patrol.lap.here(&self.book).map(|(id, _)| id);
+            self.patrol.lap.go_on(&self.book);
             if here.is_some() {
                 return here;
             }
@@ -167,18 +172,16 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// free when they were looked at last are marked: nobody tells of a lock that has come to them
     /// since, by RENAME or MOVE.
     pub fn next_of_patrol(&mut self) -> Vec<KeyRef> {
-        let is_first = |id: PlaceId, key: &KeyRef| {
-            let queue = self.queues.of(key);
-            queue.is_some_and(|queue| queue.is_first(id))
-        };
         let mut keys = Vec::new();
-        if let Some((id, place)) = self.patrol.lap.here(&self.places) {
-            keys.extend(place.keys().filter(|key| is_first(id, key)).cloned());
+        if let Some((id, place)) = self.patrol.lap.here(&self.book) {
+            let pairs = place.keys().zip(&place.ids);
+            let first = pairs.filter(|(_, key)| self.book.first_at(**key) == Some(id));
+            keys.extend(first.map(|(key, _)| key.clone()));
         }
-        self.patrol.go_on(&self.places, keys.len());
+        self.patrol.go_on(&self.book, keys.len());
         for key in &keys {
-            let queue = self.queues.of(key);
-            if queue.is_some_and(WaitQueue::is_lock_replaced) {
+            let queue = self.book.queues.of(key);
+            if queue.is_some_and(|queue| queue.is_replaced) {
                 self.marks.add(key.clone());
             }
         }

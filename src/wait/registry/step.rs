@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::wait::key_ref::KeyRef;
-use crate::wait::place::{PlaceId, Ticket};
+use crate::wait::rules::place::{PlaceId, Ticket};
 
 /// What is left.
 #[derive(Clone, Debug, Default)]

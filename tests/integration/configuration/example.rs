@@ -69,6 +69,7 @@ fn bounds(name: &str) -> [&'static str; 4] {
     match name {
         "lock.max-waiters-share" => ["1", "0", "100", "101"],
         "lock.max-keep" | "lock.max-ttl" | "lock.guard-slack" => ["0", "-1", "3600000", "3600001"],
+        "lock.max-absent" => ["0", "-1", "10000", "10001"],
         "lock.guard-members" => ["1", "0", "99", "100"],
         "lock.guard-fresh" => ["500", "499", "60000", "60001"],
         "lock.max-waiting-bytes" => ["0", "-1", "1099511627776", "1099511627777"],

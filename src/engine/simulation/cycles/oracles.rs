@@ -18,18 +18,11 @@ type Edge = (u8, u8, u8);
 
 impl World {
     /// Whether the answer is right. `waited` is the world in which the wait has begun.
-    pub(super) fn compare(
-        self,
-        waited: Self,
-        (token, asked): (u8, &[(u8, Mode)]),
-        cycle: Option<&[(u8, u8)]>,
-        say: &str,
-    ) {
+    pub(super) fn compare(self, waited: Self, token: u8, cycle: Option<&[(u8, u8)]>, say: &str) {
         let all = || (0..self.keys).map(|key| (key, self.holders(key), self.line(key)));
         let say = || format!("{say}\n{:?}", all().collect::<Vec<_>>());
-        let keys: Vec<u8> = asked.iter().map(|(key, _)| *key).collect();
-        let (edges, by_places) = (waited.edges(true), waited.edges(false));
-        let shortest = shortest(&edges, &by_places, token, &keys);
+        let edges = waited.edges();
+        let shortest = shortest(&edges, token);
         assert_eq!(cycle.map(<[_]>::len), shortest, "{}", say());
         if let Some(waits) = cycle {
             assert_eq!(waits[0].0, token);
@@ -53,8 +46,7 @@ impl World {
         }
     }
 
-    /// All edges, or only those to places.
-    fn edges(&self, with_holders: bool) -> BTreeSet<Edge> {
+    fn edges(&self) -> BTreeSet<Edge> {
         let mut edges = BTreeSet::new();
         for key in 0..self.keys {
             let line = self.line(key);
@@ -65,7 +57,7 @@ impl World {
                     // It has its share already. To become exclusive it waits for the other holders
                     // only.
                     let others = holders.iter().filter(|(holder, _)| *holder != wait.token);
-                    let others = others.filter(|_| wait.mode == Mode::Exclusive && with_holders);
+                    let others = others.filter(|_| wait.mode == Mode::Exclusive);
                     let others = others.filter(|(_, held)| excludes(*held, wait.mode));
                     edges.extend(others.map(|(holder, _)| (wait.token, key, *holder)));
                     continue;
@@ -76,7 +68,7 @@ impl World {
                 // Each of those whose turn comes before, and the wait itself, has to be granted.
                 for (m, other) in line[..=n].iter().enumerate() {
                     let excluding = line[..m].iter().map(|ahead| (ahead.token, ahead.mode));
-                    let holders = holders.iter().filter(|_| with_holders).copied();
+                    let holders = holders.iter().copied();
                     for (to, held) in excluding.chain(holders) {
                         if excludes(held, other.mode) && to != wait.token && to != other.token {
                             edges.insert((wait.token, key, to));
@@ -205,14 +197,8 @@ fn excludes(held: Mode, asked: Mode) -> bool {
     }
 }
 
-/// The length of a shortest cycle that is closed by the waits of a token for some keys, or by those
-/// for its place there.
-fn shortest(
-    edges: &BTreeSet<Edge>,
-    by_places: &BTreeSet<Edge>,
-    token: u8,
-    keys: &[u8],
-) -> Option<usize> {
+/// The length of a shortest cycle that a token's waits are part of.
+fn shortest(edges: &BTreeSet<Edge>, token: u8) -> Option<usize> {
     let from = |start: &[Edge]| {
         let mut distances: BTreeMap<u8, usize> = start.iter().map(|edge| (edge.2, 1)).collect();
         loop {
@@ -229,14 +215,5 @@ fn shortest(
     };
     let of_token = |edge: &&Edge| edge.0 == token;
     let own: Vec<Edge> = edges.iter().filter(of_token).copied().collect();
-    let (here, others): (Vec<Edge>, Vec<Edge>) =
-        own.into_iter().partition(|edge| keys.contains(&edge.1));
-    from(&here).get(&token).copied().or_else(|| {
-        let distances = from(&others);
-        let last = by_places
-            .iter()
-            .filter(|edge| keys.contains(&edge.1) && edge.2 == token);
-        let lengths = last.filter_map(|edge| Some(distances.get(&edge.0)? + 1));
-        lengths.min()
-    })
+    from(&own).get(&token).copied()
 }

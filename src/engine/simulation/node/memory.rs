@@ -229,7 +229,7 @@ impl Server for Ctx<'_> {
             TurnPart::Marks | TurnPart::Patrol => false,
             TurnPart::Changes => !has_subscribers,
             TurnPart::Timeouts | TurnPart::Wakes | TurnPart::Slots => true,
-            TurnPart::Endings | TurnPart::Dismissals | TurnPart::Memory => true,
+            TurnPart::Endings | TurnPart::Dismissals => true,
         }
     }
 
@@ -315,6 +315,11 @@ impl Server for Ctx<'_> {
         if let Outcome::Granted(grant, _) = outcome {
             self.0.in_flight.borrow_mut().push((client, grant));
         }
+    }
+
+    fn abort(self, client: Client) {
+        let blocked = self.0.events.borrow_mut().pop();
+        assert_eq!(blocked, Some((client, Event::Waits)));
     }
 
     fn release(self, _client: Client) {}

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use super::super::{Place, EVERY_DB};
 use super::{Node, Value};
 use crate::command::guard::Beat;
-use crate::engine::commit;
 use crate::engine::guard::GuardEvent;
+use crate::engine::host::Key as _;
 use crate::engine::host::{Host, Purpose, Server};
 use crate::engine::Note;
 use crate::lock::codec::{self, decode, encode_effect, encode_fence, encode_state};
@@ -148,7 +148,7 @@ impl Node {
         self.memory.db.set(record.at.db.into());
         let mut task = self.task(0, vec![record.at]);
         let mut key = task.open_key(Purpose::Write).unwrap();
-        commit::apply(&mut key, &effect);
+        key.apply(&effect);
         drop(key);
         drop(task);
         self.take_sent();

@@ -82,7 +82,7 @@ impl<'n> Task<'n> {
                         once::parse(Args::new([&name[..]].into_iter().chain(options)))
                     }
                 };
-                command::take_hold(&mut self, &acquire.unwrap())
+                engine::take_hold(&mut self, &acquire.unwrap())
             }
             Request::Release(_) => command::release(&mut self, owner, 0),
             Request::ReleaseLater(_, ms) => command::release(&mut self, owner, ms),

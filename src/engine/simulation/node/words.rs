@@ -146,11 +146,11 @@ impl Node {
         let mut task = self.task(client, keys);
         let mut take = |wanted| {
             let acquire = Acquire::parse(wanted, args())?;
-            command::take_hold(&mut task, &acquire)
+            engine::take_hold(&mut task, &acquire)
         };
         let result = match command {
             Command::Acquire => take(acquire::WANTED),
-            Command::Once => once::parse(args()).and_then(|it| command::take_hold(&mut task, &it)),
+            Command::Once => once::parse(args()).and_then(|it| engine::take_hold(&mut task, &it)),
             Command::Wlock => take(wlock::WANTED),
             Command::Rlock => take(rlock::WANTED),
             Command::Macquire => {

@@ -160,7 +160,7 @@ impl Oracle {
         if own.is_some_and(|n| !queue[n].is_absent()) {
             return false;
         }
-        let reserved = self.reserve(&queue[..own.unwrap_or(queue.len())], at, now, false);
+        let reserved = self.reserve(&queue[..own.unwrap_or(queue.len())], at, now);
         reserved.is_some_and(|reserved| self.admits(at, token, mode, now, &reserved))
     }
 
