@@ -3,7 +3,7 @@
 //! of the shell.
 //!
 //! - [`rules`] says who waits, who is next, and what a grant, an end or a loss does.
-//! - [`book`] has all containers, and answers the questions of the rules.
+//! - `book` has all containers, and answers the questions of the rules.
 //! - [`registry`] is both for the layers above, with all that is to be done some time soon.
 //! - [`bindings`] ties holds to connections (LINGER).
 

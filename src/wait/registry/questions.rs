@@ -164,7 +164,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
 
     /// The keys of a database with the longest waits, the longest first, `most` at most: each with
     /// the number of its places, and since when the first one is there, on the monotonic clock. Of
-    /// more than [`MOST_WAITED`] keys it looks at so many.
+    /// more than 50,000 keys it looks at so many.
     pub fn longest_waits(&self, db: i32, most: usize) -> Vec<(KeyRef, usize, u64)> {
         let queues = self.book.queues.iter();
         let here = queues

@@ -39,9 +39,9 @@ pub enum Full {
     User,
     /// [`Limits::bytes`].
     Bytes,
-    /// [`MOST_REQUESTS`] of a token.
+    /// 100 requests of a token wait.
     Place,
-    /// [`MOST_CONVERTING`] of a lock.
+    /// 1,000 tokens convert their holds of a lock.
     Conversions,
 }
 

@@ -1,10 +1,10 @@
 //! The rules of waiting: who waits, who is next, what a grant, an end or a loss does. Who is next
-//! and what is a cycle is decided here: it asks the book ([`Book`]), and no container is named. The
+//! and what is a cycle is decided here: it asks the book (`Book`), and no container is named. The
 //! registry carries it out: how requests come (`registry/come.rs`), leave (`leave.rs`), are granted
 //! (`serve.rs`), and what is bounded (`room.rs`).
 //!
 //! 1. **One queue for each key**, first in, first out, for readers and writers. A place belongs to
-//!    a token, and a token has one at most in a queue ([`place`]). A later request of the token
+//!    a token, and a token has one at most in a queue (`place.rs`). A later request of the token
 //!    joins the place. All requests at a place have its position. A listener is a blocked client
 //!    or a channel, and a place has one channel at most: the one that was named last.
 //! 2. **A place without a listener is absent.** It stays for the grace that KEEP has said, counted
@@ -12,7 +12,7 @@
 //!    requests have said KEEP, the words of the one that left last count. The next request of the
 //!    token takes the absent place over with its own words. A grant at once ends the place, and so
 //!    does a refusal of a request that neither waits nor says KEEP.
-//! 3. **Who is next** ([`turn`]): first what tokens with a hold can have at once, then the refusal
+//! 3. **Who is next** (`turn.rs`): first what tokens with a hold can have at once, then the refusal
 //!    of those who never can, then those who convert their holds, then the line. Nobody passes a
 //!    place in the line at which somebody listens. An absent place whose turn has come counts as a
 //!    holder of its mode and limit. Nobody is granted on behalf of an absent token.
