@@ -190,7 +190,7 @@ impl Admin {
     }
 
     pub fn is_free(&mut self, key: &str) -> bool {
-        self.info(key).is_empty()
+        self.int(&["EXISTS", key]) == 0 && self.waiters(key) == 0
     }
 
     pub fn await_waiters(&mut self, key: &str, count: usize) {
