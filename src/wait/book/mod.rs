@@ -188,6 +188,7 @@ impl<L, S: BuildHasher> Indexed<L, S> {
         }
         if self.places.is_empty() {
             self.slots = 0;
+            self.places.clear(); // The numbers begin anew.
             if self.places.capacity() > queues::SPARE {
                 self.places.shrink_to_fit();
             }

@@ -179,10 +179,13 @@ impl<S: BuildHasher> Queues<S> {
         self.slots.remove(&key.name, id);
         self.bytes = self.bytes.saturating_sub(bytes::of_key(&key.name));
         self.spare_name = Some(key.name).filter(|name| name.len() <= LONGEST_SPARE);
-        if self.all.is_empty() && self.all.capacity() > SPARE {
-            // Much memory of those before goes back.
-            self.all.shrink_to_fit();
-            self.by_name.shrink_to(SPARE, |_| 0);
+        if self.all.is_empty() {
+            self.all.clear(); // The numbers begin anew.
+            if self.all.capacity() > SPARE {
+                // Much memory of those before goes back.
+                self.all.shrink_to_fit();
+                self.by_name.shrink_to(SPARE, |_| 0);
+            }
         }
     }
 
