@@ -17,6 +17,7 @@ import java.net.*;
 import java.nio.channels.SocketChannel;
 import java.util.*;
 import java.util.concurrent.*;
+import java.util.function.Consumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -152,24 +153,29 @@ final class JedisDriver extends JedisReplies {
                 news.run();
             }
         }
-        boolean usable = false;
-        try {
-            List<Object> replies = exchange(link, requests, endNanos);
-            usable = true;
-            return replies;
-        } catch (JedisDataException refusal) {
-            usable = !Replies.isDemoted(refusal.getMessage());
-            throw refusal;
-        } finally {
-            if (!usable) {
-                epoch++; // The only thread that does.
-                end(link, false);
-                link = null;
-            }
-        }
+        return exchange(
+                link,
+                requests,
+                endNanos,
+                usable -> {
+                    if (!usable) {
+                        epoch++; // The only thread that does.
+                        end(link, false);
+                        link = null;
+                    }
+                });
     }
 
     private List<Object> sendBy(Connection connection, List<Request> requests, long endNanos) {
+        return exchange(connection, requests, endNanos, usable -> end(connection, usable));
+    }
+
+    /** Tells at the end whether the connection can be used again. */
+    private static List<Object> exchange(
+            Connection connection,
+            List<Request> requests,
+            long endNanos,
+            Consumer<Boolean> ended) {
         boolean usable = false;
         try {
             List<Object> replies = exchange(connection, requests, endNanos);
@@ -179,7 +185,7 @@ final class JedisDriver extends JedisReplies {
             usable = !Replies.isDemoted(refusal.getMessage());
             throw refusal;
         } finally {
-            end(connection, usable);
+            ended.accept(usable);
         }
     }
 
