@@ -26,13 +26,22 @@ const LOGGED: usize = 100;
 /// How long nothing is logged after a cycle: a client may ask again and again.
 const LOG_PAUSE_US: u64 = 100_000;
 
+/// Whether a request that has arrived may be in a cycle, as far as can be told without its keys:
+/// where nobody else waits for anything, there is none.
+pub(super) fn is_suspect<S: Server>(
+    server: S,
+    machine: &Machine<S::Types>,
+    arrival: &Arrival<S>,
+) -> bool {
+    arrival.came.is_some() && machine.registry.len() > 1 && server.detects_deadlocks()
+}
+
 /// Whether the wait of a request that has arrived may have closed a cycle, so that a search is
 /// needed. The key is open.
 pub(super) fn may_close<K: Key>(key: &mut K, arrival: &Arrival<K::Server>, now: Now) -> bool {
     let server = key.server();
     let Parts { lock, machine, .. } = key.parts();
-    // It may have come to a place that waits already.
-    if arrival.came.is_none() || machine.registry.len() < 2 || !server.detects_deadlocks() {
+    if !is_suspect(server, machine, arrival) {
         return false;
     }
     let may_close = machine.registry.may_close(arrival.keys.first(), lock, now);

@@ -258,10 +258,8 @@ impl Call<'_, '_> {
             Ok(arrival) => arrival,
             Err(error) => return answer_not_granted(server, Err(error)),
         };
-        // Where nobody else waits for anything, there is no cycle.
-        let may_close = arrival.came.is_some() && machine.registry.len() > 1;
-        let may_close = may_close && server.detects_deadlocks();
-        if may_close && deadlock::refuse(host, self.token(), &mut arrival) {
+        let is_suspect = deadlock::is_suspect(server, machine, &arrival);
+        if is_suspect && deadlock::refuse(host, self.token(), &mut arrival) {
             return Ok(());
         }
         if arrival.entered.must_serve() {

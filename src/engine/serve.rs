@@ -46,14 +46,20 @@ pub(super) fn serve_changed<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) -> 
 /// How many waiters of a key are granted or refused in one go.
 const MOST_STEPS: u32 = 1_000;
 
+/// Has the timer go on with a key.
+fn mark<K: Key>(key: &mut K, key_ref: &KeyRef) {
+    let registry = &mut key.parts().machine.registry;
+    registry.mark(key_ref.db, &key_ref.name);
+}
+
 /// The time by then, and whether the key has changed by it, or was marked as changed.
 fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool) {
     if key.parts().machine.has_overdue {
-        key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+        mark(key, key_ref);
         return (now, false);
     }
     let Ok(answered) = once::answer(key, key_ref) else {
-        key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+        mark(key, key_ref);
         return (now, true);
     };
     let mut has_changed = answered.is_any;
@@ -78,7 +84,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
                     Ok(true) => asked = Some(offer.channel),
                     Ok(false) => unheard(key.server(), key.parts().machine, &offer.channel),
                     Err(WrongType) => {
-                        key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+                        mark(key, key_ref);
                         return (now, true);
                     }
                 }
@@ -90,7 +96,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
                 // It is answered in the next turn.
                 Ok(Found::Value(..) | Found::Elsewhere) => steps_left = 0,
                 Err(WrongType) => {
-                    key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+                    mark(key, key_ref);
                     return (now, true);
                 }
             },
@@ -102,7 +108,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         if steps_left == 0 {
             // A million readers may be next, or something has changed the key. The timer goes on at
             // once.
-            key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+            mark(key, key_ref);
             return (now, true);
         }
     }
@@ -112,7 +118,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         has_changed = true;
     }
     if answered.is_rest {
-        key.parts().machine.registry.mark(key_ref.db, &key_ref.name);
+        mark(key, key_ref);
     }
     (now, has_changed)
 }

@@ -94,13 +94,7 @@ impl<L, S: BuildHasher> Indexed<L, S> {
     /// Adds a place, which is to be kept or listened at next ([`Indexed::change`]). A new queue
     /// follows all changes up to `change`.
     pub(super) fn add(&mut self, mut place: Place<L>, change: u32) -> PlaceId {
-        place.keys = place.keys.map(|key| match self.queues.id_of(key) {
-            Some(id) => self
-                .queues
-                .get(id)
-                .map_or_else(|| key.clone(), |q| q.key.clone()),
-            None => key.clone(),
-        });
+        place.keys = place.keys.map(|key| self.queues.shared(key));
         for key in place.keys.iter() {
             place.ids.push(self.queues.enter(key, change));
         }
@@ -163,11 +157,7 @@ impl<L, S: BuildHasher> Indexed<L, S> {
     /// Has a place for several keys name them by the words of another request.
     pub(super) fn rename(&mut self, id: PlaceId, keys: &Keys) {
         let ids: Option<_> = keys.iter().map(|key| self.queues.id_of(key)).collect();
-        let shared = |key: &KeyRef| {
-            let queue = self.queues.of(key);
-            queue.map_or_else(|| key.clone(), |queue| queue.key.clone())
-        };
-        let keys = keys.map(shared);
+        let keys = keys.map(|key| self.queues.shared(key));
         if let (Some(place), Some(ids)) = (self.places.get_mut(id.index()), ids) {
             (place.keys, place.ids) = (keys, ids);
         }
@@ -249,7 +239,7 @@ impl<L, S: BuildHasher> Indexed<L, S> {
     /// looked at by their tickets.
     pub(super) fn all_at(&self, key: KeyId) -> impl Iterator<Item = PlaceId> + '_ {
         let converts = self.order.converts(key);
-        converts.chain(self.order.in_line(key, Ticket::END))
+        converts.chain(self.order.in_line(key))
     }
 
     /// The place of a key with the earliest ticket.

@@ -127,18 +127,14 @@ impl Order {
         permits.filter_map(|(_, here)| here.first()).min().copied()
     }
 
-    /// The places in the order of their tickets, ahead of one.
-    pub(super) fn in_line(&self, key: KeyId, before: Ticket) -> impl Iterator<Item = PlaceId> + '_ {
+    /// The places that do not convert, in the order of their tickets.
+    pub(super) fn in_line(&self, key: KeyId) -> impl Iterator<Item = PlaceId> + '_ {
         let passed = self.passed.range((key, 0)..=(key, Mode::ANY));
         let absent = passed.flat_map(|(_, here)| here.iter().copied());
-        let absent = absent.filter(move |(ticket, _)| *ticket < before);
-        let owners = self
-            .owns_of(key)
-            .filter(move |(ticket, _)| *ticket < before);
-        let mut others: Vec<(Ticket, PlaceId)> = absent.chain(owners).collect();
+        let mut others: Vec<(Ticket, PlaceId)> = absent.chain(self.owns_of(key)).collect();
         others.sort_unstable();
         let (mut stops, mut others) = (
-            self.stops_of(key, before).peekable(),
+            self.stops_of(key, Ticket::END).peekable(),
             others.into_iter().peekable(),
         );
         std::iter::from_fn(move || {

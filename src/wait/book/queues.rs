@@ -90,6 +90,11 @@ impl<S: BuildHasher> Queues<S> {
         self.get(self.id(db, name)?).map(|queue| queue.key.clone())
     }
 
+    /// The same key by the name that all its places share, if it is waited for.
+    pub(super) fn shared(&self, key: &KeyRef) -> KeyRef {
+        self.of(key).map_or(key, |queue| &queue.key).clone()
+    }
+
     /// A reference to a key that nobody waits for.
     pub(in crate::wait) fn new_key_ref(&self, db: i32, name: &[u8]) -> KeyRef {
         let spare = self.spare_name.as_ref().filter(|spare| ***spare == *name);

@@ -17,7 +17,7 @@ use super::Registry;
 use crate::lock::{Fence, Grant, Lock, Now, Token, TokenBuf};
 use crate::wait::key_ref::{KeyId, KeyRef};
 use crate::wait::keys::Several;
-use crate::wait::rules::place::{Place, PlaceId, Seq, Ticket};
+use crate::wait::rules::place::{Place, PlaceId, Request, Seq, Ticket};
 use crate::wait::rules::Book;
 
 /// A place for several keys whose turn has come at one of them, and perhaps at all.
@@ -104,12 +104,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// Ends the requests of a candidate for longer leases than `longest_ms`.
     pub fn end_too_long(&mut self, candidate: &Candidate, longest_ms: u64) -> Vec<Removed<L>> {
-        let place = self.place_at(candidate);
-        let all = place.into_iter().flat_map(|place| &place.requests);
-        let too_long = all.filter(|request| request.ttl.ms() > longest_ms);
-        let too_long: Vec<Seq> = too_long.map(|request| request.seq).collect();
-        let leave = |seq| self.leave(candidate.place, seq, Why::Refused);
-        too_long.into_iter().filter_map(leave).collect()
+        let is_too_long = |_: &Self, request: &Request<L>| request.ttl.ms() > longest_ms;
+        self.end_some(candidate, is_too_long, Why::Refused)
     }
 
     /// Ends the requests of a candidate whose connection is lost. The caller marks the key.
@@ -117,12 +113,22 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if self.endings.lost.is_empty() {
             return Vec::new(); // The usual case.
         }
+        let is_lost = |all: &Self, request: &Request<L>| all.is_lost(request.seq);
+        self.end_some(candidate, is_lost, Why::Ungranted(leaving))
+    }
+
+    fn end_some(
+        &mut self,
+        candidate: &Candidate,
+        is_it: impl Fn(&Self, &Request<L>) -> bool,
+        why: Why,
+    ) -> Vec<Removed<L>> {
         let place = self.place_at(candidate);
         let all = place.into_iter().flat_map(|place| &place.requests);
-        let lost = all.filter(|request| self.is_lost(request.seq));
-        let lost: Vec<Seq> = lost.map(|request| request.seq).collect();
-        let leave = |seq| self.leave(candidate.place, seq, Why::Ungranted(leaving));
-        lost.into_iter().filter_map(leave).collect()
+        let some = all.filter(|request| is_it(self, request));
+        let some: Vec<Seq> = some.map(|request| request.seq).collect();
+        let leave = |seq| self.leave(candidate.place, seq, why);
+        some.into_iter().filter_map(leave).collect()
     }
 
     /// The hold that the channel at the place of a candidate is to be told of. The caller publishes

@@ -163,7 +163,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 .change(id, |place| place.stands = Stands::Converts);
         }
         let at = match at {
-            At::New if self.is_head(id, keys) => At::NewHead,
+            At::New if self.is_head(id) => At::NewHead,
             at => at,
         };
         let ticket = self
@@ -232,11 +232,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     }
 
     /// Whether nobody ahead of a place stops it at one of its keys.
-    fn is_head(&self, id: PlaceId, keys: &Keys) -> bool {
+    fn is_head(&self, id: PlaceId) -> bool {
         let Some(place) = self.book.place(id) else {
             return false;
         };
-        keys.iter().zip(&place.ids).any(|(_, key)| {
+        place.ids.iter().any(|key| {
             let first = turn::first_but_shares(&self.book, *key);
             first.is_some_and(|first| first.ticket == place.ticket)
         })

@@ -216,7 +216,7 @@ fn many_absent_permits_are_no_scan() {
 
 #[test]
 fn many_conversions_are_no_scan() {
-    const EACH: u64 = crate::wait::rules::turn::MOST_CONVERTING as u64;
+    const EACH: u64 = 1_000;
     let names = |from| names(from).take(EACH as usize);
     let mut world = World::new();
     let (ttl, last) = (Ttl::from_millis(1_000).unwrap(), Token::new(b"last"));

@@ -29,20 +29,19 @@ impl<L, S: BuildHasher> Registry<L, S> {
         if lock.len().min(elsewhere) > FIRST_LOOK {
             return None;
         }
+        let is_elsewhere = |place: &Place<L>| place.ids.iter().any(|other| Some(*other) != id);
         if lock.len() <= elsewhere {
             let mut holders = lock.live_holders(now).map(|(holder, _)| holder);
             return Some(holders.any(|holder| {
-                let mut places = book
-                    .places_of(&holder)
-                    .filter_map(|place| book.place(place));
-                places.any(|place| place.ids.iter().any(|other| Some(*other) != id))
+                let places = book.places_of(&holder);
+                let mut places = places.filter_map(|place| book.place(place));
+                places.any(is_elsewhere)
             }));
         }
-        let is_elsewhere = |place: &&Place<L>| place.ids.iter().any(|other| Some(*other) != id);
-        let mut places = (0..book.slots()).filter_map(|n| book.nth(n).map(|(_, place)| place));
-        Some(places.by_ref().filter(is_elsewhere).any(|place| {
+        let mut places = (0..book.slots()).filter_map(|n| book.nth(n));
+        Some(places.any(|(_, place)| {
             let token = place.token.text();
-            lock.hold_of(token.as_token(), now).is_some()
+            is_elsewhere(place) && lock.hold_of(token.as_token(), now).is_some()
         }))
     }
 

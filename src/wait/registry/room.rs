@@ -8,8 +8,7 @@ use crate::wait::book::bytes;
 use crate::wait::key_ref::KeyRef;
 use crate::wait::keys::Keys;
 use crate::wait::rules::place::Place;
-use crate::wait::rules::turn::MOST_CONVERTING;
-use crate::wait::rules::Book;
+use crate::wait::rules::{turn, Book};
 
 /// How much may wait. Each request counts, and each place at which nobody listens.
 #[derive(Clone, Copy, Debug)]
@@ -147,8 +146,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         }
         if comer.refusal == Refusal::BusyUpgrade && own.is_none() {
             let key = self.book.queues.id_of(comer.keys.first());
-            let last = key.and_then(|key| self.book.converts(key).nth(MOST_CONVERTING - 1));
-            if last.is_some() {
+            if key.is_some_and(|key| !turn::may_convert(&self.book, key)) {
                 return Err(Full::Conversions);
             }
         }

@@ -194,7 +194,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Has the places that convert stand where they belong by now, and those whose tokens may have
     /// got holds by another lock.
     pub(super) fn settle(&mut self, key: KeyId, lock: Option<&Lock>, now: Now) {
-        while let Some((id, stands)) = turn::settle(&self.book, key, lock, now) {
+        for (id, stands) in turn::settle(&self.book, key, lock, now) {
             self.book.change(id, |place| place.stands = stands);
         }
         let queue = self.book.queues.get_mut(key);

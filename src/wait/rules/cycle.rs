@@ -192,9 +192,7 @@ impl Search {
             return Some(()); // It has ended meanwhile.
         };
         let (key_ref, token) = (key_ref.clone(), place.token.text());
-        let mode = place
-            .mode_among(wait.key)
-            .unwrap_or_else(|| place.narrowest_mode());
+        let mode = place.narrowest_mode_at(wait.key);
         let own = lock.and_then(|lock| lock.hold_of(token.as_token(), now));
         let mut at = wait.at;
         if own.is_some() && !place.is_for_several_keys() {
@@ -207,9 +205,7 @@ impl Search {
         }
         let until = self.exclusive_until(book, wait.key, (at, mode))?;
         let is_excluded = |place: &Place<B::Client>| {
-            let mode = place
-                .mode_among(wait.key)
-                .unwrap_or_else(|| place.narrowest_mode());
+            let mode = place.narrowest_mode_at(wait.key);
             let excludes = until.is_some_and(|until| place.ticket <= until)
                 && stands_in_the_way(mode, Mode::Exclusive);
             excludes || place.is_for_several_keys()
@@ -259,9 +255,7 @@ impl Search {
         for id in book.stops_ahead(key, at) {
             self.budget.spend(1)?;
             let exclusive = book.place(id).filter(|place| {
-                let mode = place
-                    .mode_among(key)
-                    .unwrap_or_else(|| place.narrowest_mode());
+                let mode = place.narrowest_mode_at(key);
                 mode == Mode::Exclusive
             });
             if let Some(place) = exclusive {

@@ -208,12 +208,13 @@ impl<L> Place<L> {
         self.modes().next().unwrap_or(Mode::Exclusive)
     }
 
-    /// The mode that stands for all of them where they exclude others: the exclusive one, or that
-    /// of the first request.
-    pub(in crate::wait) fn narrowest_mode(&self) -> Mode {
-        match self.wants_exclusive() {
-            true => Mode::Exclusive,
-            false => self.mode(),
+    /// The mode that stands for all of them at a key where they exclude others: the exclusive one,
+    /// or that of the first request.
+    pub(in crate::wait) fn narrowest_mode_at(&self, key: KeyId) -> Mode {
+        match self.mode_among(key) {
+            Some(mode) => mode,
+            None if self.wants_exclusive() => Mode::Exclusive,
+            None => self.mode(),
         }
     }
 

@@ -5,9 +5,6 @@ use super::Book;
 use crate::lock::{Deadline, Lock, Mode, Now, Occupancy, Token};
 use crate::wait::key_ref::KeyId;
 
-/// How many places of a lock convert at a time. All of them are looked at whenever it is served.
-pub(in crate::wait) const MOST_CONVERTING: usize = 1_000;
-
 /// What is to be done next with a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::wait) enum Next {
@@ -133,10 +130,18 @@ fn next_of_owner<B: Book>(
         let seq = place.first_exclusive();
         return seq.map_or(Next::End(id), |seq| Next::Deadlock(id, seq));
     }
-    match book.converts(key).nth(MOST_CONVERTING).is_some() {
-        true => Next::Stands(id, Stands::InLine),
-        false => Next::Stands(id, Stands::Converts),
+    match may_convert(book, key) {
+        true => Next::Stands(id, Stands::Converts),
+        false => Next::Stands(id, Stands::InLine),
     }
+}
+
+/// How many places of a lock convert at a time. All of them are looked at whenever it is served.
+const MOST_CONVERTING: usize = 1_000;
+
+/// Whether one more place of a lock may convert.
+pub(in crate::wait) fn may_convert(book: &impl Book, key: KeyId) -> bool {
+    book.converts(key).nth(MOST_CONVERTING - 1).is_none()
 }
 
 /// The place of the token that waits to make its hold exclusive.
@@ -182,15 +187,15 @@ fn next_of_converts(
     Converting::Absent(tolerated)
 }
 
-/// A place that converts no more, because its hold has ended, or is narrow enough by now, and where
-/// it stands. Asked before a key is served, until there is none.
+/// The places that convert no more, because their holds have ended, or are narrow enough by now,
+/// and where they stand. Asked before a key is served.
 pub(in crate::wait) fn settle(
     book: &impl Book,
     key: KeyId,
     lock: Option<&Lock>,
     now: Now,
-) -> Option<(PlaceId, Stands)> {
-    book.converts(key).find_map(|id| {
+) -> Vec<(PlaceId, Stands)> {
+    let converts = book.converts(key).filter_map(|id| {
         let place = book.place(id)?;
         let token = place.token.text();
         let own = lock.and_then(|lock| lock.hold_of(token.as_token(), now));
@@ -199,7 +204,8 @@ pub(in crate::wait) fn settle(
             Some(tolerates) if !place.has_below(tolerates) => Some((id, Stands::Owns)),
             Some(_) => None,
         }
-    })
+    });
+    converts.collect()
 }
 
 /// Whether it is the turn of a place in the line, which asks for this mode: where those ahead of
