@@ -280,6 +280,12 @@ impl Migrations {
         !self.parts.borrow().exports.is_empty()
     }
 
+    /// Whether a command without keys that the module replicates may fail an export. Valkey 9.1
+    /// tests a flag then that it has not set (`read_flags` in `VM_Replicate`).
+    pub(in crate::server) fn may_fail_by_beats(&self) -> bool {
+        !is_redis() && self.is_exporting()
+    }
+
     /// A key in a slot of each export, for its fence.
     pub(in crate::server) fn keys_of_exports(&self) -> Vec<Vec<u8>> {
         let parts = self.parts.borrow();

@@ -78,12 +78,18 @@ impl Server for Context<'_> {
 
         fn guard(self) -> guard::Settings = limits::guard();
         fn replicas(self) -> Replicas = replicas::listed(self);
-        fn beat(self, beat: Beat) = replicas::beat(&beat);
         fn ask_replicas(self) = replicas::ask();
 
         fn waited(self, us: u64) = times::waited(us);
         fn held(self, hold: &Hold, now: Now) = times::held(hold, now);
         fn log(self, line: &CStr) = self.log_escaped(Level::Notice, line);
+    }
+
+    fn beat(self, beat: Beat) {
+        let may_wait = limits::guard().scope != guard::Scope::Quorum;
+        if !(may_wait && Module::get().migrations.may_fail_by_beats()) {
+            replicas::beat(&beat);
+        }
     }
 
     fn connection(self) -> Option<NonZeroU64> {
