@@ -138,8 +138,8 @@ bench-check: setup # Count the instructions of each command, and compare
 	cargo test --locked --bench bench -- instructions
 
 check: setup ## Check format, lints and layers
-	cargo fmt --check
-	cargo clippy --all-targets --locked -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --locked --test tidy
 
 # It is fetched from Debian 12 into .tools.

@@ -37,7 +37,7 @@ pub fn shown() -> String {
 /// The last commit that changed the module, and whether its sources have changed since then. All
 /// commits with the same sources make the same build.
 pub fn build() -> (String, bool) {
-    let sources = ["src", "Cargo.toml", "Cargo.lock"];
+    let sources = ["core", "src", "Cargo.toml", "Cargo.lock"];
     let git = |words: &[&str]| said("git", &[words, &["--"], &sources].concat());
     let commit = git(&["log", "-1", "--format=%h", "--abbrev=8"]);
     let changed = !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty();

@@ -1,7 +1,7 @@
 //! `redis-lock`: a Redis / Valkey module with locks as a native data type.
 //!
-//! `docs/ARCHITECTURE.md` says what each layer knows, how a command goes through them, and where a
-//! change goes.
+//! This crate is the shell, which knows the server. `redis_lock_core` is the rest.
+//! `docs/ARCHITECTURE.md` says how a command goes through both, and where a change goes.
 //!
 //! [`command::Command`] lists the commands, each with its file.
 
@@ -21,14 +21,9 @@
     )
 )]
 
-pub mod command;
-#[allow(unreachable_pub)] // Only the shell uses it.
-mod engine;
-pub mod lock;
-mod planted;
 mod server;
-pub mod wait;
 
+pub use redis_lock_core::{command, lock, wait};
 // The macro makes the entry points that the server looks for, and the global allocator. `on_load`
 // registers everything else through the module API itself. The macro's own ways are slower, or do
 // not load on every supported server.

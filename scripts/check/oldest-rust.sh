@@ -42,5 +42,5 @@ if ! is_oldest "$bin"; then fetch; fi
 is_oldest "$bin" || { echo "oldest-rust: Rust $oldest does not run here" >&2; exit 1; }
 PATH=$bin:$PATH
 # What another Rust has compiled stays. Nothing of this runs, so nothing is compiled to the end.
-CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/oldest-rust cargo check --quiet --locked --all-targets
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/oldest-rust cargo check --workspace --quiet --locked --all-targets
 echo "oldest-rust: Rust $oldest takes the module, its tests, benchmarks and examples"

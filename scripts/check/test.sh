@@ -11,6 +11,6 @@ if [[ ${1:-} != all ]]; then
     for server in redis_8_2 redis_8_6 valkey_8_0; do filters+=(--skip "::$server"); done
 fi
 targets=(--test integration --test campaign)
-cargo test --locked --no-run --lib --test tidy --test libraries "${targets[@]}"
-cargo test --locked --no-fail-fast --lib --test tidy --test libraries
+cargo test --workspace --locked --no-run --lib --test tidy --test libraries "${targets[@]}"
+cargo test --workspace --locked --no-fail-fast --lib --test tidy --test libraries
 cargo test --locked --no-fail-fast "${targets[@]}" -- "${filters[@]}"

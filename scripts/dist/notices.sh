@@ -16,7 +16,7 @@ locked() {
     local target
     sed -nE 's/^ +"(.*-linux-.*)",$/\1/p' $config/about.toml | while read -r target; do
         cargo tree --manifest-path "$1" --locked --edges normal --target "$target" --prefix none --format '{p}'
-    done | sed -nE 's/^([^ ]+) v([^ ]+).*/\1 \2/p' | grep -vE '^(redis-lock|locktop) ' | sort -u
+    done | sed -nE 's/^([^ ]+) v([^ ]+).*/\1 \2/p' | grep -vE '^(redis-lock|redis-lock-core|locktop) ' | sort -u
 }
 
 # The same of a file: the lines between two rules.

@@ -4,9 +4,6 @@ use std::ffi::{c_int, CStr, CString};
 
 use redis_module::{raw, RedisString, Status};
 
-use crate::command::Command;
-use crate::engine::guard::{GuardEvent, Reason};
-use crate::engine::printable::line_of;
 use crate::server::api::clock;
 use crate::server::api::main_thread;
 use crate::server::api::{
@@ -24,6 +21,9 @@ use crate::server::replication::propagation;
 use crate::server::settings::config;
 use crate::server::settings::eviction;
 use crate::server::settings::limits;
+use redis_lock_core::command::Command;
+use redis_lock_core::engine::guard::{GuardEvent, Reason};
+use redis_lock_core::engine::printable::line_of;
 
 /// The module's version as MODULE LIST shows it: 10203 is 1.2.3.
 pub(crate) const VERSION: i32 = version_number(env!("CARGO_PKG_VERSION"));

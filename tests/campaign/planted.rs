@@ -1,6 +1,6 @@
 //! Faults in the module that the judges must find. `make campaign CAMPAIGN_PLANTED=1` builds the
-//! module with the feature `fault-injection` (`src/planted.rs`), plays each of them until a judge
-//! finds it, and writes `planted.tsv`: who found it, in which round and after how long.
+//! module with the feature `fault-injection` (`core/src/planted.rs`), plays each of them until a
+//! judge finds it, and writes `planted.tsv`: who found it, in which round and after how long.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -204,11 +204,12 @@ fn judges(row: &Row) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Each fault in `src` is played, and each one that is played is there.
+/// Each fault in the module is played, and each one that is played is there.
 #[test]
 fn all_planted_faults_are_played() {
     let mut planted = BTreeSet::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("core/src"), root.join("src")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

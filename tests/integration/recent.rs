@@ -1,5 +1,5 @@
 //! LOCK.TOP CONTENDED: where clients have waited. (The windows of INFO are in `stats`, the bounds of
-//! the table in the tests of `src/wait/contended.rs`.)
+//! the table in the tests of `core/src/wait/contended.rs`.)
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
 //! The files of tests/scenarios, on real servers. The engine plays most of them in memory, too
-//! (`cargo test --lib scenes`).
+//! (`cargo test -p redis-lock-core --lib scenes`).
 
 #[path = "../scenarios/format.rs"]
 mod format;
@@ -8,6 +8,8 @@ mod stage;
 use crate::harness::Kind;
 use format::{files, folder, Scenario, Servers};
 use stage::RealServer;
+
+const SCENARIOS: &str = "tests/scenarios";
 
 /// Makes a test of each file for each of these servers.
 macro_rules! scenarios {

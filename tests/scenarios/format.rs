@@ -130,7 +130,7 @@ const STATUSES: [&str; 3] = ["OK", "PONG", "QUEUED"];
 
 /// The folder of the files.
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(super::SCENARIOS)
 }
 
 /// All files, in the order of their names.

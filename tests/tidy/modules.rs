@@ -7,8 +7,14 @@ use crate::sources;
 /// The compiler does not look at a file that no `mod` names, and its tests never run.
 #[test]
 fn each_file_is_compiled() {
-    let all = ["src", "tests/integration", "tests/campaign", "benches"].map(sources);
-    let all: Vec<_> = all.into_iter().flatten().collect();
+    let folders = [
+        "core/src",
+        "src",
+        "tests/integration",
+        "tests/campaign",
+        "benches",
+    ];
+    let all: Vec<_> = folders.into_iter().flat_map(sources).collect();
     for (path, _) in &all {
         let (folder, stem) = (path.parent().unwrap(), path.file_stem().unwrap());
         let (folder, name) = match stem.to_str().unwrap() {

@@ -130,8 +130,8 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::lock::{Mode, Refusal, Token, Ttl};
-    use crate::wait::{KeyRef, Keys, Listener, NewRequest, Registry};
+    use redis_lock_core::lock::{Mode, Refusal, Token, Ttl};
+    use redis_lock_core::wait::{KeyRef, Keys, Listener, NewRequest, Registry};
 
     thread_local! {
         /// `None` in a thread that does not count: the simulations would take longer.

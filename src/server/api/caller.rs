@@ -18,8 +18,8 @@ use std::rc::Rc;
 use redis_module::raw;
 
 use super::{call, Arg, Context, OwnedString};
-use crate::command::Error;
-use crate::engine::host::Found;
+use redis_lock_core::command::Error;
+use redis_lock_core::engine::host::Found;
 
 /// EPERM: this node does not own the key's slot. The number is the same on every system.
 const NOT_HERE: c_int = 1;

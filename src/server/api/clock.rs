@@ -4,7 +4,7 @@
 use redis_module::raw;
 
 use super::optional;
-use crate::lock::Now;
+use redis_lock_core::lock::Now;
 
 /// Elsewhere the monotonic clock goes on, too.
 #[cfg(target_os = "linux")]

@@ -7,7 +7,7 @@ use std::ptr;
 use redis_module::raw;
 
 use super::{call, Arg, Caller};
-use crate::engine::host::Purpose;
+use redis_lock_core::engine::host::Purpose;
 
 /// A key, open until it is dropped.
 pub(crate) struct OpenKey<'c> {

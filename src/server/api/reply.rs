@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_long, c_longlong, CStr};
 use redis_module::raw;
 
 use super::{call, Context};
-use crate::command::Reply;
+use redis_lock_core::command::Reply;
 
 /// The value of a field in a map.
 #[derive(Clone, Copy)]

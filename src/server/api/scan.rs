@@ -1,4 +1,4 @@
-//! Scans of the keyspace, for the sweep ([`crate::engine::sweep`]).
+//! Scans of the keyspace, for the sweep ([`redis_lock_core::engine::sweep`]).
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::lock_type;
 use super::{call, Arg, Context};
-use crate::engine::sweep::Findings;
+use redis_lock_core::engine::sweep::Findings;
 
 /// A scan cursor of the server.
 pub(crate) struct Cursor(NonNull<raw::RedisModuleScanCursor>);

@@ -8,9 +8,9 @@ use std::ptr;
 
 use redis_module::raw;
 
-use crate::engine::{self, Outcome, Types};
 use crate::server::api::scan::Cursor;
 use crate::server::api::{call, Context};
+use redis_lock_core::engine::{self, Outcome, Types};
 
 /// What the machine remembers for this server.
 pub(crate) enum Redis {}

@@ -2,12 +2,12 @@
 
 use redis_module::raw;
 
-use crate::command::Error;
-use crate::engine::{Count, Message};
-use crate::lock::slot::slot_of;
-use crate::lock::Token;
 use crate::server::api::{call, Arg, Caller, Context, OwnedString};
 use crate::server::observe::stats::counters;
+use redis_lock_core::command::Error;
+use redis_lock_core::engine::{Count, Message};
+use redis_lock_core::lock::slot::slot_of;
+use redis_lock_core::lock::Token;
 
 /// Checks that a request for a key may name a channel.
 pub(in crate::server) fn check(

@@ -1,16 +1,16 @@
 //! The module's one timer: it is set to the earliest thing that is due. What happens then is
-//! decided elsewhere ([`crate::engine::tick`]).
+//! decided elsewhere ([`redis_lock_core::engine::tick`]).
 
 use std::cell::Cell;
 use std::ffi::c_void;
 
 use redis_module::raw;
 
-use crate::engine::tick::LOOK_AGAIN_US;
-use crate::planted::planted;
 use crate::server::api::clock;
 use crate::server::api::Context;
-use crate::wait::Due;
+use redis_lock_core::engine::tick::LOOK_AGAIN_US;
+use redis_lock_core::planted::planted;
+use redis_lock_core::wait::Due;
 
 /// By how much the server's timer must be late to be replaced. One that works is a millisecond or
 /// two late.

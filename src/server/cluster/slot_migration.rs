@@ -11,12 +11,11 @@
 //!    tells the cluster.
 //! 4. The source learns of it, deletes the keys and ends the pause.
 //!
-//! A replica of the target gets everything that the target gets. If a migration fails, the target
-//! deletes the keys that have arrived.
+//! A replica of the target gets all that the target gets. If a migration fails, the target deletes
+//! what has arrived.
 //!
 //! Redis differs in two steps. The child sends RESTORE for each key, and asks the module what else
-//! to send. The source deletes the keys some time after step 4, mostly on another thread and then
-//! without a callback for each.
+//! to send. The source deletes the keys some time after step 4, mostly on another thread.
 //!
 //! # Consequences
 //!
@@ -29,8 +28,7 @@
 //!   another key, and locks that a replica got by a full synchronization.
 //! - **The pause binds the module, too.** The server forbids effects outside commands during it, so
 //!   the timer waits.
-//! - **Waiters for a key in a slot that has left** are dismissed as soon as the source learns of
-//!   it.
+//! - **Waiters for a key in a slot that has left** are dismissed when the source learns of it.
 //! - **Fences continue to grow.** An effect carries its fence. A lock that is free at the fork has
 //!   no effect, so the source sends its last fence. On Redis the child does. On Valkey the source
 //!   does right after each fork (`callbacks::send_last_fence`). It cannot do so while the writes of
@@ -43,11 +41,11 @@ use std::ops::RangeInclusive;
 
 use redis_module::raw;
 
-use crate::lock::slot::{key_in, slot_of};
-use crate::lock::Lock;
 use crate::server::api::{optional, Context};
 use crate::server::observe::stats::held::Held;
 use crate::server::settings::server_line::{Brand, ReleaseLine};
+use redis_lock_core::lock::slot::{key_in, slot_of};
+use redis_lock_core::lock::Lock;
 
 /// The option by which a module allows atomic slot migration. On other servers the bit may mean
 /// something else.
@@ -280,8 +278,8 @@ impl Migrations {
         !self.parts.borrow().exports.is_empty()
     }
 
-    /// Whether a command without keys that the module replicates may fail an export. Valkey 9.1
-    /// tests a flag then that it has not set (`read_flags` in `VM_Replicate`).
+    /// Whether a replicated command without keys may fail an export: Valkey 9.1 tests a flag then
+    /// that it has not set (`read_flags` in `VM_Replicate`).
     pub(in crate::server) fn may_fail_by_beats(&self) -> bool {
         !is_redis() && self.is_exporting()
     }

@@ -1,9 +1,9 @@
 //! Slots of a cluster, as the guard needs them: those of this node, and those that move.
 
-use crate::command::integer;
-use crate::engine::guard::slots::{Cluster, NodeId};
-use crate::lock::slot::SLOTS;
 use crate::server::api::Caller;
+use redis_lock_core::command::integer;
+use redis_lock_core::engine::guard::slots::{Cluster, NodeId};
+use redis_lock_core::lock::slot::SLOTS;
 
 /// The slots of this node, by the text of CLUSTER NODES.
 pub(in crate::server) fn cluster_of(text: &[u8]) -> Cluster {

@@ -38,9 +38,6 @@ use std::num::NonZeroU64;
 
 use redis_module::raw;
 
-use crate::engine::guard::GuardEvent;
-use crate::engine::{tick, Outcome};
-use crate::lock::Lock;
 use crate::server::api::clock;
 use crate::server::api::lock_type;
 use crate::server::api::{call, Arg, Context, OwnedString};
@@ -50,6 +47,9 @@ use crate::server::host::ends;
 use crate::server::host::module::{Module, Task};
 use crate::server::replication::propagation;
 use crate::server::settings::eviction;
+use redis_lock_core::engine::guard::GuardEvent;
+use redis_lock_core::engine::{tick, Outcome};
+use redis_lock_core::lock::Lock;
 
 /// What the server calls for a blocked client. `on_timeout` says whether this server can unblock a
 /// client by CLIENT UNBLOCK TIMEOUT while it is being granted.

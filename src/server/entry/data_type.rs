@@ -7,8 +7,6 @@ use std::ptr;
 use redis_module::raw;
 
 use super::callbacks;
-use crate::lock::codec::{self, decode, encode_fence, encode_leases, encode_state, Leases, Record};
-use crate::lock::{Fence, Lock};
 use crate::server::api::clock;
 use crate::server::api::lock_type::{self, lock_at};
 use crate::server::api::main_thread;
@@ -17,6 +15,10 @@ use crate::server::clients::blocked_client::Note;
 use crate::server::host::module::Module;
 use crate::server::observe::stats::held;
 use crate::server::replication::propagation::APPLY;
+use redis_lock_core::lock::codec::{
+    self, decode, encode_fence, encode_leases, encode_state, Leases, Record,
+};
+use redis_lock_core::lock::{Fence, Lock};
 
 /// The type's name, as in the replies of TYPE and the arguments of SCAN.
 const NAME: &CStr = c"redislock";

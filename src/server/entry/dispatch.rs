@@ -11,9 +11,9 @@ use super::queries;
 use super::register::Handler;
 use super::replay;
 use super::top;
-use crate::command::{acquire, rlock, wlock, Command, Error};
 use crate::server::api::{Argv, Context};
 use crate::server::host::module::Task;
+use redis_lock_core::command::{acquire, rlock, wlock, Command, Error};
 
 /// The function that the server calls for a command.
 pub(in crate::server) fn handler_of(command: Command) -> Handler {

@@ -8,13 +8,13 @@ use std::ffi::{c_int, CString};
 
 use redis_module::raw;
 
-use crate::command::exec::{self, COMMAND_AT};
-use crate::command::Error;
-use crate::engine::{must_hold, serve_results, Count};
-use crate::planted::planted;
 use crate::server::api::{call, Arg, Argv, CallError, Context};
 use crate::server::host::module::Task;
 use crate::server::observe::stats::counters;
+use redis_lock_core::command::exec::{self, COMMAND_AT};
+use redis_lock_core::command::Error;
+use redis_lock_core::engine::{must_hold, serve_results, Count};
+use redis_lock_core::planted::planted;
 
 /// Runs the command if the token holds the lock.
 pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {

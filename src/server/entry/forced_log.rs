@@ -1,9 +1,9 @@
 //! LOCK.LOG: the last holds that were ended by force.
 
-use crate::command::{log, Args, Error};
 use crate::server::api::{Context, Field};
 use crate::server::host::module::Task;
 use crate::server::observe::forced::Entry;
+use redis_lock_core::command::{log, Args, Error};
 
 pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
     let count = log::parse(Args::new(task.argv().after_name()))?;

@@ -1,10 +1,10 @@
 //! The reply of LOCK.INFO.
 
-use crate::command::info::Info;
-use crate::lock::{Hold, Mode, Now, TokenText};
 use crate::server::api::{Context, Field};
 use crate::server::clients::blocked_client::BlockedClient;
-use crate::wait::{Listener, Waiter};
+use redis_lock_core::command::info::Info;
+use redis_lock_core::lock::{Hold, Mode, Now, TokenText};
+use redis_lock_core::wait::{Listener, Waiter};
 
 type Waiting<'w> = Waiter<'w, BlockedClient>;
 

@@ -5,8 +5,6 @@ use std::ptr;
 
 use redis_module::raw;
 
-use crate::engine::guard;
-use crate::engine::Count;
 use crate::server::api::clock;
 use crate::server::api::{call, Context};
 use crate::server::host::module::Module;
@@ -14,6 +12,8 @@ use crate::server::observe::stats::recent::Recent;
 use crate::server::observe::stats::times::{self, Summary, Times};
 use crate::server::observe::stats::{counters, held};
 use crate::server::settings::limits;
+use redis_lock_core::engine::guard;
+use redis_lock_core::engine::Count;
 
 /// Registers the section. False if the server refuses it.
 pub(in crate::server) fn register(ctx: Context<'_>) -> bool {

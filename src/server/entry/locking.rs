@@ -1,23 +1,23 @@
 //! The commands that lock: their arguments are parsed, what settings and rights say is checked, and
-//! the machine does the rest ([`crate::engine`]).
+//! the machine does the rest ([`redis_lock_core::engine`]).
 
 use std::ffi::c_int;
 
 use redis_module::raw;
 
-use crate::command::acquire::{Acquire, AskedMode, Wait};
-use crate::command::macquire::{key_count, Macquire};
-use crate::command::once::{self, RESULT_AT};
-use crate::command::{
-    cancel as cancel_args, check as check_args, release as release_args, renew as renew_args,
-};
-use crate::command::{Args, Error};
-use crate::engine::macquire::FIRST_KEY;
-use crate::engine::{self, cancel as waits, command, macquire};
 use crate::server::api::{call, Arg, Argv, Context};
 use crate::server::clients::channel;
 use crate::server::host::module::Task;
 use crate::server::settings::limits;
+use redis_lock_core::command::acquire::{Acquire, AskedMode, Wait};
+use redis_lock_core::command::macquire::{key_count, Macquire};
+use redis_lock_core::command::once::{self, RESULT_AT};
+use redis_lock_core::command::{
+    cancel as cancel_args, check as check_args, release as release_args, renew as renew_args,
+};
+use redis_lock_core::command::{Args, Error};
+use redis_lock_core::engine::macquire::FIRST_KEY;
+use redis_lock_core::engine::{self, cancel as waits, command, macquire};
 
 pub(in crate::server) fn take_hold(task: &mut Task<'_>, wanted: AskedMode) -> Result<(), Error> {
     let acquire = Acquire::parse(wanted, task.args())?;

@@ -1,14 +1,14 @@
 //! Commands that change nothing.
 
 use super::info_reply;
-use crate::command::info::{self, Info};
-use crate::command::Error;
-use crate::engine::host::{End as _, Host, Key as _, Parts, Purpose};
 use crate::server::api::{clock, Argv, Context};
 use crate::server::host::module::Task;
 use crate::server::observe::stats;
 use crate::server::replication::writes;
-use crate::wait::KeyRef;
+use redis_lock_core::command::info::{self, Info};
+use redis_lock_core::command::Error;
+use redis_lock_core::engine::host::{End as _, Host, Key as _, Parts, Purpose};
+use redis_lock_core::wait::KeyRef;
 
 pub(in crate::server) fn info(task: &mut Task<'_>) -> Result<(), Error> {
     let shown = info::parse(task.args())?;

@@ -8,8 +8,8 @@ use std::ptr;
 
 use redis_module::raw;
 
-use crate::command::spec::{Arg, Change, KeyUse, KeyWords, Kind, Spec};
 use crate::server::api::{call, optional, Context, Level};
+use redis_lock_core::command::spec::{Arg, Change, KeyUse, KeyWords, Kind, Spec};
 
 /// A command's handler, as the server calls it.
 pub(in crate::server) type Handler = unsafe extern "C" fn(

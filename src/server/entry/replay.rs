@@ -2,17 +2,17 @@
 //! decided. Only the replication link, the link of an atomic slot migration and the append-only
 //! file may call them.
 
-use crate::command::{apply, guard, Args, Error, Reply};
-use crate::engine::guard::GuardEvent;
-use crate::engine::host::{Host, Key as _, Purpose};
-use crate::engine::Event;
-use crate::lock::codec::Record;
-use crate::lock::{Effect, Now};
 use crate::server::api::clock;
 use crate::server::clients::blocked_client::Note;
 use crate::server::host::lock_key::Key;
 use crate::server::host::module::Task;
 use crate::server::observe::notify;
+use redis_lock_core::command::{apply, guard, Args, Error, Reply};
+use redis_lock_core::engine::guard::GuardEvent;
+use redis_lock_core::engine::host::{Host, Key as _, Purpose};
+use redis_lock_core::engine::Event;
+use redis_lock_core::lock::codec::Record;
+use redis_lock_core::lock::{Effect, Now};
 
 impl<'c> Task<'c> {
     /// Refuses everybody but those who may.

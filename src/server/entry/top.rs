@@ -1,15 +1,15 @@
 //! LOCK.TOP: the locks that others have waited for the longest, now or since the last reset.
 
 use super::info_reply;
-use crate::command::info::Info;
-use crate::command::{top, Args, Error};
-use crate::engine::host::{Key as _, Purpose};
-use crate::lock::{Mode, Now, TokenBuf};
 use crate::server::api::clock;
 use crate::server::api::{Context, Field, OwnedString};
 use crate::server::host::lock_key::Key;
 use crate::server::host::module::Task;
-use crate::wait::{KeyRef, Waits};
+use redis_lock_core::command::info::Info;
+use redis_lock_core::command::{top, Args, Error};
+use redis_lock_core::engine::host::{Key as _, Purpose};
+use redis_lock_core::lock::{Mode, Now, TokenBuf};
+use redis_lock_core::wait::{KeyRef, Waits};
 
 pub(in crate::server) fn run(task: &mut Task<'_>) -> Result<(), Error> {
     let top = top::parse(Args::new(task.argv().after_name()))?;

@@ -7,12 +7,12 @@
 use std::ffi::c_int;
 
 use super::module::Module;
-use crate::engine::Event;
-use crate::lock::Lock;
 use crate::server::api::main_thread;
 use crate::server::api::Arg;
 use crate::server::observe::notify;
 use crate::server::observe::stats::removals::RemovalCause;
+use redis_lock_core::engine::Event;
+use redis_lock_core::lock::Lock;
 
 /// Tells of the end of a lock, on a primary.
 pub(in crate::server) fn lock_ended(

@@ -4,9 +4,6 @@ use std::cell::Cell;
 use std::{mem, ptr};
 
 use super::module::Task;
-use crate::engine::host::{self, End, Found, Key as _, Name, Purpose, WrongType};
-use crate::engine::Event;
-use crate::lock::{Deadline, Effect, Fate, Lock};
 use crate::server::api::lock_type;
 use crate::server::api::{Arg, Argv, Content, Context, OpenKey};
 use crate::server::clients::blocked_client::Shared;
@@ -14,6 +11,9 @@ use crate::server::clients::channel;
 use crate::server::observe::notify;
 use crate::server::observe::stats::held;
 use crate::server::replication::propagation;
+use redis_lock_core::engine::host::{self, End, Found, Key as _, Name, Purpose, WrongType};
+use redis_lock_core::engine::Event;
+use redis_lock_core::lock::{Deadline, Effect, Fate, Lock};
 
 /// A key that is absent or holds a lock, open until it is dropped. It keeps its task borrowed, so
 /// that no call can come back into this module while it is open.

@@ -1,6 +1,6 @@
 //! Everything that the module remembers: one structure, reached from one place.
 //!
-//! The [`Machine`](crate::engine::Machine) belongs to commands and the timer. They borrow it
+//! The [`Machine`](redis_lock_core::engine::Machine) belongs to commands and the timer. They borrow it
 //! through their [`Task`], one at a time. The other parts are for callbacks, too, which may run in
 //! the middle of a command. Each of these is borrowed only within its own methods, which call
 //! nothing that calls back.
@@ -10,11 +10,6 @@ use std::num::NonZeroU64;
 
 use redis_module::raw;
 
-use crate::command::guard::Beat;
-use crate::command::{Args, Command, Error, Reply};
-use crate::engine::guard::{GuardEvent, Reason, Scope, AFTER_START_MS, CLOCKS_APART_MS};
-use crate::engine::several;
-use crate::lock::Deadline;
 use crate::server::api::clock;
 use crate::server::api::{Argv, Caller, Context};
 use crate::server::clients::blocked_client::{Callbacks, Machine, Note, Shared, SpareOutcome};
@@ -27,7 +22,12 @@ use crate::server::observe::stats::recent::Recent;
 use crate::server::observe::stats::removals::Removals;
 use crate::server::replication::replicas::Links;
 use crate::server::settings::limits;
-use crate::wait::Counts;
+use redis_lock_core::command::guard::Beat;
+use redis_lock_core::command::{Args, Command, Error, Reply};
+use redis_lock_core::engine::guard::{GuardEvent, Reason, Scope, AFTER_START_MS, CLOCKS_APART_MS};
+use redis_lock_core::engine::several;
+use redis_lock_core::lock::Deadline;
+use redis_lock_core::wait::Counts;
 
 /// For how long the events are sent that one step has noted, and how many of them between two looks
 /// at the clock.

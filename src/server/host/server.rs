@@ -1,19 +1,10 @@
-//! This server, as the machine sees it ([`crate::engine::host`]).
+//! This server, as the machine sees it ([`redis_lock_core::engine::host`]).
 
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
 use super::lock_key::Key;
 use super::module::{Module, Task};
-use crate::command::guard::Beat;
-use crate::command::{Error, Reply};
-use crate::engine::guard;
-use crate::engine::guard::quorum::Replicas;
-use crate::engine::guard::slots::Cluster;
-use crate::engine::host::{Host, Purpose, Server, TurnPart, WrongType};
-use crate::engine::sweep::Findings;
-use crate::engine::{Count, Message, Outcome};
-use crate::lock::{Hold, Now, Token};
 use crate::server::api::clock;
 use crate::server::api::scan::Cursor;
 use crate::server::api::{Context, Level, OwnedString};
@@ -25,7 +16,16 @@ use crate::server::replication::replicas;
 use crate::server::replication::writes;
 use crate::server::settings::config::DEADLOCK_DETECTION;
 use crate::server::settings::limits;
-use crate::wait::{KeyRef, Leaving, Limits};
+use redis_lock_core::command::guard::Beat;
+use redis_lock_core::command::{Error, Reply};
+use redis_lock_core::engine::guard;
+use redis_lock_core::engine::guard::quorum::Replicas;
+use redis_lock_core::engine::guard::slots::Cluster;
+use redis_lock_core::engine::host::{Host, Purpose, Server, TurnPart, WrongType};
+use redis_lock_core::engine::sweep::Findings;
+use redis_lock_core::engine::{Count, Message, Outcome};
+use redis_lock_core::lock::{Hold, Now, Token};
+use redis_lock_core::wait::{KeyRef, Leaving, Limits};
 
 /// Makes methods of one call, from rows of `fn name(self) -> Type = call;`.
 macro_rules! calls {

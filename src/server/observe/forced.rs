@@ -16,10 +16,10 @@ use std::fmt::Write;
 
 use super::running_client::{Client, Knowledge};
 use super::stats::held;
-use crate::engine::printable::{escaped, line_of};
-use crate::lock::Lock;
 use crate::server::api::clock;
 use crate::server::api::{Caller, Context, Level};
+use redis_lock_core::engine::printable::{escaped, line_of};
+use redis_lock_core::lock::Lock;
 
 /// How many entries are kept.
 const MOST_ENTRIES: usize = 128;

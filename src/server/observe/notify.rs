@@ -25,8 +25,8 @@ use std::ffi::{c_int, CStr};
 
 use redis_module::raw;
 
-use crate::engine::Event;
 use crate::server::api::{call, Arg};
+use redis_lock_core::engine::Event;
 
 /// The name of an event.
 pub(in crate::server) const fn name(event: Event) -> &'static CStr {

@@ -29,12 +29,12 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use redis_module::raw;
 
-use crate::command::{apply, apply_release};
-use crate::lock::codec::{encode_effect, encode_fence, encode_held, MAX_EFFECT_LEN};
-use crate::lock::{Effect, Fence, Token};
 use crate::server::api::{call, optional, Arg, Argv, Context, OwnedString};
 use crate::server::settings::config::REPLICATE_IN_PLACE;
 use crate::server::settings::server_line::{Brand, ReleaseLine};
+use redis_lock_core::command::{apply, apply_release};
+use redis_lock_core::lock::codec::{encode_effect, encode_fence, encode_held, MAX_EFFECT_LEN};
+use redis_lock_core::lock::{Effect, Fence, Token};
 
 /// The command that carries effects to replicas and into the append-only file.
 pub(in crate::server) const APPLY: &CStr = apply::SPEC.name;

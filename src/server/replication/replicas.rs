@@ -6,12 +6,12 @@ use std::ffi::{c_longlong, CStr, CString};
 
 use redis_module::raw;
 
-use crate::command::guard::{self, Beat};
-use crate::command::integer;
-use crate::engine::guard::quorum::{Replica, Replicas};
-use crate::engine::guard::GuardEvent;
 use crate::server::api::clock;
 use crate::server::api::{call, Context, ServerInfo};
+use redis_lock_core::command::guard::{self, Beat};
+use redis_lock_core::command::integer;
+use redis_lock_core::engine::guard::quorum::{Replica, Replicas};
+use redis_lock_core::engine::guard::GuardEvent;
 
 /// How long before a promotion the link to the primary may have ended because of it, in
 /// microseconds.

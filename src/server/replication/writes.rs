@@ -14,9 +14,9 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::command::writable;
-use crate::lock::slot::key_in;
 use crate::server::api::{Arg, Caller, OwnedString};
+use redis_lock_core::command::writable;
+use redis_lock_core::lock::slot::key_in;
 
 /// The command by which the module asks.
 const WRITABLE: &CStr = writable::SPEC.name;

@@ -1,11 +1,11 @@
 //! How much may wait. A blocked client costs the server about 36 KB.
 
 use super::setting::Setting;
-use crate::command::acquire::{Acquire, LONGEST_GRACE_MS};
-use crate::command::Error;
-use crate::engine::guard;
 use crate::server::api::Context;
-use crate::wait::{Leaving, Limits};
+use redis_lock_core::command::acquire::{Acquire, LONGEST_GRACE_MS};
+use redis_lock_core::command::Error;
+use redis_lock_core::engine::guard;
+use redis_lock_core::wait::{Leaving, Limits};
 
 const LONGEST_MS: i64 = LONGEST_GRACE_MS as i64;
 
@@ -62,10 +62,8 @@ pub(in crate::server) fn guard() -> guard::Settings {
         slack_ms: number(&GUARD_SLACK),
         members: GUARD_MEMBERS.count(),
         fresh_ms: number(&GUARD_FRESH),
-        #[cfg(all(feature = "fault-injection", not(test)))]
+        #[cfg(feature = "fault-injection")]
         without: guard::Rule::planted(),
-        #[cfg(test)]
-        without: None,
     }
 }
 

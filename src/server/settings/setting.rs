@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::command::integer;
+use redis_lock_core::command::integer;
 
 /// A setting. It is set at load and by CONFIG SET.
 #[derive(Debug)]

@@ -4,12 +4,12 @@ use std::ffi::c_void;
 
 use redis_module::raw;
 
-use crate::engine::guard::{GuardEvent, Reason, Scope};
 use crate::server::api::clock;
 use crate::server::api::Context;
 use crate::server::clients::blocked_client::Note;
 use crate::server::host::module::Module;
 use crate::server::settings::limits;
+use redis_lock_core::engine::guard::{GuardEvent, Reason, Scope};
 
 /// Subscribes to changes of the role. False when the server refuses.
 pub(super) fn subscribe(ctx: Context<'_>) -> bool {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::engine::Count;
+use redis_lock_core::engine::Count;
 
 /// Only the main thread writes them.
 static COUNTERS: [AtomicU64; Count::ALL.len()] = [const { AtomicU64::new(0) }; Count::ALL.len()];

@@ -15,7 +15,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::lock::{Lock, Mode};
+use redis_lock_core::lock::{Lock, Mode};
 
 /// Numbers of locks and holds: locks with an exclusive hold, of which each has one; locks with one
 /// shared hold or more and no counted one, and the holds of these; locks with one counted hold or

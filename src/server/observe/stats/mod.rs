@@ -30,7 +30,7 @@ pub(in crate::server) fn reset(recent: &recent::Recent) {
 mod tests {
     use super::recent::Recent;
     use super::*;
-    use crate::engine::Count;
+    use redis_lock_core::engine::Count;
 
     #[test]
     fn a_reset_empties_the_window() {

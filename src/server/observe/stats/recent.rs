@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use super::counters;
 use super::times::{self, Summary, Times, BUCKETS};
 use super::window::Window;
-use crate::engine::Count;
+use redis_lock_core::engine::Count;
 
 /// The counters that have a window, with the beginning of their names in INFO.
 const COUNTERS: [(&str, Count); 9] = [

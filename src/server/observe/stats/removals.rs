@@ -15,11 +15,11 @@
 use std::cell::Cell;
 
 use super::counters;
-use crate::engine::Count;
-use crate::lock::{Lock, Now};
 use crate::server::api::clock;
 use crate::server::api::Context;
 use crate::server::settings::eviction;
+use redis_lock_core::engine::Count;
+use redis_lock_core::lock::{Lock, Now};
 
 /// The server always frees a lock with at most so many holds at once: `LAZYFREE_THRESHOLD` in its
 /// `lazyfree.c`.

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
 
-use crate::lock::{Hold, Now};
+use redis_lock_core::lock::{Hold, Now};
 
 const SIGNIFICANT_DIGITS: u8 = 2;
 

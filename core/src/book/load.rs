@@ -1,0 +1,54 @@
+//! How much waits, which is bounded.
+
+use std::hash::BuildHasher;
+
+use super::bytes;
+use super::users::Users;
+use crate::rules::counts::Counts;
+use crate::rules::place::{Outline, Place, UserId};
+
+/// The sums over all places.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Load<S> {
+    pub(crate) counts: Counts,
+    /// How much of `counts` belongs to each user.
+    pub(crate) users: Users<S>,
+    /// How many of the places are for several keys.
+    pub(crate) for_several: usize,
+    /// What the places take.
+    pub(crate) bytes: usize,
+}
+
+impl<S: BuildHasher> Load<S> {
+    /// Adds a place, of which nothing is counted yet.
+    pub(super) fn add<L>(&mut self, place: &Place<L>) {
+        self.bytes = self.bytes.saturating_add(bytes::of_place(place));
+        let is_for_several = usize::from(place.is_for_several_keys());
+        self.for_several = self.for_several.saturating_add(is_for_several);
+    }
+
+    /// Follows a place that has changed.
+    pub(super) fn change(&mut self, before: &Outline, after: &Outline) {
+        self.counts.change(before, after);
+        if before.user != after.user {
+            self.set_user(before.user, after.user);
+        }
+    }
+
+    /// Forgets a place that has ended.
+    pub(super) fn remove<L>(&mut self, place: &Place<L>) {
+        self.bytes = self.bytes.saturating_sub(bytes::of_place(place));
+        let is_for_several = usize::from(place.is_for_several_keys());
+        self.for_several = self.for_several.saturating_sub(is_for_several);
+    }
+
+    fn set_user(&mut self, before: Option<UserId>, after: Option<UserId>) {
+        // The new one first: it may be the same request that leaves.
+        if let Some(user) = after {
+            self.users.add(user);
+        }
+        if let Some(user) = before {
+            self.users.remove(user);
+        }
+    }
+}
