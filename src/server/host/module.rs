@@ -1,8 +1,8 @@
 //! Everything that the module remembers: one structure, reached from one place.
 //!
-//! The [`Machine`](redis_lock_core::engine::Machine) belongs to commands and the timer. They borrow it
-//! through their [`Task`], one at a time. The other parts are for callbacks, too, which may run in
-//! the middle of a command. Each of these is borrowed only within its own methods, which call
+//! The [`Machine`](redis_lock_core::engine::Machine) belongs to commands and the timer. They borrow
+//! it through their [`Task`], one at a time. The other parts are for callbacks, too, which may run
+//! in the middle of a command. Each of these is borrowed only within its own methods, which call
 //! nothing that calls back.
 
 use std::cell::{Cell, RefCell, RefMut};
