@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use super::bytes;
 use super::users::Users;
 use crate::rules::counts::Counts;
-use crate::rules::place::{Outline, Place, UserId};
+use crate::rules::place::{Place, TableKeys, UserId};
 
 /// The sums over all places.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl<S: BuildHasher> Load<S> {
     }
 
     /// Follows a place that has changed.
-    pub(super) fn change(&mut self, before: &Outline, after: &Outline) {
+    pub(super) fn change(&mut self, before: &TableKeys, after: &TableKeys) {
         self.counts.change(before, after);
         if before.user != after.user {
             self.set_user(before.user, after.user);

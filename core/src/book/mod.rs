@@ -28,7 +28,7 @@ use crate::lock::{CompactToken, Occupancy, Token};
 use crate::planted::planted;
 use crate::rules::key_ref::{KeyId, KeyRef};
 use crate::rules::keys::Keys;
-use crate::rules::place::{Outline, Place, PlaceId, Ticket};
+use crate::rules::place::{Place, PlaceId, TableKeys, Ticket};
 use crate::rules::Book;
 
 /// All places, by every question that is asked about them. `S` is how its tables hash.
@@ -126,9 +126,9 @@ impl<L, S: BuildHasher> Indexed<L, S> {
         act: impl FnOnce(&mut Place<L>) -> R,
     ) -> Option<R> {
         let place = self.places.get_mut(id.index())?;
-        let before = place.outline();
+        let before = place.table_keys();
         let result = act(place);
-        let after = place.outline();
+        let after = place.table_keys();
         if before.due_us != after.due_us && !planted("timeouts-are-forgotten") {
             if let Some(before_us) = before.due_us {
                 self.due.remove(&(before_us, id));
@@ -166,7 +166,11 @@ impl<L, S: BuildHasher> Indexed<L, S> {
     /// Takes a place out that is over.
     pub(super) fn remove(&mut self, id: PlaceId) -> Option<Box<Place<L>>> {
         let place = self.places.try_remove(id.index())?;
-        debug_assert_eq!(place.outline(), Outline::NONE, "a place that is not over");
+        debug_assert_eq!(
+            place.table_keys(),
+            TableKeys::NONE,
+            "a place that is not over"
+        );
         let was_elsewhere = self.tokens.is_any_elsewhere();
         self.tokens.remove(&place, id);
         self.load.remove(&place);
@@ -269,9 +273,9 @@ impl<L: Copy + Eq + std::hash::Hash, S: BuildHasher> Indexed<L, S> {
         let (mut entries, mut elsewhere, mut for_several) = (0, 0, 0);
         let mut channels = BTreeSet::new();
         for (id, place) in &all {
-            let outline = place.outline();
+            let outline = place.table_keys();
             assert!(outline.kind.is_some(), "a place that is over");
-            counts.change(&Outline::NONE, &outline);
+            counts.change(&TableKeys::NONE, &outline);
             for_several += usize::from(place.is_for_several_keys());
             due += usize::from(outline.due_us.is_some());
             if let Some(due_us) = outline.due_us {
@@ -303,7 +307,7 @@ impl<L: Copy + Eq + std::hash::Hash, S: BuildHasher> Indexed<L, S> {
         for (key, queue) in self.queues.iter() {
             let mut counts = Counts::default();
             for id in self.all_at(key) {
-                counts.change(&Outline::NONE, &self.place(id).unwrap().outline());
+                counts.change(&TableKeys::NONE, &self.place(id).unwrap().table_keys());
             }
             assert_eq!(queue.counts, counts);
         }

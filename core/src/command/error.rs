@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 
 use super::spec::Spec;
 use crate::lock::Refusal;
-use crate::wait::Full;
+use crate::wait::LimitMet;
 
 /// Makes [`Error`] from rows of `Variant = text for the client`.
 macro_rules! errors {
@@ -18,7 +18,7 @@ macro_rules! errors {
                 $name,
             )*
             /// As much waits as may wait.
-            QueueFull(Full),
+            QueueFull(LimitMet),
         }
 
         impl Error {
@@ -110,23 +110,23 @@ const fn c_str(text: &'static str) -> &'static CStr {
     }
 }
 
-const fn queue_full(full: Full) -> &'static CStr {
+const fn queue_full(full: LimitMet) -> &'static CStr {
     match full {
-        Full::Key => {
+        LimitMet::Key => {
             c"QUEUEFULL too many clients wait for this lock (max-waiters-per-key), try again later"
         }
-        Full::Server => c"QUEUEFULL too many clients wait for locks (max-waiters), try again later",
-        Full::Absent => {
+        LimitMet::Server => c"QUEUEFULL too many clients wait for locks (max-waiters), try again later",
+        LimitMet::Absent => {
             c"QUEUEFULL nobody listens at too many places of this lock (max-absent), try again later"
         }
-        Full::User => {
+        LimitMet::User => {
             c"QUEUEFULL too many clients of this user wait for locks (max-waiters-share), try again later"
         }
-        Full::Place => c"QUEUEFULL 100 requests of this token wait for this lock, try again later",
-        Full::Conversions => {
+        LimitMet::Place => c"QUEUEFULL 100 requests of this token wait for this lock, try again later",
+        LimitMet::Conversions => {
             c"QUEUEFULL 1000 tokens wait to convert their holds of this lock, try again later"
         }
-        Full::Bytes => {
+        LimitMet::Bytes => {
             c"QUEUEFULL what waits takes too much memory (max-waiting-bytes), try again later"
         }
     }

@@ -8,7 +8,9 @@ use super::serve::{serve_changed, watch};
 use crate::command::acquire::{Acquire, Wait};
 use crate::command::Error;
 use crate::lock::{Now, Refusal};
-use crate::wait::{At, By, Comer, Entered, KeyRef, Keys, Linger, Listener, NewRequest};
+use crate::wait::{
+    Entered, KeyRef, Keys, Linger, Listener, ListensBy, NewRequest, Newcomer, PlaceBefore,
+};
 
 /// How a request that was refused goes on.
 #[derive(Clone, Copy)]
@@ -54,7 +56,7 @@ pub(super) fn enter<K: Key>(
 pub(super) fn arrived<K: Key>(key: &mut K, key_ref: &KeyRef, entered: Entered, now: Now) {
     match entered {
         // A new place changes nothing for the others. The key is watched for it if it is the first.
-        Entered::Waits(At::NewHead) => watch(key, key_ref, now),
+        Entered::Waits(PlaceBefore::NewHead) => watch(key, key_ref, now),
         // Others matter now, or other instants.
         entered if entered.must_serve() => drop(serve_changed(key, key_ref, now)),
         _ => {}
@@ -131,13 +133,13 @@ fn admit<S: Server>(
     wait: Option<Wait<'_>>,
 ) -> Result<Option<Box<[u8]>>, Error> {
     let by = match wait {
-        Some(Wait::Block(_)) => By::Client,
-        Some(Wait::Notify(_, channel)) => By::Channel(channel),
-        None if acquire.keep_ms().is_some() => By::Nobody,
+        Some(Wait::Block(_)) => ListensBy::Client,
+        Some(Wait::Notify(_, channel)) => ListensBy::Channel(channel),
+        None if acquire.keep_ms().is_some() => ListensBy::Nobody,
         None => return Ok(None),
     };
     let (limits, user) = server.limits(registry.counts().waiting());
-    let comer = Comer {
+    let comer = Newcomer {
         token: acquire.ask().token,
         keys,
         by,

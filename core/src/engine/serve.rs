@@ -113,7 +113,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         }
     }
     // A mark may say that the key has lost its ttl, and the timer will not look at it now.
-    if key.parts().machine.registry.marks.remove(key_ref) {
+    if key.parts().machine.registry.agenda.marks.remove(key_ref) {
         repair_ttl(key, now);
         has_changed = true;
     }

@@ -99,12 +99,12 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
 /// Looks at the keys that are marked.
 fn work<H: Host>(host: &mut H) {
     let server = host.server();
-    host.machine().registry.marks.begin_turn();
+    host.machine().registry.agenda.marks.begin_turn();
     let mut share = Share::begin(server, TurnPart::Marks);
-    while let Some(key_ref) = host.machine().registry.marks.next_in_turn() {
+    while let Some(key_ref) = host.machine().registry.agenda.marks.next_in_turn() {
         look_at(host, &key_ref);
         // If there are many to serve, it is marked again, and they take a turn of their own.
-        let is_cut = host.machine().registry.marks.has(&key_ref);
+        let is_cut = host.machine().registry.agenda.marks.has(&key_ref);
         several::finish_in_timer(host);
         if share.is_over(server) || is_cut {
             break;
@@ -122,7 +122,7 @@ fn stand_down<H: Host>(host: &mut H) {
     // Those who are left go in the next turn, and also if the server is a primary again by then.
     machine.was_demoted = !machine.registry.is_empty();
     machine.registry.mark_unserved();
-    machine.registry.marks.clear();
+    machine.registry.agenda.marks.clear();
     machine.registry.clear_endings();
     machine.sweep.cancel();
     host.shared().bindings.change(|all| all.clear());

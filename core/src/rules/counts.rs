@@ -1,6 +1,6 @@
 //! How much waits.
 
-use super::place::{Kind, Outline};
+use super::place::{Kind, TableKeys};
 
 /// How many places there are, and how many requests at them. There are never 2^32 of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Counts {
     }
 
     /// Follows a place that has changed.
-    pub(crate) fn change(&mut self, before: &Outline, after: &Outline) {
+    pub(crate) fn change(&mut self, before: &TableKeys, after: &TableKeys) {
         if before.kind != after.kind {
             if let Some(count) = after.kind.map(|kind| self.at(kind)) {
                 *count = count.saturating_add(1);

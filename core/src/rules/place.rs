@@ -150,7 +150,7 @@ pub(crate) enum Spot {
 
 /// What tables outside a place depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outline {
+pub(crate) struct TableKeys {
     /// `None` of a place that has ended.
     pub(crate) kind: Option<Kind>,
     /// How many requests wait there.
@@ -162,7 +162,7 @@ pub(crate) struct Outline {
     pub(crate) spot: Spot,
 }
 
-impl Outline {
+impl TableKeys {
     /// That of no place.
     pub(crate) const NONE: Self = Self {
         kind: None,
@@ -293,9 +293,9 @@ impl<L> Place<L> {
         self.requests.iter().min_by_key(by_time)
     }
 
-    pub(crate) fn outline(&self) -> Outline {
+    pub(crate) fn table_keys(&self) -> TableKeys {
         if self.is_over() {
-            return Outline::NONE;
+            return TableKeys::NONE;
         }
         let (kind, due_us) = match self.first_timeout() {
             None => (Kind::Absent, self.until_us),
@@ -305,7 +305,7 @@ impl<L> Place<L> {
             }
             Some(first) => (Kind::Client, first.times_out_at_us),
         };
-        Outline {
+        TableKeys {
             kind: Some(kind),
             requests: self.requests.len() as u32, // They are at most 100.
             user: self.user.filter(|_| kind == Kind::Absent),

@@ -16,8 +16,9 @@ pub use contended::{Contended, Waits};
 pub use due::Due;
 pub use lost::{Delivery, Lost, LostEnd};
 pub use registry::{
-    At, By, Came, Candidate, ChannelRequest, Comer, Ending, Entered, Full, Granted, Leaving,
-    Limits, Marks, NewRequest, Offer, Registry, Removed, Rest, Step, Terms, TurnAt, Waiter,
+    Came, Candidate, ChannelRequest, Ending, Entered, Granted, Leaving, LimitMet, Limits,
+    ListensBy, Marks, NewRequest, Newcomer, Offer, PlaceAfter, PlaceBefore, Registry, Removed,
+    Step, Terms, TurnAt, Waiter,
 };
 
 pub use crate::book::slots::{SlotQuestion, WaitedSlots};

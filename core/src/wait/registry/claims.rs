@@ -10,7 +10,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
-use super::leave::{Removed, Why};
+use super::leave::{LeaveReason, Removed};
 use super::room::Leaving;
 use super::serve::{Decision, Granted, Offer};
 use super::Registry;
@@ -52,7 +52,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// The next place for several keys that may be granted: as far as the queues say, it is the
     /// first one in all. The oldest comes first.
     pub fn take_candidate(&mut self) -> Option<Candidate> {
-        while let Some((ticket, id)) = self.step.candidates.pop_first() {
+        while let Some((ticket, id)) = self.agenda.step.candidates.pop_first() {
             if self.is_behind() {
                 let place = self.book.place(id);
                 let keys: Vec<_> = place.into_iter().flat_map(Place::keys).cloned().collect();
@@ -91,7 +91,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let Some(key_id) = self.book.queues.id_of(key) else {
             return TurnAt::Nobody;
         };
-        if self.endings.hold_back(key) {
+        if self.agenda.endings.hold_back(key) {
             return TurnAt::Nobody;
         }
         self.settle(key_id, lock, now);
@@ -105,23 +105,23 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Ends the requests of a candidate for longer leases than `longest_ms`.
     pub fn end_too_long(&mut self, candidate: &Candidate, longest_ms: u64) -> Vec<Removed<L>> {
         let is_too_long = |_: &Self, request: &Request<L>| request.ttl.ms() > longest_ms;
-        self.end_some(candidate, is_too_long, Why::Refused)
+        self.end_some(candidate, is_too_long, LeaveReason::Refused)
     }
 
     /// Ends the requests of a candidate whose connection is lost. The caller marks the key.
     pub fn end_lost(&mut self, candidate: &Candidate, leaving: Leaving) -> Vec<Removed<L>> {
-        if self.endings.lost.is_empty() {
+        if self.agenda.endings.lost.is_empty() {
             return Vec::new(); // The usual case.
         }
         let is_lost = |all: &Self, request: &Request<L>| all.is_lost(request.seq);
-        self.end_some(candidate, is_lost, Why::Ungranted(leaving))
+        self.end_some(candidate, is_lost, LeaveReason::Ungranted(leaving))
     }
 
     fn end_some(
         &mut self,
         candidate: &Candidate,
         is_it: impl Fn(&Self, &Request<L>) -> bool,
-        why: Why,
+        why: LeaveReason,
     ) -> Vec<Removed<L>> {
         let place = self.place_at(candidate);
         let all = place.into_iter().flat_map(|place| &place.requests);
@@ -160,7 +160,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let requests: Vec<_> = requests.map(|one| (one.seq, one.keep_ms)).collect();
         let leave = |(seq, keep_ms)| {
             Some(Granted {
-                removed: self.leave(candidate.place, seq, Why::Granted)?,
+                removed: self.leave(candidate.place, seq, LeaveReason::Granted)?,
                 grant,
                 keep_ms,
             })

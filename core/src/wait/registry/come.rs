@@ -48,9 +48,9 @@ pub struct NewRequest<'a, L> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
     /// It waits.
-    Waits(At),
+    Waits(PlaceBefore),
     /// It does not wait, and its token has a place without a listener.
-    Kept(At),
+    Kept(PlaceBefore),
     /// It does not wait, and the place without a listener that its token had has ended: the one
     /// behind may be next.
     Ended,
@@ -73,14 +73,14 @@ impl Entered {
     pub const fn is_resumed(self) -> bool {
         matches!(
             self,
-            Self::Waits(At::Absent) | Self::Kept(At::Absent) | Self::Ended
+            Self::Waits(PlaceBefore::Absent) | Self::Kept(PlaceBefore::Absent) | Self::Ended
         )
     }
 }
 
 /// The place at which a request has arrived, as it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum PlaceBefore {
     /// There was none. At one of its keys nobody ahead of the new one stops it, but the lock may.
     NewHead,
     /// There was none, and others stand ahead of the new one.
@@ -91,7 +91,7 @@ pub enum At {
     Joined,
 }
 
-impl At {
+impl PlaceBefore {
     /// Whether the keys have to be served. A place that has changed may matter to others, or be
     /// next, wherever it stands.
     const fn must_serve(self) -> bool {
@@ -105,7 +105,7 @@ pub struct Came<L> {
     id: PlaceId,
     ticket: Ticket,
     seq: Seq,
-    at: At,
+    at: PlaceBefore,
     stood: Stands,
     /// The request of the channel in whose place it came.
     replaced: Option<Replaced<L>>,
@@ -147,9 +147,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             self.book.rename(id, keys);
         }
         let at = match (own, is_absent) {
-            (Some(_), true) => At::Absent,
-            (Some(_), false) => At::Joined,
-            (None, _) => At::New,
+            (Some(_), true) => PlaceBefore::Absent,
+            (Some(_), false) => PlaceBefore::Joined,
+            (None, _) => PlaceBefore::New,
         };
         let (refusal, waits) = (new.refusal, new.listener.is_some());
         let (seq, replaced) = match waits {
@@ -161,7 +161,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 .change(id, |place| place.stands = Stands::Converts);
         }
         let at = match at {
-            At::New if self.is_head(id) => At::NewHead,
+            PlaceBefore::New if self.is_head(id) => PlaceBefore::NewHead,
             at => at,
         };
         let ticket = self
@@ -196,9 +196,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if !is_there {
             return None;
         }
-        if !matches!(at, At::Joined) {
+        if !matches!(at, PlaceBefore::Joined) {
             self.end(id);
-            return Some(at == At::Absent);
+            return Some(at == PlaceBefore::Absent);
         }
         let request = self.book.change(id, |place| place.take(seq)).flatten()?;
         self.forget(id, seq, &request);
@@ -243,7 +243,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Has a place stay without a listener, by the words of a request that does not wait.
     fn keep_by(&mut self, id: PlaceId, new: &NewRequest<'_, L>) -> Seq {
         let user = new.user.map(|name| self.book.load.users.number(name));
-        let (mode, ms, change) = (new.mode, new.keep_ms.unwrap_or(0), self.changes.last);
+        let (mode, ms, change) = (new.mode, new.keep_ms.unwrap_or(0), self.agenda.changes.last);
         self.book.results.keep(id, new.result.map(Rc::from));
         self.book.change(id, |place| {
             place.kept = Some(Kept { mode, ms });
@@ -324,7 +324,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             uncounted_us: new.now_us,
             stands: Stands::InLine,
         };
-        self.book.add(place, self.changes.last)
+        self.book.add(place, self.agenda.changes.last)
     }
 }
 

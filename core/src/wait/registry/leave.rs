@@ -34,12 +34,12 @@ pub struct Removed<L> {
     /// The result that it takes in place of a hold.
     pub result: Option<Rc<[u8]>>,
     /// What has become of its place.
-    pub rest: Rest,
+    pub rest: PlaceAfter,
 }
 
 /// What has become of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum PlaceAfter {
     /// It has ended.
     Ended,
     /// Others listen at it.
@@ -50,7 +50,7 @@ pub enum Rest {
 
 /// Why a request leaves its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum LeaveReason {
     /// It has ended without a grant: with KEEP the place stays.
     Ungranted(Leaving),
     /// It was granted: the place ends with the last request.
@@ -64,7 +64,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// KEEP its place stays. The caller marks the key.
     pub fn remove_listener(&mut self, listener: L, leaving: Leaving) -> Option<Removed<L>> {
         let (id, seq) = self.book.listeners.of_client(listener)?;
-        self.leave(id, seq, Why::Ungranted(leaving))
+        self.leave(id, seq, LeaveReason::Ungranted(leaving))
     }
 
     /// Takes out what is over first: the next request that times out, or place whose grace has
@@ -72,7 +72,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     pub fn take_timed_out(&mut self, leaving: Leaving) -> Option<Removed<L>> {
         let id = self.first_over(leaving.now_us)?;
         match self.book.place(id)?.timed_out(leaving.now_us) {
-            Some(seq) => self.leave(id, seq, Why::Ungranted(leaving)),
+            Some(seq) => self.leave(id, seq, LeaveReason::Ungranted(leaving)),
             None => self.end(id).pop(),
         }
     }
@@ -147,15 +147,17 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     }
 
     /// Takes a request out of its place, which stays or ends by the rules.
-    pub(super) fn leave(&mut self, id: PlaceId, seq: Seq, why: Why) -> Option<Removed<L>> {
-        let change = self.changes.last;
+    pub(super) fn leave(&mut self, id: PlaceId, seq: Seq, why: LeaveReason) -> Option<Removed<L>> {
+        let change = self.agenda.changes.last;
         let place = self.book.place(id)?;
         let (request, uncounted_us) = (place.request(seq)?, place.uncounted_us);
         let may_stay = match why {
-            Why::Ungranted(leaving) => place.keys().all(|key| self.may_be_absent(key, leaving)),
-            Why::Granted | Why::Refused => false,
+            LeaveReason::Ungranted(leaving) => {
+                place.keys().all(|key| self.may_be_absent(key, leaving))
+            }
+            LeaveReason::Granted | LeaveReason::Refused => false,
         };
-        let keeps = matches!(why, Why::Ungranted(_)) && request.keep_ms > 0;
+        let keeps = matches!(why, LeaveReason::Ungranted(_)) && request.keep_ms > 0;
         let result = self.book.results.take(id, seq);
         if keeps {
             self.book.results.keep(id, result.clone());
@@ -163,7 +165,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let (request, rest) = self.book.change(id, |place| {
             let request = place.take(seq)?;
             match why {
-                Why::Ungranted(leaving) => {
+                LeaveReason::Ungranted(leaving) => {
                     if request.keep_ms > 0 {
                         let (mode, ms) = (request.mode, request.keep_ms);
                         place.kept = Some(Kept { mode, ms });
@@ -174,16 +176,16 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                     (place.user, place.since_change) = (request.user, change);
                 }
                 // Its token has a hold now: what else it waits for is looked at anew.
-                Why::Granted if !place.is_for_several_keys() => place.stands = Stands::Owns,
-                Why::Granted | Why::Refused => {}
+                LeaveReason::Granted if !place.is_for_several_keys() => place.stands = Stands::Owns,
+                LeaveReason::Granted | LeaveReason::Refused => {}
             }
             if place.is_absent() && !may_stay {
                 place.kept = None;
             }
             let rest = match (place.is_over(), place.is_absent()) {
-                (true, _) => Rest::Ended,
-                (_, true) => Rest::Absent,
-                (_, false) => Rest::Listens,
+                (true, _) => PlaceAfter::Ended,
+                (_, true) => PlaceAfter::Absent,
+                (_, false) => PlaceAfter::Listens,
             };
             Some((request, rest))
         })??;
@@ -199,9 +201,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let mut all = Vec::new();
         while let Some(place) = self.book.place(id) {
             match place.first().map(|request| request.seq) {
-                Some(seq) => all.extend(self.leave(id, seq, Why::Refused)),
+                Some(seq) => all.extend(self.leave(id, seq, LeaveReason::Refused)),
                 None => {
-                    all.push(removed(place, None, (None, None), Rest::Ended));
+                    all.push(removed(place, None, (None, None), PlaceAfter::Ended));
                     self.book.change(id, |place| place.kept = None);
                     self.drop_if_over(id);
                 }
@@ -222,7 +224,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             for key in place.keys() {
                 self.mark(key.db, &key.name);
             }
-            self.step.candidates.remove(&(place.ticket, id));
+            self.agenda.step.candidates.remove(&(place.ticket, id));
         }
         if self.is_empty() {
             self.begin_anew();
@@ -248,7 +250,7 @@ fn removed<L>(
     place: &Place<L>,
     request: Option<(Request<L>, u64)>,
     (linger, result): (Option<Linger>, Option<Rc<[u8]>>),
-    rest: Rest,
+    rest: PlaceAfter,
 ) -> Removed<L> {
     let (request, uncounted_us) = request.unzip();
     let mode = request.as_ref().map(|request| request.mode);

@@ -141,7 +141,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         let key = self.book.queues.id(db, name).into_iter();
         let ids = key.flat_map(|key| self.book.all_at(key).map(move |id| (key, id)));
         let places = ids.filter_map(|(key, id)| Some((key, id, self.book.place(id)?)));
-        let places = places.filter(|(.., place)| !self.changes.end(place));
+        let places = places.filter(|(.., place)| !self.agenda.changes.end(place));
         places.flat_map(move |(key, id, place)| {
             let among = place.mode_among(key);
             let waiter = move |mode, listener, result: Option<&'a Rc<[u8]>>| Waiter {
@@ -206,7 +206,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Whether there is something to do now: marked keys, databases that have changed, or places
     /// that end.
     pub fn has_work(&self) -> bool {
-        !self.marks.is_empty() || self.is_behind() || !self.endings.is_empty()
+        !self.agenda.marks.is_empty() || self.is_behind() || !self.agenda.endings.is_empty()
     }
 
     /// When there is something to do.
@@ -227,7 +227,10 @@ impl<L, S: BuildHasher> Registry<L, S> {
     {
         assert!(!self.is_unfinished());
         for (_, queue) in self.book.queues.iter() {
-            let is_behind = self.changes.is_behind(queue.key.db, queue.seen_change);
+            let is_behind = self
+                .agenda
+                .changes
+                .is_behind(queue.key.db, queue.seen_change);
             assert!(!is_behind || self.is_behind(), "a queue that never follows");
         }
         let ids = self.book.assert_tight();

@@ -27,7 +27,7 @@ pub struct Limits {
 
 /// Which limit is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum LimitMet {
     /// [`Limits::per_key`].
     Key,
     /// [`Limits::per_server`].
@@ -49,13 +49,13 @@ const MOST_REQUESTS: usize = 100;
 
 /// A request that is about to wait, or to leave a place.
 #[derive(Clone, Copy, Debug)]
-pub struct Comer<'a> {
+pub struct Newcomer<'a> {
     /// For whom.
     pub token: Token<'a>,
     /// What it waits for.
     pub keys: &'a Keys,
     /// How it comes.
-    pub by: By<'a>,
+    pub by: ListensBy<'a>,
     /// The result that it takes in place of a hold.
     pub result: Option<&'a [u8]>,
     /// The user that asks; `None` if no share of it is bounded.
@@ -66,7 +66,7 @@ pub struct Comer<'a> {
 
 /// How a request comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By<'a> {
+pub enum ListensBy<'a> {
     /// A blocked client listens for it.
     Client,
     /// A channel of this name does.
@@ -97,25 +97,25 @@ impl Leaving {
 
 impl<L, S: BuildHasher> Registry<L, S> {
     /// Checks whether there is room for a request.
-    pub fn admit(&self, comer: &Comer<'_>, limits: &Limits) -> Result<(), Full> {
-        let Comer { keys, by, .. } = *comer;
+    pub fn admit(&self, comer: &Newcomer<'_>, limits: &Limits) -> Result<(), LimitMet> {
+        let Newcomer { keys, by, .. } = *comer;
         let own = self.place_of(keys, comer.token);
         let own = own.and_then(|id| self.book.place(id));
         // Its token's place goes on, or a request of it is replaced.
         let is_more = own.is_none_or(|own| match by {
-            By::Client => !own.is_absent(),
-            By::Channel(_) => !own.is_absent() && own.channel().is_none(),
-            By::Nobody => false,
+            ListensBy::Client => !own.is_absent(),
+            ListensBy::Channel(_) => !own.is_absent() && own.channel().is_none(),
+            ListensBy::Nobody => false,
         });
         if is_more {
             keys.iter()
                 .try_for_each(|key| self.admit_to_queue(key, by, limits))?;
             if self.book.load.counts.waiting() >= limits.per_server {
-                return Err(Full::Server);
+                return Err(LimitMet::Server);
             }
             let is_over = |name: &[u8]| self.book.load.users.waiting(name) >= limits.per_user;
             if comer.user.is_some_and(is_over) {
-                return Err(Full::User);
+                return Err(LimitMet::User);
             }
         }
         self.admit_to_place(comer, own)?;
@@ -124,30 +124,36 @@ impl<L, S: BuildHasher> Registry<L, S> {
             Some(_) if !is_more => 0,
             Some(_) => bytes::REQUEST,
             // Mostly there is room for the most that it can be.
-            None if by == By::Client && self.fits(bytes::most_of(comer.token, keys), limits) => 0,
+            None if by == ListensBy::Client
+                && self.fits(bytes::most_of(comer.token, keys), limits) =>
+            {
+                0
+            }
             None => self.bytes_of_place(comer),
         };
         let is_known = |name| self.book.listeners.has_channel(name);
         let bytes = match by {
-            By::Channel(name) if !is_known(name) => bytes.saturating_add(bytes::of_channel(name)),
+            ListensBy::Channel(name) if !is_known(name) => {
+                bytes.saturating_add(bytes::of_channel(name))
+            }
             _ => bytes,
         };
         let bytes = bytes.saturating_add(comer.result.map_or(0, bytes::of_result));
         if bytes > 0 && !self.fits(bytes, limits) {
-            return Err(Full::Bytes);
+            return Err(LimitMet::Bytes);
         }
         Ok(())
     }
 
     /// Checks what is bounded whatever the settings are, because it is walked over.
-    fn admit_to_place(&self, comer: &Comer<'_>, own: Option<&Place<L>>) -> Result<(), Full> {
+    fn admit_to_place(&self, comer: &Newcomer<'_>, own: Option<&Place<L>>) -> Result<(), LimitMet> {
         if own.is_some_and(|own| own.requests.len() >= MOST_REQUESTS) {
-            return Err(Full::Place);
+            return Err(LimitMet::Place);
         }
         if comer.refusal == Refusal::BusyUpgrade && own.is_none() {
             let key = self.book.queues.id_of(comer.keys.first());
             if key.is_some_and(|key| !turn::may_convert(&self.book, key)) {
-                return Err(Full::Conversions);
+                return Err(LimitMet::Conversions);
             }
         }
         Ok(())
@@ -157,19 +163,24 @@ impl<L, S: BuildHasher> Registry<L, S> {
         self.bytes().saturating_add(bytes) <= limits.bytes
     }
 
-    fn admit_to_queue(&self, key: &KeyRef, by: By<'_>, limits: &Limits) -> Result<(), Full> {
+    fn admit_to_queue(
+        &self,
+        key: &KeyRef,
+        by: ListensBy<'_>,
+        limits: &Limits,
+    ) -> Result<(), LimitMet> {
         let here = self.counts_of(key.db, &key.name);
         if here.waiting() >= limits.per_key {
-            return Err(Full::Key);
+            return Err(LimitMet::Key);
         }
-        if by == By::Nobody && here.absent as usize >= limits.absent_per_key {
-            return Err(Full::Absent);
+        if by == ListensBy::Nobody && here.absent as usize >= limits.absent_per_key {
+            return Err(LimitMet::Absent);
         }
         Ok(())
     }
 
     /// What a new place takes, with its first request.
-    fn bytes_of_place(&self, comer: &Comer<'_>) -> usize {
+    fn bytes_of_place(&self, comer: &Newcomer<'_>) -> usize {
         let token = CompactToken::from(comer.token);
         let place = bytes::of_new_place(token.heap_bytes(), comer.keys);
         let keys = comer.keys.iter();
@@ -178,8 +189,8 @@ impl<L, S: BuildHasher> Registry<L, S> {
             sum.saturating_add(bytes::of_key(&key.name))
         });
         match comer.by {
-            By::Nobody => all,
-            By::Client | By::Channel(_) => all.saturating_add(bytes::REQUEST),
+            ListensBy::Nobody => all,
+            ListensBy::Client | ListensBy::Channel(_) => all.saturating_add(bytes::REQUEST),
         }
     }
 
@@ -192,7 +203,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
             of_places += bytes::of_place(place);
             requests += place.requests.len();
             let of_requests = place.requests.iter().filter_map(|request| request.user);
-            for user in of_requests.chain(place.outline().user) {
+            for user in of_requests.chain(place.table_keys().user) {
                 *users.entry(user).or_insert(0) += 1;
             }
         }

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 
-use super::changes::DbChange;
-use super::endings::MOST;
-use super::patrol::Patrol;
+use super::agenda::DbChange;
+use super::agenda::Patrol;
+use super::agenda::MOST;
 use super::Registry;
 use crate::book::slots::{SlotQuestion, WaitedSlots};
 use crate::rules::key_ref::KeyRef;
@@ -17,7 +17,7 @@ use crate::rules::Book;
 impl<L, S: BuildHasher> Registry<L, S> {
     /// Whether the queues of some keys may have to follow changes of their databases yet.
     pub fn is_behind(&self) -> bool {
-        !self.changes.are_followed() && !self.is_empty()
+        !self.agenda.changes.are_followed() && !self.is_empty()
     }
 }
 
@@ -41,7 +41,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if dbs.is_empty() {
             return;
         }
-        let changes = &mut self.changes;
+        let changes = &mut self.agenda.changes;
         changes.last = changes.last.saturating_add(1);
         for db in dbs {
             act(changes.of_dbs.entry(db).or_default(), changes.last);
@@ -52,21 +52,21 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Has the queues of the next place follow the changes. The caller calls it until
     /// [`Registry::is_behind`] is false.
     pub fn follow_next(&mut self) {
-        if let Some((id, place)) = self.changes.lap.here(&self.book) {
+        if let Some((id, place)) = self.agenda.changes.lap.here(&self.book) {
             let keys = place.keys.clone();
             for key in keys.iter() {
                 self.follow_now(key);
             }
             // Of many places of a key each ends by itself.
             let place = self.book.place(id);
-            if place.is_some_and(|place| self.changes.end(place)) {
+            if place.is_some_and(|place| self.agenda.changes.end(place)) {
                 drop(self.end(id));
                 for key in keys.iter() {
                     self.mark(key.db, &key.name);
                 }
             }
         }
-        self.changes.lap.go_on(&self.book);
+        self.agenda.changes.lap.go_on(&self.book);
     }
 
     /// Has the queue of a key follow the changes of its database: it is marked, and the places end
@@ -80,7 +80,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     #[cold]
     fn follow_now(&mut self, key: &KeyRef) {
-        let (change, last) = (self.changes.of(key.db), self.changes.last);
+        let (change, last) = (self.agenda.changes.of(key.db), self.agenda.changes.last);
         let queue = self.book.queues.id_of(key);
         let Some(queue) = queue.and_then(|id| self.book.queues.get_mut(id)) else {
             return;
@@ -93,7 +93,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let ids = self.all_at(key);
         let is_over = |id: &PlaceId| {
             let place = self.book.place(*id);
-            place.is_some_and(|place| self.changes.end(place))
+            place.is_some_and(|place| self.agenda.changes.end(place))
         };
         let over: Vec<PlaceId> = ids.filter(is_over).take(MOST).collect();
         for id in over {
@@ -105,7 +105,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Has two databases change places. Waiters stay with the number of theirs. A marked key counts
     /// as marked in both, and all keys of both that are waited for as replaced.
     pub fn swap_dbs(&mut self, one: i32, other: i32) {
-        self.marks.swap_dbs(one, other);
+        self.agenda.marks.swap_dbs(one, other);
         self.db_replaced(Some(one));
         self.db_replaced(Some(other));
     }
@@ -127,7 +127,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     pub fn next_slot_question(&mut self) -> Option<SlotQuestion> {
         let queues = &mut self.book.queues;
         if let Some(key) = queues.slots.next_put_off() {
-            self.marks.add(key);
+            self.agenda.marks.add(key);
         }
         queues.next_slot_question()
     }
@@ -137,30 +137,30 @@ impl<L, S: BuildHasher> Registry<L, S> {
 impl<L, S: BuildHasher> Registry<L, S> {
     /// Begins a patrol, unless one is on its way.
     pub fn begin_patrol(&mut self) {
-        self.patrol.begin(&self.book);
+        self.agenda.patrol.begin(&self.book);
     }
 
     /// Nothing waits. A way that goes on would pass those who come next.
     pub(super) fn begin_anew(&mut self) {
-        self.patrol = Patrol::default();
+        self.agenda.patrol = Patrol::default();
     }
 
     /// Has the next patrol begin with all places, as if the one on its way were over.
     #[cfg(test)]
     pub(crate) fn end_patrol(&mut self) {
-        self.patrol = Patrol::default();
+        self.agenda.patrol = Patrol::default();
     }
 
     /// Whether there are keys left to look at.
     pub fn is_on_patrol(&self) -> bool {
-        !self.patrol.is_over() && !self.is_empty()
+        !self.agenda.patrol.is_over() && !self.is_empty()
     }
 
     /// Any place. Whoever ends each goes through all once, like the patrol.
     pub(super) fn any_place(&mut self) -> Option<PlaceId> {
         while !self.is_empty() {
-            let here = self.patrol.lap.here(&self.book).map(|(id, _)| id);
-            self.patrol.lap.go_on(&self.book);
+            let here = self.agenda.patrol.lap.here(&self.book).map(|(id, _)| id);
+            self.agenda.patrol.lap.go_on(&self.book);
             if here.is_some() {
                 return here;
             }
@@ -173,16 +173,16 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// since, by RENAME or MOVE.
     pub fn next_of_patrol(&mut self) -> Vec<KeyRef> {
         let mut keys = Vec::new();
-        if let Some((id, place)) = self.patrol.lap.here(&self.book) {
+        if let Some((id, place)) = self.agenda.patrol.lap.here(&self.book) {
             let pairs = place.keys().zip(&place.ids);
             let first = pairs.filter(|(_, key)| self.book.first_at(**key) == Some(id));
             keys.extend(first.map(|(key, _)| key.clone()));
         }
-        self.patrol.go_on(&self.book, keys.len());
+        self.agenda.patrol.go_on(&self.book, keys.len());
         for key in &keys {
             let queue = self.book.queues.of(key);
             if queue.is_some_and(|queue| queue.is_replaced) {
-                self.marks.add(key.clone());
+                self.agenda.marks.add(key.clone());
             }
         }
         keys

@@ -4,8 +4,8 @@
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
-use super::ending::ChannelRequest;
-use super::leave::{Removed, Why};
+use super::endings::ChannelRequest;
+use super::leave::{LeaveReason, Removed};
 use super::Registry;
 use crate::lock::{FenceClock, Grant, Lock, Now, Refusal, TokenBuf};
 use crate::rules::key_ref::{KeyId, KeyRef};
@@ -142,7 +142,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         fences: &mut FenceClock,
     ) -> Option<Step<L>> {
         self.follow_changes(key);
-        if self.endings.hold_back(key) {
+        if self.agenda.endings.hold_back(key) {
             return None;
         }
         let key_id = self.book.queues.id_of(key)?;
@@ -154,11 +154,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             Decision::Asks(result) => return Some(Step::Asks(result)),
             Decision::Claim(id) => {
                 let ticket = self.book.place(id)?.ticket;
-                self.step.candidates.insert((ticket, id));
+                self.agenda.step.candidates.insert((ticket, id));
                 return None;
             }
             Decision::Deadlock(id, seq) => {
-                let removed = self.leave(id, seq, Why::Refused)?;
+                let removed = self.leave(id, seq, LeaveReason::Refused)?;
                 return Some(Step::Refused(removed, Refusal::Deadlock));
             }
         };
@@ -172,20 +172,20 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let grant = match decided {
             Ok(grant) => grant,
             Err(refusal @ (Refusal::FencesExhausted | Refusal::TtlTooLong)) => {
-                let removed = self.leave(id, seq, Why::Refused)?;
+                let removed = self.leave(id, seq, LeaveReason::Refused)?;
                 return Some(Step::Refused(removed, refusal));
             }
             Err(_) => return None,
         };
         if let Some(offer) = Offer::new(id, place, request, grant) {
-            if self.endings.has(&offer.channel, seq) || self.is_lost(seq) {
+            if self.agenda.endings.has(&offer.channel, seq) || self.is_lost(seq) {
                 return Some(Step::Unheard(offer.request));
             }
             return Some(Step::Offered(offer));
         }
         let keep_ms = request.keep_ms;
         Some(Step::Granted(Granted {
-            removed: self.leave(id, seq, Why::Granted)?,
+            removed: self.leave(id, seq, LeaveReason::Granted)?,
             grant,
             keep_ms,
         }))
@@ -285,7 +285,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let at = self.book.place(place);
         at.filter(|at| at.ticket == offer.ticket)?;
         Some(Granted {
-            removed: self.leave(place, seq, Why::Granted)?,
+            removed: self.leave(place, seq, LeaveReason::Granted)?,
             grant: offer.grant,
             keep_ms: 0,
         })

@@ -1,24 +1,36 @@
-//! What a step leaves to do before it ends.
+//! The end of a step: what is left is done.
 
-use std::collections::BTreeSet;
+use std::hash::BuildHasher;
 
+use super::Registry;
 use crate::rules::key_ref::KeyRef;
-use crate::rules::place::{PlaceId, Ticket};
 
-/// What is left.
-#[derive(Clone, Debug, Default)]
-pub(super) struct StepWork {
-    /// Places for several keys whose turn has come at one of them in this step, the oldest first.
-    pub(super) candidates: BTreeSet<(Ticket, PlaceId)>,
-    /// Keys that are to be served.
-    pub(super) unserved: BTreeSet<KeyRef>,
-    /// Whether it is being done. Whoever comes in between, by a call of the server that comes back,
-    /// leaves all to it.
-    pub(super) is_running: bool,
-}
+impl<L, S: BuildHasher> Registry<L, S> {
+    /// Whether the step must not end yet: see [`Registry::take_candidate`] and
+    /// [`Registry::take_unserved`]. Not where its end has begun already.
+    pub fn is_unfinished(&self) -> bool {
+        !self.agenda.step.is_empty() && !self.agenda.step.is_running
+    }
 
-impl StepWork {
-    pub(super) fn is_empty(&self) -> bool {
-        self.candidates.is_empty() && self.unserved.is_empty()
+    /// The end of the step begins, or is over.
+    pub fn set_ending(&mut self, is_running: bool) {
+        self.agenda.step.is_running = is_running;
+    }
+
+    /// Has keys served before the step ends.
+    pub fn serve_later<'k>(&mut self, keys: impl Iterator<Item = &'k KeyRef>) {
+        self.agenda.step.unserved.extend(keys.cloned());
+    }
+
+    /// A key that is to be served before the step ends. Keys come before candidates.
+    pub fn take_unserved(&mut self) -> Option<KeyRef> {
+        self.agenda.step.unserved.pop_first()
+    }
+
+    /// Has the keys marked that are to be served, because the step cannot go on.
+    pub fn mark_unserved(&mut self) {
+        while let Some(key) = self.agenda.step.unserved.pop_first() {
+            self.mark(key.db, &key.name);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::*;
 use crate::lock::{Mode, Refusal, Ttl};
 use crate::rules::keys::{Several, Wanted};
-use crate::wait::{At, Entered, Listener, NewRequest, Rest};
+use crate::wait::{Entered, Listener, NewRequest, PlaceAfter, PlaceBefore};
 
 type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
 
@@ -32,11 +32,11 @@ fn keys(names: &[&str]) -> Keys {
     }
 }
 
-fn listener(by: By<'_>, client: u64) -> Option<Listener<u64>> {
+fn listener(by: ListensBy<'_>, client: u64) -> Option<Listener<u64>> {
     match by {
-        By::Client => Some(Listener::Client(client)),
-        By::Channel(name) => Some(Listener::channel(name)),
-        By::Nobody => None,
+        ListensBy::Client => Some(Listener::Client(client)),
+        ListensBy::Channel(name) => Some(Listener::channel(name)),
+        ListensBy::Nobody => None,
     }
 }
 
@@ -45,13 +45,13 @@ fn come(
     world: &mut World,
     names: &[&str],
     token: &str,
-    by: By<'_>,
+    by: ListensBy<'_>,
     user: Option<&[u8]>,
     limits: &Limits,
-) -> Result<Entered, Full> {
+) -> Result<Entered, LimitMet> {
     let keys = keys(names);
     let token = Token::new(token.as_bytes()).unwrap();
-    let comer = Comer {
+    let comer = Newcomer {
         token,
         keys: &keys,
         by,
@@ -85,48 +85,72 @@ fn come(
 fn every_request_counts_and_so_does_every_absent_place() {
     let mut world = World::default();
     let mut come = |key, token, by| come(&mut world, &[key], token, by, None, &LIMITS);
-    assert!(come("k", "a", By::Client).is_ok());
-    assert!(come("k", "a", By::Client).is_ok());
-    assert!(come("k", "a", By::Channel(b"c")).is_ok());
-    assert!(come("k", "b", By::Nobody).is_ok());
-    for (token, by) in [("a", By::Client), ("d", By::Client), ("d", By::Nobody)] {
-        assert_eq!(come("k", token, by), Err(Full::Key));
+    assert!(come("k", "a", ListensBy::Client).is_ok());
+    assert!(come("k", "a", ListensBy::Client).is_ok());
+    assert!(come("k", "a", ListensBy::Channel(b"c")).is_ok());
+    assert!(come("k", "b", ListensBy::Nobody).is_ok());
+    for (token, by) in [
+        ("a", ListensBy::Client),
+        ("d", ListensBy::Client),
+        ("d", ListensBy::Nobody),
+    ] {
+        assert_eq!(come("k", token, by), Err(LimitMet::Key));
     }
     // One that replaces another, and one that goes on.
     assert_eq!(
-        come("k", "a", By::Channel(b"d")),
-        Ok(Entered::Waits(At::Joined))
+        come("k", "a", ListensBy::Channel(b"d")),
+        Ok(Entered::Waits(PlaceBefore::Joined))
     );
-    assert_eq!(come("k", "a", By::Nobody), Ok(Entered::No));
-    assert_eq!(come("k", "b", By::Nobody), Ok(Entered::Kept(At::Absent)));
-    assert_eq!(come("k", "b", By::Client), Ok(Entered::Waits(At::Absent)));
-    assert_eq!(come("k", "b", By::Client), Err(Full::Key));
-    assert!(come("l", "a", By::Client).is_ok());
-    assert!(come("l", "b", By::Client).is_ok());
-    assert_eq!(come("m", "a", By::Client), Err(Full::Server));
+    assert_eq!(come("k", "a", ListensBy::Nobody), Ok(Entered::No));
+    assert_eq!(
+        come("k", "b", ListensBy::Nobody),
+        Ok(Entered::Kept(PlaceBefore::Absent))
+    );
+    assert_eq!(
+        come("k", "b", ListensBy::Client),
+        Ok(Entered::Waits(PlaceBefore::Absent))
+    );
+    assert_eq!(come("k", "b", ListensBy::Client), Err(LimitMet::Key));
+    assert!(come("l", "a", ListensBy::Client).is_ok());
+    assert!(come("l", "b", ListensBy::Client).is_ok());
+    assert_eq!(come("m", "a", ListensBy::Client), Err(LimitMet::Server));
 }
 
 #[test]
 fn a_place_for_several_keys_counts_in_each_queue_and_once_in_all() {
     let mut world = World::default();
     let mut come = |keys: &[&str], token, by| come(&mut world, keys, token, by, None, &LIMITS);
-    assert!(come(&["k", "l"], "a", By::Client).is_ok());
-    assert!(come(&["k", "l"], "a", By::Client).is_ok());
-    assert!(come(&["k", "m"], "b", By::Nobody).is_ok());
-    assert!(come(&["k", "n"], "d", By::Nobody).is_ok());
-    assert_eq!(come(&["m", "k"], "e", By::Client), Err(Full::Key));
-    assert_eq!(come(&["l", "k"], "a", By::Client), Err(Full::Key));
-    assert!(come(&["l", "m"], "e", By::Client).is_ok());
-    assert!(come(&["o"], "f", By::Client).is_ok());
-    assert_eq!(come(&["o"], "g", By::Client), Err(Full::Server));
+    assert!(come(&["k", "l"], "a", ListensBy::Client).is_ok());
+    assert!(come(&["k", "l"], "a", ListensBy::Client).is_ok());
+    assert!(come(&["k", "m"], "b", ListensBy::Nobody).is_ok());
+    assert!(come(&["k", "n"], "d", ListensBy::Nobody).is_ok());
+    assert_eq!(
+        come(&["m", "k"], "e", ListensBy::Client),
+        Err(LimitMet::Key)
+    );
+    assert_eq!(
+        come(&["l", "k"], "a", ListensBy::Client),
+        Err(LimitMet::Key)
+    );
+    assert!(come(&["l", "m"], "e", ListensBy::Client).is_ok());
+    assert!(come(&["o"], "f", ListensBy::Client).is_ok());
+    assert_eq!(come(&["o"], "g", ListensBy::Client), Err(LimitMet::Server));
 }
 
 #[test]
 fn places_beyond_the_bound_of_absent_ones_end() {
     let mut world = World::default();
     for token in ["a", "b"] {
-        assert!(come(&mut world, &["k"], token, By::Client, None, &LIMITS).is_ok());
-        assert!(come(&mut world, &["k", "l"], "m", By::Nobody, None, &LIMITS).is_ok());
+        assert!(come(&mut world, &["k"], token, ListensBy::Client, None, &LIMITS).is_ok());
+        assert!(come(
+            &mut world,
+            &["k", "l"],
+            "m",
+            ListensBy::Nobody,
+            None,
+            &LIMITS
+        )
+        .is_ok());
     }
     let leaving = Leaving {
         now_us: 5,
@@ -138,14 +162,21 @@ fn places_beyond_the_bound_of_absent_ones_end() {
         assert!(world.is_tight());
         removed.rest
     });
-    assert_eq!(rests, [Rest::Absent, Rest::Ended]);
-    let absent = come(&mut world, &["k"], "d", By::Nobody, None, &LIMITS);
-    assert_eq!(absent, Err(Full::Absent));
-    let absent = come(&mut world, &["l", "k"], "d", By::Nobody, None, &LIMITS);
-    assert_eq!(absent, Err(Full::Absent));
+    assert_eq!(rests, [PlaceAfter::Absent, PlaceAfter::Ended]);
+    let absent = come(&mut world, &["k"], "d", ListensBy::Nobody, None, &LIMITS);
+    assert_eq!(absent, Err(LimitMet::Absent));
+    let absent = come(
+        &mut world,
+        &["l", "k"],
+        "d",
+        ListensBy::Nobody,
+        None,
+        &LIMITS,
+    );
+    assert_eq!(absent, Err(LimitMet::Absent));
     // A client has room there, and elsewhere is room for a place.
-    assert!(come(&mut world, &["k"], "d", By::Client, None, &LIMITS).is_ok());
-    assert!(come(&mut world, &["l"], "d", By::Nobody, None, &LIMITS).is_ok());
+    assert!(come(&mut world, &["k"], "d", ListensBy::Client, None, &LIMITS).is_ok());
+    assert!(come(&mut world, &["l"], "d", ListensBy::Nobody, None, &LIMITS).is_ok());
 }
 
 #[test]
@@ -153,20 +184,35 @@ fn a_user_has_its_share_and_no_more() {
     let mut world = World::default();
     let leaving = Leaving::at(5);
     let user = Some(USER);
-    assert!(come(&mut world, &["k"], "a", By::Client, user, &LIMITS).is_ok());
-    assert!(come(&mut world, &["l"], "a", By::Nobody, user, &LIMITS).is_ok());
-    assert!(come(&mut world, &["m"], "a", By::Channel(b"c"), user, &LIMITS).is_ok());
-    let more = |world: &mut World, user| come(world, &["n"], "a", By::Client, user, &LIMITS);
-    assert_eq!(more(&mut world, user), Err(Full::User));
+    assert!(come(&mut world, &["k"], "a", ListensBy::Client, user, &LIMITS).is_ok());
+    assert!(come(&mut world, &["l"], "a", ListensBy::Nobody, user, &LIMITS).is_ok());
+    assert!(come(
+        &mut world,
+        &["m"],
+        "a",
+        ListensBy::Channel(b"c"),
+        user,
+        &LIMITS
+    )
+    .is_ok());
+    let more = |world: &mut World, user| come(world, &["n"], "a", ListensBy::Client, user, &LIMITS);
+    assert_eq!(more(&mut world, user), Err(LimitMet::User));
     // Its absent place counts as before.
     assert!(world.remove_listener(1, leaving).is_some());
-    assert_eq!(more(&mut world, user), Err(Full::User));
+    assert_eq!(more(&mut world, user), Err(LimitMet::User));
     // Another user takes that place over.
-    let other = come(&mut world, &["k"], "a", By::Client, Some(b"other"), &LIMITS);
-    assert_eq!(other, Ok(Entered::Waits(At::Absent)));
+    let other = come(
+        &mut world,
+        &["k"],
+        "a",
+        ListensBy::Client,
+        Some(b"other"),
+        &LIMITS,
+    );
+    assert_eq!(other, Ok(Entered::Waits(PlaceBefore::Absent)));
     assert!(more(&mut world, user).is_ok());
     assert_eq!(world.book.load.users.waiting(USER), 3);
-    assert!(come(&mut world, &["o"], "a", By::Client, None, &LIMITS).is_ok());
+    assert!(come(&mut world, &["o"], "a", ListensBy::Client, None, &LIMITS).is_ok());
     for key in ["k", "l", "m", "n", "o"] {
         world.dismiss(&KeyRef::new(0, key.as_bytes()), 9);
         assert!(world.is_tight());
@@ -186,13 +232,13 @@ fn bytes_are_bounded_whatever_is_long() {
     };
     let mut world = World::default();
     let mut come = |keys: &[&str], by| come(&mut world, keys, "t", by, None, &limits);
-    assert_eq!(come(&keys, By::Nobody), Err(Full::Bytes));
-    assert!(come(&keys[..1], By::Nobody).is_ok());
+    assert_eq!(come(&keys, ListensBy::Nobody), Err(LimitMet::Bytes));
+    assert!(come(&keys[..1], ListensBy::Nobody).is_ok());
     // The place goes on, but not with a long name.
     assert_eq!(
-        come(&keys[..1], By::Channel(long.as_bytes())),
-        Err(Full::Bytes)
+        come(&keys[..1], ListensBy::Channel(long.as_bytes())),
+        Err(LimitMet::Bytes)
     );
-    assert!(come(&keys[..1], By::Channel(b"short")).is_ok());
-    assert_eq!(come(&keys[1..], By::Client), Err(Full::Bytes));
+    assert!(come(&keys[..1], ListensBy::Channel(b"short")).is_ok());
+    assert_eq!(come(&keys[1..], ListensBy::Client), Err(LimitMet::Bytes));
 }
