@@ -2,8 +2,8 @@
 //!
 //! - [`Marks`]: keys to look at, because they have changed outside a command.
 //! - [`StepWork`]: what a step leaves to do before it ends.
-//! - [`Endings`]: many places that end for one reason. From some number on they end a few at a time,
-//!   and none of them is granted until then.
+//! - [`Endings`]: many places that end for one reason. From some number on they end a few at a
+//!   time, and none of them is granted until then.
 //! - [`Changes`]: FLUSHALL, FLUSHDB and SWAPDB change whole databases. Such a change marks no key,
 //!   because there may be very many. It only gets a number. A queue knows the last change that it
 //!   has followed, and follows the later ones when its key is looked at next. The timer goes
