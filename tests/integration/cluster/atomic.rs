@@ -2,6 +2,7 @@
 //! no locks at the target before the takeover, and nothing is lost during the move.
 
 mod in_progress;
+mod others;
 mod snapshot;
 
 use crate::harness::dump::raise_fences_by_an_hour;
