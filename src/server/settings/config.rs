@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
 use std::ptr;
 
+use redis_lock_core::engine::printable::escaped;
 use redis_module::raw;
 
 use super::limits::{self, GUARD, LIMITS};
@@ -35,7 +36,10 @@ pub(in crate::server) fn read_arguments<'a>(
     let mut seen: Vec<&CStr> = Vec::new();
     while let Some(name) = args.next() {
         let known = all().find(|one| name.eq_ignore_ascii_case(one.name.to_bytes()));
-        let setting = known.ok_or("unknown argument: there is no setting of this name")?;
+        let setting = known.ok_or_else(|| {
+            let name = escaped(name, 64);
+            format!("unknown argument '{name}': there is no setting of this name")
+        })?;
         let wrong = |why: &str| format!("{}: {why}", setting.name.to_string_lossy());
         if seen.contains(&setting.name) {
             return Err(wrong("it is given twice"));
@@ -198,8 +202,8 @@ mod tests {
             ("max-waiters-share 0", "max-waiters-share", "1 to 100"),
             ("max-waiters-share 101", "max-waiters-share", "1 to 100"),
             ("max-waiters 1 max-waiters 2", "max-waiters", "twice"),
-            ("waiters 1", "unknown argument", "no setting"),
-            ("5", "unknown argument", "no setting"),
+            ("waiters 1", "unknown argument 'waiters'", "no setting"),
+            ("5", "unknown argument '5'", "no setting"),
             ("replicate-in-place", "replicate-in-place", "no value"),
             ("replicate-in-place 1", "replicate-in-place", "neither"),
             ("deadlock-detection on", "deadlock-detection", "neither"),

@@ -27,9 +27,10 @@ const EXPECTED: &str =
 /// Arguments, and the messages in the log: one for each reason. The parser has tests of its own.
 fn bad_arguments() -> Vec<(Vec<Vec<u8>>, &'static str)> {
     let no_integer = "max-waiters: its value is not an integer from 0 to 1000000";
-    let unknown = "unknown argument: there is no setting of this name";
+    let unknown = "': there is no setting of this name";
+    let named = "unknown argument 'maxwaiters': there is no setting of this name";
     let mut bad = vec![
-        (words("maxwaiters 1"), unknown),
+        (words("maxwaiters 1"), named),
         (words("max-waiters"), "max-waiters: it has no value"),
         (words("max-waiters many"), no_integer),
         (
