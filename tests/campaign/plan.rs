@@ -133,7 +133,7 @@ const FAULTS: [Fault; 30] = [
     Saved,
 ];
 
-const SLACK_MS: u64 = 500;
+pub const SLACK_MS: u64 = 500;
 const FRESH_MS: u64 = 1_000;
 /// A lease as it is used. After a promotion a much shorter one ends before its owner can renew it.
 pub const LONG_TTL_MS: u64 = 10_000;

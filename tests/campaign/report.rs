@@ -59,7 +59,9 @@ impl Row {
 
     /// Overlaps that also servers without the guard do not have.
     fn lost(&self) -> &[Finding] {
-        let has_reason = self.plan.fault.loses() || self.plan.fault == Fault::ClockStep;
+        let plan = &self.plan;
+        let has_reason =
+            plan.fault.loses() || plan.is_old_served() || plan.fault == Fault::ClockStep;
         match &self.verdict {
             None => &[],
             Some(verdict) if has_reason => &verdict.known,
