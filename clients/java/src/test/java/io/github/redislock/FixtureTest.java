@@ -11,11 +11,10 @@ import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** What the README shows under "How do I test my code?". */
+/** What the README links under "How do I test my code?": a server that ends with its tests. */
 class FixtureTest {
     private static final String REDIS = System.getenv().getOrDefault(
             "REDIS_SERVER", System.getenv("REDIS_LOCK_SERVERS") + "/redis-7.0.15/bin/redis-server");
-    // readme: fixture
     static Process server;
     static RedisLockClient locks;
 
@@ -41,7 +40,6 @@ class FixtureTest {
         locks.close();
         server.destroy();
     }
-    // readme: end
 
     @Test
     void aLockIsTaken() throws IOException {
