@@ -1,6 +1,6 @@
-//! The output of a run: `results.md` with the goals and the pictures, `results.tsv` with every
-//! figure, and `tables.tsv` with the tables of each part. `make plots` draws the pictures from the
-//! figures.
+//! The output of a run: `results.md` with the goals and the pictures, for contributors, and in the
+//! folder of the documents `results.tsv` with every figure and `tables.tsv` with the tables of each
+//! part. `make plots` draws the pictures from the figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ pub enum Bound {
 /// The results of one part of the benchmark.
 pub struct Report {
     part: &'static str,
-    folder: PathBuf,
+    quick: bool,
     /// For results.md.
     text: String,
     /// For tables.tsv: texts, and rows of tables.
@@ -31,12 +31,11 @@ pub struct Report {
 
 impl Report {
     pub fn new(part: &'static str, title: &str, quick: bool) -> Self {
-        let folder = environment::folder(quick);
         println!("\n## {title}\n");
         Self {
             part,
+            quick,
             text: format!("## {title}\n\n{}\n", environment::shown()),
-            folder,
             lines: Vec::new(),
             figures: Vec::new(),
         }
@@ -87,22 +86,19 @@ impl Report {
 
     /// Shows the picture of that name.
     pub fn picture(&mut self, name: &str, alt: &str) {
-        write!(self.text, "\n{}\n", environment::picture(name, alt)).unwrap();
+        let name = format!("{FIGURES}{name}");
+        write!(self.text, "\n{}\n", environment::picture(&name, alt)).unwrap();
     }
 
     /// Replaces the former results of this part. Those of other parts stay unchanged.
     pub fn write(self) {
+        let folder = environment::folder(self.quick);
         let head = "part\tkind\tserver\tmeasure\tsubject\tmedian\tlow\thigh\tgoal\tmet";
-        let figures = replace(
-            self.folder.join("results.tsv"),
-            head,
-            self.part,
-            self.figures,
-        );
+        let figures = replace(folder.join("results.tsv"), head, self.part, self.figures);
         let head = "part\ttext, or the cells of a row";
-        replace(self.folder.join("tables.tsv"), head, self.part, self.lines);
+        replace(folder.join("tables.tsv"), head, self.part, self.lines);
 
-        let markdown = self.folder.join("results.md");
+        let markdown = page(self.quick);
         let mut sections = sections_of(&markdown);
         let text = format!("{MARK}{} -->\n{}", self.part, self.text.trim_end());
         sections.insert(place_of(self.part), text);
@@ -129,11 +125,20 @@ pub fn write_head(quick: bool) {
     let folder = environment::folder(quick);
     let figures = fs::read_to_string(folder.join("results.tsv")).expect("figures");
     let figures: Vec<String> = figures.lines().skip(1).map(String::from).collect();
-    let markdown = folder.join("results.md");
+    let markdown = page(quick);
     write_document(&markdown, &figures, sections_of(&markdown));
 }
 
-const FILES: [&str; 3] = ["results.md", "results.tsv", "tables.tsv"];
+/// The page, which the documents for users leave out. That of a quick run is beside its figures.
+fn page(quick: bool) -> PathBuf {
+    match quick {
+        true => environment::folder(true).join("results.md"),
+        false => Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results.md"),
+    }
+}
+
+/// From the page to the figures.
+const FIGURES: &str = "../docs/benchmarks/";
 
 /// Prepares the files for a run of these parts, or of all if there is none. All figures are of one
 /// build: a run of all parts begins them anew, and parts of another build beside the asked ones are
@@ -143,18 +148,23 @@ pub fn begin(parts: &[String], quick: bool) -> Result<(), String> {
         return Ok(()); // Its figures say nothing.
     }
     let folder = environment::folder(false);
+    let files = [
+        page(false),
+        folder.join("results.tsv"),
+        folder.join("tables.tsv"),
+    ];
     let (build, changed) = environment::build();
     if changed {
         return Err("the sources of the module have changed: commit them first".into());
     }
     if parts.is_empty() {
-        for file in FILES {
-            fs::remove_file(folder.join(file)).ok();
+        for file in &files {
+            fs::remove_file(file).ok();
         }
         return Ok(());
     }
     let begin = format!("{}{build}", environment::BUILD);
-    let sections = sections_of(&folder.join(FILES[0]));
+    let sections = sections_of(&files[0]);
     let others: Vec<_> = crate::PARTS
         .iter()
         .enumerate()
@@ -168,10 +178,9 @@ pub fn begin(parts: &[String], quick: bool) -> Result<(), String> {
     match &others[..] {
         [] => Ok(()),
         others => Err(format!(
-            "this build is {build}, and {} has another build's {}: measure all parts, or remove {}",
-            folder.display(),
-            others.join(", "),
-            FILES.join(", ")
+            "this build is {build}, and {} has another build's {}: measure all parts, or remove {files:?}",
+            files[0].display(),
+            others.join(", ")
         )),
     }
 }
@@ -196,8 +205,8 @@ fn write_document(markdown: &Path, figures: &[String], sections: BTreeMap<usize,
 const MARK: &str = "<!-- part: ";
 const HEAD: &str = "# All goals
 
-For contributors who check or repeat the measurements. `make bench` writes this page, part by part. [tables.tsv](tables.tsv) has the tables of each part, and how to read them; \
-[results.tsv](results.tsv) has every figure.
+For contributors who check or repeat the measurements. `make bench` writes this page, part by part. [tables.tsv](../docs/benchmarks/tables.tsv) has the tables of each part, and how to read them; \
+[results.tsv](../docs/benchmarks/results.tsv) has every figure.
 
 The server runs on one core, the clients on the other. The rivals take turns, round by round. A figure is the median of its rounds, with the smallest and the largest in brackets. A ratio compares figures of one round. Times are this machine's; the ratios are what counts.
 

@@ -85,8 +85,7 @@ pub fn page(shop: &Shop, rows: &[Row]) -> String {
     format!(
         "# Overselling
 
-For users who want to see what a lock prevents. On {server}, {processes} processes buy from one stock of {stock} items.
-Each reads how many are left, thinks for {think} ms, and writes one less, until nothing is left. `make oversell` plays [it](../../examples/oversell/main.rs) and writes this page.
+What a lock prevents, for users. On {server}, {processes} processes buy from one stock of {stock} items: each reads how many are left, thinks for {think} ms, and writes one less. `make oversell` plays [it](../../examples/oversell/main.rs) and writes this page.
 
 {table}
 <picture>
@@ -95,11 +94,11 @@ Each reads how many are left, thinks for {think} ms, and writes one less, until 
 </picture>
 
 - **oversold**: items that the shop never had.
-- **commands per sale**: the purchase itself is five of them, seven with a fence. In (h) they include those of {reads} readers.
+- **commands per sale**: five are the purchase itself, seven with a fence. In (h) they include those of {reads} readers.
 - **in vain per sale**: polls without the lock, and transactions that were not executed.
-- **longest wait**: of one buyer, from asking until the start of the purchase that succeeded.
+- **longest wait**: of a buyer, until the start of the purchase that succeeded.
 - **when owners stall**: the same with locks of {ttl} ms, and {STALLS} buyers that each stall for {stall} ms between reading and writing. A lock alone (e) does not stop a late owner.
-  A transaction (b) sees that the stock has changed. In (f) and (h) the stock refuses the fence of a late owner. In (g) the server refuses the write.
+  A transaction (b) sees that the stock has changed. In (f) and (h) the stock refuses the late owner's fence, in (g) the server its write.
 "
     )
 }
