@@ -25,6 +25,7 @@ pub(super) struct Order {
 
 /// Changes.
 impl Order {
+    #[inline]
     pub(super) fn add(&mut self, key: KeyId, spot: Spot, ticket: Ticket, id: PlaceId) {
         let is_new = match spot {
             Spot::Nowhere => true,
@@ -41,6 +42,7 @@ impl Order {
         debug_assert!(is_new, "a place stands once");
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, key: KeyId, spot: Spot, ticket: Ticket, id: PlaceId) {
         let was_there = match spot {
             Spot::Nowhere => true,
@@ -68,6 +70,7 @@ impl Order {
 /// Questions.
 impl Order {
     /// The first place whose token has got a hold and has not been looked at since.
+    #[inline]
     pub(super) fn first_owner(&self, key: KeyId) -> Option<PlaceId> {
         let mut here = self.owns_of(key);
         here.next().map(|(_, id)| id)

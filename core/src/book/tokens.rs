@@ -57,6 +57,7 @@ impl Tokens {
     }
 
     /// Notes whether the token of a place waits for other keys, too.
+    #[inline]
     pub(super) fn set_elsewhere<L>(&mut self, place: &Place<L>, id: PlaceId, is_elsewhere: bool) {
         if !is_elsewhere && self.elsewhere.is_empty() {
             return; // The usual case.

@@ -25,6 +25,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     }
 
     /// The next argument.
+    #[inline]
     pub fn required(&mut self) -> Result<&'a [u8], Error> {
         self.rest.next().ok_or(Error::Arity)
     }
@@ -59,6 +60,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
     }
 
     /// The end of the arguments.
+    #[inline]
     pub fn finish(mut self) -> Result<(), Error> {
         match self.rest.next() {
             None => Ok(()),
@@ -69,6 +71,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Args<I> {
 
 /// Reads a number that is not negative, in the only form that the server itself accepts: digits,
 /// no sign, no space, no leading zero.
+#[inline]
 pub fn integer(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || (bytes.len() > 1 && bytes.starts_with(b"0")) {
         return None;
@@ -81,6 +84,7 @@ pub fn integer(bytes: &[u8]) -> Option<u64> {
 }
 
 /// Reads a time in milliseconds, from 0 to that of the longest ttl. Anything else is `error`.
+#[inline]
 pub(super) fn ms(text: &[u8], error: Error) -> Result<u64, Error> {
     let ms = integer(text).filter(|ms| *ms <= Ttl::MAX_MS);
     ms.ok_or(error)

@@ -36,6 +36,7 @@ impl Deliveries {
     }
 
     /// Notes that a grant has arrived, or never will. Whether its owner was answered meanwhile.
+    #[inline]
     pub(super) fn end(&self, fence: Fence) -> bool {
         debug_assert!(self.under_way.get() > 0, "a delivery that has not begun");
         let mut heard = self.heard.borrow_mut();

@@ -142,6 +142,7 @@ impl<T: Types> Shared<T> {
 impl<T: Types> Machine<T> {
     /// Notes for which keys a request has waited that was granted, has timed out, or has lost its
     /// client.
+    #[inline]
     pub(super) fn wait_ended(&mut self, removed: &Removed<T>, now_us: u64) {
         if removed.listener.is_none() {
             return; // Nobody has waited.

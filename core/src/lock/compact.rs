@@ -75,6 +75,7 @@ impl CompactToken {
     }
 
     /// The token's text.
+    #[inline]
     pub fn text(&self) -> TokenText<'_> {
         match self {
             Self::Digits { dashed, bytes } => {

@@ -44,6 +44,7 @@ pub struct Grant {
 impl Grant {
     /// A hold for a token that may have one already. It is not marked: that it lingers is for the
     /// caller to say.
+    #[inline]
     pub fn new(own: Option<Hold>, mode: Mode, ttl: Ttl, fence: Fence, at: Now) -> Self {
         Self {
             at,
@@ -98,6 +99,7 @@ impl Lock {
     ///
     /// # Errors
     /// A [`Refusal`]. Then nothing is to be changed.
+    #[inline]
     pub fn acquire(
         lock: Option<&Self>,
         ask: Ask<'_>,
@@ -125,6 +127,7 @@ impl Lock {
     ///
     /// # Errors
     /// [`Refusal::Busy`] or [`Refusal::BusyUpgrade`].
+    #[inline]
     pub fn admits(
         lock: Option<&Self>,
         mode: Mode,
@@ -152,6 +155,7 @@ impl Lock {
     }
 
     /// Decides the end of a token's hold, and returns that hold. `None` if the token holds nothing.
+    #[inline]
     pub fn release<'a>(&self, token: Token<'a>, now: Now) -> Option<(Effect<'a>, Hold)> {
         if planted("anybody-releases") {
             let now_ms = now.ms().saturating_add(Ttl::MAX_MS); // Every hold is over by then.
@@ -234,6 +238,7 @@ impl Lock {
     }
 
     /// Whether the holds at `now` exclude a token that has none of them.
+    #[inline]
     fn excludes(&self, mode: Mode, now: Now) -> bool {
         match (self.mode(), mode) {
             (Mode::Shared, Mode::Exclusive) if planted("writers-beside-readers") => false,

@@ -66,6 +66,7 @@ pub struct FenceClock {
 
 impl FenceClock {
     /// The fence for a hold granted at `now`. `None` if no larger one is left below 2^53.
+    #[inline]
     pub fn next(&mut self, now: Now) -> Option<Fence> {
         let by_clock = if planted("fences-begin-again") {
             0

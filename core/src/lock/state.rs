@@ -57,6 +57,7 @@ impl OneHold {
         }
     }
 
+    #[inline]
     const fn mode(&self) -> Mode {
         if self.fence.is_marked() {
             Mode::Shared
@@ -103,6 +104,7 @@ impl Fate {
 /// The queries.
 impl Lock {
     /// The token's mode and hold at `now`, if it has one.
+    #[inline]
     pub fn hold_of(&self, token: Token<'_>, now: Now) -> Option<(Mode, Hold)> {
         let (mode, hold) = self.stored(token)?;
         (!hold.deadline.is_over(now.ms())).then_some((mode, hold))
@@ -114,6 +116,7 @@ impl Lock {
     }
 
     /// The token's hold, if it has one. It may be over.
+    #[inline]
     pub fn stored(&self, token: Token<'_>) -> Option<(Mode, Hold)> {
         match &self.holds {
             Holds::One(one) => one.token.is(token).then(|| (one.mode(), one.hold())),
@@ -161,6 +164,7 @@ impl Lock {
 
     /// Exclusive or shared; counted, with the smallest limit, where some hold has one. Holds that
     /// are over count as well.
+    #[inline]
     pub fn mode(&self) -> Mode {
         match &self.holds {
             Holds::One(one) => one.mode(),
@@ -183,6 +187,7 @@ impl Lock {
 
     /// When the last hold ends by itself, which is the deadline of the key. `None` only if there is
     /// no hold at all.
+    #[inline]
     pub fn latest_deadline(&self) -> Option<Deadline> {
         match &self.holds {
             Holds::One(one) => Some(one.deadline),

@@ -22,6 +22,7 @@ impl<'a> Token<'a> {
     pub const MAX_LEN: usize = 512;
 
     /// Reads a token.
+    #[inline]
     pub const fn new(bytes: &'a [u8]) -> Result<Self, TokenError> {
         match bytes.len() {
             0 => Err(TokenError::Empty),

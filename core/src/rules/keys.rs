@@ -24,6 +24,7 @@ impl Keys {
     }
 
     /// All keys.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &KeyRef> {
         let (one, all) = match self {
             Self::One(key) => (Some(key), None),

@@ -329,6 +329,7 @@ impl<L> Place<L> {
     }
 
     /// Decides one of its requests at its turn.
+    #[inline]
     pub(crate) fn decide(
         &self,
         request: &Request<L>,

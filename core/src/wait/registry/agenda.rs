@@ -138,6 +138,7 @@ impl Endings {
     }
 
     /// Whether nothing is granted for a key for now.
+    #[inline]
     pub(super) fn hold_back(&self, key: &KeyRef) -> bool {
         self.cancelled.contains_key(key)
     }
