@@ -54,7 +54,6 @@ mod group;
 mod journal;
 mod judge;
 mod judge_tests;
-mod kept;
 mod log;
 mod model;
 mod model_tests;

@@ -1,10 +1,8 @@
 //! The worker examples of all languages, run through the same faults: `make test-examples`.
 //!
 //! Every test runs with each program, in a server of its own: `cargo test --test examples python_` runs
-//! those of one language. `make setup-examples` sets the programs up. Environment variables:
-//!
-//! - `EXAMPLES_DIR`: the folder of the languages, instead of `examples/`;
-//! - `EXAMPLES`: `python,go`: `mixed` takes no others.
+//! those of one language. `make setup-examples` sets the programs up. The environment variable
+//! `EXAMPLES_DIR` names the folder of the languages, instead of `examples/`.
 
 #![allow(unreachable_pub)] // A test binary has no public API.
 
@@ -42,9 +40,6 @@ mod gives_back;
 mod late;
 mod readers;
 mod work;
-
-// The adapters in clients/, together on one lock.
-mod mixed;
 
 // The overselling demonstration, which needs no setup.
 mod oversell;

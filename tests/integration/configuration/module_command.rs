@@ -3,10 +3,7 @@
 use super::{commented, example};
 use crate::harness::{module, Kind, Reply, Server};
 
-on_every_server![
-    module_load_obeys_enable_module_command,
-    protected_mode_accepts_loopback_clients,
-];
+on_every_server![module_load_obeys_enable_module_command,];
 
 fn module_load_obeys_enable_module_command(kind: Kind) {
     let load = format!("MODULE LOAD {} max-waiters 5", module().display());
@@ -34,15 +31,4 @@ fn module_load_obeys_enable_module_command(kind: Kind) {
     let config = format!("{}{of_example}\n", example());
     let server = Server::start_with_config(kind, &config);
     assert!(server.client().int("LOCK.ACQUIRE k me 30000") > 0);
-}
-
-/// The server refuses remote clients before any command. No test connects remotely.
-fn protected_mode_accepts_loopback_clients(kind: Kind) {
-    let config = format!("{}protected-mode yes\n", example());
-    let server = Server::start_with_config(kind, &config);
-    let mut c = server.client();
-    assert!(c.int("LOCK.ACQUIRE k me 30000") > 0);
-    let waiter = server.blocked("LOCK.ACQUIRE k you 30000 BLOCK 0");
-    assert_eq!(c.int("LOCK.RELEASE k me"), 1);
-    assert!(waiter.fence() > 0);
 }

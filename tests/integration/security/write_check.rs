@@ -10,7 +10,6 @@ use crate::harness::{for_ms, Client, Cluster, Kind, Reply, Server, COMMANDS_ONLY
 
 on_every_server![
     only_the_module_may_send_the_write_check,
-    user_permissions_do_not_restrict_the_write_check,
     the_write_check_is_not_replicated_or_persisted,
     the_write_check_of_a_cluster_is_not_persisted,
 ];
@@ -88,30 +87,6 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
     c.call("CONFIG SET min-replicas-to-write 0");
     ask(&mut c);
     b.fence();
-}
-
-/// If the default user may do nothing else, a deadline still hands off.
-fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
-    let server = Server::start(kind);
-    let mut admin = server.user("boss", "~* &* +@all");
-    let allowed = "+ping +info +client +lock.acquire +lock.renew +lock.release +lock.info";
-    let rules = format!("ACL SETUSER default -@all {allowed}");
-    admin.ok(&rules);
-    let mut c = server.client();
-    for line in ["LOCK._WRITABLE", "EVAL return(1) 0", "CONFIG GET save"] {
-        c.refused(line, "NOPERM ");
-    }
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    c.int("LOCK.RENEW k a 20");
-    b.fence();
-    // A client that left is passed over.
-    let d = server.raw_blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    let e = server.blocked("LOCK.ACQUIRE k e 60000 BLOCK 0");
-    drop(d);
-    admin.int("DEL k");
-    e.fence();
-    assert_eq!(c.holders("k"), ["e"]);
 }
 
 /// The names of the commands in the append-only file of a server.
