@@ -36,7 +36,6 @@ macro_rules! with_every_worker {
 
 // The faults.
 mod cuts;
-mod gives_back;
 mod late;
 mod readers;
 mod work;
@@ -47,5 +46,4 @@ mod oversell;
 // The tools.
 mod events;
 mod fixture;
-mod proxy;
 mod worker;

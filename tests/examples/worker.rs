@@ -144,12 +144,6 @@ impl Worker {
         self.signal("CONT");
     }
 
-    /// Sends the signal of Ctrl-C, or of a service manager.
-    #[track_caller]
-    pub fn interrupt(&self) {
-        self.signal("TERM");
-    }
-
     /// The signal must reach the program, not a shell around it.
     #[track_caller]
     fn signal(&self, name: &str) {

@@ -12,9 +12,7 @@ on_every_server![
     a_flush_is_one_entry,
     an_eviction_names_no_client,
     a_storm_is_told_in_few_lines,
-    long_looks_at_the_clients_end_soon,
     a_replica_tells_nothing,
-    a_lock_of_many_holders_is_one_entry,
     the_log_refuses_bad_numbers_and_keeps_its_entries,
     names_are_shown_only_to_those_who_may_read_them,
 ];
@@ -265,28 +263,6 @@ fn a_storm_is_told_in_few_lines(kind: Kind) {
     drop(idle);
 }
 
-fn long_looks_at_the_clients_end_soon(kind: Kind) {
-    if !tells_client(kind) {
-        return; // It is not asked.
-    }
-    let server = Server::start(kind);
-    let mut c = server.client();
-    // The list of the clients is as long as one of 150,000 clients.
-    let name = vec![b'n'; 50_000_000];
-    let mut other = server.client();
-    other.send(&[b"CLIENT".as_slice(), b"SETNAME", &name]);
-    for _ in 0..10 {
-        acquire(&mut c, "k");
-        c.call("DEL k");
-    }
-    let entries = log(&mut c, 10);
-    let id = c.int("CLIENT ID");
-    // The first look is always taken, and all of them may take 100 milliseconds.
-    assert_eq!(entries[9].field("client"), Reply::Int(id));
-    assert_eq!(entries[0].field("client"), Reply::Nil);
-    assert_eq!(entries[0].field("key"), "k".into());
-}
-
 fn a_replica_tells_nothing(kind: Kind) {
     let primary = Server::start(kind);
     let replica = Server::start_replica_of(&primary, &[]);
@@ -302,27 +278,6 @@ fn a_replica_tells_nothing(kind: Kind) {
     assert_eq!(log(&mut c, 10).len(), 2);
     assert_eq!(log(&mut of_replica, 10), []);
     assert_eq!(lines(&replica), Vec::<String>::new());
-}
-
-fn a_lock_of_many_holders_is_one_entry(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let fence = c.int("RWLOCK.RLOCK k first 600000");
-    for n in 0..99 {
-        c.int(&format!("RWLOCK.RLOCK k r{n} 600000"));
-    }
-    c.int("RWLOCK.RLOCK k over 1");
-    wait_for("one to be over", || {
-        (c.holders("k").len() == 100).then_some(())
-    });
-    c.call("DEL k");
-    let entries = log(&mut c, 10);
-    let [entry] = &entries[..] else {
-        panic!("{entries:?}");
-    };
-    assert_eq!(entry.field("holders"), Reply::Int(100));
-    assert_eq!(entry.field("token"), "first".into());
-    assert_eq!(entry.field("fence"), Reply::Int(fence));
 }
 
 fn the_log_refuses_bad_numbers_and_keeps_its_entries(kind: Kind) {

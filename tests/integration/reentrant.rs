@@ -7,7 +7,6 @@ use crate::harness::{built_module, module, wait_for, Client, Kind, Reply, Server
 
 on_every_server![
     macquire_takes_nothing_that_was_taken_while_it_looked,
-    macquire_takes_nothing_that_has_another_type_by_then,
     macquire_gives_back_what_it_has_taken,
     a_waiter_for_two_keys_gets_both_or_none,
 ];
@@ -85,25 +84,6 @@ fn macquire_takes_nothing_that_was_taken_while_it_looked(kind: Kind) {
     let fence = c.int("LOCK.MACQUIRE 2 a b me 60000 BLOCK 1000");
     assert_eq!(c.int("LOCK.CHECK a me"), fence);
     assert_eq!(c.int("LOCK.CHECK b me"), fence);
-}
-
-fn macquire_takes_nothing_that_has_another_type_by_then(kind: Kind) {
-    let server = start(kind, "", &[]);
-    let mut c = server.client();
-    expire(&mut c, "c");
-    c.ok("react expired c SET b text");
-    c.refused("LOCK.MACQUIRE 3 a b c me 60000", "WRONGTYPE ");
-    assert_free(&mut c, &["a", "c"]);
-    // A string that expires tells the module nothing.
-    c.call("DEL b");
-    c.text("SET c text PX 1");
-    let begun_us = c.now_us();
-    wait_for("the string to end", || {
-        (c.now_us() > begun_us + 3_000).then_some(())
-    });
-    c.ok("react expired c SET b text");
-    c.refused("LOCK.MACQUIRE 3 a b c me 60000", "WRONGTYPE ");
-    assert_free(&mut c, &["a", "c"]);
 }
 
 fn macquire_gives_back_what_it_has_taken(kind: Kind) {

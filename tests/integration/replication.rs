@@ -7,7 +7,6 @@ use crate::replicas::primary;
 
 on_every_server![
     a_replica_attached_later_gives_larger_fences,
-    the_old_primary_follows_the_new_one,
     monitor_and_slowlog_show_the_command_as_sent,
     a_random_history_is_replicated_without_replicating_in_place
 ];
@@ -53,23 +52,6 @@ fn a_replica_attached_later_gives_larger_fences(kind: Kind) {
         let next = promote(&replica).int("LOCK.ACQUIRE new me 600000");
         assert!(next > ahead, "held {held}: {next} after {ahead}");
     }
-}
-
-fn the_old_primary_follows_the_new_one(kind: Kind) {
-    let old = primary(kind);
-    let new = Server::start_replica_of(&old, &[]);
-    let (mut o, mut n) = (old.client(), new.client());
-    o.int("LOCK.ACQUIRE k me 600000");
-    new.wait_until_it_follows(&old);
-    promote(&new);
-    o.int("LOCK.ACQUIRE lost me 600000"); // which the new one never receives
-    assert_eq!(n.int("LOCK.RELEASE k me"), 1);
-    let ahead = raise_fences_by_an_hour(&mut n);
-    n.int("RWLOCK.RLOCK k you 600000");
-    old.follow(&new);
-    assert_same(&new, &old, "after the change of roles");
-    assert_eq!(o.int("EXISTS lost"), 0);
-    assert!(promote(&old).int("LOCK.ACQUIRE new me 600000") > ahead);
 }
 
 /// An effect replaces the client's command for a moment. Nobody may see that.

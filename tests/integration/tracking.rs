@@ -10,8 +10,6 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 on_every_server![
     a_tracking_holder_is_notified_of_a_change,
     a_tracking_holder_is_notified_of_a_hand_off,
-    commandstats_count_the_commands,
-    config_resetstat_leaves_the_module_counters,
 ];
 
 /// A client that holds a lock and receives invalidations, through the interface of the `redis`
@@ -142,45 +140,4 @@ fn a_tracking_holder_is_notified_of_a_hand_off(kind: Kind) {
         holder.c.call("LOCK.INFO k").field("mode"),
         Reply::from("exclusive")
     );
-}
-
-fn commandstats_count_the_commands(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.call("CONFIG RESETSTAT");
-    c.int("LOCK.ACQUIRE k a 600000");
-    c.call("LOCK.ACQUIRE k b 600000");
-    c.error("LOCK.ACQUIRE k b x");
-    let waiter = server.blocked("RWLOCK.WLOCK k b 600000 BLOCK 0");
-    c.int("LOCK.RELEASE k a");
-    waiter.fence();
-    for (name, calls, failed) in [
-        ("lock.acquire", 3, 1),
-        ("rwlock.wlock", 1, 0),
-        ("lock.release", 1, 0),
-    ] {
-        let stats = c.info(&format!("cmdstat_{name}"));
-        assert!(
-            stats.contains(&format!("calls={calls},")),
-            "{name}: {stats}"
-        );
-        assert!(
-            stats.contains(&format!("failed_calls={failed}")),
-            "{name}: {stats}"
-        );
-    }
-    // The module's own replication does not count as a call.
-    assert!(!c.text("INFO commandstats").contains("cmdstat_lock._"));
-}
-
-/// The module API does not report it, so the module has its own: LOCK.RESETSTAT.
-fn config_resetstat_leaves_the_module_counters(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 600000");
-    c.call("CONFIG RESETSTAT");
-    assert_eq!(c.info("lock_acquired"), "1");
-    c.text("LOCK.RESETSTAT");
-    assert_eq!(c.info("lock_acquired"), "0");
-    assert!(c.info("cmdstat_lock.resetstat").starts_with("calls=1,"));
 }

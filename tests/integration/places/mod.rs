@@ -8,7 +8,6 @@ mod endings;
 mod figures;
 pub mod fixture;
 mod info;
-mod keep;
 mod rights;
 mod transactions;
 mod unheard;

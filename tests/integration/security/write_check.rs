@@ -6,12 +6,11 @@ use std::collections::BTreeSet;
 use super::{in_scripts, load_function};
 use crate::harness::aof;
 use crate::harness::workload::{words, Command};
-use crate::harness::{for_ms, Client, Cluster, Kind, Reply, Server, COMMANDS_ONLY};
+use crate::harness::{for_ms, Client, Kind, Reply, Server, COMMANDS_ONLY};
 
 on_every_server![
     only_the_module_may_send_the_write_check,
     the_write_check_is_not_replicated_or_persisted,
-    the_write_check_of_a_cluster_is_not_persisted,
 ];
 
 const REFUSAL: &str = "this command is for the module itself only";
@@ -140,24 +139,4 @@ fn the_write_check_is_not_replicated_or_persisted(kind: Kind) {
     replica.wait_until_it_follows(&primary);
     assert_only_effects(&primary);
     assert_only_effects(&replica);
-}
-
-/// In a cluster the check is made for each key, and by commands in transactions, too.
-fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
-    let server = Cluster::node(kind, &COMMANDS_ONLY);
-    let mut c = server.client();
-    hand_on_by_timer(&server);
-    let before = c.calls_of("lock._writable");
-    // After a MIGRATE in a transaction, a command checks whether an absent key still belongs to
-    // this node.
-    c.int("LOCK.ACQUIRE other a 60000");
-    c.multi(&[
-        "DEL other",
-        "MIGRATE 127.0.0.1 1 other 0 10",
-        "LOCK.RELEASE other a",
-        "LOCK.ACQUIRE other b 60000",
-    ]);
-    hand_on_by_timer(&server);
-    assert!(c.calls_of("lock._writable") > before);
-    assert_only_effects(&server);
 }

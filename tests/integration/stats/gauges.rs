@@ -1,11 +1,10 @@
 //! The gauges, for every way in which locks come and go.
 
-use super::{assert_held, found, held};
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use super::assert_held;
+use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
     gauges_follow_every_change_of_locks,
-    gauges_follow_expiry,
     gauges_follow_a_full_synchronization,
 ];
 
@@ -103,36 +102,6 @@ fn gauges_follow_every_change_of_locks(kind: Kind) {
         assert_eq!(matches!(reply, Reply::Error(_)), fails, "{reply:?}");
         assert_held(&mut c, "RESTORE");
     }
-}
-
-fn gauges_follow_expiry(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    // Expired by the server's own cycle.
-    for line in [
-        "LOCK.ACQUIRE exclusive me 20",
-        "RWLOCK.RLOCK shared a 20",
-        "RWLOCK.RLOCK shared b 20",
-    ] {
-        c.int(line);
-    }
-    wait_for("both to expire", || {
-        (held(&mut c) == [0, 0, 0, 0]).then_some(())
-    });
-    assert_eq!(c.int("DBSIZE"), 0);
-    // Expired when they are accessed.
-    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
-    c.int("LOCK.ACQUIRE exclusive me 1");
-    c.int("RWLOCK.RLOCK shared a 1");
-    c.int("RWLOCK.RLOCK shared b 600000");
-    wait_for("both to be over", || {
-        let over = c.call("PTTL exclusive") == Reply::Int(-2);
-        (over && found(&mut c) == [0, 1, 1, 0]).then_some(())
-    });
-    // An expired shared hold is counted until the lock changes.
-    assert_eq!(held(&mut c), [0, 2, 1, 0]);
-    c.int("LOCK.RENEW shared b 600000");
-    assert_eq!(assert_held(&mut c, "a renewal"), [0, 1, 1, 0]);
 }
 
 fn gauges_follow_a_full_synchronization(kind: Kind) {
