@@ -158,6 +158,40 @@ fn files_stay_small() {
     }
 }
 
+/// The reason stands near the top of the file, in a line of its own.
+#[test]
+fn long_files_of_the_source_say_why() {
+    for (path, text) in sources("src") {
+        let lines = text.lines().count();
+        let mut top = text.lines().take(30);
+        let has_reason = top.any(|line| line.starts_with("// Long because: "));
+        assert!(
+            lines <= MAX_LINES_WITHOUT_REASON || has_reason,
+            "{} has {lines} lines and no line `// Long because: …` near its top",
+            path.display()
+        );
+    }
+}
+
+/// But tables, and what is written as code.
+#[test]
+fn comments_of_the_source_are_wrapped() {
+    for (path, text) in sources("src") {
+        let mut in_code = false;
+        for (n, line) in text.lines().enumerate() {
+            let Some((_, comment)) = line.split_once("//") else {
+                continue;
+            };
+            let comment = comment.trim_start_matches(['/', '!', ' ']);
+            in_code ^= comment.starts_with("```");
+            let is_prose = line.trim_start().starts_with("//") && !comment.starts_with('|');
+            let is_long = line.chars().count() > MAX_COMMENT_COLUMNS;
+            let (path, n) = (path.display(), n + 1);
+            assert!(in_code || !is_prose || !is_long, "{path}:{n} is long");
+        }
+    }
+}
+
 /// Rustfmt puts the end of a function under its beginning.
 #[test]
 fn functions_stay_short() {

@@ -37,7 +37,6 @@ macro_rules! with_every_worker {
 // The faults.
 mod cuts;
 mod late;
-mod readers;
 mod work;
 
 // The overselling demonstration, which needs no setup.

@@ -208,16 +208,6 @@ impl Ended {
         self.count(|event| matches!(event, Event::Wrote(_)))
     }
 
-    /// The values that it read.
-    pub fn reads(&self) -> Vec<&str> {
-        let events = self.events.iter();
-        let reads = events.filter_map(|(_, event)| match event {
-            Event::Read(value) => Some(value.as_str()),
-            _ => None,
-        });
-        reads.collect()
-    }
-
     /// Fails the test unless it did all its writes and then released.
     #[track_caller]
     pub fn assert_done(&self, writes: usize) {

@@ -5,7 +5,11 @@ mod telling;
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
-on_every_server![the_whole_cycle_is_logged, the_setting_can_be_switched,];
+on_every_server![
+    the_whole_cycle_is_logged,
+    a_search_is_bounded,
+    the_setting_can_be_switched,
+];
 
 #[track_caller]
 fn hold(c: &mut Client, key: &str, token: &str) {
@@ -67,4 +71,24 @@ fn the_whole_cycle_is_logged(kind: Kind) {
     let logged = log.lines().filter(|line| line.contains("wait 1 of 3"));
     assert!(logged.count() < 500);
     assert_eq!(c.info("lock_deadlock_cycles"), "1001");
+}
+
+fn a_search_is_bounded(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    const LEN: usize = 1_000;
+    for n in 0..LEN {
+        hold(&mut c, &format!("k{n}"), &format!("t{n}"));
+        if n > 0 {
+            let line = format!("LOCK.ACQUIRE k{n} t{} 600000 KEEP 600000", n - 1);
+            assert_eq!(c.call(&line), Reply::Nil);
+        }
+    }
+    assert_eq!(c.info("lock_deadlock_over_budget"), "0");
+    let last = LEN - 1;
+    let line = format!("LOCK.ACQUIRE k0 t{last} 600000 KEEP 600000");
+    assert_eq!(c.call(&line), Reply::Nil, "it waits in a cycle");
+    assert_eq!(c.info("lock_deadlock_over_budget"), "1");
+    assert_eq!(c.info("lock_deadlock_cycles"), "0");
+    assert_eq!(c.waiters("k0"), [format!("t{last}")]);
 }

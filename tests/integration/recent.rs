@@ -3,7 +3,7 @@
 
 use crate::harness::{Client, Kind, Reply, Server};
 
-on_every_server![contended_keys_come_in_the_order_of_their_waits,];
+on_every_server![contended_keys_come_in_the_order_of_their_waits];
 
 /// The fields of a line: the key, the number of waits, and three times.
 fn line(reply: &Reply) -> (String, i64, [i64; 3]) {

@@ -6,7 +6,7 @@ mod cluster;
 mod databases;
 mod demotion;
 
-on_every_server![a_waiter_that_leaves_during_a_busy_script_is_not_granted,];
+on_every_server![a_waiter_that_leaves_during_a_busy_script_is_not_granted];
 
 fn a_waiter_that_leaves_during_a_busy_script_is_not_granted(kind: Kind) {
     let server = Server::start_with(kind, &["--lua-time-limit", "5"]);

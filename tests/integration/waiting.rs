@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{Kind, Reply, Server};
 
-on_every_server![a_deadline_grants_the_next_waiter_soon_but_not_early,];
+on_every_server![a_deadline_grants_the_next_waiter_soon_but_not_early];
 
 fn a_deadline_grants_the_next_waiter_soon_but_not_early(kind: Kind) {
     let server = Server::start(kind);

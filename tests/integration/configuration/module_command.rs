@@ -3,7 +3,7 @@
 use super::{commented, example};
 use crate::harness::{module, Kind, Reply, Server};
 
-on_every_server![module_load_obeys_enable_module_command,];
+on_every_server![module_load_obeys_enable_module_command];
 
 fn module_load_obeys_enable_module_command(kind: Kind) {
     let load = format!("MODULE LOAD {} max-waiters 5", module().display());

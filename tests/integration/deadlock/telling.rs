@@ -2,7 +2,7 @@
 
 use super::*;
 
-on_every_server![the_second_key_is_named_only_to_those_who_may_read_it,];
+on_every_server![the_second_key_is_named_only_to_those_who_may_read_it];
 on_servers![[valkey_9 Valkey9] a_key_of_a_database_without_rights_is_not_named];
 
 /// Valkey 9.1 has rights to databases.

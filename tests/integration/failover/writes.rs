@@ -3,7 +3,7 @@
 use super::pair;
 use crate::harness::{figure, scale, Kind, Reply};
 
-on_every_server![a_hold_confirmed_by_wait_is_on_the_promoted_replica,];
+on_every_server![a_hold_confirmed_by_wait_is_on_the_promoted_replica];
 
 /// Acquire, WAIT, then kill the primary at once, with other clients waiting.
 fn a_hold_confirmed_by_wait_is_on_the_promoted_replica(kind: Kind) {

@@ -7,7 +7,6 @@ use super::super::harness::{packed, wait_for, Kind, Reply, Server};
 
 on_every_server![
     a_busy_server_delays_a_hand_off_but_loses_none,
-    a_script_that_has_acquired_a_lock_cannot_be_killed,
     deadlines_and_timeouts_are_served_while_every_loop_turn_is_slow,
     a_grant_late_in_a_transaction_has_its_full_ttl,
 ];
@@ -61,28 +60,6 @@ fn a_busy_server_delays_a_hand_off_but_loses_none(kind: Kind) {
         );
         c.call("DEL k other");
     }
-}
-
-fn a_script_that_has_acquired_a_lock_cannot_be_killed(kind: Kind) {
-    let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    // Long enough for other commands to be refused. It then ends on its own.
-    let script = "local fence = redis.call('LOCK.ACQUIRE', 'own', 'script', '60000') \
-                  redis.call('LOCK.RELEASE', 'k', 'a') \
-                  for n = 1, 200000000 do end \
-                  return fence";
-    let mut caller = server.busy_with(&packed(&["EVAL", script, "0"]));
-    let killed = c.error("SCRIPT KILL");
-    assert!(killed.starts_with("UNKILLABLE"), "{killed}");
-    assert!(b.is_pending(), "what a script does is seen when it ends");
-    let fence: i64 = caller.line().unwrap()[1..].parse().unwrap();
-    assert!(b.fence() > fence);
-    assert_eq!(
-        (c.holders("own"), c.holders("k")),
-        (vec!["script".into()], vec!["b".into()])
-    );
 }
 
 /// Each turn of the server's loop lasts longer than the tolerance of a timer, for the whole test.

@@ -4,7 +4,7 @@
 use super::{open, start_by};
 use crate::harness::{Clock, Kind, Reply, SYNCED};
 
-on_every_server![a_hold_that_lingers_is_not_used_after_a_restart,];
+on_every_server![a_hold_that_lingers_is_not_used_after_a_restart];
 
 /// The file may lack the end of the hold and the next grant.
 fn a_hold_that_lingers_is_not_used_after_a_restart(kind: Kind) {

@@ -4,7 +4,7 @@
 
 use crate::harness::{Kind, Server};
 
-on_every_server![a_waiter_closed_before_or_after_the_release_is_passed_over,];
+on_every_server![a_waiter_closed_before_or_after_the_release_is_passed_over];
 
 /// Runs `act` while the server is busy and reads nothing.
 fn while_frozen(server: &Server, act: impl FnOnce()) {

@@ -3,7 +3,7 @@
 use super::{bound, holder};
 use crate::harness::{wait_for, Kind, Reply, Server};
 
-on_every_server![a_hold_that_ends_otherwise_is_forgotten,];
+on_every_server![a_hold_that_ends_otherwise_is_forgotten];
 
 fn a_hold_that_ends_otherwise_is_forgotten(kind: Kind) {
     let server = Server::start(kind);

@@ -4,7 +4,7 @@
 use super::fixture::{figure, leaves_place, queued};
 use crate::harness::{aof, Client, Kind, Reply, Server};
 
-on_every_server![a_restart_ends_all_waits_and_places,];
+on_every_server![a_restart_ends_all_waits_and_places];
 
 /// Has `a` hold the lock, and behind it an absent writer and a channel. Returns the fence of `a`.
 #[track_caller]

@@ -3,7 +3,7 @@
 use super::fixture::{figure, leaves_place, queued, until_absent, Subscriber};
 use crate::harness::{Client, Kind, Server};
 
-on_every_server![gauges_tell_who_listens,];
+on_every_server![gauges_tell_who_listens];
 
 /// All places, and those where a client, a channel and nobody listens.
 #[track_caller]

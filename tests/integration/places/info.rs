@@ -3,7 +3,7 @@
 use super::fixture::{leaves_place, queued};
 use crate::harness::{wait_for, Client, Info, Kind, Reply, Server};
 
-on_every_server![info_shows_so_many_and_counts_all,];
+on_every_server![info_shows_so_many_and_counts_all];
 
 /// The holders and the waiters that are shown, and their counts.
 fn shown(c: &mut Client, line: &str) -> (Vec<String>, Vec<String>, i64, i64) {

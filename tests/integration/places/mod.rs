@@ -8,6 +8,7 @@ mod endings;
 mod figures;
 pub mod fixture;
 mod info;
+mod keep;
 mod rights;
 mod transactions;
 mod unheard;

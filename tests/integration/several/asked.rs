@@ -4,7 +4,7 @@
 use super::assert_held;
 use crate::harness::{Cluster, Kind};
 
-on_every_server![two_requests_of_one_step_do_not_both_get_a_key,];
+on_every_server![two_requests_of_one_step_do_not_both_get_a_key];
 
 const KEYS: [&str; 2] = ["{t}a", "{t}b"];
 

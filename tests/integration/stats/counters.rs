@@ -3,7 +3,7 @@
 use super::{counted, of};
 use crate::harness::{wait_for, Client, Kind, Server};
 
-on_every_server![each_end_of_a_hold_is_counted_once,];
+on_every_server![each_end_of_a_hold_is_counted_once];
 
 /// The increase of the counters by a line.
 #[track_caller]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::stats;
 use crate::harness::{Client, Kind, Server};
 
-on_every_server![wait_times_match_the_clients_measurements,];
+on_every_server![wait_times_match_the_clients_measurements];
 
 /// The times of one kind in microseconds: the values that 50 %, 90 %, 99 %, 99.9 % and all do not
 /// exceed.

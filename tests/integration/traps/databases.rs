@@ -6,7 +6,6 @@ use crate::harness::{Kind, Reply, Server};
 on_every_server![
     waiters_follow_a_holder_changed_by_restore,
     a_restored_lock_causes_no_deadlock,
-    a_grant_leaves_the_client_in_its_database,
 ];
 
 fn waiters_follow_a_holder_changed_by_restore(kind: Kind) {
@@ -42,25 +41,4 @@ fn a_restored_lock_causes_no_deadlock(kind: Kind) {
     assert_eq!(b.fence(), share);
     assert_eq!(c.int("LOCK.RELEASE k b"), 1);
     assert!(w.fence() > share);
-}
-
-/// If a module listens to keyspace events, Valkey 8.1 leaves the client of MOVE and of COPY in the
-/// other database. This module does not listen.
-fn a_grant_leaves_the_client_in_its_database(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for (take, go) in [
-        ("SET text v", "MOVE text 3"),
-        ("SET text v", "COPY text copy DB 4"),
-        ("LOCK.ACQUIRE k a 60000", "MOVE k 3"),
-        ("LOCK.ACQUIRE k a 60000", "SWAPDB 0 5"),
-    ] {
-        c.call(take);
-        let gone = c.call(go);
-        assert!(!matches!(gone, Reply::Error(_)), "{go}: {gone:?}");
-        c.call("SET here yes");
-        let mut other = server.client();
-        assert_eq!(other.int("EXISTS here"), 1, "{go}");
-        c.call("FLUSHALL");
-    }
 }
