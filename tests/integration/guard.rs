@@ -1,8 +1,8 @@
 //! The guard: after a start or a promotion a server makes no new grant until every lease is over
 //! that it may lack.
 //!
-//! The world of servers in `src/engine/simulation` proves the rules. Here real servers lose real
-//! records, and each loss has a control without the guard, where two tokens hold the lock. Their
+//! The world of servers in `src/engine/simulation` proves the rules, and the campaign loses records of
+//! real servers, with the guard and without it. Here are files, settings, hand-overs and slots. The
 //! clocks step, so that leases are long and tests are short; times are those of the servers.
 
 mod cluster;

@@ -5,9 +5,33 @@
 use crate::harness::{wait_for, Kind, Reply, Server};
 
 on_nightly_servers![
+    the_main_commands_work,
     a_restart_keeps_holds_and_fences,
     a_replica_has_the_holds_and_grants_larger_fences,
 ];
+
+fn the_main_commands_work(kind: Kind) {
+    let server = Server::start(kind);
+    let mut c = server.client();
+    let fence = c.int("LOCK.ACQUIRE k a 60000");
+    assert_eq!(c.int("LOCK.ACQUIRE k a 60000"), fence);
+    assert_eq!(c.call("LOCK.ACQUIRE k b 60000"), Reply::Nil);
+    assert_eq!(c.int("LOCK.RENEW k a 60000"), 1);
+    assert_eq!(c.int("LOCK.CHECK k a"), fence);
+    assert_eq!(c.text("LOCK.EXEC k a SET result 1"), "OK");
+    c.refused("LOCK.EXEC k b SET result 2", "NOTHELD ");
+    assert_eq!(c.holders("k"), ["a"]);
+    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
+    for reader in ["a", "b"] {
+        assert!(c.int(&format!("RWLOCK.RLOCK shared {reader} 60000")) > fence);
+    }
+    assert_eq!(c.call("RWLOCK.WLOCK shared c 60000"), Reply::Nil);
+    assert!(c.int("LOCK.ACQUIRE permits a 60000 LIMIT 2") > fence);
+    assert!(c.int("LOCK.MACQUIRE 2 x y a 60000") > fence);
+    assert_eq!(c.int("DEL x"), 1);
+    assert_eq!(c.info("lock_forced"), "1");
+    assert_eq!(c.call("LOCK.LOG").items().len(), 1);
+}
 
 fn a_restart_keeps_holds_and_fences(kind: Kind) {
     for options in [&[][..], &["--appendonly", "yes"]] {

@@ -1,5 +1,5 @@
-//! Ways to learn of a lock without a LOCK command: CLIENT TRACKING, INFO commandstats, LATENCY.
-//! `replication` tests SLOWLOG and MONITOR.
+//! A way to learn of a lock without a LOCK command: CLIENT TRACKING. `replication` tests SLOWLOG and
+//! MONITOR.
 
 use std::sync::mpsc::{channel, Receiver};
 

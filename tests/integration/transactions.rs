@@ -1,4 +1,4 @@
-//! The commands inside MULTI, scripts and functions get the same replies as alone.
+//! The commands inside MULTI and scripts get the same replies as alone.
 
 use crate::harness::workload::{script, words, Command};
 use crate::harness::{Client, Kind, Reply, Server};

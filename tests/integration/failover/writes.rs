@@ -1,4 +1,4 @@
-//! WAIT and min-replicas-to-write: how a user makes sure that a replica has a write.
+//! WAIT: how a user makes sure that a replica has a write.
 
 use super::pair;
 use crate::harness::{figure, scale, Kind, Reply};

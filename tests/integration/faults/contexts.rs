@@ -1,4 +1,4 @@
-//! Locks inside MULTI, scripts and functions, from the view of waiters and of clients that WATCH.
+//! Locks from the view of clients that WATCH them.
 
 use super::super::harness::workload::{words, Command};
 use super::super::harness::{wait_for, Client, Kind, Reply, Server};

@@ -1,4 +1,4 @@
-//! A server that is stopped and resumed.
+//! A server that is stopped and resumed. Leases and timeouts must pass meanwhile, so the tests sleep.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Holds with LINGER after a promotion or a restart: nobody knows whether their connections have
-//! ended them.
+//! Holds with LINGER after a restart: nobody knows whether their connections have ended them.
 
 use super::{open, start_by};
 use crate::harness::{Clock, Kind, Reply, SYNCED};

@@ -1,5 +1,5 @@
-//! The guard where replicas hang on replicas, load beside what they have, come and go by hand, and
-//! where a server reloads, loads the module late, or stands still.
+//! The guard where replicas hang on replicas and load beside what they have, and where a server
+//! reloads or loads the module late.
 
 use super::{guarded_ms, ms_since, open, second_has_it, start_by, FAILOVER, SECOND, TTL_MS};
 use crate::harness::{module, wait_for, Clock, Kind, Reply, Server, Setup, MODULE_COMMAND, SYNCED};

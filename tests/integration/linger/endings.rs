@@ -1,4 +1,4 @@
-//! Bindings end with their holds, or when these leave their keys, and take no memory then.
+//! Bindings end with their holds, or when these leave their keys.
 
 use super::{bound, holder};
 use crate::harness::{wait_for, Kind, Reply, Server};

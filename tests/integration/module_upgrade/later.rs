@@ -1,5 +1,5 @@
-//! This release beside a later one, and after it: records of a later version of the format are
-//! refused, the log says so, and all other records are taken. The later records are made out of this
+//! This release after a later one: records of a later version of the format are refused, the log
+//! says so, and all other records are taken. The later records are made out of this
 //! release's bytes, by raising the numbers by which formats are told apart.
 
 use std::fs;

@@ -1,5 +1,4 @@
-//! Many waited keys: what the timer does for all of them lets clients in between, and FLUSHALL and
-//! FLUSHDB end the places at which nobody listens.
+//! Many waited keys: what the timer does for all of them lets clients in between.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
