@@ -152,8 +152,7 @@ book: ## Build the book, target/book/html, and check its links
 
 # From failovers.tsv, runs.tsv and planted.tsv in docs/benchmarks.
 proof: # Write the figures of docs/PROOF.md anew
-	PROOF=write cargo test --locked --test tidy the_proof_has
-	cargo test --locked --test tidy the_proof_has
+	@python3 scripts/proof.py
 
 # It installs matplotlib into .tools once.
 plots: # Draw the plots of docs/benchmarks/*.tsv

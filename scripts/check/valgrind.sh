@@ -14,11 +14,9 @@ trap 'rm -rf "$reports"' EXIT
 # Tests that cannot run so, and why.
 skip=()
 while read -r name _; do skip+=(--skip "$name"); done <<'TESTS'
-a_node_of_a_cluster_that_is_down_grants_nobody          the cluster is down before the test has it so
 waiters_of_a_lock_that_ends_in_a_migrating_slot         a lease of a fraction of a second is over before the next step
 a_busy_server_delays_a_hand_off_but_loses_none          the same
 an_expired_lock_counts_as_one_expired_key               the same
-every_kind_of_hand_off_survives_a_crash                 expects a restart in seconds
 module_loadex_sets_the_limits                           the server loses what it makes for a module that it then refuses
 configuration::arguments::redis_7_0::module_load        the same
 memory::growth                                          counts bytes of the allocator that memcheck takes the place of

@@ -28,8 +28,6 @@ pub fn judge(journal: &Path) -> Vec<Finding> {
         };
         (verdict != "fine").then(|| Finding {
             judge: "porcupine",
-            key: resource.into(),
-            tokens: Vec::new(),
             from_us: 0,
             until_us: u64::MAX,
             text: format!("{resource}, {many} increments, {unknown} of unknown end: {verdict}"),

@@ -95,21 +95,16 @@ fn end_us(request: &Request<'_>) -> u64 {
 
 /// What a client believed of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Belief {
-    pub key: String,
-    pub from_us: u64,
-    pub until_us: u64,
-    pub is_shared: bool,
-    pub token: String,
+struct Belief {
+    key: String,
+    from_us: u64,
+    until_us: u64,
+    is_shared: bool,
+    token: String,
 }
 
 pub fn judge(lines: &[Line], slack_ms: Option<u64>) -> Verdict {
     read_all(lines, slack_ms).conclude()
-}
-
-/// All beliefs, in the order of their keys and times.
-pub fn beliefs(lines: &[Line]) -> Vec<Belief> {
-    read_all(lines, None).beliefs()
 }
 
 fn read_all(lines: &[Line], slack_ms: Option<u64>) -> Judge<'_> {
@@ -324,8 +319,6 @@ impl<'l> Judge<'l> {
                     let (key, token, second) = (&one.key, &one.token, &other.token);
                     let finding = Finding {
                         judge: "beliefs",
-                        key: key.clone(),
-                        tokens: vec![token.clone(), second.clone()],
                         from_us: other.from_us,
                         until_us: one.until_us.min(other.until_us),
                         text: format!("{token} and {second} believed they held {key}"),
@@ -357,8 +350,6 @@ impl<'l> Judge<'l> {
                     |grant: &Grant<'_>| format!("{} at {}: {}", grant.token, grant.to, grant.fence);
                 Finding {
                     judge: "fences",
-                    key: String::new(),
-                    tokens: vec![grant.token.into(), later.token.into()],
                     from_us: grant.sent_us,
                     until_us: later.told_us,
                     text: format!("fences: {}, then {}", tell(grant), tell(later)),

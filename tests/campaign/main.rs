@@ -13,12 +13,11 @@
 //!   over a failover.
 //! - [`journal`]: the record, written while it happens; [`log`] adds the append-only file of one server.
 //!   The judges read only that. Of one server it is a [`record`], and the [`model`] judges it. Of several:
-//!   [`judge`] of beliefs and fences, [`waits`] of fairness and liveness, [`holds`], and [`foreign`],
-//!   porcupine, of the resources. [`model_tests`], [`judge_tests`] and [`forged`] show with forged records
-//!   that they refuse what they should, and so do the tests of `tests/judge`.
+//!   [`judge`] of beliefs and fences, and [`foreign`], porcupine, of the resources. [`model_tests`] and
+//!   [`judge_tests`] show with forged records that they refuse what they should, and so do the tests of
+//!   `tests/judge`.
 //! - [`planted`]: faults in the module that the judges must find.
 //! - [`short`]: a round of each kind, as a test of every change.
-//! - [`picture`]: a journal as a picture, and what contradicts itself in it.
 //! - [`report`]: a line per round, and the sums.
 //!
 //! `make campaign` runs it. These settings choose its size:
@@ -51,19 +50,15 @@ mod adapters;
 mod clients;
 mod faults;
 mod foreign;
-mod forged;
 mod group;
-mod holds;
 mod journal;
 mod judge;
 mod judge_tests;
-mod kept;
 mod log;
 mod model;
 mod model_tests;
 mod operator;
 mod partition;
-mod picture;
 mod plan;
 mod planted;
 mod record;
@@ -76,7 +71,6 @@ mod shards;
 mod short;
 mod single;
 mod traffic;
-mod waits;
 mod watcher;
 mod wire;
 
@@ -88,14 +82,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::harness::{now_us, setting};
-use holds::holds;
 use journal::{read, Journal, Line};
 use judge::{judge, Verdict};
 use plan::{Choice, Plan, Topology};
 use record::Record;
 use report::{Report, Row};
-use requests::{Finding, History};
-use waits::{fairness, liveness};
+use requests::Finding;
 
 #[test]
 #[ignore = "make campaign"]
@@ -140,7 +132,7 @@ fn failovers_of_real_servers_show_no_overlap() {
     report.finish();
 }
 
-/// Plays a round and judges it. The journal of a suspicious one stays, with pictures of it.
+/// Plays a round and judges it. The journal of a suspicious one stays.
 fn run(plan: Plan, into: &Path) -> Row {
     let path = into.join(format!("round-{}.jsonl", plan.seed));
     let journal = Journal::create(&path);
@@ -154,9 +146,7 @@ fn run(plan: Plan, into: &Path) -> Row {
         let lines = read(&fs::read_to_string(&path).unwrap());
         (row.verdict, row.findings) = judged(&row.plan, &path, &lines);
     }
-    if row.is_suspicious() {
-        draw(&path);
-    } else if setting("CAMPAIGN_KEEP").unwrap_or(0) == 0 {
+    if !row.is_suspicious() && setting("CAMPAIGN_KEEP").unwrap_or(0) == 0 {
         fs::remove_file(&path).unwrap();
     }
     row
@@ -166,15 +156,13 @@ fn run(plan: Plan, into: &Path) -> Row {
 fn judged(plan: &Plan, path: &Path, lines: &[Line]) -> (Option<Verdict>, Vec<Finding>) {
     if plan.topology != Topology::Single {
         let verdict = judge(lines, plan.mode.slack_ms());
-        return (Some(verdict), others(path, lines));
+        return (Some(verdict), foreign::judge(path));
     }
     let record = Record::of(lines);
     let (mut found, counts) = model::judge(&record);
     if plan.fault.is_disturbance() && !counts.are_of_every_kind() {
         found.push(Finding {
             judge: "traffic",
-            key: String::new(),
-            tokens: Vec::new(),
             from_us: 0,
             until_us: 0,
             text: format!("not everything was played: {counts:?}"),
@@ -189,45 +177,19 @@ fn judged(plan: &Plan, path: &Path, lines: &[Line]) -> (Option<Verdict>, Vec<Fin
     (Some(verdict), found)
 }
 
-/// What the judges of waits, holds and resources find.
-fn others(path: &Path, lines: &[Line]) -> Vec<Finding> {
-    let history = History::of(lines);
-    let found = [fairness(&history), liveness(&history), holds(&history)].concat();
-    [found, foreign::judge(path)].concat()
-}
-
-/// Draws a journal beside it: the whole of it, and the first few contradictions. One server has no
-/// pictures.
-fn draw(path: &Path) -> Vec<Finding> {
-    let lines = read(&fs::read_to_string(path).unwrap());
-    if lines
-        .iter()
-        .any(|line| line.text.contains("topology=single"))
-    {
-        return model::judge(&Record::of(&lines)).0;
-    }
-    let verdict = judge(&lines, None);
-    let found = [verdict.overlaps, verdict.fences, others(path, &lines)].concat();
-    fs::write(
-        path.with_extension("svg"),
-        picture::of_round(&lines, &found),
-    )
-    .unwrap();
-    let with_requests = found.iter().filter(|one| !one.tokens.is_empty());
-    for (n, one) in with_requests.take(3).enumerate() {
-        let picture = picture::of_contradiction(&lines, one);
-        let path = path.with_extension(format!("{}-{}.svg", one.judge, n + 1));
-        fs::write(path, picture).unwrap();
-    }
-    found
-}
-
-/// Judges one journal and draws it: `CAMPAIGN_JOURNAL=round-7.jsonl`.
+/// What the judges say of one journal: `CAMPAIGN_JOURNAL=round-7.jsonl`.
 #[test]
 #[ignore = "for a journal that is there"]
-fn a_journal_is_judged_and_drawn() {
+fn a_journal_is_judged() {
     let path: PathBuf = setting("CAMPAIGN_JOURNAL").expect("a journal");
-    for one in draw(&path) {
-        println!("{one}");
-    }
+    let lines = read(&fs::read_to_string(&path).unwrap());
+    let is_of_one = |line: &Line| line.text.contains("topology=single");
+    let found = match lines.iter().any(is_of_one) {
+        true => model::judge(&Record::of(&lines)).0,
+        false => {
+            let verdict = judge(&lines, None);
+            [verdict.overlaps, verdict.fences, foreign::judge(&path)].concat()
+        }
+    };
+    found.iter().for_each(|one| println!("{one}"));
 }

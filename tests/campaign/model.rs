@@ -167,13 +167,12 @@ impl<'r, 'l> Model<'r, 'l> {
         }
     }
 
-    fn refuse(&mut self, rule: &'static str, key: &str, tokens: &[&str], text: String) {
+    fn refuse(&mut self, rule: &'static str, text: String) {
+        let now_us = self.now_ms * 1_000;
         self.found.push(Finding {
             judge: rule,
-            key: key.into(),
-            tokens: tokens.iter().map(ToString::to_string).collect(),
-            from_us: self.now_ms * 1_000,
-            until_us: self.now_ms * 1_000,
+            from_us: now_us,
+            until_us: now_us,
             text,
         });
     }
@@ -271,7 +270,7 @@ impl<'r, 'l> Model<'r, 'l> {
                     "{key} has {holds:?} from {} to {}: {shown:?}",
                     during.0, during.1
                 );
-                self.refuse("shown holds", key, &[], text);
+                self.refuse("shown holds", text);
             }
             let view = self.views.remove(key).unwrap_or_default();
             self.step_of_queue(at, key, &view, shown, look);
@@ -298,23 +297,12 @@ impl<'r, 'l> Model<'r, 'l> {
         let what = format!("{held:?} of {key} at {now_ms}");
         if !lock.admits(held.token, held.mode, now_ms) {
             let beside: Vec<_> = lock.live(now_ms).collect();
-            let tokens = [beside[0].token, held.token];
-            self.refuse(
-                "two holders",
-                key,
-                &tokens,
-                format!("{what} beside {beside:?}"),
-            );
+            self.refuse("two holders", format!("{what} beside {beside:?}"));
         }
         match lock.own(held.token, now_ms) {
             None => self.granted(at, key, held, now_ms, &lock),
             Some(own) if (own.fence, own.since_ms) != (held.fence, held.since_ms) => {
-                self.refuse(
-                    "kept fence",
-                    key,
-                    &[held.token],
-                    format!("{what}, had {own:?}"),
-                );
+                self.refuse("kept fence", format!("{what}, had {own:?}"));
             }
             Some(own) => {
                 self.kept_at_least(key, &lock, own, held);
@@ -323,7 +311,7 @@ impl<'r, 'l> Model<'r, 'l> {
                     self.is_carried_out = true;
                     let ttl_ms = self.current.and_then(|one| one.ttl_ms);
                     if ttl_ms != held.deadline_ms.checked_sub(now_ms) {
-                        self.refuse("lease", key, &[held.token], what);
+                        self.refuse("lease", what);
                     }
                 }
                 let view = self.views.entry(key).or_default();
@@ -352,16 +340,11 @@ impl<'r, 'l> Model<'r, 'l> {
         };
         if held.fence <= self.last_fence && !grant.is_part {
             let text = format!("{held:?} of {key} after {}", self.last_fence);
-            self.refuse("fences", key, &[held.token], text);
+            self.refuse("fences", text);
         }
         self.last_fence = self.last_fence.max(held.fence);
         if self.step.is_none() && self.several_of(at, key, held.token).is_some() {
-            self.refuse(
-                "torn",
-                key,
-                &[held.token],
-                format!("{held:?} of {key} alone"),
-            );
+            self.refuse("torn", format!("{held:?} of {key} alone"));
         }
         self.step
             .iter_mut()
@@ -392,7 +375,7 @@ impl<'r, 'l> Model<'r, 'l> {
             let has: BTreeSet<_> = same.map(|one| one.key).collect();
             if has != request.keys.iter().map(|(key, _)| *key).collect() {
                 let text = format!("{has:?} of {}", request.text);
-                self.refuse("torn", grant.key, &[grant.held.token], text);
+                self.refuse("torn", text);
             } else if !grant.is_part {
                 self.counts.of_several += 1;
             }
@@ -403,7 +386,7 @@ impl<'r, 'l> Model<'r, 'l> {
         // A step that serves several keys goes back to its beginning for each of them.
         if self.step.is_none() && now_ms + self.record.lead_ms < self.now_ms {
             let text = format!("{key} at {now_ms} after {}", self.now_ms);
-            self.refuse("time", key, &[], text);
+            self.refuse("time", text);
         }
         self.now_ms = self.now_ms.max(now_ms);
     }
@@ -412,7 +395,7 @@ impl<'r, 'l> Model<'r, 'l> {
     fn check_length(&mut self, key: &str, lock: &Lock<'l>, token: &str, now_ms: u64) {
         if lock.outlives_key(token, now_ms) {
             let holds: Vec<_> = lock.live(now_ms).collect();
-            self.refuse("lengthened", key, &[token], format!("{holds:?} of {key}"));
+            self.refuse("lengthened", format!("{holds:?} of {key}"));
         }
     }
 
@@ -431,12 +414,12 @@ impl<'r, 'l> Model<'r, 'l> {
             let shown: Shown<'_> = view.shown.cloned().unwrap_or_default();
             if !shown.places.is_empty() {
                 let text = format!("{key} has {:?} in the end", shown.places);
-                self.refuse("left over", key, &[], text);
+                self.refuse("left over", text);
             }
         }
         if self.record.blocked > 0 {
             let text = format!("{} clients are blocked in the end", self.record.blocked);
-            self.refuse("left over", "", &[], text);
+            self.refuse("left over", text);
         }
     }
 }

@@ -350,7 +350,7 @@ struct Sum<'r> {
 }
 
 impl<'r> Sum<'r> {
-    const HEAD: &'static str = "rounds\tnot counted\tgrants\trounds with overlaps\toverlaps\tlate\tpause p50 ms\tpause p99 ms\tof majority p50 ms\tof majority p99 ms\trenewing\tkept\trequests\thours\tholds of adapters\n";
+    const HEAD: &'static str = "rounds\tnot counted\tgrants\trounds with overlaps\toverlaps\tlate\trenewing\tkept\tholds of adapters\n";
 
     fn of(records: &[&'r Record<'r>]) -> Self {
         let all = records.iter().copied();
@@ -378,17 +378,8 @@ impl<'r> Sum<'r> {
     fn line(&self) -> String {
         let long = self.counted.iter().filter(|one| one.has_long_leases());
         let keeping = |name| long.clone().map(|one| one.number(name)).sum::<u64>();
-        let percentile = |name: &str, percent: usize| {
-            let texts = self.counted.iter().map(|record| record.text(name));
-            let mut all: Vec<u64> = texts.filter_map(|text| text.parse().ok()).collect();
-            all.sort_unstable();
-            let at = (all.len() * percent).div_ceil(100).max(1) - 1;
-            all.get(at).map_or("-".into(), u64::to_string)
-        };
-        let [p50, p99] = [50, 99].map(|percent| percentile("pause ms", percent));
-        let [m50, m99] = [50, 99].map(|percent| percentile("pause of majority ms", percent));
         format!(
-            "{}\t{}\t{}\t{}\t{}\t{}\t{p50}\t{p99}\t{m50}\t{m99}\t{}\t{}\t{}\t{:.3}\t{}",
+            "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
             self.counted.len(),
             self.not_counted,
             self.total("grants"),
@@ -397,8 +388,6 @@ impl<'r> Sum<'r> {
             self.late(),
             keeping("renewing"),
             keeping("kept"),
-            self.total("requests"),
-            self.total("ms") as f64 / 3_600_000.0,
             self.total("held"),
         )
     }

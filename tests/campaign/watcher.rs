@@ -1,14 +1,12 @@
-//! What the primary itself says of its guard and of its queues.
+//! What the primary itself says of its guard.
 
 use std::thread::sleep;
 use std::time::Duration;
 
 use super::clients::Scene;
-use crate::harness::{Client, Info, Reply};
+use crate::harness::{Client, Reply};
 
 const EVERY: Duration = Duration::from_millis(10);
-/// Queues are looked at less often.
-const LOOKS: u32 = 5;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 struct Watcher<'s, 'p> {
@@ -17,20 +15,16 @@ struct Watcher<'s, 'p> {
     guard: (u16, String),
 }
 
-/// Notes each change of the guard, and who waits in the order of the queue. A request that is sent
-/// later comes behind those.
+/// Notes each change of the guard.
 pub fn watch(scene: &Scene<'_>) {
     let mut watcher = Watcher {
         scene,
         connection: None,
         guard: (0, String::new()),
     };
-    for look in 0.. {
-        if scene.is_over() {
-            return;
-        }
+    while !scene.is_over() {
         sleep(EVERY);
-        if watcher.look(look % LOOKS == 0).is_none() {
+        if watcher.look().is_none() {
             watcher.connection = None;
         }
     }
@@ -38,7 +32,7 @@ pub fn watch(scene: &Scene<'_>) {
 
 impl Watcher<'_, '_> {
     /// `None` if the connection is lost, or is not to be had.
-    fn look(&mut self, has_queues: bool) -> Option<()> {
+    fn look(&mut self) -> Option<()> {
         let port = self.scene.primary();
         self.connection.take_if(|(to, _)| *to != port);
         if self.connection.is_none() {
@@ -56,18 +50,6 @@ impl Watcher<'_, '_> {
             let journal = self.scene.journal;
             journal.note("watcher", port, "guard", &guard.1);
             self.guard = guard;
-        }
-        let keys = self.scene.names.near.iter().filter(|_| has_queues);
-        for key in keys {
-            let info = c.try_call(&format!("LOCK.INFO {key} HOLDERS 0")).ok()?;
-            if !matches!(info, Reply::Array(_) | Reply::Map(_)) {
-                continue;
-            }
-            let waiters = Info::of(&info).waiters.into_iter();
-            let text = waiters.fold(key.clone(), |text, one| format!("{text} {}", one.token));
-            if text.contains(' ') {
-                self.scene.journal.note("watcher", port, "queued", &text);
-            }
         }
         Some(())
     }

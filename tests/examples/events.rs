@@ -7,8 +7,6 @@ pub enum Event {
     Renewed,
     /// The number of the write, from 1 on.
     Wrote(usize),
-    /// The value that a reader saw.
-    Read(String),
     /// The resource had seen a larger fence than this one.
     Refused(i64),
     /// The reason.
@@ -29,7 +27,6 @@ impl Event {
             ("granted", _) => Event::Granted(number()),
             ("renewed", "") => Event::Renewed,
             ("wrote", _) => Event::Wrote(number().try_into().unwrap()),
-            ("read", _) => Event::Read(rest.to_string()),
             ("refused", _) => Event::Refused(number()),
             ("lost", why) if !why.is_empty() => Event::Lost(why.to_string()),
             ("released", "0" | "1") => Event::Released(rest == "1"),

@@ -69,12 +69,7 @@ impl Fixture {
 
     /// Starts a worker with additional command-line options.
     pub fn worker(&self, options: &str) -> Worker {
-        self.worker_on(self.server.port, options)
-    }
-
-    /// The same on another port than the server's.
-    pub fn worker_on(&self, port: u16, options: &str) -> Worker {
-        Worker::start(&self.program, port, options)
+        Worker::start(&self.program, self.server.port, options)
     }
 
     /// Acquires the lock for another client than the workers. It must be free now or soon.

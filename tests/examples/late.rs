@@ -4,14 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::{Fixture, LOCK};
 use crate::harness::wait_for;
-use crate::proxy::{Fate, Proxy};
-use crate::worker::Worker;
 
 with_every_worker![
     writes_nothing_after_a_stop_past_its_ttl,
     writes_nothing_after_a_sleep_that_nobody_used,
     writes_nothing_for_a_grant_that_it_slept_through,
-    writes_nothing_for_a_grant_that_comes_late,
     leaves_the_lock_to_the_next_when_it_is_killed,
 ];
 
@@ -52,32 +49,15 @@ fn writes_nothing_after_a_sleep_that_nobody_used(mut fixture: Fixture) {
 
 fn writes_nothing_for_a_grant_that_it_slept_through(mut fixture: Fixture) {
     fixture.take_as("first");
-    let worker = fixture.worker("--ttl 700 --block 15000 --writes 2 --pause 20 --token T");
+    let mut worker = fixture.worker("--ttl 700 --block 15000 --writes 2 --pause 20 --token T");
     fixture.wait_until_waiting("T");
     worker.stop();
     fixture.release_as("first");
     assert_eq!(fixture.control.holders(LOCK), ["T"]);
     let newer = fixture.take_as("second");
     worker.go_on();
-    waits_again_or_ends(&mut fixture, worker, newer);
-}
-
-fn writes_nothing_for_a_grant_that_comes_late(mut fixture: Fixture) {
-    let proxy = Proxy::to(
-        fixture.server.port,
-        Fate::Late(Duration::from_millis(1_500)),
-    );
-    let options = "--ttl 700 --block 15000 --writes 2 --pause 20 --token T";
-    let worker = fixture.worker_on(proxy.port, options);
-    wait_for("a grant", || proxy.caught());
-    let newer = fixture.take_as("second");
-    waits_again_or_ends(&mut fixture, worker, newer);
-}
-
-/// What a worker may do with a grant that has expired when it reads it: report itself late, or
-/// queue again, both with the same token. The resource would accept its write, because nobody has
-/// written since.
-fn waits_again_or_ends(fixture: &mut Fixture, mut worker: Worker, newer: i64) {
+    // It reports itself late, or queues again with the same token. The resource would accept its
+    // write, because nobody has written since.
     wait_for("the worker to see that it is late", || {
         let waiters = fixture.control.waiters(LOCK);
         (waiters == ["T"] || worker.has_ended()).then_some(())

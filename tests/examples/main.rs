@@ -1,10 +1,8 @@
 //! The worker examples of all languages, run through the same faults: `make test-examples`.
 //!
 //! Every test runs with each program, in a server of its own: `cargo test --test examples python_` runs
-//! those of one language. `make setup-examples` sets the programs up. Environment variables:
-//!
-//! - `EXAMPLES_DIR`: the folder of the languages, instead of `examples/`;
-//! - `EXAMPLES`: `python,go`: `mixed` takes no others.
+//! those of one language. `make setup-examples` sets the programs up. The environment variable
+//! `EXAMPLES_DIR` names the folder of the languages, instead of `examples/`.
 
 #![allow(unreachable_pub)] // A test binary has no public API.
 
@@ -38,13 +36,8 @@ macro_rules! with_every_worker {
 
 // The faults.
 mod cuts;
-mod gives_back;
 mod late;
-mod readers;
 mod work;
-
-// The adapters in clients/, together on one lock.
-mod mixed;
 
 // The overselling demonstration, which needs no setup.
 mod oversell;
@@ -52,5 +45,4 @@ mod oversell;
 // The tools.
 mod events;
 mod fixture;
-mod proxy;
 mod worker;

@@ -144,12 +144,6 @@ impl Worker {
         self.signal("CONT");
     }
 
-    /// Sends the signal of Ctrl-C, or of a service manager.
-    #[track_caller]
-    pub fn interrupt(&self) {
-        self.signal("TERM");
-    }
-
     /// The signal must reach the program, not a shell around it.
     #[track_caller]
     fn signal(&self, name: &str) {
@@ -212,16 +206,6 @@ impl Ended {
 
     pub fn writes(&self) -> usize {
         self.count(|event| matches!(event, Event::Wrote(_)))
-    }
-
-    /// The values that it read.
-    pub fn reads(&self) -> Vec<&str> {
-        let events = self.events.iter();
-        let reads = events.filter_map(|(_, event)| match event {
-            Event::Read(value) => Some(value.as_str()),
-            _ => None,
-        });
-        reads.collect()
     }
 
     /// Fails the test unless it did all its writes and then released.

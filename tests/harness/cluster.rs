@@ -181,14 +181,6 @@ impl Cluster {
         }
     }
 
-    /// Sets how long a node must be silent until its replica is elected.
-    pub fn believe_failures_after_ms(&self, ms: u32) {
-        for node in self.running() {
-            let line = format!("CONFIG SET cluster-node-timeout {ms}");
-            assert_eq!(node.client().text(&line), "OK");
-        }
-    }
-
     fn running(&self) -> impl Iterator<Item = &Server> {
         self.nodes.iter().filter(|node| node.is_running())
     }

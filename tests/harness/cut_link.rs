@@ -64,6 +64,7 @@ impl CutLink {
     }
 
     /// From now on nothing passes in either direction. Connections stay.
+    #[allow(dead_code)] // Only the campaign uses it.
     pub fn stall(&self) {
         self.state.is_stalled.store(true, Ordering::SeqCst);
     }

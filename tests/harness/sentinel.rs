@@ -117,6 +117,7 @@ fn launch(kind: Kind, watched: u16) -> Server {
 /// Three servers, one of which leads.
 pub struct SentinelGroup {
     pub servers: Vec<Server>,
+    #[allow(dead_code)] // Only the campaign uses it.
     pub links: Vec<CutLink>,
     pub sentinels: Sentinels,
 }

@@ -4,7 +4,6 @@
 mod arguments;
 mod example;
 mod in_place;
-mod module_command;
 mod rewrite;
 mod tls;
 mod users;

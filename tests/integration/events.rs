@@ -1,6 +1,6 @@
 //! The keyspace events of the module, from the view of a subscriber.
 
-use crate::harness::{wait_for, Client, Kind, Server};
+use crate::harness::{wait_for, Kind, Server};
 use crate::places::fixture::Subscriber;
 
 on_every_server![
@@ -9,7 +9,6 @@ on_every_server![
     a_handed_over_event_follows_the_event_of_its_cause,
     events_name_their_key_and_database,
     a_flush_has_no_event,
-    events_are_off_unless_configured,
     a_replica_notifies_of_replicated_changes,
 ];
 
@@ -207,28 +206,6 @@ fn a_flush_has_no_event(kind: Kind) {
         });
         assert_eq!(key, "last", "{flush}: {heard:?}");
     }
-}
-
-fn events_are_off_unless_configured(kind: Kind) {
-    let server = Server::start(kind);
-    let mut listener = listener_of(&server);
-    let mut c = server.client();
-    let live = |c: &mut Client| {
-        c.int("LOCK.ACQUIRE k a 600000");
-        c.int("LOCK.RENEW k a 600000");
-        c.int("LOCK.RELEASE k a");
-    };
-    for classes in ["", "KEg$lshzxet", "d"] {
-        c.send(&["CONFIG", "SET", "notify-keyspace-events", classes]);
-        live(&mut c);
-        assert_eq!(listener.messages(), [], "{classes:?}");
-    }
-    c.call("CONFIG SET notify-keyspace-events Ed");
-    live(&mut c);
-    assert_eq!(
-        listener.events(),
-        ["lock.acquire", "lock.renew", "lock.release"]
-    );
 }
 
 fn a_replica_notifies_of_replicated_changes(kind: Kind) {

@@ -2,7 +2,7 @@
 //! unblocked to ask again and granted nothing there, and the new one goes on with larger fences. The
 //! campaign does the same under load.
 
-use crate::harness::{for_ms, Kind, Reply, Server, AT_ONCE};
+use crate::harness::{Kind, Reply, Server, AT_ONCE};
 
 mod fences;
 mod sentinel;
@@ -11,7 +11,6 @@ mod writes;
 on_every_server![
     waiters_of_a_promotion_by_hand_ask_the_new_primary,
     waiters_of_a_failover_ask_the_new_primary,
-    an_aborted_failover_changes_nothing,
 ];
 
 /// A primary and its replica, either of which can become the primary.
@@ -64,29 +63,4 @@ fn change_primary(old: &Server, new: &Server, act: impl FnOnce()) {
     assert!(b.fence() > fence);
     old.client().refused("LOCK.ACQUIRE k z 600000", "READONLY ");
     old.assert_same_as(new, "after the failover");
-}
-
-/// The replica is stopped and never catches up, so the primary stays one. Its waiters stay, too.
-fn an_aborted_failover_changes_nothing(kind: Kind) {
-    let (primary, replica) = pair(kind);
-    let mut c = primary.client();
-    replica.signal("STOP");
-    let fence = c.int("LOCK.ACQUIRE k a 600000");
-    c.int("LOCK.ACQUIRE short a 600000");
-    let b = primary.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
-    let d = primary.blocked("LOCK.ACQUIRE short d 600000 BLOCK 0");
-    let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 3000", replica.port);
-    // Sent together, so that the deadline follows the pause.
-    c.in_one_go(&["LOCK.RENEW short a 200", &failover]);
-    assert_eq!(c.info("master_failover_state"), "waiting-for-sync");
-    // The deadline passes while writes are paused.
-    for_ms(250, || ());
-    assert!(b.is_pending() && d.is_pending());
-    c.until_info("master_failover_state", "no-failover");
-    replica.signal("CONT");
-    assert!(d.fence() > fence);
-    assert!(b.is_pending());
-    c.int("LOCK.RELEASE k a");
-    assert!(b.fence() > fence);
-    replica.assert_same_as(&primary, "after the failover");
 }

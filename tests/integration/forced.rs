@@ -1,6 +1,5 @@
 //! Holds that were ended by force: LOCK.LOG and the server's log.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
@@ -8,16 +7,12 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 on_every_server![
     a_deletion_names_its_client,
     every_command_that_takes_a_lock_away_is_named,
-    other_busy_clients_are_never_blamed,
-    a_command_in_the_middle_of_its_arrival_blames_nobody,
     a_client_that_finds_a_lock_at_its_end_is_not_named,
     ends_of_the_module_and_of_time_are_not_told,
     a_flush_is_one_entry,
     an_eviction_names_no_client,
     a_storm_is_told_in_few_lines,
-    long_looks_at_the_clients_end_soon,
     a_replica_tells_nothing,
-    a_lock_of_many_holders_is_one_entry,
     the_log_refuses_bad_numbers_and_keeps_its_entries,
     names_are_shown_only_to_those_who_may_read_them,
 ];
@@ -145,85 +140,6 @@ fn every_command_that_takes_a_lock_away_is_named(kind: Kind) {
     assert_eq!(c.holders("moved"), ["owner"]);
 }
 
-fn other_busy_clients_are_never_blamed(kind: Kind) {
-    let server = Server::start(kind);
-    let is_over = AtomicBool::new(false);
-    let (is_over, server) = (&is_over, &server);
-    std::thread::scope(|scope| {
-        for n in 0..50 {
-            scope.spawn(move || {
-                let mut busy = server.client();
-                let mut at = 0;
-                while !is_over.load(Ordering::Relaxed) {
-                    at += 1;
-                    match n % 5 {
-                        0 => busy.call(&format!("SET text:{n} {at}")),
-                        1 => busy.call("BLPOP empty 0.01"),
-                        _ => busy.call(&format!("DEL text:{n} text:{at}")),
-                    };
-                }
-            });
-        }
-        let mut culprit = server.client();
-        let id = culprit.int("CLIENT ID");
-        let mut named = 0;
-        for n in 0..30 {
-            let key = format!("k:{n}");
-            acquire(&mut culprit, &key);
-            assert_eq!(culprit.int(&format!("DEL {key}")), 1);
-            let entry = newest(&mut culprit);
-            assert_eq!(entry.field("key"), key.as_str().into());
-            match entry.field("client") {
-                Reply::Int(client) => {
-                    assert_eq!((client, entry.field("by")), (id, "del".into()));
-                    named += 1;
-                }
-                unknown => assert_eq!((unknown, entry.field("user")), (Reply::Nil, Reply::Nil)),
-            }
-        }
-        is_over.store(true, Ordering::Relaxed);
-        // The first ten are told in any case.
-        match tells_client(kind) {
-            true => assert!(named >= 10, "{named}"),
-            false => assert_eq!(named, 0),
-        }
-    });
-}
-
-fn a_command_in_the_middle_of_its_arrival_blames_nobody(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut partial = server.raw();
-    partial.send("DEL nothing");
-    partial.line();
-    partial.send_bytes(b"*3\r\n$3\r\nDEL\r\n$1\r\nk\r\n");
-    wait_for("a part of the command", || {
-        let info = c.text(&format!("CLIENT LIST ID {}", partial.id));
-        let words = info
-            .split(' ')
-            .find_map(|field| field.strip_prefix("argv-mem="));
-        (words != Some("0")).then_some(())
-    });
-    acquire(&mut c, "k");
-    c.call("DEL k");
-    let entry = newest(&mut c);
-    let id = c.int("CLIENT ID");
-    let named = (if_told(kind, Reply::Int(id)), if_told(kind, "del"));
-    assert_eq!((entry.field("client"), entry.field("by")), named);
-    // A lock that ends without a command of anybody's: its key was given an earlier end. Nobody is
-    // named, although a client is sending a command.
-    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
-    acquire(&mut c, "early");
-    c.call("PEXPIRE early 1");
-    c.until("EXISTS early", 0);
-    let entry = newest(&mut c);
-    assert_eq!(entry.field("key"), "early".into());
-    assert_eq!(
-        (entry.field("client"), entry.field("by")),
-        (Reply::Nil, Reply::Nil)
-    );
-}
-
 fn a_client_that_finds_a_lock_at_its_end_is_not_named(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
@@ -347,28 +263,6 @@ fn a_storm_is_told_in_few_lines(kind: Kind) {
     drop(idle);
 }
 
-fn long_looks_at_the_clients_end_soon(kind: Kind) {
-    if !tells_client(kind) {
-        return; // It is not asked.
-    }
-    let server = Server::start(kind);
-    let mut c = server.client();
-    // The list of the clients is as long as one of 150,000 clients.
-    let name = vec![b'n'; 50_000_000];
-    let mut other = server.client();
-    other.send(&[b"CLIENT".as_slice(), b"SETNAME", &name]);
-    for _ in 0..10 {
-        acquire(&mut c, "k");
-        c.call("DEL k");
-    }
-    let entries = log(&mut c, 10);
-    let id = c.int("CLIENT ID");
-    // The first look is always taken, and all of them may take 100 milliseconds.
-    assert_eq!(entries[9].field("client"), Reply::Int(id));
-    assert_eq!(entries[0].field("client"), Reply::Nil);
-    assert_eq!(entries[0].field("key"), "k".into());
-}
-
 fn a_replica_tells_nothing(kind: Kind) {
     let primary = Server::start(kind);
     let replica = Server::start_replica_of(&primary, &[]);
@@ -384,27 +278,6 @@ fn a_replica_tells_nothing(kind: Kind) {
     assert_eq!(log(&mut c, 10).len(), 2);
     assert_eq!(log(&mut of_replica, 10), []);
     assert_eq!(lines(&replica), Vec::<String>::new());
-}
-
-fn a_lock_of_many_holders_is_one_entry(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let fence = c.int("RWLOCK.RLOCK k first 600000");
-    for n in 0..99 {
-        c.int(&format!("RWLOCK.RLOCK k r{n} 600000"));
-    }
-    c.int("RWLOCK.RLOCK k over 1");
-    wait_for("one to be over", || {
-        (c.holders("k").len() == 100).then_some(())
-    });
-    c.call("DEL k");
-    let entries = log(&mut c, 10);
-    let [entry] = &entries[..] else {
-        panic!("{entries:?}");
-    };
-    assert_eq!(entry.field("holders"), Reply::Int(100));
-    assert_eq!(entry.field("token"), "first".into());
-    assert_eq!(entry.field("fence"), Reply::Int(fence));
 }
 
 fn the_log_refuses_bad_numbers_and_keeps_its_entries(kind: Kind) {

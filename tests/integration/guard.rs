@@ -1,14 +1,13 @@
 //! The guard: after a start or a promotion a server makes no new grant until every lease is over
 //! that it may lack.
 //!
-//! The world of servers in `core/src/engine/simulation` proves the rules. Here real servers lose real
-//! records, and each loss has a control without the guard, where two tokens hold the lock. Their
+//! The world of servers in `core/src/engine/simulation` proves the rules, and the campaign loses
+//! records of real servers, with the guard and without it. Here are files, settings, hand-overs and slots. The
 //! clocks step, so that leases are long and tests are short; times are those of the servers.
 
 mod cluster;
 mod group;
 mod lingering;
-mod sentinel;
 mod servers;
 
 use crate::harness::{module, wait_for, Client, Clock, Kind, Later, Reply, Server, Setup, SYNCED};
@@ -16,15 +15,10 @@ use crate::places::fixture::{queued, Subscriber};
 
 on_every_server![
     a_server_that_starts_waits_out_what_it_lacks,
-    a_promoted_replica_waits_out_what_it_lacks,
     a_start_waits_whatever_file_it_has_loaded,
     what_a_script_has_told_and_no_file_has_is_waited_out,
     a_longer_lease_that_came_in_is_waited_out,
-    a_lease_from_before_the_guard_is_waited_out,
     a_wall_clock_set_forward_begins_it_anew,
-    a_token_that_has_several_keys_asks_again_and_takes_no_place,
-    transactions_and_scripts_get_null,
-    it_ends_however_often_clients_ask,
     timeouts_run_and_graces_begin_anew_after_it,
     no_lease_is_longer_than_the_setting,
     settings_that_contradict_each_other_are_refused,
@@ -129,67 +123,6 @@ fn a_server_that_starts_waits_out_what_it_lacks(kind: Kind) {
     }
 }
 
-fn a_promoted_replica_waits_out_what_it_lacks(kind: Kind) {
-    for is_guarded in [true, false] {
-        let clock = Clock::ahead_by_us(0);
-        let options: &[&str] = if is_guarded { &FAILOVER } else { &[] };
-        let [primary, replica] = [(); 2].map(|()| start_by(&clock, kind, options));
-        let (mut old, mut c) = (primary.client(), replica.client());
-        replica.follow(&primary);
-        replica.wait_until_it_follows(&primary);
-        if is_guarded {
-            open(&clock, &mut old);
-        }
-        let known = old.int("LOCK.ACQUIRE known owner 120000");
-        old.int("LOCK.ACQUIRE written owner 120000");
-        replica.wait_until_it_follows(&primary);
-        // What comes now never arrives.
-        c.text("REPLICAOF 127.0.0.1 1");
-        let sent_us = old.now_us();
-        old.int("LOCK.ACQUIRE k first 120000");
-        c.text("REPLICAOF NO ONE");
-        // A hold that has arrived goes on, and one that is released is handed on only later.
-        assert_eq!(c.int("LOCK.CHECK known owner"), known);
-        assert_eq!(c.int("LOCK.RENEW known owner 120000"), 1);
-        if is_guarded {
-            rests_after_its_promotion(&replica, known);
-        }
-        let waits = replica.later(SECOND);
-        second_has_it(&replica, waits, sent_us, is_guarded.then_some(&clock));
-        if is_guarded {
-            assert_logged(&replica, "promotion", ENDED);
-        }
-    }
-}
-
-/// Nothing new is granted.
-fn rests_after_its_promotion(replica: &Server, known: i64) {
-    let mut c = replica.client();
-    c.until_info("lock_guard", "promotion");
-    for line in [
-        "LOCK.ACQUIRE known owner 120000",
-        "LOCK.ACQUIRE other new 120000",
-        "LOCK.MACQUIRE 2 {k}1 {k}2 new 120000",
-        // A lost conversion may have let others in, to any limit.
-        "LOCK.ACQUIRE written owner 120000 LIMIT 9",
-    ] {
-        assert_eq!(c.call(line), Reply::Nil, "{line}");
-    }
-    // Its owner may be a reader at once. Whoever that lets in waits.
-    c.int("RWLOCK.RLOCK written owner 120000");
-    assert_eq!(c.call("RWLOCK.RLOCK written other 120000"), Reply::Nil);
-    // Or it waits as a new one does, and keeps what it has.
-    let again = replica.blocked("LOCK.ACQUIRE known owner 120000 BLOCK 0");
-    assert_eq!(c.int("LOCK.CHECK known owner"), known);
-    assert_eq!(c.int("LOCK.CANCEL known TOKEN owner"), 1);
-    assert!(matches!(again.reply(), Reply::Error(_)));
-    let waits = replica.blocked("LOCK.ACQUIRE known next 120000 BLOCK 0");
-    assert_eq!(c.int("LOCK.RELEASE known owner"), 1);
-    assert_eq!(c.waiters("known"), ["next"]);
-    assert!(guarded_ms(&mut c) > 0);
-    drop(waits);
-}
-
 /// A file that is whole may lack what somebody has heard of.
 fn a_start_waits_whatever_file_it_has_loaded(kind: Kind) {
     // Longer than the wait after a start: a promotion may have gone on before it.
@@ -261,19 +194,6 @@ fn a_longer_lease_that_came_in_is_waited_out(kind: Kind) {
     }
 }
 
-fn a_lease_from_before_the_guard_is_waited_out(kind: Kind) {
-    let mut server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k owner 1200000");
-    c.text("SAVE");
-    server.kill();
-    server.start_again_with(&RESTART);
-    let mut c = server.client();
-    assert_eq!(c.info("lock_guard"), "restart");
-    assert!(guarded_ms(&mut c) > 600_000);
-    assert!(server.log().contains("lock.max-ttl is less"));
-}
-
 /// A server with an open guard, and its wall clock.
 fn open_with_clock(kind: Kind) -> (Server, Clock) {
     let clock = Clock::ahead_by_us(0);
@@ -334,50 +254,6 @@ fn a_wall_clock_set_forward_begins_it_anew(kind: Kind) {
     assert_eq!(c.waiters("k"), ["next"]);
     assert_eq!(c.call("LOCK.ACQUIRE free me 120000"), Reply::Nil);
     drop(waits);
-}
-
-/// Its place would stand behind others who wait for its own hold.
-fn a_token_that_has_several_keys_asks_again_and_takes_no_place(kind: Kind) {
-    let (server, clock) = open_with_clock(kind);
-    let mut c = server.client();
-    let line = "LOCK.MACQUIRE 2 {k}1 {k}2 me 120000";
-    let fence = c.int(line);
-    clock.set_ahead_by_us(50_000);
-    c.until("LOCK.ACQUIRE free other 120000", Reply::Nil);
-    let next = server.blocked("LOCK.ACQUIRE {k}1 next 120000 BLOCK 0");
-    assert_eq!(c.call(&format!("{line} BLOCK 0")), Reply::Nil);
-    assert_eq!(c.waiters("{k}1"), ["next"]);
-    assert_eq!(c.waiters("{k}2"), [""; 0]);
-    assert_eq!(c.int("LOCK.CHECK {k}1 me"), fence);
-    assert!(clock.reply(next).as_int() > fence);
-}
-
-fn transactions_and_scripts_get_null(kind: Kind) {
-    let server = Server::start_with(kind, &RESTART);
-    let mut c = server.client();
-    c.text("MULTI");
-    c.text("LOCK.ACQUIRE k me 120000 BLOCK 1000");
-    assert_eq!(c.call("EXEC").items(), [Reply::Nil]);
-    let script = [
-        "EVAL",
-        "return redis.call('LOCK.ACQUIRE', KEYS[1], 'me', 120000)",
-        "1",
-        "k",
-    ];
-    assert_eq!(c.send(&script), Reply::Nil);
-    assert_eq!(c.info("lock_guards"), "1");
-    assert_eq!(c.info("lock_guarded"), "2");
-}
-
-/// Each request looks at the clocks then.
-fn it_ends_however_often_clients_ask(kind: Kind) {
-    let clock = Clock::ahead_by_us(0);
-    let server = start_by(&clock, kind, &RESTART);
-    let mut c = server.client();
-    let line = ["LOCK.ACQUIRE k me 120000"; 500];
-    clock.pass_until("the first grant", || {
-        (c.in_one_go(&line)[499] != Reply::Nil).then_some(())
-    });
 }
 
 fn timeouts_run_and_graces_begin_anew_after_it(kind: Kind) {

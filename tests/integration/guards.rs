@@ -5,7 +5,6 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server, COMMANDS_ONLY};
 on_every_server![
     a_script_that_begins_with_check_is_guarded,
     top_lists_the_longest_waits_first,
-    top_is_for_operators_and_refuses_bad_numbers,
     exec_passes_every_reply_through,
     exec_refuses_what_scripts_refuse_first,
     exec_has_the_rights_of_its_caller,
@@ -85,20 +84,6 @@ fn top_lists_the_longest_waits_first(kind: Kind) {
     // Of the selected database only.
     c.call("SELECT 1");
     assert_eq!(c.call("LOCK.TOP 100").items(), []);
-}
-
-fn top_is_for_operators_and_refuses_bad_numbers(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for bad in ["0", "-1", "x", "1 1"] {
-        let error = c.error(&format!("LOCK.TOP {bad}"));
-        assert!(error.starts_with("ERR "), "{bad}: {error}");
-    }
-    c.call("ACL SETUSER worker on nopass ~* +@all -@dangerous");
-    if kind.is_7_2_or_later() {
-        c.call("AUTH worker x");
-        assert!(c.error("LOCK.TOP").starts_with("NOPERM"));
-    }
 }
 
 fn exec_passes_every_reply_through(kind: Kind) {

@@ -7,7 +7,6 @@ use crate::harness::{wait_for, Kind, Reply, Server};
 
 mod delivered;
 mod frozen;
-mod many_clients;
 mod undelivered;
 
 on_every_server![

@@ -8,7 +8,6 @@ mod servers;
 on_every_server![
     every_way_to_lose_a_connection_ends_the_hold,
     a_reset_connection_keeps_its_holds,
-    all_holds_of_a_connection_end,
     scripts_and_calls_are_refused,
 ];
 
@@ -68,27 +67,6 @@ fn a_reset_connection_keeps_its_holds(kind: Kind) {
     assert_eq!(bound(&mut c), 1);
     kill(&mut c, &held);
     c.until("EXISTS k", 0);
-}
-
-fn all_holds_of_a_connection_end(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut held = server.raw();
-    // More than the timer looks at in one go.
-    let count = 2_500;
-    let lines = (0..count).map(|n| format!("LOCK.ACQUIRE k{n} me 600000 LINGER 0\r\n"));
-    held.send_bytes(lines.collect::<String>().as_bytes());
-    (0..count).for_each(|_| drop(held.line()));
-    let other = holder(&server, "LOCK.ACQUIRE other me 600000 LINGER 0");
-    c.int("LOCK.ACQUIRE unbound me 600000");
-    assert_eq!(bound(&mut c), count + 1);
-    drop(held);
-    c.until("DBSIZE", 2);
-    assert_eq!(bound(&mut c), 1);
-    drop(other);
-    c.until("EXISTS other", 0);
-    assert_eq!(c.holders("unbound"), ["me"]);
-    assert_eq!(c.info("lock_disconnected"), (count + 1).to_string());
 }
 
 fn scripts_and_calls_are_refused(kind: Kind) {

@@ -78,7 +78,6 @@ mod guards;
 mod linger;
 mod native;
 mod once;
-mod permits;
 mod places;
 mod several;
 mod transactions;

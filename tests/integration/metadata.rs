@@ -2,26 +2,23 @@
 
 mod category;
 mod users;
-mod waiters;
 
 use std::collections::HashSet;
 
-use redis_lock::command::spec::{Arg, KeyWords, Kind as ArgKind};
+use redis_lock::command::spec::{KeyWords, Kind as ArgKind};
 
-use crate::harness::commands::{call_of, commands, shortest, text};
+use crate::harness::commands::{call_of, commands, shortest};
 use crate::harness::{wait_for, Client, Kind, Reply, Server, MODULE_COMMAND};
 
 on_every_server![
     command_getkeys_returns_the_key,
     the_module_is_listed_and_cannot_be_unloaded,
     type_and_scan_return_the_held_locks,
-    object_and_debug_commands_reply_for_locks,
     memory_usage_follows_the_holders,
     a_digest_covers_the_whole_value,
     a_lock_cannot_be_copied,
     info_has_exactly_its_fields,
     resp3_replies_use_maps_and_null,
-    command_docs_describe_every_argument,
 ];
 
 fn words(reply: &Reply) -> HashSet<String> {
@@ -49,45 +46,6 @@ fn command_getkeys_returns_the_key(kind: Kind) {
             let call = [&shortest(spec), &*more].join(" ").replace("{}", "the-key");
             let line = format!("COMMAND GETKEYS {}", call.trim());
             assert_eq!(c.call(&line), Reply::Array(keys.clone()), "{line}");
-        }
-    }
-}
-
-fn command_docs_describe_every_argument(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for spec in commands().filter(|spec| !spec.args.is_empty()) {
-        let name = text(spec.name);
-        let docs = c.call(&format!("COMMAND DOCS {name}")).field(name);
-        assert_arguments(&docs, spec.args);
-    }
-}
-
-#[track_caller]
-fn assert_arguments(of: &Reply, args: &[Arg]) {
-    let arguments = of.field("arguments");
-    assert_eq!(arguments.items().len(), args.len(), "{arguments:?}");
-    for (argument, arg) in arguments.items().iter().zip(args) {
-        let kind = match arg.kind {
-            ArgKind::Key => "key",
-            ArgKind::Text => "string",
-            ArgKind::Integer => "integer",
-            ArgKind::PureToken => "pure-token",
-            ArgKind::OneOf(_) => "oneof",
-            ArgKind::Block(_) => "block",
-        };
-        assert_eq!(argument.field("name"), Reply::from(text(arg.name)));
-        assert_eq!(argument.field("type"), Reply::from(kind), "{argument:?}");
-        if let Some(token) = arg.token {
-            assert_eq!(argument.field("token"), Reply::from(text(token)));
-        }
-        if arg.is_optional || arg.is_multiple {
-            let flags = words(&argument.field("flags"));
-            assert_eq!(flags.contains("optional"), arg.is_optional, "{argument:?}");
-            assert_eq!(flags.contains("multiple"), arg.is_multiple, "{argument:?}");
-        }
-        if let ArgKind::OneOf(args) | ArgKind::Block(args) = arg.kind {
-            assert_arguments(argument, args);
         }
     }
 }
@@ -138,26 +96,6 @@ fn type_and_scan_return_the_held_locks(kind: Kind) {
     assert_eq!(c.int("LOCK.RELEASE lock7 me"), 1);
     assert!(expected.remove("lock7"));
     assert_eq!(words(&c.call(scan).items()[1]), expected);
-}
-
-fn object_and_debug_commands_reply_for_locks(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for take in ["LOCK.ACQUIRE", "RWLOCK.RLOCK"] {
-        c.int(&format!("{take} k me 1000000"));
-        assert_eq!(c.text("OBJECT ENCODING k"), "raw");
-        assert!(c.int("OBJECT REFCOUNT k") >= 1);
-        assert!(c.int("OBJECT IDLETIME k") >= 0);
-        assert!(c.text("DEBUG OBJECT k").contains("encoding:raw"));
-        c.refused_saying("OBJECT FREQ k", "LFU");
-        c.call("CONFIG SET maxmemory-policy allkeys-lfu");
-        assert!(c.int("OBJECT FREQ k") >= 0);
-        c.call("CONFIG SET maxmemory-policy noeviction");
-        for wrong in ["SORT k", "GET k", "LLEN k", "STRLEN k", "XLEN k"] {
-            c.refused(wrong, "WRONGTYPE ");
-        }
-        assert_eq!(c.int("LOCK.RELEASE k me"), 1);
-    }
 }
 
 fn memory_usage_follows_the_holders(kind: Kind) {

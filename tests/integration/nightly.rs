@@ -6,7 +6,6 @@ use crate::harness::{wait_for, Kind, Reply, Server};
 
 on_nightly_servers![
     the_main_commands_work,
-    a_waiter_gets_the_lock_at_its_release_and_at_its_deadline,
     a_restart_keeps_holds_and_fences,
     a_replica_has_the_holds_and_grants_larger_fences,
 ];
@@ -32,22 +31,6 @@ fn the_main_commands_work(kind: Kind) {
     assert_eq!(c.int("DEL x"), 1);
     assert_eq!(c.info("lock_forced"), "1");
     assert_eq!(c.call("LOCK.LOG").items().len(), 1);
-}
-
-fn a_waiter_gets_the_lock_at_its_release_and_at_its_deadline(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut last = c.int("LOCK.ACQUIRE k a 60000");
-    let [b, d] =
-        ["b", "d"].map(|token| server.blocked(&format!("LOCK.ACQUIRE k {token} 200 BLOCK 0")));
-    let late = server.blocked("LOCK.ACQUIRE k late 60000 BLOCK 50");
-    assert_eq!(late.reply(), Reply::Nil);
-    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
-    for waiter in [b, d] {
-        let fence = waiter.fence();
-        assert!(fence > last);
-        last = fence;
-    }
 }
 
 fn a_restart_keeps_holds_and_fences(kind: Kind) {

@@ -2,15 +2,12 @@
 //! turns. tests/scenarios/once.txt has the cases, and the simulation all histories.
 
 use crate::harness::{wait_for, Client, Clock, Cluster, Kind, Later, Reply, Server, SHARDS};
-use crate::places::fixture::Subscriber;
 
 on_every_server![
     many_who_wait_make_nothing,
     rights_are_those_of_both_keys,
     a_value_and_a_null_send_nothing,
     a_script_and_a_transaction_get_results,
-    a_message_that_nobody_hears_ends_the_place,
-    a_result_that_ends_is_made_again,
     results_answer_under_a_guard_and_promotions_wait,
     the_slot_of_a_result_leaves,
 ];
@@ -117,35 +114,6 @@ fn a_script_and_a_transaction_get_results(kind: Kind) {
     let replies = c.call("EXEC");
     assert_eq!(replies.items()[1..], ["v".into(), Reply::Int(1)]);
     assert_eq!(c.call(&eval("other")), Reply::Array(vec!["v".into()]));
-}
-
-fn a_message_that_nobody_hears_ends_the_place(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ONCE l r maker 60000");
-    c.text("LOCK.ONCE l r a 60000 NOTIFY 0 heard KEEP 60000");
-    c.text("LOCK.ONCE l r b 60000 NOTIFY 0 unheard KEEP 60000");
-    c.text("LOCK.ACQUIRE l p 60000 NOTIFY 0 unheard KEEP 60000");
-    let mut channel = Subscriber::new(&server, "SUBSCRIBE heard");
-    c.call("LOCK.EXEC l maker SET r v");
-    assert_eq!(channel.text(), "result 0 1 l a");
-    // The place of the plain request stays, and nobody listens there.
-    assert_eq!(c.waiters("l"), ["p"]);
-    assert_eq!(c.info("lock_waiters_absent"), "1");
-}
-
-fn a_result_that_ends_is_made_again(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ONCE l r maker 60000");
-    c.call("LOCK.EXEC l maker SET r v PX 30");
-    wait_for("the end of the result", || {
-        (c.int("EXISTS r") == 0).then_some(())
-    });
-    let waits = server.blocked("LOCK.ONCE l r next 60000 BLOCK 0");
-    // A hold that ends by its deadline promotes.
-    c.int("LOCK.RENEW l maker 30");
-    assert!(waits.fence() > 0);
 }
 
 fn results_answer_under_a_guard_and_promotions_wait(kind: Kind) {

@@ -7,17 +7,9 @@ use crate::harness::{Client, Kind, Reply, Server, State, SYNCED};
 on_every_server![
     a_restart_restores_everything,
     deadlines_hold_over_a_restart,
-    a_reload_changes_nothing,
-    a_rewritten_aof_restores_everything,
-    a_random_history_survives,
-    a_server_without_any_fence_saves_and_loads,
-    fences_keep_rising_while_the_server_runs,
     fences_keep_rising_over_restarts,
     a_server_without_the_module_refuses_an_rdb_with_fences_clearly,
 ];
-
-/// With the RDB at the head of a rewritten append-only file, and with commands only.
-const PREAMBLES: [&str; 2] = ["yes", "no"];
 
 fn aof_server(kind: Kind, preamble: &str) -> Server {
     let options = [&SYNCED[..], &["--aof-use-rdb-preamble", preamble]].concat();
@@ -155,81 +147,6 @@ fn deadlines_hold_over_a_restart(kind: Kind) {
     }
 }
 
-fn a_reload_changes_nothing(kind: Kind) {
-    for preamble in PREAMBLES {
-        let server = aof_server(kind, preamble);
-        let mut c = server.client();
-        let state = with_many(&mut c);
-        for reload in ["DEBUG RELOAD", "DEBUG LOADAOF"] {
-            c.ok(reload);
-            State::of(&mut c).assert_same(&state, reload);
-        }
-        aof::rewrite(&mut c);
-        c.ok("DEBUG LOADAOF");
-        assert_back(&server, &state, "after a rewrite and DEBUG LOADAOF");
-    }
-}
-
-fn a_rewritten_aof_restores_everything(kind: Kind) {
-    for preamble in PREAMBLES {
-        let mut server = aof_server(kind, preamble);
-        let mut c = server.client();
-        take_many(&mut c);
-        aof::rewrite(&mut c);
-        // Effects after the rewrite.
-        c.int("LOCK.RENEW long me 600000");
-        c.int("RWLOCK.RLOCK shortened d 800000");
-        c.int("LOCK.RELEASE capped b");
-        c.int("RWLOCK.WLOCK new me 600000");
-        workload::settle(&mut c);
-        let state = State::of(&mut c);
-        server.kill();
-        server.start_again();
-        assert_back(&server, &state, preamble);
-    }
-}
-
-/// With a rewrite in its middle or without. `None` is a server without an append-only file.
-fn a_random_history_survives(kind: Kind) {
-    for (seed, preamble, rewrites) in [
-        (10, Some("yes"), false),
-        (20, Some("no"), false),
-        (30, Some("yes"), true),
-        (40, Some("no"), true),
-        (50, None, false),
-    ] {
-        let mut server = server_with(kind, preamble);
-        for seed in seed..seed + 2 {
-            let mut c = server.client();
-            let mut tally = workload::run(&mut c, seed, 4000);
-            tally.assert_rich(4000);
-            if rewrites {
-                aof::rewrite(&mut c);
-                tally = workload::run(&mut c, seed + 100, 1000);
-            }
-            let state = State::of(&mut c);
-            restart(&mut server, preamble);
-            let mut c = server.client();
-            State::of(&mut c).assert_same(&state, &format!("seed {seed}"));
-            assert!(c.int("LOCK.ACQUIRE next me 60000") > tally.largest_fence);
-        }
-    }
-}
-
-fn a_server_without_any_fence_saves_and_loads(kind: Kind) {
-    for preamble in PREAMBLES {
-        let mut server = aof_server(kind, preamble);
-        let mut c = server.client();
-        for line in ["SAVE", "DEBUG RELOAD", "DEBUG LOADAOF"] {
-            c.ok(line);
-        }
-        aof::rewrite(&mut c);
-        server.shut_down_saving();
-        server.start_again();
-        assert!(server.client().int("LOCK.ACQUIRE k me 60000") > 0);
-    }
-}
-
 /// Fails the test if the next fence is not larger than the one that was raised beyond the clock.
 #[track_caller]
 fn assert_beyond(c: &mut Client, ahead: i64, when: &str) {
@@ -238,18 +155,6 @@ fn assert_beyond(c: &mut Client, ahead: i64, when: &str) {
     // Far from the fence that the clock alone would give.
     assert!(next < ahead + 1_000_000_000, "{when}: {next} after {ahead}");
     c.int("LOCK.RELEASE next me");
-}
-
-fn fences_keep_rising_while_the_server_runs(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let ahead = raise_fences_by_an_hour(&mut c);
-    for line in ["PING", "DEL k", "FLUSHDB", "FLUSHALL", "DEBUG RELOAD"] {
-        c.int("LOCK.ACQUIRE k me 60000");
-        c.call(line);
-        assert_beyond(&mut c, ahead, line);
-        c.call("DEL k");
-    }
 }
 
 /// Not tested here: without the RDB at its head and with no lock held, a rewritten file cannot

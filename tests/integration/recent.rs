@@ -1,16 +1,9 @@
 //! LOCK.TOP CONTENDED: where clients have waited. (The windows of INFO are in `stats`, the bounds of
 //! the table in the tests of `core/src/wait/contended.rs`.)
 
-use std::time::Instant;
+use crate::harness::{Client, Kind, Reply, Server};
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
-
-on_every_server![
-    contended_keys_come_in_the_order_of_their_waits,
-    every_end_of_a_wait_counts,
-    a_wait_in_slices_is_not_counted_again_with_each,
-    contended_refuses_other_words,
-];
+on_every_server![contended_keys_come_in_the_order_of_their_waits];
 
 /// The fields of a line: the key, the number of waits, and three times.
 fn line(reply: &Reply) -> (String, i64, [i64; 3]) {
@@ -68,81 +61,4 @@ fn contended_keys_come_in_the_order_of_their_waits(kind: Kind) {
     assert_eq!(contended(&mut c).len(), 3);
     c.text("LOCK.RESETSTAT");
     assert_eq!(contended(&mut c), []);
-}
-
-fn every_end_of_a_wait_counts(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for key in ["{t}1", "{t}2", "{t}3"] {
-        c.int(&format!("LOCK.ACQUIRE {key} me 600000"));
-    }
-    let counts = |c: &mut Client| {
-        let mut all: Vec<_> = contended(c).into_iter().map(|(k, n, _)| (k, n)).collect();
-        all.sort();
-        all
-    };
-    let expect = |c: &mut Client, expected: &[(&str, i64)]| {
-        let expected: Vec<_> = expected.iter().map(|(k, n)| (k.to_string(), *n)).collect();
-        wait_for(&format!("{expected:?}"), || {
-            (counts(c) == expected).then_some(())
-        });
-    };
-    // A client that is gone.
-    let gone = server.blocked("LOCK.ACQUIRE {t}1 you 600000 BLOCK 0");
-    c.call(&format!("CLIENT KILL ID {}", gone.id));
-    gone.broken();
-    expect(&mut c, &[("{t}1", 1)]);
-    // A grant.
-    let granted = server.blocked("LOCK.ACQUIRE {t}1 you 600000 BLOCK 0");
-    c.int("LOCK.RELEASE {t}1 me");
-    granted.fence();
-    expect(&mut c, &[("{t}1", 2)]);
-    // A time-out, and a grant, of a wait for several keys.
-    c.call("LOCK.MACQUIRE 2 {t}2 {t}3 us 600000 BLOCK 5");
-    expect(&mut c, &[("{t}1", 2), ("{t}2", 1), ("{t}3", 1)]);
-    let granted = server.blocked("LOCK.MACQUIRE 2 {t}2 {t}3 us 600000 BLOCK 0");
-    c.int("LOCK.RELEASE {t}2 me");
-    c.int("LOCK.RELEASE {t}3 me");
-    granted.fence();
-    expect(&mut c, &[("{t}1", 2), ("{t}2", 2), ("{t}3", 2)]);
-    // A place at which nobody waits.
-    c.call("LOCK.ACQUIRE {t}1 poll 600000 KEEP 1");
-    c.until_waiters("{t}1", &[]);
-    expect(&mut c, &[("{t}1", 2), ("{t}2", 2), ("{t}3", 2)]);
-}
-
-/// The times of slices add up to the whole, however many there are.
-fn a_wait_in_slices_is_not_counted_again_with_each(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k me 600000");
-    let begun = Instant::now();
-    for _ in 0..10 {
-        c.call("LOCK.ACQUIRE k you 600000 BLOCK 20 KEEP 60000");
-    }
-    let granted = server.blocked("LOCK.ACQUIRE k you 600000 BLOCK 0");
-    c.int("LOCK.RELEASE k me");
-    granted.fence();
-    let most_ms = i64::try_from(begun.elapsed().as_millis()).unwrap();
-    let top = contended(&mut c);
-    let [(_, 11, [waited, longest, 0])] = top[..] else {
-        panic!("{top:?}");
-    };
-    assert!((200..=most_ms).contains(&waited), "{waited} of {most_ms}");
-    assert!(longest <= waited - 9 * 20, "{top:?}");
-}
-
-fn contended_refuses_other_words(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for (bad, starts) in [
-        ("CONTENDED 1", "ERR the number of locks"),
-        ("0 CONTENDED", "ERR the number of locks"),
-        ("CONTENDED CONTENDED", "ERR the number of locks"),
-        ("1 CONTENDEDX", "ERR unknown option"),
-        ("1 1", "ERR unknown option"),
-        ("1 CONTENDED 1", "ERR wrong number"),
-    ] {
-        c.refused(&format!("LOCK.TOP {bad}"), starts);
-    }
 }

@@ -3,13 +3,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::harness::{
-    built_module, module, wait_for, Client, Cluster, Kind, Reply, Server, Setup, COMMANDS_ONLY,
-};
+use crate::harness::{built_module, module, wait_for, Client, Kind, Reply, Server, Setup};
 
 on_every_server![
     macquire_takes_nothing_that_was_taken_while_it_looked,
-    macquire_takes_nothing_that_has_another_type_by_then,
     macquire_gives_back_what_it_has_taken,
     a_waiter_for_two_keys_gets_both_or_none,
 ];
@@ -17,10 +14,7 @@ on_every_server![
 on_servers![
     [redis_8_2 Redis8_2, redis_8_6 Redis8_6, valkey_8_0 Valkey8_0, valkey_9 Valkey9]
     a_lock_that_is_deleted_while_it_is_created_is_not_granted,
-    a_replica_and_a_file_survive_such_a_deletion,
 ];
-// Only Redis 7.0 lets keys expire in the middle of a timer.
-on_servers![[redis_7_0 Redis7_0 "nightly"] a_grant_in_a_migrating_slot_leaves_no_key_out];
 
 /// A server with the module that reacts, which may have a reaction from the start on.
 fn start(kind: Kind, reaction: &str, options: &[&str]) -> Server {
@@ -92,25 +86,6 @@ fn macquire_takes_nothing_that_was_taken_while_it_looked(kind: Kind) {
     assert_eq!(c.int("LOCK.CHECK b me"), fence);
 }
 
-fn macquire_takes_nothing_that_has_another_type_by_then(kind: Kind) {
-    let server = start(kind, "", &[]);
-    let mut c = server.client();
-    expire(&mut c, "c");
-    c.ok("react expired c SET b text");
-    c.refused("LOCK.MACQUIRE 3 a b c me 60000", "WRONGTYPE ");
-    assert_free(&mut c, &["a", "c"]);
-    // A string that expires tells the module nothing.
-    c.call("DEL b");
-    c.text("SET c text PX 1");
-    let begun_us = c.now_us();
-    wait_for("the string to end", || {
-        (c.now_us() > begun_us + 3_000).then_some(())
-    });
-    c.ok("react expired c SET b text");
-    c.refused("LOCK.MACQUIRE 3 a b c me 60000", "WRONGTYPE ");
-    assert_free(&mut c, &["a", "c"]);
-}
-
 fn macquire_gives_back_what_it_has_taken(kind: Kind) {
     let (primary, replica) = {
         let primary = start(kind, "", &[]);
@@ -170,67 +145,4 @@ fn a_lock_that_is_deleted_while_it_is_created_is_not_granted(kind: Kind) {
     assert_free(&mut c, &["a"]);
     assert_eq!(c.info("lock_held_keys"), "0");
     c.int("LOCK.ACQUIRE a me 60000");
-}
-
-fn a_replica_and_a_file_survive_such_a_deletion(kind: Kind) {
-    let primary = Server::start_with(kind, &COMMANDS_ONLY);
-    let replica = start(kind, "new a DEL a", &[]);
-    replica.follow(&primary);
-    replica.wait_until_link_is_up();
-    let mut c = primary.client();
-    c.int("LOCK.ACQUIRE a me 60000");
-    c.int("LOCK.ACQUIRE b me 60000");
-    replica.wait_until_it_follows(&primary);
-    assert_free(&mut replica.client(), &["a"]);
-    assert_held_by(&mut replica.client(), "b", "me");
-    // A rewritten file has whole locks.
-    c.call("BGREWRITEAOF");
-    c.until_info("aof_rewrite_in_progress", "0");
-    c.until_info("aof_rewrite_scheduled", "0");
-    let loaded = with_reactor(kind, "new a DEL a", &COMMANDS_ONLY, |setup| {
-        Server::start_on(kind, primary.dir(), setup)
-    });
-    let mut c = loaded.client();
-    assert_free(&mut c, &["a"]);
-    assert_held_by(&mut c, "b", "me");
-    assert_eq!(c.info("lock_held_keys"), "1");
-}
-
-/// The readers of all keys reach their deadline about when the timer grants these to the next one:
-/// after its look, the keys are absent, and the server says that an absent key of a slot which moves
-/// is elsewhere.
-fn a_grant_in_a_migrating_slot_leaves_no_key_out(kind: Kind) {
-    let cluster = Cluster::of(kind, 2, &[]);
-    let mut c = cluster.client(1);
-    let slot = cluster.slot("a");
-    let keys: Vec<String> = (0..128).map(|n| format!("{{a}}{n}")).collect();
-    let (all, modes) = (keys.join(" "), ["SHARED"; 128].join(" "));
-    for n in 0..60 {
-        let ttl_ms = 200;
-        c.ok(&format!("CLUSTER SETSLOT {slot} STABLE"));
-        c.call(&format!("DEL {all}"));
-        c.int(&format!(
-            "LOCK.MACQUIRE 128 {all} readers {ttl_ms} MODES {modes}"
-        ));
-        cluster.begin_to_move(slot, 1, 0);
-        let passes_ms = ttl_ms - 1 - n % 5;
-        let stops = cluster.nodes[1].later(&format!(
-            "LOCK.ACQUIRE {} stops 1000 BLOCK {passes_ms}",
-            keys[0]
-        ));
-        wait_for("the first one to wait", || {
-            (stops.is_answered() || c.info("lock_waiters") == "1").then_some(())
-        });
-        let waiter = cluster.nodes[1].later(&format!(
-            "LOCK.MACQUIRE 128 {all} me 60000 MODES {modes} BLOCK 1000"
-        ));
-        let reply = waiter.reply();
-        stops.reply();
-        if let Reply::Int(fence) = reply {
-            let held = keys
-                .iter()
-                .filter(|key| c.call(&format!("LOCK.CHECK {key} me")) == Reply::Int(fence));
-            assert_eq!(held.count(), keys.len(), "try {n}");
-        }
-    }
 }

@@ -3,7 +3,6 @@
 use crate::harness::{Client, Kind, Reply, Server};
 
 mod asked;
-mod bounded;
 mod copies;
 mod cut;
 

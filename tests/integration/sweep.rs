@@ -8,13 +8,10 @@ use std::time::{Duration, Instant};
 use crate::harness::workload::words;
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, SYNCED};
 
-mod interrupted;
-
 on_every_server![
     locks_without_a_ttl_in_an_rdb_are_repaired,
     locks_without_a_ttl_in_an_aof_are_repaired,
     a_promoted_replica_repairs_ttls_that_its_primary_did_not,
-    a_replica_attached_later_gets_the_repaired_ttls,
     a_sweep_finds_locks_among_many_other_keys,
     a_key_with_a_longer_ttl_is_left_alone,
 ];
@@ -177,20 +174,6 @@ fn a_promoted_replica_repairs_ttls_that_its_primary_did_not(kind: Kind) {
         // Its own replicas receive it.
         let next = Server::start_replica_of(&replica, &[]);
         assert_mended_already(&mut next.client(), "the next one");
-    }
-}
-
-fn a_replica_attached_later_gets_the_repaired_ttls(kind: Kind) {
-    for load in ["disabled", "swapdb"] {
-        let mut primary = Server::start_with(kind, &["--repl-diskless-sync-delay", "0"]);
-        let over_ms = take_without_ttl(&mut primary.client(), "PING");
-        let replica = Server::start_replica_of(&primary, &["--repl-diskless-load", load]);
-        let mut r = replica.client();
-        primary.kill();
-        wait_until(over_ms, true);
-        assert_eq!(r.int("PTTL over"), -1);
-        r.text("REPLICAOF NO ONE");
-        assert_repaired(&mut r, load);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Ways to learn of a lock without a LOCK command: CLIENT TRACKING, INFO commandstats, LATENCY.
-//! `replication` tests SLOWLOG and MONITOR.
+//! A way to learn of a lock without a LOCK command: CLIENT TRACKING. `replication` tests SLOWLOG and
+//! MONITOR.
 
 use std::sync::mpsc::{channel, Receiver};
 
@@ -10,10 +10,6 @@ use crate::harness::{wait_for, Client, Kind, Reply, Server};
 on_every_server![
     a_tracking_holder_is_notified_of_a_change,
     a_tracking_holder_is_notified_of_a_hand_off,
-    a_tracking_holder_is_notified_by_prefix,
-    commandstats_count_the_commands,
-    config_resetstat_leaves_the_module_counters,
-    latency_histograms_cover_the_commands,
 ];
 
 /// A client that holds a lock and receives invalidations, through the interface of the `redis`
@@ -144,79 +140,4 @@ fn a_tracking_holder_is_notified_of_a_hand_off(kind: Kind) {
         holder.c.call("LOCK.INFO k").field("mode"),
         Reply::from("exclusive")
     );
-}
-
-fn a_tracking_holder_is_notified_by_prefix(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut holder = Holder::of(&server, "CLIENT TRACKING ON BCAST PREFIX k");
-    c.int("LOCK.ACQUIRE other me 600000");
-    for line in [
-        "LOCK.ACQUIRE k me 600000",
-        "LOCK.RENEW k me 600000",
-        "LOCK.RELEASE k me",
-    ] {
-        c.int(line);
-        holder.wait_until_told(line);
-    }
-    c.int("LOCK.RELEASE k me");
-    assert_eq!(holder.invalidated(), [] as [&str; 0]);
-}
-
-fn commandstats_count_the_commands(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.call("CONFIG RESETSTAT");
-    c.int("LOCK.ACQUIRE k a 600000");
-    c.call("LOCK.ACQUIRE k b 600000");
-    c.error("LOCK.ACQUIRE k b x");
-    let waiter = server.blocked("RWLOCK.WLOCK k b 600000 BLOCK 0");
-    c.int("LOCK.RELEASE k a");
-    waiter.fence();
-    for (name, calls, failed) in [
-        ("lock.acquire", 3, 1),
-        ("rwlock.wlock", 1, 0),
-        ("lock.release", 1, 0),
-    ] {
-        let stats = c.info(&format!("cmdstat_{name}"));
-        assert!(
-            stats.contains(&format!("calls={calls},")),
-            "{name}: {stats}"
-        );
-        assert!(
-            stats.contains(&format!("failed_calls={failed}")),
-            "{name}: {stats}"
-        );
-    }
-    // The module's own replication does not count as a call.
-    assert!(!c.text("INFO commandstats").contains("cmdstat_lock._"));
-}
-
-fn latency_histograms_cover_the_commands(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for _ in 0..5 {
-        c.int("LOCK.ACQUIRE k a 600000");
-        c.int("LOCK.RELEASE k a");
-    }
-    let histograms = c.call("LATENCY HISTOGRAM lock.acquire lock.release");
-    for name in ["lock.acquire", "lock.release"] {
-        assert_eq!(
-            histograms.field(name).field("calls"),
-            Reply::Int(5),
-            "{name}"
-        );
-    }
-}
-
-/// The module API does not report it, so the module has its own: LOCK.RESETSTAT.
-fn config_resetstat_leaves_the_module_counters(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 600000");
-    c.call("CONFIG RESETSTAT");
-    assert_eq!(c.info("lock_acquired"), "1");
-    c.text("LOCK.RESETSTAT");
-    assert_eq!(c.info("lock_acquired"), "0");
-    assert!(c.info("cmdstat_lock.resetstat").starts_with("calls=1,"));
 }

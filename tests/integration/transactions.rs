@@ -1,11 +1,10 @@
-//! The commands inside MULTI, scripts and functions get the same replies as alone.
+//! The commands inside MULTI and scripts get the same replies as alone.
 
 use crate::harness::workload::{script, words, Command};
 use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
     transactions_and_scripts_get_the_same_replies,
-    functions_get_the_same_replies,
     a_discarded_transaction_leaves_no_hold,
 ];
 
@@ -127,21 +126,6 @@ fn transactions_and_scripts_get_the_same_replies(kind: Kind) {
         Replies::of(replies.items().to_vec()),
         with_zeroes.collect::<Vec<_>>()
     );
-}
-
-fn functions_get_the_same_replies(kind: Kind) {
-    let server = Server::start(kind);
-    let alone = told_alone(&server);
-    let mut c = ready(&server);
-    c.load_functions(
-        "redis.register_function('run', function(keys, args) return redis.pcall(unpack(args)) end)",
-    );
-    let replies = STORY.map(|line| {
-        let mut args = words("FCALL run 0");
-        args.extend(words(line));
-        c.send(&args)
-    });
-    assert_eq!(Replies::of(replies), alone);
 }
 
 fn a_discarded_transaction_leaves_no_hold(kind: Kind) {

@@ -25,7 +25,7 @@ impl<'r, 'l> Model<'r, 'l> {
             let key = request.keys[0].0;
             let held = self.keys[0].get(key);
             let text = format!("{:?} to {} with {held:?}", request.answer, request.text);
-            self.refuse("answer", key, &[request.token], text);
+            self.refuse("answer", text);
         }
     }
 
@@ -62,7 +62,7 @@ impl<'r, 'l> Model<'r, 'l> {
                 let promised_us = end.map_or(u64::MAX, |end| end.promised_us());
                 if !is_there && request.ended_us < promised_us {
                     let text = format!("the file has no such grant: {request:?}");
-                    self.refuse("unknown fence", key, &[request.token], text);
+                    self.refuse("unknown fence", text);
                 }
                 return;
             }
@@ -76,7 +76,7 @@ impl<'r, 'l> Model<'r, 'l> {
                 // Another request of the token may say that it waits no more.
                 if is_early && !self.is_given_up(at, request) {
                     let text = format!("null after {waited_us} us: {request:?}");
-                    return self.refuse("early timeout", key, &[request.token], text);
+                    return self.refuse("early timeout", text);
                 }
                 let is_wrong = request.wait_ms.is_none() && !self.may_be_kept_out(request);
                 is_wrong.then_some("null for a free lock")
@@ -118,7 +118,7 @@ impl<'r, 'l> Model<'r, 'l> {
                 Answer::Error(error) if error.starts_with("UNBLOCKED ") => "unanswered",
                 _ => "answer",
             };
-            self.refuse(rule, key, &[request.token], format!("{text}: {request:?}"));
+            self.refuse(rule, format!("{text}: {request:?}"));
         }
     }
 
@@ -198,7 +198,7 @@ impl<'r, 'l> Model<'r, 'l> {
             let is_of_life = (self.started_us..until_us).contains(&request.sent_us);
             if is_lost && is_of_life && request.ended_us < promised_us && !request.keys.is_empty() {
                 let text = format!("answered, and not in the file: {request:?}");
-                self.refuse("lost", request.keys[0].0, &[request.token], text);
+                self.refuse("lost", text);
             }
         }
     }
@@ -218,7 +218,7 @@ impl<'r, 'l> Model<'r, 'l> {
         };
         if is_done {
             let text = format!("{:?} for nothing: {request:?}", request.answer);
-            self.refuse("answer", request.keys[0].0, &[request.token], text);
+            self.refuse("answer", text);
         }
     }
 
@@ -233,7 +233,7 @@ impl<'r, 'l> Model<'r, 'l> {
         self.counts.guarded += 1;
         if own.is_none() {
             let text = format!("a write at {key} by {current:?}");
-            self.refuse("unguarded", key, &[], text);
+            self.refuse("unguarded", text);
         }
     }
 
@@ -247,7 +247,7 @@ impl<'r, 'l> Model<'r, 'l> {
         let has_gone = |one: &Request<'_>| !matches!(one.answer, Answer::Nil | Answer::Number(_));
         if !waiting.any(has_gone) {
             let text = format!("nobody was told of {:?} of {key}", grant.held);
-            self.refuse("unheard", key, &[grant.held.token], text);
+            self.refuse("unheard", text);
         }
     }
 }

@@ -32,14 +32,14 @@ impl<'r, 'l> Model<'r, 'l> {
                 let at_least_ms = self.current.and_then(|one| one.at_least_ms).unwrap_or(0);
                 if latest_ms < own.since_ms + at_least_ms {
                     let text = format!("{own:?} of {key} ended at {now_ms}");
-                    self.refuse("at least", key, &[token], text);
+                    self.refuse("at least", text);
                 }
             }
             Some(own)
                 if self.told.contains(&own.fence) && !self.may_end_by_linger(at, key, token) =>
             {
                 let text = format!("{own:?} of {key} ended without a reason");
-                self.refuse("taken away", key, &[token], text);
+                self.refuse("taken away", text);
             }
             Some(_) => self.counts.taken_back += 1,
             None => {}
@@ -65,7 +65,7 @@ impl<'r, 'l> Model<'r, 'l> {
         let ends_ms = lock.end_ms(&own).min(own.since_ms + at_least_ms);
         if self.is_carried_out || held.deadline_ms != ends_ms {
             let text = format!("{held:?} of {key}, and not until {ends_ms}");
-            self.refuse("at least", key, &[own.token], text);
+            self.refuse("at least", text);
         }
         self.is_carried_out = true;
         self.counts.kept += 1;
@@ -155,7 +155,7 @@ impl<'r, 'l> Model<'r, 'l> {
         });
         for due in over {
             let text = format!("{due:?} stands at {now_ms}");
-            self.refuse(due.rule, due.key, &[due.token], text);
+            self.refuse(due.rule, text);
         }
     }
 }

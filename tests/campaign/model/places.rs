@@ -30,7 +30,7 @@ impl<'r, 'l> Model<'r, 'l> {
             let due_us = self.waits_until_us(at, key, place.token);
             if self.worked() > self.work_at(due_us) + LATE_US && look.server_us > due_us {
                 let text = format!("{} waits for {key} although its time is over", place.token);
-                self.refuse("late", key, &[place.token], text);
+                self.refuse("late", text);
             }
         }
         let stays = |token: &str| shown.places.iter().any(|one| one.token == token);
@@ -53,7 +53,7 @@ impl<'r, 'l> Model<'r, 'l> {
         let asked = self.record.acquires_of(key, place.token);
         let Some(keep_ms) = asked.filter_map(|one| one.keep_ms).max() else {
             let text = format!("{} is absent at {key} without KEEP", place.token);
-            return self.refuse("shown queue", key, &[place.token], text);
+            return self.refuse("shown queue", text);
         };
         let since = *self.absent.entry((key, place.token)).or_insert(worked);
         if worked > since + keep_ms * 1_000 + LATE_US {
@@ -62,7 +62,7 @@ impl<'r, 'l> Model<'r, 'l> {
                 place.token,
                 (worked - since) / 1_000
             );
-            self.refuse("kept too long", key, &[place.token], text);
+            self.refuse("kept too long", text);
         }
     }
 
@@ -122,7 +122,7 @@ impl<'r, 'l> Model<'r, 'l> {
         self.stuck.insert(key, (head.token, since));
         if worked > since + LATE_US {
             let text = format!("{} could have {key}, and waits", head.token);
-            self.refuse("idle", key, &[head.token], text);
+            self.refuse("idle", text);
         }
     }
 }

@@ -98,7 +98,7 @@ impl<'r, 'l> Model<'r, 'l> {
             let is_asked = asks.is_some_and(|one| one.mode_of(key) == Some(grant.held.mode));
             if by_place.is_none() && !is_asked {
                 let text = format!("{:?} of {key}, with {:?}", grant.held, view.places());
-                self.refuse("ghost", key, &[token], text);
+                self.refuse("ghost", text);
                 continue;
             }
             let has_waited = by_place.is_some() && !is_asked;
@@ -110,7 +110,7 @@ impl<'r, 'l> Model<'r, 'l> {
             let lease_ms = grant.held.deadline_ms.checked_sub(grant.held.since_ms);
             if !asked.any(|one| one.ttl_ms == lease_ms) {
                 let text = format!("{:?} of {key}, as nobody has asked for", grant.held);
-                self.refuse("lease", key, &[token], text);
+                self.refuse("lease", text);
             }
             let ahead = &view.places()[..rank.unwrap_or(view.places().len())];
             let done = &view.grants[..n];
@@ -147,7 +147,7 @@ impl<'r, 'l> Model<'r, 'l> {
             }
             if waits(place) && (is_granted_later || later.is_some_and(waits)) {
                 let text = format!("{came} was granted {key} before {was}: {:?}", view.places());
-                self.refuse("order", key, &[was, came], text);
+                self.refuse("order", text);
             } else if later.is_some() && view.asks(was).is_none() {
                 absent.push(place);
             }
@@ -162,7 +162,7 @@ impl<'r, 'l> Model<'r, 'l> {
         if several.is_some() || !fits(beside.chain(absent.clone()), grant.held) {
             let kept: Vec<_> = absent.collect();
             let text = format!("{:?} of {key} past {kept:?}", grant.held);
-            self.refuse("past kept", key, &[grant.held.token], text);
+            self.refuse("past kept", text);
         }
     }
 
@@ -184,7 +184,7 @@ impl<'r, 'l> Model<'r, 'l> {
             let many = shown.places[..=n].iter().filter(is_same).count();
             if many > before + came {
                 let text = format!("{place:?} does not wait for {key}: {:?}", view.came);
-                self.refuse("shown queue", key, &[place.token], text);
+                self.refuse("shown queue", text);
             }
         }
     }
@@ -259,7 +259,7 @@ impl<'r, 'l> Model<'r, 'l> {
                 "{} is out of order at {key}: {was:?}, then {is:?}",
                 place.token
             );
-            self.refuse("shown queue", key, &[place.token], text);
+            self.refuse("shown queue", text);
         }
     }
 
@@ -294,7 +294,7 @@ impl<'r, 'l> Model<'r, 'l> {
             let first = waiting.next();
             if first.is_some_and(|one| !is_told(one)) && !waiting.any(is_told) {
                 let text = format!("{token} waits for {key}, and is not shown");
-                self.refuse("shown queue", key, &[token], text);
+                self.refuse("shown queue", text);
             }
         } else if !came && !self.is_of_several(key, token) {
             let asked = self.record.acquires_of(key, token);
@@ -304,7 +304,7 @@ impl<'r, 'l> Model<'r, 'l> {
             let since_us = self.listened.get(&(key, token)).copied().unwrap_or(0);
             if since_us > 0 && look.server_us < since_us + keep_us {
                 let text = format!("the place of {token} at {key} ended before its grace");
-                self.refuse("kept too short", key, &[token], text);
+                self.refuse("kept too short", text);
             }
         }
     }

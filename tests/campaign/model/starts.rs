@@ -64,7 +64,7 @@ impl<'r, 'l> Model<'r, 'l> {
                     "no state since {mark} is that of the start: {:?}",
                     look.keys
                 );
-                self.refuse("lost", "", &[], text);
+                self.refuse("lost", text);
             }
         }
     }

@@ -124,6 +124,44 @@ fn value(c: &mut Client, key: &str) -> (Reply, i64) {
     )
 }
 
+/// A lock with many shared holds is freed on another thread.
+#[track_caller]
+fn until_held(c: &mut Client, all: [u64; 4]) {
+    wait_for("what has left to be freed", || {
+        (held(c) == all).then_some(())
+    });
+}
+
+/// A migration begins, and is broken off: so many times. Nothing is lost, and the next one succeeds.
+fn never_arrives(mut fixture: Fixture, times: usize, begin_and_break: impl Fn(&mut Fixture)) {
+    let [k, shared] = &fixture.keys(["k", "shared"]);
+    let mut source = fixture.source();
+    let fence = source.int(&format!("LOCK.ACQUIRE {k} a 60000"));
+    for reader in 0..100 {
+        source.int(&format!("RWLOCK.RLOCK {shared} r{reader} 60000"));
+    }
+    let [b, c] = ["b", "c"].map(|token| {
+        let line = format!("LOCK.ACQUIRE {k} {token} 60000 BLOCK 0");
+        fixture.cluster.blocked(FROM, &line)
+    });
+    for _ in 0..times {
+        begin_and_break(&mut fixture);
+        assert!(b.is_pending() && c.is_pending());
+        assert_eq!(held(&mut source), [1, 100, 2, 0]);
+    }
+    assert_eq!(source.int(&format!("LOCK.ACQUIRE {k} a 60000")), fence);
+    assert_eq!(source.int(&format!("LOCK.RELEASE {k} a")), 1);
+    let fence_of_b = b.fence();
+    assert!(fence_of_b > fence);
+    fixture.migrate();
+    c.error("TRYAGAIN ");
+    let mut target = fixture.target();
+    assert_eq!(target.int(&format!("LOCK.ACQUIRE {k} b 60000")), fence_of_b);
+    assert_eq!(held(&mut target), [1, 100, 2, 0]);
+    fixture.cluster.nodes[TO + SHARDS].wait_until_link_is_up();
+    fixture.replicas_agree();
+}
+
 fn locks_move_with_their_slots(kind: Kind) {
     let fixture = Fixture::start(kind);
     let [exclusive, shared, short, capped] =

@@ -9,9 +9,7 @@ on_every_server![
     module_load_refuses_bad_arguments,
     module_loadex_refuses_bad_arguments,
     module_loadex_refuses_bad_values,
-    a_bad_setting_in_the_configuration_stops_the_start_cleanly,
 ];
-on_servers![[redis_7_0 Redis7_0, redis_8_2 Redis8_2, redis_8_6 Redis8_6] module_loadex_with_an_unknown_setting_is_an_error];
 
 /// Bytes that could end a string, act as a format, control a terminal, or are not text.
 const EVIL: [&[u8]; 5] = [b"5\0", b"\0", b"%s%n%s%n", b"\x1b[31m", b"\xff\xfe5"];
@@ -174,49 +172,4 @@ fn module_loadex_refuses_bad_values(kind: Kind) {
     let found = c.call("CONFIG GET lock.*");
     assert_eq!(found.field("lock.max-waiters"), "7".into());
     assert_eq!(found.items().len(), 2 * 13, "{found:?}");
-}
-
-/// The server notices an unknown setting only after the load. It then tries to unload the module,
-/// which is refused because of its data type. 7.0 reports a failure and keeps the module, 8.2
-/// removes it anyway. Valkey 8.0.1 to 9.1.2 crashes here with any module that has a data type,
-/// which Redis has fixed (pull request 13653). So those are not tested.
-fn module_loadex_with_an_unknown_setting_is_an_error(kind: Kind) {
-    for name in UNKNOWN {
-        let server = without_module(kind);
-        let mut c = server.client();
-        let reply = load(&mut c, "LOADEX", &[b"CONFIG", name, b"5"]);
-        assert!(matches!(reply, Reply::Error(_)), "{name:?}: {reply:?}");
-        let stays = is_listed(&mut c);
-        assert_eq!(stays, kind == Kind::Redis7_0);
-        if !stays {
-            assert_eq!(load(&mut c, "LOADEX", &[]), Reply::Simple("OK".into()));
-        }
-        // Anything that the module set up before does no harm.
-        c.int("LOCK.ACQUIRE k me 30000");
-        let waiter = server.blocked("LOCK.ACQUIRE k you 30000 BLOCK 0");
-        assert_eq!(c.int("DEL k"), 1);
-        assert!(waiter.fence() > 0);
-    }
-}
-
-/// The server itself reports an invalid value of a setting.
-fn a_bad_setting_in_the_configuration_stops_the_start_cleanly(kind: Kind) {
-    let bounds = "argument must be between 0 and 1000000 inclusive";
-    for (line, why) in [
-        (
-            "lock.max-waiters many",
-            "argument couldn't be parsed into an integer",
-        ),
-        ("lock.max-waiters -1", bounds),
-        ("lock.max-waiters 1000001", bounds),
-        (
-            "lock.replicate-in-place maybe",
-            "argument must be 'yes' or 'no'",
-        ),
-        ("lock.unheard-of 1", "Module Configuration detected"),
-    ] {
-        let config = format!("loadmodule {}\n{line}\n", module().display());
-        let log = Server::log_of_failed_start_with_config(kind, &config);
-        assert!(log.contains(why), "{line}: {log}");
-    }
 }

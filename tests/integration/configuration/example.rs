@@ -1,11 +1,10 @@
 //! redis.conf.example as it stands.
 
-use super::{commented, commented_out, example};
+use super::{commented, example};
 use crate::harness::{project_file, Kind, Reply, Server};
 
 on_every_server![
     every_setting_of_the_example_is_accepted,
-    every_commented_line_of_the_example_is_tested_elsewhere,
     the_example_shows_the_defaults_of_the_module,
 ];
 
@@ -74,14 +73,5 @@ fn bounds(name: &str) -> [&'static str; 4] {
         "lock.guard-fresh" => ["500", "499", "60000", "60001"],
         "lock.max-waiting-bytes" => ["0", "-1", "1099511627776", "1099511627777"],
         _ => ["0", "-1", "1000000", "1000001"],
-    }
-}
-
-/// Every commented line is tested: the other tests of this folder remove the `#` from these.
-fn every_commented_line_of_the_example_is_tested_elsewhere(kind: Kind) {
-    let tried = ["lock.", "enable-module-command ", "user ", "tls-"];
-    for line in commented_out() {
-        let is_tried = tried.iter().any(|start| line.starts_with(start));
-        assert!(is_tried, "nobody tries {line} on {kind:?}");
     }
 }

@@ -2,81 +2,8 @@
 
 use super::*;
 
-on_every_server![
-    keys_and_tokens_may_have_any_bytes,
-    the_second_key_is_named_only_to_those_who_may_read_it,
-];
+on_every_server![the_second_key_is_named_only_to_those_who_may_read_it];
 on_servers![[valkey_9 Valkey9] a_key_of_a_database_without_rights_is_not_named];
-
-fn keys_and_tokens_may_have_any_bytes(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let hostile: [(&[u8], &[u8]); 5] = [
-        (b"a\r\n+OK\r\n", b"%s%n%s%n"),
-        (b"\0", b"\\x00"),
-        (b"\xff\xfe %d", b""),
-        (b" ", b"\x1b[2J\x07"),
-        (b"k", b"\r\n\r\n"),
-    ];
-    let tokens: [&[u8]; 2] = [b"t\r\n%n%s\0", b"\xff \\"];
-    let escape = |bytes: &[u8]| -> String {
-        let byte = |byte: &u8| match byte {
-            b'\\' => "\\x5c".into(),
-            b'!'..=b'~' => char::from(*byte).to_string(),
-            _ => format!("\\x{byte:02x}"),
-        };
-        bytes.iter().map(byte).collect()
-    };
-    for (one, other) in hostile {
-        for (key, token) in [(one, tokens[0]), (other, tokens[1])] {
-            c.send(&[b"LOCK.ACQUIRE".as_slice(), key, token, b"600000"])
-                .as_int();
-        }
-        let wait = |key, token| {
-            [
-                &b"LOCK.ACQUIRE"[..],
-                key,
-                token,
-                b"600000",
-                b"KEEP",
-                b"60000",
-            ]
-        };
-        assert_eq!(c.send(&wait(other, tokens[0])), Reply::Nil);
-        let refused = cycle_of(2, &escape(one), &escape(other));
-        assert_eq!(c.send(&wait(one, tokens[1])), Reply::Error(refused));
-        c.call("FLUSHALL");
-        for (key, token) in [(one, tokens[1]), (other, tokens[0])] {
-            c.send(&[b"LOCK.RELEASE".as_slice(), key, token]);
-        }
-    }
-    // A long name is cut.
-    let long = vec![b'\n'; 100_000];
-    for (key, token) in [(&long[..], b"a"), (b"k", b"b")] {
-        c.send(&[b"LOCK.ACQUIRE".as_slice(), key, token, b"600000"])
-            .as_int();
-    }
-    assert_eq!(c.call("LOCK.ACQUIRE k a 600000 KEEP 60000"), Reply::Nil);
-    match c.send(&[
-        b"LOCK.ACQUIRE".as_slice(),
-        &long[..],
-        b"b",
-        b"600000",
-        b"KEEP",
-        b"60000",
-    ]) {
-        Reply::Error(error) => assert!((400..700).contains(&error.len()), "{error}"),
-        other => panic!("{other:?}"),
-    }
-    let log = server.log();
-    let ours: Vec<_> = log
-        .lines()
-        .filter(|line| line.contains("deadlock refused"))
-        .collect();
-    assert!(!ours.is_empty());
-    let is_plain = |line: &&str| line.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    assert!(ours.iter().all(is_plain), "{ours:?}");
-}
 
 /// Valkey 9.1 has rights to databases.
 fn a_key_of_a_database_without_rights_is_not_named(kind: Kind) {

@@ -8,7 +8,6 @@ use crate::harness::{figure, scale, wait_for, Client, Clock, Kind, Server, Setup
 on_every_server![
     fences_exceed_unreplicated_ones_after_a_failover,
     fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover,
-    fences_keep_rising_when_the_new_primary_is_killed_at_once,
 ];
 
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
@@ -89,20 +88,4 @@ fn fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover(kind: Kin
         replica.follow(&primary);
         replica.wait_until_it_follows(&primary);
     }
-}
-
-/// It has begun ahead of its clock, and nothing of that is on disk.
-fn fences_keep_rising_when_the_new_primary_is_killed_at_once(kind: Kind) {
-    let primary = Server::start_with(kind, &AT_ONCE);
-    primary.client().until_fences_follow_the_clock();
-    let mut replica = Server::start_replica_of(&primary, &[]);
-    let mut r = replica.client();
-    r.text("REPLICAOF 127.0.0.1 1");
-    r.text("REPLICAOF NO ONE");
-    let last = take(&mut r, 500);
-    assert!(last > i64::try_from(r.now_us()).unwrap());
-    replica.kill();
-    replica.start_again_with(&["--replicaof", "no", "one"]);
-    let next = take(&mut replica.client(), 500);
-    assert!(next > last, "{next} after {last}");
 }

@@ -1,9 +1,13 @@
-//! Three sentinels and a primary that is stopped and goes on. The campaign kills it under load.
+//! Three sentinels, and a primary that is stopped and goes on, or that hands over itself. The campaign
+//! kills it under load.
+
+use std::time::{Duration, Instant};
 
 use super::pair;
-use crate::harness::{Kind, Reply, Sentinels};
+use crate::harness::{wait_for, Kind, Reply, SentinelGroup, Sentinels};
 
 on_every_server_at_night![sentinels_replace_a_primary_that_is_stopped];
+on_servers![[valkey_9 Valkey9 "nightly"] a_coordinated_failover_ends_the_guard_early];
 
 fn sentinels_replace_a_primary_that_is_stopped(kind: Kind) {
     let (old, new) = pair(kind);
@@ -36,4 +40,24 @@ fn sentinels_replace_a_primary_that_is_stopped(kind: Kind) {
     assert_eq!(n.int("LOCK.ACQUIRE held a 600000"), held);
     assert_eq!(n.call("LOCK.ACQUIRE k b 600000"), Reply::Nil);
     assert!(fence > held);
+}
+
+/// The old primary comes back at once and lacks nothing, so nobody waits for the longest lease.
+fn a_coordinated_failover_ends_the_guard_early(kind: Kind) {
+    for mode in ["failover", "quorum"] {
+        let group = SentinelGroup::start(kind, &["guard", mode, "max-ttl", "3000"]);
+        group.sentinels.fail_over("COORDINATED");
+        let mut last = Instant::now();
+        let new = group.sentinels.wait_for("a promotion", || {
+            let now = Instant::now();
+            let new = (1..3).find(|server| group.leads(*server));
+            last = if new.is_none() { now } else { last };
+            new
+        });
+        wait_for("the end of the guard", || {
+            (group.info(new, "lock_guard")? == "open").then_some(())
+        });
+        assert!(last.elapsed() < Duration::from_secs(3), "{mode}");
+        group.client(new).int("LOCK.ACQUIRE k me 2000");
+    }
 }

@@ -7,9 +7,6 @@ use super::super::harness::{packed, wait_for, Kind, Reply, Server};
 
 on_every_server![
     a_busy_server_delays_a_hand_off_but_loses_none,
-    a_script_that_has_acquired_a_lock_cannot_be_killed,
-    a_script_killed_before_it_writes_acquires_nothing,
-    deadlines_and_timeouts_during_a_sleep_are_served_after_it,
     deadlines_and_timeouts_are_served_while_every_loop_turn_is_slow,
     a_grant_late_in_a_transaction_has_its_full_ttl,
 ];
@@ -63,69 +60,6 @@ fn a_busy_server_delays_a_hand_off_but_loses_none(kind: Kind) {
         );
         c.call("DEL k other");
     }
-}
-
-fn a_script_that_has_acquired_a_lock_cannot_be_killed(kind: Kind) {
-    let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    // Long enough for other commands to be refused. It then ends on its own.
-    let script = "local fence = redis.call('LOCK.ACQUIRE', 'own', 'script', '60000') \
-                  redis.call('LOCK.RELEASE', 'k', 'a') \
-                  for n = 1, 200000000 do end \
-                  return fence";
-    let mut caller = server.busy_with(&packed(&["EVAL", script, "0"]));
-    let killed = c.error("SCRIPT KILL");
-    assert!(killed.starts_with("UNKILLABLE"), "{killed}");
-    assert!(b.is_pending(), "what a script does is seen when it ends");
-    let fence: i64 = caller.line().unwrap()[1..].parse().unwrap();
-    assert!(b.fence() > fence);
-    assert_eq!(
-        (c.holders("own"), c.holders("k")),
-        (vec!["script".into()], vec!["b".into()])
-    );
-}
-
-fn a_script_killed_before_it_writes_acquires_nothing(kind: Kind) {
-    let server = Server::start_with(kind, &["--lua-time-limit", "5"]);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    let script =
-        format!("redis.call('LOCK.INFO', 'k') {ENDLESS} redis.call('LOCK.RELEASE', 'k', 'a')");
-    let mut caller = server.busy_with(&packed(&["EVAL", &script, "0"]));
-    assert_eq!(c.text("SCRIPT KILL"), "OK");
-    assert!(caller.line().unwrap().starts_with('-'));
-    assert_eq!(c.holders("k"), ["a"]);
-    assert!(b.is_pending());
-    c.int("LOCK.RELEASE k a");
-    b.fence();
-}
-
-fn deadlines_and_timeouts_during_a_sleep_are_served_after_it(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE long a 60000");
-    let mut last = c.int("LOCK.ACQUIRE k a 60000");
-    // Each ttl would end during the sleep, but it counts from the grant.
-    let waiters: Vec<_> = (0..4)
-        .map(|n| server.blocked(&format!("LOCK.ACQUIRE k w{n} 50 BLOCK 0")))
-        .collect();
-    let start = Instant::now();
-    let e = server.blocked("LOCK.ACQUIRE long e 60000 BLOCK 400");
-    c.int("LOCK.RENEW k a 300");
-    let _sleeper = server.sleeps("0.5");
-    for waiter in waiters {
-        let (reply, at) = waiter.reply_and_instant();
-        assert!(reply.as_int() > last);
-        last = reply.as_int();
-        assert!(at - start >= Duration::from_millis(300));
-    }
-    let (reply, at) = e.reply_and_instant();
-    assert_eq!(reply, Reply::Nil);
-    assert!(at - start >= Duration::from_millis(400), "{:?}", at - start);
-    assert_eq!(c.holders("long"), ["a"]);
 }
 
 /// Each turn of the server's loop lasts longer than the tolerance of a timer, for the whole test.

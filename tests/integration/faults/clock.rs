@@ -1,7 +1,6 @@
 //! The wall clock jumps by an hour while locks are held and waited for. Deadlines follow it, as
 //! every ttl of the server does. Timeouts of waits do not.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::super::harness::{figure, scale, wait_for, Client, Clock, Kind, Reply, Server, Setup};
@@ -10,9 +9,6 @@ on_every_server![
     clock_set_forward_every_passed_deadline_expires,
     clock_set_forward_no_timeout_fires_early,
     clock_set_back_fences_rise_and_the_hold_stays_exclusive,
-    clock_set_back_timeouts_fire_in_time,
-    clock_set_back_new_holds_expire_in_time,
-    clock_set_back_the_next_waiter_is_granted_at_once,
     clock_set_to_and_fro_every_waiter_is_answered,
 ];
 
@@ -102,80 +98,6 @@ fn clock_set_back_fences_rise_and_the_hold_stays_exclusive(kind: Kind) {
     assert!(b > last);
     assert_eq!(c.int("LOCK.RELEASE k a"), 0);
     assert_eq!(c.holders("k"), ["b"]);
-}
-
-fn clock_set_back_timeouts_fire_in_time(kind: Kind) {
-    let (clock, server, mut c) = start(kind);
-    c.int("LOCK.ACQUIRE k a 60000");
-    let start = Instant::now();
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 400");
-    jump(&clock, &mut c, -HOUR_MS);
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 800");
-    let (b, b_at) = b.reply_and_instant();
-    let (d, d_at) = d.reply_and_instant();
-    assert_eq!((b, d), (Reply::Nil, Reply::Nil));
-    let (b, d) = (b_at - start, d_at - start);
-    assert!(
-        b >= Duration::from_millis(400) && b < Duration::from_secs(5),
-        "{b:?}"
-    );
-    assert!(
-        d >= Duration::from_millis(800) && d < Duration::from_secs(5),
-        "{d:?}"
-    );
-    assert_eq!(c.holders("k"), ["a"]);
-}
-
-fn clock_set_back_new_holds_expire_in_time(kind: Kind) {
-    let (clock, server, mut c) = start(kind);
-    c.int("RWLOCK.RLOCK k a 60000");
-    c.int("RWLOCK.RLOCK k up 60000");
-    let up = server.blocked("RWLOCK.WLOCK k up 60000 BLOCK 0");
-    jump(&clock, &mut c, -HOUR_MS);
-    // By then the server's timer must have fired, which never sleeps for more than a second.
-    sleep(Duration::from_millis(1100));
-    let start = Instant::now();
-    assert_eq!(c.int("LOCK.RENEW k a 100"), 1);
-    // The key itself does not expire, so only the timer notices.
-    let (reply, at) = up.reply_and_instant();
-    assert!(matches!(reply, Reply::Int(_)), "{reply:?}");
-    let waited = at - start;
-    assert!(
-        waited >= Duration::from_millis(100) && waited < Duration::from_secs(5),
-        "{waited:?}"
-    );
-}
-
-fn clock_set_back_the_next_waiter_is_granted_at_once(kind: Kind) {
-    let (clock, server, mut c) = start(kind);
-    for (n, end) in [
-        "DEL k",
-        "PEXPIRE k 50",
-        "LOCK.RENEW k a 50",
-        "LOCK.RELEASE k a",
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        c.int("LOCK.ACQUIRE k a 60000");
-        let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-        let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-        let jumps = i64::try_from(n).unwrap() + 1;
-        jump(&clock, &mut c, -HOUR_MS * jumps);
-        let start = Instant::now();
-        assert_eq!(c.int(end), 1, "{end}");
-        let (reply, at) = b.reply_and_instant();
-        assert!(matches!(reply, Reply::Int(_)), "{end}: {reply:?}");
-        assert!(
-            at - start < Duration::from_secs(5),
-            "{end}: {:?}",
-            at - start
-        );
-        // A waiter that leaves lets the next one be granted.
-        assert_eq!(c.int("LOCK.RELEASE k b"), 1);
-        d.fence();
-        c.int("LOCK.RELEASE k d");
-    }
 }
 
 /// Short ttls and timeouts while the clock is set to and fro: every request is answered, and fences

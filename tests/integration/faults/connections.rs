@@ -5,14 +5,13 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::super::harness::{wait_for, Client, Kind, Raw, Reply, Server};
+use super::super::harness::{wait_for, Kind, Raw, Reply, Server};
 
 on_every_server![
     waiters_count_against_maxclients_until_they_leave,
     a_subscriber_waits_where_the_server_allows_it,
     a_client_closed_for_its_output_buffer_leaves_the_queue,
     a_grant_to_a_client_closed_at_that_moment_ends_by_linger,
-    a_waiter_within_its_output_limit_gets_the_lock,
 ];
 
 /// Whether the server has no connection left.
@@ -155,21 +154,4 @@ fn a_grant_to_a_client_closed_at_that_moment_ends_by_linger(kind: Kind) {
         assert_eq!(c.int("LOCK.RELEASE k d"), 1);
     }
     assert_eq!(server.blocked_clients(), 0);
-}
-
-fn a_waiter_within_its_output_limit_gets_the_lock(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c: Client = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let mut b = waiting_listener(&server);
-    let news = "y".repeat(900_000);
-    assert_eq!(c.int(&tell(kind, &news)), 1);
-    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
-    let mut lines = std::iter::from_fn(|| b.line());
-    assert!(lines.any(|line| line.ends_with(&news)));
-    let fence = lines.next().expect("the grant, behind the news");
-    assert!(fence.starts_with(':'), "{fence}");
-    assert_eq!(c.holders("k"), ["b"]);
-    b.send("LOCK.RELEASE k b");
-    assert_eq!(b.line().unwrap(), ":1");
 }

@@ -13,7 +13,6 @@ on_every_server![
     a_failed_save_refuses_all_writes_until_one_succeeds,
     a_failed_save_refuses_nothing_if_so_configured,
     a_full_disk_refuses_all_writes_until_space_returns,
-    grants_before_the_disk_was_full_survive_a_crash,
     appendfsync_always_acknowledges_only_written_commands,
     appendfsync_always_answers_a_waiter_only_after_its_grant_is_written,
     with_too_few_replicas_nobody_is_granted,
@@ -163,25 +162,6 @@ fn a_full_disk_refuses_all_writes_until_space_returns(kind: Kind) {
     check_refusals(&server, &fixture, "MISCONF ");
     have_room_again(&server);
     check_recovery(&server, fixture);
-}
-
-fn grants_before_the_disk_was_full_survive_a_crash(kind: Kind) {
-    let mut server = start_appending(kind, "everysec");
-    let mut c = server.client();
-    let mut fences = Vec::new();
-    for n in 0..50 {
-        fences.push(c.int(&format!("LOCK.ACQUIRE k{n} t 600000")));
-    }
-    c.int("RWLOCK.RLOCK shared a 600000");
-    let w = server.blocked("RWLOCK.WLOCK shared w 600000 BLOCK 0");
-    let r = server.blocked("RWLOCK.RLOCK shared r 600000 BLOCK 0");
-    fill_disk(&server);
-    assert_eq!(c.int(&format!("CLIENT KILL ID {}", w.id)), 1);
-    c.until_waiters("shared", &["r"]);
-    server.kill();
-    r.broken();
-    have_it_back(&mut server, &fences);
-    assert_eq!(server.client().holders("shared"), ["a"]);
 }
 
 /// Restarts the server without a limit, and checks everything that was acknowledged.

@@ -6,7 +6,6 @@ use super::super::harness::{figure, scale, wait_for, Client, Kind, Reply, Server
 
 on_every_server![
     without_memory_only_acquires_are_refused,
-    transactions_and_scripts_are_refused_alike_without_memory,
     without_memory_a_hold_ends_and_the_next_waiter_is_granted,
     an_evicted_lock_grants_the_next_waiter_and_is_counted,
     only_evicted_locks_are_counted,
@@ -63,40 +62,6 @@ fn without_memory_only_acquires_are_refused(kind: Kind) {
     assert_eq!(c.int("DBSIZE"), 0);
     have_memory_again(&mut c);
     assert!(c.int("LOCK.ACQUIRE k a 60000") > fence);
-}
-
-fn transactions_and_scripts_are_refused_alike_without_memory(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    c.int("LOCK.ACQUIRE k2 a 60000");
-    run_out_of_memory(&mut c);
-    c.call("MULTI");
-    c.refused("LOCK.ACQUIRE free x 60000", "OOM ");
-    c.call("LOCK.RELEASE k a");
-    c.refused("EXEC", "EXECABORT");
-    assert_eq!(c.holders("k"), ["a"]);
-    if kind.is_7_2_or_later() {
-        assert_eq!(c.multi(&["LOCK.RELEASE k a"]), [Reply::Int(1)]);
-    } else {
-        // Before 7.2 the server queues no command in a transaction without memory.
-        c.call("MULTI");
-        c.refused("LOCK.RELEASE k a", "OOM ");
-        c.call("DISCARD");
-        assert_eq!(c.int("LOCK.RELEASE k a"), 1);
-    }
-    let script = |call: &str| {
-        [
-            "EVAL".to_string(),
-            format!("return redis.call({call})"),
-            "0".into(),
-        ]
-    };
-    let refused = c.send(&script("'LOCK.ACQUIRE', 'free', 'x', '60000'"));
-    assert!(refused.as_error().contains("OOM"), "{refused:?}");
-    let released = c.send(&script("'LOCK.RELEASE', 'k2', 'a'"));
-    assert_eq!(released, Reply::Int(1));
-    assert_eq!(c.int("DBSIZE"), 0);
 }
 
 fn without_memory_a_hold_ends_and_the_next_waiter_is_granted(kind: Kind) {

@@ -1,15 +1,11 @@
 //! The guard of a primary with two replicas: a majority, and a planned hand-over.
 
 use super::{assert_logged, ms_since, start_by, ENDED, FAILOVER, TTL_MS};
-use crate::harness::{wait_for, Client, Clock, CutLink, Kind, Later, Reply, Server};
+use crate::harness::{Client, Clock, Kind, Reply, Server};
 
 on_every_server![
-    the_old_primary_lives_on_and_nobody_else_gets_its_locks,
     a_primary_without_a_majority_grants_nothing,
     beats_go_to_no_file,
-    without_a_majority_to_ask_no_beat_is_sent,
-    a_planned_hand_over_among_five_waits,
-    a_hand_over_that_loses_a_grant_does_not,
 ];
 // The last beat must be less than 1.5 seconds old by then: a busy machine waits for C.
 on_every_server_at_night![
@@ -25,8 +21,6 @@ pub(super) const QUORUM: [&str; 6] = [
     "guard-fresh",
     "30000",
 ];
-/// C of this mode: M and F, and 4 % of both.
-pub(super) const IN_QUORUM_MS: u64 = 156_000;
 /// The modes that a hand-over concerns.
 pub(super) const MODES: [[&str; 6]; 2] = [FAILOVER, QUORUM];
 
@@ -74,13 +68,6 @@ impl Group {
         self.pass_until("a beat", || (self.sent() > sent).then_some(()));
     }
 
-    /// Lets time pass until the reply comes, which must be a fence.
-    #[track_caller]
-    pub(super) fn fence(&self, later: Later) -> i64 {
-        self.pass_until("a grant", || later.is_answered().then_some(()));
-        later.fence()
-    }
-
     /// How many bytes the primary has sent.
     fn sent(&self) -> u64 {
         let offset = self.primary.client().info("master_repl_offset");
@@ -92,46 +79,6 @@ impl Group {
             replica.follow_port(port);
             replica.wait_until_it_follows(&self.primary);
         }
-    }
-}
-
-/// With the guard, and without it.
-fn the_old_primary_lives_on_and_nobody_else_gets_its_locks(kind: Kind) {
-    for is_guarded in [true, false] {
-        let options: &[&str] = if is_guarded { &QUORUM } else { &[] };
-        let group = Group::start(kind, options);
-        let link = CutLink::to(group.primary.port);
-        group.follow(link.port);
-        let [new, other] = &group.replicas;
-        let (mut old, mut c) = (group.primary.client(), new.client());
-        if is_guarded {
-            group.until_guard(&mut old, "open");
-        }
-        old.int("LOCK.ACQUIRE known owner 120000");
-        new.wait_until_it_follows(&group.primary);
-        link.stall();
-        let sent_us = c.now_us();
-        // What the replicas have acknowledged is fresh yet.
-        old.int("LOCK.ACQUIRE k first 120000");
-        c.text("REPLICAOF NO ONE");
-        other.follow(new);
-        if is_guarded {
-            c.refused("LOCK.RENEW known owner 120000", "TRYAGAIN");
-            assert_eq!(c.call("LOCK.ACQUIRE k early 120000"), Reply::Nil);
-            group.until_guard(&mut old, "alone");
-            assert_eq!(old.info("lock_guard_left_ms"), "0");
-            assert_eq!(old.info("lock_guard_members_fresh"), "1");
-            assert_eq!(old.call("LOCK.ACQUIRE free me 120000"), Reply::Nil);
-            old.refused("LOCK.RENEW k first 120000", "TRYAGAIN");
-            assert!(old.int("LOCK.CHECK k first") > 0);
-        }
-        let waits = new.later("LOCK.ACQUIRE k second 120000 BLOCK 0");
-        match is_guarded {
-            true => group.fence(waits),
-            false => waits.fence(),
-        };
-        let took_ms = ms_since(sent_us, &mut c);
-        assert_eq!(took_ms > TTL_MS, is_guarded, "{took_ms}");
     }
 }
 
@@ -184,28 +131,6 @@ fn beats_go_to_no_file(kind: Kind) {
     }
 }
 
-fn without_a_majority_to_ask_no_beat_is_sent(kind: Kind) {
-    for (mode, sends) in [("off", false), ("restart", false), ("quorum", true)] {
-        // The server itself sends a PING so often, and nothing else.
-        let options = ["guard", mode, "max-ttl", "1000"];
-        let options = [&options[..], &["--repl-ping-replica-period", "3600"]].concat();
-        let group = Group::start(kind, &options);
-        group.follow(group.primary.port);
-        let mut c = group.primary.client();
-        group.pass_until("the guard to open", || {
-            (c.info("lock_guard_left_ms") == "0").then_some(())
-        });
-        let sent = group.sent();
-        // A beat is sent four times a second.
-        let until_us = c.now_us() + 5_000_000;
-        group.pass_until("five seconds", || (c.now_us() > until_us).then_some(()));
-        if sends {
-            wait_for("a beat", || (group.sent() > sent).then_some(()));
-        }
-        assert_eq!(group.sent() > sent, sends, "{mode}");
-    }
-}
-
 fn a_planned_hand_over_ends_the_guard_early(kind: Kind) {
     for options in MODES {
         let group = Group::start(kind, &options);
@@ -243,51 +168,4 @@ fn hand_over(group: &Group) {
     let took_ms = ms_since(begun_us, &mut c);
     assert!(took_ms < TTL_MS, "{took_ms}");
     assert_eq!(c.int("LOCK.RENEW k me 120000"), 1);
-}
-
-/// The old and the new primary are no majority, so the new one waits for all of C.
-fn a_planned_hand_over_among_five_waits(kind: Kind) {
-    let options = [&QUORUM[..], &["guard-members", "5"]].concat();
-    let group = Group::start(kind, &options);
-    let more = Group::start(kind, &options);
-    group.follow(group.primary.port);
-    for other in [&more.primary, &more.replicas[0]] {
-        other.follow(&group.primary);
-        other.wait_until_it_follows(&group.primary);
-    }
-    let new = &group.replicas[0];
-    let (mut old, mut c) = (group.primary.client(), new.client());
-    group.until_guard(&mut old, "open");
-    new.wait_until_it_follows(&group.primary);
-    let begun_us = c.now_us();
-    old.text(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 15000", new.port));
-    c.until_info("role", "master");
-    for other in [&group.replicas[1], &more.primary, &more.replicas[0]] {
-        other.follow(new);
-    }
-    group.fence(new.later("LOCK.ACQUIRE k me 120000 BLOCK 0"));
-    let took_ms = ms_since(begun_us, &mut c);
-    assert!(took_ms > IN_QUORUM_MS, "{took_ms}");
-}
-
-fn a_hand_over_that_loses_a_grant_does_not(kind: Kind) {
-    for options in MODES {
-        let group = Group::start(kind, &options);
-        let link = CutLink::to(group.primary.port);
-        group.follow(link.port);
-        let [new, other] = &group.replicas;
-        let (mut old, mut c) = (group.primary.client(), new.client());
-        group.until_guard(&mut old, "open");
-        link.stall();
-        let sent_us = c.now_us();
-        old.int("LOCK.ACQUIRE k first 120000");
-        c.text("REPLICAOF NO ONE");
-        for server in [&group.primary, other] {
-            server.follow(new);
-        }
-        group.primary.wait_until_it_follows(new);
-        group.fence(new.later("LOCK.ACQUIRE k second 120000 BLOCK 0"));
-        let took_ms = ms_since(sent_us, &mut c);
-        assert!(took_ms > TTL_MS, "{took_ms}");
-    }
 }

@@ -1,18 +1,13 @@
-//! The guard where replicas hang on replicas, load beside what they have, come and go by hand, and
-//! where a server reloads, loads the module late, or stands still.
+//! The guard where replicas hang on replicas and load beside what they have, and where a server
+//! reloads or loads the module late.
 
-use super::group::{Group, IN_QUORUM_MS, QUORUM};
 use super::{guarded_ms, ms_since, open, second_has_it, start_by, FAILOVER, SECOND, TTL_MS};
-use crate::harness::{
-    module, wait_for, Clock, Kind, Raw, Reply, Server, Setup, MODULE_COMMAND, SYNCED,
-};
+use crate::harness::{module, wait_for, Clock, Kind, Reply, Server, Setup, MODULE_COMMAND, SYNCED};
 
 on_every_server![
     a_chain_of_replicas_hears_the_beats_and_waits,
-    a_member_that_comes_back_counts_from_then_on,
     a_reload_changes_nothing,
     a_module_that_is_loaded_late_waits,
-    a_primary_that_stood_still_needs_its_members_again,
 ];
 
 /// The middle one has loaded its data beside what it had.
@@ -62,35 +57,6 @@ fn a_chain_of_replicas_hears_the_beats_and_waits(kind: Kind) {
     middle.kill();
     d.text("REPLICAOF NO ONE");
     assert!(guarded_ms(&mut d) > 10_000, "{}", guarded_ms(&mut d));
-}
-
-/// By hand: one replica is promoted, grants something, and follows again.
-fn a_member_that_comes_back_counts_from_then_on(kind: Kind) {
-    let group = Group::start(kind, &QUORUM);
-    group.follow(group.primary.port);
-    let [away, other] = &group.replicas;
-    let (mut c, mut a, mut o) = (group.primary.client(), away.client(), other.client());
-    group.until_guard(&mut c, "open");
-    a.text("REPLICAOF NO ONE");
-    assert_eq!(a.call("LOCK.ACQUIRE mine me 120000"), Reply::Nil);
-    assert_eq!(a.info("lock_guard"), "alone");
-    c.until_info("lock_guard_members_fresh", "2");
-    // The other one may have come a moment later.
-    group.fence(group.primary.later("LOCK.ACQUIRE k me 120000 BLOCK 0"));
-    let back_us = c.now_us();
-    away.follow(&group.primary);
-    away.wait_until_it_follows(&group.primary);
-    c.until_info("lock_guard_members_fresh", "3");
-    c.int("LOCK.ACQUIRE another me 120000");
-    // Now all hangs on the one that came back.
-    o.text("REPLICAOF NO ONE");
-    group.until_guard(&mut c, "restart");
-    assert_eq!(c.call("LOCK.ACQUIRE free me 120000"), Reply::Nil);
-    group.fence(group.primary.later("LOCK.ACQUIRE free me 120000 BLOCK 0"));
-    let took_ms = ms_since(back_us, &mut c);
-    assert!(took_ms > IN_QUORUM_MS, "{took_ms}");
-    // The promoted one is alone for ever.
-    assert_eq!(o.call("LOCK.ACQUIRE mine me 120000"), Reply::Nil);
 }
 
 fn a_reload_changes_nothing(kind: Kind) {
@@ -163,56 +129,4 @@ fn a_module_that_is_loaded_late_waits(kind: Kind) {
     let took_ms = ms_since(begun_us, &mut c);
     assert!(took_ms > TTL_MS + 1_000, "{took_ms}");
     assert_eq!(c.info("lock_guard"), "open");
-}
-
-fn a_primary_that_stood_still_needs_its_members_again(kind: Kind) {
-    let group = Group::start(kind, &QUORUM);
-    group.follow(group.primary.port);
-    let [new, other] = &group.replicas;
-    let (primary, mut n) = (&group.primary, new.client());
-    let mut c = primary.client();
-    group.until_guard(&mut c, "open");
-    // The replicas stay. What it has heard of them is old when it goes on.
-    let replies = stand_still(primary, |callers| {
-        for (n, caller) in callers.iter_mut().enumerate() {
-            caller.send(&format!("LOCK.ACQUIRE k{n} me 120000"));
-        }
-        let until_us = n.now_us() + IN_QUORUM_MS * 1_000;
-        group.pass_until("C", || (n.now_us() > until_us).then_some(()));
-    });
-    assert!(replies.iter().all(|reply| reply == "$-1"), "{replies:?}");
-    group.fence(primary.later("LOCK.ACQUIRE k me 120000 BLOCK 0"));
-    assert_eq!(c.info("lock_guard_members_fresh"), "3");
-    // The replicas go, and the new primary grants what the old one is asked for, too.
-    let held = c.int("LOCK.ACQUIRE held me 120000");
-    new.wait_until_it_follows(primary);
-    let replies = stand_still(primary, |callers| {
-        n.text("REPLICAOF NO ONE");
-        other.follow(new);
-        for (n, caller) in callers.iter_mut().enumerate() {
-            caller.send(match n % 2 {
-                0 => "LOCK.ACQUIRE fresh old 120000",
-                _ => "LOCK.RENEW held me 120000",
-            });
-        }
-        for key in ["fresh", "held"] {
-            let line = format!("LOCK.ACQUIRE {key} new 120000 BLOCK 0");
-            assert!(group.fence(new.later(&line)) > held);
-        }
-    });
-    let is_refused =
-        |reply: &String| ["$-1", ":0"].contains(&&reply[..]) || reply.starts_with("-TRYAGAIN");
-    assert!(replies.iter().all(is_refused), "{replies:?}");
-    c.until_info("lock_guard", "alone");
-    assert_eq!(c.call("LOCK.ACQUIRE free me 120000"), Reply::Nil);
-    assert_eq!(n.int("LOCK.RENEW fresh new 120000"), 1);
-}
-
-/// Stops the server while callers ask it for something, and answers what they get afterwards.
-pub(super) fn stand_still(server: &Server, meanwhile: impl FnOnce(&mut [Raw])) -> Vec<String> {
-    let mut callers: Vec<_> = (0..8).map(|_| server.raw()).collect();
-    server.signal("STOP");
-    meanwhile(&mut callers);
-    server.signal("CONT");
-    callers.iter_mut().map(|c| c.line().unwrap()).collect()
 }

@@ -9,7 +9,6 @@ use crate::harness::{Client, Cluster, Kind, Later, Reply, Server};
 on_every_server![
     a_grant_to_a_client_unblocked_with_an_error_is_taken_back,
     a_grant_with_unblock_timeout_gives_one_reply,
-    unblock_timeout_with_a_release_gives_one_reply,
     a_waiter_killed_in_the_step_of_its_grant_keeps_nothing,
     a_waiter_killed_in_the_step_of_its_grant_keeps_nothing_with_io_threads,
     the_hold_of_a_killed_waiter_ends_when_the_cluster_is_up_again,
@@ -80,17 +79,6 @@ fn a_grant_with_unblock_timeout_gives_one_reply(kind: Kind) {
             c.multi(&lines);
             settle(&mut c, b, d);
         }
-    }
-}
-
-fn unblock_timeout_with_a_release_gives_one_reply(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for release in RELEASES {
-        let (b, d) = contended(&server, &mut c);
-        let unblock = format!("CLIENT UNBLOCK {} TIMEOUT", b.id);
-        c.multi(&[&unblock, release, &unblock]);
-        settle(&mut c, b, d);
     }
 }
 

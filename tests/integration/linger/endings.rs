@@ -1,12 +1,9 @@
-//! Bindings end with their holds, or when these leave their keys, and take no memory then.
+//! Bindings end with their holds, or when these leave their keys.
 
 use super::{bound, holder};
 use crate::harness::{wait_for, Kind, Reply, Server};
 
-on_every_server![
-    a_hold_that_ends_otherwise_is_forgotten,
-    acquires_take_no_memory,
-];
+on_every_server![a_hold_that_ends_otherwise_is_forgotten];
 
 fn a_hold_that_ends_otherwise_is_forgotten(kind: Kind) {
     let server = Server::start(kind);
@@ -48,36 +45,4 @@ fn a_hold_that_ends_otherwise_is_forgotten(kind: Kind) {
     drop(held);
     assert_eq!(bound(&mut c), 1);
     assert_eq!(c.holders("k"), ["you"]);
-}
-
-fn acquires_take_no_memory(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let lines = |line: &dyn Fn(usize) -> String, count: usize| {
-        let mut held = server.raw();
-        for chunk in 0..count / 1_000 {
-            let lines = (0..1_000).map(|n| line(chunk * 1_000 + n) + "\r\n");
-            held.send_bytes(lines.collect::<String>().as_bytes());
-            (0..1_000).for_each(|_| drop(held.line()));
-        }
-        held
-    };
-    let first = lines(&|_| "LOCK.ACQUIRE k me 600000 LINGER 0".into(), 1_000);
-    let used = |c: &mut crate::harness::Client| -> i64 { c.info("used_memory").parse().unwrap() };
-    let before = used(&mut c);
-    let again = lines(&|_| "LOCK.ACQUIRE k me 600000 LINGER 0".into(), 30_000);
-    let renewed = lines(&|_| "LOCK.RENEW k me 600000".into(), 10_000);
-    assert_eq!(bound(&mut c), 1);
-    let many = lines(
-        &|n| match n % 2 {
-            0 => format!("LOCK.ACQUIRE other t{n} 600000 LINGER 0"),
-            _ => format!("LOCK.RELEASE other t{}", n - 1),
-        },
-        30_000,
-    );
-    assert_eq!(bound(&mut c), 1);
-    drop((first, again, renewed, many));
-    c.until("EXISTS k", 0);
-    let grown = used(&mut c) - before;
-    assert!(grown < 2_000_000, "{grown} bytes");
 }

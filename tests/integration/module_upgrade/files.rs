@@ -125,22 +125,3 @@ fn assert_links_lead_somewhere(folder: &Folder, files: &[String]) {
         .sum();
     assert!(seen >= 50, "only {seen} links");
 }
-
-#[test]
-fn make_install_replaces_a_module_file_in_use_by_rename() {
-    let folder = Folder::new();
-    make("install", folder.path(), PREFIX, &module());
-    let installed = folder
-        .path()
-        .join("opt/locks/lib/redis/modules/libredis_lock.so");
-    let in_use = fs::File::open(&installed).unwrap();
-    let inode = in_use.metadata().unwrap().ino();
-    make("install", folder.path(), PREFIX, &module());
-    assert_ne!(fs::metadata(&installed).unwrap().ino(), inode);
-    // The old file has lost its name and nothing else.
-    let left = in_use.metadata().unwrap();
-    assert_eq!(
-        (left.nlink(), left.len()),
-        (0, fs::metadata(module()).unwrap().len())
-    );
-}

@@ -1,25 +1,21 @@
-//! This release beside a later one, and after it: records of a later version of the format are
-//! refused, the log says so, and all other records are taken. The later records are made out of this
+//! This release after a later one: records of a later version of the format are refused, the log
+//! says so, and all other records are taken. The later records are made out of this
 //! release's bytes, by raising the numbers by which formats are told apart.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::Write;
 use std::path::Path;
 
 use redis_lock::lock::codec::{encode_effect, encode_fence, encode_held, LATEST_VERSION};
 use redis_lock::lock::{Deadline, Effect, Fence, Hold, Mode, Since, Token};
 
-use crate::harness::{aof, module, now_ms, packed, wait_for, Client, Kind, Server, SYNCED};
+use crate::harness::{aof, module, now_ms, packed, Client, Kind, Server, SYNCED};
 use crate::hostile::payload::{sealed, Payload, FOOTER};
 
 on_every_server![
     a_payload_of_a_later_version_is_refused,
     an_rdb_of_a_later_version_is_refused,
-    an_aof_preamble_of_a_later_version_is_refused,
     later_records_in_an_aof_are_left_out_and_said_to_be,
-    a_replica_leaves_out_later_records_and_says_so,
-    a_replica_refuses_later_data,
 ];
 
 /// The version of the format in which a lock without newer features and a fence are written.
@@ -143,31 +139,6 @@ fn an_rdb_of_a_later_version_is_refused(kind: Kind) {
     }
 }
 
-fn an_aof_preamble_of_a_later_version_is_refused(kind: Kind) {
-    let mut server = Server::start_with(kind, &[&PLAIN[..], &SYNCED].concat());
-    let mut c = server.client();
-    let (fence, type_id) = take_one(&mut c);
-    wait_for("the rewrite", || {
-        c.call("BGREWRITEAOF");
-        let base = aof::parts(server.dir())[0].clone();
-        let bytes = fs::read(base).unwrap_or_default();
-        let has_it = bytes.windows(8).any(|at| at == fence.to_le_bytes());
-        (aof::is_rdb(&bytes) && has_it).then_some(())
-    });
-    server.kill();
-    let base = &aof::parts(server.dir())[0];
-    let as_it_was = fs::read(base).unwrap();
-    for raised in ALL {
-        let mut bytes = as_it_was.clone();
-        raised.raise(&mut bytes, &type_id, fence);
-        fs::write(base, bytes).unwrap();
-        assert_refused(kind, server.dir(), &SYNCED, &format!("an AOF, {raised:?}"));
-    }
-    fs::write(base, as_it_was).unwrap();
-    server.start_again();
-    assert_eq!(server.client().holders("k"), ["me"]);
-}
-
 /// How many of the commands that [`from_a_later_release`] makes are in a later version.
 const LATER_RECORDS: usize = 6;
 
@@ -272,88 +243,4 @@ fn later_records_in_an_aof_are_left_out_and_said_to_be(kind: Kind) {
     server.start_again();
     assert_left_out(&server);
     assert_fences_go_on(&mut server.client());
-}
-
-/// A primary that sends these bytes to each replica that connects: its RDB and what follows it.
-struct Primary {
-    port: u16,
-}
-
-impl Primary {
-    fn start(rdb: Vec<u8>, commands: Vec<u8>) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // Some tests wait for a replica to disconnect.
-                Self::serve(stream, &rdb, &commands).ok();
-            }
-        });
-        Self { port }
-    }
-
-    fn serve(mut stream: TcpStream, rdb: &[u8], commands: &[u8]) -> std::io::Result<()> {
-        let (mut bytes, mut done) = (Vec::new(), 0);
-        let mut buffer = [0; 4096];
-        loop {
-            let len = stream.read(&mut buffer)?;
-            if len == 0 {
-                return Ok(());
-            }
-            bytes.extend(&buffer[..len]);
-            let asked: Vec<_> = aof::commands(&bytes[done..])
-                .map(|command| (command.args[0].to_ascii_uppercase(), command.end))
-                .collect();
-            for (name, _) in &asked {
-                match name.as_slice() {
-                    b"PING" => stream.write_all(b"+PONG\r\n")?,
-                    b"PSYNC" => {
-                        let id = "0".repeat(40);
-                        write!(stream, "+FULLRESYNC {id} 0\r\n${}\r\n", rdb.len())?;
-                        stream.write_all(rdb)?;
-                        stream.write_all(commands)?;
-                    }
-                    _ => stream.write_all(b"+OK\r\n")?,
-                }
-            }
-            done += asked.last().map_or(0, |(_, end)| *end);
-        }
-    }
-}
-
-/// The saved file of a server with one lock, and the data that `Raised::raise` needs.
-fn rdb_of_one(kind: Kind) -> (Vec<u8>, Vec<u8>, i64) {
-    let server = Server::start_with(kind, &PLAIN);
-    let mut c = server.client();
-    let (fence, type_id) = take_one(&mut c);
-    c.call("SAVE");
-    let rdb = fs::read(server.dir().join("dump.rdb")).unwrap();
-    (rdb, type_id, fence)
-}
-
-fn a_replica_leaves_out_later_records_and_says_so(kind: Kind) {
-    let (rdb, ..) = rdb_of_one(kind);
-    let primary = Primary::start(rdb, from_a_later_release());
-    let port = primary.port.to_string();
-    let replica = Server::start_with(kind, &["--replicaof", "127.0.0.1", &port]);
-    assert_left_out(&replica);
-    let mut c = replica.client();
-    c.call("REPLICAOF NO ONE");
-    assert_fences_go_on(&mut c);
-}
-
-/// The replica ends. Servers do so with every file that a module does not load. It does not serve
-/// half of the data.
-fn a_replica_refuses_later_data(kind: Kind) {
-    for raised in ALL {
-        let (mut rdb, type_id, fence) = rdb_of_one(kind);
-        raised.raise(&mut rdb, &type_id, fence);
-        let primary = Primary::start(rdb, Vec::new());
-        let mut replica = Server::start(kind);
-        replica.follow_port(primary.port);
-        wait_for("the replica to end", || replica.has_ended().then_some(()));
-        let log = replica.log();
-        assert!(log.contains(SAID), "{raised:?}: {log}");
-        assert!(!log.contains("BUG REPORT"), "{raised:?}: {log}");
-    }
 }

@@ -9,7 +9,6 @@ on_every_server![
     an_aof_with_locks_is_refused,
     a_replica_without_the_module_stops_at_a_lock,
     the_module_can_be_removed_as_documented,
-    settings_left_after_removal_stop_the_start,
 ];
 // The RDB files of older servers name the module even before the first lock.
 on_servers![[redis_8_2 Redis8_2, redis_8_6 Redis8_6, valkey_8_0 Valkey8_0, valkey_9 Valkey9] effects_do_not_reach_a_replica_without_the_module];
@@ -79,24 +78,6 @@ fn effects_do_not_reach_a_replica_without_the_module(kind: Kind) {
     let said = log.lines().find(|line| line.contains("lock._apply"));
     let said = said.unwrap_or_else(|| panic!("{log}"));
     assert!(said.contains("unknown command"), "{said}");
-}
-
-/// The settings that docs/UPGRADING.md says to remove.
-fn settings_left_after_removal_stop_the_start(kind: Kind) {
-    let users =
-        std::env::temp_dir().join(format!("redis-lock-{}-{kind:?}.acl", std::process::id()));
-    fs::write(&users, "user worker on nopass +lock.acquire\n").unwrap();
-    let unknown = "Unknown command or category name in ACL";
-    let setting = "Module Configuration detected without loadmodule directive";
-    for (line, why) in [
-        ("user worker on nopass +lock.acquire".into(), unknown),
-        (format!("aclfile {}", users.display()), unknown),
-        ("lock.max-waiters 5".into(), setting),
-    ] {
-        let log = Server::log_of_failed_start_with_config(kind, &format!("{line}\n"));
-        assert!(log.contains(why), "{line}: {log}");
-    }
-    fs::remove_file(users).unwrap();
 }
 
 /// The steps of docs/UPGRADING.md, from a server with an RDB and from one with an append-only file.

@@ -6,5 +6,4 @@ mod files;
 mod golden;
 mod holds;
 mod later;
-mod migrated;
 mod missing;

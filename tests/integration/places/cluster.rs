@@ -1,7 +1,5 @@
 //! Places in a cluster: shard channels, and slots that leave.
 
-use std::time::{Duration, Instant};
-
 use super::fixture::{figure, leaves_place, place, places, queued, until_gone, Subscriber};
 use crate::harness::{wait_for, Client, Cluster, Kind, Listener, Reply, SHARDS};
 use crate::linger::{holder, kill};
@@ -27,11 +25,8 @@ fn places_in_a_cluster(kind: Kind) {
     other_subscribers_do_not_count(&cluster, &mut c, key);
     a_subscriber_at_a_replica_hears_no_grant(&cluster, &mut c, key);
     waiters_are_told_when_their_slot_leaves(&cluster, key, Way::KeyByKey);
-    goes_back(&cluster, key);
-    a_free_lock_that_leaves(&cluster, key);
-    goes_back(&cluster, key);
-    a_failover_between_two_waits(&cluster);
     if kind == Kind::Valkey9 {
+        goes_back(&cluster, key);
         waiters_are_told_when_their_slot_leaves(&cluster, key, Way::AsAWhole);
     }
 }
@@ -159,42 +154,6 @@ fn a_subscriber_at_a_replica_hears_no_grant(cluster: &Cluster, c: &mut Client, k
     }
 }
 
-/// The server ends the subscription with the failover. One that does not know the new primary subscribes
-/// at the old one again.
-fn a_failover_between_two_waits(cluster: &Cluster) {
-    const SHARD: usize = 2;
-    let key = cluster.keys_of(SHARD, 1).remove(0);
-    let channel = format!("{{{key}}}:c");
-    let line = format!("SSUBSCRIBE {channel}");
-    let ask = format!("LOCK.ACQUIRE {key} b 60000 NOTIFY 0 {channel} KEEP 60000");
-    let wait = |node: usize| {
-        let mut c = cluster.client(node);
-        c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
-        queued(&mut c, &ask);
-        c.int(&format!("LOCK.RELEASE {key} a"));
-        c
-    };
-    let mut sub = Subscriber::new(&cluster.nodes[SHARD], &line);
-    let mut c = wait(SHARD);
-    sub.fence(&key, "b");
-    c.int(&format!("LOCK.RELEASE {key} b"));
-    cluster.fail_over(SHARD + SHARDS, "CLUSTER FAILOVER");
-    cluster.client(SHARD).until_info("role", "slave");
-    let mut sub = Subscriber::new(&cluster.nodes[SHARD], &line);
-    let mut c = cluster.client(SHARD + SHARDS);
-    assert_eq!(heard_by(&mut c, &mut sub, &channel, "begin"), [""; 0]);
-    let mut c = wait(SHARD + SHARDS);
-    assert_eq!(c.mode(&key), "free");
-    assert_eq!(heard_by(&mut c, &mut sub, &channel, "end"), [""; 0]);
-    // Now it listens at the primary, and asks again.
-    let mut sub = Subscriber::new(&cluster.nodes[SHARD + SHARDS], &line);
-    let fence = c.int(&ask);
-    c.int(&format!("LOCK.RELEASE {key} b"));
-    let mut c = wait(SHARD + SHARDS);
-    assert!(sub.fence(&key, "b") > fence);
-    assert_eq!(c.holders(&key), ["b"]);
-}
-
 /// How a slot leaves a node.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
@@ -265,7 +224,6 @@ fn waiters_are_told_when_their_slot_leaves(cluster: &Cluster, key: &str, way: Wa
     to.int(&format!("DEL {key} {one} {two} {bound}"));
 }
 
-/// The slot, which has no keys, goes back.
 fn goes_back(cluster: &Cluster, key: &str) {
     let slot = cluster.slot(key);
     cluster.begin_to_move(slot, TO, FROM);
@@ -273,29 +231,6 @@ fn goes_back(cluster: &Cluster, key: &str) {
     cluster.wait_until_all_agree();
     let mut c = cluster.client(FROM);
     assert_eq!(c.call(&format!("LOCK.INFO {key}")), Reply::Nil);
-}
-
-/// No key moves: only places were there.
-fn a_free_lock_that_leaves(cluster: &Cluster, key: &str) {
-    let mut c = cluster.client(FROM);
-    c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
-    leaves_place(
-        &mut c,
-        &format!("LOCK.ACQUIRE {key} absent 60000 KEEP 60000"),
-    );
-    let line = format!("LOCK.ACQUIRE {key} blocked 60000 BLOCK 0 KEEP 60000");
-    let blocked = cluster.blocked(FROM, &line);
-    c.int(&format!("LOCK.RELEASE {key} a"));
-    assert!(blocked.is_pending());
-    let slot = cluster.slot(key);
-    cluster.begin_to_move(slot, FROM, TO);
-    assert_eq!(cluster.move_keys(slot, FROM, TO), 0);
-    cluster.end_of_move(slot, FROM, TO);
-    let start = Instant::now();
-    blocked.error_of(&["TRYAGAIN ", "UNBLOCKED ", "MOVED "]);
-    cluster.client(FROM).until_info("lock_waiters", "0");
-    assert!(start.elapsed() < Duration::from_secs(5));
-    cluster.wait_until_all_agree();
 }
 
 /// It cannot tell a subscriber of its own from one at a replica, and grants as outside of a cluster.

@@ -1,26 +1,17 @@
-//! Many waited keys: what the timer does for all of them lets clients in between, and FLUSHALL and
-//! FLUSHDB end the places at which nobody listens.
+//! Many waited keys: what the timer does for all of them lets clients in between.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::fixture::{figure, Subscriber};
-use crate::harness::{figure as report, for_ms, wait_for, Client, Cluster, Kind, Reply, Server};
+use crate::harness::{figure as report, wait_for, Client, Cluster, Kind, Server};
 
 on_every_server_at_night![
     a_flush_of_many_waited_keys_lets_others_in,
-    a_swap_of_many_waited_keys_lets_others_in,
     the_longest_waits_of_many_keys_come_first,
 ];
-on_every_server![
-    a_node_asks_for_many_waited_keys_of_a_slot_once,
-    places_end_with_their_slot_and_no_others,
-    many_readers_are_granted_in_several_turns,
-    of_many_cancelled_waiters_none_is_granted,
-    many_unheard_waiters_end_and_the_one_who_hears_is_granted,
-    an_unheard_grant_of_several_keys_is_not_made_in_a_crowd,
-];
+on_every_server![places_end_with_their_slot_and_no_others];
 
 /// How much time a server spends on its processor until it answers a PING, at most. On a healthy
 /// machine it is 2 ms, and was some 100 ms for this many keys.
@@ -57,30 +48,6 @@ fn longest_ping_ms(server: &Server, act: impl FnOnce()) -> f64 {
         is_over.store(true, Ordering::Relaxed);
         pings.join().unwrap()
     })
-}
-
-/// Of a channel with so many places only the note is made at once that nobody hears.
-fn an_unheard_grant_of_several_keys_is_not_made_in_a_crowd(kind: Kind) {
-    let server = Server::start_with(kind, &LIMITS);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE a owner 600000");
-    c.int("LOCK.ACQUIRE k1 owner 600000");
-    let crowd = |n| format!("LOCK.ACQUIRE a t{n} 600000 NOTIFY 0 nobody");
-    c.send_all((0..1_001).map(crowd));
-    for token in ["m", "kept"] {
-        let keep = if token == "kept" { " KEEP 60000" } else { "" };
-        let line = format!("LOCK.MACQUIRE 2 k1 k2 {token} 600000 NOTIFY 0 nobody{keep}");
-        assert_eq!(c.text(&line), "QUEUED");
-    }
-    let waits = server.blocked("LOCK.MACQUIRE 2 k1 k2 kept 600000 BLOCK 0");
-    c.int("LOCK.RELEASE k1 owner");
-    let fence = waits.fence();
-    for (token, expected) in [("m", Reply::Nil), ("kept", Reply::Int(fence))] {
-        for key in ["k1", "k2"] {
-            assert_eq!(c.call(&format!("LOCK.CHECK {key} {token}")), expected);
-        }
-    }
-    assert_eq!(c.text("PING"), "PONG");
 }
 
 /// A machine with more to do may stop the client between a reply and its look at the server, so it
@@ -128,39 +95,6 @@ fn a_flush_of_many_waited_keys_lets_others_in(kind: Kind) {
     }
 }
 
-fn a_swap_of_many_waited_keys_lets_others_in(kind: Kind) {
-    lets_others_in(kind, "SWAPDB", |server| {
-        let mut c = server.client();
-        let _sub = Subscriber::new(server, "SUBSCRIBE c");
-        many_places(&mut c, "NOTIFY 0 c");
-        let longest = longest_ping_ms(server, || {
-            c.ok("SWAPDB 0 1");
-            c.until_info("lock_waiters", "0");
-        });
-        assert_eq!(c.int("DBSIZE"), MANY as i64);
-        c.text("FLUSHALL");
-        longest
-    });
-}
-
-fn a_node_asks_for_many_waited_keys_of_a_slot_once(kind: Kind) {
-    let server = Cluster::node(kind, &["--cluster-require-full-coverage", "no"]);
-    let mut c = server.client();
-    let keys = (0..3_000).map(|n| format!("{{{}}}{n}", ["a", "b", "d"][n % 3]));
-    let lines = keys.flat_map(|key| {
-        let hold = format!("LOCK.ACQUIRE {key} a 600000");
-        [hold, format!("LOCK.ACQUIRE {key} b 600000 KEEP 600000")]
-    });
-    c.send_all(lines);
-    let before = c.calls_of("lock._writable");
-    for_ms(3_000, || ());
-    // Three slots a second, and now and then whether graces run. Keys that were
-    // asked for one by one would be 3,000 in each round.
-    let asked = c.calls_of("lock._writable") - before;
-    assert!((9..1_000).contains(&asked), "{asked}");
-    assert_eq!(figure(&mut c, "waiters"), 3_000);
-}
-
 fn places_end_with_their_slot_and_no_others(kind: Kind) {
     let server = Cluster::node(kind, &["--cluster-require-full-coverage", "no"]);
     let mut c = server.client();
@@ -185,70 +119,6 @@ fn places_end_with_their_slot_and_no_others(kind: Kind) {
     c.int("LOCK.ACQUIRE {b}1 b 60000");
     assert_eq!(c.int("LOCK.RELEASE {b}1 b"), 1);
     stays.fence();
-}
-
-/// So many that they do not end, and are not granted, in one step.
-const SEVERAL_TURNS: usize = 2_500;
-
-/// They wait behind the hold of `a`.
-fn many_waiters(c: &mut Client, command: &str, channel: &str) {
-    c.int("LOCK.ACQUIRE k a 600000");
-    let line = |n| format!("{command} k t{n} 600000 NOTIFY 0 {channel}");
-    c.send_all((0..SEVERAL_TURNS).map(line));
-}
-
-fn numbers(reply: &Reply) -> [i64; 2] {
-    ["holder-count", "waiter-count"].map(|name| reply.field(name).as_int())
-}
-
-fn many_readers_are_granted_in_several_turns(kind: Kind) {
-    let server = Server::start_with(kind, &LIMITS);
-    let mut c = server.client();
-    let _sub = Subscriber::new(&server, "SUBSCRIBE c");
-    many_waiters(&mut c, "RWLOCK.RLOCK", "c");
-    let info = "LOCK.INFO k HOLDERS 0 WAITERS 0";
-    let replies = c.multi(&["LOCK.RELEASE k a", info]);
-    assert_eq!(numbers(&replies[1]), [1_000, 1_500]);
-    c.until_info("lock_waiters", "0");
-    assert_eq!(numbers(&c.call(info)), [SEVERAL_TURNS as i64, 0]);
-}
-
-fn of_many_cancelled_waiters_none_is_granted(kind: Kind) {
-    let server = Server::start_with(kind, &LIMITS);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE c");
-    many_waiters(&mut c, "LOCK.ACQUIRE", "c");
-    let replies = c.multi(&[
-        "LOCK.CANCEL k",
-        "LOCK.RELEASE k a",
-        "LOCK.ACQUIRE k later 600000 NOTIFY 0 c",
-        "LOCK.ACQUIRE k t0 600000",
-    ]);
-    let [cancelled, released] = [&replies[0], &replies[1]].map(Reply::as_int);
-    assert_eq!((cancelled, released), (SEVERAL_TURNS as i64, 1));
-    assert_eq!(replies[3], Reply::Nil);
-    for n in 0..SEVERAL_TURNS {
-        assert_eq!(sub.text(), format!("cancelled 0 1 k t{n}"));
-    }
-    sub.fence("k", "later");
-    c.until_info("lock_waiters", "0");
-    assert_eq!(figure(&mut c, "handed_over"), 1);
-}
-
-fn many_unheard_waiters_end_and_the_one_who_hears_is_granted(kind: Kind) {
-    let server = Server::start_with(kind, &LIMITS);
-    let mut c = server.client();
-    let mut sub = Subscriber::new(&server, "SUBSCRIBE heard");
-    many_waiters(&mut c, "LOCK.ACQUIRE", "unheard");
-    c.call("LOCK.ACQUIRE k later 600000 NOTIFY 0 heard");
-    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
-    sub.fence("k", "later");
-    c.until_info("lock_waiters", "0");
-    for figures in ["unheard", "passed_over"] {
-        assert_eq!(figure(&mut c, figures), SEVERAL_TURNS as i64);
-    }
-    // The first message says that nobody listens there.
-    assert_eq!(figure(&mut c, "published"), 2);
 }
 
 fn the_longest_waits_of_many_keys_come_first(kind: Kind) {

@@ -1,12 +1,9 @@
 //! The figures of places in INFO lock.
 
 use super::fixture::{figure, leaves_place, queued, until_absent, Subscriber};
-use crate::harness::{wait_for, Client, Kind, Server};
+use crate::harness::{Client, Kind, Server};
 
-on_every_server![
-    gauges_tell_who_listens,
-    waits_of_resumed_places_are_measured,
-];
+on_every_server![gauges_tell_who_listens];
 
 /// All places, and those where a client, a channel and nobody listens.
 #[track_caller]
@@ -58,31 +55,4 @@ fn gauges_tell_who_listens(kind: Kind) {
     leaves_place(&mut c, "LOCK.ACQUIRE k absent 60000 KEEP 60000");
     c.text("LOCK.RESETSTAT");
     assert_eq!(gauges(&mut c), [1, 0, 0, 1], "a gauge is not reset");
-}
-
-fn waits_of_resumed_places_are_measured(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    leaves_place(&mut c, "LOCK.ACQUIRE k b 60000 KEEP 60000");
-    wait_for("it to wait", || {
-        (super::fixture::place(&mut c, "k", "b").waited_ms > 40).then_some(())
-    });
-    c.int("LOCK.RELEASE k a");
-    c.int("LOCK.ACQUIRE k b 60000");
-    assert_eq!(c.info("lock_wait_count"), "1");
-    let longest_us = figure(&mut c, "wait_usec_max");
-    assert!(longest_us >= 40_000, "{longest_us}");
-    // A place that was resumed by a client that blocks: since it was taken.
-    leaves_place(&mut c, "LOCK.ACQUIRE k d 60000 KEEP 60000");
-    wait_for("it to wait longer", || {
-        (super::fixture::place(&mut c, "k", "d").waited_ms > 80).then_some(())
-    });
-    let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    assert!(super::fixture::place(&mut c, "k", "d").waited_ms > 80);
-    c.int("LOCK.RELEASE k b");
-    d.fence();
-    assert_eq!(c.info("lock_wait_count"), "2");
-    let longest_us = figure(&mut c, "wait_usec_max");
-    assert!(longest_us >= 80_000, "{longest_us}");
 }

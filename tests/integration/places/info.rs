@@ -3,11 +3,7 @@
 use super::fixture::{leaves_place, queued};
 use crate::harness::{wait_for, Client, Info, Kind, Reply, Server};
 
-on_every_server![
-    info_shows_binary_channels_and_tokens,
-    info_shows_so_many_and_counts_all,
-    info_is_bounded_by_what_it_shows,
-];
+on_every_server![info_shows_so_many_and_counts_all];
 
 /// The holders and the waiters that are shown, and their counts.
 fn shown(c: &mut Client, line: &str) -> (Vec<String>, Vec<String>, i64, i64) {
@@ -20,31 +16,6 @@ fn shown(c: &mut Client, line: &str) -> (Vec<String>, Vec<String>, i64, i64) {
         count("holder-count"),
         count("waiter-count"),
     )
-}
-
-fn info_shows_binary_channels_and_tokens(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let (key, token, channel) = (
-        &b"a key\0\r\n"[..],
-        &b"my \xff token\n"[..],
-        &b"\x00 c\r\n"[..],
-    );
-    c.send(&[b"LOCK.ACQUIRE".as_slice(), key, b"a", b"60000"]);
-    let words = [
-        b"LOCK.ACQUIRE",
-        key,
-        token,
-        b"60000",
-        b"NOTIFY",
-        b"0",
-        channel,
-    ];
-    assert_eq!(c.send(&words), Reply::Simple("QUEUED".into()));
-    let info = c.send(&[b"LOCK.INFO".as_slice(), key]);
-    let waiter = info.field("waiters").items()[0].clone();
-    assert_eq!(waiter.field("token").as_bytes(), token);
-    assert_eq!(waiter.field("channel").as_bytes(), channel);
 }
 
 fn info_shows_so_many_and_counts_all(kind: Kind) {
@@ -109,28 +80,4 @@ fn info_shows_so_many_and_counts_all(kind: Kind) {
 
 fn words(text: &str) -> Vec<String> {
     text.split(' ').map(String::from).collect()
-}
-
-/// Neither many holders, nor many waiters with long channels, make the reply long.
-fn info_is_bounded_by_what_it_shows(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let (readers, places) = (100_000, 1_500);
-    let channel = "c".repeat(1_024);
-    c.send_all((0..readers).map(|n| format!("RWLOCK.RLOCK k reader-{n} 6000000")));
-    c.send_all((0..places).map(|n| format!("LOCK.ACQUIRE k w{n} 6000000 NOTIFY 0 {channel}")));
-    let too_long = format!("LOCK.ACQUIRE k w 60000 NOTIFY 0 {channel}c");
-    for line in [&too_long, &format!("{too_long} KEEP 5")] {
-        assert_eq!(c.error(line), "ERR the channel is longer than 1024 bytes");
-    }
-    let (holders, waiters, holder_count, waiter_count) = shown(&mut c, "LOCK.INFO k");
-    let first = |name: &str| (0..1_000).map(|n| format!("{name}{n}")).collect::<Vec<_>>();
-    assert_eq!((holders, waiters), (first("reader-"), first("w")));
-    assert_eq!(
-        (holder_count, waiter_count),
-        (readers as i64, places as i64)
-    );
-    let few = shown(&mut c, "LOCK.INFO k HOLDERS 5 WAITERS 5");
-    let counts = (readers as i64, places as i64);
-    assert_eq!((few.0.len(), few.1.len(), (few.2, few.3)), (5, 5, counts));
 }

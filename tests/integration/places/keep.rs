@@ -3,19 +3,7 @@
 use super::fixture::until_absent;
 use crate::harness::{Kind, Reply, Server};
 
-on_servers![[redis_7_0 Redis7_0] client_unblock_is_refused_before_7_4];
 on_servers![[redis_8_2 Redis8_2, redis_8_6 Redis8_6, valkey_8_0 Valkey8_0, valkey_9 Valkey9] client_unblock_leaves_the_place_where_it_is];
-
-fn client_unblock_is_refused_before_7_4(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0 KEEP 60000");
-    assert_eq!(c.int(&format!("CLIENT UNBLOCK {}", b.id)), 0);
-    assert_eq!(c.waiters("k"), ["b"]);
-    c.int("LOCK.RELEASE k a");
-    b.fence();
-}
 
 fn client_unblock_leaves_the_place_where_it_is(kind: Kind) {
     let server = Server::start(kind);

@@ -9,8 +9,6 @@ mod figures;
 pub mod fixture;
 mod info;
 mod keep;
-mod limits;
 mod rights;
-mod shares;
 mod transactions;
 mod unheard;

@@ -3,7 +3,7 @@
 use super::fixture::{queued, Subscriber};
 use crate::harness::{Kind, Reply, Server};
 
-on_every_server![a_user_needs_the_right_to_the_channel,];
+on_every_server![a_user_needs_the_right_to_the_channel];
 
 fn a_user_needs_the_right_to_the_channel(kind: Kind) {
     let server = Server::start(kind);

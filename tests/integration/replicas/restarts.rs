@@ -4,12 +4,11 @@ use std::fs;
 
 use super::{primary, syncs};
 use crate::harness::mixed_load;
-use crate::harness::{aof, figure, scale, Kind, Server, SYNCED};
+use crate::harness::{figure, scale, Kind, Server};
 
 on_every_server![
     a_replica_killed_under_load_catches_up,
     a_replica_shut_down_under_load_resumes_by_partial_resync,
-    a_replica_with_an_aof_killed_under_load_catches_up,
 ];
 
 fn a_replica_killed_under_load_catches_up(kind: Kind) {
@@ -64,21 +63,4 @@ fn a_replica_shut_down_under_load_resumes_by_partial_resync(kind: Kind) {
             totals.ops
         ),
     );
-}
-
-fn a_replica_with_an_aof_killed_under_load_catches_up(kind: Kind) {
-    let primary = primary(kind);
-    let mut replica = Server::start_replica_of(&primary, &SYNCED);
-    let totals = mixed_load::run(&primary, 420, 6_000 * scale(), || {
-        replica.kill();
-        replica.start_again();
-        replica.wait_until_link_is_up();
-    });
-    replica.assert_same_as(&primary, "after the kill");
-    // Only its own file, rewritten after the synchronization.
-    aof::until_rewritten(&mut replica.client());
-    replica.kill();
-    replica.start_again_with(&["--replicaof", "no", "one"]);
-    let next = replica.client().int("LOCK.ACQUIRE new me 600000");
-    assert!(next > totals.largest_fence);
 }

@@ -1,18 +1,13 @@
 //! Links that break under load: which are resynchronized from the backlog, and which need a full
 //! synchronization.
 
-use std::thread;
-use std::time::Duration;
-
 use super::{primary, syncs};
 use crate::harness::mixed_load;
 use crate::harness::{figure, scale, Kind, Server};
 
 on_every_server![
     a_cut_link_is_resynchronized_from_the_backlog,
-    a_replica_pointed_elsewhere_is_resynchronized_from_the_backlog,
     a_replica_beyond_the_backlog_gets_a_full_synchronization,
-    a_former_primary_gets_a_full_synchronization,
 ];
 
 /// While another thread frees the data of a FLUSHDB, Redis 8 makes the primary's link wait, and
@@ -41,22 +36,6 @@ fn a_cut_link_is_resynchronized_from_the_backlog(kind: Kind) {
     );
 }
 
-fn a_replica_pointed_elsewhere_is_resynchronized_from_the_backlog(kind: Kind) {
-    let primary = primary(kind);
-    let replica = Server::start_replica_of(&primary, &STAYS_FREE);
-    let cuts = CUTS * scale();
-    mixed_load::run(&primary, 310, 6_000 * scale(), || {
-        for _ in 0..cuts {
-            replica.lose_primary();
-            thread::sleep(Duration::from_millis(20)); // for the load to continue
-            replica.follow(&primary);
-            replica.wait_until_link_is_up();
-        }
-    });
-    replica.assert_same_as(&primary, "after the cuts");
-    assert_eq!(syncs(&primary), (1, cuts));
-}
-
 fn a_replica_beyond_the_backlog_gets_a_full_synchronization(kind: Kind) {
     let primary = primary(kind);
     primary.client().text("CONFIG SET repl-backlog-size 16384");
@@ -74,25 +53,4 @@ fn a_replica_beyond_the_backlog_gets_a_full_synchronization(kind: Kind) {
         kind,
         &format!("{rounds} full resyncs after more than the backlog"),
     );
-}
-
-fn a_former_primary_gets_a_full_synchronization(kind: Kind) {
-    let primary = primary(kind);
-    let replica = Server::start_replica_of(&primary, &[]);
-    let rounds = 2 * scale();
-    for round in 0..rounds {
-        let seed = 330 + 10 * round as u64;
-        mixed_load::run(&primary, seed, 4_000, || {
-            let mut r = replica.client();
-            r.text("REPLICAOF NO ONE");
-            // It gives fences of its own, and loses those holds.
-            for n in 0..50 {
-                r.int(&format!("LOCK.ACQUIRE mine{n} me 600000"));
-            }
-            replica.follow(&primary);
-            replica.wait_until_link_is_up();
-        });
-        replica.assert_same_as(&primary, "after it had led");
-    }
-    assert_eq!(syncs(&primary), (1 + rounds, 0));
 }

@@ -86,37 +86,10 @@ fn no_command_is_slow_beside_many_readers(kind: Kind) {
         }
     }
     assert!(slowest.1 < Duration::from_millis(5), "{slowest:?}");
-    let once = all_at_once(&mut c, readers);
     figure(
         kind,
         &format!(
-            "{readers} readers of one lock, {come:?} each to come; the slowest command for one of them: {slowest:?}; for all at once: {once}"
+            "{readers} readers of one lock, {come:?} each to come; the slowest command for one of them: {slowest:?}"
         ),
     );
-}
-
-/// The commands that affect all holds, with their times.
-fn all_at_once(c: &mut Client, readers: usize) -> String {
-    let mut said = Vec::new();
-    let mut time = |c: &mut Client, line: &str| {
-        let start = Instant::now();
-        let reply = c.call(line);
-        said.push(format!("{line} {:?}", start.elapsed()));
-        reply
-    };
-    let info = time(c, "LOCK.INFO k");
-    let counted = usize::try_from(info.field("holder-count").as_int()).unwrap();
-    assert!(counted >= readers - 20);
-    let kept = time(c, "RWLOCK.RLOCK k kept 9000000");
-    assert!(matches!(kept, Reply::Int(_)));
-    // All holds get an earlier deadline, and all but one expire at once.
-    let end_us = c.now_us() + 2_100_000;
-    time(c, "PEXPIRE k 2000");
-    assert_eq!(time(c, "LOCK.RENEW k kept 9000000"), Reply::Int(1));
-    wait_for("the end of the others", || {
-        (c.now_us() > end_us).then_some(())
-    });
-    assert_eq!(time(c, "LOCK.RENEW k kept 8000000"), Reply::Int(1));
-    assert_eq!(c.holders("k"), ["kept"]);
-    said.join(", ")
 }

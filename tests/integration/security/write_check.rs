@@ -6,13 +6,11 @@ use std::collections::BTreeSet;
 use super::{in_scripts, load_function};
 use crate::harness::aof;
 use crate::harness::workload::{words, Command};
-use crate::harness::{for_ms, Client, Cluster, Kind, Reply, Server, COMMANDS_ONLY};
+use crate::harness::{for_ms, Client, Kind, Reply, Server, COMMANDS_ONLY};
 
 on_every_server![
     only_the_module_may_send_the_write_check,
-    user_permissions_do_not_restrict_the_write_check,
     the_write_check_is_not_replicated_or_persisted,
-    the_write_check_of_a_cluster_is_not_persisted,
 ];
 
 const REFUSAL: &str = "this command is for the module itself only";
@@ -90,30 +88,6 @@ fn only_the_module_may_send_the_write_check(kind: Kind) {
     b.fence();
 }
 
-/// If the default user may do nothing else, a deadline still hands off.
-fn user_permissions_do_not_restrict_the_write_check(kind: Kind) {
-    let server = Server::start(kind);
-    let mut admin = server.user("boss", "~* &* +@all");
-    let allowed = "+ping +info +client +lock.acquire +lock.renew +lock.release +lock.info";
-    let rules = format!("ACL SETUSER default -@all {allowed}");
-    admin.ok(&rules);
-    let mut c = server.client();
-    for line in ["LOCK._WRITABLE", "EVAL return(1) 0", "CONFIG GET save"] {
-        c.refused(line, "NOPERM ");
-    }
-    c.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    c.int("LOCK.RENEW k a 20");
-    b.fence();
-    // A client that left is passed over.
-    let d = server.raw_blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    let e = server.blocked("LOCK.ACQUIRE k e 60000 BLOCK 0");
-    drop(d);
-    admin.int("DEL k");
-    e.fence();
-    assert_eq!(c.holders("k"), ["e"]);
-}
-
 /// The names of the commands in the append-only file of a server.
 fn names(server: &Server) -> BTreeSet<String> {
     let commands = aof::read(server.dir()).0.into_iter();
@@ -165,24 +139,4 @@ fn the_write_check_is_not_replicated_or_persisted(kind: Kind) {
     replica.wait_until_it_follows(&primary);
     assert_only_effects(&primary);
     assert_only_effects(&replica);
-}
-
-/// In a cluster the check is made for each key, and by commands in transactions, too.
-fn the_write_check_of_a_cluster_is_not_persisted(kind: Kind) {
-    let server = Cluster::node(kind, &COMMANDS_ONLY);
-    let mut c = server.client();
-    hand_on_by_timer(&server);
-    let before = c.calls_of("lock._writable");
-    // After a MIGRATE in a transaction, a command checks whether an absent key still belongs to
-    // this node.
-    c.int("LOCK.ACQUIRE other a 60000");
-    c.multi(&[
-        "DEL other",
-        "MIGRATE 127.0.0.1 1 other 0 10",
-        "LOCK.RELEASE other a",
-        "LOCK.ACQUIRE other b 60000",
-    ]);
-    hand_on_by_timer(&server);
-    assert!(c.calls_of("lock._writable") > before);
-    assert_only_effects(&server);
 }

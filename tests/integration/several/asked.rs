@@ -2,12 +2,9 @@
 //! must not end that step.
 
 use super::assert_held;
-use crate::harness::{Cluster, Kind, Server, SYNCED};
+use crate::harness::{Cluster, Kind};
 
-on_every_server![
-    two_requests_of_one_step_do_not_both_get_a_key,
-    all_readers_of_one_step_are_in_the_file,
-];
+on_every_server![two_requests_of_one_step_do_not_both_get_a_key];
 
 const KEYS: [&str; 2] = ["{t}a", "{t}b"];
 
@@ -31,25 +28,4 @@ fn two_requests_of_one_step_do_not_both_get_a_key(kind: Kind) {
     let next = second.fence();
     assert!(next > fence);
     assert_held(&mut c, &KEYS, "c2", next);
-}
-
-fn all_readers_of_one_step_are_in_the_file(kind: Kind) {
-    const READERS: usize = 20;
-    let mut server = Cluster::node(kind, &SYNCED);
-    let held = |server: &Server| {
-        let all = (READERS * KEYS.len()).to_string();
-        server.client().until_info("lock_held_shared", &all);
-    };
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE {t}a writer 600000");
-    let waits = |n| server.blocked(&all_of(&format!("r{n}"), "SHARED SHARED", "BLOCK 0"));
-    let readers: Vec<_> = (0..READERS).map(waits).collect();
-    c.int("LOCK.RELEASE {t}a writer");
-    for reader in readers {
-        reader.fence();
-    }
-    held(&server);
-    server.kill();
-    server.start_again();
-    held(&server);
 }

@@ -1,12 +1,9 @@
 //! The counters of holds that end. The others are in tests/scenarios/counters.txt.
 
-use super::{counted, of, stats};
+use super::{counted, of};
 use crate::harness::{wait_for, Client, Kind, Server};
 
-on_every_server![
-    each_end_of_a_hold_is_counted_once,
-    grants_equal_ends_plus_live_holds,
-];
+on_every_server![each_end_of_a_hold_is_counted_once];
 
 /// The increase of the counters by a line.
 #[track_caller]
@@ -94,69 +91,4 @@ fn each_end_of_a_hold_is_counted_once(kind: Kind) {
         of(&[("acquired", 1), ("expired", 1)])
     );
     assert_eq!(by(&mut c, "LOCK.RELEASE k short"), of(&[("not_owner", 1)]));
-}
-
-/// After any history without a flush, every hold is either live or has ended in exactly one way.
-fn grants_equal_ends_plus_live_holds(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    let mut next = 7u64;
-    let mut draw = |n: u64| {
-        // The middle bits of a linear congruential generator.
-        next = next
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (next >> 33) % n
-    };
-    for _ in 0..4_000 {
-        let (key, token, ttl) = (
-            draw(6),
-            draw(4),
-            [1, 3, 600_000][usize::try_from(draw(3)).unwrap()],
-        );
-        let line = match draw(12) {
-            0..=2 => format!("LOCK.ACQUIRE k{key} t{token} {ttl}"),
-            3..=5 => format!("RWLOCK.RLOCK k{key} t{token} {ttl}"),
-            6 => format!("LOCK.ACQUIRE k{key} t{token} {ttl} BLOCK 6"),
-            7 | 8 => format!("LOCK.RELEASE k{key} t{token}"),
-            9 => format!("LOCK.RENEW k{key} t{token} {ttl}"),
-            10 => format!("PEXPIRE k{key} {}", 1 + draw(50)),
-            _ => match draw(6) {
-                0 => format!("DEL k{key}"),
-                1 => format!("SET k{key} x PX 2"),
-                2 => format!("RENAME k{key} k{}", draw(6)),
-                3 => format!("PERSIST k{key}"),
-                4 => format!(
-                    "MULTI;LOCK.RELEASE k{key} t{token};RWLOCK.RLOCK k{key} t{token} {ttl};EXEC"
-                ),
-                _ => format!("SETEX k{key} 1 x"),
-            },
-        };
-        line.split(';').for_each(|line| drop(c.call(line)));
-    }
-    let s = stats(&mut c);
-    assert_eq!(
-        s["held_exclusive"]
-            + s["held_shared"]
-            + s["held_counted"]
-            + s["released"]
-            + s["expired"]
-            + s["forced"]
-            + s["taken_back"],
-        s["acquired"] - s["reacquired"],
-        "{s:?}"
-    );
-    assert_eq!(s["waited"], s["handed_over"] + s["timed_out"], "{s:?}");
-    for name in [
-        "released",
-        "expired",
-        "forced",
-        "reacquired",
-        "timed_out",
-        "handed_over",
-    ] {
-        assert!(s[name] > 5, "{name} hardly came: {s:?}");
-    }
-    c.call("DEL k0 k1 k2 k3 k4 k5");
-    assert_eq!(super::held(&mut c), [0, 0, 0, 0]);
 }

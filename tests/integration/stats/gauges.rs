@@ -1,14 +1,10 @@
 //! The gauges, for every way in which locks come and go.
 
-use super::{assert_held, found, held, stats};
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use super::assert_held;
+use crate::harness::{Client, Kind, Reply, Server};
 
 on_every_server![
     gauges_follow_every_change_of_locks,
-    gauges_follow_the_holds_of_a_lock,
-    gauges_follow_expiry,
-    gauges_follow_eviction,
-    gauges_follow_a_restart,
     gauges_follow_a_full_synchronization,
 ];
 
@@ -105,127 +101,6 @@ fn gauges_follow_every_change_of_locks(kind: Kind) {
         let reply = c.restore(line, payload);
         assert_eq!(matches!(reply, Reply::Error(_)), fails, "{reply:?}");
         assert_held(&mut c, "RESTORE");
-    }
-}
-
-fn gauges_follow_the_holds_of_a_lock(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for (line, expected) in [
-        ("LOCK.ACQUIRE k a 600000", [1, 0, 1, 0]),
-        ("LOCK.ACQUIRE k a 600000", [1, 0, 1, 0]),
-        ("LOCK.ACQUIRE k b 600000", [1, 0, 1, 0]),
-        ("LOCK.RENEW k a 600000", [1, 0, 1, 0]),
-        ("RWLOCK.RLOCK k a 600000", [0, 1, 1, 0]),
-        ("RWLOCK.WLOCK k a 600000", [1, 0, 1, 0]),
-        ("RWLOCK.RLOCK k a 600000", [0, 1, 1, 0]),
-        ("RWLOCK.RLOCK k b 600000", [0, 2, 1, 0]),
-        ("RWLOCK.RLOCK k b 600000", [0, 2, 1, 0]),
-        ("RWLOCK.RLOCK k c 600000", [0, 3, 1, 0]),
-        ("LOCK.RELEASE k b", [0, 2, 1, 0]),
-        ("LOCK.RELEASE k b", [0, 2, 1, 0]),
-        ("LOCK.RELEASE k a", [0, 1, 1, 0]),
-        ("LOCK.RELEASE k c", [0, 0, 0, 0]),
-        ("RWLOCK.RLOCK k a 600000", [0, 1, 1, 0]),
-        ("LOCK.ACQUIRE k b 600000 LIMIT 3", [0, 0, 1, 2]),
-        ("LOCK.ACQUIRE k b 600000 LIMIT 2", [0, 0, 1, 2]),
-        ("LOCK.RENEW k b 600000", [0, 0, 1, 2]),
-        ("LOCK.RELEASE k a", [0, 0, 1, 1]),
-        ("LOCK.ACQUIRE k b 600000", [1, 0, 1, 0]),
-        ("LOCK.ACQUIRE k b 600000 LIMIT 2", [0, 0, 1, 1]),
-        ("RWLOCK.RLOCK k b 600000", [0, 1, 1, 0]),
-        ("RWLOCK.RLOCK k a 600000", [0, 2, 1, 0]),
-        ("LOCK.ACQUIRE k b 600000 LIMIT 2", [0, 0, 1, 2]),
-        ("LOCK.RELEASE k b", [0, 1, 1, 0]),
-    ] {
-        c.call(line);
-        assert_eq!(held(&mut c), expected, "{line}");
-        assert_eq!(found(&mut c), expected, "{line}");
-    }
-    // From holder to holder, from shared to exclusive and back.
-    let writer = server.blocked("RWLOCK.WLOCK k w 600000 BLOCK 0");
-    let readers =
-        ["r1", "r2"].map(|r| server.blocked(&format!("RWLOCK.RLOCK k {r} 600000 BLOCK 0")));
-    c.int("LOCK.RELEASE k a");
-    writer.fence();
-    assert_eq!(assert_held(&mut c, "a hand-over"), [1, 0, 1, 0]);
-    c.int("LOCK.RELEASE k w");
-    for reader in readers {
-        reader.fence();
-    }
-    assert_eq!(assert_held(&mut c, "a hand-over"), [0, 2, 1, 0]);
-    // An undelivered one is taken back.
-    c.call("DEL k");
-    c.int("LOCK.ACQUIRE k a 600000");
-    let gone = server.blocked("LOCK.ACQUIRE k gone 600000 BLOCK 0");
-    c.multi(&["LOCK.RELEASE k a", &format!("CLIENT KILL ID {}", gone.id)]);
-    gone.broken();
-    wait_for("the grant to be taken back", || {
-        (held(&mut c) == [0, 0, 0, 0]).then_some(())
-    });
-    assert_held(&mut c, "a grant that was taken back");
-}
-
-fn gauges_follow_expiry(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    // Expired by the server's own cycle.
-    for line in [
-        "LOCK.ACQUIRE exclusive me 20",
-        "RWLOCK.RLOCK shared a 20",
-        "RWLOCK.RLOCK shared b 20",
-    ] {
-        c.int(line);
-    }
-    wait_for("both to expire", || {
-        (held(&mut c) == [0, 0, 0, 0]).then_some(())
-    });
-    assert_eq!(c.int("DBSIZE"), 0);
-    // Expired when they are accessed.
-    c.call("DEBUG SET-ACTIVE-EXPIRE 0");
-    c.int("LOCK.ACQUIRE exclusive me 1");
-    c.int("RWLOCK.RLOCK shared a 1");
-    c.int("RWLOCK.RLOCK shared b 600000");
-    wait_for("both to be over", || {
-        let over = c.call("PTTL exclusive") == Reply::Int(-2);
-        (over && found(&mut c) == [0, 1, 1, 0]).then_some(())
-    });
-    // An expired shared hold is counted until the lock changes.
-    assert_eq!(held(&mut c), [0, 2, 1, 0]);
-    c.int("LOCK.RENEW shared b 600000");
-    assert_eq!(assert_held(&mut c, "a renewal"), [0, 1, 1, 0]);
-}
-
-fn gauges_follow_eviction(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    take_some(&mut c);
-    c.call("CONFIG SET maxmemory-policy volatile-random");
-    c.call("CONFIG SET maxmemory 1");
-    wait_for("all to be evicted", || {
-        c.call("SET text x");
-        (c.int("DBSIZE") <= 1).then_some(())
-    });
-    c.call("CONFIG SET maxmemory 0");
-    assert_eq!(assert_held(&mut c, "eviction"), [0, 0, 0, 0]);
-    assert_eq!(stats(&mut c)["evicted"], 14);
-}
-
-fn gauges_follow_a_restart(kind: Kind) {
-    for options in [&[][..], &["--appendonly", "yes"]] {
-        let mut server = Server::start_with(kind, options);
-        let mut c = server.client();
-        take_some(&mut c);
-        // It has expired when the server restarts.
-        c.int("LOCK.ACQUIRE short me 1");
-        server.shut_down_saving();
-        server.start_again();
-        let mut c = server.client();
-        assert_eq!(
-            assert_held(&mut c, "a restart"),
-            [4, 2 * 104, 14, 2 * 5],
-            "{options:?}"
-        );
     }
 }
 

@@ -7,12 +7,11 @@ mod times;
 
 use std::collections::BTreeMap;
 
-use crate::harness::{wait_for, Client, Kind, Reply, Server};
+use crate::harness::{wait_for, Client, Kind, Server};
 
 on_every_server![
     info_has_the_section_in_every_form_of_the_command,
     resetstat_resets_the_counters_and_not_the_gauges,
-    resetstat_is_for_operators,
 ];
 
 const GAUGES: [&str; 14] = [
@@ -240,31 +239,4 @@ fn resetstat_resets_the_counters_and_not_the_gauges(kind: Kind) {
         (now["handed_over"], now["wait_count"], now["hold_count"]),
         (1, 1, 1)
     );
-}
-
-fn resetstat_is_for_operators(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for line in ["LOCK.RESETSTAT x", "LOCK.RESETSTAT x y"] {
-        let error = c.error(line);
-        assert!(
-            error.starts_with("ERR wrong number of arguments"),
-            "{error}"
-        );
-    }
-    c.refused_saying("EVAL return(redis.call('LOCK.RESETSTAT')) 0", "not allowed");
-    let info = c.call("COMMAND INFO lock.resetstat");
-    let info = info.items()[0].items();
-    assert_eq!(info[3..6], [0, 0, 0].map(Reply::Int));
-    assert_eq!(info[1], Reply::Int(1));
-    let docs = c
-        .call("COMMAND DOCS lock.resetstat")
-        .field("lock.resetstat");
-    assert!(docs.field("summary").as_bytes().ends_with(b"."));
-    if kind.is_7_2_or_later() {
-        for category in ["admin", "dangerous"] {
-            let mut user = server.user(category, &format!("~* +@all -@{category}"));
-            user.refused("LOCK.RESETSTAT", "NOPERM ");
-        }
-    }
 }

@@ -3,14 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::stats;
-use crate::harness::workload::words;
 use crate::harness::{Client, Kind, Server};
 
-on_every_server![
-    wait_times_match_the_clients_measurements,
-    hold_times_match_the_clients_measurements,
-    short_holds_are_measured_in_microseconds,
-];
+on_every_server![wait_times_match_the_clients_measurements];
 
 /// The times of one kind in microseconds: the values that 50 %, 90 %, 99 %, 99.9 % and all do not
 /// exceed.
@@ -61,55 +56,4 @@ fn wait_times_match_the_clients_measurements(kind: Kind) {
         c.int("LOCK.RELEASE k b");
         c.int("LOCK.ACQUIRE k a 600000");
     }
-}
-
-fn hold_times_match_the_clients_measurements(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    // Holds that their owner did not release are not included.
-    c.int("LOCK.ACQUIRE k a 600000");
-    c.call("DEL k");
-    c.int("LOCK.ACQUIRE k a 1");
-    c.until("EXISTS k", 0);
-    assert_eq!(stats(&mut c)["hold_count"], 0);
-    let mut longest = 0;
-    for (n, ms) in [20, 40, 80].into_iter().enumerate() {
-        let asks = Instant::now();
-        c.int("LOCK.ACQUIRE k a 600000");
-        let holds = Instant::now();
-        // All of these are included.
-        c.int("LOCK.RENEW k a 600000");
-        c.int("RWLOCK.RLOCK k a 600000");
-        c.int("RWLOCK.RLOCK k b 600000");
-        until(holds, ms);
-        let least = micros(holds.elapsed());
-        c.int("LOCK.RELEASE k a");
-        // In the first second it is known to the millisecond.
-        let so_far = || micros(asks.elapsed()) + 1_000;
-        let most = so_far().max(longest);
-        let max = times(&mut c, "hold")[4];
-        assert!(
-            max >= least && max <= most + most / 100,
-            "{max} is not {least}..{most}"
-        );
-        assert_eq!(stats(&mut c)["hold_count"], 2 * n as u64 + 1);
-        c.int("LOCK.RELEASE k b");
-        longest = so_far();
-    }
-}
-
-fn short_holds_are_measured_in_microseconds(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.until_fences_follow_the_clock();
-    c.text("LOCK.RESETSTAT");
-    // Both in one packet: the server executes them within some microseconds.
-    let pair = ["LOCK.ACQUIRE k a 600000", "LOCK.RELEASE k a"].map(words);
-    for _ in 0..200 {
-        c.pipeline(&pair);
-    }
-    let [p50, p90, p99, p999, max] = times(&mut c, "hold");
-    assert!(p50 > 0 && p50 < 500, "{p50}");
-    assert!(p50 <= p90 && p90 <= p99 && p99 <= p999 && p999 <= max);
-    assert_eq!(stats(&mut c)["hold_count"], 200);
 }

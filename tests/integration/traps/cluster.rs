@@ -8,12 +8,8 @@ on_every_server![
     waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain,
     waiters_get_tryagain_when_another_node_claims_the_slot,
     waiters_of_a_key_left_behind_by_its_slot_get_tryagain,
-    a_node_of_a_cluster_that_is_down_grants_nobody,
     a_partitioned_primary_that_allows_reads_grants_nobody,
     a_slot_that_leaves_with_its_lock_grants_nobody,
-    a_lock_that_goes_with_its_slot_blames_nobody,
-    a_lock_in_an_importing_slot_grants_nobody,
-    a_missing_key_of_a_migrating_slot_grants_nobody,
     renamed_commands_unblock_no_waiter,
 ];
 // Clusters of the others have one database.
@@ -142,27 +138,6 @@ fn waiters_of_a_key_left_behind_by_its_slot_get_tryagain(kind: Kind) {
     e.fence();
 }
 
-fn a_node_of_a_cluster_that_is_down_grants_nobody(kind: Kind) {
-    let mut cluster = Cluster::of(kind, 2, &["--cluster-node-timeout", "1000"]);
-    let mut c = cluster.client(FROM);
-    c.int("LOCK.ACQUIRE a a 60000");
-    let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    let d = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
-    cluster.nodes[TO].kill();
-    wait_for("the cluster to be down", || {
-        let info = c.text("CLUSTER INFO");
-        (!info.contains("cluster_state:ok")).then_some(())
-    });
-    c.refused("LOCK.RELEASE a a", "CLUSTERDOWN ");
-    // The lock is ended by a command that needs no slot.
-    c.text("FLUSHALL");
-    for waiter in [b, d] {
-        // The error comes from the module or from the server, whichever notices first.
-        waiter.error_of(&["TRYAGAIN ", "CLUSTERDOWN "]);
-    }
-    assert_nothing_left(&mut c);
-}
-
 /// Locks with successive deadlines, each with a waiter.
 struct Row {
     keys: Vec<String>,
@@ -271,78 +246,6 @@ fn a_slot_that_leaves_with_its_lock_grants_nobody(kind: Kind) {
     d.error("TRYAGAIN ");
     assert_nothing_left(&mut c);
     assert!(other.int("LOCK.ACQUIRE a b 60000") > fence);
-}
-
-fn a_lock_that_goes_with_its_slot_blames_nobody(kind: Kind) {
-    let cluster = Cluster::of(kind, 2, &[]);
-    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
-    let mut partial = cluster.nodes[FROM].raw();
-    partial.send("DEL a");
-    partial.line();
-    partial.send_bytes(b"*3\r\n$3\r\nDEL\r\n$1\r\na\r\n");
-    wait_for("a part of the command", || {
-        let info = c.text(&format!("CLIENT LIST ID {}", partial.id));
-        (!info.contains(" argv-mem=0 ")).then_some(())
-    });
-    c.int("LOCK.ACQUIRE a a 60000");
-    let (slot, two) = (cluster.slot(KEY), cluster.id(TO));
-    other.text(&format!("CLUSTER SETSLOT {slot} NODE {two}"));
-    // The later claim wins.
-    other.text("CLUSTER BUMPEPOCH");
-    let log = || c.call("LOCK.LOG").items().first().cloned();
-    assert_eq!(wait_for("the end", log).field("client"), Reply::Nil);
-}
-
-/// On the importing node, clients can wait for a lock only after ASKING. At its deadline, the slot
-/// still belongs to the other node.
-fn a_lock_in_an_importing_slot_grants_nobody(kind: Kind) {
-    let cluster = Cluster::of(kind, 2, &[]);
-    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
-    let fence = c.int("LOCK.ACQUIRE a a 60000");
-    cluster.begin_to_move(cluster.slot(KEY), FROM, TO);
-    let migrate = format!("MIGRATE 127.0.0.1 {} a 0 5000", cluster.nodes[TO].port);
-    c.ok(&migrate);
-    let mut b = cluster.nodes[TO].raw();
-    for line in ["LOCK.RENEW a a 150", "LOCK.ACQUIRE a b 60000 BLOCK 0"] {
-        b.send("ASKING");
-        b.send(line);
-    }
-    for reply in ["+OK", ":1", "+OK"] {
-        assert_eq!(b.line().unwrap(), reply);
-    }
-    let end = b.line().expect("a reply");
-    assert!(end.starts_with("-TRYAGAIN "), "{end}");
-    other.refused("LOCK.RELEASE a b", "MOVED ");
-    let next = wait_for("the lock to be free", || {
-        other.text("ASKING");
-        match other.call("LOCK.ACQUIRE a d 60000") {
-            Reply::Nil => None,
-            granted => Some(granted.as_int()),
-        }
-    });
-    assert!(next > fence);
-}
-
-/// In a slot that is half migrated, clients get TRYAGAIN for two keys of which one has left. No
-/// server returns it for one key: the timer gets ASK for the key that has left.
-fn a_missing_key_of_a_migrating_slot_grants_nobody(kind: Kind) {
-    let cluster = Cluster::of(kind, 2, &[]);
-    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
-    for key in ["a", "{a}here"] {
-        c.int(&format!("LOCK.ACQUIRE {key} a 60000"));
-    }
-    let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
-    let here = cluster.nodes[FROM].blocked("LOCK.ACQUIRE {a}here b 60000 BLOCK 0");
-    cluster.begin_to_move(cluster.slot(KEY), FROM, TO);
-    let replies = c.in_one_go(&["DEL a", "DEL a {a}here"]);
-    assert_eq!(replies[0], Reply::Int(1));
-    let error = replies[1].as_error();
-    assert!(error.starts_with("TRYAGAIN "), "{replies:?}");
-    b.error("TRYAGAIN ");
-    assert_eq!(c.int("LOCK.RELEASE {a}here a"), 1);
-    here.fence();
-    other.text("ASKING");
-    other.int("LOCK.ACQUIRE a d 60000");
 }
 
 /// A node checks whether it serves a key in a way that cannot be renamed.

@@ -1,13 +1,11 @@
 //! A key that changes under its waiters without being free in between: RESTORE brings another lock.
 //! For SWAPDB, MOVE and RENAME see tests/scenarios/locks_that_change_under_waiters.txt.
 
-use crate::harness::{wait_for, Kind, Reply, Server};
+use crate::harness::{Kind, Reply, Server};
 
 on_every_server![
     waiters_follow_a_holder_changed_by_restore,
     a_restored_lock_causes_no_deadlock,
-    a_lock_restored_without_its_ttl_gets_it_back_in_its_database,
-    a_grant_leaves_the_client_in_its_database,
 ];
 
 fn waiters_follow_a_holder_changed_by_restore(kind: Kind) {
@@ -43,51 +41,4 @@ fn a_restored_lock_causes_no_deadlock(kind: Kind) {
     assert_eq!(b.fence(), share);
     assert_eq!(c.int("LOCK.RELEASE k b"), 1);
     assert!(w.fence() > share);
-}
-
-/// Other databases have a key of that name, too.
-fn a_lock_restored_without_its_ttl_gets_it_back_in_its_database(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.call("SELECT 9");
-    c.int("LOCK.ACQUIRE k z 60000");
-    let dump = c.call("DUMP k");
-    c.int("DEL k");
-    let mut here = server.client();
-    here.int("LOCK.ACQUIRE k a 60000");
-    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
-    here.call("SELECT 1");
-    here.call("SET k text");
-    c.restore("k 0", dump.as_bytes()).assert_ok();
-    wait_for("the ttl", || (c.int("PTTL k") > 0).then_some(()));
-    assert_eq!(c.holders("k"), ["z"]);
-    assert_eq!(here.text("GET k"), "text");
-    here.call("SELECT 0");
-    assert_eq!(
-        (here.holders("k"), here.waiters("k")),
-        (vec!["a".into()], vec!["b".into()])
-    );
-    here.int("LOCK.RELEASE k a");
-    b.fence();
-}
-
-/// If a module listens to keyspace events, Valkey 8.1 leaves the client of MOVE and of COPY in the
-/// other database. This module does not listen.
-fn a_grant_leaves_the_client_in_its_database(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    for (take, go) in [
-        ("SET text v", "MOVE text 3"),
-        ("SET text v", "COPY text copy DB 4"),
-        ("LOCK.ACQUIRE k a 60000", "MOVE k 3"),
-        ("LOCK.ACQUIRE k a 60000", "SWAPDB 0 5"),
-    ] {
-        c.call(take);
-        let gone = c.call(go);
-        assert!(!matches!(gone, Reply::Error(_)), "{go}: {gone:?}");
-        c.call("SET here yes");
-        let mut other = server.client();
-        assert_eq!(other.int("EXISTS here"), 1, "{go}");
-        c.call("FLUSHALL");
-    }
 }

@@ -1,6 +1,6 @@
 //! During the migration of a slot, and after one that fails.
 
-use super::{value, Fixture, FROM, TO};
+use super::{never_arrives, until_held, value, Fixture, FROM, TO};
 use crate::harness::{wait_for, Client, Kind, Reply, SHARDS};
 use crate::stats::{held, stats};
 
@@ -106,13 +106,13 @@ fn an_importing_slot_holds_no_locks_before_takeover(kind: Kind) {
 }
 
 fn a_cancelled_migration_loses_nothing(kind: Kind) {
-    never_arrives(kind, |fixture| {
+    is_broken_off(kind, |fixture| {
         fixture.source().ok("CLUSTER CANCELSLOTMIGRATIONS");
     });
 }
 
 fn a_migration_with_a_broken_link_loses_nothing(kind: Kind) {
-    never_arrives(kind, |fixture| {
+    is_broken_off(kind, |fixture| {
         let mut source = fixture.source();
         let clients = source.text("CLIENT LIST");
         let fields = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
@@ -126,53 +126,25 @@ fn a_migration_with_a_broken_link_loses_nothing(kind: Kind) {
     });
 }
 
-/// A migration starts, and `act` breaks it off.
-fn never_arrives(kind: Kind, act: impl Fn(&Fixture)) {
-    let fixture = Fixture::start(kind);
-    let [k, shared] = &fixture.keys(["k", "shared"]);
-    let (mut source, mut target) = (fixture.source(), fixture.target());
-    let fence = source.int(&format!("LOCK.ACQUIRE {k} a 60000"));
-    for reader in 0..100 {
-        source.int(&format!("RWLOCK.RLOCK {shared} r{reader} 60000"));
-    }
-    let [b, c] = ["b", "c"].map(|token| {
-        let line = format!("LOCK.ACQUIRE {k} {token} 60000 BLOCK 0");
-        fixture.cluster.blocked(FROM, &line)
-    });
-    // A key to be deleted once must not be counted the second time either.
-    for _ in 0..2 {
+/// All has come when `act` breaks it off: twice, because a key to be deleted once must not be counted
+/// the second time either.
+fn is_broken_off(kind: Kind, act: impl Fn(&Fixture)) {
+    never_arrives(Fixture::start(kind), 2, |fixture| {
         fixture.set_out();
-        wait_until_all_has_come(&fixture);
+        wait_until_all_has_come(fixture);
         assert_eq!(fixture.keys_at(TO), 2);
-        act(&fixture);
+        act(fixture);
         wait_for("the target to clean up", || {
             (fixture.keys_at(TO) == 0).then_some(())
         });
         fixture.cluster.wait_for_migration_state(TO, "failed");
-        assert!(b.is_pending() && c.is_pending());
         fixture.cluster.nodes[TO + SHARDS].wait_until_it_follows(&fixture.cluster.nodes[TO]);
-        // A lock with many shared holds is freed on another thread.
         for node in [TO, TO + SHARDS] {
-            let mut c = fixture.cluster.client(node);
-            wait_for("all to be freed", || {
-                (held(&mut c) == [0, 0, 0, 0]).then_some(())
-            });
+            until_held(&mut fixture.cluster.client(node), [0, 0, 0, 0]);
         }
-        nothing_is_held_at_the_target(&fixture, "a migration that was broken off");
-        assert_eq!(held(&mut source), [1, 100, 2, 0]);
-    }
-    assert_eq!(source.int(&format!("LOCK.ACQUIRE {k} a 60000")), fence);
-    assert_eq!(source.int(&format!("LOCK.RELEASE {k} a")), 1);
-    let fence_of_b = b.fence();
-    assert!(fence_of_b > fence);
-    fixture.replicas_agree();
-    // The next attempt succeeds.
-    fixture.cluster.prevent(FROM, "prevent-pause", false);
-    fixture.migrate();
-    c.error("TRYAGAIN ");
-    assert_eq!(target.int(&format!("LOCK.ACQUIRE {k} b 60000")), fence_of_b);
-    assert_eq!(held(&mut target), [1, 100, 2, 0]);
-    fixture.replicas_agree();
+        nothing_is_held_at_the_target(fixture, "a migration that was broken off");
+        fixture.cluster.prevent(FROM, "prevent-pause", false);
+    });
 }
 
 /// The source decides while it owns the slot, and the target receives the effects.

@@ -1,8 +1,8 @@
 //! While the source of a `CLUSTER MIGRATION` writes its keys, and after one that ends there. Its
 //! child sleeps after each key.
 
-use super::{Fixture, FROM, TO};
-use crate::harness::{wait_for, Client, Kind, SHARDS};
+use super::{never_arrives, until_held, Fixture, FROM, TO};
+use crate::harness::{wait_for, Client, Kind};
 use crate::stats::held;
 
 on_servers![
@@ -32,13 +32,6 @@ fn set_out(fixture: &Fixture) {
     fixture.source().ok("CONFIG SET rdb-key-save-delay 0");
 }
 
-#[track_caller]
-fn until_held(c: &mut Client, all: [u64; 4]) {
-    wait_for("what has left to be freed", || {
-        (held(c) == all).then_some(())
-    });
-}
-
 fn a_hand_over_during_the_snapshot_arrives_once(kind: Kind) {
     let fixture = Fixture::start(kind);
     let [k, other] = &fixture.keys(["k", "other"]);
@@ -66,7 +59,7 @@ fn a_hand_over_during_the_snapshot_arrives_once(kind: Kind) {
 }
 
 fn a_cancelled_import_loses_nothing(kind: Kind) {
-    never_arrives(Fixture::start(kind), |fixture| {
+    is_broken_off(kind, |fixture| {
         let mut target = fixture.target();
         assert_eq!(target.int("CLUSTER MIGRATION CANCEL ALL"), 1);
         until_held(&mut target, [0, 0, 0, 0]);
@@ -75,43 +68,20 @@ fn a_cancelled_import_loses_nothing(kind: Kind) {
 }
 
 fn a_target_that_dies_during_the_import_loses_nothing(kind: Kind) {
-    never_arrives(Fixture::start(kind), |fixture| {
+    is_broken_off(kind, |fixture| {
         fixture.cluster.nodes[TO].kill();
         fixture.cluster.nodes[TO].start_again_with(&["--appendonly", "yes"]);
         fixture.cluster.wait_until_all_agree();
     });
 }
 
-/// A migration starts, and `act` breaks it off.
-fn never_arrives(mut fixture: Fixture, act: impl Fn(&mut Fixture)) {
-    let [k, shared] = &fixture.keys(["k", "shared"]);
-    let mut source = fixture.source();
-    let fence = source.int(&format!("LOCK.ACQUIRE {k} a 60000"));
-    for reader in 0..100 {
-        source.int(&format!("RWLOCK.RLOCK {shared} r{reader} 60000"));
-    }
-    let [b, c] = ["b", "c"].map(|token| {
-        let line = format!("LOCK.ACQUIRE {k} {token} 60000 BLOCK 0");
-        fixture.cluster.blocked(FROM, &line)
+fn is_broken_off(kind: Kind, act: impl Fn(&mut Fixture)) {
+    never_arrives(Fixture::start(kind), 1, |fixture| {
+        set_out(fixture);
+        act(fixture);
+        until_held(&mut fixture.target(), [0, 0, 0, 0]);
+        fixture.cluster.wait_for_migration_state(FROM, "failed");
     });
-    set_out(&fixture);
-    act(&mut fixture);
-    let mut target = fixture.target();
-    until_held(&mut target, [0, 0, 0, 0]);
-    assert!(b.is_pending() && c.is_pending());
-    assert_eq!(held(&mut source), [1, 100, 2, 0]);
-    assert_eq!(source.int(&format!("LOCK.ACQUIRE {k} a 60000")), fence);
-    assert_eq!(source.int(&format!("LOCK.RELEASE {k} a")), 1);
-    let fence_of_b = b.fence();
-    assert!(fence_of_b > fence);
-    // The next attempt succeeds.
-    fixture.cluster.wait_for_migration_state(FROM, "failed");
-    fixture.migrate();
-    c.error("TRYAGAIN ");
-    assert_eq!(target.int(&format!("LOCK.ACQUIRE {k} b 60000")), fence_of_b);
-    assert_eq!(held(&mut target), [1, 100, 2, 0]);
-    fixture.cluster.nodes[TO + SHARDS].wait_until_link_is_up();
-    fixture.replicas_agree();
 }
 
 /// The server does so for the sake of a client with client-side caching.
