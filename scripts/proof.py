@@ -74,8 +74,9 @@ def faults(rows):
         of = {"topology": topology, "fault": fault}
         control, overlaps = (total(rows, name, guard="off", **of) for name in ("rounds", "rounds with overlaps"))
         guarded = total(rows, "rounds", guard="on", **of)
-        told.append([topology, words, f"{guarded:,}", total(rows, "overlaps", guard="on", **of), f"{control:,}", f"{overlaps} ({percent(overlaps, control)})"])
-    return table(["servers", "fault", "rounds with the guard", "overlaps", "rounds of the control", "with overlaps"], told)
+        assert total(rows, "overlaps", guard="on", **of) == 0, "the headline says none"
+        told.append(f"- {topology}, {words}: {guarded:,}; {overlaps} of {control:,}\n")
+    return "Rounds with the guard, all without overlaps; rounds of the control with overlaps:\n\n" + "".join(told)
 
 def modes(rows):
     told = []
@@ -86,11 +87,12 @@ def modes(rows):
 
 def planted():
     rows = read("planted")
-    told = [[row["fault"].replace("-", " "), row["modes"].replace(",", ", "), row["under"].replace(",", ", "), row["found by"], row["rounds"], row["seconds"]]
-            for row in rows]
+    told = []
+    for row in rows:
+        rounds = "" if row["rounds"] == "1" else f", {row['rounds']} rounds"
+        told.append(f"- {row['fault'].replace('-', ' ')} (`{row['modes'].replace(',', '`, `')}`): {row['found by']}{rounds}\n")
     found = sum(row["found by"] != "nobody" for row in rows)
-    heads = ["fault", "mode", "played under", "found by", "rounds", "seconds"]
-    return table(heads, told) + f"\nThe judges found {found} of {len(rows)} faults.\n"
+    return f"The judges found {found} of {len(rows)} faults, in one round where no number stands.\n\n" + "".join(told)
 
 failovers = read("failovers")
 page = (DOCS / "PROOF.md").read_text()
