@@ -41,16 +41,10 @@ def total(rows, column, **of):
 def percent(part, of):
     return f"{(100 * part + of // 2) // of} %" if of else "-"
 
-def table(heads, rows):
-    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in [heads, ["---"] * len(heads), *rows])
-
 def runs():
-    all_runs = read("runs")
-    hours = [float(run["hours"]) for run in all_runs]
-    told = [[run["seed"], run["commit"], run["groups"], f"{one:.2f}", f"{int(run['rounds']):,}", f"{int(run['requests']):,}" if run["requests"].isdigit() else "-"]
-            for run, one in zip(all_runs, hours)]
-    heads = ["seed", "commit", "groups at one time", "hours", "rounds", "requests"]
-    return table(heads, told) + f"\n{sum(hours):.2f} hours in all.\n"
+    words = "- seed {seed}, commit {commit}: {rounds:,} rounds, {requests:,} requests, {groups} groups at one time, {hours:.2f} hours\n"
+    told = [{**run, "hours": float(run["hours"]), "rounds": int(run["rounds"]), "requests": int(run["requests"])} for run in read("runs")]
+    return "".join(words.format(**run) for run in told)
 
 def campaign(rows):
     names = ["rounds", "grants", "overlaps", "late", "rounds with overlaps", "holds of adapters", "not counted"]
@@ -81,9 +75,9 @@ def faults(rows):
 def modes(rows):
     told = []
     for mode in ["restart", "failover", "quorum"]:
-        rounds, grants, overlaps, renewing, kept = (total(rows, name, guard="on", mode=mode) for name in ("rounds", "grants", "overlaps", "renewing", "kept"))
-        told.append([f"`{mode}`", f"{rounds:,}", f"{grants:,}", overlaps, f"{renewing:,}", f"{kept:,} ({percent(kept, renewing)})"])
-    return table(["`lock.guard`", "rounds", "grants", "overlaps", "holders that asked for a renewal", "kept"], told)
+        rounds, grants, renewing, kept = (total(rows, name, guard="on", mode=mode) for name in ("rounds", "grants", "renewing", "kept"))
+        told.append(f"- `{mode}`: {rounds:,} rounds, {grants:,} grants; {kept:,} of {renewing:,} renewals kept the hold\n")
+    return "".join(told)
 
 def planted():
     rows = read("planted")
