@@ -1,10 +1,11 @@
-"""Draws the plots of a folder from its results.tsv, libraries.tsv and oversell.tsv: plots.py FOLDER."""
+"""Draws the plots of a folder from its TSV files: plots.py FOLDER."""
 
 import sys
 from functools import partial
 from pathlib import Path
 
 import libraries
+import once
 import oversell
 import results
 from figures import Figures
@@ -20,6 +21,7 @@ PLOTS = {
     "growth-contended": ("results.tsv", "growth", results.growth_contended),
     "places": ("results.tsv", "places", results.places),
     "libraries": ("libraries.tsv", "", libraries.rates),
+    "once": ("once.tsv", "", once.crowd),
     "oversell": ("oversell.tsv", "", oversell.ways),
 }
 

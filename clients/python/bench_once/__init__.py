@@ -1,0 +1,1 @@
+"""LOCK.ONCE, and the ways that people use without it."""
