@@ -73,10 +73,6 @@ class Proxy:
         """Answer the next commands with one of these words by this reply. The server does not get them."""
         self._refused, self._refusal, self.refusals_left = re.compile(rb"\r\n(%s)\r\n" % words), reply, times
 
-    def refuse_command(self, command: bytes) -> None:
-        """Answer a command as a server that does not know it."""
-        self.answer(command, b"-ERR unknown command '%s', with args beginning with: 'stock' " % command)
-
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
