@@ -115,25 +115,6 @@ func stall(t *testing.T) (*RedisLock, *proxy, *Mutex) {
 	return far, proxy, holder
 }
 
-func TestAPlaceOutlivesItsConnection(t *testing.T) {
-	far, proxy, holder := stall(t)
-	first := far.NewMutex("a", WithTries(forever), minute, WithGrace(patience))
-	firstDone := inBackground(first.Lock)
-	queued(t, "a", 1)
-	second := locksTo(t, server.Addr).NewMutex("a", WithTries(forever), minute)
-	secondDone := inBackground(second.Lock)
-	queued(t, "a", 2)
-	proxy.cut()
-	eventually(t, "a place of nobody", func() bool { return absent("a") == 1 })
-	released(t)(holder.Unlock()) // Its turn comes while nobody listens.
-	expect(t, "the second one waits", waiting(admin, "a"), 2)
-	proxy.join()
-	must(t, result(t, firstDone))
-	released(t)(first.Unlock())
-	must(t, result(t, secondDone))
-	expect(t, "the order", first.Fence() < second.Fence(), true)
-}
-
 func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 	for name, giveUp := range map[string]func(cancel context.CancelFunc, proxy *proxy){
 		"cancelled":            func(cancel context.CancelFunc, _ *proxy) { cancel() },
@@ -160,12 +141,12 @@ func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 	}
 }
 
-// amongEight has a mutex wait among eight raw clients that take turns. Eight of their holds are longer than a slice.
-func amongEight(t *testing.T, slice, hold time.Duration) {
+// It waits among eight raw clients that take turns. Eight of their holds are longer than a slice.
+func TestAWaiterThatAsksInSlicesIsServedInItsTurn(t *testing.T) {
 	own, err := testserver.Start()
 	own, client := started(t, own, err)
 	locks := locksTo(t, own.Addr)
-	locks.client.Slice = slice
+	locks.client.Slice = 500 * time.Millisecond
 	turns := make(chan int, 10_000)
 	within, stop := context.WithCancel(ctx)
 	defer stop()
@@ -175,7 +156,7 @@ func amongEight(t *testing.T, slice, hold time.Duration) {
 		go func() {
 			for raw.Do(within, "LOCK.ACQUIRE", "a", i, 600_000, "BLOCK", 0).Err() == nil {
 				turns <- i
-				time.Sleep(hold)
+				time.Sleep(100 * time.Millisecond)
 				raw.Do(within, "LOCK.RELEASE", "a", i)
 			}
 		}()
@@ -186,18 +167,6 @@ func amongEight(t *testing.T, slice, hold time.Duration) {
 	if after := len(turns) - before; after > 10 {
 		t.Fatalf("%d holds of others came first", after)
 	}
-}
-
-func TestAWaiterThatAsksInSlicesIsServedInItsTurn(t *testing.T) {
-	amongEight(t, 500*time.Millisecond, 100*time.Millisecond)
-}
-
-func TestAMutexAtItsDefaultsIsServedInItsTurn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("eight holds that outlast the default slice take more than 30s")
-	}
-	t.Parallel()
-	amongEight(t, 0, 4*time.Second)
 }
 
 // They are granted, nobody hears of it, and then a guard grants nothing for a while.

@@ -193,12 +193,6 @@ func queued(t *testing.T, key string, number int) {
 	eventually(t, "places in the queue", func() bool { return waiting(admin, key) == number })
 }
 
-// absent returns how many places in the queue for a key nobody listens for.
-func absent(key string) int {
-	waiters := queueOf(admin, key)
-	return strings.Count(waiters, "waited") - strings.Count(waiters, "client")
-}
-
 // queueOf returns what LOCK.INFO says of the waiters. Both protocols' replies print the field as one line.
 func queueOf(client *redis.Client, key string) string {
 	info, _ := client.Do(ctx, "LOCK.INFO", key).Result()

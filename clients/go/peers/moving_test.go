@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	newlock "github.com/redis-lock/redis-lock/clients/go"
 	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 )
 
 var (
@@ -119,61 +117,5 @@ func TestBsmRedislockIsKeptOutBothWays(t *testing.T) {
 	// It has no lock, but instead of ErrNotObtained its script's WRONGTYPE, which its retries do not outwait.
 	if _, err := redislock.Obtain(ctx, client, "bsm", time.Minute, nil); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Fatalf("Obtain: %v", err)
-	}
-}
-
-// A rolling change: half of the workers still have the old library. A counter that is read and written back tells of every overlap.
-func TestOldAndNewShareOneCounter(t *testing.T) {
-	const workers, rounds = 3, 10
-	counter, inside := 0, sync.Mutex{}
-	step := func() error {
-		if !inside.TryLock() {
-			return errors.New("two holders at once")
-		}
-		defer inside.Unlock()
-		read := counter
-		time.Sleep(time.Millisecond)
-		counter = read + 1
-		return nil
-	}
-	var group errgroup.Group
-	for i := 0; i < workers; i++ {
-		group.Go(func() error {
-			for n := 0; n < rounds; n++ {
-				// Whoever polls must be patient beside a queue.
-				mutex := oldLocks.NewMutex("counter", redsync.WithTries(10_000), redsync.WithRetryDelay(5*time.Millisecond))
-				if err := mutex.Lock(); err != nil {
-					return fmt.Errorf("redsync: %w", err)
-				}
-				if err := step(); err != nil {
-					return err
-				}
-				if ok, err := mutex.Unlock(); !ok {
-					return fmt.Errorf("redsync: %w", err)
-				}
-			}
-			return nil
-		})
-		group.Go(func() error {
-			for n := 0; n < rounds; n++ {
-				mutex := newLocks.NewMutex("counter", newlock.WithTries(10_000))
-				if err := mutex.Lock(); err != nil {
-					return fmt.Errorf("redis-lock: %w", err)
-				}
-				if err := step(); err != nil {
-					return err
-				}
-				if ok, err := mutex.Unlock(); !ok {
-					return fmt.Errorf("redis-lock: %w", err)
-				}
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if counter != 2*workers*rounds {
-		t.Fatalf("%d steps, and the counter says %d", 2*workers*rounds, counter)
 	}
 }
