@@ -86,21 +86,6 @@ async def test_two_thousand_tasks_wait_over_two_connections(
     assert server.connections() <= 3
 
 
-async def test_a_connection_that_went_silent_is_found_out(server: Server) -> None:
-    with Proxy(server.port) as proxy:
-        async with Client(port=proxy.port, retry=no_retry(), socket_timeout=0.4) as client:
-            held = SyncLock(server.admin, "stock", timeout=30)
-            held.acquire()
-            task = asyncio.create_task(notified(client).acquire())
-            await queued(server, 1)
-            # The grant goes to a connection that nobody reads.
-            proxy.silence()
-            held.release()
-            start = time.monotonic()
-            assert await task
-            assert time.monotonic() - start < 5
-
-
 async def test_a_new_primary_is_found_when_the_old_one_accepts_and_says_nothing(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,13 +194,3 @@ async def test_in_a_cluster_it_listens_where_the_key_is(server: Server, caplog: 
                 assert await task
                 await second.release()
     assert not caplog.records
-
-
-async def test_nothing_is_open_when_nobody_waits(
-    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("redis_lock_client.listener.IDLE", 0.05)
-    for _ in range(2):
-        async with notified(client):
-            await asyncio.to_thread(until, lambda: len(ours(server)) == 2, "two connections")
-        await asyncio.to_thread(until, lambda: len(ours(server)) == 1, "the end of the subscription")
