@@ -84,20 +84,6 @@ for (const { title, name, library, waitBy } of ways) {
       proxy.stop();
     });
 
-    it("ends the lock soon after its connection, also one that was waited for", async () => {
-      const rival = new Redlock([await clients.connect(server.port)], { retryCount: -1, waitBy });
-      const redlock = new Redlock([client], { retryCount: -1, waitBy, maxWaitingConnections: 1 });
-      const held = await rival.acquire([key], 60_000);
-      const waiting = redlock.acquire([key], 60_000, { linger: 1000 });
-      await until(async () => (await server.listening(key)).length === 1);
-      await held.release();
-      const lock = await waiting;
-      proxy.stop();
-      library.end(client);
-      await (await rival.acquire([key], 30_000)).release();
-      assert.ok(!lock.isValid, "nobody had it before it was given up here");
-    });
-
     it("is believed in while its connection answers, and not when it is silent", async () => {
       const redlock = new Redlock([client], { waitBy, linger: 3000 });
       const lock = await redlock.acquire([key], 60_000);
@@ -110,19 +96,6 @@ for (const { title, name, library, waitBy } of ways) {
       proxy.go();
       assert.ok(!lock.isValid && lock.signal.aborted === false);
       await until(() => lock.signal.aborted);
-    });
-
-    it("is kept by `using` over a new connection", async () => {
-      const redlock = new Redlock([client], { retryCount: 0, waitBy, linger: 4000 });
-      await redlock.using([key], 60_000, async (signal, lock) => {
-        const renewals = await server.calls("lock.renew");
-        proxy.cut();
-        await until(async () => (await server.calls("lock.renew")) > renewals, "it was extended at once");
-        await sleep(4500);
-        assert.ok(!signal.aborted && lock.isValid);
-        assert.ok((await server.admin.pttl(key)) > 40_000);
-      });
-      assert.equal(await server.admin.exists(key), 0);
     });
   });
 }
