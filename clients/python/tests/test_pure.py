@@ -68,6 +68,10 @@ def test_servers_say_in_their_own_words_that_they_lack_a_command(text: str, is_u
     assert is_unknown_command(redis.ResponseError(text), "LOCK.ACQUIRE") is is_unknown
 
 
+def test_a_cluster_that_was_followed_too_often_says_try_again() -> None:
+    assert kind_of(redis.exceptions.ClusterError("TTL exhausted.")) is Kind.TEMPORARY
+
+
 def test_a_right_to_the_command_is_not_the_command() -> None:
     error = redis.exceptions.NoPermissionError("this user has no permissions to run the 'lock.acquire' command")
     assert not is_unknown_command(error, "LOCK.ACQUIRE")

@@ -22,7 +22,6 @@ from .topologies import NAME, Cluster, SentinelSet, cluster_of_four, sentinel_se
 from .worker import KINDS, Worker
 
 # They are about the client: the newest server is enough. The module's own tests have them on every version.
-TRY_AGAIN = b"-TRYAGAIN not enough servers have confirmed it"
 NEWEST = versions()[-1]
 
 Topology = SentinelSet | Cluster
@@ -226,29 +225,6 @@ def before_a_node(cluster: Cluster) -> Iterator[tuple[Proxy, str, dict[str, Any]
     with Proxy(node.port) as proxy:
         by_proxy = {("127.0.0.1", node.port): ("127.0.0.1", proxy.port)}
         yield proxy, cluster.key_of(node), {"address_remap": lambda address: by_proxy.get(address, address)}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_cluster_a_renewal_by_hand_asks_again_until_the_guard_lets_it(
-    cluster: Cluster, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The client asks 16 times by itself.
-    monkeypatch.setattr("redis_lock_client.core.FOLLOW", 0.1)
-    with before_a_node(cluster) as (proxy, key, settings):
-        if kind == "threads":
-            lock = Lock(connect(cluster, **settings), key, timeout=30)
-            lock.acquire()
-            proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=40)
-            lock.reacquire()
-        else:
-            wait: Any = "notify" if kind == "notify" else "block"
-            async with (
-                connect(cluster, redis.asyncio, **settings) as client,
-                ours.Lock(client, key, timeout=30, wait=wait) as by_task,
-            ):
-                proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=40)
-                await by_task.reacquire()
-        assert proxy.refusals == 40
 
 
 @pytest.mark.parametrize("kind", KINDS)

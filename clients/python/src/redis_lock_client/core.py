@@ -166,7 +166,7 @@ class Core:
 
     def _ask_blocking(self, request: tuple[Any, ...], patience: Patience) -> Steps[Any]:
         command = (*request, *patience.block(self._grace_ms()))
-        how = {"within": patience.within(), "binds": self._binds(), "may_wait": True}
+        how = {"within": patience.within(), "binds": self.linger is not None, "may_wait": True}
         (reply,) = yield from Core._send(self, command, **how)
         if isinstance(reply, Exception):
             raise reply
@@ -179,9 +179,6 @@ class Core:
     def _grace_ms(self) -> int:
         return max(int(self.grace * 1000), 1) if self.grace else 0
 
-    def _binds(self) -> bool:
-        return self.linger is not None
-
     # Return what tells a hold of this lock from one of another that has the same token.
     def _kind(self) -> tuple[Any, ...]:
         return (self.ACQUIRE, *self._terms)
@@ -191,13 +188,11 @@ class Core:
 
     # Return the command that asks for the hold, but for the options about waiting.
     def _request(self, token: bytes, ttl: int) -> tuple[Any, ...]:
-        return (self.ACQUIRE, *self._what(), token, ttl, *self._terms, *self._lingers())
+        lingers = () if self.linger is None else ("LINGER", min(int(self.linger * 1000), MAX_TTL_MS))
+        return (self.ACQUIRE, *self._what(), token, ttl, *self._terms, *lingers)
 
     def _what(self) -> tuple[Any, ...]:
         return (self.name,)
-
-    def _lingers(self) -> tuple[Any, ...]:
-        return () if self.linger is None else ("LINGER", min(int(self.linger * 1000), MAX_TTL_MS))
 
     def _hold(self, token: bytes, fence: int, lease: Lease) -> None:
         self.local.token, self.local.fence, self.local.lease = token, fence, lease

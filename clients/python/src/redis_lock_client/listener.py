@@ -5,7 +5,7 @@ import contextlib
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -54,8 +54,11 @@ class Line:
         return [reply.result() for reply in replies]
 
     # Send one command. Raise what the server answered.
-    def execute(self, *command: Any) -> Awaitable[Any]:
-        return _single(self.send([command]))
+    async def execute(self, *command: Any) -> Any:
+        (reply,) = await self.send([command])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     async def _send(self) -> None:
         while self._queue:
@@ -91,13 +94,6 @@ class Line:
             return (await self._driver.send(self._client, [command], within))[0]
         except Exception as error:
             return error
-
-
-async def _single(sending: Awaitable[list[Any]]) -> Any:
-    (reply,) = await sending
-    if isinstance(reply, Exception):
-        raise reply
-    return reply
 
 
 # One connection that has subscribed to channels of one server.
