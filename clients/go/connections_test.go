@@ -128,34 +128,6 @@ func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 	}
 }
 
-// It waits among eight raw clients that take turns. Eight of their holds are longer than a slice.
-func TestAWaiterThatAsksInSlicesIsServedInItsTurn(t *testing.T) {
-	own, err := testserver.Start()
-	own, client := started(t, own, err)
-	locks := locksTo(t, own.Addr)
-	locks.client.Slice = 500 * time.Millisecond
-	turns := make(chan int, 10_000)
-	within, stop := context.WithCancel(ctx)
-	defer stop()
-	for i := range 8 {
-		raw := redis.NewClient(&redis.Options{Addr: own.Addr, PoolSize: 1, ReadTimeout: -1, MaxRetries: -1})
-		defer raw.Close()
-		go func() {
-			for raw.Do(within, "LOCK.ACQUIRE", "a", i, 600_000, "BLOCK", 0).Err() == nil {
-				turns <- i
-				time.Sleep(100 * time.Millisecond)
-				raw.Do(within, "LOCK.RELEASE", "a", i)
-			}
-		}()
-	}
-	eventually(t, "seven waiters", func() bool { return waiting(client, "a") == 7 })
-	before := len(turns)
-	must(t, locks.NewMutex("a", WithTries(forever)).Lock())
-	if after := len(turns) - before; after > 10 {
-		t.Fatalf("%d holds of others came first", after)
-	}
-}
-
 // They are granted, nobody hears of it, and then a guard grants nothing for a while.
 func TestAMultiMutexUnderAGuard(t *testing.T) {
 	guarded, err := testserver.Start("max-ttl", "2000")

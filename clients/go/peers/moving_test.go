@@ -41,79 +41,75 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-func TestRedsyncKeepsThisClientOut(t *testing.T) {
-	old := oldLocks.NewMutex("redsync first")
-	if err := old.Lock(); err != nil {
-		t.Fatal(err)
-	}
-	mutex := newLocks.NewMutex("redsync first")
-	if err := mutex.TryLock(); !errors.Is(err, &newlock.ErrTaken{}) {
-		t.Fatalf("TryLock: %v", err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- mutex.Lock() }()
-	select {
-	case err := <-done:
-		t.Fatalf("both have the lock: %v", err)
-	case <-time.After(200 * time.Millisecond):
-	}
-	if ok, err := old.Unlock(); !ok || err != nil {
-		t.Fatalf("redsync could not unlock: %v, %v", ok, err)
-	}
-	if err := <-done; err != nil {
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }
 
+// done checks what Unlock or Extend has returned.
+func done(t *testing.T) func(bool, error) {
+	return func(ok bool, err error) {
+		t.Helper()
+		if !ok || err != nil {
+			t.Fatalf("done: %v, %v", ok, err)
+		}
+	}
+}
+
+// waits has a lock be asked for while it is held, and given when it is released.
+func waits(t *testing.T, lock func() error, release func() (bool, error)) {
+	t.Helper()
+	had := make(chan error, 1)
+	go func() { had <- lock() }()
+	select {
+	case err := <-had:
+		t.Fatalf("both have the lock: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	done(t)(release())
+	must(t, <-had)
+}
+
+func isTaken(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, &newlock.ErrTaken{}) {
+		t.Fatalf("TryLock: %v", err)
+	}
+}
+
+func TestRedsyncKeepsThisClientOut(t *testing.T) {
+	old, mutex := oldLocks.NewMutex("redsync first"), newLocks.NewMutex("redsync first")
+	must(t, old.Lock())
+	isTaken(t, mutex.TryLock())
+	waits(t, mutex.Lock, old.Unlock)
+}
+
 func TestThisClientKeepsRedsyncOut(t *testing.T) {
 	mutex := newLocks.NewMutex("redsync second")
-	if err := mutex.Lock(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mutex.Lock())
 	old := oldLocks.NewMutex("redsync second", redsync.WithRetryDelay(20*time.Millisecond), redsync.WithTries(1000))
 	if err := old.TryLock(); err == nil {
 		t.Fatal("both have the lock")
 	}
 	// Its scripts, which read a string, get an error here, and change nothing.
-	if ok, err := old.Extend(); ok || err == nil {
-		t.Fatalf("redsync extended what it has not: %v, %v", ok, err)
+	for _, script := range []func() (bool, error){old.Extend, old.Unlock} {
+		if ok, err := script(); ok || err == nil {
+			t.Fatalf("redsync changed what it has not: %v, %v", ok, err)
+		}
 	}
-	if ok, err := old.Unlock(); ok || err == nil {
-		t.Fatalf("redsync unlocked what it has not: %v, %v", ok, err)
-	}
-	if ok, err := mutex.Extend(); !ok || err != nil {
-		t.Fatalf("the lock was touched: %v, %v", ok, err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- old.Lock() }()
-	select {
-	case err := <-done:
-		t.Fatalf("both have the lock: %v", err)
-	case <-time.After(200 * time.Millisecond):
-	}
-	if ok, err := mutex.Unlock(); !ok || err != nil {
-		t.Fatalf("unlock: %v, %v", ok, err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	done(t)(mutex.Extend())
+	waits(t, old.Lock, mutex.Unlock)
 }
 
 func TestBsmRedislockIsKeptOutBothWays(t *testing.T) {
 	old, err := redislock.Obtain(ctx, client, "bsm", time.Minute, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mutex := newLocks.NewMutex("bsm")
-	if err := mutex.TryLock(); !errors.Is(err, &newlock.ErrTaken{}) {
-		t.Fatalf("TryLock: %v", err)
-	}
-	if err := old.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := mutex.TryLock(); err != nil {
-		t.Fatal(err)
-	}
+	isTaken(t, mutex.TryLock())
+	must(t, old.Release(ctx))
+	must(t, mutex.TryLock())
 	// It has no lock, but instead of ErrNotObtained its script's WRONGTYPE, which its retries do not outwait.
 	if _, err := redislock.Obtain(ctx, client, "bsm", time.Minute, nil); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Fatalf("Obtain: %v", err)

@@ -1,7 +1,6 @@
 // Places in the queue: who waits keeps its place over slices and lost connections, and gives it up when it stops.
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redis-lock-client";
 import { Clients, library, Proxy, Server, until, ways, Redis } from "./harness.js";
 
@@ -73,19 +72,6 @@ for (const { title, library, waitBy } of ways) {
       await lock.release();
       await behind.granted;
     };
-
-    it("goes on at its place when all is late", async () => {
-      const { waiting, token } = await beginToWait(await connect(proxy.port), { blockSlice: 300 });
-      const behind = await goBehind();
-      proxy.hold();
-      await holder.release();
-      await until(
-        async () => (await server.holders(key)).length > 0 || (await server.places(key)).length > 1,
-      );
-      await sleep(500);
-      proxy.go();
-      await takesItsTurn(waiting, token, behind);
-    });
 
     it("goes on at its place when the connection that it waits on is half open", async () => {
       const { waiting, token } = await beginToWait(await connect(proxy.port), { blockSlice: 300 });

@@ -168,17 +168,3 @@ it("is early at random, in proportion to the time that its making takes", (t) =>
   measured.madeIn(50);
   assert.equal(Math.round(measured.draw()), 100);
 });
-
-it("is made anew by XFetch when its making takes as long as it lives", async (t) => {
-  await server.admin.flushall();
-  const client = await ioredis.connect(server.port);
-  t.after(() => client.disconnect());
-  t.mock.method(Math, "random", () => 1 - Math.exp(-1));
-  const redlock = new Redlock([client]);
-  const early = new XFetch({ delta: 20_000 });
-  await server.admin.set("k", "old", "PX", 25_000);
-  const make = () => "new";
-  assert.equal(await once(redlock, "k", make, { early }), "old");
-  await server.admin.pexpire("k", 15_000);
-  assert.equal(await once(redlock, "k", make, { early }), "new");
-});

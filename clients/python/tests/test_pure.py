@@ -3,14 +3,13 @@
 import math
 import pickle
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
 
 from redis_lock_client import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError, UnsupportedError
-from redis_lock_client.acquire import FAILOVER, RESENDS, Patience, retrying
+from redis_lock_client.acquire import FAILOVER, RESENDS, Patience
 from redis_lock_client.core import checked_timeout
 from redis_lock_client.keeper import SOON, Plan
 from redis_lock_client.lease import Lease
@@ -188,31 +187,6 @@ def test_a_wait_goes_in_slices(clock: Clock) -> None:
     assert (patience.block(5000), patience.within()) == ((), 4)
     assert Patience(None, clock=clock).block(0) == ("BLOCK", 30_000)
     assert Patience(None, clock=clock).within() == 35
-
-
-def test_the_steps_of_a_retry() -> None:
-    """Played by a list of answers, without a server."""
-    answers: list[Any] = [redis.ConnectionError(), redis.exceptions.BusyLoadingError(), "its answer"]
-    errors = redis.exceptions
-    driver = SimpleNamespace(
-        error=(redis.RedisError,),
-        errors=errors,
-        sleep=lambda seconds: None,
-        is_answer=lambda error: isinstance(error, (errors.ResponseError, errors.BusyLoadingError)),
-    )
-
-    def once() -> Any:
-        yield from ()
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    steps: Any = retrying(SimpleNamespace(_driver=driver), Patience(5), once)  # type: ignore[arg-type]
-    for _ in range(2):
-        next(steps)()
-    with pytest.raises(StopIteration, match="its answer"):
-        next(steps)
 
 
 @pytest.mark.parametrize("timeout", [-0.1, 0.001, 0.003, math.nan, math.inf])

@@ -17,7 +17,6 @@ import redis.asyncio
 
 from redis_lock_client import (
     FingerprintError,
-    InProgressError,
     ModuleMissingError,
     UnsupportedError,
     XFetch,
@@ -423,29 +422,6 @@ def test_an_idempotent_call_runs_once_for_its_arguments(server: Server, callers:
         charge("a", 501)
     assert charged == [500, 500]
     assert 86_000_000 < server.admin.pttl("charge:a") <= 86_400_000
-
-
-def test_an_idempotent_call_waits_or_raises_while_the_first_runs(server: Server, callers: Callers) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def charge(key: str, cents: int) -> str:
-        begun.set()
-        assert go.wait(20)
-        return "done"
-
-    waits, raises = (
-        decorated(callers.package, "idempotent", callers.client, "{key}", wait=wait)(charge) for wait in (20, 0)
-    )
-    first = callers.pool.submit(waits, "a", 500)
-    assert begun.wait(20)
-    with pytest.raises(InProgressError):
-        raises("a", 500)
-    second, other = callers.pool.submit(waits, "a", 500), callers.pool.submit(waits, "a", 501)
-    server.wait_for_waiters("{a}:once", 2)
-    go.set()
-    assert [first.result(20), second.result(20)] == [b"done", b"done"]
-    with pytest.raises(FingerprintError):
-        other.result(20)
 
 
 def test_a_fingerprint_may_leave_arguments_out(callers: Callers) -> None:
