@@ -79,6 +79,8 @@ class Core:
     ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
     _driver_class: ClassVar[Any]
     _waits: ClassVar[tuple[str, ...]]
+    # Whether an old client's string may lie under its key.
+    _meets_strings = True
     # The option from which the ttl is.
     _ttl_option = "timeout"
 
@@ -171,10 +173,6 @@ class Core:
         if isinstance(reply, Exception):
             raise reply
         return reply
-
-    # Return whether the request can be made in another way, which this error has told.
-    def _learns(self, error: Exception) -> bool:
-        return False
 
     def _grace_ms(self) -> int:
         return max(int(self.grace * 1000), 1) if self.grace else 0

@@ -107,7 +107,6 @@ class Driver:
         self.socket_timeout: float | None = settings.get("socket_timeout", default.default if default else None)
         # By client: what its locks have learned. See `fallback`.
         self.falls_back: bool | None = None
-        self.lacks_notify = False
         # By name and token that was passed: as what the hold was taken last.
         self.converted: dict[tuple[Any, bytes], tuple[Any, ...]] = {}
 
