@@ -6,10 +6,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator
 from typing import Self
-
-import redis.asyncio
 
 
 class Proxy:
@@ -134,13 +131,3 @@ class Proxy:
                     client.sendall(data)
             # To close it is not enough while the other thread reads.
             client.shutdown(socket.SHUT_RDWR)
-
-
-@contextlib.asynccontextmanager
-async def deaf_to_reply(server_port: int, command: bytes) -> AsyncIterator["redis.asyncio.Redis"]:
-    """A client that never hears the reply to the next command of this name."""
-    with Proxy(server_port) as proxy:
-        async with redis.asyncio.Redis(port=proxy.port) as client:
-            await client.ping()
-            proxy.hold_reply_to(command)
-            yield client

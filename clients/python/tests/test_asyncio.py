@@ -10,22 +10,10 @@ import redis.asyncio.sentinel
 
 from redis_lock_client.asyncio import Lock
 
-from .proxy import Proxy, deaf_to_reply
+from .proxy import Proxy
 from .server import PATIENCE, Server, until
 
 Client = redis.asyncio.Redis
-
-
-async def test_a_wait_cancelled_with_its_grant_on_the_way_leaves_nothing_behind(
-    server: Server, async_client: Client
-) -> None:
-    async with deaf_to_reply(server.port, b"LOCK.ACQUIRE") as client:
-        task = asyncio.create_task(Lock(client, "stock").acquire())
-        await asyncio.to_thread(until, lambda: server.admin.exists("stock"), "the grant")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not await async_client.exists("stock")
 
 
 async def test_a_cancellation_counts_at_whatever_moment(server: Server) -> None:
