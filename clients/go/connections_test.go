@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -130,8 +129,7 @@ func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 
 // They are granted, nobody hears of it, and then a guard grants nothing for a while.
 func TestAMultiMutexUnderAGuard(t *testing.T) {
-	guarded, err := testserver.Start("max-ttl", "2000")
-	guarded, client := started(t, guarded, err)
+	guarded, client := started(t, "max-ttl", "2000")
 	proxy := newProxy(t, guarded.Addr)
 	locks := locksTo(t, proxy.addr)
 	must(t, locks.NewMutex("c", WithExpiry(2*time.Second)).TryLock())

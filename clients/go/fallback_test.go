@@ -8,15 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
 // withoutTheModule starts a server that does not have it.
 func withoutTheModule(t *testing.T) (addr string, plain *redis.Client) {
 	t.Helper()
-	server, err := testserver.StartWithoutModule()
-	server, plain = started(t, server, err)
+	server, plain := started(t, "--without-module")
 	return server.Addr, plain
 }
 

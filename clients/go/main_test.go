@@ -109,8 +109,9 @@ func behindProxy(t *testing.T) (*RedisLock, *proxy) {
 }
 
 // started returns a server of its own for a test.
-func started(t *testing.T, server *testserver.Server, err error) (*testserver.Server, *redis.Client) {
+func started(t *testing.T, words ...string) (*testserver.Server, *redis.Client) {
 	t.Helper()
+	server, err := testserver.Start(words...)
 	must(t, err)
 	t.Cleanup(server.Stop)
 	return server, clientOf(t, server)

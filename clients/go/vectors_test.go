@@ -18,10 +18,8 @@ import (
 
 // TestVectors plays the scenarios of clients/vectors, which all the adapters have in common.
 func TestVectors(t *testing.T) {
-	plain, err := testserver.StartWithoutModule()
-	started(t, plain, err)
-	bounded, err := testserver.Start("max-ttl", "2000")
-	started(t, bounded, err)
+	plain, _ := started(t, "--without-module")
+	bounded, _ := started(t, "max-ttl", "2000")
 	places := map[string]*testserver.Server{"": server, "plain": plain, "strict": plain, "bounded": bounded}
 
 	var scenarios []string
