@@ -338,15 +338,6 @@ class AsyncDriver(Driver):
         connection = self.connection_beside(self.pool.connection_class, self.pool.connection_kwargs)
         return connection, lambda each: each.disconnect(nowait=True)
 
-    # Raise the library's TimeoutError when it takes longer.
-    @contextlib.asynccontextmanager
-    async def within(self, seconds: float | None) -> Any:
-        try:
-            async with asyncio.timeout(seconds):
-                yield
-        except TimeoutError:
-            raise self.silent() from None
-
     # Return a connection that is not of the pool.
     def connection_beside(self, connection_class: Any, kwargs: Any, **more: Any) -> Any:
         return connection_class(**{**self.settings(connection_class, kwargs), **more})

@@ -161,7 +161,7 @@ class Subscriber:
         reason: Exception = self._errors.ConnectionError(CLOSED)
         try:
             # A server that hangs accepts a connection, and says nothing.
-            async with self._listeners.driver.within(self._pulse):
+            async with asyncio.timeout(self._pulse):
                 await self._connection.connect()
             self._connected.set_result(None)
             is_quiet = False
@@ -180,6 +180,8 @@ class Subscriber:
                 else:
                     await self._send(None, "PING")
                 is_quiet = message is None
+        except TimeoutError:
+            reason = self._listeners.driver.silent()
         except Exception as error:
             reason = error
         finally:
