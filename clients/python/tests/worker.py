@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator
@@ -33,8 +34,12 @@ class Package:
         self.is_sync = kind == "threads"
         self.locks: Any = redis_lock_client if self.is_sync else ours
         self.redis: Any = redis if self.is_sync else redis.asyncio
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    @functools.cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+        return loop
 
     def now(self, value: Any) -> Any:
         is_later = inspect.iscoroutine(value)
@@ -66,8 +71,9 @@ class Package:
         self.now(client.close() if self.is_sync else client.aclose())
 
     def end(self) -> None:
-        self.now(cancel_others())
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        if not self.is_sync:
+            self.now(cancel_others())
+            self.loop.call_soon_threadsafe(self.loop.stop)
 
 
 async def cancel_others() -> None:
@@ -113,6 +119,7 @@ class Worker:
             self._done.set_result(self._work())
         except Exception as error:
             self._done.set_exception(error)
+        self._package.end()
 
     def _work(self) -> bool:
         now = self._package.now
