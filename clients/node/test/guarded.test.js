@@ -84,6 +84,20 @@ for (const { title, name, library, waitBy } of ways) {
       proxy.stop();
     });
 
+    it("ends the lock soon after its connection, also one that was waited for", async () => {
+      const rival = new Redlock([await clients.connect(server.port)], { retryCount: -1, waitBy });
+      const redlock = new Redlock([client], { retryCount: -1, waitBy, maxWaitingConnections: 1 });
+      const held = await rival.acquire([key], 60_000);
+      const waiting = redlock.acquire([key], 60_000, { linger: 1000 });
+      await until(async () => (await server.listening(key)).length === 1);
+      await held.release();
+      const lock = await waiting;
+      proxy.stop();
+      library.end(client);
+      await (await rival.acquire([key], 30_000)).release();
+      assert.ok(!lock.isValid, "nobody had it before it was given up here");
+    });
+
     it("is believed in while its connection answers, and not when it is silent", async () => {
       const redlock = new Redlock([client], { waitBy, linger: 3000 });
       const lock = await redlock.acquire([key], 60_000);

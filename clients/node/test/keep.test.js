@@ -73,6 +73,14 @@ for (const { title, library, waitBy } of ways) {
       await behind.granted;
     };
 
+    it("gives up when its client is ended", async () => {
+      const client = await connect();
+      const { waiting } = await beginToWait(client);
+      library.end(client);
+      await assert.rejects(waiting);
+      assert.deepEqual(await server.holders(key), [holder.value]);
+    });
+
     it("goes on at its place when the connection that it waits on is half open", async () => {
       const { waiting, token } = await beginToWait(await connect(proxy.port), { blockSlice: 300 });
       const behind = await goBehind();

@@ -106,6 +106,9 @@ def test_a_pool_that_others_use_up_stops_no_renewal_and_no_release(server: Serve
         for lock in locks:
             package.now(lock.reacquire())
             package.now(lock.release())
+        if package.is_sync:
+            with package.lock(client, name="third"):
+                pass
         # A pool that waits does so for 20 s.
         assert time.monotonic() - start < 10
         package.now(full.release(connection))
