@@ -90,8 +90,7 @@ func TestACLOfAWorkerWithEachFurtherRight(t *testing.T) {
 }
 
 func TestACLOfTheFallback(t *testing.T) {
-	plain, err := testserver.StartWithoutModule()
-	started(t, plain, err)
+	plain, _ := started(t, "--without-module")
 	rights := []any{"+set", "+eval", "+get", "+type", "+pexpire", "+del", "+ping"}
 	locks := userOf(t, plain, dialing{addrs: []string{plain.Addr}}, rights, WithFallback())
 	mutex := locks.NewMutex("jobs:1")
@@ -102,8 +101,7 @@ func TestACLOfTheFallback(t *testing.T) {
 }
 
 func TestACLOfAWorkerInACluster(t *testing.T) {
-	node, err := testserver.Start("--cluster-enabled", "yes")
-	node, direct := started(t, node, err)
+	node, direct := started(t, "--cluster-enabled", "yes")
 	for slot := 0; slot < 16384; slot += 4096 {
 		must(t, direct.ClusterAddSlotsRange(ctx, slot, slot+4095).Err())
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -78,32 +77,19 @@ func TestSilentConnectionsAreNotUsedAgain(t *testing.T) {
 	must(t, locks.NewMutex("c", WithTries(1)).Lock()) // The other idle ones are not tried.
 }
 
-// Connections that were bound to holds are used again, and those of holds that are over are not kept.
-func TestConnectionsOfHoldsThatLinger(t *testing.T) {
+func TestCloseEndsTheConnectionsOfHoldsThatLinger(t *testing.T) {
 	ofGoRedis(t) // The others keep the idle ones in the client's pool.
 	locks := newLocks(t)
 	bound := func() int {
 		return strings.Count(admin.ClientList(ctx).Val(), "cmd=lock.") + strings.Count(admin.ClientList(ctx).Val(), "cmd=ping")
 	}
 	eventually(t, "no connections of other tests", func() bool { return bound() == 0 })
-	var all []*Mutex
-	for i := range 10 {
-		mutex := locks.NewMutex(fmt.Sprint("m", i), WithExpiry(3*time.Second), WithLinger(20*time.Second))
-		must(t, mutex.Lock())
-		all = append(all, mutex)
-	}
-	expect(t, "each has one", bound() >= 10, true)
-	for _, mutex := range all[5:] {
-		released(t)(mutex.Unlock())
-	}
-	for _, mutex := range all[:5] {
-		eventually(t, "the end of the lease", func() bool { return !time.Now().Before(mutex.Until()) })
-	}
-	again := locks.NewMutex("m9", WithLinger(20*time.Second))
-	must(t, again.Lock())
+	mutex := locks.NewMutex("m", WithLinger(20*time.Second))
+	must(t, mutex.Lock())
+	expect(t, "it has one", bound() >= 1, true)
 	must(t, locks.Close())
 	eventually(t, "no connection", func() bool { return bound() == 0 })
-	says(t, again.TryLock(), nil)
+	says(t, mutex.TryLock(), nil)
 }
 
 // stall is a server whose acquires of "a" wait, and what has them wait.
@@ -113,25 +99,6 @@ func stall(t *testing.T) (*RedisLock, *proxy, *Mutex) {
 	holder := locksTo(t, server.Addr).NewMutex("a", minute)
 	must(t, holder.Lock())
 	return far, proxy, holder
-}
-
-func TestAPlaceOutlivesItsConnection(t *testing.T) {
-	far, proxy, holder := stall(t)
-	first := far.NewMutex("a", WithTries(forever), minute, WithGrace(patience))
-	firstDone := inBackground(first.Lock)
-	queued(t, "a", 1)
-	second := locksTo(t, server.Addr).NewMutex("a", WithTries(forever), minute)
-	secondDone := inBackground(second.Lock)
-	queued(t, "a", 2)
-	proxy.cut()
-	eventually(t, "a place of nobody", func() bool { return absent("a") == 1 })
-	released(t)(holder.Unlock()) // Its turn comes while nobody listens.
-	expect(t, "the second one waits", waiting(admin, "a"), 2)
-	proxy.join()
-	must(t, result(t, firstDone))
-	released(t)(first.Unlock())
-	must(t, result(t, secondDone))
-	expect(t, "the order", first.Fence() < second.Fence(), true)
 }
 
 func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
@@ -160,50 +127,9 @@ func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 	}
 }
 
-// amongEight has a mutex wait among eight raw clients that take turns. Eight of their holds are longer than a slice.
-func amongEight(t *testing.T, slice, hold time.Duration) {
-	own, err := testserver.Start()
-	own, client := started(t, own, err)
-	locks := locksTo(t, own.Addr)
-	locks.client.Slice = slice
-	turns := make(chan int, 10_000)
-	within, stop := context.WithCancel(ctx)
-	defer stop()
-	for i := range 8 {
-		raw := redis.NewClient(&redis.Options{Addr: own.Addr, PoolSize: 1, ReadTimeout: -1, MaxRetries: -1})
-		defer raw.Close()
-		go func() {
-			for raw.Do(within, "LOCK.ACQUIRE", "a", i, 600_000, "BLOCK", 0).Err() == nil {
-				turns <- i
-				time.Sleep(hold)
-				raw.Do(within, "LOCK.RELEASE", "a", i)
-			}
-		}()
-	}
-	eventually(t, "seven waiters", func() bool { return waiting(client, "a") == 7 })
-	before := len(turns)
-	must(t, locks.NewMutex("a", WithTries(forever)).Lock())
-	if after := len(turns) - before; after > 10 {
-		t.Fatalf("%d holds of others came first", after)
-	}
-}
-
-func TestAWaiterThatAsksInSlicesIsServedInItsTurn(t *testing.T) {
-	amongEight(t, 500*time.Millisecond, 100*time.Millisecond)
-}
-
-func TestAMutexAtItsDefaultsIsServedInItsTurn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("eight holds that outlast the default slice take more than 30s")
-	}
-	t.Parallel()
-	amongEight(t, 0, 4*time.Second)
-}
-
 // They are granted, nobody hears of it, and then a guard grants nothing for a while.
 func TestAMultiMutexUnderAGuard(t *testing.T) {
-	guarded, err := testserver.Start("max-ttl", "2000")
-	guarded, client := started(t, guarded, err)
+	guarded, client := started(t, "max-ttl", "2000")
 	proxy := newProxy(t, guarded.Addr)
 	locks := locksTo(t, proxy.addr)
 	must(t, locks.NewMutex("c", WithExpiry(2*time.Second)).TryLock())

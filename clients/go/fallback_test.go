@@ -8,15 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
 // withoutTheModule starts a server that does not have it.
 func withoutTheModule(t *testing.T) (addr string, plain *redis.Client) {
 	t.Helper()
-	server, err := testserver.StartWithoutModule()
-	server, plain = started(t, server, err)
+	server, plain := started(t, "--without-module")
 	return server.Addr, plain
 }
 
@@ -36,12 +34,7 @@ func TestWithoutTheModuleEveryErrorExplains(t *testing.T) {
 	known := func() *Mutex { return locks.NewMutex("a", WithValue("mine")) }
 	job := func(context.Context, *Mutex) error { panic("it shall not run") }
 	for what, ask := range map[string]func() error{
-		"Lock":    locks.NewMutex("a").Lock,
 		"linger":  locks.NewMutex("a", WithLinger(time.Second)).Lock,
-		"TryLock": locks.NewMutex("a").TryLock,
-		"RLock":   locks.NewRWMutex("a").RLock,
-		"several": locks.NewMultiMutex([]string{"a", "b"}, nil).Lock,
-		"permit":  func() error { _, err := locks.NewSemaphore("a", 2).Acquire(ctx); return err },
 		"RunOnce": func() error { _, err := locks.RunOnce(ctx, "a", time.Minute, time.Second, job); return err },
 		"Unlock":  func() error { _, err := known().Unlock(); return err },
 		"Extend":  func() error { _, err := known().Extend(); return err },
@@ -114,14 +107,10 @@ func TestTheFallbackSaysWhatItDoesNotHave(t *testing.T) {
 			default:
 				must(t, mutex.Lock())
 			}
-			missing("several", locks.NewMultiMutex([]string{"a", "b"}, nil).TryLock())
-			missing("a reader", locks.NewRWMutex("b").RLock())
-			_, err := locks.NewSemaphore("b", 2).Acquire(ctx)
-			missing("a permit", err)
 			missing("linger", locks.NewMutex("b", WithLinger(time.Second)).Lock())
 			missing("Exec", mutex.Exec(ctx, "SET", "b", 1).Err())
-			_, err = locks.RunOnce(ctx, "b", time.Minute, time.Second, func(context.Context, *Mutex) error { panic("it shall not run") })
-			missing("atLeast", err)
+			_, err := locks.Once(ctx, "b", unused)
+			missing("a result", err)
 			released(t)(mutex.Unlock())
 			expect(t, "keys", plain.DBSize(ctx).Val(), 0)
 		})
@@ -134,6 +123,5 @@ func TestWithTheModuleTheFallbackChangesNothing(t *testing.T) {
 	locks := locksTo(t, server.Addr, WithFallback())
 	must(t, locks.NewMutex("a").Lock())
 	expect(t, "the native type", admin.Type(ctx, "a").Val(), "redislock")
-	must(t, locks.NewMultiMutex([]string{"c", "d"}, nil).Lock())
 	expect(t, "warnings", said(), 0)
 }

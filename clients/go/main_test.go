@@ -109,8 +109,9 @@ func behindProxy(t *testing.T) (*RedisLock, *proxy) {
 }
 
 // started returns a server of its own for a test.
-func started(t *testing.T, server *testserver.Server, err error) (*testserver.Server, *redis.Client) {
+func started(t *testing.T, words ...string) (*testserver.Server, *redis.Client) {
 	t.Helper()
+	server, err := testserver.Start(words...)
 	must(t, err)
 	t.Cleanup(server.Stop)
 	return server, clientOf(t, server)
@@ -191,12 +192,6 @@ func waiting(client *redis.Client, key string) int {
 func queued(t *testing.T, key string, number int) {
 	t.Helper()
 	eventually(t, "places in the queue", func() bool { return waiting(admin, key) == number })
-}
-
-// absent returns how many places in the queue for a key nobody listens for.
-func absent(key string) int {
-	waiters := queueOf(admin, key)
-	return strings.Count(waiters, "waited") - strings.Count(waiters, "client")
 }
 
 // queueOf returns what LOCK.INFO says of the waiters. Both protocols' replies print the field as one line.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
-	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -243,8 +242,7 @@ func TestARingOrAnUnknownClientIsRefused(t *testing.T) {
 
 // A downgrade that is sent again under a guard keeps the share, which the guard does not grant a second time.
 func TestADowngradeUnderAGuard(t *testing.T) {
-	guarded, err := testserver.Start("max-ttl", "60000")
-	guarded, client := started(t, guarded, err)
+	guarded, client := started(t, "max-ttl", "60000")
 	proxy := newProxy(t, guarded.Addr)
 	locks := locksTo(t, proxy.addr)
 	both, lost := locks.NewRWMutex("a", oneToken, minute), locks.NewRWMutex("b", oneToken, minute)

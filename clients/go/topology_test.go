@@ -115,6 +115,7 @@ func clusterSpreads(t *testing.T, cluster *testserver.Cluster, locks *RedisLock)
 	}
 	expect(t, "nodes", len(used), 3)
 	says(t, locks.NewMultiMutex([]string{"spread1", "spread2"}, nil).Lock(), nil, "CROSSSLOT")
+	got(t, "x")(locks.Once(ctx, "spread1", value("x")))
 	both := locks.NewMultiMutex([]string{"{x}a", "{x}b"}, nil, WithLinger(20*time.Second))
 	must(t, both.Lock())
 	released(t)(both.Extend())

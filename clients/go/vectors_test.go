@@ -18,24 +18,17 @@ import (
 
 // TestVectors plays the scenarios of clients/vectors, which all the adapters have in common.
 func TestVectors(t *testing.T) {
-	plain, err := testserver.StartWithoutModule()
-	started(t, plain, err)
-	bounded, err := testserver.Start("max-ttl", "2000")
-	started(t, bounded, err)
+	plain, _ := started(t, "--without-module")
+	bounded, _ := started(t, "max-ttl", "2000")
 	places := map[string]*testserver.Server{"": server, "plain": plain, "strict": plain, "bounded": bounded}
 
-	text, err := os.ReadFile("../vectors/scenarios.txt")
-	must(t, err)
-	faults, err := os.ReadFile("../vectors/faults.txt")
-	must(t, err)
-	results, err := os.ReadFile("../vectors/once.txt")
-	must(t, err)
-	_, scenarios, _ := strings.Cut(string(text), "\nscenario ")
-	for _, text := range []string{string(faults), string(results)} {
-		_, more, _ := strings.Cut(text, "\nscenario ")
-		scenarios += "\nscenario " + more
+	var scenarios []string
+	for _, file := range []string{"scenarios", "faults", "once"} {
+		text, err := os.ReadFile("../vectors/" + file + ".txt")
+		must(t, err)
+		scenarios = append(scenarios, strings.Split(string(text), "\nscenario ")[1:]...)
 	}
-	for _, scenario := range strings.Split(scenarios, "\nscenario ") {
+	for _, scenario := range scenarios {
 		name, steps, _ := strings.Cut(scenario, "\n")
 		t.Run(name, func(t *testing.T) {
 			if strings.HasSuffix(name, "needs ttl") {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,192 +81,124 @@ func main() {
 }
 
 func main() {
+	log.SetFlags(log.Lshortfile)
 	into := flag.String("into", "", "the folder for the archives")
 	version := flag.String("version", "", "the version, as in v0.4.0")
 	flag.Parse()
-	if err := run(*into, *version); err != nil {
-		fmt.Fprintln(os.Stderr, "dist:", err)
+	folder := ok(filepath.Abs(*into))
+	check(os.RemoveAll(folder))
+	var paths []string
+	for _, a := range artifacts {
+		paths = append(paths, a.pack(folder, *version))
+	}
+	server := ok(testserver.Start())
+	defer server.Stop()
+	for i, a := range artifacts {
+		a.use(folder, paths[i], *version, server.Addr, false)
+		a.use(folder, paths[i], *version, server.Addr, true)
+	}
+	fmt.Printf("\nNothing was uploaded. To publish, the repository would get these tags, and the module proxy would fetch them:\n")
+	for _, a := range artifacts {
+		fmt.Printf("  %s\n", filepath.ToSlash(filepath.Join(prefix, a.folder, *version)))
+	}
+}
+
+// check ends the program at an error. The server ends with it.
+func check(err error) {
+	if err != nil {
+		_ = log.Output(3, err.Error())
 		os.Exit(1)
 	}
 }
 
-func run(into, version string) error {
-	into, err := filepath.Abs(into)
-	if err != nil {
-		return err
-	}
-	if err := os.RemoveAll(into); err != nil {
-		return err
-	}
-	var paths []string
-	for _, a := range artifacts {
-		path, err := a.pack(into, version)
-		if err != nil {
-			return fmt.Errorf("%s: %w", a.folder, err)
-		}
-		paths = append(paths, path)
-	}
-	server, err := testserver.Start()
-	if err != nil {
-		return err
-	}
-	defer server.Stop()
-	for i, a := range artifacts {
-		if err := a.use(into, paths[i], version, server.Addr, false); err != nil {
-			return fmt.Errorf("%s: %w", a.folder, err)
-		}
-		if err := a.use(into, paths[i], version, server.Addr, true); err != nil {
-			return fmt.Errorf("%s, from the source: %w", a.folder, err)
-		}
-	}
-	fmt.Printf("\nNothing was uploaded. To publish, the repository would get these tags, and the module proxy would fetch them:\n")
-	for _, a := range artifacts {
-		fmt.Printf("  %s\n", filepath.ToSlash(filepath.Join(prefix, a.folder, version)))
-	}
-	return nil
+func ok[T any](value T, err error) T {
+	check(err)
+	return value
 }
 
 // pack writes one module as a proxy serves it, checks it, and lists what is in it. It returns the module's path.
-func (a artifact) pack(into, version string) (path string, err error) {
+func (a artifact) pack(into, version string) string {
 	folder := filepath.Join("..", a.folder)
-	gomod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-	if err != nil {
-		return "", err
-	}
-	parsed, err := modfile.Parse("go.mod", gomod, nil)
-	if err != nil {
-		return "", err
-	}
-	path = parsed.Module.Mod.Path
+	gomod := ok(os.ReadFile(filepath.Join(folder, "go.mod")))
+	parsed := ok(modfile.Parse("go.mod", gomod, nil))
+	path := parsed.Module.Mod.Path
 	for _, required := range parsed.Require {
 		if strings.HasPrefix(required.Mod.Path, "github.com/redis-lock/") && required.Mod.Version != version {
-			return "", fmt.Errorf("it requires %s, and this is %s", required.Mod, version)
+			check(fmt.Errorf("%s requires %s, and this is %s", a.folder, required.Mod, version))
 		}
 	}
-	checked, err := modzip.CheckDir(folder)
-	if err = errors.Join(err, checked.Err()); err != nil {
-		return "", err
-	}
+	check(ok(modzip.CheckDir(folder)).Err())
 	for _, file := range needed {
-		if _, err := os.Stat(filepath.Join(folder, file)); err != nil {
-			return "", err
-		}
+		ok(os.Stat(filepath.Join(folder, file)))
 	}
-	escaped, err := module.EscapePath(path)
-	if err != nil {
-		return "", err
-	}
-	served := filepath.Join(into, "proxy", filepath.FromSlash(escaped), "@v")
-	if err := os.MkdirAll(served, 0o755); err != nil {
-		return "", err
-	}
+	served := filepath.Join(into, "proxy", filepath.FromSlash(ok(module.EscapePath(path))), "@v")
+	check(os.MkdirAll(served, 0o755))
 	archive := filepath.Join(served, version+".zip")
-	file, err := os.Create(archive)
-	if err != nil {
-		return "", err
-	}
+	file := ok(os.Create(archive))
 	identity := module.Version{Path: path, Version: version}
-	if err := errors.Join(modzip.CreateFromDir(file, identity, folder), file.Close()); err != nil {
-		return "", err
-	}
-	if checked, err := modzip.CheckZip(identity, archive); errors.Join(err, checked.Err()) != nil {
-		return "", errors.Join(err, checked.Err())
-	}
+	check(errors.Join(modzip.CreateFromDir(file, identity, folder), file.Close()))
+	check(ok(modzip.CheckZip(identity, archive)).Err())
 	info := fmt.Sprintf(`{"Version":%q,"Time":%q}`, version, time.Now().UTC().Format(time.RFC3339))
-	if err := errors.Join(
-		os.WriteFile(filepath.Join(served, version+".mod"), gomod, 0o644),
-		os.WriteFile(filepath.Join(served, version+".info"), []byte(info), 0o644),
-		os.WriteFile(filepath.Join(served, "list"), []byte(version+"\n"), 0o644),
-	); err != nil {
-		return "", err
+	for name, content := range map[string]string{version + ".mod": string(gomod), version + ".info": info, "list": version + "\n"} {
+		check(os.WriteFile(filepath.Join(served, name), []byte(content), 0o644))
 	}
-	return path, list(archive, path, version)
-}
-
-func list(archive, path, version string) error {
-	reader, err := zip.OpenReader(archive)
-	if err != nil {
-		return err
-	}
+	reader := ok(zip.OpenReader(archive))
 	defer reader.Close()
 	fmt.Printf("%s@%s: %d files\n", path, version, len(reader.File))
 	for _, file := range reader.File {
 		fmt.Printf("  %7d %s\n", file.UncompressedSize64, strings.TrimPrefix(file.Name, path+"@"+version+"/"))
 	}
-	return nil
+	return path
 }
 
 // use takes a lock from a clean module, with a module cache of its own: by the archives, or by the folders of the source.
-func (a artifact) use(into string, path, version, addr string, source bool) error {
-	work, err := os.MkdirTemp("", "redis-lock-dist-")
-	if err != nil {
-		return err
-	}
-	from := "an archive"
-	steps := [][]string{{"mod", "init", "example.com/app"}}
-	if source {
-		from = "the source"
-		for _, folder := range []string{".", a.folder} { // The client, and this module if it is another.
-			absolute, err := filepath.Abs(filepath.Join("..", folder))
-			if err != nil {
-				return err
-			}
-			path := strings.TrimSuffix(strings.TrimSuffix(path, a.folder), "/")
-			if folder != "." {
-				path += "/" + folder
-			}
-			steps = append(steps, []string{"mod", "edit", "-require=" + path + "@" + version, "-replace=" + path + "=" + absolute})
-		}
-	} else {
-		steps = append(steps, []string{"get", path + "@" + version})
-	}
-	steps = append(steps, []string{"mod", "tidy"})
-	run := func(name string, args ...string) (string, error) {
-		cmd := exec.Command(name, args...)
-		cmd.Dir = filepath.Join(work, "app")
+func (a artifact) use(into string, path, version, addr string, source bool) {
+	work := ok(os.MkdirTemp("", "redis-lock-dist-"))
+	defer os.RemoveAll(work)
+	app := filepath.Join(work, "app")
+	check(os.MkdirAll(app, 0o755))
+	check(os.WriteFile(filepath.Join(app, "main.go"), []byte(a.example), 0o644))
+	run := func(args ...string) string {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = app
 		cmd.Env = append(os.Environ(), "GOMODCACHE="+filepath.Join(work, "cache"), "GOFLAGS=-mod=mod -modcacherw", "GOWORK=off", "GONOSUMDB=github.com/redis-lock",
 			"GOPROXY="+strings.Join([]string{"file://" + into + "/proxy", "file://" + goEnv("GOMODCACHE") + "/cache/download", goEnv("GOPROXY")}, ","))
 		var trouble strings.Builder // and what go downloads
 		cmd.Stderr = &trouble
 		out, err := cmd.Output()
 		if err != nil {
-			return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out, &trouble)
+			check(fmt.Errorf("go %s: %w\n%s%s", strings.Join(args, " "), err, out, &trouble))
 		}
-		return string(out), nil
+		return string(out)
 	}
-	defer os.RemoveAll(work)
-	if err := os.MkdirAll(filepath.Join(work, "app"), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(work, "app", "main.go"), []byte(a.example), 0o644); err != nil {
-		return err
-	}
-	for _, step := range steps {
-		if _, err := run("go", step...); err != nil {
-			return err
+	run("mod", "init", "example.com/app")
+	from := "an archive"
+	if source {
+		from = "the source"
+		for _, folder := range []string{".", a.folder} { // The client, and this module if it is another.
+			path := strings.TrimSuffix(strings.TrimSuffix(path, a.folder), "/")
+			if folder != "." {
+				path += "/" + folder
+			}
+			run("mod", "edit", "-require="+path+"@"+version, "-replace="+path+"="+ok(filepath.Abs(filepath.Join("..", folder))))
 		}
+	} else {
+		run("get", path+"@"+version)
 	}
-	said, err := run("go", "run", ".", addr)
-	if err != nil {
-		return err
-	}
+	run("mod", "tidy")
+	said := run("run", ".", addr)
 	if said != "a lock with a fence: true\n" {
-		return fmt.Errorf("it said %q", said)
+		check(fmt.Errorf("it said %q", said))
 	}
-	modules, err := run("go", "list", "-m", "all")
-	if err != nil {
-		return err
-	}
+	modules := run("list", "-m", "all")
 	for _, foreign := range a.foreign {
 		if strings.Contains(modules, "/"+foreign+" ") {
-			return fmt.Errorf("its users would depend on %s:\n%s", foreign, modules)
+			check(fmt.Errorf("its users would depend on %s:\n%s", foreign, modules))
 		}
 	}
 	fmt.Printf("\n%s@%s from %s, in a clean module: %s", path, version, from, said)
-	return nil
 }
 
 func goEnv(name string) string {
-	out, _ := exec.Command("go", "env", name).Output()
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(ok(exec.Command("go", "env", name).Output())))
 }

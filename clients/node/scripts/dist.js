@@ -24,6 +24,8 @@ const paths = packed.files.map(({ path }) => path);
 const wanted = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "package.json"];
 const missing = wanted.filter((path) => !paths.includes(path));
 if (missing.length > 0) throw new Error(`not in the package: ${missing}`);
+const surplus = paths.filter((path) => /^(src|test|scripts|node_modules|target)\//.test(path));
+if (surplus.length > 0) throw new Error(`in the package: ${surplus}`);
 for (const { path, size } of packed.files) console.log(`${String(size).padStart(8)}  ${path}`);
 
 console.log("== publint");
@@ -49,6 +51,16 @@ try {
   const modules = `import { Redlock } from "redis-lock-client"; import { Redis } from "iovalkey"; ${body}`;
   process.stdout.write(run("node", ["-e", commonjs], app, { env, timeout: 20_000 }));
   process.stdout.write(run("node", ["--input-type=module", "-e", modules], app, { env, timeout: 20_000 }));
+  // With nothing else that could declare `Symbol.asyncDispose`, and with the declarations of the package checked.
+  const types = `import type { Redlock } from "redis-lock-client";
+    export async function work(redlock: Redlock): Promise<number> {
+      await using lock = await redlock.acquire(["a"], 1000);
+      return lock.fence;
+    }`;
+  writeFileSync(join(app, "app.mts"), types);
+  const modern = ["--strict", "--noEmit", "--target", "es2022", "--module", "nodenext", "--lib", "es2022"];
+  const roots = ["--typeRoots", join(folder, "node_modules/@types"), "--types", "node"];
+  run("node", [join(folder, "node_modules/typescript/bin/tsc"), ...modern, ...roots, "app.mts"], app);
 } finally {
   await server.stop();
   rmSync(app, { recursive: true, force: true });

@@ -1,6 +1,6 @@
 export { Redlock, Redlock as default } from "./redlock.js";
 export { Lock } from "./lock.js";
-export { MultiLock, Semaphore, Taken, type Taker } from "./several.js";
+export { MultiLock, Semaphore, Taken } from "./several.js";
 export {
   DurationError,
   ExecutionError,
@@ -26,7 +26,7 @@ export type {
   NodeRedisSentinel,
 } from "./drivers/node-redis.js";
 export type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
-export type { LockOwner, LockSignal } from "./lock.js";
+export type { LockSignal } from "./lock.js";
 export type { Target } from "./request.js";
 export type { RunOnceResult } from "./redlock.js";
-export type { Routine } from "./using.js";
+export type { Routine, Use } from "./using.js";

@@ -4,21 +4,13 @@ import type { Argument } from "./driver.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
 import { Keeper, spanOf } from "./keeper.js";
 import type { Lease } from "./lease.js";
+import type { Redlock } from "./redlock.js";
 import type { Request } from "./request.js";
 import type { ReleaseSettings, Settings } from "./settings.js";
 import { Measured } from "./telemetry.js";
 
 /** Aborted when the lock is lost; `error` (and `reason`) say why. */
 export type LockSignal = AbortSignal & { error?: Error };
-
-/** What a `Redlock` does for its locks. */
-export interface LockOwner {
-  check(lock: Lock): Promise<boolean>;
-  exec(lock: Lock, command: string, ...args: Argument[]): Promise<unknown>;
-  extend(lock: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock>;
-  extendOnce(lock: Lock, duration: number): Promise<Lock>;
-  release(lock: Lock, settings?: ReleaseSettings): Promise<ExecutionResult>;
-}
 
 /** A lock that is held, or was. */
 export class Lock implements ExecutionResult {
@@ -37,7 +29,7 @@ export class Lock implements ExecutionResult {
 
   /** @internal */
   constructor(
-    readonly redlock: LockOwner,
+    readonly redlock: Redlock,
     /** @internal */
     readonly request: Request,
     /** One for each time that the server was asked. */

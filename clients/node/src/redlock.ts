@@ -16,17 +16,17 @@ import {
   UnsupportedError,
 } from "./errors.js";
 import { drift } from "./lease.js";
-import { Lock, type LockOwner } from "./lock.js";
+import { Lock } from "./lock.js";
 import { kindOf, wordOf } from "./replies.js";
 import type { Request, Target } from "./request.js";
 import { lockOf } from "./slot.js";
 import { Server } from "./server.js";
 import { checkDuration, checkSettings, DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
 import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
-import { MAX_RESOURCES, MultiLock, nullIfHeld, Semaphore, type Taker } from "./several.js";
+import { MAX_RESOURCES, MultiLock, nullIfHeld, Semaphore } from "./several.js";
 import { loaded, Measured } from "./telemetry.js";
 import { within } from "./timer.js";
-import { type Routine, useLock } from "./using.js";
+import { type Routine, type Use, useLock } from "./using.js";
 import { ANSWER_MS, LATE, type Wire } from "./wire.js";
 
 /** Before a request is sent again that the server could not execute yet. */
@@ -50,7 +50,7 @@ export interface Outcome {
  *
  * Emits `error` for each request that failed, whatever became of the operation.
  */
-export class Redlock extends EventEmitter implements LockOwner, Taker {
+export class Redlock extends EventEmitter {
   readonly clients: ReadonlySet<Client>;
   readonly settings: Settings;
   readonly #client: Client;
@@ -179,22 +179,15 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       throw new ExecutionError("Cannot extend an already-expired lock.", [], {
         cause: lost("its lease is over"),
       });
-    await this.#insist(
-      settings,
-      () => lock.lease.until,
-      () => this.#renew(lock, duration),
-    );
+    const renew = () => this.#renew(lock, duration);
+    await this.#insist(renew, settings, () => lock.lease.until);
     lock.keeper.message = NOT_EXTENDED;
     return lock;
   }
 
   /** @internal For the keeper, which asks again by itself. */
   async extendOnce(lock: Lock, duration: number): Promise<Lock> {
-    await this.#insist(
-      { retryCount: 0 },
-      () => -Infinity,
-      () => this.#renew(lock, duration),
-    );
+    await this.#insist(() => this.#renew(lock, duration));
     return lock;
   }
 
@@ -262,17 +255,13 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
         if (!isDone) throw error;
       }
     };
-    return { attempts: await this.#insist(settings, () => ended.until, release) };
+    return { attempts: await this.#insist(release, settings, () => ended.until) };
   }
 
   /** Whether the server says that the lock is held now. */
   async check(lock: Lock): Promise<boolean> {
     try {
-      await this.#insist(
-        { retryCount: 0 },
-        () => -Infinity,
-        () => this.#server.check(lock.request),
-      );
+      await this.#insist(() => this.#server.check(lock.request));
       return true;
     } catch (error) {
       if ((error as Error).cause instanceof ResourceLockedError) return false;
@@ -291,7 +280,11 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
   }
 
   /** Repeats an operation that the server cannot execute yet until the lease is over, and one without an answer for the retries. */
-  async #insist(settings: Partial<Settings>, until: () => number, ask: () => Promise<void>) {
+  async #insist(
+    ask: () => Promise<void>,
+    settings: Partial<Settings> = { retryCount: 0 },
+    until = () => -Infinity,
+  ) {
     const effective = withDefaults(settings, this.settings);
     const patience = new Patience(effective);
     const attempts: Promise<ExecutionStats>[] = [];
@@ -317,34 +310,13 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
    * Runs the routine under a lock that is extended until it has ended. The signal is aborted when the lock is lost; then this
    * rejects, even if the routine has gone on to its end.
    */
-  using<T>(resources: string[], duration: number, routine: Routine<T>): Promise<T>;
-  using<T>(
-    resources: string[],
-    duration: number,
-    settings: Partial<Settings>,
-    routine: Routine<T>,
-  ): Promise<T>;
-  async using<T>(
-    resources: string[],
-    duration: number,
-    settingsOrRoutine: Partial<Settings> | Routine<T>,
-    optionalRoutine?: Routine<T>,
-  ): Promise<T> {
-    const settings = typeof settingsOrRoutine === "function" ? {} : settingsOrRoutine;
-    return this.use(this.#target(resources, settings), duration, settingsOrRoutine, optionalRoutine);
+  async using<T>(resources: string[], duration: number, ...how: Use<T>): Promise<T> {
+    return this.use(this.#target(resources, how.length === 2 ? how[0] : {}), duration, ...how);
   }
 
   /** @internal For `Semaphore` and `MultiLock`. */
-  async use<T>(
-    target: Target,
-    duration: number,
-    settingsOrRoutine: Partial<Settings> | Routine<T>,
-    optionalRoutine?: Routine<T>,
-  ): Promise<T> {
-    const [settings, routine] =
-      typeof settingsOrRoutine === "function"
-        ? [{}, settingsOrRoutine]
-        : [settingsOrRoutine, optionalRoutine];
+  async use<T>(target: Target, duration: number, ...how: Use<T>): Promise<T> {
+    const [settings, routine] = how.length === 2 ? how : [{}, how[0]];
     if (typeof routine !== "function") throw new Error("INVARIANT: routine is not a function.");
     checkDuration(duration);
     const { automaticExtensionThreshold } = withDefaults(settings, this.settings);
@@ -400,7 +372,7 @@ export class Redlock extends EventEmitter implements LockOwner, Taker {
       for (const each of outcomes) if (each.status === "rejected") throw each.reason;
     };
     try {
-      const saved = this.#insist(DEFAULT_SETTINGS, () => until, save);
+      const saved = this.#insist(save, DEFAULT_SETTINGS, () => until);
       await within(Math.max(0, until - performance.now()) + ANSWER_MS, saved, LATE);
       lock.settle(true);
     } catch (error) {

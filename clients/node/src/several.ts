@@ -1,28 +1,18 @@
 import { checkNames, ExecutionError, ResourceLockedError } from "./errors.js";
 import type { Lock } from "./lock.js";
+import type { Redlock } from "./redlock.js";
 import type { Target } from "./request.js";
 import type { Settings } from "./settings.js";
-import type { Routine } from "./using.js";
+import type { Use } from "./using.js";
 
 const MAX_PERMITS = 2 ** 31 - 1;
 export const MAX_RESOURCES = 128;
-
-/** What a `Redlock` does for semaphores and multi-locks. */
-export interface Taker {
-  take(target: Target, duration: number, settings?: Partial<Settings>): Promise<Lock>;
-  use<T>(
-    target: Target,
-    duration: number,
-    settingsOrRoutine: Partial<Settings> | Routine<T>,
-    optionalRoutine?: Routine<T>,
-  ): Promise<T>;
-}
 
 /** What is taken again and again in the same way. */
 export abstract class Taken {
   /** @internal */
   protected constructor(
-    readonly redlock: Taker,
+    readonly redlock: Redlock,
     private readonly target: Target,
   ) {}
 
@@ -37,14 +27,8 @@ export abstract class Taken {
   }
 
   /** Runs the routine meanwhile, as `redlock.using` does. */
-  using<T>(duration: number, routine: Routine<T>): Promise<T>;
-  using<T>(duration: number, settings: Partial<Settings>, routine: Routine<T>): Promise<T>;
-  using<T>(
-    duration: number,
-    settingsOrRoutine: Partial<Settings> | Routine<T>,
-    optionalRoutine?: Routine<T>,
-  ): Promise<T> {
-    return this.redlock.use(this.target, duration, settingsOrRoutine, optionalRoutine);
+  using<T>(duration: number, ...how: Use<T>): Promise<T> {
+    return this.redlock.use(this.target, duration, ...how);
   }
 }
 
@@ -52,7 +36,7 @@ export abstract class Taken {
 export class Semaphore extends Taken {
   /** @internal */
   constructor(
-    redlock: Taker,
+    redlock: Redlock,
     readonly resource: string,
     readonly permits: number,
   ) {
@@ -67,7 +51,7 @@ export class Semaphore extends Taken {
 export class MultiLock extends Taken {
   /** @internal */
   constructor(
-    redlock: Taker,
+    redlock: Redlock,
     readonly exclusive: readonly string[],
     readonly shared: readonly string[],
   ) {

@@ -1,8 +1,12 @@
 import type { Lock, LockSignal } from "./lock.js";
+import type { Settings } from "./settings.js";
 import { within } from "./timer.js";
 
 /** What runs under a lock. The lock is given for its fence. */
 export type Routine<T> = (signal: LockSignal, lock: Lock) => Promise<T>;
+
+/** A routine, and settings before it if there are any. */
+export type Use<T> = [routine: Routine<T>] | [settings: Partial<Settings>, routine: Routine<T>];
 
 const NOT_RELEASED = "The release was not answered before the lease was over.";
 

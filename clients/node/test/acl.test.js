@@ -111,17 +111,7 @@ for (const [name, library] of Object.entries(allLibraries)) {
       const bare = await Server.start({ withModule: false });
       const stop = gatherWarnings([]);
       try {
-        const rights = [
-          "resetchannels",
-          "~jobs:*",
-          "-@all",
-          "+set",
-          "+get",
-          "+del",
-          "+type",
-          "+pexpire",
-          "+eval",
-        ];
+        const rights = "resetchannels ~jobs:* -@all +set +get +del +type +pexpire +eval".split(" ");
         await bare.admin.acl("SETUSER", "worker", "on", ">secret", ...rights);
         console.warn = () => {};
         const client = await clients.connect(bare.port, { username: "worker", password: "secret" });

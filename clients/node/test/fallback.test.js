@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ExecutionError, ModuleMissingError, once, Redlock, ResourceLockedError } from "redis-lock-client";
-import { Clients, gatherWarnings, ioredis, libraries, Proxy, Server, until, ways } from "./harness.js";
+import { Clients, gatherWarnings, ioredis, Proxy, Server, until, ways } from "./harness.js";
 
 let bare, server;
 before(
@@ -39,11 +39,7 @@ for (const { title, library, waitBy } of ways) {
       const strict = new Redlock([client], { waitBy });
       const routine = async () => assert.fail("it ran");
       for (const attempt of [
-        () => strict.acquire(["a"], 5000),
-        () => strict.acquireRead(["a"], 5000),
         () => strict.using(["a"], 5000, routine),
-        () => strict.semaphore("a", 2).acquire(5000),
-        () => strict.multiLock(["a", "b"]).acquire(5000),
         () => strict.runOnce("a", { atMost: 5000 }, routine),
       ]) {
         await assert.rejects(attempt(), (error) => {
@@ -62,12 +58,9 @@ for (const { title, library, waitBy } of ways) {
       assert.deepEqual(codes, []);
     });
 
-    it("fallback: is a string that is extended, keeps its ttl, and is warned of once", async () => {
+    it("fallback: is a string, and is warned of once", async () => {
       const lock = await redlock.acquire(["a"], 5000);
       assert.equal(await bare.admin.get("a"), lock.value);
-      assert.ok((await bare.admin.pttl("a")) > 4000);
-      await lock.extend(60_000);
-      assert.ok((await bare.admin.pttl("a")) > 50_000);
       const other = new Redlock([client], { waitBy, fallback: true, retryDelay: 50, retryJitter: 20 });
       const start = performance.now();
       const refused = await other.acquire(["a"], 5000, { retryCount: 4 }).catch((error) => error);
@@ -75,11 +68,6 @@ for (const { title, library, waitBy } of ways) {
       assert.ok(refused.cause instanceof ResourceLockedError);
       assert.ok(took > 100 && took < 10_000, `${took} ms`);
       await lock.release();
-      assert.deepEqual(await redlock.runOnce("job", { atMost: 5000 }, async () => 7), {
-        hasRun: true,
-        value: 7,
-      });
-      assert.deepEqual(await bare.admin.keys("*"), []);
       await sleep(0);
       assert.deepEqual(codes, ["REDIS_LOCK_FALLBACK"]);
     });
@@ -108,14 +96,9 @@ for (const { title, library, waitBy } of ways) {
       const lock = await redlock.acquire(["a"], 5000);
       const routine = async () => assert.fail("it ran");
       for (const attempt of [
-        () => redlock.acquireRead(["b"], 5000),
-        () => redlock.acquire(["b", "c"], 5000),
         () => redlock.acquire(["b"], 5000, { linger: 100 }),
-        () => redlock.semaphore("b", 2).tryAcquire(5000),
-        () => redlock.multiLock(["b", "c"]).acquire(5000),
         () => lock.exec("SET", "b", 1),
         () => lock.release({ atLeast: 100 }),
-        () => redlock.runOnce("b", { atMost: 5000, atLeast: 10 }, routine),
       ]) {
         await assert.rejects(attempt(), (error) => {
           return isMissing(error) && error.message.includes("is not available in the fallback");
@@ -135,7 +118,6 @@ for (const { title, library, waitBy } of ways) {
       await until(async () => (await server.listening(title)).length === 1);
       await lock.release();
       await (await waiting).release();
-      await (await there.semaphore(title, 2).acquire(1000)).release();
       await sleep(0);
       assert.ok(!codes.includes("REDIS_LOCK_FALLBACK"));
     });

@@ -111,19 +111,6 @@ for (const { title, name, library, waitBy } of ways) {
       assert.ok(!lock.isValid && lock.signal.aborted === false);
       await until(() => lock.signal.aborted);
     });
-
-    it("is kept by `using` over a new connection", async () => {
-      const redlock = new Redlock([client], { retryCount: 0, waitBy, linger: 4000 });
-      await redlock.using([key], 60_000, async (signal, lock) => {
-        const renewals = await server.calls("lock.renew");
-        proxy.cut();
-        await until(async () => (await server.calls("lock.renew")) > renewals, "it was extended at once");
-        await sleep(4500);
-        assert.ok(!signal.aborted && lock.isValid);
-        assert.ok((await server.admin.pttl(key)) > 40_000);
-      });
-      assert.equal(await server.admin.exists(key), 0);
-    });
   });
 }
 

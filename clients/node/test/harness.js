@@ -6,14 +6,12 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import ioredisModule from "ioredis";
+import { Redis } from "ioredis";
 import * as redis from "redis";
 import * as valkey from "iovalkey";
 
 const { createClient } = redis;
-const { Command } = ioredisModule;
-// In version 5.0 it is the module itself.
-export const Redis = ioredisModule.Redis ?? ioredisModule;
+export { Redis };
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 const launcher = join(root, "clients/testing/servers.py");
 const version = process.env.REDIS_LOCK_SERVER ?? "redis-7.0.15";
@@ -152,7 +150,7 @@ export async function until(condition, what = condition.toString(), ms = 10_000)
   }
 }
 
-const likeIoredis = ({ Redis, Command }) => ({
+const likeIoredis = (Redis) => ({
   async connect(port, options = {}) {
     const client = new Redis({ port, lazyConnect: true, ...options });
     client.on("error", () => {});
@@ -172,8 +170,6 @@ const likeIoredis = ({ Redis, Command }) => ({
   },
   end: (client) => client.disconnect(),
   isLikeIoredis: true,
-  // Since ioredis 5.3.
-  hasShardChannels: Command.checkFlag("ENTER_SUBSCRIBER_MODE", "ssubscribe"),
 });
 
 /** Since version 6 a Sentinel client can be duplicated. */
@@ -183,7 +179,7 @@ const hasSentinel =
 
 /** All libraries that the package works with: how to make a client, and how to end it. */
 const all = {
-  ioredis: likeIoredis({ Redis, Command }),
+  ioredis: likeIoredis(Redis),
   "node-redis": {
     async connect(port, options = {}) {
       return begin(createClient({ socket: { host: "127.0.0.1", port }, ...options }));
@@ -198,12 +194,10 @@ const all = {
       const rootNodes = ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
       return begin(redis.createCluster({ rootNodes, ...options }));
     },
-    end: (client) => client.isOpen && (client.destroy ?? client.disconnect).call(client),
+    end: (client) => client.isOpen && client.destroy(),
     isLikeIoredis: false,
-    // Since version 5.
-    hasShardChannels: redis.createSentinel !== undefined,
   },
-  iovalkey: likeIoredis(valkey.Command ? valkey : valkey.default),
+  iovalkey: likeIoredis(valkey.Redis ?? valkey.default.Redis),
 };
 
 async function begin(client) {

@@ -26,7 +26,6 @@ for (const [name, library] of Object.entries(libraries)) {
     });
     const isListening = (count) =>
       until(async () => (await server.listening(key)).length === count, `${count} listen`);
-    const killSubscriber = () => server.admin.client("KILL", "TYPE", "pubsub");
 
     it("lets any number wait over three connections, in order", { timeout: 120_000 }, async (t) => {
       const WAITERS = Number(process.env.REDIS_LOCK_WAITERS ?? 2_000);
@@ -126,17 +125,6 @@ for (const [name, library] of Object.entries(libraries)) {
           proxy.stop();
         }
       });
-
-    it("ends its connection with the client's", async () => {
-      await redlock.acquire([key], 30_000);
-      const waiting = redlock.acquire([key], 30_000);
-      waiting.catch(() => {});
-      await isListening(1);
-      assert.equal((await server.clients()).length, 3, "the user's, one for commands, one that listens");
-      await redlock.quit();
-      await until(async () => (await server.clients()).length === 0);
-      await assert.rejects(waiting);
-    });
 
     it("gives up also what comes after its release", async () => {
       // The request that waits is on its way for longer than the caller waits, and for longer than the release.

@@ -62,12 +62,6 @@ for (const { title, library, waitBy } of ways) {
       assert.equal(await server.admin.exists("{other}:once"), 0);
     });
 
-    it("is kept for its time", async () => {
-      await once(redlock, "k", () => "v", { keep: 600_000 });
-      const left = await server.admin.pttl("k");
-      assert.ok(left > 500_000 && left <= 600_000, `${left} ms`);
-    });
-
     it("is not waited for after the signal, and its maker hears of it", async () => {
       const [stopWait, stopMaker] = [new AbortController(), new AbortController()];
       const { made, returns, signal } = await begin({ signal: stopMaker.signal });
@@ -173,18 +167,4 @@ it("is early at random, in proportion to the time that its making takes", (t) =>
   assert.equal(measured.draw(), 0);
   measured.madeIn(50);
   assert.equal(Math.round(measured.draw()), 100);
-});
-
-it("is made anew by XFetch when its making takes as long as it lives", async (t) => {
-  await server.admin.flushall();
-  const client = await ioredis.connect(server.port);
-  t.after(() => client.disconnect());
-  t.mock.method(Math, "random", () => 1 - Math.exp(-1));
-  const redlock = new Redlock([client]);
-  const early = new XFetch({ delta: 20_000 });
-  await server.admin.set("k", "old", "PX", 25_000);
-  const make = () => "new";
-  assert.equal(await once(redlock, "k", make, { early }), "old");
-  await server.admin.pexpire("k", 15_000);
-  assert.equal(await once(redlock, "k", make, { early }), "new");
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { once, Redlock } from "redis-lock-client";
+import { Redlock } from "redis-lock-client";
 import { allLibraries, until } from "./harness.js";
 import { begin, end, Sentinels } from "./topology.js";
 
@@ -25,31 +25,6 @@ afterEach(() => Promise.all(ends.splice(0).map((end) => end())));
 
 for (const { title, library, waitBy } of ways) {
   describe(title, () => {
-    it("sentinel: acquires, waits in order, extends and releases", async () => {
-      const client = await connect(library);
-      const redlock = new Redlock([client], { retryCount: -1, waitBy });
-      const primary = await sentinels.primary();
-      const key = `sentinel ${title}`;
-      const first = await redlock.acquire([key], 30_000);
-      assert.deepEqual(await primary.holders(key), [first.value]);
-      const order = [];
-      const all = [];
-      for (const n of [1, 2, 3]) {
-        all.push(redlock.using([key], 5000, async () => void order.push(n)));
-        await until(async () => (await primary.listening(key)).length === n);
-      }
-      await first.extend(60_000);
-      await first.release();
-      await Promise.all(all);
-      assert.deepEqual(order, [1, 2, 3]);
-      for (const other of ["a", "b"]) assert.equal(await once(redlock, `${key} value`, () => other), "a");
-      const permit = await redlock.semaphore(`${key} pool`, 2).acquire(5000);
-      await permit.release();
-      // What waited has connections of its own, which end with the client.
-      library.end(client);
-      await until(async () => (await primary.users()).length === 0, "all connections are closed");
-    });
-
     it("sentinel: quits with all its connections, and gives up its places", async () => {
       const primary = await sentinels.primary();
       const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });

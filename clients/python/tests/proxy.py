@@ -6,10 +6,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator
 from typing import Self
-
-import redis.asyncio
 
 
 class Proxy:
@@ -73,10 +70,6 @@ class Proxy:
         """Answer the next commands with one of these words by this reply. The server does not get them."""
         self._refused, self._refusal, self.refusals_left = re.compile(rb"\r\n(%s)\r\n" % words), reply, times
 
-    def refuse_command(self, command: bytes) -> None:
-        """Answer a command as a server that does not know it."""
-        self.answer(command, b"-ERR unknown command '%s', with args beginning with: 'stock' " % command)
-
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
@@ -138,13 +131,3 @@ class Proxy:
                     client.sendall(data)
             # To close it is not enough while the other thread reads.
             client.shutdown(socket.SHUT_RDWR)
-
-
-@contextlib.asynccontextmanager
-async def deaf_to_reply(server_port: int, command: bytes) -> AsyncIterator["redis.asyncio.Redis"]:
-    """A client that never hears the reply to the next command of this name."""
-    with Proxy(server_port) as proxy:
-        async with redis.asyncio.Redis(port=proxy.port) as client:
-            await client.ping()
-            proxy.hold_reply_to(command)
-            yield client

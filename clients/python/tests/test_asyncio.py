@@ -8,25 +8,12 @@ import redis
 import redis.asyncio
 import redis.asyncio.sentinel
 
-from redis_lock_client import acquire as protocol
 from redis_lock_client.asyncio import Lock
 
-from .proxy import Proxy, deaf_to_reply
+from .proxy import Proxy
 from .server import PATIENCE, Server, until
 
 Client = redis.asyncio.Redis
-
-
-async def test_a_wait_cancelled_with_its_grant_on_the_way_leaves_nothing_behind(
-    server: Server, async_client: Client
-) -> None:
-    async with deaf_to_reply(server.port, b"LOCK.ACQUIRE") as client:
-        task = asyncio.create_task(Lock(client, "stock").acquire())
-        await asyncio.to_thread(until, lambda: server.admin.exists("stock"), "the grant")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not await async_client.exists("stock")
 
 
 async def test_a_cancellation_counts_at_whatever_moment(server: Server) -> None:
@@ -62,26 +49,6 @@ async def test_a_cancelled_acquire_ends_at_a_silent_server(server: Server, wait:
             assert acquiring.cancelled()
             proxy.resume()
             await asyncio.to_thread(until, lambda: not server.admin.exists("stock"), "the release")
-
-
-async def test_without_socket_timeout_a_wait_at_a_silent_primary_ends(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "LATE", 0.3)
-    with Proxy(server.port) as proxy:
-
-        async def primary(_: str) -> tuple[str, int]:
-            return "127.0.0.1", proxy.port
-
-        sentinel = redis.asyncio.sentinel.Sentinel([])
-        monkeypatch.setattr(sentinel, "discover_master", primary)
-        async with sentinel.master_for("it", socket_timeout=None) as client:
-            await client.ping()
-            proxy.pause()
-            acquiring = asyncio.create_task(Lock(client, "stock", timeout=30, blocking_timeout=0.3).acquire())
-            _, waiting = await asyncio.wait([acquiring], timeout=PATIENCE / 5)
-            assert not waiting
-            assert isinstance(acquiring.exception(), redis.TimeoutError)
 
 
 @pytest.mark.parametrize("token", [None, "mine"])

@@ -11,7 +11,6 @@ import redis.asyncio
 from redis_lock_client import (
     Lock,
     ModuleMissingError,
-    MultiLock,
     NotSupportedError,
     RWLock,
     Semaphore,
@@ -47,13 +46,8 @@ def client(plain: Server) -> Iterator[redis.Redis]:
 def test_without_the_option_the_error_says_what_to_do(client: redis.Redis) -> None:
     told = r"has not loaded the module redis-lock.*loadmodule /path/libredis_lock\.so.*restart.*fallback=True.*fences"
     uses: list[Callable[[], object]] = [
-        Lock(client, "stock", timeout=30).acquire,
-        Lock(client, "stock", timeout=30, at_least=1).acquire,
         lambda: Lock(client, "stock").acquire(token="mine"),
-        RWLock(client, "stock").read().acquire,
-        Semaphore(client, "stock", 3).acquire,
         Semaphore(client, "stock", 3).available,
-        MultiLock(client, ["stock"]).acquire,
         lambda: run_once(client, "stock", pytest.fail, at_most=9),
     ]
     for use in uses:
@@ -103,12 +97,8 @@ def test_what_is_lost_is_said_once_for_each_client(plain: Server, caplog: pytest
 def test_what_it_cannot_do_is_told(plain: Server, client: redis.Redis) -> None:
     not_there = "is not available in the fallback"
     beyond: list[Callable[[], object]] = [
-        lambda: RWLock(client, "a", fallback=True).read().acquire(),
         lambda: RWLock(client, "a", fallback=True).write().acquire(),
-        lambda: Semaphore(client, "a", 3, fallback=True).acquire(),
         lambda: Semaphore(client, "a", 3, fallback=True).available(),
-        lambda: MultiLock(client, ["a", "b"], fallback=True).acquire(),
-        lambda: Lock(client, "a", timeout=9, at_least=3, fallback=True).acquire(),
         lambda: Lock(client, "a", linger=3, fallback=True).acquire(),
     ]
     for use in beyond:
@@ -183,11 +173,6 @@ def test_with_the_module_the_option_changes_nothing(server: Server, caplog: pyte
     with redis.Redis.from_url(server.url) as client, caplog.at_level(logging.WARNING, "redis_lock_client"):
         with Lock(client, "stock", timeout=30, fallback=True) as lock:
             assert lock.fence
-            assert server.mode("stock") == "exclusive"
-        with Semaphore(client, "stock", 3, timeout=30, fallback=True) as permit:
-            assert permit.available() == 2
-        with MultiLock(client, ["a", "b"], timeout=30, fallback=True) as both:
-            assert both.owned()
         with RWLock(client, "stock", timeout=30, fallback=True).read():
             assert server.mode("stock") == "shared"
         assert not caplog.records

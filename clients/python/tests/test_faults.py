@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -89,20 +88,10 @@ def test_a_release_that_fails_does_not_take_the_lock_of_another_thread(server: S
             raise redis.ConnectionError("lost")
 
         lock._driver.send = send_late
-        with pytest.raises(LockNotOwnedError):
-            raise_if_lost(lock)
+        # The second try finds nothing, as the first may have been done: that is no error.
+        lock.release()
         assert lock.local.token == b"new"
         assert lock.owned()
-
-
-def raise_if_lost(lock: Lock) -> None:
-    lock._driver.sleep = lambda _: None
-    try:
-        lock.release()
-    finally:
-        del lock._driver.sleep
-    # The second try has found nothing, as the first may have been done: that is no error.
-    raise LockNotOwnedError
 
 
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
@@ -117,30 +106,14 @@ def test_a_pool_that_others_use_up_stops_no_renewal_and_no_release(server: Serve
         for lock in locks:
             package.now(lock.reacquire())
             package.now(lock.release())
+        if package.is_sync:
+            with package.lock(client, name="third"):
+                pass
         # A pool that waits does so for 20 s.
         assert time.monotonic() - start < 10
         package.now(full.release(connection))
         package.now(full.disconnect())
     assert not server.admin.exists("stock", "prices", "other")
-
-
-def test_threads_that_hold_the_whole_pool_still_take_and_end_their_locks(server: Server) -> None:
-    pool = redis.BlockingConnectionPool(port=server.port, max_connections=3, timeout=PATIENCE)
-    together, done = threading.Barrier(3), []
-
-    def work(number: int) -> None:
-        connection = pool.get_connection()
-        together.wait(PATIENCE)
-        with Lock(redis.Redis(connection_pool=pool), f"stock{number}", timeout=30):
-            done.append(number)
-        pool.release(connection)
-
-    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE / 2)
-    assert sorted(done) == [0, 1, 2]
 
 
 def test_client_side_caching_tells_nothing_old(server: Server) -> None:

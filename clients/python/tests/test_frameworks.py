@@ -167,24 +167,6 @@ def test_a_task_of_celery_says_what_it_lacks() -> None:
 
 
 @needs["celery"]
-def test_a_task_of_celery_that_is_called_twice_runs_once(server: Server, client: redis.Redis) -> None:
-    from celery import Celery
-
-    from redis_lock_client.contrib.celery import Once
-
-    class Told(Once):
-        abstract = True
-
-        def skipped(self, name: str) -> str:
-            return f"{name} is held"
-
-    app = Celery("example", broker="memory://")
-    task = app.task(seven, base=Told, name="report", lock_client=client, at_most=30, at_least=20)
-    assert [task(), task(), task.apply().get()] == [7, "once:report is held", "once:report is held"]
-    assert server.mode("once:report") == "exclusive"
-
-
-@needs["celery"]
 def test_a_task_of_celery_that_is_retried_runs_again(server: Server, client: redis.Redis) -> None:
     from celery import Celery
 

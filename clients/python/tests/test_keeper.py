@@ -209,12 +209,6 @@ def test_a_hold_that_is_lost_before_its_binding_is_not_taken_anew(server: Server
     assert not server.admin.exists("stock")
 
 
-def test_the_end_of_the_client_ends_a_hold_with_linger(server: Server) -> None:
-    with redis.Redis(port=server.port) as client, kept(client, linger=1).keep_alive():
-        pass
-    until(lambda: not server.admin.exists("stock"), "the end of the hold")
-
-
 # Tasks.
 
 

@@ -11,7 +11,6 @@ import redis.asyncio
 import redis.asyncio.sentinel
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.crc import key_slot
 
 from redis_lock_client import Lock as SyncLock
 from redis_lock_client import acquire as protocol
@@ -87,21 +86,6 @@ async def test_two_thousand_tasks_wait_over_two_connections(
     assert server.connections() <= 3
 
 
-async def test_a_connection_that_went_silent_is_found_out(server: Server) -> None:
-    with Proxy(server.port) as proxy:
-        async with Client(port=proxy.port, retry=no_retry(), socket_timeout=0.4) as client:
-            held = SyncLock(server.admin, "stock", timeout=30)
-            held.acquire()
-            task = asyncio.create_task(notified(client).acquire())
-            await queued(server, 1)
-            # The grant goes to a connection that nobody reads.
-            proxy.silence()
-            held.release()
-            start = time.monotonic()
-            assert await task
-            assert time.monotonic() - start < 5
-
-
 async def test_a_new_primary_is_found_when_the_old_one_accepts_and_says_nothing(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,20 +148,6 @@ async def test_a_grant_to_a_token_that_gave_up_is_given_back(server: Server, cli
     await asyncio.to_thread(until, lambda: not server.admin.exists("stock"), "the release of what nobody wants")
 
 
-async def test_a_thousand_that_give_up_leave_nothing_behind(server: Server, client: Client) -> None:
-    with SyncLock(server.admin, "stock", timeout=30):
-        tasks = [asyncio.create_task(notified(client, grace=50).acquire()) for _ in range(500)]
-        tasks += [asyncio.create_task(notified(client, grace=50, blocking_timeout=4).acquire()) for _ in range(500)]
-        await queued(server, 1000)
-        for task in tasks[:500]:
-            task.cancel()
-        done = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(each, asyncio.CancelledError) for each in done[:500])
-        assert not any(done[500:])
-        assert server.waiters("stock") == 0
-    assert not server.admin.exists("stock")
-
-
 async def test_a_pool_that_is_full_keeps_no_task_from_its_lock(server: Server) -> None:
     pool = redis.asyncio.BlockingConnectionPool(port=server.port, max_connections=1)
     async with Client(connection_pool=pool) as client:
@@ -208,24 +178,6 @@ async def test_a_request_that_was_not_sent_yet_is_not_sent_after_a_cancellation(
             assert not server.admin.exists("stock", "prices")
 
 
-async def test_the_rights_that_it_needs(server: Server) -> None:
-    commands = ("+lock.acquire", "+lock.release", "+lock.info", "+exists", "+pttl", "+subscribe", "+ping")
-    rights = ("reset", "resetchannels", "on", ">secret", "~*", *commands)
-    server.admin.execute_command("ACL", "SETUSER", "app", *rights, "&redis-lock:*")
-    settings: dict[str, Any] = {"port": server.port, "username": "app", "password": "secret", "socket_timeout": 0.3}
-    async with Client(**settings) as client:
-        with SyncLock(server.admin, "stock", timeout=30):
-            task = asyncio.create_task(notified(client).acquire())
-            await queued(server, 1)
-            await asyncio.to_thread(until, lambda: server.calls("ping") >= 2, "looks whether the server is there")
-        assert await task
-        server.admin.delete("stock")
-    server.admin.execute_command("ACL", "SETUSER", "app", "resetchannels")
-    async with Client(**settings) as client:
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            await notified(client).acquire()
-
-
 async def test_in_a_cluster_it_listens_where_the_key_is(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     with running(server.version, "--cluster-enabled", "yes") as node:
         node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))
@@ -242,41 +194,3 @@ async def test_in_a_cluster_it_listens_where_the_key_is(server: Server, caplog: 
                 assert await task
                 await second.release()
     assert not caplog.records
-
-
-async def test_it_follows_a_slot_to_another_node(server: Server) -> None:
-    cluster_mode = ("--cluster-enabled", "yes")
-    with running(server.version, *cluster_mode) as one, running(server.version, *cluster_mode) as two:
-        one.admin.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))
-        two.admin.execute_command("CLUSTER", "SET-CONFIG-EPOCH", 7)
-        one.admin.execute_command("CLUSTER", "MEET", "127.0.0.1", two.port)
-        both = (one, two)
-        await asyncio.to_thread(until, lambda: all(node_is_up(node) for node in both), "a cluster of two")
-        async with redis.asyncio.RedisCluster.from_url(one.url) as cluster:
-            async with notified(cluster):
-                pass
-            new_owner = two.admin.execute_command("CLUSTER", "MYID")
-            for node in (two, one):
-                node.admin.execute_command("CLUSTER", "SETSLOT", key_slot(b"stock"), "NODE", new_owner)
-            async with notified(cluster):
-                task = asyncio.create_task(notified(cluster).acquire())
-                await asyncio.to_thread(two.wait_for_waiters, "stock", 1)
-                assert "channel" in as_map(two.info("stock")["waiters"][0])
-            assert await task
-        # By a message, which the server has confirmed: nobody has asked again 20 s later.
-        assert two.calls("lock.acquire") == 3
-
-
-def node_is_up(node: Server) -> bool:
-    info: dict[str, str] = node.admin.cluster("info")
-    return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == "2"
-
-
-async def test_nothing_is_open_when_nobody_waits(
-    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("redis_lock_client.listener.IDLE", 0.05)
-    for _ in range(2):
-        async with notified(client):
-            await asyncio.to_thread(until, lambda: len(ours(server)) == 2, "two connections")
-        await asyncio.to_thread(until, lambda: len(ours(server)) == 1, "the end of the subscription")

@@ -21,9 +21,9 @@ def test_a_wrong_time_is_named(option: str, value: object) -> None:
         Lock(redis.Redis(), "stock", **wrong)
 
 
-@pytest.mark.parametrize("option", ["at_most", "at_least"])
-def test_a_wrong_time_of_a_job_is_named(option: str) -> None:
-    wrong: Any = {"at_most": 30, option: -1}
+@pytest.mark.parametrize(("option", "value"), [("at_most", -1), ("at_least", -1), ("at_least", 31)])
+def test_a_wrong_time_of_a_job_is_named(option: str, value: int) -> None:
+    wrong: Any = {"at_most": 30, option: value}
     with pytest.raises(ValueError, match=f"^{option} must"):
         package.run_once(redis.Redis(), "report", pytest.fail, **wrong)
 
@@ -40,6 +40,8 @@ def test_a_ttl_above_the_servers_is_named() -> None:
             Lock(client, "stock", timeout=3).acquire()
         with pytest.raises(LockError, match="'at_most is too long: "):
             package.run_once(client, "report", pytest.fail, at_most=3)
+        with pytest.raises(LockError, match="ttl is too long: "):
+            package.once(client, "page", lambda: b"value")
         with (
             Lock(client, "stock", timeout=1) as lock,
             pytest.raises(LockError, match=r"'the time of extend\(\) is too"),

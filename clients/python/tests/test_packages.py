@@ -9,7 +9,7 @@ import redis.sentinel
 
 from .proxy import Proxy
 from .server import Server, running
-from .worker import KINDS, LOCKS, Package, Worker
+from .worker import KINDS, LOCKS, Package, Worker, at
 
 
 def test_a_client_can_do_all_in_either_protocol_and_decoding(server: Server, package: Package, protocol: int) -> None:
@@ -77,7 +77,7 @@ def test_a_lost_reply_does_not_lose_the_lock(server: Server, package: Package, w
 def test_a_server_that_became_a_replica_is_asked_again(server: Server, kind: str) -> None:
     with running(server.version) as old:
         old.admin.execute_command("LOCK.ACQUIRE", "stock", "holder", 30_000)
-        waiting = Worker(kind, old.port)
+        waiting = Worker(kind, at(old.port))
         old.wait_for_waiters("stock", 1)
         old.admin.replicaof("127.0.0.1", str(server.port))
         # The answer to the second time: with Sentinel the client now looks for the new primary.

@@ -11,13 +11,12 @@ import pytest
 import redis
 import redis.asyncio
 
-import redis_lock_client
 from redis_lock_client import Lock, RWLock
 from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
 from .server import Server, until
-from .worker import BOTH, KINDS, LOCKS, Worker, made
+from .worker import BOTH, KINDS, LOCKS, Package, Worker, at
 
 # Eight of them outlast the slice of a client at its defaults, which is 3.75 s.
 HOLD = 0.6
@@ -28,18 +27,18 @@ LONG_GRACE = 50
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("what", "fault"), [(what, fault) for what in ("Lock", "MultiLock") for fault in ("cut", "silence", "delay")]
+    ("what", "fault"), [(what, fault) for what in ("Lock", "MultiLock") for fault in ("silence", "delay")]
 )
 def test_a_fault_during_a_slice_does_not_cost_the_place(server: Server, kind: str, what: str, fault: str) -> None:
     order: list[str] = []
     held = Lock(server.admin, "stock", timeout=30)
     held.acquire()
     with Proxy(server.port) as proxy:
-        first = Worker(kind, proxy.port, lambda: order.append("first"), {"socket_timeout": 1.0}, what)
+        first = Worker(kind, at(proxy.port, socket_timeout=1.0), lambda: order.append("first"), what)
         server.wait_for_waiters("stock", 1)
         # Of several, the one for the other key, which is free but for the place.
         other = "prices" if what == "MultiLock" else "stock"
-        later = Worker("threads", server.port, lambda: order.append("later"), name=other)
+        later = Worker("threads", at(server.port), lambda: order.append("later"), name=other)
         server.wait_for_waiters(other, 2)
         if fault == "delay":
             # A slice and the way there and back are more than the socket timeout: the reply comes too late.
@@ -47,7 +46,7 @@ def test_a_fault_during_a_slice_does_not_cost_the_place(server: Server, kind: st
             if kind != "notify":
                 until(lambda: server.calls(LOCKS[what]) >= calls + 3, "slices whose replies came too late")
         else:
-            getattr(proxy, fault)()
+            proxy.silence()
         held.release()
         assert first.result()
         assert later.result()
@@ -60,7 +59,7 @@ def test_an_interrupted_wait_leaves_no_place(server: Server, client: redis.Redis
     with Lock(server.admin, "stock", timeout=30):
         interrupt_when(lambda: server.waiters("stock") == 1)
         with pytest.raises(KeyboardInterrupt):
-            made(redis_lock_client, what, client, grace=LONG_GRACE).acquire()
+            Package("threads").made(what, client, grace=LONG_GRACE).acquire()
         assert [server.waiters(name) for name in BOTH] == [0, 0]
     assert not server.admin.exists(*BOTH)
 
@@ -71,7 +70,7 @@ async def test_a_cancelled_wait_leaves_no_place(
     server: Server, async_client: "redis.asyncio.Redis", what: str, wait: Literal["block", "notify"]
 ) -> None:
     with Lock(server.admin, "stock", timeout=30):
-        task = asyncio.create_task(made(ours, what, async_client, grace=LONG_GRACE, wait=wait).acquire())
+        task = asyncio.create_task(Package("asyncio").made(what, async_client, grace=LONG_GRACE, wait=wait).acquire())
         await asyncio.to_thread(server.wait_for_waiters, "stock", 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

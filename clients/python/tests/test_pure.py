@@ -3,14 +3,13 @@
 import math
 import pickle
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
 
 from redis_lock_client import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError, UnsupportedError
-from redis_lock_client.acquire import FAILOVER, RESENDS, Patience, retrying
+from redis_lock_client.acquire import FAILOVER, RESENDS, Patience
 from redis_lock_client.core import checked_timeout
 from redis_lock_client.keeper import SOON, Plan
 from redis_lock_client.lease import Lease
@@ -66,6 +65,10 @@ def test_the_libraries_words_are_found_again(word: str) -> None:
 )
 def test_servers_say_in_their_own_words_that_they_lack_a_command(text: str, is_unknown: bool) -> None:
     assert is_unknown_command(redis.ResponseError(text), "LOCK.ACQUIRE") is is_unknown
+
+
+def test_a_cluster_that_was_followed_too_often_says_try_again() -> None:
+    assert kind_of(redis.exceptions.ClusterError("TTL exhausted.")) is Kind.TEMPORARY
 
 
 def test_a_right_to_the_command_is_not_the_command() -> None:
@@ -184,31 +187,6 @@ def test_a_wait_goes_in_slices(clock: Clock) -> None:
     assert (patience.block(5000), patience.within()) == ((), 4)
     assert Patience(None, clock=clock).block(0) == ("BLOCK", 30_000)
     assert Patience(None, clock=clock).within() == 35
-
-
-def test_the_steps_of_a_retry() -> None:
-    """Played by a list of answers, without a server."""
-    answers: list[Any] = [redis.ConnectionError(), redis.exceptions.BusyLoadingError(), "its answer"]
-    errors = redis.exceptions
-    driver = SimpleNamespace(
-        error=(redis.RedisError,),
-        errors=errors,
-        sleep=lambda seconds: None,
-        is_answer=lambda error: isinstance(error, (errors.ResponseError, errors.BusyLoadingError)),
-    )
-
-    def once() -> Any:
-        yield from ()
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    steps: Any = retrying(SimpleNamespace(_driver=driver), Patience(5), once)  # type: ignore[arg-type]
-    for _ in range(2):
-        next(steps)()
-    with pytest.raises(StopIteration, match="its answer"):
-        next(steps)
 
 
 @pytest.mark.parametrize("timeout", [-0.1, 0.001, 0.003, math.nan, math.inf])

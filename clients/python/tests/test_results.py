@@ -17,8 +17,6 @@ import redis.asyncio
 
 from redis_lock_client import (
     FingerprintError,
-    InProgressError,
-    LockError,
     ModuleMissingError,
     UnsupportedError,
     XFetch,
@@ -30,7 +28,7 @@ from redis_lock_client import asyncio as ours
 from redis_lock_client.results import lock_key
 
 from .proxy import Proxy
-from .server import Server, running, until, versions
+from .server import Server, until, versions
 from .topologies import Cluster, cluster_of_four
 from .worker import Package
 
@@ -101,17 +99,6 @@ def counted(server: Server, name: str) -> int:
     return int(server.admin.info("lock")[f"lock_{name}"])
 
 
-def test_one_makes_what_many_wait_for(server: Server, callers: Callers) -> None:
-    maker = callers.begin_making()
-    waiting = [callers.begin(b"another") for _ in range(12)]
-    server.wait_for_waiters(LOCK, 12)
-    callers.orders.put(b"value")
-    assert [call.result(20) for call in (maker, *waiting)] == [b"value"] * 13
-    assert len(callers.made) == 1
-    assert not server.admin.exists(LOCK)
-    assert 59_000 < server.admin.pttl("page") <= 60_000
-
-
 def test_those_who_wait_get_it_after_many_slices(server: Server, package: Package) -> None:
     callers = Callers(package, server.port, socket_timeout=0.4)
     maker = callers.begin_making()
@@ -120,14 +107,6 @@ def test_those_who_wait_get_it_after_many_slices(server: Server, package: Packag
     callers.orders.put(b"value")
     assert [maker.result(20), waiting.result(20), callers.made] == [b"value", b"value", [None]]
     callers.end()
-
-
-def test_a_hit_asks_for_the_value_alone(server: Server, callers: Callers) -> None:
-    server.admin.set("page", "there", px=60_000)
-    server.admin.set("eternal", "there")
-    assert callers.now(b"new") == callers.now(b"new", name=b"eternal", early=30) == b"there"
-    assert server.calls("lock.once") == 0
-    assert [server.calls("get"), server.calls("pttl"), callers.made] == [2, 2, []]
 
 
 def test_a_value_that_was_made_meanwhile_is_the_answer(server: Server, proxied: tuple[Callers, Proxy]) -> None:
@@ -155,15 +134,6 @@ def test_all_get_what_the_client_reads(server: Server, package: Package, decodes
     callers.end()
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_an_early_value_in_either_protocol(server: Server, package: Package, protocol: int) -> None:
-    callers = Callers(package, server.port, protocol=protocol)
-    server.admin.set("page", "old", px=9_000)
-    assert callers.now(b"new") == b"new"
-    assert server.admin.get("page") == "new"
-    callers.end()
-
-
 @pytest.mark.parametrize("codec", [json, pickle])
 def test_values_are_packed(server: Server, package: Package, codec: Any) -> None:
     callers = Callers(package, server.port, decode_responses=True)
@@ -181,18 +151,6 @@ def test_what_cannot_be_packed_leaves_nothing(server: Server, callers: Callers) 
     assert server.admin.dbsize() == 0
 
 
-def test_a_maker_that_raises_tells_the_next(server: Server, callers: Callers) -> None:
-    maker = callers.begin_making()
-    waiting = [callers.begin(b"value") for _ in range(3)]
-    server.wait_for_waiters(LOCK, 3)
-    callers.orders.put(ZeroDivisionError())
-    with pytest.raises(ZeroDivisionError):
-        maker.result(20)
-    assert [call.result(20) for call in waiting] == [b"value"] * 3
-    assert callers.made == [None, b"value"]
-    assert not server.admin.exists(LOCK)
-
-
 def test_a_maker_that_has_heard_of_its_loss_keeps_its_value(
     server: Server, callers: Callers, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,34 +163,6 @@ def test_a_maker_that_has_heard_of_its_loss_keeps_its_value(
     assert server.admin.dbsize() == 0
     assert "may not be stored" in caplog.text
     assert callers.now(b"next") == b"next"
-
-
-def test_a_wait_that_is_over_raises(server: Server, callers: Callers) -> None:
-    maker = callers.begin_making()
-    for wait in (0.1, 0):
-        with pytest.raises(InProgressError, match="within the time") as error:
-            callers.now(b"another", wait=wait)
-        assert isinstance(error.value, LockError)
-    assert server.waiters(LOCK) == 0
-    callers.orders.put(b"value")
-    assert maker.result(20) == b"value"
-
-
-def test_an_early_value_is_there_at_once_for_all_but_one(server: Server, callers: Callers) -> None:
-    server.admin.set("page", "old", px=9_000)
-    maker = callers.begin_making()
-    assert [callers.now(b"another") for _ in range(3)] == [b"old"] * 3
-    callers.orders.put(b"new")
-    assert [maker.result(20), callers.now(b"another"), len(callers.made)] == [b"new", b"new", 1]
-
-
-def test_an_early_value_is_used_when_the_next_fails(
-    server: Server, callers: Callers, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.admin.set("page", "old", px=9_000)
-    assert callers.now(ZeroDivisionError()) == b"old"
-    assert "ZeroDivisionError" in caplog.text
-    assert not server.admin.exists(LOCK)
 
 
 def test_an_early_value_is_used_where_the_server_takes_no_writes(server: Server, callers: Callers) -> None:
@@ -344,32 +274,15 @@ def test_times_are_checked(callers: Callers) -> None:
     assert not callers.made
 
 
-def test_a_ttl_above_the_servers_is_named(package: Package) -> None:
-    with running(versions()[-1], "max-ttl", "2000") as bounded:
-        callers = Callers(package, bounded.port)
-        with pytest.raises(LockError, match="ttl is too long: "):
+def test_a_module_before_the_command_is_told(server: Server, proxied: tuple[Callers, Proxy]) -> None:
+    callers, proxy = proxied
+    proxy.answer(b"LOCK.ONCE", b"-ERR unknown command 'LOCK.ONCE', with args beginning with: 'page' ")
+    for there in (False, True):
+        if there:
+            server.admin.set("page", "old", px=9_000)
+        with pytest.raises(UnsupportedError, match=r"does not know LOCK\.ONCE") as error:
             callers.now(b"value")
-        callers.end()
-
-
-def test_a_server_without_the_command_is_told(package: Package, server: Server) -> None:
-    with running(server.version, with_module=False) as plain:
-        callers = Callers(package, plain.port)
-        with pytest.raises(ModuleMissingError, match=r"does not know LOCK\.ONCE") as error:
-            callers.now(b"value")
-        assert "fallback=True" not in str(error.value)
-        callers.end()
-    # As a module before 0.4.0.
-    with Proxy(server.port) as proxy:
-        callers = Callers(package, proxy.port)
-        proxy.refuse_command(b"LOCK.ONCE")
-        for there in (False, True):
-            if there:
-                server.admin.set("page", "old", px=9_000)
-            with pytest.raises(UnsupportedError, match=r"does not know LOCK\.ONCE") as error:
-                callers.now(b"value")
-            assert not isinstance(error.value, ModuleMissingError)
-        callers.end()
+        assert not isinstance(error.value, ModuleMissingError)
 
 
 async def test_a_cancelled_task_leaves_the_queue_and_the_lock(server: Server, async_client: Client) -> None:
@@ -509,29 +422,6 @@ def test_an_idempotent_call_runs_once_for_its_arguments(server: Server, callers:
         charge("a", 501)
     assert charged == [500, 500]
     assert 86_000_000 < server.admin.pttl("charge:a") <= 86_400_000
-
-
-def test_an_idempotent_call_waits_or_raises_while_the_first_runs(server: Server, callers: Callers) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def charge(key: str, cents: int) -> str:
-        begun.set()
-        assert go.wait(20)
-        return "done"
-
-    waits, raises = (
-        decorated(callers.package, "idempotent", callers.client, "{key}", wait=wait)(charge) for wait in (20, 0)
-    )
-    first = callers.pool.submit(waits, "a", 500)
-    assert begun.wait(20)
-    with pytest.raises(InProgressError):
-        raises("a", 500)
-    second, other = callers.pool.submit(waits, "a", 500), callers.pool.submit(waits, "a", 501)
-    server.wait_for_waiters("{a}:once", 2)
-    go.set()
-    assert [first.result(20), second.result(20)] == [b"done", b"done"]
-    with pytest.raises(FingerprintError):
-        other.result(20)
 
 
 def test_a_fingerprint_may_leave_arguments_out(callers: Callers) -> None:

@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -14,17 +13,15 @@ import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
 
-import redis_lock_client
 import redis_lock_client.asyncio as ours
 from redis_lock_client import Lock, MultiLock
 
 from .proxy import Proxy
-from .server import PATIENCE, Server, as_map, until, versions
+from .server import Server, as_map, until, versions
 from .topologies import NAME, Cluster, SentinelSet, cluster_of_four, sentinel_set
-from .worker import KINDS
+from .worker import KINDS, Worker
 
 # They are about the client: the newest server is enough. The module's own tests have them on every version.
-TRY_AGAIN = b"-TRYAGAIN not enough servers have confirmed it"
 NEWEST = versions()[-1]
 
 Topology = SentinelSet | Cluster
@@ -42,71 +39,15 @@ def cluster() -> Iterator[Cluster]:
         yield found
 
 
-def sync_client(where: Topology, **settings: Any) -> Any:
+def connect(where: Topology, library: Any = redis, **settings: Any) -> Any:
     if isinstance(where, SentinelSet):
-        return redis.sentinel.Sentinel(where.sentinels).master_for(NAME, **settings)
-    return redis.RedisCluster(host="127.0.0.1", port=where.nodes[1].port, **settings)
+        return library.sentinel.Sentinel(where.sentinels).master_for(NAME, **settings)
+    return library.RedisCluster(host="127.0.0.1", port=where.nodes[1].port, **settings)
 
 
-@contextlib.asynccontextmanager
-async def async_client(where: Topology, **settings: Any) -> AsyncIterator[Any]:
-    if isinstance(where, SentinelSet):
-        client: Any = redis.asyncio.sentinel.Sentinel(where.sentinels).master_for(NAME, **settings)
-    else:
-        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=where.nodes[1].port, **settings)
-    async with client:
-        yield client
-
-
-class Waiter:
-    """Acquires in a thread of its own, by threads or tasks, notified or not, and notes its fence."""
-
-    def __init__(
-        self,
-        kind: str,
-        where: Topology,
-        names: Any,
-        what: str = "Lock",
-        client: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> None:
-        self._where, self._names, self._what, self._client = where, names, what, client or {}
-        self._options = {"timeout": 30, "blocking_timeout": 40, **options}
-        self.fence: int | None = None
-        self.granted = False
-        self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, args=(kind,), daemon=True)
-        self._thread.start()
-
-    def result(self) -> int:
-        self._thread.join(2 * PATIENCE)
-        assert not self._thread.is_alive(), "it still waits"
-        if self.error:
-            raise self.error
-        assert self.granted
-        assert self.fence
-        return self.fence
-
-    def _run(self, kind: str) -> None:
-        try:
-            if kind == "threads":
-                client = sync_client(self._where, **self._client)
-                lock = getattr(redis_lock_client, self._what)(client, self._names, **self._options)
-                self.granted = lock.acquire(token="waiter")
-                self.fence = lock.fence
-                lock.release()
-            else:
-                wait = "notify" if kind == "notify" else "block"
-                asyncio.run(self._in_loop(wait))
-        except Exception as error:
-            self.error = error
-
-    async def _in_loop(self, wait: str) -> None:
-        async with async_client(self._where, **self._client) as client:
-            lock = getattr(ours, self._what)(client, self._names, **self._options, wait=wait)
-            self.granted = await lock.acquire(token="waiter")
-            self.fence = lock.fence
-            await lock.release()
+def waiter_of(kind: str, where: Topology, names: Any, what: str = "Lock", **settings: Any) -> Worker:
+    options = {"what": what, "token": "waiter", "name": names, "blocking_timeout": 40}
+    return Worker(kind, lambda package: connect(where, package.redis, **settings), **options)
 
 
 def waits(server: Server, key: str) -> bool:
@@ -130,11 +71,11 @@ FAILOVERS = pytest.mark.parametrize("fail_over", [SentinelSet.fail_over, kill], 
 def test_sentinel_failover_in_the_middle_of_a_wait(
     sentinels: SentinelSet, fail_over: Callable[[SentinelSet], Server]
 ) -> None:
-    client = sync_client(sentinels)
+    client = connect(sentinels)
     holds = {kind: Lock(client, kind, timeout=60) for kind in KINDS}
     assert all(held.acquire() for held in holds.values())
     fences = {kind: held.fence or 0 for kind, held in holds.items()}
-    waiters = {kind: Waiter(kind, sentinels, kind) for kind in KINDS}
+    waiters = {kind: waiter_of(kind, sentinels, kind) for kind in KINDS}
     before = sentinels.primary()
     until(lambda: all(waits(before, kind) for kind in KINDS), "the waiters")
     before.admin.wait(1, 1000)
@@ -143,10 +84,10 @@ def test_sentinel_failover_in_the_middle_of_a_wait(
     until(lambda: all(waits(new, kind) for kind in KINDS), "the waiters at the new primary")
     for kind in KINDS:
         assert holds[kind].check() == fences[kind]
-        assert not waiters[kind].granted
+        assert not waiters[kind].is_done()
         released = time.monotonic()
         holds[kind].release()
-        assert waiters[kind].result() > fences[kind]
+        assert waiters[kind].fence_when_done() > fences[kind]
         # It is handed on. Nobody has to find out by asking again, 20 s later.
         assert time.monotonic() - released < 10
 
@@ -155,8 +96,8 @@ def test_sentinel_failover_in_the_middle_of_a_wait(
 async def test_sentinel_failover_in_the_middle_of_a_hold(
     sentinels: SentinelSet, fail_over: Callable[[SentinelSet], Server]
 ) -> None:
-    async with async_client(sentinels) as client:
-        by_thread = Lock(sync_client(sentinels), "threads", timeout=9)
+    async with connect(sentinels, redis.asyncio) as client:
+        by_thread = Lock(connect(sentinels), "threads", timeout=9)
         by_task = ours.Lock(client, "asyncio", timeout=9)
         with by_thread, by_thread.keep_alive() as lease:
             async with by_task, by_task.keep_alive():
@@ -182,12 +123,12 @@ def renewed_at(server: Server, key: str) -> Callable[[], bool]:
     return is_renewed
 
 
-def cluster_waiter(kind: str, cluster: Cluster, key: str) -> tuple[Lock, int, Waiter]:
+def cluster_waiter(kind: str, cluster: Cluster, key: str) -> tuple[Lock, int, Worker]:
     """A hold, its fence, and a waiter behind it."""
-    held = Lock(sync_client(cluster), key, timeout=60)
+    held = Lock(connect(cluster), key, timeout=60)
     held.acquire()
     assert held.fence
-    waiter = Waiter(kind, cluster, key)
+    waiter = waiter_of(kind, cluster, key)
     until(lambda: waits(cluster.owner(key), key), "the waiter")
     return held, held.fence, waiter
 
@@ -201,12 +142,12 @@ def test_cluster_failover_in_the_middle_of_a_wait(cluster: Cluster, kind: str) -
     until(lambda: waits(new, key), "the waiter at the new primary")
     assert held.check() == fence
     held.release()
-    assert waiter.result() > fence
+    assert waiter.fence_when_done() > fence
 
 
 async def test_cluster_a_message_of_a_grant_is_not_taken_for_the_grant(cluster: Cluster) -> None:
     key = cluster.replicated_key()
-    async with async_client(cluster) as client:
+    async with connect(cluster, redis.asyncio) as client:
         held = ours.Lock(client, key, timeout=30)
         await held.acquire()
         lock = ours.Lock(client, key, timeout=30, wait="notify")
@@ -231,7 +172,9 @@ async def test_cluster_a_primary_that_hangs(cluster: Cluster) -> None:
     keys = list(islice(cluster.keys_of(cluster.owner(cluster.replicated_key())), 3))
     settings = {"socket_timeout": 2}
     async with contextlib.AsyncExitStack() as stack, contextlib.AsyncExitStack() as working:
-        client, *others = [await stack.enter_async_context(async_client(cluster, **settings)) for _ in range(4)]
+        client, *others = [
+            await stack.enter_async_context(connect(cluster, redis.asyncio, **settings)) for _ in range(4)
+        ]
         holds = [ours.Lock(client, key, timeout=15, wait="notify") for key in keys]
         for held in holds:
             await held.acquire()
@@ -265,7 +208,7 @@ async def test_cluster_a_primary_that_hangs(cluster: Cluster) -> None:
 
 def test_cluster_failover_in_the_middle_of_a_hold(cluster: Cluster) -> None:
     key = cluster.replicated_key()
-    lock = Lock(sync_client(cluster), key, timeout=6)
+    lock = Lock(connect(cluster), key, timeout=6)
     with lock, lock.keep_alive() as lease:
         cluster.owner(key).admin.wait(1, 1000)
         new = cluster.fail_over()
@@ -285,37 +228,14 @@ def before_a_node(cluster: Cluster) -> Iterator[tuple[Proxy, str, dict[str, Any]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_cluster_a_renewal_by_hand_asks_again_until_the_guard_lets_it(
-    cluster: Cluster, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The client asks 16 times by itself.
-    monkeypatch.setattr("redis_lock_client.core.FOLLOW", 0.1)
-    with before_a_node(cluster) as (proxy, key, settings):
-        if kind == "threads":
-            lock = Lock(sync_client(cluster, **settings), key, timeout=30)
-            lock.acquire()
-            proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=40)
-            lock.reacquire()
-        else:
-            wait: Any = "notify" if kind == "notify" else "block"
-            async with (
-                async_client(cluster, **settings) as client,
-                ours.Lock(client, key, timeout=30, wait=wait) as by_task,
-            ):
-                proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=40)
-                await by_task.reacquire()
-        assert proxy.refusals == 40
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_cluster_without_socket_timeout_a_wait_outlives_a_connection_that_falls_silent(
     cluster: Cluster, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("acquire.LONGEST_SLICE", "acquire.LATE", "listener.LATE", "listener.DEFAULT_TIMEOUT"):
         monkeypatch.setattr(f"redis_lock_client.{name}", 0.3)
     with before_a_node(cluster) as (proxy, key, settings):
-        with Lock(sync_client(cluster), key, timeout=30):
-            waiter = Waiter(kind, cluster, key, client={"socket_timeout": None, **settings})
+        with Lock(connect(cluster), key, timeout=30):
+            waiter = waiter_of(kind, cluster, key, socket_timeout=None, **settings)
             until(lambda: waits(cluster.owner(key), key), "the waiter")
             proxy.silence()
         assert waiter.result()
@@ -330,28 +250,28 @@ def test_cluster_a_slot_that_moves_under_a_waiter(cluster: Cluster, kind: str) -
     until(lambda: waits(target, key), "the waiter at the new node")
     assert held.check() == fence
     held.release()
-    assert waiter.result() > fence
+    assert waiter.fence_when_done() > fence
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cluster_several_keys_share_a_slot(cluster: Cluster, kind: str) -> None:
     names = ["{7}:a", "{7}:b"]
-    client = sync_client(cluster)
+    client = connect(cluster)
     with MultiLock(client, names, timeout=30) as held:
         assert held.owned()
         assert held.reacquire()
-        waiter = Waiter(kind, cluster, names, what="MultiLock")
+        waiter = waiter_of(kind, cluster, names, "MultiLock")
         until(lambda: waits(cluster.owner("{7}:a"), "{7}:b"), "the waiter")
         fence = held.fence
         assert fence
-    assert waiter.result() > fence
+    assert waiter.fence_when_done() > fence
     assert not client.exists(*names)
 
 
 async def test_cluster_several_keys_of_other_slots_are_explained(cluster: Cluster) -> None:
     told = r"in a cluster the keys of a multi-lock need one hash tag.*b'a' in slot 15495, b'b' in slot 3300"
     with pytest.raises(ValueError, match=told):
-        MultiLock(sync_client(cluster), ["a", "b"], timeout=30)
-    async with async_client(cluster) as client:
+        MultiLock(connect(cluster), ["a", "b"], timeout=30)
+    async with connect(cluster, redis.asyncio) as client:
         with pytest.raises(ValueError, match=told):
             ours.MultiLock(client, ["a", "b"], timeout=30)

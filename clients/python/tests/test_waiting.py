@@ -12,7 +12,7 @@ from redis_lock_client import acquire as protocol
 
 from .proxy import Proxy
 from .server import PATIENCE, Server
-from .worker import KINDS, Package, Worker
+from .worker import KINDS, Package, Worker, at
 
 NO_RETRY = Retry(NoBackoff(), 0)
 
@@ -43,7 +43,7 @@ def test_without_socket_timeout_a_wait_outlives_a_connection_that_falls_silent(
     with Proxy(server.port) as proxy:
         held = Lock(server.admin, "stock", timeout=30)
         held.acquire()
-        worker = Worker(kind, proxy.port, client={"socket_timeout": None})
+        worker = Worker(kind, at(proxy.port, socket_timeout=None))
         server.wait_for_waiters("stock", 1)
         proxy.silence()
         held.release()
@@ -54,7 +54,7 @@ def test_without_socket_timeout_a_wait_outlives_a_connection_that_falls_silent(
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_socket_timeout_a_wait_at_a_silent_server_ends(server: Server, kind: str) -> None:
     with Proxy(server.port) as proxy, Lock(server.admin, "stock", timeout=30):
-        worker = Worker(kind, proxy.port, client={"socket_timeout": None}, blocking_timeout=1)
+        worker = Worker(kind, at(proxy.port, socket_timeout=None), blocking_timeout=1)
         server.wait_for_waiters("stock", 1)
         proxy.silence()
         proxy.pause()

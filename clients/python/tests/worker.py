@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import redis
@@ -16,18 +18,13 @@ from redis.backoff import NoBackoff
 import redis_lock_client
 import redis_lock_client.asyncio as ours
 
+from .server import PATIENCE
+
 KINDS = ["threads", "asyncio", "notify"]
 
 # What can be waited for, each with its command.
 LOCKS = {"Lock": "lock.acquire", "Semaphore": "lock.acquire", "MultiLock": "lock.macquire"}
 BOTH = ["stock", "prices"]
-
-
-def made(package: Any, what: str, client: Any, name: Any = None, **options: Any) -> Any:
-    """A lock of `stock`, a semaphore with one permit, or a lock of `stock` and another key."""
-    permits = {"permits": 1} if what == "Semaphore" else {}
-    default = BOTH if what == "MultiLock" else "stock"
-    return getattr(package, what)(client, name or default, **{"timeout": 30, **permits, **options})
 
 
 class Package:
@@ -37,14 +34,23 @@ class Package:
         self.is_sync = kind == "threads"
         self.locks: Any = redis_lock_client if self.is_sync else ours
         self.redis: Any = redis if self.is_sync else redis.asyncio
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    @functools.cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+        return loop
 
     def now(self, value: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(value, self.loop).result(30) if inspect.iscoroutine(value) else value
+        is_later = inspect.iscoroutine(value)
+        return asyncio.run_coroutine_threadsafe(value, self.loop).result(3 * PATIENCE) if is_later else value
 
-    def made(self, what: str, client: Any, **options: Any) -> Any:
-        return made(self.locks, what, client, thread_local=False, **options)
+    def made(self, what: str, client: Any, name: Any = None, **options: Any) -> Any:
+        """A lock of `stock`, a semaphore with one permit, or a lock of `stock` and another key."""
+        permits = {"permits": 1} if what == "Semaphore" else {}
+        default = BOTH if what == "MultiLock" else "stock"
+        more: Any = {"timeout": 30, "thread_local": False, **permits, **options}
+        return getattr(self.locks, what)(client, name or default, **more)
 
     def lock(self, client: Any, **options: Any) -> Any:
         return self.made("Lock", client, **options)
@@ -54,17 +60,20 @@ class Package:
         yield client
         self.close(client)
 
+    def no_retry(self) -> Any:
+        return (redis.retry if self.is_sync else redis.asyncio.retry).Retry(NoBackoff(), 0)
+
     def client(self, **settings: Any) -> Any:
         """A client that does not resend by itself."""
-        retry = (redis.retry if self.is_sync else redis.asyncio.retry).Retry(NoBackoff(), 0)
-        return self.closing(self.redis.Redis(retry=retry, **settings))
+        return self.closing(self.redis.Redis(retry=self.no_retry(), **settings))
 
     def close(self, client: Any) -> None:
         self.now(client.close() if self.is_sync else client.aclose())
 
     def end(self) -> None:
-        self.now(cancel_others())
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        if not self.is_sync:
+            self.now(cancel_others())
+            self.loop.call_soon_threadsafe(self.loop.stop)
 
 
 async def cancel_others() -> None:
@@ -80,59 +89,55 @@ class Worker:
     def __init__(
         self,
         kind: str,
-        port: int,
+        connect: Callable[[Package], Any],
         inside: Callable[[], object] = lambda: None,
-        client: dict[str, Any] | None = None,
         what: str = "Lock",
+        token: str | None = None,
         **lock: Any,
     ) -> None:
-        self._what = what
-        self._port = port
-        self._inside = inside
-        self._client = {"port": port, **(client or {})}
+        self._package = Package(kind)
+        self._connect, self._inside, self._what, self._token = connect, inside, what, token
         self._lock = lock | ({"wait": "notify"} if kind == "notify" else {})
-        self.granted: bool | None = None
-        self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, args=(kind,), daemon=True)
-        self._thread.start()
+        self.fence: int | None = None
+        self._done: Future[bool] = Future()
+        threading.Thread(target=self._run, daemon=True).start()
 
-    def result(self, timeout: float = 20.0) -> bool:
+    def result(self, timeout: float = 2 * PATIENCE) -> bool:
         """Wait for the end, and return whether it was granted."""
-        self._thread.join(timeout)
-        assert not self._thread.is_alive(), "it still waits"
-        if self.error:
-            raise self.error
-        assert self.granted is not None
-        return self.granted
+        return self._done.result(timeout)
+
+    def fence_when_done(self) -> int:
+        assert self.result()
+        assert self.fence
+        return self.fence
 
     def is_done(self) -> bool:
-        return not self._thread.is_alive()
+        return self._done.done()
 
-    def _run(self, kind: str) -> None:
+    def _run(self) -> None:
         try:
-            if kind == "threads":
-                self._in_thread()
-            else:
-                asyncio.run(self._in_loop())
+            self._done.set_result(self._work())
         except Exception as error:
-            self.error = error
+            self._done.set_exception(error)
+        self._package.end()
 
-    def _in_thread(self) -> None:
-        with redis.Redis(**self._settings(redis.retry.Retry(NoBackoff(), 0))) as client:
-            lock = made(redis_lock_client, self._what, client, **self._lock)
-            self.granted = lock.acquire()
-            if self.granted:
-                self._inside()
-                lock.release()
+    def _work(self) -> bool:
+        now = self._package.now
+        client = self._connect(self._package)
+        lock = self._package.made(self._what, client, **self._lock)
+        granted: bool = now(lock.acquire(token=self._token))
+        if granted:
+            self.fence = lock.fence
+            self._inside()
+            now(lock.release())
+        self._package.close(client)
+        return granted
 
-    async def _in_loop(self) -> None:
-        async with redis.asyncio.Redis(**self._settings(redis.asyncio.retry.Retry(NoBackoff(), 0))) as client:
-            lock = made(ours, self._what, client, **self._lock)
-            self.granted = await lock.acquire()
-            if self.granted:
-                self._inside()
-                await lock.release()
 
-    def _settings(self, no_retry: Any) -> dict[str, Any]:
-        # At the defaults of the client, unless something is said about it.
-        return self._client if len(self._client) == 1 else {"retry": no_retry, **self._client}
+def at(port: int, **settings: Any) -> Callable[[Package], Any]:
+    """What connects a worker: a client at its defaults, unless something is said about it."""
+    return lambda package: (
+        package.redis.Redis(port=port, retry=package.no_retry(), **settings)
+        if settings
+        else package.redis.Redis(port=port)
+    )

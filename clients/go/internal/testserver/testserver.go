@@ -71,13 +71,8 @@ func (g *group) stop() {
 	_ = g.launcher.Wait()
 }
 
-// Start starts a server, with words of the module and further settings if there are any.
-func Start(words ...string) (*Server, error) { return start(words...) }
-
-// StartWithoutModule starts a server that does not have the module.
-func StartWithoutModule() (*Server, error) { return start("--without-module") }
-
-func start(words ...string) (*Server, error) {
+// Start starts a server, with words of the module and further settings if there are any, or with --without-module.
+func Start(words ...string) (*Server, error) {
 	g, err := launch(append([]string{"server"}, words...)...)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log"
 	"math"
 	"time"
 
@@ -46,13 +47,14 @@ var libraries = []struct {
 	}},
 }
 
-func library(name string) (func(*redis.Client, string) func() locker, error) {
+func library(name string) func(*redis.Client, string) func() locker {
 	for _, library := range libraries {
 		if library.name == name {
-			return library.connect, nil
+			return library.connect
 		}
 	}
-	return nil, fmt.Errorf("no library is called %q: see bench --list", name)
+	log.Fatalf("no library is called %q: see bench --list", name)
+	return nil
 }
 
 // mutex is redsync's, and this client's, for they have the same face.

@@ -5,9 +5,9 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
+	"log"
 	"os"
 	"time"
 
@@ -16,59 +16,44 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	log.SetFlags(0)
+	if len(os.Args) < 2 {
+		log.Fatal("usage: bench LIBRARY --url URL --lock KEY --clients N --hold-ms H --seconds S, or bench --list")
 	}
-}
-
-type acquisition struct{ asked, granted, released time.Time }
-
-func run() error {
-	if len(os.Args) > 1 && os.Args[1] == "--list" {
+	if os.Args[1] == "--list" {
 		for _, library := range libraries {
 			fmt.Println(library.name)
 		}
-		return nil
+		return
 	}
-	if len(os.Args) < 2 {
-		return errors.New("usage: bench LIBRARY --url URL --lock KEY --clients N --hold-ms H --seconds S, or bench --list")
-	}
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	url := flags.String("url", "redis://127.0.0.1:6379", "the server")
 	key := flags.String("lock", "lock:bench", "the lock's key")
 	clients := flags.Int("clients", 1, "how many contend")
 	hold := flags.Int("hold-ms", 0, "how long each holds the lock")
 	seconds := flags.Float64("seconds", 1, "how long it goes on")
-	if err := flags.Parse(os.Args[2:]); err != nil {
-		return err
-	}
-	connect, err := library(os.Args[1])
-	if err != nil {
-		return err
-	}
+	_ = flags.Parse(os.Args[2:])
 	options, err := redis.ParseURL(*url)
-	if err != nil {
-		return err
-	}
+	check(err)
 
 	// One go-redis client, as a program has, with a connection for each of ours from the beginning.
 	options.PoolSize, options.MinIdleConns = *clients, *clients
 	client := redis.NewClient(options)
 	defer client.Close()
-	ctx := context.Background()
+	locks := library(os.Args[1])(client, *key)
 	lockers := make([]locker, *clients)
-	locks := connect(client, *key)
 	for i := range lockers {
 		lockers[i] = locks()
 	}
-	if err := warmUp(ctx, client, *clients); err != nil {
-		return err
+	var warm errgroup.Group
+	for range *clients {
+		warm.Go(func() error { return client.Ping(context.Background()).Err() })
 	}
+	check(warm.Wait())
 
 	start := time.Now()
 	fmt.Fprintln(os.Stderr, "start")
-	ctx, cancel := context.WithDeadline(ctx, start.Add(time.Duration(*seconds*float64(time.Second))))
+	ctx, cancel := context.WithDeadline(context.Background(), start.Add(time.Duration(*seconds*float64(time.Second))))
 	defer cancel()
 	acquisitions := make([][]acquisition, *clients)
 	var group errgroup.Group
@@ -78,9 +63,7 @@ func run() error {
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
+	check(group.Wait())
 
 	out := bufio.NewWriter(os.Stdout)
 	since := func(t time.Time) int64 { return t.Sub(start).Microseconds() }
@@ -89,7 +72,15 @@ func run() error {
 			fmt.Fprintln(out, client, since(a.asked), since(a.granted), since(a.released))
 		}
 	}
-	return out.Flush()
+	check(out.Flush())
+}
+
+type acquisition struct{ asked, granted, released time.Time }
+
+func check(err error) {
+	if err != nil {
+		log.Fatal("bench: ", err)
+	}
 }
 
 // contend acquires, holds and releases until ctx is over.
@@ -115,13 +106,4 @@ func contend(ctx context.Context, locker locker, hold time.Duration) ([]acquisit
 		done = append(done, a)
 	}
 	return done, nil
-}
-
-// warmUp opens the connections.
-func warmUp(ctx context.Context, client *redis.Client, connections int) error {
-	var group errgroup.Group
-	for i := 0; i < connections; i++ {
-		group.Go(func() error { return client.Ping(ctx).Err() })
-	}
-	return group.Wait()
 }

@@ -217,9 +217,7 @@ def ask(
             if word_of(error) == "CANCELLED":
                 text = "Unable to acquire lock: the wait was ended by LOCK.CANCEL"
                 raise LockCancelledError(text, lock.name) from error
-            if lock._learns(error):
-                continue
-            if word_of(error) != "WRONGTYPE":
+            if word_of(error) != "WRONGTYPE" or not lock._meets_strings:
                 raise (yield from lock._told(error, lock.ACQUIRE)) from error
             # An old client holds it, by a string.
             if patience.left_ms() == 0:

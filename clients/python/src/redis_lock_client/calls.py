@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from .once import refuse_what_runs_later
-from .results import Result, ResultOptions, SharedOptions, once, take
+from .results import Result, ResultOptions, SharedOptions, take
 
 __all__ = ["idempotent", "single_flight"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
 
 # For how many seconds the result of an idempotent call is kept: a day.
 KEEP = 86_400.0
@@ -59,6 +60,35 @@ def marking(function: Callable[..., Any], fingerprint: Callable[..., str | bytes
     return mark
 
 
+# Return what tells the value of a call, and what makes it. A wrong client or option is an error here, not at a call.
+def calls_of(
+    kind: Callable[..., R], redis: Any, function: Callable[..., Any], key: Key, options: Any, mark: Any = None
+) -> Callable[..., tuple[R, Callable[[], Any]]]:
+    name = naming(function, key)
+    kind(redis, "", **options)
+
+    def of_call(*args: Any, **kwargs: Any) -> tuple[R, Callable[[], Any]]:
+        marked = {"keep": KEEP, **options, "early": None, "mark": mark(*args, **kwargs)} if mark else options
+        return kind(redis, name(*args, **kwargs), **marked), functools.partial(function, *args, **kwargs)
+
+    return of_call
+
+
+def _taking(calls: Callable[[Callable[..., Any]], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        refuse_what_runs_later(function)
+        of_call = calls(function)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            value: T = take(*of_call(*args, **kwargs))
+            return value
+
+        return call
+
+    return decorate
+
+
 def single_flight(redis: Any, key: Key, **options: Unpack[ResultOptions]) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorate a function whose calls with one key run once, while the others wait and get what it returns.
 
@@ -66,21 +96,7 @@ def single_flight(redis: Any, key: Key, **options: Unpack[ResultOptions]) -> Cal
     The options are those of `once`.
     """
 
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        refuse_what_runs_later(function)
-        name = naming(function, key)
-        # A wrong client or option is an error here, not at the first call.
-        Result(redis, "", **options)
-
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            make = functools.partial(function, *args, **kwargs)
-            result: T = once(redis, name(*args, **kwargs), make, **options)
-            return result
-
-        return call
-
-    return decorate
+    return _taking(lambda function: calls_of(Result, redis, function, key, options))
 
 
 def idempotent(
@@ -100,18 +116,4 @@ def idempotent(
     what they must have in common; without it the arguments must be JSON.
     """
 
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        refuse_what_runs_later(function)
-        name, mark = naming(function, key), marking(function, fingerprint)
-        Result(redis, "", **options)
-
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            more: Any = {"keep": KEEP, **options, "early": None, "mark": mark(*args, **kwargs)}
-            make = functools.partial(function, *args, **kwargs)
-            result: T = take(Result(redis, name(*args, **kwargs), **more), make)
-            return result
-
-        return call
-
-    return decorate
+    return _taking(lambda function: calls_of(Result, redis, function, key, options, marking(function, fingerprint)))

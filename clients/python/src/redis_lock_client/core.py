@@ -79,6 +79,8 @@ class Core:
     ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
     _driver_class: ClassVar[Any]
     _waits: ClassVar[tuple[str, ...]]
+    # Whether an old client's string may lie under its key.
+    _meets_strings = True
     # The option from which the ttl is.
     _ttl_option = "timeout"
 
@@ -166,21 +168,14 @@ class Core:
 
     def _ask_blocking(self, request: tuple[Any, ...], patience: Patience) -> Steps[Any]:
         command = (*request, *patience.block(self._grace_ms()))
-        how = {"within": patience.within(), "binds": self._binds(), "may_wait": True}
+        how = {"within": patience.within(), "binds": self.linger is not None, "may_wait": True}
         (reply,) = yield from Core._send(self, command, **how)
         if isinstance(reply, Exception):
             raise reply
         return reply
 
-    # Return whether the request can be made in another way, which this error has told.
-    def _learns(self, error: Exception) -> bool:
-        return False
-
     def _grace_ms(self) -> int:
         return max(int(self.grace * 1000), 1) if self.grace else 0
-
-    def _binds(self) -> bool:
-        return self.linger is not None
 
     # Return what tells a hold of this lock from one of another that has the same token.
     def _kind(self) -> tuple[Any, ...]:
@@ -191,13 +186,11 @@ class Core:
 
     # Return the command that asks for the hold, but for the options about waiting.
     def _request(self, token: bytes, ttl: int) -> tuple[Any, ...]:
-        return (self.ACQUIRE, *self._what(), token, ttl, *self._terms, *self._lingers())
+        lingers = () if self.linger is None else ("LINGER", min(int(self.linger * 1000), MAX_TTL_MS))
+        return (self.ACQUIRE, *self._what(), token, ttl, *self._terms, *lingers)
 
     def _what(self) -> tuple[Any, ...]:
         return (self.name,)
-
-    def _lingers(self) -> tuple[Any, ...]:
-        return () if self.linger is None else ("LINGER", min(int(self.linger * 1000), MAX_TTL_MS))
 
     def _hold(self, token: bytes, fence: int, lease: Lease) -> None:
         self.local.token, self.local.fence, self.local.lease = token, fence, lease
@@ -329,32 +322,21 @@ class Core:
 
     def _locked(self) -> Steps[bool]:
         """Return whether anybody holds the lock, an old client included."""
-        try:
-            return bool((yield from self._once_more(lambda: self._ask("EXISTS", *self._names))))
-        except self._driver.errors.NoPermissionError:
-            return any(
-                [
-                    as_map(info or ()).get(b"holders")
-                    for info in (yield from self._infos({b"holders": ["an old client"]}))
-                ]
-            )
+        return bool((yield from self._once_more(lambda: self._ask("EXISTS", *self._names))))
 
     def _owned(self) -> Steps[bool]:
         """Return whether this lock holds it."""
-        if self.local.token is None:
-            return False
-        try:
-            fences = yield from self._fences(self.local.token)
-        except self._driver.errors.NoPermissionError:
-            return (yield from self._held(self._driver.encode(self.redis, self.local.token))) is not None
-        return None not in fences and len(set(fences)) == 1
+        return (yield from self._fence_now()) is not None
 
     def _check(self) -> Steps[int | None]:
         """Ask the server whether this lock is held now. Return its fence, or None."""
+        if self.local.token is not None and (yield from self._falls_back()):
+            raise self._not_in_the_fallback("check(), which returns a fence,")
+        return (yield from self._fence_now())
+
+    def _fence_now(self) -> Steps[int | None]:
         if self.local.token is None:
             return None
-        if (yield from self._falls_back()):
-            raise self._not_in_the_fallback("check(), which returns a fence,")
         fences = yield from self._fences(self.local.token)
         # All the holds of one grant have one fence.
         return fences[0] if len(set(fences)) == 1 else None
@@ -362,24 +344,20 @@ class Core:
     def _fences(self, token: Any) -> Steps[list[int | None]]:
         return self._once_more(partial(self._each, "LOCK.CHECK", token))
 
-    # Return what LOCK.INFO says of each key, and `old` of an old client's.
-    def _infos(self, old: Any = None, **how: Any) -> Steps[list[Any]]:
-        infos = []
+    # Return what the token holds by LOCK.INFO, which a string over a key is not part of.
+    def _held(self, token: bytes, hurry: float | None = None) -> Steps[Held | None]:
         for name in self._names:
             try:
-                info = yield from self._ask("LOCK.INFO", name, **how)
+                info = yield from self._ask("LOCK.INFO", name, hurry=hurry)
                 if len(as_map(info or ()).get(b"holders", ())) < as_map(info or ()).get(b"holder-count", 0):
-                    info = yield from self._ask("LOCK.INFO", name, "HOLDERS", 2**53, "WAITERS", 0, **how)
+                    info = yield from self._ask("LOCK.INFO", name, "HOLDERS", 2**53, "WAITERS", 0, hurry=hurry)
             except self._driver.errors.ResponseError as error:
                 if word_of(error) != "WRONGTYPE":
                     raise (yield from self._told(error, "LOCK.INFO")) from error
-                info = old
-            infos.append(info)
-        return infos
-
-    def _held(self, token: bytes, hurry: float | None = None) -> Steps[Held | None]:
-        infos = yield from self._infos(hurry=hurry)
-        return next(filter(None, (held(info, token) for info in infos)), None)
+            else:
+                if now := held(info, token):
+                    return now
+        return None
 
     def _old_client_pttl(self) -> Steps[int]:
         try:

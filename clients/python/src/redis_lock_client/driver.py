@@ -53,10 +53,11 @@ def _kind(cls: type) -> tuple[str | None, bool]:
     return name, any(module[:2] == [name, "asyncio"] for module in modules)
 
 
+# Return the parameter of a connection, of its class or of a base, or None.
 @functools.cache
-def _has_setting(connection_class: type, name: str) -> bool:
+def _parameter(connection_class: type, name: str) -> inspect.Parameter | None:
     inits = (vars(cls)["__init__"] for cls in connection_class.__mro__ if "__init__" in vars(cls))
-    return any(name in inspect.signature(init).parameters for init in inits)
+    return next(filter(None, (inspect.signature(init).parameters.get(name) for init in inits)), None)
 
 
 # What both kinds of clients have in common.
@@ -99,18 +100,15 @@ class Driver:
         # It lets its callers wait for a connection.
         self._waits = hasattr(self.pool, "timeout")
         self._package = f"{library}.asyncio" if self.is_async else library
-        self._find_timeout(client)
-        # By client: what its locks have learned. See `fallback`.
-        self.falls_back: bool | None = None
-        self.lacks_notify = False
-        # By name and token that was passed: as what the hold was taken last.
-        self.converted: dict[tuple[Any, bytes], tuple[Any, ...]] = {}
-
-    def _find_timeout(self, client: Any) -> None:
         owner = self.pool or getattr(client, "nodes_manager", None)
         settings = getattr(owner, "connection_kwargs", {})
         cls = getattr(owner, "connection_class", None) or import_module(f"{self._package}.connection").Connection
-        self.socket_timeout: float | None = settings.get("socket_timeout", _default_timeout(cls))
+        default = _parameter(cls, "socket_timeout")
+        self.socket_timeout: float | None = settings.get("socket_timeout", default.default if default else None)
+        # By client: what its locks have learned. See `fallback`.
+        self.falls_back: bool | None = None
+        # By name and token that was passed: as what the hold was taken last.
+        self.converted: dict[tuple[Any, bytes], tuple[Any, ...]] = {}
 
     # Return a token, a key or a value as the client sends it.
     def encode(self, client: Any, value: Any) -> bytes:
@@ -143,9 +141,9 @@ class Driver:
         ours = {name: value for name, value in kwargs.items() if "maint_notifications" not in name}
         ours |= {"retry": retry, "health_check_interval": 0}
         for name in ("socket_timeout", "socket_connect_timeout"):
-            if _has_setting(connection_class, name):
+            if _parameter(connection_class, name):
                 ours[name] = timeout or ours.get(name) or self.socket_timeout or DEFAULT_TIMEOUT
-        if _has_setting(connection_class, "maint_notifications_config"):
+        if _parameter(connection_class, "maint_notifications_config"):
             ours["maint_notifications_config"] = None
         return ours
 
@@ -155,16 +153,6 @@ class Driver:
             return error
         refused: Exception | None = self.errors.ResponseError(str(error)) if "doesn't exist in" in str(error) else None
         return refused
-
-
-def _default_timeout(connection_class: type) -> float | None:
-    for cls in connection_class.__mro__:
-        if "__init__" in vars(cls):
-            parameter = inspect.signature(vars(cls)["__init__"]).parameters.get("socket_timeout")
-            if parameter is not None:
-                timeout: float | None = parameter.default
-                return timeout
-    return None
 
 
 # Sends by threads.
@@ -349,15 +337,6 @@ class AsyncDriver(Driver):
             return self._bound(), self._keep
         connection = self.connection_beside(self.pool.connection_class, self.pool.connection_kwargs)
         return connection, lambda each: each.disconnect(nowait=True)
-
-    # Raise the library's TimeoutError when it takes longer.
-    @contextlib.asynccontextmanager
-    async def within(self, seconds: float | None) -> Any:
-        try:
-            async with asyncio.timeout(seconds):
-                yield
-        except TimeoutError:
-            raise self.silent() from None
 
     # Return a connection that is not of the pool.
     def connection_beside(self, connection_class: Any, kwargs: Any, **more: Any) -> Any:

@@ -5,7 +5,7 @@ import contextlib
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -54,8 +54,11 @@ class Line:
         return [reply.result() for reply in replies]
 
     # Send one command. Raise what the server answered.
-    def execute(self, *command: Any) -> Awaitable[Any]:
-        return _single(self.send([command]))
+    async def execute(self, *command: Any) -> Any:
+        (reply,) = await self.send([command])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     async def _send(self) -> None:
         while self._queue:
@@ -91,13 +94,6 @@ class Line:
             return (await self._driver.send(self._client, [command], within))[0]
         except Exception as error:
             return error
-
-
-async def _single(sending: Awaitable[list[Any]]) -> Any:
-    (reply,) = await sending
-    if isinstance(reply, Exception):
-        raise reply
-    return reply
 
 
 # One connection that has subscribed to channels of one server.
@@ -165,7 +161,7 @@ class Subscriber:
         reason: Exception = self._errors.ConnectionError(CLOSED)
         try:
             # A server that hangs accepts a connection, and says nothing.
-            async with self._listeners.driver.within(self._pulse):
+            async with asyncio.timeout(self._pulse):
                 await self._connection.connect()
             self._connected.set_result(None)
             is_quiet = False
@@ -184,6 +180,8 @@ class Subscriber:
                 else:
                     await self._send(None, "PING")
                 is_quiet = message is None
+        except TimeoutError:
+            reason = self._listeners.driver.silent()
         except Exception as error:
             reason = error
         finally:

@@ -80,6 +80,8 @@ class ResultCore(Core):
     """The lock under which a value is made, and what is known of the value."""
 
     ACQUIRE = "LOCK.ONCE"
+    # No old client locks by this key, and no wait makes a string of what lies under the other.
+    _meets_strings = False
     _ttl_option = "ttl"
 
     # With a mark, values begin with it, and those that begin with another one are refused.
@@ -126,12 +128,6 @@ class ResultCore(Core):
             self.found, fence = reply, None
             patience.ends()
         return fence
-
-    def _learns(self, error: Exception) -> bool:
-        # No old client locks by this key, and no wait makes a string of what lies under the other.
-        if word_of(error) == "WRONGTYPE":
-            raise error
-        return False
 
     def _told(self, error: Exception, command: str, option: str | None = None) -> Steps[Exception]:
         told = yield from super()._told(error, command, option)

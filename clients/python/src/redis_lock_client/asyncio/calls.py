@@ -4,9 +4,9 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, Unpack
 
-from ..calls import KEEP, Key, marking, naming
+from ..calls import Key, calls_of, marking
 from ..results import ResultOptions, SharedOptions
-from .results import Result, once, take
+from .results import Result, take
 
 __all__ = ["idempotent", "single_flight"]
 
@@ -14,25 +14,28 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def _taking(
+    calls: Callable[[Callable[..., Any]], Any],
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+    def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        of_call = calls(function)
+
+        @functools.wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            value: T = await take(*of_call(*args, **kwargs))
+            return value
+
+        return call
+
+    return decorate
+
+
 def single_flight(
     redis: Any, key: Key, **options: Unpack[ResultOptions]
 ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
     """Decorate a coroutine function whose calls with one key run once: as `redis_lock_client.single_flight`."""
 
-    def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        name = naming(function, key)
-        # A wrong client or option is an error here, not at the first call.
-        Result(redis, "", **options)
-
-        @functools.wraps(function)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            make = functools.partial(function, *args, **kwargs)
-            result: T = await once(redis, name(*args, **kwargs), make, **options)
-            return result
-
-        return call
-
-    return decorate
+    return _taking(lambda function: calls_of(Result, redis, function, key, options))
 
 
 def idempotent(
@@ -43,17 +46,4 @@ def idempotent(
 ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
     """Decorate a coroutine function that runs once for a key: as `redis_lock_client.idempotent`."""
 
-    def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        name, mark = naming(function, key), marking(function, fingerprint)
-        Result(redis, "", **options)
-
-        @functools.wraps(function)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            more: Any = {"keep": KEEP, **options, "early": None, "mark": mark(*args, **kwargs)}
-            make = functools.partial(function, *args, **kwargs)
-            result: T = await take(Result(redis, name(*args, **kwargs), **more), make)
-            return result
-
-        return call
-
-    return decorate
+    return _taking(lambda function: calls_of(Result, redis, function, key, options, marking(function, fingerprint)))

@@ -14,12 +14,8 @@ if TYPE_CHECKING:
 class KeepAlive(Keeping):
     """Renews a hold at a third of its ttl, or of a shorter linger, until the context ends.
 
-    When a renewal answers that nothing is held, or none has succeeded by the end of the lease, the body is cancelled at
-    its next await, and the context raises LockNotOwnedError. The lease is counted by this process's clock from before a
-    renewal was sent, less 1 % and 2 ms, so it ends here before it ends in the server. With `linger` it ends so long
-    after the last word of the connection.
-
-    A release ends the renewals, and is no loss.
+    As `redis_lock_client.KeepAlive`, but a loss cancels the body at its next await, and the context raises
+    LockNotOwnedError.
     """
 
     # Whether a loss ends the body.

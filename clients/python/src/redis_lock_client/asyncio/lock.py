@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ..acquire import IMPATIENCE, Patience, Steps, ask
-from ..core import Core, MultiCore, RWCore, SemaphoreCore, logger
+from ..core import Core, MultiCore, RWCore, SemaphoreCore
 from ..driver import DEFAULT_TIMEOUT, AsyncDriver
 from ..libraries import theirs
 from ..listener import NOTIFY_MS, Listener, Listeners
@@ -137,14 +137,12 @@ class Lock(Core, Theirs):
     def _wait(self, token: bytes, patience: Patience, before: Held | None, is_own: bool) -> Steps[bool]:
         # A conversion goes ahead of the queue and is rare: it may block a connection.
         is_notified = self.wait == "notify" and not before and patience.left_ms() > 0
-        if not is_notified or self._driver.lacks_notify:
+        if not is_notified:
             return (yield from super()._wait(token, patience, before, is_own))
         keys = [self._driver.encode(self.redis, name) for name in self._names]
         with Listeners.of(self._driver, self.redis).listen(keys, token, is_own) as listener:
 
             def once(request: tuple[Any, ...]) -> Steps[Any]:
-                if self._driver.lacks_notify:
-                    return (yield from self._ask_blocking(request, patience))
                 return (yield partial(self._ask_and_listen, request, patience, listener))
 
             listener.is_granted = yield from ask(self, token, patience, is_own, once)
@@ -163,14 +161,6 @@ class Lock(Core, Theirs):
             return fence
         # Without waiting, and so that the place stays: what says no has not granted it.
         return await listener.line.execute(*request, *keep)
-
-    def _learns(self, error: Exception) -> bool:
-        if not str(error).startswith("NOTIFY needs") and "SSUBSCRIBE" not in str(error):
-            return False
-        if not self._driver.lacks_notify:
-            self._driver.lacks_notify = True
-            logger.warning("Each waiting task occupies a connection, as this cluster does not know SSUBSCRIBE.")
-        return True
 
     async def __aenter__(self) -> Self:
         """Acquire, or raise LockError."""

@@ -19,9 +19,7 @@ async def run_once(
 ) -> TaskResult[T]:
     """Run the job only if nobody else runs it, or has begun it within the last `at_least` seconds.
 
-    The lock is not renewed: after `at_most` seconds another one may run the job, so choose more than it ever takes. A
-    job that fails has run. A job that took longer than `at_most` is told by a warning of the logger
-    `redis_lock_client`.
+    As `redis_lock_client.run_once`, but for the job, which is awaited.
     """
     once = lock_of_job(Lock, redis, name, **options)
     if not await once.acquire():
@@ -34,10 +32,7 @@ async def run_once(
 def runs_once(
     redis: Any, name: str | bytes, **options: Unpack[OnceOptions]
 ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[TaskResult[T]]]]:
-    """Decorate a job, of APScheduler say, that many processes start at the same time, and one of them runs.
-
-    The options are those of `run_once`. The decorated job returns a `TaskResult`.
-    """
+    """Decorate a coroutine function that many processes call, and one runs: as `redis_lock_client.runs_once`."""
 
     def decorate(job: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[TaskResult[T]]]:
         @functools.wraps(job)

@@ -1,13 +1,13 @@
 """A Celery task that many workers get at the same time, and one of them runs."""
 
 import contextlib
-import inspect
 import logging
 from typing import Any
 
 from celery import Task
 from celery.exceptions import Reject, Retry
 
+from ..calls import naming
 from ..lock import Lock
 from ..once import lock_of_job
 
@@ -67,8 +67,4 @@ class Once(Task):
         logger.info("The task %s was skipped: %s is held.", self.name, name)
 
     def _lock_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        if self.lock_name is None:
-            return f"once:{self.name}"
-        bound = inspect.signature(self.run).bind(*args, **kwargs)
-        bound.apply_defaults()
-        return self.lock_name.format(**bound.arguments)
+        return str(naming(self.run, self.lock_name)(*args, **kwargs)) if self.lock_name else f"once:{self.name}"

@@ -11,7 +11,6 @@ CACHES = {"default": {
 """
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, Unpack
 
@@ -19,6 +18,7 @@ from django.core.cache import caches
 from django_redis.client import DefaultClient
 from django_redis.client.sentinel import SentinelClient
 
+from ..calls import naming
 from ..core import LockOptions, OwnOptions
 from ..lock import Lock
 from ..once import refuse_a_later_result, refuse_what_runs_later
@@ -87,13 +87,11 @@ def locked(
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         refuse_what_runs_later(function)
-        signature = inspect.signature(function)
+        name_of = naming(function, name)
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> T:
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            with caches[cache].lock(name.format(**bound.arguments), **options):
+            with caches[cache].lock(name_of(*args, **kwargs), **options):
                 result = function(*args, **kwargs)
                 refuse_a_later_result(function, result)
                 return result

@@ -8,7 +8,7 @@ import venv
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 FOLDER = HERE / ".matrix"
 TOOLS = ("pytest==9.2.0", "pytest-asyncio==1.5.0", "pytest-timeout==2.4.0")
 
@@ -27,7 +27,7 @@ HEAD = "LANG\tlibrary\tversion\tpassed\tfailed\tskipped\n"
 
 
 def main() -> int:
-    """Run all rows, or those whose `library==version` is an argument: `python matrix.py redis==6.4.0`."""
+    """Run all rows, or those whose `library==version` is an argument: `python -m scripts.matrix redis==6.4.0`."""
     chosen = [row for row in ROWS if not sys.argv[1:] or "==".join(row) in sys.argv[1:]]
     with ThreadPoolExecutor(int(os.environ.get("MATRIX_JOBS", "2"))) as pool:
         results = list(pool.map(lambda row: run(*row), chosen))

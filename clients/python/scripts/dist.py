@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.server import running, versions
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 DIST = HERE / "dist"
 
 # What stands in a fresh environment beside the wheel.

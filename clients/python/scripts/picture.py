@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.server import running
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LONGEST = 30.0
 # For how many seconds all lines are seen before they come one by one, for those who see the first frame only.
 SHOWN = 5.0
