@@ -3,6 +3,7 @@ package io.github.redislock;
 import static org.junit.jupiter.api.Assertions.*;
 
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -117,9 +118,15 @@ class CoreTest {
     }
 
     @Test
-    void aLingerThatNoBeatCouldKeepIsRefused() {
-        assertThrows(
-                IllegalArgumentException.class,
-                () -> LockOptions.defaults().withLinger(Duration.ofMillis(99)));
+    void timesOutOfTheirRangeAreRefused() {
+        LockOptions options = LockOptions.defaults();
+        List<Executable> wrong = List.of(
+                () -> options.withLinger(Duration.ofMillis(99)),
+                () -> options.withGrace(Duration.ofNanos(1)),
+                () -> options.withGrace(Duration.ofMillis(-1)),
+                () -> options.withGrace(Duration.ofMinutes(61)),
+                () -> options.withTtl(Duration.ofNanos(1)),
+                () -> Once.text().withKeep(Duration.ZERO));
+        wrong.forEach(each -> assertThrows(IllegalArgumentException.class, each));
     }
 }

@@ -45,6 +45,9 @@ final class FaultyProxy implements AutoCloseable {
     /** A command that waits on its way to the server, until this is null. */
     volatile String heldBack;
 
+    /** Whether one was. */
+    volatile boolean holdsBack;
+
     /** A command whose reply waits on its way to the client, until this is null. */
     volatile String withheld;
 
@@ -193,6 +196,7 @@ final class FaultyProxy implements AutoCloseable {
                 client.getOutputStream().write(answer.getBytes(StandardCharsets.US_ASCII));
                 continue;
             }
+            holdsBack |= heldBack != null && text.contains("\r\n" + heldBack);
             Eventually.isTrue(
                     "it goes on", () -> heldBack == null || !text.contains("\r\n" + heldBack));
             carried.server.getOutputStream().write(bytes, 0, count);
