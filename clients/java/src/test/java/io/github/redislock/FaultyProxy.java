@@ -27,9 +27,6 @@ final class FaultyProxy implements AutoCloseable {
             AtomicBoolean withheld,
             AtomicBoolean forgotten) {}
 
-    /** How many commands said KEEP. */
-    final AtomicInteger keeps = new AtomicInteger();
-
     /** Whether replies go nowhere, on connections that stay open. */
     volatile boolean silent;
 
@@ -189,9 +186,6 @@ final class FaultyProxy implements AutoCloseable {
             carried.subscribed.compareAndSet(false, text.contains("SUBSCRIBE"));
             carried.withheld.compareAndSet(
                     false, withheld != null && text.contains("\r\n" + withheld));
-            if (text.contains("\r\nKEEP\r\n")) {
-                keeps.incrementAndGet();
-            }
             if (text.contains(answered) && takes(toAnswer)) {
                 client.getOutputStream().write(answer.getBytes(StandardCharsets.US_ASCII));
                 continue;

@@ -10,7 +10,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 import java.time.Duration;
 import java.util.*;
-import java.util.concurrent.TimeUnit;
+import java.util.concurrent.*;
 
 /** How long a hold lasts, and what becomes of one that is lost. */
 class LeaseTest extends ServerTest {
@@ -122,6 +122,27 @@ class LeaseTest extends ServerTest {
         assertEquals(1, lock.getHoldCount());
         lock.unlock();
         assertThrows(IllegalMonitorStateException.class, lock::unlock, "that of the lost one");
+    }
+
+    /** As renewals at a node that is silent, while the other nodes of a cluster are not. */
+    @Test
+    void workBeyondTheMostThatMayWaitKeepsNoOtherFromTheClock() {
+        int count = Engine.MOST_WORKERS + 1;
+        CountDownLatch goesOn = new CountDownLatch(1);
+        CountDownLatch done = new CountDownLatch(count);
+        try (Engine engine = new Engine(JedisDriver.to(server.url(), 2_000), options, false)) {
+            for (int number = 0; number < count; number++) {
+                engine.later(0, () -> {
+                    Other.quietly(goesOn::await);
+                    done.countDown();
+                });
+            }
+            CompletableFuture<Void> ticks = new CompletableFuture<>();
+            engine.at(0, () -> ticks.complete(null));
+            Other.result(ticks);
+            goesOn.countDown();
+            Eventually.isTrue("all is done", () -> done.getCount() == 0);
+        }
     }
 
     @Test
