@@ -200,10 +200,10 @@ class VectorsTest {
             return actors.computeIfAbsent(name, one -> new Actor(server, fallback, cuts, made));
         }
 
+        /** By a script without end, which is killed after a while. */
         private void busy(String ms) {
             server.ask("CONFIG", "SET", "busy-reply-threshold", 100);
-            String script = "local e = os.clock() + %s / 1000 while os.clock() < e do end";
-            CompletableFuture.runAsync(() -> server.ask("EVAL", script.formatted(ms), 0));
+            background(() -> server.ask("EVAL", "while true do end", 0));
             Eventually.isTrue("it is busy", () -> {
                 try {
                     server.ask("GET", "x");
@@ -212,6 +212,17 @@ class VectorsTest {
                     return refused.getCause().toString().contains("BUSY");
                 }
             });
+            background(() -> {
+                Eventually.pause(Long.parseLong(ms));
+                server.ask("SCRIPT", "KILL");
+            });
+        }
+
+        private static void background(Runnable action) {
+            Thread thread = new Thread(action);
+            thread.setUncaughtExceptionHandler((same, killed) -> {});
+            thread.setDaemon(true);
+            thread.start();
         }
 
         private long fence(String actor) {
