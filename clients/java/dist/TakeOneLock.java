@@ -1,6 +1,4 @@
-import io.github.redislock.RedisHold;
-import io.github.redislock.RedisLock;
-import io.github.redislock.RedisLockClient;
+import io.github.redislock.*;
 
 import java.time.Duration;
 

@@ -7,18 +7,14 @@ import com.hazelcast.test.TestHazelcastInstanceFactory;
 
 import io.github.redislock.testing.TestServer;
 
-import org.junit.After;
-import org.junit.AfterClass;
-import org.junit.BeforeClass;
-import org.junit.Ignore;
-import org.junit.Test;
+import org.junit.*;
 
 import java.lang.reflect.Proxy;
 import java.util.function.Function;
 
 /**
- * Hazelcast's tests of its FencedLock, which is a Lock with fences. What does not apply is in
- * ../PEER-SUITE.md.
+ * Hazelcast's tests of its FencedLock, which is a Lock with fences. The Makefile leaves out
+ * what does not apply, by the table of ../PEER-SUITE.md.
  */
 public class HazelcastLockTest extends AbstractFencedLockBasicTest {
     private static TestServer server;
@@ -74,54 +70,4 @@ public class HazelcastLockTest extends AbstractFencedLockBasicTest {
                     return answer.apply(arguments == null ? null : arguments[0]);
                 }));
     }
-
-    private static final String SESSIONS =
-            "closes a session of Hazelcast's by its internals; here each hold has a lease, which"
-                    + " LeaseTest ends";
-
-    @Override
-    @Test
-    @Ignore(SESSIONS)
-    public void testReentrantLockFails_whenSessionClosed() {}
-
-    @Override
-    @Test
-    @Ignore(SESSIONS)
-    public void testReentrantTryLockFails_whenSessionClosed() {}
-
-    @Override
-    @Test
-    @Ignore(SESSIONS)
-    public void testReentrantTryLockWithTimeoutFails_whenSessionClosed() {}
-
-    @Override
-    @Test
-    @Ignore(SESSIONS)
-    public void testUnlockFails_whenSessionClosed() {}
-
-    @Override
-    @Test
-    @Ignore(SESSIONS)
-    public void testUnlockFails_whenNewSessionCreated() {}
-
-    @Override
-    @Test
-    @Ignore(SESSIONS)
-    public void testGetFenceFails_whenNewSessionCreated() {}
-
-    @Override
-    @Test
-    @Ignore("counts the waiters in Hazelcast's internals; the common scenarios have the same")
-    public void testUnlock_whenPendingLockOfOtherThread() {}
-
-    @Override
-    @Test
-    @Ignore("asks Hazelcast's session manager for its count; there are no sessions")
-    public void testFailedTryLock_doesNotAcquireSession() {}
-
-    @Override
-    @Test
-    @Ignore("destroys a distributed object for good; a key of the server is there again when it is"
-            + " locked again")
-    public void test_destroy() {}
 }

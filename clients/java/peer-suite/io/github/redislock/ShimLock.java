@@ -2,9 +2,7 @@ package io.github.redislock;
 
 import com.hazelcast.cp.lock.FencedLock;
 
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
-import java.lang.reflect.Proxy;
+import java.lang.reflect.*;
 import java.util.concurrent.TimeUnit;
 
 /**

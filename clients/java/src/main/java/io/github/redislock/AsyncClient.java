@@ -54,24 +54,14 @@ record AsyncClient(Engine engine) implements LettuceLockClient {
             Hold hold = ((FutureHold) held.get()).hold;
             return engine.keeper
                     .beginJob(hold, lockAtLeastFor.toMillis())
-                    .thenCompose(begun -> FutureLock.<Void>done(
-                            mine -> job.apply(mine).thenAccept(any -> {}), held.get()))
+                    .thenCompose(begun -> FutureLock.<Void>begun(
+                            () -> job.apply(held.get()).thenAccept(any -> {})))
                     .handle((done, failed) -> Engine.cause(failed))
                     .thenCompose(failed -> engine.keeper
                             .endJob(hold)
-                            .handle((done, late) -> ran(failed, Engine.cause(late))));
+                            .handle((done, late) ->
+                                    FutureLock.ended(true, failed, Engine.cause(late))));
         });
-    }
-
-    /** That it ran, unless the job or the giving back failed. */
-    private static boolean ran(Throwable failed, Throwable late) {
-        if (failed == null && late == null) {
-            return true;
-        }
-        if (failed != null && late != null) {
-            failed.addSuppressed(late);
-        }
-        throw new CompletionException(failed == null ? late : failed);
     }
 
     @Override

@@ -5,6 +5,7 @@ import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.*;
 import java.util.function.Function;
+import java.util.function.Supplier;
 
 /** A view of one key, of several, or of permits. */
 record FutureLock(Engine engine, Claim claim) implements AsyncLock, AsyncSemaphore {
@@ -49,31 +50,31 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock, AsyncSemapho
         CompletableFuture<AsyncHold> waiting = lock();
         CompletableFuture<T> result = new CompletableFuture<>();
         result.whenComplete((value, failed) -> waiting.cancel(false)); // Its place, if it waits.
-        waiting.thenCompose(hold -> done(work, hold)
-                        .handle((value, failed) -> hold.unlock().handle((held, late) ->
-                                ended(value, Engine.cause(failed), held, Engine.cause(late))))
+        waiting.thenCompose(hold -> begun(() -> work.apply(hold))
+                        .handle((value, failed) -> hold.unlock().handle((held, late) -> {
+                            boolean lost = failed == null && late == null && !held;
+                            Throwable last = lost ? Replies.notHeld(claim) : Engine.cause(late);
+                            return ended(value, Engine.cause(failed), last);
+                        }))
                         .thenCompose(Function.identity()))
                 .whenComplete(Engine.settle(result));
         return result;
     }
 
-    private <T> T ended(T value, Throwable failed, Boolean held, Throwable late) {
-        Throwable why = failed != null || late != null || held
-                ? late
-                : Replies.notHeld(claim);
-        if (failed != null && why != null) {
-            failed.addSuppressed(why);
+    /** The value, unless the work or the giving back failed. */
+    static <T> T ended(T value, Throwable failed, Throwable late) {
+        if (failed == null && late == null) {
+            return value;
         }
-        if (failed != null || why != null) {
-            throw new CompletionException(failed == null ? why : failed);
+        if (failed != null && late != null) {
+            failed.addSuppressed(late);
         }
-        return value;
+        throw new CompletionException(failed == null ? late : failed);
     }
 
-    static <T> CompletableFuture<T> done(
-            Function<AsyncHold, ? extends CompletionStage<T>> work, AsyncHold hold) {
+    static <T> CompletableFuture<T> begun(Supplier<? extends CompletionStage<T>> work) {
         try {
-            return work.apply(hold).toCompletableFuture();
+            return work.get().toCompletableFuture();
         } catch (Throwable failed) {
             return CompletableFuture.failedFuture(failed);
         }

@@ -3,10 +3,7 @@ package io.github.redislock;
 import redis.clients.jedis.BuilderFactory;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.commands.ProtocolCommand;
-import redis.clients.jedis.exceptions.JedisClusterOperationException;
-import redis.clients.jedis.exceptions.JedisConnectionException;
-import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.exceptions.*;
 
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.Callable;

@@ -98,15 +98,9 @@ final class OnceRun<T> {
     private CompletableFuture<byte[]> made(
             Hold hold, Supplier<? extends CompletionStage<? extends T>> make) {
         CompletableFuture<byte[]> making = new CompletableFuture<>();
-        engine.call(() -> {
-            try {
-                make.get()
-                        .thenApply(value -> how.pack().apply(value))
-                        .whenComplete(Engine.settle(making));
-            } catch (Throwable failed) {
-                making.completeExceptionally(failed);
-            }
-        });
+        engine.call(() -> FutureLock.<byte[]>begun(
+                        () -> make.get().thenApply(value -> how.pack().apply(value)))
+                .whenComplete(Engine.settle(making)));
         return making.handle((bytes, failed) -> failed == null
                         ? store(hold, bytes).thenApply(stored -> bytes)
                         : engine.keeper

@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.util.*;
+import java.util.stream.Stream;
 
 /**
  * What the server's replies mean. The table of error words is that of {@code
@@ -14,25 +15,14 @@ final class Replies {
         FINAL
     }
 
-    static final Map<String, Kind> WORDS = Map.ofEntries(
-            Map.entry("LOADING", Kind.TEMPORARY),
-            Map.entry("BUSY", Kind.TEMPORARY),
-            Map.entry("MISCONF", Kind.TEMPORARY),
-            Map.entry("NOREPLICAS", Kind.TEMPORARY),
-            Map.entry("TRYAGAIN", Kind.TEMPORARY),
-            Map.entry("OOM", Kind.TEMPORARY),
-            Map.entry("CLUSTERDOWN", Kind.TEMPORARY),
-            Map.entry("UNBLOCKED", Kind.TEMPORARY),
-            Map.entry("MASTERDOWN", Kind.ELSEWHERE),
-            Map.entry("READONLY", Kind.ELSEWHERE),
-            Map.entry("MOVED", Kind.ELSEWHERE),
-            Map.entry("ASK", Kind.ELSEWHERE),
-            Map.entry("NOPERM", Kind.FINAL),
-            Map.entry("NOAUTH", Kind.FINAL),
-            Map.entry("WRONGPASS", Kind.FINAL),
-            Map.entry("WRONGTYPE", Kind.FINAL),
-            Map.entry("CROSSSLOT", Kind.FINAL),
-            Map.entry("ERR", Kind.FINAL));
+    static final Map<Kind, Set<String>> WORDS = Map.of(
+            Kind.TEMPORARY,
+            Set.of("LOADING", "BUSY", "MISCONF", "NOREPLICAS", "TRYAGAIN", "OOM", "CLUSTERDOWN",
+                    "UNBLOCKED"),
+            Kind.ELSEWHERE,
+            Set.of("MASTERDOWN", "READONLY", "MOVED", "ASK"),
+            Kind.FINAL,
+            Set.of("NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "CROSSSLOT", "ERR"));
 
     static final String TTL_TOO_LONG = "ERR ttl must not be above lock.max-ttl";
 
@@ -44,7 +34,11 @@ final class Replies {
 
     /** Words that are not in the table are final, too. */
     static Kind kind(String error) {
-        return WORDS.getOrDefault(word(error), Kind.FINAL);
+        return kindOfWord(word(error)).orElse(Kind.FINAL);
+    }
+
+    private static Optional<Kind> kindOfWord(String word) {
+        return Stream.of(Kind.values()).filter(kind -> WORDS.get(kind).contains(word)).findAny();
     }
 
     private static String word(String error) {
@@ -66,7 +60,7 @@ final class Replies {
     /** Whether an error says that this command is unknown, and not one that it guards. */
     static boolean isUnknown(Request request, String error) {
         String word = word(error);
-        if (error == null || (WORDS.containsKey(word) && !word.equals("ERR"))) {
+        if (error == null || (kindOfWord(word).isPresent() && !word.equals("ERR"))) {
             return false;
         }
         String text = error.toLowerCase(Locale.ROOT);

@@ -45,16 +45,6 @@ class ClockTest extends ServerTest {
     }
 
     @Test
-    void aHoldCountsFromTheSending() {
-        Held hold = behind.take("a");
-        proxy.replyDelayMs = 1_000;
-        assertTrue(hold.renew(Duration.ofSeconds(3)));
-        assertTrue(hold.isHeld());
-        Eventually.pause(1_980);
-        assertFalse(hold.isHeld());
-    }
-
-    @Test
     void aLeaseThatIsOverStaysLost() {
         Held hold = behind.take("a");
         assertTrue(hold.renew(Duration.ofMillis(1_200)));
@@ -111,6 +101,21 @@ class ClockTest extends ServerTest {
         });
         Eventually.isTrue("it has come", () -> server.calls("lock.release") > 0);
         assertItLastsFor(least);
+    }
+
+    /** It comes at a third of the ttl, by another connection of Jedis, and would set it anew. */
+    @Test
+    void aRenewalThatIsUnderWayDoesNotProlongALeastTime() {
+        Held hold = behind.take("a");
+        proxy.heldBack = "LOCK.RENEW";
+        Eventually.isTrue("it is under way", () -> proxy.holdsBack);
+        Future<Void> released = other.starts(() -> hold.releases().accept(Duration.ofSeconds(4)));
+        Eventually.pause(300); // For a release that does not wait.
+        proxy.heldBack = null;
+        Other.result(released);
+        Eventually.isTrue("it has come", () -> server.calls("lock.renew") > 0);
+        long leftMs = server.leftMs("a");
+        assertTrue(leftMs <= 2_000, "and not for the ttl of 6 s: " + leftMs);
     }
 
     @Test
@@ -197,36 +202,16 @@ class ClockTest extends ServerTest {
             IllegalArgumentException refused = assertThrows(
                     IllegalArgumentException.class, () -> hold.renew(Duration.ofMillis(6_001)));
             assertTrue(refused.getMessage().contains("lock.max-ttl"), refused.getMessage());
+            IllegalArgumentException least = assertThrows(
+                    IllegalArgumentException.class,
+                    () -> client.take("b").releases().accept(Duration.ofMillis(6_001)));
+            assertTrue(least.getMessage().matches("atLeast .*lock.max-ttl"), least.getMessage());
+            assertFalse(bounded.isLocked("b"), "it is given back all the same");
             bounded.ask("CONFIG", "RESETSTAT");
             Eventually.isTrue(
                     "it is renewed as before", () -> bounded.calls("lock.renew") > 1);
             assertTrue(hold.isHeld());
         }
-    }
-
-    @Test
-    void aLeastTimeAboveMaxTtlGivesTheLockBackAndSaysSo() {
-        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "6000");
-                Way.Opened client = way.open(bounded.url(), longer)) {
-            Held hold = client.take("a");
-            IllegalArgumentException refused = assertThrows(
-                    IllegalArgumentException.class,
-                    () -> hold.releases().accept(Duration.ofMillis(6_001)));
-            String text = refused.getMessage();
-            assertTrue(text.contains("atLeast") && text.contains("lock.max-ttl"), text);
-            assertFalse(text.contains("LockOptions.ttl"), text);
-            assertFalse(bounded.isLocked("a") || hold.isHeld());
-        }
-    }
-
-    @Test
-    void aReleaseThatIsRefusedForAWhileIsSentAgain() {
-        Held hold = behind.take("a");
-        String readOnly = "-READONLY You can't write against a read only replica.\r\n";
-        proxy.answer("LOCK.RELEASE", readOnly, 5);
-        hold.release();
-        assertEquals(0, proxy.toAnswer.get());
-        assertFalse(server.isLocked("a"));
     }
 
     /** As after the last redirection that a way follows, while the slots are on the move. */

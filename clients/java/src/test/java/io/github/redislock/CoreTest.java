@@ -3,6 +3,7 @@ package io.github.redislock;
 import static org.junit.jupiter.api.Assertions.*;
 
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -19,12 +20,13 @@ class CoreTest {
 
     @Test
     void theTableOfErrorsIsTheOneOfAllAdapters() throws Exception {
-        Map<String, Replies.Kind> shared = Files.readAllLines(Path.of("../vectors/errors.txt"))
+        Map<Replies.Kind, Set<String>> shared = Files.readAllLines(Path.of("../vectors/errors.txt"))
                 .stream()
                 .filter(line -> !line.startsWith("#") && !line.isBlank())
                 .map(line -> line.trim().split("\\s+"))
-                .collect(Collectors.toMap(
-                        words -> words[0], words -> Replies.Kind.valueOf(words[1].toUpperCase())));
+                .collect(Collectors.groupingBy(
+                        words -> Replies.Kind.valueOf(words[1].toUpperCase()),
+                        Collectors.mapping(words -> words[0], Collectors.toSet())));
         assertEquals(shared, Replies.WORDS);
         assertEquals(Replies.Kind.TEMPORARY, Replies.kind("BUSY Redis is busy running a script."));
         assertEquals(Replies.Kind.FINAL, Replies.kind("NEWWORD of a newer server"));
@@ -117,9 +119,15 @@ class CoreTest {
     }
 
     @Test
-    void aLingerThatNoBeatCouldKeepIsRefused() {
-        assertThrows(
-                IllegalArgumentException.class,
-                () -> LockOptions.defaults().withLinger(Duration.ofMillis(99)));
+    void timesOutOfTheirRangeAreRefused() {
+        LockOptions options = LockOptions.defaults();
+        List<Executable> wrong = List.of(
+                () -> options.withLinger(Duration.ofMillis(99)),
+                () -> options.withGrace(Duration.ofNanos(1)),
+                () -> options.withGrace(Duration.ofMillis(-1)),
+                () -> options.withGrace(Duration.ofMinutes(61)),
+                () -> options.withTtl(Duration.ofNanos(1)),
+                () -> Once.text().withKeep(Duration.ZERO));
+        wrong.forEach(each -> assertThrows(IllegalArgumentException.class, each));
     }
 }

@@ -6,8 +6,7 @@ import io.github.redislock.testing.Eventually;
 
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.EnumSource;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.*;
 
 import redis.clients.jedis.JedisPool;
 
@@ -40,14 +39,8 @@ class DriversTest extends ServerTest {
                     }))
                     .toList();
             awaitWaiters("a", THREADS);
-            long start = System.nanoTime();
             lock.unlock();
-            long unlockMs = (System.nanoTime() - start) / 1_000_000;
             ends.forEach(Other::result);
-            long allMs = (System.nanoTime() - start) / 1_000_000;
-            System.out.printf("%s: unlocked in %d ms, all in %d ms%n", way, unlockMs, allMs);
-            assertTrue(unlockMs < 1_000, "to unlock took " + unlockMs);
-            assertTrue(allMs < 15_000, "all together took " + allMs);
             others.forEach(Other::close);
         }
         assertNull(lost.poll());
@@ -298,13 +291,16 @@ class DriversTest extends ServerTest {
     }
 
     /** As the hosts of Docker have one. */
-    @Test
-    void aHostMayHaveAnUnderscore() {
-        String url = "redis://me:secret@no_host.invalid:1";
+    @ParameterizedTest
+    @CsvSource({
+        "redis://me:secret@no_host.invalid:1, no_host.invalid:1",
+        "redis://nowhere.invalid/3, nowhere.invalid:6379"
+    })
+    void aHostMayHaveAnUnderscoreAndNoPort(String url, String address) {
         LockOptions brief = options.withReconnect(Duration.ZERO);
         try (RedisLockClient far = RedisLockClient.connect(url, brief)) {
             String failed = assertThrows(RuntimeException.class, far.lock("a")::tryLock).toString();
-            assertTrue(failed.contains("connect to no_host.invalid:1"), failed);
+            assertTrue(failed.contains("connect to " + address), failed);
         }
     }
 

@@ -35,23 +35,15 @@ class FallbackTest extends ServerTest {
         warnings.close();
     }
 
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "JEDIS_UNIFIED", "LETTUCE_CLIENT"})
-    void withoutTheOptionAnErrorSaysWhatToDo(Way way) {
-        try (Way.Opened opened = way.open(server.url(), strict)) {
-            RedisLockClient locks = opened.locks;
-            List<Executable> uses = List.of(
-                    () -> locks.lock("a").lock(),
-                    () -> locks.lock("a").isLocked(),
-                    () -> locks.semaphore("a", 2).acquire(),
-                    () -> locks.multiLock(locks.lock("a"), locks.lock("b")).lock(),
-                    () -> locks.runOnce("a", SECOND, SECOND, hold -> {}));
-            for (Executable use : uses) {
-                String text = assertThrows(ModuleMissingException.class, use).getMessage();
-                assertTrue(text.contains("no redis-lock module"), text);
-                assertTrue(text.contains("loadmodule /path/libredis_lock.so"), text);
-                assertTrue(text.contains("withFallback") && text.contains("no fence"), text);
-            }
+    /** The scenarios say of which uses. */
+    @Test
+    void withoutTheOptionAnErrorSaysWhatToDo() {
+        try (RedisLockClient locks = RedisLockClient.connect(server.url(), strict)) {
+            String text = assertThrows(ModuleMissingException.class, locks.lock("a")::isLocked)
+                    .getMessage();
+            assertTrue(text.contains("no redis-lock module"), text);
+            assertTrue(text.contains("loadmodule /path/libredis_lock.so"), text);
+            assertTrue(text.contains("withFallback") && text.contains("no fence"), text);
             assertEquals(List.of(), warnings.said);
         }
     }
@@ -70,26 +62,6 @@ class FallbackTest extends ServerTest {
         }
     }
 
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "JEDIS_UNIFIED", "LETTUCE_CLIENT"})
-    void anInterruptEndsAWait(Way way) throws Exception {
-        try (Way.Opened opened = way.open(server.url(), lenient)) {
-            RedisLock lock = opened.locks.lock("a");
-            lock.lock();
-            lock.lock();
-            CountDownLatch begun = new CountDownLatch(1);
-            Future<Void> waiting = other.starts(() -> {
-                begun.countDown();
-                lock.lockInterruptibly();
-            });
-            assertTrue(begun.await(20, TimeUnit.SECONDS));
-            interrupt(waiting);
-            lock.unlock();
-            lock.unlock();
-            assertFalse(lock.isLocked());
-        }
-    }
-
     @Test
     void whatItCannotDoItSays() throws Exception {
         try (Way.Opened opened = Way.JEDIS.open(server.url(), lenient)) {
@@ -98,27 +70,14 @@ class FallbackTest extends ServerTest {
             lock.lock();
             RedisHold hold = locks.lock("hold").acquire();
             List<Executable> uses = List.of(
-                    () -> locks.semaphore("a", 2).acquire(),
                     () -> locks.semaphore("a", 2).availablePermits(),
-                    () -> locks.readWriteLock("a").readLock().tryLock(),
-                    () -> locks.multiLock(locks.lock("a"), locks.lock("b")).lock(),
                     () -> lock.exec("SET", "b", 1),
                     () -> hold.release(SECOND));
             for (Executable use : uses) {
                 String text = assertThrows(ModuleMissingException.class, use).getMessage();
                 assertTrue(text.contains("not available in the fallback"), text);
             }
-        }
-    }
-
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
-    void aLeastTimeGivesTheLockBackAndSaysSo(Way way) {
-        try (Way.Opened opened = way.open(server.url(), lenient)) {
-            Held hold = opened.take("a");
-            assertThrows(
-                    ModuleMissingException.class, () -> hold.releases().accept(SECOND));
-            assertFalse(server.isLocked("a") || hold.isHeld());
+            assertFalse(server.isLocked("hold") || hold.isHeld(), "it is given back all the same");
         }
     }
 
@@ -130,13 +89,11 @@ class FallbackTest extends ServerTest {
         }
     }
 
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "LETTUCE"})
-    void atAServerWithTheModuleTheOptionChangesNothing(Way way) {
+    @Test
+    void atAServerWithTheModuleTheOptionChangesNothing() {
         try (TestServer full = TestServer.start();
-                Way.Opened opened = way.open(full.url(), lenient)) {
-            assertTrue(opened.take("a").fence() > 0);
-            assertEquals("redislock", full.ask("TYPE", "a"));
+                RedisLockClient locks = RedisLockClient.connect(full.url(), lenient)) {
+            assertTrue(locks.lock("a").tryAcquire().fence() > 0);
             assertEquals(List.of(), warnings.said);
         }
     }

@@ -7,6 +7,7 @@ import io.github.redislock.testing.Eventually;
 import io.lettuce.core.RedisClient;
 
 import org.apache.commons.pool2.impl.GenericObjectPoolConfig;
+
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -83,8 +84,8 @@ class FaultsTest extends ServerTest {
 
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE"})
-    void anUnlockThatIsRefusedCanBeRepeated(Way way) {
-        try (Way.Opened opened = way.open(server.url(), patient)) {
+    void anUnlockThatIsRefusedCanBeRepeatedAndUntilThenItIsRenewed(Way way) {
+        try (Way.Opened opened = way.open(server.url(), options)) {
             RedisLock lock = opened.locks.lock("a");
             lock.lock();
             long fence = lock.fence();
@@ -97,25 +98,11 @@ class FaultsTest extends ServerTest {
             } finally {
                 server.ask("ACL", "SETUSER", "default", "+lock.release");
             }
+            server.ask("CONFIG", "RESETSTAT");
+            Eventually.isTrue("it is renewed", () -> server.calls("lock.renew") > 1);
             lock.unlock();
             assertFalse(server.isLocked("a") || lock.isHeldByCurrentThread());
         }
-    }
-
-    /** Until that unlock succeeds it is renewed as before. */
-    @Test
-    void whatCouldNotBeUnlockedIsRenewed() {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        server.ask("ACL", "SETUSER", "default", "-lock.release");
-        try {
-            assertThrows(RuntimeException.class, lock::unlock);
-        } finally {
-            server.ask("ACL", "SETUSER", "default", "+lock.release");
-        }
-        server.ask("CONFIG", "RESETSTAT");
-        Eventually.isTrue("it is renewed", () -> server.calls("lock.renew") > 1);
-        lock.unlock();
     }
 
     @Test
@@ -233,33 +220,6 @@ class FaultsTest extends ServerTest {
                 return done(1);
             });
             assertThrows(IllegalMonitorStateException.class, () -> Other.result(work));
-        }
-    }
-
-    @Test
-    void anAddressNeedsNoPort() {
-        LockOptions brief = options.withReconnect(Duration.ZERO);
-        try (RedisLockClient far = RedisLockClient.connect("redis://nowhere.invalid/3", brief)) {
-            String failed = assertThrows(RuntimeException.class, far.lock("a")::tryLock).toString();
-            assertTrue(failed.contains("nowhere.invalid:6379"), failed);
-        }
-    }
-
-    /** The names of proxies for a command that they have not. */
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
-    void theFallbackBeginsAtEveryWording(Way way) throws Exception {
-        for (String unknown : List.of(
-                "-ERR Command is not available: 'LOCK.ACQUIRE'\r\n",
-                "-ERR unsupported command 'LOCK.ACQUIRE'\r\n")) {
-            try (FaultyProxy proxy = new FaultyProxy(server.port());
-                    Way.Opened opened = way.open(proxy.url(), patient.withFallback(true))) {
-                proxy.answerStarting("LOCK.", unknown);
-                Held hold = opened.take("a");
-                assertEquals(0, hold.fence());
-                assertEquals("string", server.ask("TYPE", "a"));
-                hold.release();
-            }
         }
     }
 }

@@ -27,9 +27,6 @@ final class FaultyProxy implements AutoCloseable {
             AtomicBoolean withheld,
             AtomicBoolean forgotten) {}
 
-    /** How many commands said KEEP. */
-    final AtomicInteger keeps = new AtomicInteger();
-
     /** Whether replies go nowhere, on connections that stay open. */
     volatile boolean silent;
 
@@ -44,6 +41,9 @@ final class FaultyProxy implements AutoCloseable {
 
     /** A command that waits on its way to the server, until this is null. */
     volatile String heldBack;
+
+    /** Whether one was. */
+    volatile boolean holdsBack;
 
     /** A command whose reply waits on its way to the client, until this is null. */
     volatile String withheld;
@@ -186,13 +186,11 @@ final class FaultyProxy implements AutoCloseable {
             carried.subscribed.compareAndSet(false, text.contains("SUBSCRIBE"));
             carried.withheld.compareAndSet(
                     false, withheld != null && text.contains("\r\n" + withheld));
-            if (text.contains("\r\nKEEP\r\n")) {
-                keeps.incrementAndGet();
-            }
             if (text.contains(answered) && takes(toAnswer)) {
                 client.getOutputStream().write(answer.getBytes(StandardCharsets.US_ASCII));
                 continue;
             }
+            holdsBack |= heldBack != null && text.contains("\r\n" + heldBack);
             Eventually.isTrue(
                     "it goes on", () -> heldBack == null || !text.contains("\r\n" + heldBack));
             carried.server.getOutputStream().write(bytes, 0, count);

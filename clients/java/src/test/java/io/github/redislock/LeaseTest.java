@@ -10,10 +10,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 import java.time.Duration;
 import java.util.*;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.*;
 
 /** How long a hold lasts, and what becomes of one that is lost. */
 class LeaseTest extends ServerTest {
@@ -45,36 +42,20 @@ class LeaseTest extends ServerTest {
     }
 
     @Test
-    void aNestedLeaseMayLengthenItButNotShortenIt() {
-        RedisLock lock = locks.lock("a");
-        lock.lock(1, TimeUnit.MINUTES);
-        lock.lock(1, TimeUnit.HOURS);
-        assertTrue(lock.remainTimeToLive() > 3_500_000);
-        lock.lock(1, TimeUnit.SECONDS);
-        assertTrue(lock.remainTimeToLive() > 3_500_000);
-    }
-
-    @Test
-    void aNestedLockWithoutLeaseBringsTheWatchdog() {
-        RedisLock lock = locks.lock("a");
-        lock.lock(TTL_MS, TimeUnit.MILLISECONDS);
-        lock.lock();
-        Eventually.pause(2 * TTL_MS);
-        assertEquals(2, lock.getHoldCount());
-        assertFalse(other.does(() -> lock.tryLock()));
-    }
-
-    @Test
-    void aNestedLockWithoutLeaseDoesNotShortenALongerOne() {
+    void aNestedLockMayLengthenALeaseAndBringTheWatchdogButNotShortenIt() {
         for (ThreadLock lock : List.of(locks.lock("a"), locks.multiLock(locks.lock("a")))) {
+            lock.lock(1, TimeUnit.MINUTES);
             lock.lock(1, TimeUnit.HOURS);
+            lock.lock(1, TimeUnit.SECONDS);
             lock.lock();
             assertTrue(server.leftMs("a") > 3_500_000);
             server.ask("CONFIG", "RESETSTAT");
             Eventually.isTrue("it is renewed", () -> server.calls("lock.renew") > 1);
             assertTrue(server.leftMs("a") > 3_500_000);
-            lock.unlock();
-            lock.unlock();
+            for (int count = 4; count > 0; count--) {
+                assertEquals(count, lock.getHoldCount());
+                lock.unlock();
+            }
         }
     }
 
@@ -121,17 +102,6 @@ class LeaseTest extends ServerTest {
     }
 
     @Test
-    void theWatchdogSeesThatItWasTakenAway() throws InterruptedException {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        lock.lock();
-        server.ask("DEL", "a");
-        assertEquals("a", awaitLost().name());
-        assertEquals(0, lock.getHoldCount(), "the whole count is lost");
-        assertThrows(IllegalMonitorStateException.class, lock::unlock);
-    }
-
-    @Test
     void unlockSeesThatItWasTakenAway() {
         RedisLock lock = locks.lock("a");
         lock.lock();
@@ -154,65 +124,25 @@ class LeaseTest extends ServerTest {
         assertThrows(IllegalMonitorStateException.class, lock::unlock, "that of the lost one");
     }
 
+    /** As renewals at a node that is silent, while the other nodes of a cluster are not. */
     @Test
-    void aSilentServerMeansLostByTheOwnClockAndTheNewsWaitsForNoRenewal()
-            throws InterruptedException {
-        Map<String, Long> told = new ConcurrentHashMap<>();
-        long ttlMs = 3_000;
-        LockOptions noted = options.withTtl(Duration.ofMillis(ttlMs)).withOnLost(news -> {
-            told.put(news.name(), System.nanoTime());
-            lost.add(news);
-        });
-        try (RedisLockClient many = RedisLockClient.connect(server.url(), noted)) {
-            Map<String, Long> held = new HashMap<>();
-            for (int number = 0; number < 30; number++) {
-                many.lock("a" + number).lock();
-                held.put("a" + number, System.nanoTime());
-                if (number == 0) {
-                    Eventually.pause(400); // Its renewals are under way when the others' end.
-                }
+    void workBeyondTheMostThatMayWaitKeepsNoOtherFromTheClock() {
+        int count = Engine.MOST_WORKERS + 1;
+        CountDownLatch goesOn = new CountDownLatch(1);
+        CountDownLatch done = new CountDownLatch(count);
+        try (Engine engine = new Engine(JedisDriver.to(server.url(), 2_000), options, false)) {
+            for (int number = 0; number < count; number++) {
+                engine.later(0, () -> {
+                    Other.quietly(goesOn::await);
+                    done.countDown();
+                });
             }
-            server.pause();
-            try {
-                for (int number = 0; number < 30; number++) {
-                    assertTrue(awaitLost().reason().contains("no renewal"));
-                }
-                assertFalse(many.lock("a0").isHeldByCurrentThread());
-            } finally {
-                server.resume();
-            }
-            held.forEach((name, nanos) -> {
-                long lateMs = (told.get(name) - nanos) / 1_000_000 - ttlMs;
-                assertTrue(lateMs < 700, name + " was told " + lateMs + " ms late");
-            });
+            CompletableFuture<Void> ticks = new CompletableFuture<>();
+            engine.at(0, () -> ticks.complete(null));
+            Other.result(ticks);
+            goesOn.countDown();
+            Eventually.isTrue("all is done", () -> done.getCount() == 0);
         }
-    }
-
-    /** As at a node that is silent, while the other nodes of a cluster are not. */
-    @Test
-    void aRenewalBeyondTheMostThatWaitKeepsNoOtherFromTheWatchdog() {
-        LockOptions longer = options.withTtl(Duration.ofSeconds(9));
-        HookedDriver wire = new HookedDriver(server.url(), longer);
-        AtomicInteger waiting = new AtomicInteger();
-        AtomicBoolean answers = new AtomicBoolean();
-        wire.before = command -> {
-            if (command.equals("LOCK.RENEW") && !answers.get()) {
-                // Only the watchdog's own thread could be one more, and would wait for longer.
-                boolean beyond = waiting.incrementAndGet() > Engine.MOST_WORKERS;
-                Eventually.isTrue("it is answered", () -> answers.get() && !beyond);
-            }
-        };
-        try (RedisLockClient many = SyncClient.over(wire, longer)) {
-            for (int number = 0; number <= Engine.MOST_WORKERS; number++) {
-                many.lock("a" + number).lock();
-            }
-            Eventually.isTrue("all wait", () -> waiting.get() >= Engine.MOST_WORKERS);
-            many.lock("b").lock();
-            Eventually.isTrue("a while has passed", () -> server.leftMs("b") < 8_000);
-            answers.set(true);
-            Eventually.isTrue("it is renewed", () -> server.leftMs("b") > 8_000);
-        }
-        assertNull(lost.poll());
     }
 
     @Test

@@ -10,75 +10,16 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.*;
 
 import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisException;
 
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.*;
-import java.util.stream.Stream;
 
 /** The place in the queue: kept over slices and lost connections, and given up in the end. */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class PlaceTest extends ServerTest {
     /** So long that a place that is gone was given up. */
     private final LockOptions longGrace = options.withGrace(Duration.ofHours(1));
-
-    /** Each waits for some slices, and holds for longer than one. */
-    @Test
-    void waitersWithShortSlicesAreServedInOrder() {
-        LockOptions sliced = options.withSlice(Duration.ofMillis(30));
-        try (RedisLockClient client = RedisLockClient.connect(server.url(), sliced)) {
-            locks.lock("a").lock();
-            List<Integer> order = new CopyOnWriteArrayList<>();
-            List<Other> others = Stream.generate(Other::new).limit(6).toList();
-            List<Future<Void>> ends = new ArrayList<>();
-            for (int number = 0; number < 6; number++) {
-                int mine = number;
-                ends.add(others.get(number).starts(() -> {
-                    client.lock("a").lock();
-                    order.add(mine);
-                    Eventually.pause(50);
-                    client.lock("a").unlock();
-                }));
-                awaitWaiters("a", number + 1);
-            }
-            Eventually.pause(200);
-            locks.lock("a").unlock();
-            ends.forEach(Other::result);
-            others.forEach(Other::close);
-            assertEquals(List.of(0, 1, 2, 3, 4, 5), order);
-        }
-    }
-
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
-    void aDeadWaiterCostsItsGraceAtMost(Way way) throws Exception {
-        long graceMs = 3_000;
-        LockOptions brief = options.withGrace(Duration.ofMillis(graceMs));
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Way.Opened dying = way.open(proxy.url(), brief);
-                Other next = new Other()) {
-            RedisLock lock = locks.lock("a");
-            lock.lock();
-            Future<Void> dead =
-                    awaitWaiter(() -> dying.take(Way.Kind.LOCK, List.of("a"), 600_000, -1));
-            Future<Void> waiting = next.starts(() -> lock.lock());
-            awaitWaiters("a", 2);
-            proxy.shut();
-            awaitNobodyListens();
-            long start = System.nanoTime();
-            lock.unlock();
-            Other.result(waiting);
-            long tookMs = (System.nanoTime() - start) / 1_000_000;
-            System.out.printf("a dead waiter cost %d ms of its grace%n", tookMs);
-            assertTrue(tookMs >= graceMs / 2 && tookMs < graceMs + 3_000, "it cost " + tookMs);
-            next.does(() -> lock.unlock());
-            if (way == Way.JEDIS) { // The other one is told of nothing, and asks no more.
-                assertThrows(JedisException.class, () -> Other.result(dead));
-            }
-        }
-    }
 
     @Test
     void aWaiterThatGetsAnErrorLeavesNoPlace() throws Exception {
@@ -96,17 +37,6 @@ class PlaceTest extends ServerTest {
         }
         locks.lock("a").unlock();
         assertFalse(server.isLocked("a"), "nothing was left to it");
-    }
-
-    @Test
-    void aClosedClientLeavesNoPlace() {
-        RedisLockClient closing = RedisLockClient.connect(server.url(), longGrace);
-        locks.lock("a").lock();
-        Future<Void> waiting = awaitWaiter(() -> closing.lock("a").lock());
-        closing.close();
-        assertEquals(0, server.waiting("a"));
-        assertThrows(JedisException.class, () -> Other.result(waiting));
-        assertEquals(0, server.waiting("a"));
     }
 
     @ParameterizedTest
@@ -216,30 +146,6 @@ class PlaceTest extends ServerTest {
             other.does(() -> lock.unlock());
             Other.result(later);
         }
-    }
-
-    @Test
-    void onlyAWaiterSaysKeep() throws Exception {
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                RedisLockClient client = RedisLockClient.connect(proxy.url(), options);
-                RedisLockClient placeless =
-                        RedisLockClient.connect(proxy.url(), options.withGrace(Duration.ZERO))) {
-            locks.lock("a").lock();
-            assertFalse(other.does(() -> client.lock("a").tryLock()));
-            assertFalse(other.does(() -> placeless.lock("a").tryLock(20, TimeUnit.MILLISECONDS)));
-            assertEquals(0, proxy.keeps.get());
-            assertFalse(other.does(() -> client.lock("a").tryLock(20, TimeUnit.MILLISECONDS)));
-            assertEquals(1, proxy.keeps.get());
-        }
-    }
-
-    @Test
-    void aGraceIsFromAMillisecondToAnHour() {
-        for (Duration wrong :
-                List.of(Duration.ofNanos(1), Duration.ofMillis(-1), Duration.ofMinutes(61))) {
-            assertThrows(IllegalArgumentException.class, () -> options.withGrace(wrong));
-        }
-        assertEquals(Duration.ofSeconds(5), LockOptions.defaults().grace());
     }
 
     /** To one of the places, neither by a connection that waits nor by one that is told. */

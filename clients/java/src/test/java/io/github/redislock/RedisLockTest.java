@@ -51,14 +51,6 @@ class RedisLockTest extends ServerTest {
     }
 
     @Test
-    void tryLockDoesNotAskHowLongAnOldClientHasIt() {
-        server.ask("SET", "a", "old", "PX", 60_000);
-        server.ask("CONFIG", "RESETSTAT");
-        assertFalse(locks.lock("a").tryLock());
-        assertEquals(0, server.calls("pttl"));
-    }
-
-    @Test
     void tellsOfTheServersView() {
         RedisLock lock = locks.lock("a");
         assertFalse(lock.isLocked());

@@ -3,6 +3,7 @@ package io.github.redislock;
 import static org.junit.jupiter.api.Assertions.*;
 
 import io.github.redislock.testing.Eventually;
+
 import io.opentelemetry.sdk.metrics.data.MetricData;
 import io.opentelemetry.sdk.testing.junit5.OpenTelemetryExtension;
 import io.opentelemetry.sdk.trace.data.SpanData;

@@ -2,15 +2,11 @@ package io.github.redislock;
 
 import static org.junit.jupiter.api.Assertions.*;
 
-import io.github.redislock.testing.Eventually;
-import io.github.redislock.testing.TestCluster;
-import io.github.redislock.testing.TestSentinel;
-import io.github.redislock.testing.TestServer;
+import io.github.redislock.testing.*;
+
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
-import io.lettuce.core.cluster.ClusterClientOptions;
-import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
-import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.*;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
 import io.lettuce.core.codec.RedisCodec;
 
@@ -18,11 +14,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.parallel.Execution;
 import org.junit.jupiter.api.parallel.ExecutionMode;
 
-import redis.clients.jedis.DefaultJedisClientConfig;
-import redis.clients.jedis.HostAndPort;
-import redis.clients.jedis.JedisCluster;
-import redis.clients.jedis.JedisSentinelPool;
-import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.*;
 import redis.clients.jedis.providers.SentineledConnectionProvider;
 
 import java.time.Duration;
@@ -230,14 +222,9 @@ class TopologyTest {
         begin(scenes, primary);
         // The replica has the holds, or a failover may lose them.
         Eventually.isTrue("it is replicated", () -> caughtUp(primary));
-        long start = System.nanoTime();
         primary.kill();
         awaitPromotion(replica);
-        long tookOverMs = (System.nanoTime() - start) / 1_000_000;
         scenes.forEach(scene -> scene.awaitWaiters(replica));
-        System.out.printf(
-                "taken over after %d ms, all wait there after %d ms%n",
-                tookOverMs, (System.nanoTime() - start) / 1_000_000);
         scenes.forEach(scene -> scene.end(replica));
     }
 

@@ -18,31 +18,6 @@ import java.util.concurrent.TimeUnit;
 
 /** Waiting: in line, in slices, over cut connections, until an interrupt. */
 class WaitingTest extends ServerTest {
-    /** Counted from the asking, the lease would be over before it was granted. */
-    @ParameterizedTest
-    @ValueSource(ints = {50, 10_000})
-    void aGrantAfterAWaitThatIsLongerThanTheTtlHasItsWholeLease(int sliceMs) {
-        LockOptions sliced = options.withSlice(Duration.ofMillis(sliceMs));
-        try (RedisLockClient client = RedisLockClient.connect(server.url(), sliced)) {
-            locks.lock("a").lock();
-            Future<Void> waiting = awaitWaiter(() -> client.lock("a").lock());
-            Eventually.pause(2 * TTL_MS);
-            assertFalse(waiting.isDone());
-            locks.lock("a").unlock();
-            Other.result(waiting);
-            assertTrue(other.does(() -> client.lock("a").isHeldByCurrentThread()));
-        }
-    }
-
-    @Test
-    void tryLockDoesNotTakeACutConnectionForARefusal() {
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        lock.unlock();
-        server.cutConnections();
-        assertTrue(lock.tryLock());
-    }
-
     @Test
     void aServerThatIsGoneIsSaidToBe() {
         RedisLockClient lonely;
@@ -74,20 +49,6 @@ class WaitingTest extends ServerTest {
                 server.resume();
             }
             assertShort(start, Duration.ofMillis(500));
-        }
-    }
-
-    @Test
-    void aSwallowedGrantIsAskedForAgainInTime() throws Exception {
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                RedisLockClient patient = RedisLockClient.connect(proxy.url())) {
-            proxy.swallowFirstFence();
-            long start = System.nanoTime();
-            assertTrue(patient.lock("a").tryLock(500, TimeUnit.MILLISECONDS));
-            assertTrue(proxy.hasSwallowed());
-            assertShort(start, Duration.ofMillis(500));
-            patient.lock("a").unlock();
-            assertFalse(server.isLocked("a"));
         }
     }
 

@@ -1,8 +1,6 @@
 package io.github.redislock.bench;
 
-import io.github.redislock.LockOptions;
-import io.github.redislock.RedisHold;
-import io.github.redislock.RedisLockClient;
+import io.github.redislock.*;
 
 import java.time.Duration;
 import java.util.concurrent.ThreadLocalRandom;
@@ -35,7 +33,7 @@ public final class Beliefs {
                     use(client.lock(name).acquire(), holdUs);
                 } catch (RuntimeException | InterruptedException error) {
                     System.err.println(error);
-                    Crew.pause(50);
+                    pause(50);
                 }
             }
         };
@@ -55,10 +53,18 @@ public final class Beliefs {
                 break;
             }
             until = now;
-            Crew.pause(5);
+            pause(5);
         }
         System.out.printf("%s %s %d %d %d%n", hold.name(), hold.id(), hold.fence(), begun, until);
         hold.release();
+    }
+
+    private static void pause(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException never) {
+            throw new IllegalStateException(never);
+        }
     }
 
     /** On Linux that is CLOCK_MONOTONIC. */

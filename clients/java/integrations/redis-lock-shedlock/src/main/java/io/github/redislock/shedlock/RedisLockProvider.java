@@ -3,9 +3,7 @@ package io.github.redislock.shedlock;
 import io.github.redislock.RedisHold;
 import io.github.redislock.RedisLockClient;
 
-import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
-import net.javacrumbs.shedlock.core.LockConfiguration;
-import net.javacrumbs.shedlock.core.SimpleLock;
+import net.javacrumbs.shedlock.core.*;
 import net.javacrumbs.shedlock.support.LockException;
 
 import java.time.Duration;

@@ -2,9 +2,7 @@ package io.github.redislock.shedlock;
 
 import io.github.redislock.RedisHold;
 
-import net.javacrumbs.shedlock.core.AbstractSimpleLock;
-import net.javacrumbs.shedlock.core.LockConfiguration;
-import net.javacrumbs.shedlock.core.SimpleLock;
+import net.javacrumbs.shedlock.core.*;
 
 import java.time.Duration;
 import java.util.Optional;

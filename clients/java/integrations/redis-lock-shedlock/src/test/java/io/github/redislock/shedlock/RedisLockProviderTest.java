@@ -8,21 +8,13 @@ import io.github.redislock.RedisLockClient;
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
 
-import net.javacrumbs.shedlock.core.ClockProvider;
-import net.javacrumbs.shedlock.core.DefaultLockingTaskExecutor;
-import net.javacrumbs.shedlock.core.LockConfiguration;
-import net.javacrumbs.shedlock.core.LockExtender;
-import net.javacrumbs.shedlock.core.LockProvider;
-import net.javacrumbs.shedlock.core.SimpleLock;
-import net.javacrumbs.shedlock.support.KeepAliveLockProvider;
+import net.javacrumbs.shedlock.core.*;
 
 import org.junit.jupiter.api.*;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.concurrent.*;
 
 class RedisLockProviderTest {
@@ -66,7 +58,9 @@ class RedisLockProviderTest {
 
     @Test
     void theServerKeepsLockAtLeastForThoughTheClientIsClosed() {
-        lock(provider, MINUTE, Duration.ofSeconds(30)).unlock();
+        SimpleLock lock = lock(provider, MINUTE, Duration.ofSeconds(30));
+        assertThat(server.leftMs(KEY)).isBetween(50_000L, 60_000L);
+        lock.unlock();
         client.close();
         assertThat(server.leftMs(KEY)).isBetween(20_000L, 30_000L);
         assertThat(other.lock(configuration(MINUTE, Duration.ZERO))).isEmpty();
@@ -108,25 +102,6 @@ class RedisLockProviderTest {
         }
     }
 
-    /** The server's clock decides when it is over, and a job may be at work until then. */
-    @Test
-    void lockAtMostForIsNotCutByTheClientsClock() {
-        Duration most = Duration.ofSeconds(4);
-        long startNanos = System.nanoTime();
-        lock(provider, most, most);
-        Eventually.isTrue("it ends", () -> !server.isLocked(KEY));
-        assertThat(Duration.ofNanos(System.nanoTime() - startNanos))
-                .isGreaterThanOrEqualTo(most.minusMillis(1));
-    }
-
-    @Test
-    void lockAtMostForIsTheTtlAndAnExtensionMayBringItForward() {
-        SimpleLock lock = lock(provider, MINUTE, Duration.ZERO);
-        assertThat(server.leftMs(KEY)).isBetween(50_000L, 60_000L);
-        lock.extend(Duration.ofSeconds(5), Duration.ZERO);
-        assertThat(server.leftMs(KEY)).isBetween(1L, 5_000L);
-    }
-
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
     void anOwnerThatWasOvertakenExtendsAndUnlocksNothing(boolean extend) {
@@ -140,59 +115,14 @@ class RedisLockProviderTest {
             assertThat(late.extend(Duration.ofMinutes(5), Duration.ZERO)).isEmpty();
             assertThat(server.leftMs(KEY)).isLessThanOrEqualTo(MINUTE.toMillis());
         } else {
+            assertThatThrownBy(() -> ((RedisSimpleLock) late).exec("SET", "written", 1))
+                    .isInstanceOf(IllegalMonitorStateException.class);
             late.unlock();
         }
+        assertThat(((RedisSimpleLock) newer).exec("SET", "written", 2)).isEqualTo("OK");
         assertThat(server.isLocked(KEY)).isTrue();
         newer.unlock();
         assertThat(server.isLocked(KEY)).isFalse();
-    }
-
-    @Test
-    void aGuardedCommandRunsOnlyWhileTheLockIsHeld() {
-        RedisSimpleLock lock = (RedisSimpleLock) lock(provider, MINUTE, Duration.ZERO);
-        assertThat(lock.exec("SET", "written", 1)).isEqualTo("OK");
-        server.ask("DEL", KEY);
-        assertThatThrownBy(() -> lock.exec("SET", "written", 2))
-                .isInstanceOf(IllegalMonitorStateException.class);
-        assertThat(server.ask("GET", "written")).isEqualTo("1");
-    }
-
-    @Test
-    void aJobMayExtendItsLockByLockExtender() {
-        DefaultLockingTaskExecutor executor = new DefaultLockingTaskExecutor(provider);
-        List<Long> left = new ArrayList<>();
-        executor.executeWithLock(
-                (Runnable) () -> {
-                    LockExtender.extendActiveLock(Duration.ofMinutes(5), Duration.ZERO);
-                    left.add(server.leftMs(KEY));
-                },
-                configuration(MINUTE, Duration.ZERO));
-        assertThat(left.get(0)).isGreaterThan(MINUTE.toMillis());
-        assertThat(server.isLocked(KEY)).isFalse();
-    }
-
-    @Test
-    void keepAliveLockProviderRenewsIt() {
-        // It renews after half of lockAtMostFor, which is 30 s at least: too long for a test.
-        ScheduledThreadPoolExecutor hasty = new ScheduledThreadPoolExecutor(1) {
-            @Override
-            public ScheduledFuture<?> scheduleAtFixedRate(
-                    Runnable task, long delay, long period, TimeUnit unit) {
-                return super.scheduleAtFixedRate(task, 20, 20, TimeUnit.MILLISECONDS);
-            }
-        };
-        try {
-            Duration most = Duration.ofSeconds(30);
-            SimpleLock lock = new KeepAliveLockProvider(new RedisLockProvider(client), hasty)
-                    .lock(configuration(most, Duration.ZERO))
-                    .orElseThrow();
-            server.ask("PEXPIRE", KEY, "10000");
-            Eventually.isTrue("it is renewed", () -> server.leftMs(KEY) > 10_000);
-            lock.unlock();
-            assertThat(server.isLocked(KEY)).isFalse();
-        } finally {
-            hasty.shutdownNow();
-        }
     }
 
     /** The old provider's lock is a string that it sets by SET NX PX. */
@@ -232,23 +162,6 @@ class RedisLockProviderTest {
                     .isInstanceOf(UnsupportedOperationException.class)
                     .hasMessageContaining("lockAtLeastFor");
             assertThat(plain.isLocked(KEY)).isFalse();
-        }
-    }
-
-    /** No right but those of the role {@code worker} in the documents. */
-    @Test
-    void itWorksWithTheRightsOfAWorker() {
-        String rights = "~job-lock:* resetchannels -@all +lock.acquire +lock.release +lock.renew";
-        server.ask((Object[]) ("ACL SETUSER worker on >secret " + rights).split(" "));
-        String url = "redis://worker:secret@127.0.0.1:" + server.port();
-        try (RedisLockClient worker = RedisLockClient.connect(url)) {
-            LockProvider mine = new RedisLockProvider(worker);
-            SimpleLock lock = lock(mine, MINUTE, Duration.ZERO);
-            assertThat(mine.lock(configuration(MINUTE, Duration.ZERO))).isEmpty();
-            lock.extend(MINUTE, Duration.ZERO).orElseThrow().unlock();
-            assertThat(server.isLocked(KEY)).isFalse();
-            lock(mine, MINUTE, Duration.ofSeconds(30)).unlock();
-            assertThat(server.isLocked(KEY)).isTrue();
         }
     }
 

@@ -1,8 +1,7 @@
 package io.github.redislock.spring;
 
-import io.github.redislock.LettuceLocks;
-import io.github.redislock.LockOptions;
-import io.github.redislock.RedisLockClient;
+import io.github.redislock.*;
+
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.cluster.RedisClusterClient;
 

@@ -4,9 +4,7 @@ import io.github.redislock.Once;
 import io.github.redislock.RedisLockClient;
 
 import org.springframework.dao.QueryTimeoutException;
-import org.springframework.data.redis.cache.RedisCache;
-import org.springframework.data.redis.cache.RedisCacheConfiguration;
-import org.springframework.data.redis.cache.RedisCacheWriter;
+import org.springframework.data.redis.cache.*;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;

@@ -3,10 +3,7 @@ package io.github.redislock.spring;
 import io.github.redislock.Once;
 import io.github.redislock.RedisLockClient;
 
-import org.springframework.data.redis.cache.RedisCache;
-import org.springframework.data.redis.cache.RedisCacheConfiguration;
-import org.springframework.data.redis.cache.RedisCacheManager;
-import org.springframework.data.redis.cache.RedisCacheWriter;
+import org.springframework.data.redis.cache.*;
 
 import java.util.function.UnaryOperator;
 

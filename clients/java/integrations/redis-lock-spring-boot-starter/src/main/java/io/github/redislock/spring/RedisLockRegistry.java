@@ -1,13 +1,9 @@
 package io.github.redislock.spring;
 
-import io.github.redislock.LockOptions;
-import io.github.redislock.RedisLock;
-import io.github.redislock.RedisLockClient;
+import io.github.redislock.*;
 
 import org.springframework.beans.factory.DisposableBean;
-import org.springframework.integration.support.locks.ExpirableLockRegistry;
-import org.springframework.integration.support.locks.LockRegistry;
-import org.springframework.integration.support.locks.RenewableLockRegistry;
+import org.springframework.integration.support.locks.*;
 import org.springframework.util.ClassUtils;
 
 import java.time.Duration;

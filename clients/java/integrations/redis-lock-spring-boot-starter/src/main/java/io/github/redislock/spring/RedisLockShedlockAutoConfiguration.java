@@ -6,10 +6,7 @@ import io.github.redislock.shedlock.RedisLockProvider;
 import net.javacrumbs.shedlock.core.LockProvider;
 
 import org.springframework.boot.autoconfigure.AutoConfiguration;
-import org.springframework.boot.autoconfigure.condition.ConditionalOnBean;
-import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
-import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
-import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
+import org.springframework.boot.autoconfigure.condition.*;
 import org.springframework.context.annotation.Bean;
 
 /** A {@link RedisLockProvider} where ShedLock and redis-lock-shedlock are on the class path. */

@@ -1,20 +1,13 @@
 package io.github.redislock.spring;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import io.github.redislock.LockOptions;
-import io.github.redislock.LostLock;
-import io.github.redislock.ModuleMissingException;
-import io.github.redislock.RedisLockClient;
+import io.github.redislock.*;
 import io.github.redislock.shedlock.RedisLockProvider;
 import io.github.redislock.testing.Eventually;
-import io.github.redislock.testing.TestServer;
 
-import net.javacrumbs.shedlock.core.ClockProvider;
-import net.javacrumbs.shedlock.core.LockConfiguration;
-import net.javacrumbs.shedlock.core.LockProvider;
+import net.javacrumbs.shedlock.core.*;
 
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -75,21 +68,6 @@ class AutoConfigurationTest extends ServerTest {
                 });
     }
 
-    /** As the hosts of Docker have one. */
-    @Test
-    void aHostMayHaveAnUnderscore() {
-        runner(
-                        "jedis",
-                        "spring.data.redis.host=no_host.invalid",
-                        "spring.data.redis.password=pass:w@rd/%",
-                        "redis-lock.reconnect=0s")
-                .run(context -> {
-                    var lock = context.getBean(RedisLockRegistry.class).obtain("a");
-                    assertThatThrownBy(lock::tryLock)
-                            .hasMessageContaining("connect to no_host.invalid:6379");
-                });
-    }
-
     /** With a name Jedis takes a pool. */
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
@@ -103,29 +81,6 @@ class AutoConfigurationTest extends ServerTest {
         });
     }
 
-    @ParameterizedTest
-    @ValueSource(strings = {"jedis", "lettuce"})
-    void onAServerWithoutTheModuleItWorksOnlyWithTheFallback(String driver) {
-        try (TestServer plain = TestServer.withoutModule()) {
-            runner(driver, "spring.data.redis.port=" + plain.port()).run(context -> {
-                var lock = context.getBean(RedisLockRegistry.class).obtain("a");
-                assertThatThrownBy(lock::tryLock).isInstanceOf(ModuleMissingException.class);
-            });
-            runner(driver, "spring.data.redis.port=" + plain.port(), "redis-lock.fallback=true")
-                    .run(context -> {
-                        RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
-                        registry.obtain("a").lock();
-                        registry.obtain("a").lock();
-                        assertThat(plain.ask("TYPE", "lock-registry:a")).isEqualTo("string");
-                        registry.renewLock("a", Duration.ofMinutes(5));
-                        assertThat(plain.leftMs("lock-registry:a")).isGreaterThan(60_000);
-                        registry.obtain("a").unlock();
-                        registry.obtain("a").unlock();
-                        assertThat(plain.isLocked("lock-registry:a")).isFalse();
-                    });
-        }
-    }
-
     @Test
     void thePropertiesAreBound() {
         application(
@@ -134,6 +89,7 @@ class AutoConfigurationTest extends ServerTest {
                         "redis-lock.slice=4s",
                         "redis-lock.grace=2s",
                         "redis-lock.reconnect=1s",
+                        "redis-lock.fallback=true",
                         "redis-lock.registry.key-prefix=mine:",
                         "redis-lock.shedlock.key-prefix=jobs:")
                 .run(context -> {
@@ -142,6 +98,7 @@ class AutoConfigurationTest extends ServerTest {
                     assertThat(options.slice()).isEqualTo(Duration.ofSeconds(4));
                     assertThat(options.grace()).isEqualTo(Duration.ofSeconds(2));
                     assertThat(options.reconnect()).isEqualTo(Duration.ofSeconds(1));
+                    assertThat(options.fallback()).isTrue();
                     RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
                     assertThat(registry.obtain("a").getKey()).isEqualTo("mine:a");
                     context.getBean(LockProvider.class).lock(oneMinute("a"));

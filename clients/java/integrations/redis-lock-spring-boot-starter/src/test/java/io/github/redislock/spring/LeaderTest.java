@@ -13,42 +13,11 @@ import org.springframework.integration.leader.Context;
 import org.springframework.integration.leader.DefaultCandidate;
 import org.springframework.integration.support.leader.LockRegistryLeaderInitiator;
 
-import java.time.Duration;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** Spring Integration's leader initiator in two applications. */
 class LeaderTest extends ServerTest {
     private static final String KEY = RedisLockRegistry.DEFAULT_PREFIX + "leader";
-
-    @ParameterizedTest
-    @ValueSource(strings = {"jedis", "lettuce"})
-    void theOtherLeadsWhenTheLeadersContextCloses(String driver) {
-        CompletableFuture<Void> leads = new CompletableFuture<>();
-        CompletableFuture<Void> end = new CompletableFuture<>();
-        // Each context closes at the end of its run.
-        CompletableFuture<Void> first =
-                CompletableFuture.runAsync(() -> leading(driver).run(context -> {
-                    Candidate mine = context.getBean(Candidate.class);
-                    Eventually.isTrue("the first leads", mine::leads);
-                    leads.complete(null);
-                    end.join();
-                }));
-        leads.join();
-        leading(driver).run(context -> {
-            Candidate mine = context.getBean(Candidate.class);
-            Eventually.isTrue("it waits", () -> server.waiting(KEY) == 1);
-            assertThat(mine.leads()).isFalse();
-            long begin = System.nanoTime();
-            end.complete(null);
-            Eventually.isTrue("the second leads", mine::leads);
-            // The ttl is 30 s, so the lock was unlocked.
-            assertThat(Duration.ofNanos(System.nanoTime() - begin))
-                    .isLessThan(Duration.ofSeconds(10));
-            first.join();
-        });
-        assertThat(server.isLocked(KEY)).isFalse();
-    }
 
     /** The initiator locks again at each heartbeat, and must not get a lock that it has lost. */
     @ParameterizedTest
