@@ -396,6 +396,3 @@ fn unexpected() -> Verdict {
             .into(),
     ))
 }
-
-#[cfg(test)]
-mod tests;
