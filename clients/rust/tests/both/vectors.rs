@@ -332,7 +332,14 @@ fn named(error: &Error) -> String {
         Error::Cancelled => "cancelled".to_owned(),
         Error::InProgress => "busy".to_owned(),
         Error::NotHeld => "lost".to_owned(),
-        Error::TtlTooLong(_) => "too-long".to_owned(),
+        Error::TtlTooLong(_) => {
+            let text = error.to_string();
+            assert!(
+                text.contains("with_ttl") && text.contains("max-ttl"),
+                "{text}"
+            );
+            "too-long".to_owned()
+        }
         Error::Redis(error) if error.code() == Some("NOPERM") => "denied".to_owned(),
         error => error.to_string(),
     }
