@@ -1,8 +1,11 @@
 use super::*;
 
+/// The bytes, the event, the key and the token.
+type Row = (&'static [u8], Event, &'static [u8], &'static [u8]);
+
 #[test]
 fn each_message_is_read_and_other_bytes_are_refused() {
-    let read: [(&[u8], Event, &[u8], &[u8]); 11] = [
+    let read: [Row; 11] = [
         (
             b"granted 17 3 key token",
             Event::Granted(17),
