@@ -13,17 +13,22 @@ use redis::{Cmd, RedisResult, Value};
 
 use crate::attempt::{Attempt, Turn, Verdict};
 use crate::lease::Lease;
+use crate::locks::Returns;
 use crate::options::Options;
 use crate::support::Support;
 
 /// The connections of a client.
-pub(crate) trait Driver: Copy + fmt::Debug + Send + Sync + Sized + 'static {
+pub(crate) trait Driver:
+    Returns + Copy + fmt::Debug + Send + Sync + Sized + 'static
+{
     type Connections: Send + Sync;
     /// What work in the background needs, as a call of the client finds it.
     type Runtime: Clone + Send + Sync;
 
     /// Whether what a drop leaves is done before the drop is over.
     const BLOCKS: bool;
+
+    fn done<'a, T: 'a>(work: impl Future<Output = T> + Send + 'a) -> Self::Done<'a, T>;
 
     fn runtime() -> Self::Runtime;
 

@@ -7,7 +7,7 @@ mod common;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Admin, BOUND, Proxy, Server};
+use common::{Admin, BOUND, Cluster, Proxy, Server};
 use redis_lock_client::aio::LockClient;
 use redis_lock_client::{Error, Mode, Options, sync};
 use tokio::task::{JoinHandle, JoinSet};
@@ -490,4 +490,34 @@ async fn an_upgrade_ends_with_its_share() {
     let upgraded = timeout(BOUND, guard.upgrade()).await.unwrap();
     assert!(matches!(upgraded, Err(Error::NotHeld)), "{upgraded:?}");
     assert_eq!(admin.waiters("page"), 0);
+}
+
+/// As when a firewall has forgotten it: the node has no receiver any more, and the client does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_connection_that_listens_and_was_forgotten_is_made_anew() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::to(cluster.nodes[1].port);
+    let key = cluster.key_of(1, "forgotten");
+    let mut node = cluster.nodes[1].admin();
+    let port = proxy.port.to_string();
+    node.run(&["CONFIG", "SET", "cluster-announce-port", &port]);
+    let locks = LockClient::cluster([proxy.url()], Options::default()).unwrap();
+    for is_forgotten in [false, true] {
+        node.run(&["LOCK.ACQUIRE", &key, "holder", "60000"]);
+        let lock = locks.lock(&key);
+        let waiting = tokio::spawn(async move { lock.lock_timeout(BOUND).await });
+        waiters(&mut node, &key, 1).await;
+        if is_forgotten {
+            proxy.forget_subscribed();
+            // It notices while it waits.
+            eventually("it listens again", || proxy.subscribed() == 1).await;
+            waiters(&mut node, &key, 1).await;
+        }
+        assert_eq!(proxy.subscribed(), 1);
+        let start = Instant::now();
+        node.run(&["LOCK.RELEASE", &key, "holder"]);
+        let guard = waiting.await.unwrap().unwrap().unwrap();
+        assert!(start.elapsed() < ms(4_000), "{:?}", start.elapsed());
+        guard.unlock().await.unwrap();
+    }
 }

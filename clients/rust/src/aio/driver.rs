@@ -19,6 +19,7 @@ use super::listener::{Hub, Subscribed};
 use crate::attempt::{Attempt, Turn, Verdict};
 use crate::driver::{Driver, Engine};
 use crate::lease::Lease;
+use crate::locks::Returns;
 use crate::options::Options;
 use crate::replies::is_to_leave;
 
@@ -33,11 +34,20 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> SharedConnection for C {
 #[derive(Clone, Copy, Debug)]
 pub enum Tasks {}
 
+impl Returns for Tasks {
+    type Done<'a, T: 'a> = Boxed<'a, T>;
+}
+
 impl Driver for Tasks {
     type Connections = Connections;
     type Runtime = Option<Handle>;
 
     const BLOCKS: bool = false;
+
+    /// Keeps the types of a program's own futures short, too.
+    fn done<'a, T: 'a>(work: impl Future<Output = T> + Send + 'a) -> Boxed<'a, T> {
+        Box::pin(work)
+    }
 
     fn runtime() -> Option<Handle> {
         Handle::try_current().ok()

@@ -13,6 +13,7 @@ use super::connect::{CONNECT_TIME, Connect, Connection};
 use crate::attempt::{Attempt, Turn, Verdict, Wait};
 use crate::driver::{Driver, Engine, rest_for_answer};
 use crate::lease::Lease;
+use crate::locks::Returns;
 use crate::replies::{is_demoted, is_to_leave, is_unanswered};
 
 /// The number of connections that are kept for the next command.
@@ -34,11 +35,19 @@ pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+impl Returns for Blocking {
+    type Done<'a, T: 'a> = T;
+}
+
 impl Driver for Blocking {
     type Connections = Pool;
     type Runtime = ();
 
     const BLOCKS: bool = true;
+
+    fn done<'a, T: 'a>(work: impl Future<Output = T> + Send + 'a) -> T {
+        now(work)
+    }
 
     fn runtime() {}
 
