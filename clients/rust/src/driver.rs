@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisResult, Value};
 
-use crate::attempt::{Attempt, Turn, Verdict};
+use crate::attempt::{Attempt, Verdict};
 use crate::lease::Lease;
 use crate::locks::Returns;
 use crate::options::Options;
@@ -56,7 +56,6 @@ pub(crate) trait Driver:
     fn ask_next(
         engine: &Engine<Self>,
         attempt: &mut Attempt<'_>,
-        turn: Turn,
     ) -> impl Future<Output = Verdict> + Send;
 
     fn pause(time: Duration) -> impl Future<Output = ()> + Send;

@@ -381,7 +381,7 @@ impl<D: Driver> Hold<D> {
     /// Releases it. What failed can be repeated, until the server has answered.
     pub(crate) async fn release(&self) -> Result<()> {
         let left = self.lease.left();
-        let away = self.engine.options.reach_of_release(left);
+        let away = self.engine.options.reach_within(Some(left));
         self.release_within((away, self.lease.end_of_ttl())).await
     }
 
@@ -392,7 +392,7 @@ impl<D: Driver> Hold<D> {
         lease.end();
         let mut commands = vec![self.place.exec(set)];
         commands.extend(self.place.release(false));
-        let away = engine.options.reach_of_release(lease.left());
+        let away = engine.options.reach_within(Some(lease.left()));
         let persistence = (away, lease.end_of_ttl());
         let time = engine.options.answer_time(self.ttl);
         let stored = engine.insist(commands.chunks(2), time, persistence).await;

@@ -16,7 +16,7 @@ use tokio::time::{timeout, timeout_at};
 use super::cluster::Nodes;
 use super::link::{Boxed, Own, Source, ask, within};
 use super::listener::{Hub, Subscribed};
-use crate::attempt::{Attempt, Turn, Verdict};
+use crate::attempt::{Attempt, Verdict};
 use crate::driver::{Driver, Engine};
 use crate::lease::Lease;
 use crate::locks::Returns;
@@ -72,8 +72,8 @@ impl Driver for Tasks {
         }
     }
 
-    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>, turn: Turn) -> Verdict {
-        boxed(engine.ask_in_the_best_way(attempt, turn)).await
+    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
+        boxed(engine.ask_in_the_best_way(attempt)).await
     }
 
     async fn pause(time: Duration) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, RedisResult, Value};
 
 use super::connect::{CONNECT_TIME, Connect, Connection};
-use crate::attempt::{Attempt, Turn, Verdict, Wait};
+use crate::attempt::{Attempt, Verdict, Wait};
 use crate::driver::{Driver, Engine, rest_for_answer};
 use crate::lease::Lease;
 use crate::locks::Returns;
@@ -59,7 +59,7 @@ impl Driver for Blocking {
         engine.connections.ask(commands, time)
     }
 
-    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>, _: Turn) -> Verdict {
+    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
         match engine.ask_once(attempt, Wait::Block).await {
             // Nothing listens.
             Verdict::Queued => Verdict::Unavailable,
