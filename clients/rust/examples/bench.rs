@@ -12,89 +12,61 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use redis_lock_client::{Options, aio, sync};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-const LIBRARIES: [&str; 2] = ["redis-lock", "redis-lock-tokio"];
-
-#[derive(Clone, Parser)]
 struct Settings {
-    #[arg(required_unless_present = "list", value_parser = LIBRARIES)]
-    library: Option<String>,
-    /// Print the libraries, and end
-    #[arg(long)]
-    list: bool,
-    #[arg(long, default_value = "redis://127.0.0.1:6379")]
     url: String,
-    #[arg(long = "lock", value_name = "KEY", default_value = "lock:bench")]
     key: String,
-    #[arg(long, default_value_t = 8)]
     clients: usize,
-    #[arg(long = "hold-ms", value_name = "MS", default_value = "1", value_parser = millis)]
     hold: Duration,
-    #[arg(long, default_value = "5", value_parser = seconds)]
-    seconds: Duration,
-}
-
-fn millis(text: &str) -> Result<Duration, Error> {
-    Ok(Duration::from_millis(text.parse()?))
-}
-
-fn seconds(text: &str) -> Result<Duration, Error> {
-    Ok(Duration::try_from_secs_f64(text.parse()?)?)
-}
-
-/// The times of an acquisition, in microseconds since the start.
-struct Turn {
-    client: usize,
-    asked: u128,
-    granted: u128,
-    released: u128,
+    time: Duration,
 }
 
 fn main() -> Result<(), Error> {
-    let settings = Settings::parse();
-    if settings.list {
-        println!("{}", LIBRARIES.join("\n"));
-        return Ok(());
-    }
-    let turns = match settings.library.as_deref() {
-        Some("redis-lock-tokio") => tokio::runtime::Runtime::new()?.block_on(tasks(&settings))?,
-        _ => threads(&settings)?,
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let option = |name: &str, default: &str| {
+        let at = words.iter().position(|word| word == name);
+        let word = at.and_then(|at| words.get(at + 1));
+        word.map_or(default.to_owned(), String::clone)
     };
-    for turn in turns {
-        let (asked, granted) = (turn.asked, turn.granted);
-        println!("{} {asked} {granted} {}", turn.client, turn.released);
-    }
+    let settings = Settings {
+        url: option("--url", "redis://127.0.0.1:6379"),
+        key: option("--lock", "lock:bench"),
+        clients: option("--clients", "8").parse()?,
+        hold: Duration::from_millis(option("--hold-ms", "1").parse()?),
+        time: Duration::try_from_secs_f64(option("--seconds", "5").parse()?)?,
+    };
+    let turns = match words.first().map(String::as_str) {
+        Some("redis-lock") => threads(&settings)?,
+        Some("redis-lock-tokio") => tokio::runtime::Runtime::new()?.block_on(tasks(&settings))?,
+        Some("--list") => vec!["redis-lock\nredis-lock-tokio".to_owned()],
+        _ => return Err("usage: bench redis-lock|redis-lock-tokio [OPTION…], or --list".into()),
+    };
+    println!("{}", turns.join("\n"));
     Ok(())
 }
 
-fn threads(settings: &Settings) -> Result<Vec<Turn>, Error> {
+fn threads(settings: &Settings) -> Result<Vec<String>, Error> {
     let locks = sync::LockClient::open(settings.url.as_str(), Options::default())?;
     let lock = locks.lock(&settings.key);
     // Connects.
     locks.lock(format!("{}:0", settings.key)).lock()?.unlock()?;
     let start = start();
-    let contend = |client| -> Result<Vec<Turn>, Error> {
+    let now = || start.elapsed().as_micros();
+    let contend = &|client| -> Result<Vec<String>, Error> {
         let mut turns = Vec::new();
-        while start.elapsed() < settings.seconds {
-            let asked = start.elapsed().as_micros();
+        while start.elapsed() < settings.time {
+            let asked = now();
             let guard = lock.lock()?;
-            let granted = start.elapsed().as_micros();
+            let granted = now();
             thread::sleep(settings.hold);
             guard.unlock()?;
-            turns.push(Turn {
-                client,
-                asked,
-                granted,
-                released: start.elapsed().as_micros(),
-            });
+            turns.push(format!("{client} {asked} {granted} {}", now()));
         }
         Ok(turns)
     };
-    let contend = &contend;
     thread::scope(|scope| {
         let clients = (0..settings.clients).map(|client| scope.spawn(move || contend(client)));
         let clients: Vec<_> = clients.collect();
@@ -106,28 +78,23 @@ fn threads(settings: &Settings) -> Result<Vec<Turn>, Error> {
     })
 }
 
-async fn tasks(settings: &Settings) -> Result<Vec<Turn>, Error> {
+async fn tasks(settings: &Settings) -> Result<Vec<String>, Error> {
     let locks = aio::LockClient::open(settings.url.as_str(), Options::default())?;
     let first = locks.lock(format!("{}:0", settings.key)).lock().await?;
     first.unlock().await?;
-    let start = start();
+    let (start, time, hold) = (start(), settings.time, settings.hold);
     let clients = (0..settings.clients).map(|client| {
         let lock = locks.lock(&settings.key);
-        let settings = settings.clone();
+        let now = move || start.elapsed().as_micros();
         tokio::spawn(async move {
             let mut turns = Vec::new();
-            while start.elapsed() < settings.seconds {
-                let asked = start.elapsed().as_micros();
+            while start.elapsed() < time {
+                let asked = now();
                 let guard = lock.lock().await?;
-                let granted = start.elapsed().as_micros();
-                tokio::time::sleep(settings.hold).await;
+                let granted = now();
+                tokio::time::sleep(hold).await;
                 guard.unlock().await?;
-                turns.push(Turn {
-                    client,
-                    asked,
-                    granted,
-                    released: start.elapsed().as_micros(),
-                });
+                turns.push(format!("{client} {asked} {granted} {}", now()));
             }
             Ok::<_, Error>(turns)
         })

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::attempt::{Attempt, PACE, Patience, Turn, Verdict, Wait};
+use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
 use crate::command::{Claim, Place};
 use crate::driver::{Driver, Engine};
 use crate::error::Result;
@@ -24,7 +24,7 @@ impl<D: Driver> Engine<D> {
         patience: Patience,
     ) -> Result<(Option<Grant>, Option<Value>)> {
         let mut attempt = self.attempt(place, claim, ttl, patience);
-        let granted = self.run(&mut attempt, false).await;
+        let granted = self.run(&mut attempt).await;
         if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
             // A server that is out of reach has had its time.
             let time = attempt.bounded(self.options.answer_time(ttl));
@@ -47,7 +47,7 @@ impl<D: Driver> Engine<D> {
         let claim = Claim::RwLock(mode);
         let mut attempt = self.attempt(place, &claim, ttl, patience);
         attempt.lease = lease;
-        let granted = self.run(&mut attempt, true).await;
+        let granted = self.run(&mut attempt).await;
         (granted, attempt.leaves_something())
     }
 
@@ -61,18 +61,13 @@ impl<D: Driver> Engine<D> {
         Attempt::new(place, claim, ttl, patience, (&self.options, &self.support))
     }
 
-    async fn run(&self, attempt: &mut Attempt<'_>, is_conversion: bool) -> Result<Option<Grant>> {
-        let mut is_first = true;
+    async fn run(&self, attempt: &mut Attempt<'_>) -> Result<Option<Grant>> {
         loop {
             if let Some(refusal) = attempt.refused() {
                 return Err(refusal);
             }
-            let turn = Turn {
-                is_conversion,
-                is_first,
-            };
-            let mut verdict = D::ask_next(self, attempt, turn).await;
-            is_first = false;
+            let mut verdict = D::ask_next(self, attempt).await;
+            attempt.is_first = false;
             if let Verdict::Granted(grant) = verdict
                 && attempt.is_old(grant, self.linger())
             {

@@ -66,13 +66,6 @@ pub(crate) enum Wait<'a> {
     Keep,
 }
 
-/// Which request of an attempt it is.
-#[derive(Clone, Copy)]
-pub(crate) struct Turn {
-    pub(crate) is_conversion: bool,
-    pub(crate) is_first: bool,
-}
-
 /// A command, and how long its answer takes if the server has nothing to say before.
 pub(crate) struct Question {
     pub(crate) command: Cmd,
@@ -113,6 +106,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) support: &'a Support,
     /// The lease of the hold that is to be converted. Without it there is nothing to wait for.
     pub(crate) lease: Option<&'a Lease>,
+    /// Whether the next request is the first one.
+    pub(crate) is_first: bool,
     /// A reply was lost. The server may have granted the lock, or may still let the request wait.
     pub(crate) is_uncertain: bool,
     /// A request asked the server to keep its place.
@@ -141,6 +136,7 @@ impl<'a> Attempt<'a> {
             options,
             support,
             lease: None,
+            is_first: true,
             is_uncertain: false,
             has_place: false,
             found: None,
@@ -319,7 +315,7 @@ impl<'a> Attempt<'a> {
             Patience::Until(end) => Some(end.saturating_duration_since(since)),
             Patience::Forever => None,
         };
-        self.options.reach_of_wait(left)
+        self.options.reach_within(left)
     }
 
     /// The part of a time that a server still has. One that is out of reach has what is left of it.
@@ -396,6 +392,3 @@ fn unexpected() -> Verdict {
             .into(),
     ))
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,6 @@
 //! The slots of a cluster and their nodes, without I/O.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,16 +43,15 @@ pub(crate) trait Nodes: Sync {
 pub(crate) struct Topology {
     /// Credentials, TLS and the like are those of the first address.
     like: ConnectionInfo,
-    seeds: Vec<Address>,
+    seeds: BTreeSet<Address>,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// What redirections have taught comes first.
     ranges: Vec<(u16, u16, Address)>,
-    /// Learned from redirections since.
-    moved: HashMap<u16, Address>,
-    nodes: Vec<Address>,
+    nodes: BTreeSet<Address>,
     questions: usize,
 }
 
@@ -70,7 +69,7 @@ impl Topology {
             }
             _ => None,
         });
-        let seeds: Vec<Address> = seeds.collect();
+        let seeds: BTreeSet<Address> = seeds.collect();
         match infos.first() {
             Some(like) if !seeds.is_empty() => Ok(Self {
                 like: like.clone(),
@@ -164,23 +163,15 @@ impl Topology {
     /// The node of a slot. `None` if nobody has been asked since the last failure.
     pub(crate) fn owner(&self, slot: u16) -> Option<Address> {
         let inner = self.inner();
-        let of_range = || {
-            let mut ranges = inner.ranges.iter();
-            ranges.find(|(first, last, _)| (*first..=*last).contains(&slot))
-        };
-        let moved = inner.moved.get(&slot).cloned();
-        moved.or_else(|| of_range().map(|(.., address)| address.clone()))
+        let mut ranges = inner.ranges.iter();
+        let found = ranges.find(|(first, last, _)| (*first..=*last).contains(&slot));
+        found.map(|(.., address)| address.clone())
     }
 
     /// The nodes to ask for the slots, each time with another one first.
     fn candidates(&self) -> Vec<Address> {
         let mut inner = self.inner();
-        let mut candidates = inner.nodes.clone();
-        for seed in &self.seeds {
-            if !candidates.contains(seed) {
-                candidates.push(seed.clone());
-            }
-        }
+        let mut candidates: Vec<_> = inner.nodes.union(&self.seeds).cloned().collect();
         inner.questions = inner.questions.wrapping_add(1);
         let turn = inner.questions.checked_rem(candidates.len());
         candidates.rotate_left(turn.unwrap_or(0));
@@ -198,13 +189,7 @@ impl Topology {
         let is_known = !ranges.is_empty();
         if is_known {
             let mut inner = self.inner();
-            inner.nodes = Vec::new();
-            for (.., address) in &ranges {
-                if !inner.nodes.contains(address) {
-                    inner.nodes.push(address.clone());
-                }
-            }
-            inner.moved = HashMap::new();
+            inner.nodes = ranges.iter().map(|(.., address)| address.clone()).collect();
             inner.ranges = ranges;
         }
         is_known
@@ -213,15 +198,17 @@ impl Topology {
     /// Remembers where a slot is. True if that is new.
     fn has_moved(&self, slot: u16, address: &Address) -> bool {
         let is_new = self.owner(slot).as_ref() != Some(address);
-        self.inner().moved.insert(slot, address.clone());
+        let mut inner = self.inner();
+        inner
+            .ranges
+            .retain(|(first, last, _)| (*first, *last) != (slot, slot));
+        inner.ranges.insert(0, (slot, slot, address.clone()));
         is_new
     }
 
     /// Forgets the slots, but not the nodes, which are asked again.
     fn forget(&self) {
-        let mut inner = self.inner();
-        inner.ranges = Vec::new();
-        inner.moved = HashMap::new();
+        self.inner().ranges = Vec::new();
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

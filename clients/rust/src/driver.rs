@@ -11,19 +11,24 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisResult, Value};
 
-use crate::attempt::{Attempt, Turn, Verdict};
+use crate::attempt::{Attempt, Verdict};
 use crate::lease::Lease;
+use crate::locks::Returns;
 use crate::options::Options;
 use crate::support::Support;
 
 /// The connections of a client.
-pub(crate) trait Driver: Copy + fmt::Debug + Send + Sync + Sized + 'static {
+pub(crate) trait Driver:
+    Returns + Copy + fmt::Debug + Send + Sync + Sized + 'static
+{
     type Connections: Send + Sync;
     /// What work in the background needs, as a call of the client finds it.
     type Runtime: Clone + Send + Sync;
 
     /// Whether what a drop leaves is done before the drop is over.
     const BLOCKS: bool;
+
+    fn done<'a, T: 'a>(work: impl Future<Output = T> + Send + 'a) -> Self::Done<'a, T>;
 
     fn runtime() -> Self::Runtime;
 
@@ -51,7 +56,6 @@ pub(crate) trait Driver: Copy + fmt::Debug + Send + Sync + Sized + 'static {
     fn ask_next(
         engine: &Engine<Self>,
         attempt: &mut Attempt<'_>,
-        turn: Turn,
     ) -> impl Future<Output = Verdict> + Send;
 
     fn pause(time: Duration) -> impl Future<Output = ()> + Send;

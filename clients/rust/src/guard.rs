@@ -1,15 +1,18 @@
 //! What is held.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use redis::{Cmd, FromRedisValue};
+
+#[cfg(doc)]
+use crate::Error;
 use crate::Mode;
 use crate::attempt::Patience;
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::keeper::KeepAlive;
-use crate::lease::Lease;
 use crate::settle::Settle;
 
 /// A hold on a lock. Dropping it releases the lock.
@@ -60,33 +63,90 @@ impl<D: Driver> Guard<D> {
         KeepAlive::start(self.hold.clone())
     }
 
-    pub(crate) async fn release(&self) -> Result<()> {
-        let mut settle = Settle::release(&self.hold);
-        let released = self.hold.release().await;
-        settle.disarm();
-        released
+    /// Sets the deadline to the lock's ttl from now on.
+    /// [`Error::NotHeld`] if the hold is over.
+    pub fn renew(&self) -> D::Done<'_, Result<()>> {
+        self.extend(self.hold.ttl)
     }
 
-    pub(crate) async fn become_reader(&mut self) -> Result<()> {
-        if !self.hold.is_to_downgrade()? {
-            return self.hold.still_held();
-        }
-        let asking = self.hold.alone(Lease::asks).await;
-        let mut settle = Settle::reader(&self.hold, asking);
-        let downgraded = self.hold.become_reader().await;
-        settle.disarm();
-        downgraded
+    /// Sets the deadline to `ttl` from now on, which may also be earlier.
+    /// [`Error::NotHeld`] if the hold is over.
+    ///
+    /// A server that is away is asked again until the lease ends, and for no longer than
+    /// [`Options::reconnect`](crate::Options::reconnect).
+    pub fn extend(&self, ttl: Duration) -> D::Done<'_, Result<()>> {
+        D::done(self.hold.extend(ttl))
     }
 
-    pub(crate) async fn upgrade_with(&mut self, patience: Patience) -> Result<bool> {
-        if !self.hold.is_to_upgrade()? {
-            return Ok(true);
-        }
-        let asking = self.hold.alone(Lease::asks).await;
-        let mut settle = Settle::reader(&self.hold, asking);
-        let upgraded = self.hold.upgrade(patience).await;
-        settle.disarm();
-        upgraded
+    /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody. False without
+    /// asking after the end of the ttl.
+    pub fn check(&self) -> D::Done<'_, Result<bool>> {
+        D::done(self.hold.check())
+    }
+
+    /// Has the server run a command only if this is held now, in one step.
+    /// [`Error::NotHeld`] if it is not; then nothing was done.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "sync")]
+    /// # fn example(guard: &redis_lock_client::sync::Guard) -> redis_lock_client::Result<()> {
+    /// let _: () = guard.exec(redis::cmd("SET").arg("stock:7").arg(41))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It is sent once: after an error of the connection the command may have run or not. Of several
+    /// locks the first one is looked at.
+    pub fn exec<'a, T>(&'a self, command: &'a Cmd) -> D::Done<'a, Result<T>>
+    where
+        T: FromRedisValue + 'a,
+    {
+        D::done(self.hold.exec(command))
+    }
+
+    /// Makes a writer a reader in one step, with the same fence. Readers that wait at the head enter
+    /// at once.
+    ///
+    /// It counts as a reader as soon as that is sent. After an error the server may have it as a
+    /// writer yet: another `downgrade` asks again.
+    pub fn downgrade(&mut self) -> D::Done<'_, Result<()>> {
+        D::done(self.hold.downgrade())
+    }
+
+    /// Makes the only reader the writer. Waits for the other readers, ahead of the queue, and reads
+    /// on meanwhile.
+    ///
+    /// [`Error::Deadlock`] if another reader waits to become the writer: one
+    /// of the two must release.
+    ///
+    /// In `aio` it does not listen for its grant, unlike an acquire. It asks every 50 ms, and the
+    /// server keeps its place meanwhile. The reason is that this future may be dropped: then the wait
+    /// must end, and the share must stay. The server has no command for that while somebody listens at
+    /// the place. Only one reader of a lock can wait so, which is at most 20 commands per second.
+    pub fn upgrade(&mut self) -> D::Done<'_, Result<()>> {
+        D::done(async {
+            while !self.hold.upgrade(Patience::Forever).await? {}
+            Ok(())
+        })
+    }
+
+    /// Makes the only reader the writer. False if there are others; then it is a reader still.
+    pub fn try_upgrade(&mut self) -> D::Done<'_, Result<bool>> {
+        D::done(self.hold.upgrade(Patience::None))
+    }
+
+    /// Makes the only reader the writer. False if there are others for all of `timeout`; then it is a
+    /// reader still.
+    pub fn upgrade_timeout(&mut self, timeout: Duration) -> D::Done<'_, Result<bool>> {
+        D::done(async move { self.hold.upgrade(Patience::of(timeout)).await })
+    }
+
+    /// Releases the lock. [`Error::NotHeld`] if it was lost before.
+    ///
+    /// After another error it can be called again: the guard keeps its token until the server has
+    /// answered.
+    pub fn unlock(&self) -> D::Done<'_, Result<()>> {
+        D::done(self.hold.unlock())
     }
 }
 

@@ -13,6 +13,7 @@ use crate::error::{Result, names};
 use crate::lease::{Asking, Grant, Lease, until};
 use crate::options::bounded_ttl;
 use crate::replies::{Binding, Class, OwnerAnswer, class, is_foreign, is_unanswered, owner_answer};
+use crate::settle::Settle;
 use crate::{Error, Mode};
 
 /// For how long commands are sent again to a server that is away, and until when to one that says
@@ -289,11 +290,35 @@ impl<D: Driver> Hold<D> {
         Ok(claim.mode() == Mode::Exclusive || self.lease.is_unconfirmed())
     }
 
-    /// Its caller keeps other requests for a mode off.
+    pub(crate) async fn unlock(&self) -> Result<()> {
+        let mut settle = Settle::release(self);
+        let released = self.release().await;
+        settle.disarm();
+        released
+    }
+
+    pub(crate) async fn downgrade(&self) -> Result<()> {
+        if !self.is_to_downgrade()? {
+            return self.still_held();
+        }
+        let mut settle = Settle::reader(self, self.alone(Lease::asks).await);
+        let downgraded = self.become_reader().await;
+        settle.disarm();
+        downgraded
+    }
+
     pub(crate) async fn upgrade(&self, patience: Patience) -> Result<bool> {
         if !self.is_to_upgrade()? {
             return Ok(true);
         }
+        let mut settle = Settle::reader(self, self.alone(Lease::asks).await);
+        let upgraded = self.become_writer(patience).await;
+        settle.disarm();
+        upgraded
+    }
+
+    /// Its caller keeps other requests for a mode off.
+    async fn become_writer(&self, patience: Patience) -> Result<bool> {
         // A request for a share that the server reads later would undo this one unseen.
         if self.lease.is_unconfirmed() {
             self.become_reader().await?;
@@ -356,7 +381,7 @@ impl<D: Driver> Hold<D> {
     /// Releases it. What failed can be repeated, until the server has answered.
     pub(crate) async fn release(&self) -> Result<()> {
         let left = self.lease.left();
-        let away = self.engine.options.reach_of_release(left);
+        let away = self.engine.options.reach_within(Some(left));
         self.release_within((away, self.lease.end_of_ttl())).await
     }
 
@@ -367,7 +392,7 @@ impl<D: Driver> Hold<D> {
         lease.end();
         let mut commands = vec![self.place.exec(set)];
         commands.extend(self.place.release(false));
-        let away = engine.options.reach_of_release(lease.left());
+        let away = engine.options.reach_within(Some(lease.left()));
         let persistence = (away, lease.end_of_ttl());
         let time = engine.options.answer_time(self.ttl);
         let stored = engine.insist(commands.chunks(2), time, persistence).await;

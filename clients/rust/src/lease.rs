@@ -286,22 +286,18 @@ impl Lease {
     #[cfg(feature = "sync")]
     pub(crate) fn wait_ended(&self, time: Duration) -> bool {
         let start = Instant::now();
-        let mut inner = self.inner();
-        loop {
-            let left = self
-                .end_of(&inner)
-                .saturating_duration_since(Instant::now());
-            if inner.state != State::Held || left.is_zero() {
-                return true;
-            }
+        while !self.is_lost() && !self.is_ended() {
             let patience = time.saturating_sub(start.elapsed());
             if patience.is_zero() {
                 return false;
             }
-            // A renewal makes it longer, and wakes this.
-            let waited = self.changed.wait_timeout(inner, left.min(patience));
-            (inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let left = self.until().saturating_duration_since(Instant::now());
+            let is_held = |inner: &mut Inner| inner.state == State::Held;
+            let changed = &self.changed;
+            let waited = changed.wait_timeout_while(self.inner(), left.min(patience), is_held);
+            drop(waited);
         }
+        true
     }
 
     /// Waits until the hold is over, ends before `until`, or `is_stopped`; `time` at most.

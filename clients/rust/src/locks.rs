@@ -1,4 +1,5 @@
-//! What can be held. The methods that take a lock are those of [`sync`](crate::sync) and of `aio`.
+//! What can be held. A method that asks the server returns a result in [`sync`](crate::sync), and a
+//! future of it in `aio`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,12 @@ use crate::lease::Lease;
 use crate::options::bounded_ttl;
 use crate::settle::Settle;
 use crate::{Mode, Options};
+
+/// What a method that asks the server returns.
+pub trait Returns {
+    /// The result itself in [`sync`](crate::sync), and a future of it in `aio`.
+    type Done<'a, T: 'a>;
+}
 
 /// Makes locks. One client serves a whole program, and a clone is the same client.
 #[derive(Clone, Debug)]
@@ -133,6 +140,21 @@ impl<D: Driver> Lock<D> {
     pub fn key(&self) -> &[u8] {
         self.0.key()
     }
+
+    /// Takes the lock. Waits as long as it takes.
+    pub fn lock(&self) -> D::Done<'_, Result<Guard<D>>> {
+        D::done(self.0.acquire_forever())
+    }
+
+    /// Takes the lock if nobody holds it and nobody waits for it.
+    pub fn try_lock(&self) -> D::Done<'_, Result<Option<Guard<D>>>> {
+        D::done(self.0.acquire(Patience::None))
+    }
+
+    /// Takes the lock. `None` if it is unavailable for all of `timeout`.
+    pub fn lock_timeout(&self, timeout: Duration) -> D::Done<'_, Result<Option<Guard<D>>>> {
+        D::done(self.0.acquire_within(timeout))
+    }
 }
 
 impl<D: Driver> RwLock<D> {
@@ -151,7 +173,40 @@ impl<D: Driver> RwLock<D> {
         self.0.key()
     }
 
-    pub(crate) fn share(&self) -> Request<D> {
+    /// Takes a share. Waits as long as it takes. A writer that came first goes first.
+    pub fn read(&self) -> D::Done<'_, Result<Guard<D>>> {
+        let share = self.share();
+        D::done(async move { share.acquire_forever().await })
+    }
+
+    /// Takes a share if no writer holds the lock and nobody waits for it.
+    pub fn try_read(&self) -> D::Done<'_, Result<Option<Guard<D>>>> {
+        let share = self.share();
+        D::done(async move { share.acquire(Patience::None).await })
+    }
+
+    /// Takes a share. `None` if there is none to be had for all of `timeout`.
+    pub fn read_timeout(&self, timeout: Duration) -> D::Done<'_, Result<Option<Guard<D>>>> {
+        let share = self.share();
+        D::done(async move { share.acquire_within(timeout).await })
+    }
+
+    /// Takes the lock alone. Waits as long as it takes.
+    pub fn write(&self) -> D::Done<'_, Result<Guard<D>>> {
+        D::done(self.0.acquire_forever())
+    }
+
+    /// Takes the lock alone if nobody holds it and nobody waits for it.
+    pub fn try_write(&self) -> D::Done<'_, Result<Option<Guard<D>>>> {
+        D::done(self.0.acquire(Patience::None))
+    }
+
+    /// Takes the lock alone. `None` if it is unavailable for all of `timeout`.
+    pub fn write_timeout(&self, timeout: Duration) -> D::Done<'_, Result<Option<Guard<D>>>> {
+        D::done(self.0.acquire_within(timeout))
+    }
+
+    fn share(&self) -> Request<D> {
         Request {
             claim: Claim::RwLock(Mode::Shared),
             ..self.0.clone()
@@ -173,6 +228,21 @@ impl<D: Driver> Semaphore<D> {
     /// The key of the semaphore.
     pub fn key(&self) -> &[u8] {
         self.0.key()
+    }
+
+    /// Takes a permit. Waits as long as it takes.
+    pub fn acquire(&self) -> D::Done<'_, Result<Guard<D>>> {
+        D::done(self.0.acquire_forever())
+    }
+
+    /// Takes a permit if there is one and nobody waits for it.
+    pub fn try_acquire(&self) -> D::Done<'_, Result<Option<Guard<D>>>> {
+        D::done(self.0.acquire(Patience::None))
+    }
+
+    /// Takes a permit. `None` if there is none to be had for all of `timeout`.
+    pub fn acquire_timeout(&self, timeout: Duration) -> D::Done<'_, Result<Option<Guard<D>>>> {
+        D::done(self.0.acquire_within(timeout))
     }
 }
 
@@ -200,6 +270,21 @@ impl<D: Driver> MultiLock<D> {
         }
         self.0.keys.extend(keys);
         self
+    }
+
+    /// Takes all. Waits as long as it takes.
+    pub fn lock(&self) -> D::Done<'_, Result<Guard<D>>> {
+        D::done(self.0.acquire_forever())
+    }
+
+    /// Takes all if none is held and nobody waits for any.
+    pub fn try_lock(&self) -> D::Done<'_, Result<Option<Guard<D>>>> {
+        D::done(self.0.acquire(Patience::None))
+    }
+
+    /// Takes all. `None` if they are not available together for all of `timeout`.
+    pub fn lock_timeout(&self, timeout: Duration) -> D::Done<'_, Result<Option<Guard<D>>>> {
+        D::done(self.0.acquire_within(timeout))
     }
 }
 
@@ -244,7 +329,7 @@ impl<D: Driver> Request<D> {
     }
 
     /// Takes it. `None` if it is unavailable for as long as the patience is.
-    pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard<D>>> {
+    async fn acquire(&self, patience: Patience) -> Result<Option<Guard<D>>> {
         Ok(self.acquire_or_find(patience).await?.0)
     }
 
@@ -278,8 +363,13 @@ impl<D: Driver> Request<D> {
         Ok((guard, found))
     }
 
+    /// Takes it within a time, which begins when it is awaited.
+    async fn acquire_within(&self, time: Duration) -> Result<Option<Guard<D>>> {
+        self.acquire(Patience::of(time)).await
+    }
+
     /// Waits as long as it takes.
-    pub(crate) async fn acquire_forever(&self) -> Result<Guard<D>> {
+    async fn acquire_forever(&self) -> Result<Guard<D>> {
         loop {
             if let Some(guard) = self.acquire(Patience::Forever).await? {
                 return Ok(guard);

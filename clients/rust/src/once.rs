@@ -228,7 +228,7 @@ impl<D: Driver> Making<'_, D> {
                 Ok(value)
             }
             (Err(error), old) => {
-                let _ = self.guard.release().await;
+                let _ = self.guard.hold.unlock().await;
                 let Some(old) = old else {
                     return Err(error);
                 };

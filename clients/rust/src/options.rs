@@ -178,15 +178,11 @@ impl Options {
         self.reconnect.unwrap_or(SHORT)
     }
 
-    /// How long a request is sent again that would have waited for `left`, `None` without an end.
-    pub(crate) fn reach_of_wait(&self, left: Option<Duration>) -> Duration {
+    /// How long a request is sent again whose wait or whose hold ends by itself after `left`, `None`
+    /// without an end.
+    pub(crate) fn reach_within(&self, left: Option<Duration>) -> Duration {
         let bounded = left.map_or(self.reach(), |left| self.reach().min(SHORT.max(left)));
         self.reconnect.unwrap_or(bounded)
-    }
-
-    /// How long a release is sent again of a hold that ends by itself after `left`.
-    pub(crate) fn reach_of_release(&self, left: Duration) -> Duration {
-        self.reconnect.unwrap_or(self.reach().min(SHORT.max(left)))
     }
 
     /// The time that an answer may take. A renewal that failed must be tried again before the lease

@@ -1,6 +1,7 @@
 //! The abilities of the server, learned from its answers.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::Mode;
@@ -8,34 +9,27 @@ use crate::command::Claim;
 use crate::error::Error;
 use crate::options::Options;
 
-/// Nothing is known of the server yet.
-const UNKNOWN: u8 = 0;
-const MODULE: u8 = 1;
-/// The server has no module, and the options allow to do without.
-const FALLBACK: u8 = 2;
-
 /// The ways of waiting that the server has refused. All are tried until then.
 #[derive(Debug, Default)]
 pub(crate) struct Support {
-    /// Chosen once, by the first answer.
-    commands: AtomicU8,
+    /// Chosen once, by the first answer: whether the server has no module, and the options allow to do
+    /// without.
+    is_fallback: OnceLock<bool>,
     without_notify: AtomicBool,
 }
 
 impl Support {
     pub(crate) fn is_fallback(&self) -> bool {
-        self.commands.load(Relaxed) == FALLBACK
+        self.is_fallback.get() == Some(&true)
     }
 
     pub(crate) fn has_module(&self) {
-        if self.commands.load(Relaxed) == UNKNOWN {
-            self.choose(MODULE);
-        }
+        let _ = self.is_fallback.set(false);
     }
 
     /// Whether to go on without the module, which the server does not have. Says so once.
     pub(crate) fn falls_back(&self, options: &Options) -> bool {
-        if options.fallback && self.choose(FALLBACK) {
+        if options.fallback && self.is_fallback.set(true).is_ok() {
             say(
                 options,
                 "the server has no redis-lock module, so locks are taken by SET NX and Lua: there is no \
@@ -58,13 +52,6 @@ impl Support {
             Claim::Once(..) => "a result that is made once",
         };
         Some(Error::not_in_fallback(what))
-    }
-
-    /// True if this is the choice, and it was made just now.
-    fn choose(&self, commands: u8) -> bool {
-        self.commands
-            .compare_exchange(UNKNOWN, commands, Relaxed, Relaxed)
-            .is_ok()
     }
 
     pub(crate) fn notify(&self) -> bool {

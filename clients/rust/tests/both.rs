@@ -12,7 +12,7 @@ mod common;
 use std::time::Duration;
 
 use redis_lock_client::redis::{FromRedisValue, ToSingleRedisArg};
-use redis_lock_client::{Error, Options, Result};
+use redis_lock_client::{Error, Options, Result, Sentinel};
 
 trait Value: ToSingleRedisArg + FromRedisValue {}
 impl<T: ToSingleRedisArg + FromRedisValue> Value for T {}
@@ -32,6 +32,7 @@ mod blocking {
     mod result;
     mod rights;
     mod several;
+    mod topologies;
     mod vectors;
 
     /// Whether it listens for its grants on a channel.
@@ -48,6 +49,15 @@ mod blocking {
 
     pub(crate) fn cluster(urls: Vec<String>, options: Options) -> library::LockClient {
         library::LockClient::cluster(urls, options).unwrap()
+    }
+
+    pub(crate) fn sentinel(sentinel: Sentinel, options: Options) -> library::LockClient {
+        library::LockClient::sentinel(sentinel, options)
+    }
+
+    /// Over what the program has of redis-rs.
+    pub(crate) fn of_the_program(url: &str) -> library::LockClient {
+        library::LockClient::new(redis::Client::open(url).unwrap(), Options::default())
     }
 
     /// Whether it is told within a bound that a hold is over.
@@ -88,6 +98,7 @@ mod tasks {
     mod result;
     mod rights;
     mod several;
+    mod topologies;
     mod vectors;
 
     pub(crate) const LISTENS: bool = true;
@@ -104,6 +115,16 @@ mod tasks {
 
     pub(crate) fn cluster(urls: Vec<String>, options: Options) -> library::LockClient {
         library::LockClient::cluster(urls, options).unwrap()
+    }
+
+    pub(crate) fn sentinel(sentinel: Sentinel, options: Options) -> library::LockClient {
+        library::LockClient::sentinel(sentinel, options).unwrap()
+    }
+
+    pub(crate) fn of_the_program(url: &str) -> library::LockClient {
+        let client = redis::Client::open(url).unwrap();
+        let manager = now(client.get_connection_manager()).unwrap();
+        library::LockClient::with_connection(client, manager, Options::default()).unwrap()
     }
 
     pub(crate) fn is_told(kept: &library::KeepAlive) -> bool {

@@ -7,10 +7,10 @@ mod common;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Admin, BOUND, Proxy, Server};
-use redis_lock_client::aio::{Guard, LockClient, RwLock};
+use common::{Admin, BOUND, Cluster, Proxy, Server};
+use redis_lock_client::aio::LockClient;
 use redis_lock_client::{Error, Mode, Options, sync};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 fn ms(ms: u64) -> Duration {
@@ -35,31 +35,19 @@ async fn waiters(admin: &mut Admin, key: &str, count: usize) {
     eventually(&format!("{count} wait for {key}"), wait).await;
 }
 
-/// Two readers, one of which began to become the writer and was cancelled.
-async fn cancelled_upgrade(pages: &RwLock) -> [Guard; 2] {
-    let (mut guard, other) = (pages.read().await.unwrap(), pages.read().await.unwrap());
-    assert!(timeout(ms(80), guard.upgrade()).await.is_err());
-    [guard, other]
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_upgrade_leaves_its_share() {
+async fn a_cancelled_upgrade_leaves_its_share_and_does_not_undo_the_next() {
     let server = Server::start();
     let (pages, mut admin) = (locks(&server).rwlock("page"), server.admin());
-    let [guard, other] = cancelled_upgrade(&pages).await;
-    waiters(&mut admin, "page", 0).await;
-    assert_eq!(guard.mode(), Mode::Shared);
-    guard.renew().await.unwrap();
-    assert!(admin.info("page").contains("shared"));
-    other.unlock().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_upgrade_does_not_undo_the_next() {
-    let server = Server::start();
-    let (pages, mut admin) = (locks(&server).rwlock("page"), server.admin());
-    for _ in 0..5 {
-        let [mut guard, other] = cancelled_upgrade(&pages).await;
+    for waits_for_its_end in [true, false, false, false, false, false] {
+        let (mut guard, other) = (pages.read().await.unwrap(), pages.read().await.unwrap());
+        assert!(timeout(ms(80), guard.upgrade()).await.is_err());
+        if waits_for_its_end {
+            waiters(&mut admin, "page", 0).await;
+            assert_eq!(guard.mode(), Mode::Shared);
+            guard.renew().await.unwrap();
+            assert!(admin.info("page").contains("shared"));
+        }
         let token = String::from_utf8(other.token().to_vec()).unwrap();
         admin.run(&["LOCK.RELEASE", "page", &token]);
         guard.upgrade().await.unwrap();
@@ -223,14 +211,8 @@ async fn a_job_that_is_cut_off_before_its_grant_keeps_no_lock() {
     let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
     let mut admin = server.admin();
     // It connects.
-    locks
-        .lock("k")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    drop(locks.lock("k").lock().await.unwrap());
+    eventually("it is free", || admin.is_free("k")).await;
     let released = admin.calls("lock.release");
     proxy.delay_replies(1_000);
     let (minute, thirty) = (ms(60_000), ms(30_000));
@@ -240,60 +222,58 @@ async fn a_job_that_is_cut_off_before_its_grant_keeps_no_lock() {
     assert!(admin.is_free("k"));
 }
 
-/// Whose renewal, at a third of the ttl, the proxy holds back.
-fn with_a_late_renewal(proxy: &Proxy) -> sync::LockClient {
-    proxy.hold_back("LOCK.RENEW");
-    sync::LockClient::open(proxy.url(), Options::default().ttl(ms(4_500))).unwrap()
-}
-
-/// Lets the renewal get to the server: after what has come first, if nothing waits for it.
-fn let_go(proxy: &Proxy, mut has_come_first: impl FnMut() -> bool) {
-    let end = Instant::now() + ms(300);
-    while Instant::now() < end && !has_come_first() {
-        thread::sleep(ms(2));
-    }
-    proxy.hold_back("");
-}
-
+/// A renewal at a third of the ttl, which the proxy lets get to the server after what its owner sends
+/// next, if that does not wait for it.
 #[test]
-fn a_late_renewal_does_not_prolong_what_a_job_leaves() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let locks = with_a_late_renewal(&proxy);
-    let mut admin = server.admin();
-    thread::scope(|scope| {
-        let job = scope.spawn(|| {
-            locks.run_once("k", ms(4_500), ms(3_000), |guard| {
+fn a_late_renewal_neither_prolongs_what_a_job_leaves_nor_shortens_a_lease() {
+    for is_job in [true, false] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port);
+        proxy.hold_back("LOCK.RENEW");
+        let options = Options::default().ttl(ms(4_500));
+        let locks = sync::LockClient::open(proxy.url(), options).unwrap();
+        let mut admin = server.admin();
+        let renews = || common::eventually("it renews", || proxy.held_back() == 1);
+        let extends = || {
+            let guard = locks.lock("k").lock().unwrap();
+            let keep_alive = guard.keep_alive();
+            renews();
+            drop(keep_alive);
+            guard.extend(ms(600_000)).unwrap();
+            assert!(guard.valid_until() > Instant::now() + ms(500_000));
+            std::mem::forget(guard);
+        };
+        let ends = || {
+            let ran = locks.run_once("k", ms(4_500), ms(3_000), |guard| {
                 let _keep_alive = guard.keep_alive();
-                common::eventually("it renews", || proxy.held_back() == 1);
-            })
+                renews();
+            });
+            assert!(ran.unwrap().is_some());
+        };
+        let (overtakes, times) = match is_job {
+            true => ("lock.release", 1),
+            false => ("lock.renew", 2),
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| if is_job { ends() } else { extends() });
+            renews();
+            let end = Instant::now() + ms(300);
+            while Instant::now() < end && admin.calls(overtakes) == 0 {
+                thread::sleep(ms(2));
+            }
+            proxy.hold_back("");
         });
-        common::eventually("it renews", || proxy.held_back() == 1);
-        let_go(&proxy, || admin.calls("lock.release") == 1);
-        assert!(job.join().unwrap().unwrap().is_some());
-    });
-    common::eventually("the renewal", || admin.calls("lock.renew") == 1);
-    assert!(admin.int(&["PTTL", "k"]) <= 3_000);
-}
-
-#[test]
-fn a_late_renewal_does_not_shorten_a_lease() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let locks = with_a_late_renewal(&proxy);
-    let mut admin = server.admin();
-    let guard = locks.lock("k").lock().unwrap();
-    let keep_alive = guard.keep_alive();
-    common::eventually("it renews", || proxy.held_back() == 1);
-    drop(keep_alive);
-    thread::scope(|scope| {
-        let extending = scope.spawn(|| guard.extend(ms(600_000)));
-        let_go(&proxy, || admin.calls("lock.renew") == 1);
-        extending.join().unwrap().unwrap();
-    });
-    common::eventually("both", || admin.calls("lock.renew") == 2);
-    assert!(admin.int(&["PTTL", "k"]) > 500_000);
-    assert!(guard.valid_until() > Instant::now() + ms(500_000));
+        common::eventually("all", || admin.calls("lock.renew") == times);
+        let left = admin.int(&["PTTL", "k"]);
+        assert!(
+            if is_job {
+                left <= 3_000
+            } else {
+                left > 500_000
+            },
+            "{left}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -428,19 +408,11 @@ async fn the_programs_connection_delays_no_renewal_and_no_release() {
     blocked.await.unwrap();
 }
 
-/// Whose slice lasts an hour.
-fn patient() -> Options {
-    Options::default().slice(ms(3_600_000))
-}
-
-/// One task that waits for a lock, which an operator holds.
-async fn one_that_waits(
-    server: &Server,
-    admin: &mut Admin,
-    options: Options,
-) -> tokio::task::JoinHandle<()> {
+/// A task that waits by the channel, for a lock which an operator holds, and asks again within an hour.
+async fn one_that_waits(server: &Server, admin: &mut Admin, options: Options) -> JoinHandle<()> {
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-    let lock = LockClient::open(server.url(), options).unwrap().lock("k");
+    let patient = options.slice(ms(3_600_000));
+    let lock = LockClient::open(server.url(), patient).unwrap().lock("k");
     let waiting = tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
     waiters(admin, "k", 1).await;
     assert!(admin.info("k").contains("channel"));
@@ -448,21 +420,16 @@ async fn one_that_waits(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_is_heard() {
+async fn a_grant_is_heard_and_a_lost_subscription_is_made_up_for() {
     let server = Server::start();
     let mut admin = server.admin();
-    let waiting = one_that_waits(&server, &mut admin, patient()).await;
+    let waiting = one_that_waits(&server, &mut admin, Options::default()).await;
     let asked = admin.calls("lock.acquire");
     admin.run(&["LOCK.RELEASE", "k", "holder"]);
     timeout(BOUND, waiting).await.unwrap().unwrap();
     assert_eq!(admin.calls("lock.acquire"), asked);
-}
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_subscription_is_made_up_for() {
-    let server = Server::start();
-    let mut admin = server.admin();
-    let waiting = one_that_waits(&server, &mut admin, patient()).await;
+    let waiting = one_that_waits(&server, &mut admin, Options::default()).await;
     let asked = admin.calls("lock.acquire");
     admin.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     eventually("it asked again", || admin.calls("lock.acquire") > asked).await;
@@ -477,7 +444,7 @@ async fn a_lost_subscription_is_made_up_for() {
 async fn a_wait_that_ended_with_its_connection_goes_on() {
     let server = Server::start();
     let mut admin = server.admin();
-    let options = patient().linger(ms(60_000)).grace(ms(3_000));
+    let options = Options::default().linger(ms(60_000)).grace(ms(3_000));
     let waiting = one_that_waits(&server, &mut admin, options).await;
     // The subscription stays, and hears nothing of it.
     admin.run(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -523,4 +490,34 @@ async fn an_upgrade_ends_with_its_share() {
     let upgraded = timeout(BOUND, guard.upgrade()).await.unwrap();
     assert!(matches!(upgraded, Err(Error::NotHeld)), "{upgraded:?}");
     assert_eq!(admin.waiters("page"), 0);
+}
+
+/// As when a firewall has forgotten it: the node has no receiver any more, and the client does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_connection_that_listens_and_was_forgotten_is_made_anew() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::to(cluster.nodes[1].port);
+    let key = cluster.key_of(1, "forgotten");
+    let mut node = cluster.nodes[1].admin();
+    let port = proxy.port.to_string();
+    node.run(&["CONFIG", "SET", "cluster-announce-port", &port]);
+    let locks = LockClient::cluster([proxy.url()], Options::default()).unwrap();
+    for is_forgotten in [false, true] {
+        node.run(&["LOCK.ACQUIRE", &key, "holder", "60000"]);
+        let lock = locks.lock(&key);
+        let waiting = tokio::spawn(async move { lock.lock_timeout(BOUND).await });
+        waiters(&mut node, &key, 1).await;
+        if is_forgotten {
+            proxy.forget_subscribed();
+            // It notices while it waits.
+            eventually("it listens again", || proxy.subscribed() == 1).await;
+            waiters(&mut node, &key, 1).await;
+        }
+        assert_eq!(proxy.subscribed(), 1);
+        let start = Instant::now();
+        node.run(&["LOCK.RELEASE", &key, "holder"]);
+        let guard = waiting.await.unwrap().unwrap().unwrap();
+        assert!(start.elapsed() < ms(4_000), "{:?}", start.elapsed());
+        guard.unlock().await.unwrap();
+    }
 }

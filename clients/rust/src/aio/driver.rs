@@ -16,9 +16,10 @@ use tokio::time::{timeout, timeout_at};
 use super::cluster::Nodes;
 use super::link::{Boxed, Own, Source, ask, within};
 use super::listener::{Hub, Subscribed};
-use crate::attempt::{Attempt, Turn, Verdict};
+use crate::attempt::{Attempt, Verdict};
 use crate::driver::{Driver, Engine};
 use crate::lease::Lease;
+use crate::locks::Returns;
 use crate::options::Options;
 use crate::replies::is_to_leave;
 
@@ -33,11 +34,20 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> SharedConnection for C {
 #[derive(Clone, Copy, Debug)]
 pub enum Tasks {}
 
+impl Returns for Tasks {
+    type Done<'a, T: 'a> = Boxed<'a, T>;
+}
+
 impl Driver for Tasks {
     type Connections = Connections;
     type Runtime = Option<Handle>;
 
     const BLOCKS: bool = false;
+
+    /// Keeps the types of a program's own futures short, too.
+    fn done<'a, T: 'a>(work: impl Future<Output = T> + Send + 'a) -> Boxed<'a, T> {
+        Box::pin(work)
+    }
 
     fn runtime() -> Option<Handle> {
         Handle::try_current().ok()
@@ -62,8 +72,8 @@ impl Driver for Tasks {
         }
     }
 
-    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>, turn: Turn) -> Verdict {
-        boxed(engine.ask_in_the_best_way(attempt, turn)).await
+    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
+        boxed(engine.ask_in_the_best_way(attempt)).await
     }
 
     async fn pause(time: Duration) {

@@ -57,9 +57,8 @@ mod waiting;
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Client, Cmd, FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
+use redis::{Client, FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
 
-use crate::attempt::Patience;
 use crate::error::{Error, Result};
 use crate::info::unnamed;
 use crate::once::{Look, read};
@@ -212,89 +211,6 @@ impl LockClient {
     }
 }
 
-impl Lock {
-    /// Takes the lock. Waits as long as it takes.
-    pub async fn lock(&self) -> Result<Guard> {
-        self.0.acquire_forever().await
-    }
-
-    /// Takes the lock if nobody holds it and nobody waits for it.
-    pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        self.0.acquire(Patience::None).await
-    }
-
-    /// Takes the lock. `None` if it is unavailable for all of `timeout`.
-    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        self.0.acquire(Patience::of(timeout)).await
-    }
-}
-
-impl RwLock {
-    /// Takes a share. Waits as long as it takes. A writer that came first goes first.
-    pub async fn read(&self) -> Result<Guard> {
-        self.share().acquire_forever().await
-    }
-
-    /// Takes a share if no writer holds the lock and nobody waits for it.
-    pub async fn try_read(&self) -> Result<Option<Guard>> {
-        self.share().acquire(Patience::None).await
-    }
-
-    /// Takes a share. `None` if there is none to be had for all of `timeout`.
-    pub async fn read_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        self.share().acquire(Patience::of(timeout)).await
-    }
-
-    /// Takes the lock alone. Waits as long as it takes.
-    pub async fn write(&self) -> Result<Guard> {
-        self.0.acquire_forever().await
-    }
-
-    /// Takes the lock alone if nobody holds it and nobody waits for it.
-    pub async fn try_write(&self) -> Result<Option<Guard>> {
-        self.0.acquire(Patience::None).await
-    }
-
-    /// Takes the lock alone. `None` if it is unavailable for all of `timeout`.
-    pub async fn write_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        self.0.acquire(Patience::of(timeout)).await
-    }
-}
-
-impl Semaphore {
-    /// Takes a permit. Waits as long as it takes.
-    pub async fn acquire(&self) -> Result<Guard> {
-        self.0.acquire_forever().await
-    }
-
-    /// Takes a permit if there is one and nobody waits for it.
-    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        self.0.acquire(Patience::None).await
-    }
-
-    /// Takes a permit. `None` if there is none to be had for all of `timeout`.
-    pub async fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        self.0.acquire(Patience::of(timeout)).await
-    }
-}
-
-impl MultiLock {
-    /// Takes all. Waits as long as it takes.
-    pub async fn lock(&self) -> Result<Guard> {
-        self.0.acquire_forever().await
-    }
-
-    /// Takes all if none is held and nobody waits for any.
-    pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        self.0.acquire(Patience::None).await
-    }
-
-    /// Takes all. `None` if they are not available together for all of `timeout`.
-    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        self.0.acquire(Patience::of(timeout)).await
-    }
-}
-
 impl Once {
     /// Returns the value, made by `make` or by another caller.
     ///
@@ -340,86 +256,6 @@ impl Guard {
     /// Waits until the hold is over. With [`Guard::keep_alive`] that is when it was lost.
     pub async fn lost(&self) {
         self.hold.lease.lost().await;
-    }
-
-    /// Sets the deadline to the lock's ttl from now on.
-    /// [`Error::NotHeld`] if the hold is over.
-    pub async fn renew(&self) -> Result<()> {
-        self.hold.extend(self.hold.ttl).await
-    }
-
-    /// Sets the deadline to `ttl` from now on, which may also be earlier.
-    /// [`Error::NotHeld`] if the hold is over.
-    ///
-    /// A server that is away is asked again until the lease ends, and for no longer than
-    /// [`Options::reconnect`].
-    pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        self.hold.extend(ttl).await
-    }
-
-    /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody. False without
-    /// asking after the end of the ttl.
-    pub async fn check(&self) -> Result<bool> {
-        self.hold.check().await
-    }
-
-    /// Has the server run a command only if this is held now, in one step.
-    /// [`Error::NotHeld`] if it is not; then nothing was done.
-    ///
-    /// ```no_run
-    /// # async fn example(guard: &redis_lock_client::aio::Guard) -> redis_lock_client::Result<()> {
-    /// let _: () = guard.exec(redis::cmd("SET").arg("stock:7").arg(41)).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// It is sent once: after an error of the connection the command may have run or not. Of several
-    /// locks the first one is looked at.
-    pub async fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        self.hold.exec(command).await
-    }
-
-    /// Makes a writer a reader in one step, with the same fence. Readers that wait at the head enter
-    /// at once.
-    ///
-    /// It counts as a reader as soon as that is sent. After an error the server may have it as a
-    /// writer yet: another `downgrade` asks again.
-    pub async fn downgrade(&mut self) -> Result<()> {
-        self.become_reader().await
-    }
-
-    /// Makes the only reader the writer. Waits for the other readers, ahead of the queue, and reads
-    /// on meanwhile.
-    ///
-    /// [`Error::Deadlock`] if another reader waits to become the writer: one
-    /// of the two must release.
-    ///
-    /// Unlike an acquire it does not listen for its grant. It asks every 50 ms, and the server
-    /// keeps its place meanwhile. The reason is that this future may be dropped: then the wait must
-    /// end, and the share must stay. The server has no command for that while somebody listens at
-    /// the place. Only one reader of a lock can wait so, which is at most 20 commands per second.
-    pub async fn upgrade(&mut self) -> Result<()> {
-        while !self.upgrade_with(Patience::Forever).await? {}
-        Ok(())
-    }
-
-    /// Makes the only reader the writer. False if there are others; then it is a reader still.
-    pub async fn try_upgrade(&mut self) -> Result<bool> {
-        self.upgrade_with(Patience::None).await
-    }
-
-    /// Makes the only reader the writer. False if there are others for all of `timeout`; then it is a
-    /// reader still.
-    pub async fn upgrade_timeout(&mut self, timeout: Duration) -> Result<bool> {
-        self.upgrade_with(Patience::of(timeout)).await
-    }
-
-    /// Releases the lock. [`Error::NotHeld`] if it was lost before.
-    ///
-    /// After another error it can be called again: the guard keeps its token until the server has
-    /// answered.
-    pub async fn unlock(&self) -> Result<()> {
-        self.release().await
     }
 }
 

@@ -10,7 +10,7 @@ use super::driver::Tasks;
 use super::link::{Source, within};
 use super::listener::Event;
 use crate::Error;
-use crate::attempt::{Attempt, PACE, Turn, Verdict, Wait, bound};
+use crate::attempt::{Attempt, PACE, Verdict, Wait, bound};
 use crate::driver::Engine;
 use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
 
@@ -19,27 +19,20 @@ const POLL: Duration = Duration::from_millis(200);
 
 impl Engine<Tasks> {
     /// Asks in the best way that the server and the connections have.
-    pub(super) async fn ask_in_the_best_way(
-        &self,
-        attempt: &mut Attempt<'_>,
-        turn: Turn,
-    ) -> Verdict {
-        if self.support.is_fallback() {
+    pub(super) async fn ask_in_the_best_way(&self, attempt: &mut Attempt<'_>) -> Verdict {
+        if self.support.is_fallback() || attempt.patience.is_over() {
             return self.ask_once(attempt, Wait::No).await;
         }
         let connections = &self.connections;
         let can_hear = connections.source().is_some() || connections.is_cluster();
         let hears = self.support.notify() && can_hear;
-        if attempt.patience.is_over() {
-            return self.ask_once(attempt, Wait::No).await;
-        }
         // A cancelled upgrade gives up its place and keeps its share. A release would end the share,
         // and a request as a reader ends the place only while nobody listens there.
-        if turn.is_conversion {
+        if attempt.lease.is_some() {
             return self.poll(attempt).await;
         }
         // A free lock needs neither a subscription nor a connection that blocks.
-        if turn.is_first && !(hears && connections.hub.is_up()) {
+        if attempt.is_first && !(hears && connections.hub.is_up()) {
             return self.ask_once(attempt, Wait::No).await;
         }
         match connections.source() {

@@ -14,64 +14,17 @@ fn slots_are_the_servers() {
 }
 
 #[test]
-fn each_slot_has_a_tag() {
-    for slot in (0..16_384).step_by(1_000).chain([16_383]) {
-        assert_eq!(slot_of(format!("x:{{{}}}", tag_of(slot)).as_bytes()), slot);
-    }
-}
-
-#[test]
-fn a_command_is_of_its_first_key() {
-    let words = |words: &[&str]| {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        slot_of_commands(&[command])
-    };
-    assert_eq!(words(&["LOCK.ACQUIRE", "foo", "t", "1"]), 12_182);
-    assert_eq!(words(&["LOCK.MACQUIRE", "2", "foo", "{foo}2", "t"]), 12_182);
-    assert_eq!(words(&["EVAL", "return 1", "1", "foo", "t"]), 12_182);
-}
-
-#[test]
-fn slots_are_learned_and_corrected() {
-    let topology = Topology::new(["redis://user:secret@seed:7000"]).unwrap();
+fn a_node_without_a_name_is_the_one_that_was_asked() {
     let asked = address("seed", 7_000);
-    assert_eq!(topology.owner(1), None);
-    let node = |host: Value, port| Value::Array(vec![host, Value::Int(port)]);
-    let reply = Value::Array(vec![
-        Value::Array(vec![
-            Value::Int(0),
-            Value::Int(99),
-            node(Value::BulkString(b"one".into()), 7_001),
-            node(Value::BulkString(b"replica".into()), 7_009),
-        ]),
-        Value::Array(vec![
-            Value::Int(100),
-            Value::Int(16_383),
-            node(Value::Nil, 7_002),
-        ]),
-    ]);
-    assert!(!topology.learn(&Value::Array(vec![]), &asked));
-    assert!(topology.learn(&reply, &asked));
-    assert_eq!(topology.owner(99), Some(address("one", 7_001)));
-    assert_eq!(topology.owner(100), Some(address("seed", 7_002)));
-    assert!(topology.has_moved(99, &address("two", 7_003)));
-    assert!(!topology.has_moved(99, &address("two", 7_003)));
-    assert_eq!(topology.owner(99), Some(address("two", 7_003)));
-    topology.forget();
-    assert_eq!(topology.owner(99), None);
-    let mut candidates = topology.candidates();
-    candidates.sort();
-    let known = [
-        address("one", 7_001),
-        address("seed", 7_000),
-        address("seed", 7_002),
-    ];
-    assert_eq!(candidates, known);
-    assert_eq!(
-        topology.info(&known[0]).redis_settings().password(),
-        Some("secret")
-    );
+    let range = |host| {
+        let node = Value::Array(vec![host, Value::Int(7_002)]);
+        let range = Value::Array(vec![Value::Int(100), Value::Int(16_383), node]);
+        read_range(&range, &asked)
+    };
+    let named = range(Value::BulkString(b"two".into()));
+    assert_eq!(named, Some((100, 16_383, address("two", 7_002))));
+    let unnamed = range(Value::Nil);
+    assert_eq!(unnamed, Some((100, 16_383, address("seed", 7_002))));
 }
 
 #[test]

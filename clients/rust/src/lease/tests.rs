@@ -65,3 +65,12 @@ fn a_release_that_failed_is_remembered() {
     let lease = held(Instant::now(), None);
     assert!(lease.lose() && !lease.end() && lease.is_lost());
 }
+
+#[test]
+fn milliseconds_are_rounded_up_and_never_0() {
+    use crate::command::millis;
+
+    assert_eq!(millis(Duration::ZERO), 1);
+    assert_eq!(millis(Duration::from_micros(1_001)), 2);
+    assert_eq!(millis(Duration::MAX), 1 << 48);
+}

@@ -50,14 +50,3 @@ fn no_such_command_is_known_in_every_wording() {
         assert!(!is_unknown_command(&server_error(text)), "{text}");
     }
 }
-
-#[test]
-fn a_hold_is_bound_by_its_own_fence_only() {
-    assert_eq!(binding(7, Ok(Value::Int(7))), Binding::Bound);
-    assert_eq!(binding(7, Ok(Value::Int(8))), Binding::Over);
-    assert_eq!(binding(7, Ok(Value::Nil)), Binding::NotBound);
-    let loading = server_error("LOADING it is busy");
-    assert_eq!(binding(7, Err(loading)), Binding::NotBound);
-    let partial = server_error("PARTIAL it holds some");
-    assert_eq!(binding(7, Err(partial)), Binding::Over);
-}

@@ -1,21 +1,6 @@
 use super::*;
 
 #[test]
-fn the_one_that_has_named_the_primary_is_asked_first() {
-    fn numbers(sentinel: &Sentinel) -> Vec<usize> {
-        sentinel.in_turn().map(|(number, _)| number).collect()
-    }
-
-    let nobody: [&str; 0] = [];
-    assert!(numbers(&Sentinel::new(nobody, "locks").unwrap()).is_empty());
-    let three = ["redis://one", "redis://two", "redis://three"];
-    let sentinel = Sentinel::new(three, "locks").unwrap();
-    assert_eq!(numbers(&sentinel), [0, 1, 2]);
-    sentinel.clone().has_named(1);
-    assert_eq!(numbers(&sentinel), [1, 2, 0]);
-}
-
-#[test]
 fn answers_are_read() {
     let sentinel = Sentinel::new(["redis://one:26379"], "locks").unwrap();
     let word = |word: &str| Value::BulkString(word.into());

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, RedisResult, Value};
 
 use super::connect::{CONNECT_TIME, Connect, Connection};
-use crate::attempt::{Attempt, Turn, Verdict, Wait};
+use crate::attempt::{Attempt, Verdict, Wait};
 use crate::driver::{Driver, Engine, rest_for_answer};
 use crate::lease::Lease;
+use crate::locks::Returns;
 use crate::replies::{is_demoted, is_to_leave, is_unanswered};
 
 /// The number of connections that are kept for the next command.
@@ -34,11 +35,19 @@ pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+impl Returns for Blocking {
+    type Done<'a, T: 'a> = T;
+}
+
 impl Driver for Blocking {
     type Connections = Pool;
     type Runtime = ();
 
     const BLOCKS: bool = true;
+
+    fn done<'a, T: 'a>(work: impl Future<Output = T> + Send + 'a) -> T {
+        now(work)
+    }
 
     fn runtime() {}
 
@@ -50,7 +59,7 @@ impl Driver for Blocking {
         engine.connections.ask(commands, time)
     }
 
-    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>, _: Turn) -> Verdict {
+    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
         match engine.ask_once(attempt, Wait::Block).await {
             // Nothing listens.
             Verdict::Queued => Verdict::Unavailable,

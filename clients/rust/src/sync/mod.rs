@@ -43,9 +43,8 @@ mod sentinel;
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
+use redis::{FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
 
-use crate::attempt::Patience;
 use crate::error::{Error, Result};
 use crate::info::unnamed;
 use crate::once::{Look, read};
@@ -151,89 +150,6 @@ impl LockClient {
     }
 }
 
-impl Lock {
-    /// Takes the lock. Waits as long as it takes.
-    pub fn lock(&self) -> Result<Guard> {
-        now(self.0.acquire_forever())
-    }
-
-    /// Takes the lock if nobody holds it and nobody waits for it.
-    pub fn try_lock(&self) -> Result<Option<Guard>> {
-        now(self.0.acquire(Patience::None))
-    }
-
-    /// Takes the lock. `None` if it is unavailable for all of `timeout`.
-    pub fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        now(self.0.acquire(Patience::of(timeout)))
-    }
-}
-
-impl RwLock {
-    /// Takes a share. Waits as long as it takes. A writer that came first goes first.
-    pub fn read(&self) -> Result<Guard> {
-        now(self.share().acquire_forever())
-    }
-
-    /// Takes a share if no writer holds the lock and nobody waits for it.
-    pub fn try_read(&self) -> Result<Option<Guard>> {
-        now(self.share().acquire(Patience::None))
-    }
-
-    /// Takes a share. `None` if there is none to be had for all of `timeout`.
-    pub fn read_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        now(self.share().acquire(Patience::of(timeout)))
-    }
-
-    /// Takes the lock alone. Waits as long as it takes.
-    pub fn write(&self) -> Result<Guard> {
-        now(self.0.acquire_forever())
-    }
-
-    /// Takes the lock alone if nobody holds it and nobody waits for it.
-    pub fn try_write(&self) -> Result<Option<Guard>> {
-        now(self.0.acquire(Patience::None))
-    }
-
-    /// Takes the lock alone. `None` if it is unavailable for all of `timeout`.
-    pub fn write_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        now(self.0.acquire(Patience::of(timeout)))
-    }
-}
-
-impl Semaphore {
-    /// Takes a permit. Waits as long as it takes.
-    pub fn acquire(&self) -> Result<Guard> {
-        now(self.0.acquire_forever())
-    }
-
-    /// Takes a permit if there is one and nobody waits for it.
-    pub fn try_acquire(&self) -> Result<Option<Guard>> {
-        now(self.0.acquire(Patience::None))
-    }
-
-    /// Takes a permit. `None` if there is none to be had for all of `timeout`.
-    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        now(self.0.acquire(Patience::of(timeout)))
-    }
-}
-
-impl MultiLock {
-    /// Takes all. Waits as long as it takes.
-    pub fn lock(&self) -> Result<Guard> {
-        now(self.0.acquire_forever())
-    }
-
-    /// Takes all if none is held and nobody waits for any.
-    pub fn try_lock(&self) -> Result<Option<Guard>> {
-        now(self.0.acquire(Patience::None))
-    }
-
-    /// Takes all. `None` if they are not available together for all of `timeout`.
-    pub fn lock_timeout(&self, timeout: Duration) -> Result<Option<Guard>> {
-        now(self.0.acquire(Patience::of(timeout)))
-    }
-}
-
 impl Once {
     /// Returns the value, made by `make` or by another caller.
     ///
@@ -268,83 +184,6 @@ impl Once {
                 now(making.end(made))
             }
         }
-    }
-}
-
-impl Guard {
-    /// Sets the deadline to the lock's ttl from now on.
-    /// [`Error::NotHeld`] if the hold is over.
-    pub fn renew(&self) -> Result<()> {
-        now(self.hold.extend(self.hold.ttl))
-    }
-
-    /// Sets the deadline to `ttl` from now on, which may also be earlier.
-    /// [`Error::NotHeld`] if the hold is over.
-    ///
-    /// A server that is away is asked again until the lease ends, and for no longer than
-    /// [`Options::reconnect`].
-    pub fn extend(&self, ttl: Duration) -> Result<()> {
-        now(self.hold.extend(ttl))
-    }
-
-    /// Asks the server whether this is held now, where [`Guard::is_lost`] asks nobody. False without
-    /// asking after the end of the ttl.
-    pub fn check(&self) -> Result<bool> {
-        now(self.hold.check())
-    }
-
-    /// Has the server run a command only if this is held now, in one step.
-    /// [`Error::NotHeld`] if it is not; then nothing was done.
-    ///
-    /// ```no_run
-    /// # fn example(guard: &redis_lock_client::sync::Guard) -> redis_lock_client::Result<()> {
-    /// let _: () = guard.exec(redis::cmd("SET").arg("stock:7").arg(41))?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// It is sent once: after an error of the connection the command may have run or not. Of several
-    /// locks the first one is looked at.
-    pub fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        now(self.hold.exec(command))
-    }
-
-    /// Makes a writer a reader in one step, with the same fence. Readers that wait at the head enter
-    /// at once.
-    ///
-    /// It counts as a reader as soon as that is sent. After an error the server may have it as a
-    /// writer yet: another `downgrade` asks again.
-    pub fn downgrade(&mut self) -> Result<()> {
-        now(self.become_reader())
-    }
-
-    /// Makes the only reader the writer. Waits for the other readers, ahead of the queue, and reads
-    /// on meanwhile.
-    ///
-    /// [`Error::Deadlock`] if another reader waits to become the writer: one
-    /// of the two must release.
-    pub fn upgrade(&mut self) -> Result<()> {
-        while !now(self.upgrade_with(Patience::Forever))? {}
-        Ok(())
-    }
-
-    /// Makes the only reader the writer. False if there are others; then it is a reader still.
-    pub fn try_upgrade(&mut self) -> Result<bool> {
-        now(self.upgrade_with(Patience::None))
-    }
-
-    /// Makes the only reader the writer. False if there are others for all of `timeout`; then it is a
-    /// reader still.
-    pub fn upgrade_timeout(&mut self, timeout: Duration) -> Result<bool> {
-        now(self.upgrade_with(Patience::of(timeout)))
-    }
-
-    /// Releases the lock. [`Error::NotHeld`] if it was lost before.
-    ///
-    /// After another error it can be called again: the guard keeps its token until the server has
-    /// answered.
-    pub fn unlock(&self) -> Result<()> {
-        now(self.release())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use redis_lock_client::{Error, Mode, Options};
 
-use super::common::{BOUND, Proxy, Server, eventually, free_port};
+use super::common::{BOUND, Proxy, Server, eventually};
 use super::{is_told, library, ms, now, open};
 
 fn locks(server: &Server) -> library::LockClient {
@@ -122,65 +122,6 @@ fn a_share_is_not_lost_while_no_new_grants_are_made() {
 }
 
 #[test]
-fn extend_sets_the_deadline() {
-    let server = Server::start();
-    let mut admin = server.admin();
-    let guard = now(locks(&server).lock("k").lock()).unwrap();
-    now(guard.extend(ms(500_000))).unwrap();
-    assert!(guard.valid_until() > Instant::now() + ms(400_000));
-    assert!(admin.int(&["PTTL", "k"]) > 400_000);
-    now(guard.extend(ms(60_000))).unwrap();
-    assert!(guard.valid_until() < Instant::now() + ms(60_001));
-}
-
-/// A client whose holds of 3 s tell when they are lost.
-fn telling(server: &Server) -> (library::LockClient, mpsc::Receiver<(Vec<u8>, u64, Instant)>) {
-    let (told, lost) = mpsc::channel();
-    let options = Options::default().ttl(ms(3_000)).on_lost(move |lost| {
-        let _ = told.send((lost.key.clone(), lost.fence, Instant::now()));
-    });
-    (open(server.url(), options), lost)
-}
-
-#[test]
-fn keep_alive_renews_and_says_when_it_is_lost() {
-    let server = Server::start();
-    let (locks, lost) = telling(&server);
-    let mut admin = server.admin();
-    let guard = now(locks.lock("k").lock()).unwrap();
-    let keep_alive = guard.keep_alive();
-    let begin = guard.valid_until();
-    eventually("two renewals", || guard.valid_until() > begin + ms(1_500));
-    assert!(!keep_alive.is_lost() && lost.try_recv().is_err());
-    admin.run(&["DEL", "k"]);
-    assert!(is_told(&keep_alive) && keep_alive.is_lost() && guard.is_lost());
-    let (key, fence, _) = lost.recv_timeout(BOUND).unwrap();
-    assert_eq!((key.as_slice(), fence), (&b"k"[..], guard.fence()));
-    assert!(lost.try_recv().is_err());
-}
-
-#[test]
-fn the_end_of_a_lease_is_told_in_time_when_the_server_is_silent() {
-    let server = Server::start();
-    let (told, lost) = mpsc::channel();
-    // An answer to a renewal may take a second, which is more than what is left at the end.
-    let options = Options::default().ttl(ms(3_000)).on_lost(move |_| {
-        let _ = told.send(Instant::now());
-    });
-    let guard = now(open(server.url(), options).lock("k").lock()).unwrap();
-    let keep_alive = guard.keep_alive();
-    server.freeze();
-    assert!(is_told(&keep_alive));
-    let heard = Instant::now();
-    let told = lost.recv_timeout(BOUND);
-    server.thaw();
-    let end = guard.valid_until();
-    for (who, when) in [("waits", heard), ("on_lost", told.unwrap())] {
-        assert!(when >= end, "{who} is told before the end");
-    }
-}
-
-#[test]
 fn a_lost_reply_is_asked_for_again() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
@@ -197,24 +138,6 @@ fn a_lost_reply_is_asked_for_again() {
     now(guard.unlock()).unwrap();
     assert_eq!(proxy.losses_left(), 0);
     assert!(admin.is_free("k"));
-}
-
-#[test]
-fn slices_are_one_wait() {
-    let server = Server::start();
-    let lock = open(server.url(), Options::default().slice(ms(20))).lock("k");
-    let mut admin = server.admin();
-    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-    let start = Instant::now();
-    assert!(now(lock.lock_timeout(ms(150))).unwrap().is_none());
-    assert!(start.elapsed() >= ms(150));
-    let before = admin.calls("lock.acquire");
-    let waiting = thread::spawn(move || now(lock.lock()));
-    eventually("it has asked again", || {
-        admin.calls("lock.acquire") > before + 4
-    });
-    admin.run(&["LOCK.RELEASE", "k", "holder"]);
-    now(waiting.join().unwrap().unwrap().unlock()).unwrap();
 }
 
 #[test]
@@ -262,18 +185,6 @@ fn a_server_that_was_always_silent_takes_no_longer_than_reconnect() {
 }
 
 #[test]
-fn errors_are_told_apart() {
-    let server = Server::start();
-    let token = now(locks(&server).lock("k").with_token("").try_lock());
-    assert!(matches!(token, Err(Error::Redis(_))), "{token:?}");
-    let nowhere = format!("redis://127.0.0.1:{}", free_port());
-    let gone = open(nowhere, Options::default().reconnect(ms(100)));
-    let start = Instant::now();
-    assert!(matches!(now(gone.lock("k").lock()), Err(Error::Redis(_))));
-    assert!(start.elapsed() < ms(10_000));
-}
-
-#[test]
 fn a_release_that_failed_can_be_repeated() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
@@ -285,37 +196,61 @@ fn a_release_that_failed_can_be_repeated() {
     assert!(matches!(now(guard.unlock()), Err(Error::Redis(_))));
     now(guard.unlock()).unwrap();
     assert!(matches!(now(guard.unlock()), Err(Error::NotHeld)));
-    // It did not get there.
-    for is_dropped in [false, true] {
-        let guard = now(lock.lock()).unwrap();
-        proxy.close();
-        assert!(matches!(now(guard.unlock()), Err(Error::Redis(_))));
-        assert!(!admin.is_free("k"));
-        proxy.open();
-        match is_dropped {
-            true => drop(guard),
-            false => now(guard.unlock()).unwrap(),
-        }
-        eventually("it is released", || admin.is_free("k"));
-    }
+    // It did not get there, and the drop repeats it.
+    let guard = now(lock.lock()).unwrap();
+    proxy.close();
+    assert!(matches!(now(guard.unlock()), Err(Error::Redis(_))));
+    assert!(!admin.is_free("k"));
+    proxy.open();
+    drop(guard);
+    eventually("it is released", || admin.is_free("k"));
 }
 
 /// Whoever renews is told by an answer of the server, or by its own clock.
 #[test]
-fn a_hold_with_linger_is_lost_here_before_it_is_in_the_server() {
+fn a_loss_is_told_once_by_the_server_or_in_time_when_that_is_silent() {
+    let lasting = Options::default().ttl(ms(3_000));
+    let lingering = Options::default().linger(ms(2_000));
+    for (options, is_silent) in [(lasting.clone(), false), (lasting, true), (lingering, true)] {
+        let server = Server::start();
+        let (told, lost) = mpsc::channel();
+        let options = options.on_lost(move |lost| {
+            let _ = told.send((lost.key.clone(), lost.fence, Instant::now()));
+        });
+        let guard = now(open(server.url(), options).lock("k").lock()).unwrap();
+        let keep_alive = guard.keep_alive();
+        let begin = guard.valid_until();
+        eventually("two renewals", || guard.valid_until() > begin + ms(700));
+        assert!(!keep_alive.is_lost() && lost.try_recv().is_err());
+        match is_silent {
+            true => server.freeze(),
+            false => drop(server.admin().run(&["DEL", "k"])),
+        }
+        assert!(is_told(&keep_alive) && keep_alive.is_lost() && guard.is_lost());
+        assert!(!is_silent || Instant::now() >= guard.valid_until());
+        let (key, fence, when) = lost.recv_timeout(BOUND).unwrap();
+        assert_eq!((key.as_slice(), fence), (&b"k"[..], guard.fence()));
+        assert!(!is_silent || when >= guard.valid_until(), "before the end");
+        assert!(lost.try_recv().is_err());
+        server.thaw();
+    }
+}
+
+/// An answer in between begins the time anew for which the server may be away.
+#[test]
+fn a_wait_outlasts_connections_that_are_lost_far_apart() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
-    let (told, lost) = mpsc::channel();
-    let options = Options::default().linger(ms(2_000)).on_lost(move |_| {
-        let _ = told.send(Instant::now());
-    });
-    let guard = now(open(proxy.url(), options).lock("k").lock()).unwrap();
-    let keep_alive = guard.keep_alive();
-    let begin = guard.valid_until();
-    eventually("it is renewed", || guard.valid_until() > begin);
-    // Neither side sees an end of the connection.
-    server.freeze();
-    assert!(is_told(&keep_alive) && guard.is_lost());
-    assert!(lost.recv_timeout(BOUND).unwrap() >= guard.valid_until());
-    server.thaw();
+    let options = Options::default().slice(ms(60_000)).reconnect(ms(1_000));
+    let lock = open(proxy.url(), options).lock("k");
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let waiting = thread::spawn(move || now(now(lock.lock()).unwrap().unlock()).unwrap());
+    for _ in 0..2 {
+        admin.await_waiters("k", 1);
+        proxy.cut();
+        thread::sleep(ms(1_200));
+    }
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    waiting.join().unwrap();
 }

@@ -17,11 +17,6 @@ fn options() -> Options {
     Options::default().ttl(ms(2_000))
 }
 
-fn is_too_long(error: &Error) -> bool {
-    let text = error.to_string();
-    matches!(error, Error::TtlTooLong(_)) && text.contains("with_ttl") && text.contains("max-ttl")
-}
-
 #[test]
 fn a_lease_counts_from_the_sending_less_the_drift() {
     let server = Server::start();
@@ -36,7 +31,7 @@ fn a_lease_counts_from_the_sending_less_the_drift() {
 
     // A request that shortens it counts without an answer, too.
     proxy.delay_replies(0);
-    proxy.answer_renewals(ALWAYS, TRY_AGAIN);
+    proxy.answer("LOCK.RENEW", ALWAYS, TRY_AGAIN);
     now(guard.extend(ms(500))).unwrap_err();
     assert!(guard.is_lost());
 }
@@ -58,31 +53,13 @@ fn a_lease_that_is_over_stays_lost() {
     eventually("nothing is left", || admin.is_free("a"));
 
     // The server may still have it.
-    let guard = now(lock.lock()).unwrap();
+    let pages = open(proxy.url(), options()).rwlock("a").with_token("t");
+    let mut guard = now(pages.with_ttl(ms(300)).write()).unwrap();
     admin.run(&["LOCK.RENEW", "a", "t", "60000"]);
     eventually("the lease ends", || guard.is_lost());
     assert!(!now(guard.check()).unwrap());
-}
-
-#[test]
-fn a_hold_that_is_lost_has_no_mode_to_keep() {
-    let server = Server::start();
-    let pages = open(server.url(), options()).rwlock("a").with_ttl(ms(100));
-    let mut reader = now(pages.read()).unwrap();
-    eventually("the share ends", || reader.is_lost());
-    let kept = now(reader.downgrade());
-    assert!(matches!(kept, Err(Error::NotHeld)), "{kept:?}");
-    drop(reader);
-    let mut writer = now(pages.write()).unwrap();
-    eventually("the hold ends", || writer.is_lost());
-    let kept = [
-        now(writer.upgrade()),
-        now(writer.try_upgrade()).map(drop),
-        now(writer.upgrade_timeout(ms(20))).map(drop),
-    ];
-    for kept in kept {
-        assert!(matches!(kept, Err(Error::NotHeld)), "{kept:?}");
-    }
+    assert!(matches!(now(guard.upgrade()), Err(Error::NotHeld)));
+    assert!(matches!(now(guard.downgrade()), Err(Error::NotHeld)));
 }
 
 #[test]
@@ -124,7 +101,7 @@ fn a_late_grant_that_is_lost_is_asked_for_again() {
         let waiting = thread::spawn(move || now(now(lock.lock()).unwrap().unlock()).unwrap());
         admin.await_waiters("k", 1);
         sleep(ms(300));
-        proxy.answer_renewals(1, answer);
+        proxy.answer("LOCK.RENEW", 1, answer);
         admin.run(&["LOCK.RELEASE", "k", "holder"]);
         waiting.join().unwrap();
         assert_eq!(proxy.fakes_left(), 0);
@@ -144,52 +121,16 @@ fn try_again_loses_nothing_before_the_lease_is_over() {
     let guard = now(locks.lock("a").lock()).unwrap();
     let watchdog = guard.keep_alive();
     let before = admin.calls("lock.renew");
-    proxy.answer_renewals(3, TRY_AGAIN);
+    proxy.answer("LOCK.RENEW", 3, TRY_AGAIN);
     eventually("a renewal is answered", || {
         admin.calls("lock.renew") > before
     });
     assert_eq!(proxy.fakes_left(), 0);
     assert!(!watchdog.is_lost());
-    proxy.answer_renewals(ALWAYS, TRY_AGAIN);
+    proxy.answer("LOCK.RENEW", ALWAYS, TRY_AGAIN);
     assert!(is_told(&watchdog));
     assert!(Instant::now() >= guard.valid_until());
     eventually("it is told", || lost.load(SeqCst) == 1);
-}
-
-#[test]
-fn a_renewal_by_hand_asks_again_until_the_lease_ends() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    // Longer than a server that is out of reach is asked.
-    let locks = open(proxy.url(), Options::default().ttl(ms(4_500)));
-    let guard = now(locks.lock("a").lock()).unwrap();
-    proxy.answer_renewals(2, TRY_AGAIN);
-    now(guard.renew()).unwrap();
-    assert_eq!(proxy.fakes_left(), 0);
-    // Holds that linger are bound to the connection.
-    assert_eq!(proxy.connections(), 1);
-    proxy.answer_renewals(ALWAYS, TRY_AGAIN);
-    let end = guard.valid_until();
-    assert!(matches!(now(guard.renew()), Err(Error::NotHeld)));
-    assert!(Instant::now() >= end && guard.is_lost());
-}
-
-#[test]
-fn a_renewal_by_hand_asks_for_no_longer_than_its_lease_lasts() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let locks = open(proxy.url(), options().reconnect(ms(20_000)));
-    for is_away in [false, true] {
-        let guard = now(locks.lock(format!("a{is_away}")).lock()).unwrap();
-        match is_away {
-            true => proxy.close(),
-            false => proxy.answer_renewals(ALWAYS, TRY_AGAIN),
-        }
-        let begin = Instant::now();
-        let failed = now(guard.extend(ms(60_000))).unwrap_err();
-        assert!(guard.is_lost(), "{failed}");
-        assert!(begin.elapsed() < ms(10_000), "{:?}", begin.elapsed());
-    }
 }
 
 #[test]
@@ -207,12 +148,36 @@ fn a_server_that_is_no_primary_any_more_is_left() {
 }
 
 #[test]
-fn a_ttl_above_max_ttl_says_where_it_comes_from() {
+fn a_renewal_by_hand_asks_again_and_for_no_longer_than_its_lease_lasts() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    // The lease is longer than one server that is out of reach is asked, and shorter than another is.
+    for (ttl, reconnect, is_away) in [(4_500, 3_000, false), (2_000, 20_000, true)] {
+        let options = Options::default().ttl(ms(ttl)).reconnect(ms(reconnect));
+        let guard = now(open(proxy.url(), options).lock(format!("a{ttl}")).lock()).unwrap();
+        proxy.answer("LOCK.RENEW", 2, TRY_AGAIN);
+        now(guard.renew()).unwrap();
+        assert_eq!(proxy.fakes_left(), 0);
+        // Holds that linger are bound to the connection.
+        assert_eq!(proxy.connections(), 1);
+        proxy.answer("LOCK.RENEW", ALWAYS, TRY_AGAIN);
+        if is_away {
+            proxy.close();
+        }
+        let (begin, end) = (Instant::now(), guard.valid_until());
+        let failed = now(guard.extend(ms(60_000))).unwrap_err();
+        assert!(is_away || matches!(failed, Error::NotHeld), "{failed}");
+        assert!(guard.is_lost() && Instant::now() >= end, "{failed}");
+        assert!(begin.elapsed() < ms(10_000), "{:?}", begin.elapsed());
+        proxy.cut_clients();
+    }
+}
+
+#[test]
+fn a_renewal_above_max_ttl_is_an_error_and_no_loss() {
     let server = Server::start_with(&["max-ttl", "2000"]);
-    let locks = open(server.url(), options());
-    let refused = now(locks.lock("k").with_ttl(ms(2_001)).lock());
-    assert!(is_too_long(&refused.unwrap_err()));
-    let guard = now(locks.lock("k").lock()).unwrap();
-    assert!(is_too_long(&now(guard.extend(ms(2_001))).unwrap_err()));
+    let guard = now(open(server.url(), options()).lock("k").lock()).unwrap();
+    let refused = now(guard.extend(ms(2_001))).unwrap_err();
+    assert!(matches!(refused, Error::TtlTooLong(_)), "{refused}");
     assert!(!guard.is_lost());
 }

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 
-use redis_lock_client::{Options, Result};
+use redis_lock_client::{Error, Options, Result};
 
 use super::common::{Admin, BOUND, Cluster, Server, counter, eventually};
-use super::{LISTENS, cluster, library, ms, now, once, open};
+use super::{LISTENS, cluster, get, library, ms, now, once, open};
 
 const LOCKS: &str = "+lock.acquire +rwlock.rlock +rwlock.wlock +lock.macquire +lock.release \
                      +lock.renew +lock.check +lock.exec";
@@ -164,6 +164,24 @@ fn a_worker_of_a_cluster_needs_the_slots_too() {
         assert!(refused.is_empty(), "{refused:?}");
     }
     assert_eq!(said.load(SeqCst), 0);
+}
+
+/// Without the right to store it the error is the maker's only. Nobody waits for the ttl.
+#[test]
+fn a_result_needs_its_rights_and_no_more() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let rules = "+lock.once +lock.exec +lock.renew +lock.release +get +pttl ~{jobs}:once ~jobs";
+    user(&mut admin, &[rules]);
+    let locks = open(as_worker(&server.url()), Options::default());
+    let make = || get(&locks.once("jobs"), |_| Ok::<_, Error>("new".to_owned()));
+    match make() {
+        Err(Error::Redis(error)) => assert_eq!(error.code(), Some("NOPERM")),
+        other => panic!("{other:?}"),
+    }
+    assert!(admin.is_free("{jobs}:once") && admin.is_free("jobs"));
+    admin.run(&["ACL", "SETUSER", "worker", "+set"]);
+    assert_eq!(make().unwrap(), "new");
 }
 
 #[test]

@@ -108,33 +108,23 @@ impl Play<'_> {
 
 impl Actor {
     fn step(&mut self, words: &[&str]) -> String {
-        let guard = self.guard.as_ref();
-        let ok = |()| "ok".to_owned();
-        let answer = match words {
+        match self.tell(words) {
+            Some(()) => String::new(),
+            None => self.ask(words).unwrap_or_else(|error| named(&error)),
+        }
+    }
+
+    /// A step that has no result, unless it is another one.
+    fn tell(&mut self, words: &[&str]) -> Option<()> {
+        match words {
             ["begin", "release"] => {
                 let guard = self.guard.take().unwrap();
                 let release = move || (said(now(guard.unlock())), Some(guard));
                 self.pending = Some(thread::spawn(release));
-                Ok(String::new())
             }
             ["begin", "get", words @ ..] => {
                 let get = self.get(words);
                 self.pending = Some(thread::spawn(move || (get(), None)));
-                Ok(String::new())
-            }
-            ["get", words @ ..] => Ok(self.get(words)()),
-            ["making"] => {
-                self.maker.as_ref().unwrap().0.recv_timeout(BOUND).unwrap();
-                Ok(String::new())
-            }
-            ["returns", value] => {
-                let ends = &self.maker.as_ref().unwrap().1;
-                ends.send(Some((*value).to_owned())).unwrap();
-                Ok(String::new())
-            }
-            ["raises"] => {
-                self.maker.as_ref().unwrap().1.send(None).unwrap();
-                Ok(String::new())
             }
             ["begin", words @ ..] => {
                 let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
@@ -143,41 +133,48 @@ impl Actor {
                     let words: Vec<&str> = words.iter().map(String::as_str).collect();
                     outcome(take(&locks, &words))
                 }));
-                Ok(String::new())
             }
-            ["end"] => {
-                let outcome = self.pending.take().unwrap().join().unwrap();
-                Ok(self.holds(outcome))
+            ["making"] => self.maker.as_ref().unwrap().0.recv_timeout(BOUND).unwrap(),
+            ["returns", value] => {
+                let ends = &self.maker.as_ref().unwrap().1;
+                ends.send(Some((*value).to_owned())).unwrap();
             }
-            ["release"] => {
-                self.kept = None;
-                now(guard.unwrap().unlock()).map(ok)
-            }
-            ["renew"] => now(guard.unwrap().renew()).map(ok),
-            ["renew", ms] => now(guard.unwrap().extend(time(ms))).map(ok),
-            ["believes", ..] => {
-                let is_lost = guard.unwrap().is_lost();
-                Ok(if is_lost { "no" } else { "yes" }.to_owned())
-            }
-            ["check"] => now(guard.unwrap().check())
-                .map(|is_held| if is_held { "yes" } else { "no" }.to_owned()),
-            ["exec", name, args @ ..] => {
-                let command = redis::cmd(name).arg(args).to_owned();
-                now(guard.unwrap().exec(&command)).map(|reply| text(&reply))
-            }
-            ["keep"] => {
-                self.kept = Some(guard.unwrap().keep_alive());
-                Ok(String::new())
-            }
+            ["raises"] => self.maker.as_ref().unwrap().1.send(None).unwrap(),
+            ["keep"] => self.kept = Some(self.guard.as_ref().unwrap().keep_alive()),
             ["told"] => {
                 let kept = self.kept.as_ref().unwrap();
                 assert!(is_told(kept) && kept.is_lost());
-                Ok(String::new())
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn ask(&mut self, words: &[&str]) -> Result<String> {
+        let guard = self.guard.as_ref();
+        let yes_or_no = |is| if is { "yes" } else { "no" }.to_owned();
+        Ok(match words {
+            ["get", words @ ..] => self.get(words)(),
+            ["end"] => {
+                let outcome = self.pending.take().unwrap().join().unwrap();
+                self.holds(outcome)
+            }
+            ["release"] => {
+                self.kept = None;
+                said(now(guard.unwrap().unlock()))
+            }
+            ["renew"] => said(now(guard.unwrap().renew())),
+            ["renew", ms] => said(now(guard.unwrap().extend(time(ms)))),
+            ["believes", ..] => yes_or_no(!guard.unwrap().is_lost()),
+            ["check"] => yes_or_no(now(guard.unwrap().check())?),
+            ["exec", name, args @ ..] => {
+                let command = redis::cmd(name).arg(args).to_owned();
+                text(&now(guard.unwrap().exec(&command))?)
             }
             ["once", key, most, least] => {
                 let times = (*key, most.parse().unwrap(), least.parse().unwrap());
-                once(&self.locks, times, || ())
-                    .map(|ran| ran.map_or("skipped", |()| "ran").to_owned())
+                let ran = once(&self.locks, times, || ())?;
+                ran.map_or("skipped", |()| "ran").to_owned()
             }
             words => {
                 if let Some(linger) = option(words, "linger=") {
@@ -185,10 +182,9 @@ impl Actor {
                     self.locks = open(self.proxy.url(), options);
                 }
                 let outcome = outcome(take(&self.locks, words));
-                Ok(self.holds(outcome))
+                self.holds(outcome)
             }
-        };
-        answer.unwrap_or_else(|error| named(&error))
+        })
     }
 
     /// A call of `once`. What it makes is in the words, or it waits to be told.
@@ -332,7 +328,14 @@ fn named(error: &Error) -> String {
         Error::Cancelled => "cancelled".to_owned(),
         Error::InProgress => "busy".to_owned(),
         Error::NotHeld => "lost".to_owned(),
-        Error::TtlTooLong(_) => "too-long".to_owned(),
+        Error::TtlTooLong(_) => {
+            let text = error.to_string();
+            assert!(
+                text.contains("with_ttl") && text.contains("max-ttl"),
+                "{text}"
+            );
+            "too-long".to_owned()
+        }
         Error::Redis(error) if error.code() == Some("NOPERM") => "denied".to_owned(),
         error => error.to_string(),
     }

@@ -14,7 +14,6 @@ mod topology;
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -224,16 +223,5 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     while !condition() {
         assert!(Instant::now() < end, "never happened: {what}");
         sleep(Duration::from_millis(2));
-    }
-}
-
-pub fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        // A cluster's node uses the port 10,000 above, too.
-        if port < 55_000 {
-            return port;
-        }
     }
 }

@@ -1,63 +1,77 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
 /// Stands between a client and a server, and fails on demand.
 pub struct Proxy {
     pub port: u16,
-    state: Arc<State>,
+    faults: Arc<Mutex<Faults>>,
 }
 
 #[derive(Default)]
-struct State {
+struct Faults {
     /// The port of the server of new connections.
-    server: AtomicU16,
-    /// Replies that are still to be swallowed, each with its connection.
-    losses: AtomicUsize,
+    server: u16,
     /// Connections are closed as soon as they come.
-    is_closed: AtomicBool,
-    /// How long the server does not see that a client is gone, in ms.
-    linger: AtomicU64,
-    /// Only a reply to a request that contains this is lost.
-    of: Mutex<Vec<u8>>,
-    /// How late replies are, in ms.
-    delay: AtomicU64,
-    /// How many requests are answered here, those that contain what, and how.
-    fakes: AtomicUsize,
-    fake: Mutex<(&'static str, &'static str)>,
+    is_closed: bool,
+    /// Replies that are still to be swallowed, each with its connection, and of which requests.
+    losses: usize,
+    lost: String,
+    /// How late replies are.
+    delay: Duration,
+    /// How long the server does not see that a client is gone.
+    linger: Duration,
+    /// How many requests are answered here, which ones, and how.
+    fakes: usize,
+    fake: (&'static str, &'static str),
     /// The first request that contains this is held back, and the next are not.
-    late: Mutex<&'static str>,
-    held_back: AtomicUsize,
-    streams: Mutex<Vec<TcpStream>>,
-    clients: Mutex<Vec<TcpStream>>,
-    subscribed: Mutex<Vec<Subscribed>>,
+    late: &'static str,
+    held_back: usize,
+    links: Vec<Arc<Link>>,
 }
 
-/// The server's end of a connection that has subscribed, and whether the client's stays open without it.
-struct Subscribed(TcpStream, Arc<AtomicBool>);
+struct Link {
+    client: TcpStream,
+    server: TcpStream,
+    loses: AtomicBool,
+    has_subscribed: AtomicBool,
+    /// The server's end is over. The client's stays open, and is silent.
+    is_forgotten: AtomicBool,
+}
+
+impl Link {
+    fn is_listening(&self) -> bool {
+        self.has_subscribed.load(SeqCst) && !self.is_forgotten.load(SeqCst)
+    }
+}
 
 impl Proxy {
     pub fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = Arc::new(State::default());
-        state.server.store(server, SeqCst);
-        let shared = state.clone();
+        let faults = Arc::new(Mutex::new(Faults::default()));
+        let proxy = Self { port, faults };
+        proxy.lead_to(server);
+        let faults = proxy.faults.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                if shared.is_closed.load(SeqCst) {
-                    continue;
-                }
-                let server = shared.server.load(SeqCst);
-                if let Ok(server) = TcpStream::connect(("127.0.0.1", server)) {
-                    serve(&shared, client, server);
+                let (is_closed, server) = {
+                    let faults = faults.lock().unwrap();
+                    (faults.is_closed, faults.server)
+                };
+                if !is_closed && let Ok(server) = TcpStream::connect(("127.0.0.1", server)) {
+                    serve(&faults, client, server);
                 }
             }
         });
-        Self { port, state }
+        proxy
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap()
     }
 
     pub fn url(&self) -> String {
@@ -66,202 +80,181 @@ impl Proxy {
 
     /// Leads new connections to another server.
     pub fn lead_to(&self, server: u16) {
-        self.state.server.store(server, SeqCst);
+        self.faults().server = server;
     }
 
     /// Swallows the next replies to requests that contain `of`, and cuts their connections.
     pub fn lose_replies(&self, count: usize, of: &str) {
-        *self.state.of.lock().unwrap() = of.into();
-        self.state.losses.store(count, SeqCst);
+        let mut faults = self.faults();
+        (faults.losses, faults.lost) = (count, of.to_owned());
+    }
+
+    pub fn losses_left(&self) -> usize {
+        self.faults().losses
     }
 
     pub fn delay_replies(&self, ms: u64) {
-        self.state.delay.store(ms, SeqCst);
-    }
-
-    /// Answers the next renewals. They do not get to the server.
-    pub fn answer_renewals(&self, count: usize, answer: &'static str) {
-        self.answer("LOCK.RENEW", count, answer);
+        self.faults().delay = Duration::from_millis(ms);
     }
 
     /// Answers the next requests that contain `of`. They do not get to the server.
     pub fn answer(&self, of: &'static str, count: usize, answer: &'static str) {
-        *self.state.fake.lock().unwrap() = (of, answer);
-        self.state.fakes.store(count, SeqCst);
+        let mut faults = self.faults();
+        (faults.fakes, faults.fake) = (count, (of, answer));
+    }
+
+    pub fn fakes_left(&self) -> usize {
+        self.faults().fakes
     }
 
     /// Holds back the next request that contains `of`, and those behind it on its connection, until
     /// this is called with an empty text.
     pub fn hold_back(&self, of: &'static str) {
-        *self.state.late.lock().unwrap() = of;
+        self.faults().late = of;
     }
 
     pub fn held_back(&self) -> usize {
-        self.state.held_back.load(SeqCst)
-    }
-
-    pub fn fakes_left(&self) -> usize {
-        self.state.fakes.load(SeqCst)
+        self.faults().held_back
     }
 
     /// How many have been made, until they are cut.
     pub fn connections(&self) -> usize {
-        self.state.clients.lock().unwrap().len()
-    }
-
-    pub fn losses_left(&self) -> usize {
-        self.state.losses.load(SeqCst)
+        self.faults().links.len()
     }
 
     /// Cuts all connections, and accepts no new ones.
     pub fn close(&self) {
-        self.state.is_closed.store(true, SeqCst);
+        self.faults().is_closed = true;
         self.cut();
     }
 
     /// Accepts connections again.
     pub fn open(&self) {
-        self.state.is_closed.store(false, SeqCst);
+        self.faults().is_closed = false;
     }
 
     /// Lets the server see only after `time` that a client is gone.
     pub fn linger(&self, time: Duration) {
-        let ms = u64::try_from(time.as_millis()).unwrap();
-        self.state.linger.store(ms, SeqCst);
+        self.faults().linger = time;
     }
 
     /// How many connections have subscribed, but for those that were forgotten.
     pub fn subscribed(&self) -> usize {
-        self.state.subscribed.lock().unwrap().len()
+        let faults = self.faults();
+        faults
+            .links
+            .iter()
+            .filter(|link| link.is_listening())
+            .count()
     }
 
     /// Ends the connections that have subscribed on the side of the server. The client's stays, and is silent.
     pub fn forget_subscribed(&self) {
-        for Subscribed(server, is_forgotten) in self.state.subscribed.lock().unwrap().drain(..) {
-            is_forgotten.store(true, SeqCst);
-            let _ = server.shutdown(Shutdown::Both);
+        for link in self
+            .faults()
+            .links
+            .iter()
+            .filter(|link| link.is_listening())
+        {
+            link.is_forgotten.store(true, SeqCst);
+            let _ = link.server.shutdown(Shutdown::Both);
         }
     }
 
     /// Cuts the connections on the side of the client. The server sees it after the linger.
     pub fn cut_clients(&self) {
-        for stream in self.state.clients.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
+        for link in self.faults().links.drain(..) {
+            let _ = link.client.shutdown(Shutdown::Both);
         }
     }
 
     pub fn cut(&self) {
-        for stream in self.state.streams.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
+        for link in self.faults().links.drain(..) {
+            let _ = link.client.shutdown(Shutdown::Both);
+            let _ = link.server.shutdown(Shutdown::Both);
         }
     }
 }
 
-impl State {
-    fn keep_late(&self, request: &[u8]) {
-        let late = *self.late.lock().unwrap();
-        let is_late = !late.is_empty() && contains(request, late);
-        if is_late && self.held_back.fetch_add(1, SeqCst) == 0 {
-            while !self.late.lock().unwrap().is_empty() {
-                thread::sleep(Duration::from_millis(1));
+fn serve(faults: &Arc<Mutex<Faults>>, client: TcpStream, server: TcpStream) {
+    let link = Arc::new(Link {
+        client,
+        server,
+        loses: AtomicBool::new(false),
+        has_subscribed: AtomicBool::new(false),
+        is_forgotten: AtomicBool::new(false),
+    });
+    faults.lock().unwrap().links.push(link.clone());
+    for is_request in [true, false] {
+        let (faults, link) = (faults.clone(), link.clone());
+        thread::spawn(move || {
+            let (from, to) = match is_request {
+                true => (&link.client, &link.server),
+                false => (&link.server, &link.client),
+            };
+            pass(&faults, &link, (from, to), is_request);
+            if !is_request && link.is_forgotten.load(SeqCst) {
+                return;
             }
-        }
-    }
-}
-
-fn serve(state: &Arc<State>, client: TcpStream, server: TcpStream) {
-    let kept = client.try_clone().unwrap();
-    state.clients.lock().unwrap().push(kept);
-    let kept = [client.try_clone().unwrap(), server.try_clone().unwrap()];
-    state.streams.lock().unwrap().extend(kept);
-    let loses = Arc::new(AtomicBool::new(false));
-    let is_forgotten = Arc::new(AtomicBool::new(false));
-    for (from, to, is_request) in [
-        (
-            client.try_clone().unwrap(),
-            server.try_clone().unwrap(),
-            true,
-        ),
-        (server, client, false),
-    ] {
-        let (state, loses) = (state.clone(), loses.clone());
-        let is_forgotten = is_forgotten.clone();
-        thread::spawn(move || pass(&state, (&loses, &is_forgotten), from, to, is_request));
+            let _ = from.shutdown(Shutdown::Both);
+            if is_request {
+                let linger = faults.lock().unwrap().linger;
+                thread::sleep(linger);
+            }
+            let _ = to.shutdown(Shutdown::Both);
+        });
     }
 }
 
 fn pass(
-    state: &State,
-    (loses, is_forgotten): (&AtomicBool, &Arc<AtomicBool>),
-    mut from: TcpStream,
-    mut to: TcpStream,
+    faults: &Mutex<Faults>,
+    link: &Link,
+    (mut from, mut to): (&TcpStream, &TcpStream),
     is_request: bool,
 ) {
     let mut bytes = [0; 16_384];
-    let mut has_subscribed = false;
-    while let Ok(count) = from.read(&mut bytes) {
-        if count == 0 {
-            break;
-        }
-        if is_forgotten.load(SeqCst) {
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        let sent = &bytes[..count];
+        if link.is_forgotten.load(SeqCst) {
             continue;
         }
-        if is_request && !has_subscribed && contains(&bytes[..count], "SUBSCRIBE") {
-            has_subscribed = true;
-            let server = to.try_clone().unwrap();
-            let mut subscribed = state.subscribed.lock().unwrap();
-            subscribed.push(Subscribed(server, is_forgotten.clone()));
-        }
-        if is_request && state.losses.load(SeqCst) > 0 {
-            let of = state.of.lock().unwrap().clone();
-            loses.store(
-                bytes[..count].windows(of.len()).any(|window| window == of),
-                SeqCst,
-            );
-        } else if !is_request
-            && loses.load(SeqCst)
-            && state
-                .losses
-                .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
-                .is_ok()
-        {
-            break;
-        }
-        let (of, fake) = *state.fake.lock().unwrap();
-        if is_request
-            && !of.is_empty()
-            && contains(&bytes[..count], of)
-            && state
-                .fakes
-                .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
-                .is_ok()
-        {
-            if from.write_all(fake.as_bytes()).is_err() {
-                break;
+        let mut faults_now = faults.lock().unwrap();
+        let (of, fake) = faults_now.fake;
+        if !is_request {
+            if faults_now.losses > 0 && link.loses.load(SeqCst) {
+                faults_now.losses -= 1;
+                return;
             }
-            continue;
-        }
-        if is_request {
-            state.keep_late(&bytes[..count]);
+            let delay = faults_now.delay;
+            drop(faults_now);
+            thread::sleep(delay);
         } else {
-            thread::sleep(Duration::from_millis(state.delay.load(SeqCst)));
+            link.has_subscribed
+                .fetch_or(contains(sent, "SUBSCRIBE"), SeqCst);
+            if faults_now.losses > 0 {
+                link.loses.store(contains(sent, &faults_now.lost), SeqCst);
+            }
+            if faults_now.fakes > 0 && contains(sent, of) {
+                faults_now.fakes -= 1;
+                let _ = from.write_all(fake.as_bytes());
+                continue;
+            }
+            let is_late = !faults_now.late.is_empty() && contains(sent, faults_now.late);
+            faults_now.held_back += usize::from(is_late);
+            let waits = is_late && faults_now.held_back == 1;
+            drop(faults_now);
+            while waits && !faults.lock().unwrap().late.is_empty() {
+                thread::sleep(Duration::from_millis(1));
+            }
         }
-        if to.write_all(&bytes[..count]).is_err() {
-            break;
+        if to.write_all(sent).is_err() {
+            return;
         }
     }
-    if !is_request && is_forgotten.load(SeqCst) {
-        return;
-    }
-    let _ = from.shutdown(Shutdown::Both);
-    if is_request {
-        thread::sleep(Duration::from_millis(state.linger.load(SeqCst)));
-    }
-    let _ = to.shutdown(Shutdown::Both);
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {
     bytes
-        .windows(text.len())
+        .windows(text.len().max(1))
         .any(|window| window == text.as_bytes())
 }
