@@ -5,7 +5,7 @@ import subprocess
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 FILE = ROOT / "docs/benchmarks/once.tsv"
 PAGE = FILE.with_suffix(".md")
 HEAD = "way\tsituation\tbytes\tfigure\tmedian\tlow\thigh"

@@ -29,7 +29,7 @@ from pathlib import Path
 from . import crowd, hot, page
 from .ways import WAYS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PARTS = ["cold:100", "cold:10000", "cold:100000", "failing:100", "killed:100", "silent:100"]
 PARTS += ["refreshed:100", "turns:10000"]
 CLIENTS, WAITERS = 1_000, 5_000
