@@ -93,7 +93,6 @@ What a lock prevents, for users. On {server}, {processes} processes buy from one
   <img alt=\"How many were oversold in each way, and what it cost\" src=\"oversell.svg\">
 </picture>
 
-- **oversold**: items that the shop never had.
 - **commands per sale**: five are the purchase itself, seven with a fence. In (h) they include those of {reads} readers.
 - **in vain per sale**: polls without the lock, and transactions that were not executed.
 - **longest wait**: of a buyer, until the start of the purchase that succeeded.
