@@ -93,10 +93,8 @@ What a lock prevents, for users. On {server}, {processes} processes buy from one
   <img alt=\"How many were oversold in each way, and what it cost\" src=\"oversell.svg\">
 </picture>
 
-- **oversold**: items that the shop never had.
 - **commands per sale**: five are the purchase itself, seven with a fence. In (h) they include those of {reads} readers.
 - **in vain per sale**: polls without the lock, and transactions that were not executed.
-- **longest wait**: of a buyer, until the start of the purchase that succeeded.
 - **when owners stall**: the same with locks of {ttl} ms, and {STALLS} buyers that each stall for {stall} ms between reading and writing. A lock alone (e) does not stop a late owner.
   A transaction (b) sees that the stock has changed. In (f) and (h) the stock refuses the late owner's fence, in (g) the server its write.
 "

@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 from figures import spread
 from matplotlib.lines import Line2D
-from theme import OURS, WIDTH, log_axis
+from theme import NARROW, OURS, log_axis
 
 WAYS = {"once": OURS, "pubsub": "Pub/Sub", "polling": "polling"}
 LABELS = ["LOCK.ONCE", "a lock and Pub/Sub", "a lock, and a look each 50 ms"]
@@ -22,7 +22,7 @@ def crowd(figures, theme):
         keys = {"way": way, "situation": situation, "figure": name}
         return spread(next(row for row in rows if keys.items() <= row.items()))
 
-    figure, axis = plt.subplots(figsize=(WIDTH, 4.2))
+    figure, axis = plt.subplots(figsize=(NARROW, 4.4))
     for down, situation in enumerate(SITUATIONS):
         for nth, (way, name) in enumerate(WAYS.items()):
             median, low, high = told(way, situation, "all answered after ms")
@@ -46,4 +46,4 @@ def crowd(figures, theme):
         "Points are medians of the rounds, with the smallest and the largest."
     )
     handles = [Line2D([], [], color=theme.colour(name), marker="o", linestyle="", markersize=8) for name in WAYS.values()]
-    return figure, finding, note, (handles, LABELS), 3
+    return figure, finding, note, (handles, LABELS), 2

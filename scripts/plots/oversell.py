@@ -27,8 +27,8 @@ def style(theme, row, colour):
 def ways(figures, theme):
     rows = figures.rows
     panels = {
-        "Oversold, when owners stall": ("oversold when owners stall", "pieces sold too many", "{:,.0f}"),
-        "Oversold, when nobody stalls": ("oversold", "pieces sold too many", "{:,.0f}"),
+        "Oversold, when owners stall": ("oversold when owners stall", "pieces too many", "{:,.0f}"),
+        "Oversold, when nobody stalls": ("oversold", "pieces too many", "{:,.0f}"),
         "Commands of the server": ("commands per sale", "commands per sale", "{:.0f}"),
         "Longest wait of a buyer": ("longest wait ms", "ms", "{:,.0f}"),
     }
@@ -49,7 +49,7 @@ def ways(figures, theme):
             axis.set_xlim(0, max(*values, 10) * 5)
             axis.xaxis.set_major_locator(FixedLocator([0, 10, 100, 1000]))
             axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-            axis.set_xlabel(f"{unit} (log scale from 10 on)")
+            axis.set_xlabel(f"{unit} (log from 10 on)")
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0)
     grid[0][0].set_yticks(range(len(rows)), names)

@@ -53,6 +53,7 @@ MARKERS = {
 THICK, THIN = 3.0, 1.8
 
 WIDTH = 8.33  # inches: 800 pixels on a page
+NARROW = 5.4  # its words are readable on a telephone
 EDGE = 0.008  # of the width
 # Those of a page are narrower than that of matplotlib, with which the layout is made.
 FONTS = "-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
@@ -138,13 +139,14 @@ def wrapped(text, most):
 def finish(figure, theme, finding, note, legend=None, columns=3):
     """Puts the finding above the plots, the legend below it, and the note at the bottom. What they need is measured."""
     height = figure.get_figheight() * figure.dpi
+    wide = figure.get_figwidth() / WIDTH
 
     def share(artist):
         return artist.get_window_extent().height / height
 
     gap = 8 / height
     top = 1 - gap / 2
-    title = figure.text(EDGE, top, wrapped(finding, 96), fontsize=12, fontweight="bold", va="top", linespacing=1.3)
+    title = figure.text(EDGE, top, wrapped(finding, int(84 * wide)), fontsize=12, fontweight="bold", va="top", linespacing=1.3)
     top -= share(title) + 1.5 * gap
     if legend:
         handles, labels = legend
@@ -153,7 +155,7 @@ def finish(figure, theme, finding, note, legend=None, columns=3):
             columnspacing=1.6, handlelength=2.4,
         )  # fmt: skip
         top -= share(drawn) + gap
-    below = figure.text(EDGE, gap / 2, wrapped(note, 136), fontsize=9, color=theme.muted, va="bottom", linespacing=1.3)
+    below = figure.text(EDGE, gap / 2, wrapped(note, int(136 * wide)), fontsize=9, color=theme.muted, va="bottom", linespacing=1.3)
     bottom = share(below) + 1.5 * gap
     figure.set_layout_engine("constrained", rect=(0, bottom, 1, top - bottom), h_pad=0.06, w_pad=0.08)
     # Rotated labels begin where they are told, whatever letters the page has.
