@@ -241,7 +241,11 @@ impl<'r, 'l> Model<'r, 'l> {
                 && match was {
                     Some(Listener::Nobody) => self.may_be_over(key, place.token, after_ms),
                     Some(Listener::Channel) => true,
-                    _ => self.waits_until_us(view.at, key, place.token) <= look.server_us,
+                    // It ends within the millisecond that the sum leaves out.
+                    _ => {
+                        let until_us = self.waits_until_us(view.at, key, place.token);
+                        until_us.saturating_sub(1_000) <= look.server_us
+                    }
                 };
             let rank = match rank {
                 Some(_) if may_be_new => continue,
