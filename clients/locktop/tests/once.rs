@@ -7,14 +7,21 @@ mod common;
 mod program;
 
 use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{eventually, free_port, Cluster, Server};
+use common::{eventually, Cluster, Server};
 use program::{
     address, command, locktop, name_of_a_user, server_that_tells_clients, without_top, Ran,
 };
 use serde_json::{json, Value};
+
+/// A port at which nobody listens.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
 
 /// A lock that `owner` holds and `next` waits for.
 fn contend(server: &Server, key: &str) {

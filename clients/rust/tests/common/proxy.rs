@@ -62,7 +62,8 @@ impl Proxy {
                     let faults = faults.lock().unwrap();
                     (faults.is_closed, faults.server)
                 };
-                if !is_closed && let Ok(server) = TcpStream::connect(("127.0.0.1", server)) {
+                let server = (!is_closed).then(|| TcpStream::connect(("127.0.0.1", server)));
+                if let Some(Ok(server)) = server {
                     serve(&faults, client, server);
                 }
             }
