@@ -37,7 +37,7 @@ run: setup ## Start a server with the module, and a demonstration
 	@scripts/run.sh
 
 # The servers load the module's .so, which `cargo test` does not make from a cdylib: hence the build first.
-# Seven minutes.
+# Four to five minutes, with the tests still to be compiled.
 test: setup ## Build, then test on the oldest and the newest server
 	@scripts/setup/servers.sh redis-7.0.15 valkey-9
 	@$(MAKE) build

@@ -24,6 +24,7 @@
 mod server;
 
 pub use redis_lock_core::{command, lock, wait};
+
 // The macro makes the entry points that the server looks for, and the global allocator. `on_load`
 // registers everything else through the module API itself. The macro's own ways are slower, or do
 // not load on every supported server.

@@ -9,8 +9,7 @@
 //!   replicas. [`partition`]: servers that cannot reach one another. [`sentinels`]: three sentinels
 //!   promote. [`shards`]: a cluster. [`clients`]: what goes on meanwhile, [`resources`]: what the locks
 //!   protect, and [`watcher`]: what the primary says meanwhile.
-//! - [`adapters`]: clients of five languages, as they are by default. [`kept`]: they keep their holds
-//!   over a failover.
+//! - [`adapters`]: clients of five languages, as they are by default.
 //! - [`journal`]: the record, written while it happens; [`log`] adds the append-only file of one server.
 //!   The judges read only that. Of one server it is a [`record`], and the [`model`] judges it. Of several:
 //!   [`judge`] of beliefs and fences, and [`foreign`], porcupine, of the resources. [`model_tests`] and
