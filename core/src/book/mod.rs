@@ -91,12 +91,11 @@ impl<L, S: BuildHasher> Indexed<L, S> {
         (self.hasher.hash_one(token.as_bytes()) & u64::from(u32::MAX)) as u32
     }
 
-    /// Adds a place, which is to be kept or listened at next ([`Indexed::change`]). A new queue
-    /// follows all changes up to `change`.
-    pub(super) fn add(&mut self, mut place: Place<L>, change: u32) -> PlaceId {
+    /// Adds a place, which is to be kept or listened at next ([`Indexed::change`]).
+    pub(super) fn add(&mut self, mut place: Place<L>) -> PlaceId {
         place.keys = place.keys.map(|key| self.queues.shared(key));
         for key in place.keys.iter() {
-            place.ids.push(self.queues.enter(key, change));
+            place.ids.push(self.queues.enter(key));
         }
         self.load.add(&place);
         let id = PlaceId::of(self.places.insert(Box::new(place)));

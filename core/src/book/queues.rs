@@ -26,8 +26,10 @@ pub(crate) struct Queue {
     pub(crate) wakes_at_ms: u64,
     /// Whether the lock was replaced by another one, whose holders may be waiting here.
     pub(crate) is_replaced: bool,
-    /// The last database change that the queue has followed.
-    pub(crate) seen_change: u32,
+    /// Whether its database has changed as a whole since its key was looked at last.
+    pub(crate) is_behind: bool,
+    /// The number of the last change that has emptied its database.
+    pub(crate) emptied: u32,
 }
 
 /// All of them.
@@ -112,6 +114,10 @@ impl<S: BuildHasher> Queues<S> {
         all.map(|(index, queue)| (KeyId::of(index), queue))
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Queue> {
+        self.all.iter_mut().map(|(_, queue)| queue)
+    }
+
     /// The next question of the round through the hash slots.
     pub(crate) fn next_slot_question(&mut self) -> Option<SlotQuestion> {
         let all = &self.all;
@@ -139,21 +145,21 @@ impl<S: BuildHasher> Queues<S> {
 
 /// Changes.
 impl<S: BuildHasher> Queues<S> {
-    /// The queue of a key to which a place comes. If it is new, it follows all changes up to
-    /// `change`.
-    pub(super) fn enter(&mut self, key: &KeyRef, change: u32) -> KeyId {
+    /// The queue of a key to which a place comes.
+    pub(super) fn enter(&mut self, key: &KeyRef) -> KeyId {
         let id = self.id_of(key);
-        id.unwrap_or_else(|| self.insert(key, change))
+        id.unwrap_or_else(|| self.insert(key))
     }
 
-    fn insert(&mut self, key: &KeyRef, change: u32) -> KeyId {
+    fn insert(&mut self, key: &KeyRef) -> KeyId {
         self.bytes = self.bytes.saturating_add(bytes::of_key(&key.name));
         let id = KeyId::of(self.all.insert(Queue {
             key: key.clone(),
             counts: Counts::default(),
             wakes_at_ms: NEVER,
             is_replaced: false,
-            seen_change: change,
+            is_behind: false,
+            emptied: 0,
         }));
         let hash = self.hasher.hash_one((key.db, &*key.name));
         let (all, hasher) = (&self.all, &self.hasher);

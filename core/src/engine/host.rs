@@ -40,9 +40,9 @@ pub trait Server: Copy {
     /// Microseconds on a clock that nobody can set, and that goes on while the machine is
     /// suspended.
     fn boot_us(self) -> u64;
-    /// Whether a part of a turn of the timer may go on, after some steps, until an instant of that
-    /// clock.
-    fn has_time(self, part: TurnPart, until_us: u64) -> bool;
+    /// Whether a turn of the timer may go on with its work, after some steps, until an instant of
+    /// that clock.
+    fn has_time(self, work: Work, until_us: u64) -> bool;
 
     /// Whether it is no replica.
     fn is_primary(self) -> bool;
@@ -238,25 +238,15 @@ pub type ClientOfServer<S> = <<S as Server>::Types as Types>::Client;
 /// The blocked clients of a key's server.
 pub type ClientOf<K> = ClientOfServer<<K as Key>::Server>;
 
-/// A part of a turn of the timer.
+/// What the timer does in a turn, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnPart {
-    /// Requests and graces whose time is over.
-    Timeouts,
-    /// Keys at which time has made somebody next.
-    Wakes,
-    /// Slots that may have gone.
-    Slots,
-    /// Many places that end for one reason.
-    Endings,
-    /// Places of a server that is a replica.
-    Dismissals,
-    /// Keys of which nobody tells.
-    Patrol,
-    /// Keys of databases that have changed as a whole.
-    Changes,
-    /// Keys that are marked.
-    Marks,
+pub enum Work {
+    /// Waits end, and keys are found at which time has made somebody next.
+    End,
+    /// The pass over all places.
+    Pass,
+    /// Marked keys are served.
+    Serve,
 }
 
 /// The purpose for which a key is opened.

@@ -40,7 +40,7 @@ pub struct Machine<T: Types> {
     /// checked now.
     pub slots_checked_us: Option<u64>,
     /// When the patrol has looked at waited keys, on the monotonic clock.
-    pub patrolled_us: u64,
+    pub looked_us: u64,
     /// Whether the server has become a replica, and perhaps a primary again.
     pub was_demoted: bool,
     /// Whether more was over than a turn had time for. Nothing is handed over until it has ended.
@@ -117,7 +117,7 @@ impl<T: Types> Default for Machine<T> {
             contended: wait::Contended::default(),
             sweep: Sweep::default(),
             slots_checked_us: None,
-            patrolled_us: 0,
+            looked_us: 0,
             was_demoted: false,
             has_overdue: false,
             refused_us: 0,
@@ -162,7 +162,7 @@ impl<T: Types> Machine<T> {
         });
         // What a turn of the timer had no time for.
         let has_rest =
-            self.was_demoted || self.registry.is_on_patrol() || self.registry.slots().is_asking();
+            self.was_demoted || self.registry.is_passing() || self.registry.slots().is_asking();
         let rest_at_us = has_rest.then_some(0);
         let more = [
             self.sweep.due_at_us(),

@@ -7,6 +7,7 @@
 
 mod arrive;
 mod bindings;
+mod budget;
 pub mod cancel;
 mod check;
 pub mod command;
@@ -33,7 +34,6 @@ pub mod printable;
 mod scan;
 mod serve;
 pub mod several;
-mod share;
 #[cfg(test)]
 mod simulation;
 pub mod sweep;

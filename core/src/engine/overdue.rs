@@ -3,12 +3,12 @@
 //! They end before anything else is decided, also where the server has stood still meanwhile. If
 //! there are too many for one turn, nothing is handed over until the last of them has ended.
 
+use super::budget::{Budget, COMMAND_US};
 use super::count::Count;
 use super::ending::{dismiss_left, tell};
 use super::guard::BEAT_US;
-use super::host::{Host, Server, TurnPart};
+use super::host::{Host, Server, Work};
 use super::machine::Machine;
-use super::share::Share;
 use crate::wait::Leaving;
 
 /// Ends what is over before a command does its own work, and those who have waited since before a
@@ -18,7 +18,8 @@ pub(super) fn end_first<H: Host>(host: &mut H) {
     if let Some(at_us) = host.machine().registry.due().times_out_at_us {
         let server = host.server();
         if at_us <= server.monotonic_us() {
-            end(server, host.machine());
+            let mut budget = Budget::begin(server, COMMAND_US);
+            end(server, host.machine(), &mut budget);
         }
     }
     let server = host.server();
@@ -27,13 +28,12 @@ pub(super) fn end_first<H: Host>(host: &mut H) {
     }
 }
 
-/// Ends what is over, as far as there is time in one turn.
-pub(super) fn end<S: Server>(server: S, machine: &mut Machine<S::Types>) {
+/// Ends what is over, as far as there is time.
+pub(super) fn end<S: Server>(server: S, machine: &mut Machine<S::Types>, budget: &mut Budget) {
     let leaving = server.leaving();
-    let mut share = Share::begin(server, TurnPart::Timeouts);
     machine.has_overdue = false;
     while end_next(server, machine, leaving) {
-        if share.is_over(server) {
+        if budget.is_over(server, Work::End) {
             machine.has_overdue = machine.registry.is_any_over(leaving.now_us);
             break;
         }

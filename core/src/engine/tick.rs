@@ -1,17 +1,18 @@
 //! What happens without a command: deadlines, timeouts, and keys that others have changed. The
 //! timer calls it when something is due.
 
+use super::budget::{Budget, TURN_US};
 use super::commit::{drop_many_ended, lacks_ttl, repair_ttl};
 use super::ending::{dismiss_all, dismiss_left, dismiss_somebody, end_next};
 use super::guarding;
-use super::host::{Host, Key, Purpose, Server, TurnPart};
+use super::host::{Host, Key, Purpose, Server, Work};
 use super::linger;
 use super::machine::Machine;
 use super::overdue;
 use super::serve::{serve_changed, watch};
 use super::several;
-use super::share::Share;
 use crate::command::Error;
+use crate::lock::Now;
 use crate::wait::{KeyRef, SlotQuestion};
 
 /// How often the keys that are waited for are looked at. By then a wall clock is noticed that was
@@ -35,35 +36,36 @@ pub fn run<H: Host>(host: &mut H) -> Option<u64> {
     guarding::beat_if_due(host);
     let machine = host.machine();
     let is_due = machine.registry.has_work()
-        || machine.registry.is_on_patrol()
+        || machine.registry.is_passing()
         || machine.sweep.due_at_us().is_some();
     machine.is_due_changed = true;
     pause_us.filter(|_| is_due)
 }
 
-/// Does what can be done now. Answers for how long the server must be left alone, if it takes no
-/// writes.
+/// Does what can be done now: first whatever only ends or finds something, so that nobody is
+/// granted who is to end, then the pass, then what is served. Answers for how long the server must
+/// be left alone, if it takes no writes.
 fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     host.shared().inbox.forget_left_locks();
     guarding::look_if_on(host);
     overdue::note_refusal(host);
     let server = host.server();
-    overdue::end(server, host.machine());
-    let (mut share, now) = (Share::begin(server, TurnPart::Wakes), server.now());
-    while host.machine().registry.mark_woken(now) && !share.is_over(server) {}
+    let mut budget = Budget::begin(server, TURN_US);
+    overdue::end(server, host.machine(), &mut budget);
     let bindings = &host.shared().bindings;
     for key_ref in bindings.change(|all| all.next_untold(MOST_LOST)) {
         let registry = &mut host.machine().registry;
         registry.mark_anyway(key_ref.db, &key_ref.name);
     }
-    check_slots(host);
-    if !server.is_primary() {
+    let now = server.now();
+    let is_primary = server.is_primary();
+    if server.is_cluster() && host.machine().must_check_slots(server.monotonic_us()) {
+        host.machine().registry.slots_mut().begin();
+    }
+    while end_or_find(host, is_primary, now) && !budget.is_over(server, Work::End) {}
+    if !is_primary {
         stand_down(host);
         return None;
-    }
-    if host.machine().registry.has_endings() {
-        let mut share = Share::begin(server, TurnPart::Endings);
-        while end_next(server, host.machine()) && !share.is_over(server) {}
     }
     dismiss_left(server, host.machine());
     // These are looked at with the others.
@@ -71,14 +73,7 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     if server.must_not_write() {
         return Some(PAUSED_US);
     }
-    patrol(host);
-    let (mut share, registry) = (
-        Share::begin(server, TurnPart::Changes),
-        &mut host.machine().registry,
-    );
-    while registry.is_behind() && !share.is_over(server) {
-        registry.follow_next();
-    }
+    pass(host, &mut budget);
     let Machine {
         sweep,
         registry,
@@ -92,21 +87,36 @@ fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     if host.refuses_writes() {
         return Some(REFUSED_US);
     }
-    work(host);
+    serve(host, &mut budget);
     None
 }
 
+/// One step of each: a key at which time has made somebody next, a slot that may have gone, and one
+/// of many places that end for one reason, or any on a replica. False if there is nothing.
+fn end_or_find<H: Host>(host: &mut H, is_primary: bool, now: Now) -> bool {
+    let (server, machine) = (host.server(), host.machine());
+    let is_woken = machine.registry.mark_woken(now);
+    let has_ended = match is_primary {
+        true => machine.registry.has_endings() && end_next(server, machine),
+        false => dismiss_somebody(server, machine),
+    };
+    let has_asked = host.machine().registry.slots().is_asking();
+    if has_asked {
+        ask_about_slot(host);
+    }
+    is_woken || has_ended || has_asked
+}
+
 /// Looks at the keys that are marked.
-fn work<H: Host>(host: &mut H) {
+fn serve<H: Host>(host: &mut H, budget: &mut Budget) {
     let server = host.server();
     host.machine().registry.agenda.marks.begin_turn();
-    let mut share = Share::begin(server, TurnPart::Marks);
     while let Some(key_ref) = host.machine().registry.agenda.marks.next_in_turn() {
         look_at(host, &key_ref);
         // If there are many to serve, it is marked again, and they take a turn of their own.
         let is_cut = host.machine().registry.agenda.marks.has(&key_ref);
         several::finish_in_timer(host);
-        if share.is_over(server) || is_cut {
+        if budget.is_over(server, Work::Serve) || is_cut {
             break;
         }
     }
@@ -115,9 +125,6 @@ fn work<H: Host>(host: &mut H) {
 
 /// Leaves all to the new primary.
 fn stand_down<H: Host>(host: &mut H) {
-    let server = host.server();
-    let mut share = Share::begin(server, TurnPart::Dismissals);
-    while dismiss_somebody(server, host.machine()) && !share.is_over(server) {}
     let machine = host.machine();
     // Those who are left go in the next turn, and also if the server is a primary again by then.
     machine.was_demoted = !machine.registry.is_empty();
@@ -128,24 +135,27 @@ fn stand_down<H: Host>(host: &mut H) {
     host.shared().bindings.change(|all| all.clear());
 }
 
-/// Looks at some of the keys that are waited for: nothing tells of PEXPIRE and PERSIST.
-fn patrol<H: Host>(host: &mut H) {
+/// Goes on with the pass over all places. Some keys are looked at: nothing tells of PEXPIRE and
+/// PERSIST.
+fn pass<H: Host>(host: &mut H, budget: &mut Budget) {
     let server = host.server();
     let machine = host.machine();
     let now_us = server.monotonic_us();
-    if now_us.saturating_sub(machine.patrolled_us) >= LOOK_AGAIN_US {
-        machine.patrolled_us = now_us;
-        machine.registry.begin_patrol();
+    if now_us.saturating_sub(machine.looked_us) >= LOOK_AGAIN_US {
+        machine.looked_us = now_us;
+        machine.registry.begin_look();
     }
-    let mut share = Share::begin(server, TurnPart::Patrol);
-    while host.machine().registry.is_on_patrol() && !share.is_over(server) {
-        for key_ref in host.machine().registry.next_of_patrol() {
-            look_on_patrol(host, &key_ref);
+    while host.machine().registry.is_passing() {
+        for key_ref in host.machine().registry.pass_on() {
+            look_in_passing(host, &key_ref);
+        }
+        if budget.is_over(server, Work::Pass) {
+            break;
         }
     }
 }
 
-fn look_on_patrol<H: Host>(host: &mut H, key_ref: &KeyRef) {
+fn look_in_passing<H: Host>(host: &mut H, key_ref: &KeyRef) {
     let server = host.server();
     server.select_db(key_ref.db);
     let name = host.name(&key_ref.name);
@@ -164,30 +174,20 @@ fn look_on_patrol<H: Host>(host: &mut H, key_ref: &KeyRef) {
 
 /// Sends away the waiters of keys that this node does not serve any more, though it may have them
 /// still.
-fn check_slots<H: Host>(host: &mut H) {
+fn ask_about_slot<H: Host>(host: &mut H) {
     let server = host.server();
-    if !server.is_cluster() {
-        return;
-    }
-    let machine = host.machine();
-    if machine.must_check_slots(server.monotonic_us()) {
-        machine.registry.slots_mut().begin();
-    }
-    let mut share = Share::begin(server, TurnPart::Slots);
-    while host.machine().registry.slots().is_asking() && !share.is_over(server) {
-        match host.machine().registry.next_slot_question() {
-            Some(SlotQuestion::Slot(slot)) if !host.serves_slot(slot) => {
-                host.machine().registry.slots_mut().refuse(slot);
-            }
-            Some(SlotQuestion::Key(key_ref)) => {
-                server.select_db(key_ref.db);
-                let name = host.name(&key_ref.name);
-                if !host.serves(&name) {
-                    dismiss_all(server, host.machine(), &key_ref, Error::TryAgain);
-                }
-            }
-            Some(SlotQuestion::Slot(_)) | None => {}
+    match host.machine().registry.next_slot_question() {
+        Some(SlotQuestion::Slot(slot)) if !host.serves_slot(slot) => {
+            host.machine().registry.slots_mut().refuse(slot);
         }
+        Some(SlotQuestion::Key(key_ref)) => {
+            server.select_db(key_ref.db);
+            let name = host.name(&key_ref.name);
+            if !host.serves(&name) {
+                dismiss_all(server, host.machine(), &key_ref, Error::TryAgain);
+            }
+        }
+        Some(SlotQuestion::Slot(_)) | None => {}
     }
 }
 

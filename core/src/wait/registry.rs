@@ -34,7 +34,7 @@ pub use serve::{Granted, Offer, Step, Terms};
 pub struct Registry<L, S> {
     book: Indexed<L, S>,
     /// What is to be done some time soon.
-    pub agenda: Agenda<S>,
+    pub agenda: Agenda,
     last_ticket: u64,
 }
 

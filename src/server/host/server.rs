@@ -21,7 +21,7 @@ use redis_lock_core::command::{Error, Reply};
 use redis_lock_core::engine::guard;
 use redis_lock_core::engine::guard::quorum::Replicas;
 use redis_lock_core::engine::guard::slots::Cluster;
-use redis_lock_core::engine::host::{Host, Purpose, Server, TurnPart, WrongType};
+use redis_lock_core::engine::host::{Host, Purpose, Server, Work, WrongType};
 use redis_lock_core::engine::sweep::Findings;
 use redis_lock_core::engine::{Count, Message, Outcome};
 use redis_lock_core::lock::{Hold, Now, Token};
@@ -46,7 +46,7 @@ impl Server for Context<'_> {
         fn meanwhile(self, now: Now, has_gone_on: bool) -> Now = clock::meanwhile(now, has_gone_on);
         fn monotonic_us(self) -> u64 = clock::monotonic_us();
         fn boot_us(self) -> u64 = clock::boot_us();
-        fn has_time(self, _part: TurnPart, until_us: u64) -> bool =
+        fn has_time(self, _work: Work, until_us: u64) -> bool =
             clock::monotonic_us() < until_us;
 
         fn is_primary(self) -> bool = Context::is_primary(self);

@@ -198,9 +198,9 @@ impl Node {
 
     /// Has the patrol notice what nobody tells of, as if so much time had passed.
     fn patrol_is_due(&mut self) {
-        self.machine.patrolled_us = 0;
+        self.machine.looked_us = 0;
         // One that writes held back in the middle may have passed the key already.
-        self.machine.registry.end_patrol();
+        self.machine.registry.end_look();
     }
 
     /// A client that waits is gone, and its connection with it.
@@ -314,9 +314,9 @@ impl Node {
     pub(super) fn is_due(&self) -> bool {
         let scene = self.memory.scene.get();
         let due = self.machine.due();
-        let patrolled_us = scene.mono_us - self.machine.patrolled_us;
+        let looked_us = scene.mono_us - self.machine.looked_us;
         let may_go = scene.is_primary && !scene.pauses_writes;
-        let is_patrol_due = may_go && patrolled_us >= LOOK_AGAIN_US;
+        let is_patrol_due = may_go && looked_us >= LOOK_AGAIN_US;
         if self.memory.is_armed.get() {
             return true;
         }

@@ -4,13 +4,11 @@
 //! - [`StepWork`]: what a step leaves to do before it ends.
 //! - [`Endings`]: many places that end for one reason. From some number on they end a few at a
 //!   time, and none of them is granted until then.
-//! - [`Changes`]: FLUSHALL, FLUSHDB and SWAPDB change whole databases. Such a change marks no key,
-//!   because there may be very many. It only gets a number. A queue knows the last change that it
-//!   has followed, and follows the later ones when its key is looked at next. The timer goes
-//!   through all places, a few at a time, so that each queue follows soon.
-//! - [`Patrol`]: it looks at waited keys now and then, because nobody tells of some changes.
+//! - [`Pass`]: a way through all places, a few at a time. On it queues follow changes of whole
+//!   databases (FLUSHALL, FLUSHDB and SWAPDB), which mark no key, because there may be very many.
+//!   And it looks at waited keys now and then, because nobody tells of some changes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -19,15 +17,16 @@ use crate::book::Indexed;
 use crate::rules::key_ref::KeyRef;
 use crate::rules::place::{Place, PlaceId, Seq, Ticket};
 
-/// All of it. `S` is how its tables hash.
+/// All of it.
 #[derive(Clone, Debug, Default)]
-pub struct Agenda<S> {
+pub struct Agenda {
     /// Keys to look at. Those of changed databases are not among them.
     pub marks: Marks,
     pub(super) step: StepWork,
     pub(super) endings: Endings,
-    pub(super) changes: Changes<S>,
-    pub(super) patrol: Patrol,
+    pub(super) pass: Pass,
+    /// The number of the last change of a database, from 1.
+    pub(super) last_change: u32,
 }
 
 /// Marked keys.
@@ -150,54 +149,67 @@ impl Endings {
     }
 }
 
-/// The changes of all databases.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Changes<S> {
-    /// The number of the last one, from 1.
-    pub(super) last: u32,
-    pub(super) of_dbs: HashMap<i32, DbChange, S>,
-    /// The way through all places since the last change. When it is over, no queue is behind.
-    pub(super) lap: Lap,
-}
+/// How many keys the pass looks at in one go, and how many places it passes for it. With more of
+/// them, each has its turn later.
+const KEYS: usize = 1_000;
+const PLACES: usize = 10_000;
 
-/// The last changes of a database.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DbChange {
-    /// Each of its keys may have lost its lock, or got another one.
-    pub(super) replaced: u32,
-    /// It was emptied.
-    pub(super) emptied: u32,
-}
-
-/// A way through all places, in a circle: it begins where the last one has ended, so that no place
-/// is left out where one way begins before the last is over.
+/// The pass over all places. It goes in a circle: it begins where it has stopped, so that no place
+/// is left out where it begins for another reason before it is over.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lap {
+pub(super) struct Pass {
     at: usize,
-    left: usize,
-    /// How many slots the table had when the way began. It leads through these, also if the table
-    /// grows.
+    /// How many slots of the table of places the circle has. It leads through these, also if the
+    /// table grows.
     slots: usize,
+    /// For how many of them queues follow a change of their database.
+    follows: usize,
+    /// For how many of them, and for how many keys, the keys are looked at.
+    looks: usize,
+    keys_left: usize,
 }
 
-impl Lap {
-    /// Begins a way through this many slots of the table of places, or all.
-    pub(super) fn begin<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>, most: usize) {
+impl Pass {
+    /// All queues are to follow a change.
+    pub(super) fn follow<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>) {
+        self.widen(book);
+        self.follows = self.slots;
+    }
+
+    /// The next keys are to be looked at, unless they are.
+    pub(super) fn look<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>) {
+        // No place of the time when it began is left if the table has shrunk since.
+        if !self.looks() || self.slots > book.slots() {
+            self.widen(book);
+            self.looks = self.slots.min(PLACES);
+            self.keys_left = KEYS;
+        }
+    }
+
+    fn widen<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>) {
+        let more = book.slots().saturating_sub(self.slots);
+        if self.follows() {
+            self.follows = self.follows.saturating_add(more);
+        }
         self.slots = book.slots();
-        self.left = self.slots.min(most);
-        // The table may have shrunk since.
         if self.at >= self.slots {
             self.at = 0;
         }
     }
 
-    pub(super) const fn is_over(&self) -> bool {
-        self.left == 0
+    #[cfg(test)]
+    pub(super) fn end_look(&mut self) {
+        self.looks = 0;
     }
 
-    /// Whether the table has shrunk since the way began: no place of that time is left.
-    pub(super) fn is_of_the_past<L, S: BuildHasher>(&self, book: &Indexed<L, S>) -> bool {
-        self.slots > book.slots()
+    /// Whether any queue may have to follow yet.
+    pub(super) const fn follows(&self) -> bool {
+        self.follows > 0
+    }
+
+    /// Whether it looks at keys.
+    pub(super) const fn looks(&self) -> bool {
+        self.looks > 0 && self.keys_left > 0
     }
 
     /// The place where it is now. `None` where there is none.
@@ -208,72 +220,18 @@ impl Lap {
         book.nth(self.at)
     }
 
-    /// Goes on by one slot.
-    pub(super) fn go_on<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>) {
-        let slots = match self.left {
-            0 => book.slots(),
-            _ => self.slots.min(book.slots()),
+    /// Goes on by one slot, at which it has looked at so many keys.
+    pub(super) fn go_on<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>, keys: usize) {
+        let slots = match self.follows() || self.looks() {
+            false => book.slots(),
+            true => self.slots.min(book.slots()),
         };
-        self.left = self.left.saturating_sub(1);
+        self.follows = self.follows.saturating_sub(1);
+        self.looks = self.looks.saturating_sub(1);
+        self.keys_left = self.keys_left.saturating_sub(keys);
         self.at = match self.at.saturating_add(1) {
             next if next < slots => next,
             _ => 0,
         };
-    }
-}
-
-impl<S: BuildHasher> Changes<S> {
-    pub(super) fn of(&self, db: i32) -> DbChange {
-        self.of_dbs.get(&db).copied().unwrap_or_default()
-    }
-
-    /// Whether no queue is behind.
-    pub(super) const fn are_followed(&self) -> bool {
-        self.lap.is_over()
-    }
-
-    /// Whether nobody has listened at a place since before its database was emptied, so that it is
-    /// over.
-    pub(super) fn end<L>(&self, place: &Place<L>) -> bool {
-        let emptied = || self.of(place.keys.first().db).emptied;
-        !self.are_followed() && place.is_absent_since_before(emptied())
-    }
-
-    /// Whether a queue that has followed this change is behind.
-    #[cfg(test)]
-    pub(super) fn is_behind(&self, db: i32, seen: u32) -> bool {
-        seen < self.of(db).replaced
-    }
-}
-
-/// How many keys a patrol looks at, and how many places it passes. With more of them, each has its
-/// turn later.
-const KEYS: usize = 1_000;
-const PLACES: usize = 10_000;
-
-/// How far it has come.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Patrol {
-    pub(super) lap: Lap,
-    keys_left: usize,
-}
-
-impl Patrol {
-    /// Begins one, unless one is on its way.
-    pub(super) fn begin<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>) {
-        if self.is_over() || self.lap.is_of_the_past(book) {
-            self.lap.begin(book, PLACES);
-            self.keys_left = KEYS;
-        }
-    }
-
-    pub(super) const fn is_over(&self) -> bool {
-        self.lap.is_over() || self.keys_left == 0
-    }
-
-    /// Goes on by one place, which was the first one of so many keys.
-    pub(super) fn go_on<L, S: BuildHasher>(&mut self, book: &Indexed<L, S>, keys: usize) {
-        self.lap.go_on(book);
-        self.keys_left = self.keys_left.saturating_sub(keys);
     }
 }

@@ -243,7 +243,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Has a place stay without a listener, by the words of a request that does not wait.
     fn keep_by(&mut self, id: PlaceId, new: &NewRequest<'_, L>) -> Seq {
         let user = new.user.map(|name| self.book.load.users.number(name));
-        let (mode, ms, change) = (new.mode, new.keep_ms.unwrap_or(0), self.agenda.changes.last);
+        let (mode, ms, change) = (new.mode, new.keep_ms.unwrap_or(0), self.agenda.last_change);
         self.book.results.keep(id, new.result.map(Rc::from));
         self.book.change(id, |place| {
             place.kept = Some(Kept { mode, ms });
@@ -324,7 +324,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             uncounted_us: new.now_us,
             stands: Stands::InLine,
         };
-        self.book.add(place, self.agenda.changes.last)
+        self.book.add(place)
     }
 }
 

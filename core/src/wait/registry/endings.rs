@@ -287,7 +287,7 @@ mod tests {
         world.follow_changes(&k);
         assert_eq!(len_of(&world, &k), 500);
         while world.is_behind() {
-            world.follow_next();
+            world.pass_on();
         }
         assert!(world.is_tight() && world.agenda.marks.has(&k));
         assert_eq!(len_of(&world, &k), 1);

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
+use super::agenda::Pass;
 use super::room::Leaving;
 use super::Registry;
 use crate::lock::{CompactToken, Mode, Token};
@@ -148,7 +149,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// Takes a request out of its place, which stays or ends by the rules.
     pub(super) fn leave(&mut self, id: PlaceId, seq: Seq, why: LeaveReason) -> Option<Removed<L>> {
-        let change = self.agenda.changes.last;
+        let change = self.agenda.last_change;
         let place = self.book.place(id)?;
         let (request, uncounted_us) = (place.request(seq)?, place.uncounted_us);
         let may_stay = match why {
@@ -227,7 +228,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             self.agenda.step.candidates.remove(&(place.ticket, id));
         }
         if self.is_empty() {
-            self.begin_anew();
+            // Whoever comes next is not passed by a way that goes on.
+            self.agenda.pass = Pass::default();
         }
     }
 

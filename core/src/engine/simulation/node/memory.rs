@@ -16,7 +16,7 @@ use crate::command::guard::Beat;
 use crate::command::{Error, Reply};
 use crate::engine::guard;
 use crate::engine::guard::quorum::Replicas;
-use crate::engine::host::{Found, Server, TurnPart};
+use crate::engine::host::{Found, Server, Work};
 use crate::engine::sweep::Findings;
 use crate::engine::{Count, Message, Note, Outcome, Shared, Types};
 use crate::lock::{Deadline, Hold, Lock, Now, Token};
@@ -221,15 +221,13 @@ impl Server for Ctx<'_> {
         self.0.scene.get().mono_us
     }
 
-    /// Some parts of a turn stop after two steps. The order of the others is the oracle's. Where
-    /// nobody hears of grants, the order of keys decides which places of a channel are left.
-    fn has_time(self, part: TurnPart, _until_us: u64) -> bool {
-        let has_subscribers = self.0.scene.get().has_subscribers;
-        match part {
-            TurnPart::Marks | TurnPart::Patrol => false,
-            TurnPart::Changes => !has_subscribers,
-            TurnPart::Timeouts | TurnPart::Wakes | TurnPart::Slots => true,
-            TurnPart::Endings | TurnPart::Dismissals => true,
+    /// Some work stops after two steps. The order of the rest is the oracle's. Where nobody hears
+    /// of grants, the order of keys decides which places of a channel are left.
+    fn has_time(self, work: Work, _until_us: u64) -> bool {
+        match work {
+            Work::End => true,
+            Work::Pass => !self.0.scene.get().has_subscribers,
+            Work::Serve => false,
         }
     }
 

@@ -175,9 +175,9 @@ impl Node {
 
     /// A command of the server's own. The patrol is not told of it: it goes when its time comes.
     fn keyspace(&mut self, db: u8, name: &[u8], words: &[&[u8]]) -> Result<Said, String> {
-        let patrolled_us = self.machine.patrolled_us;
+        let looked_us = self.machine.looked_us;
         let said = self.change(db, name, words);
-        self.machine.patrolled_us = patrolled_us;
+        self.machine.looked_us = looked_us;
         said.ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             format!(
