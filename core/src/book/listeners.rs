@@ -69,9 +69,9 @@ impl<L: Copy + Eq + Hash, S: BuildHasher> Listeners<L, S> {
 /// Channels.
 impl<L, S: BuildHasher> Listeners<L, S> {
     /// The name as the other requests of the channel have it.
-    pub(crate) fn shared(&self, name: Rc<[u8]>) -> Rc<[u8]> {
-        let known = self.by_channel.get_key_value(&name);
-        known.map_or(name, |(known, _)| Rc::clone(known))
+    pub(crate) fn shared(&self, name: &Rc<[u8]>) -> Rc<[u8]> {
+        let known = self.by_channel.get_key_value(name);
+        Rc::clone(known.map_or(name, |(known, _)| known))
     }
 
     /// Whether a channel listens at any place.

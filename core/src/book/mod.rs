@@ -14,9 +14,11 @@ mod tokens;
 pub(super) mod users;
 
 use std::collections::BTreeSet;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
+use std::rc::Rc;
 
 use slab::Slab;
+use smallvec::SmallVec;
 
 use self::listeners::Listeners;
 use self::load::Load;
@@ -25,11 +27,18 @@ use self::queues::Queues;
 use self::results::Results;
 use self::tokens::Tokens;
 use crate::lock::{CompactToken, Occupancy, Token};
+#[cfg(test)]
+use crate::lock::{Lock, Now};
 use crate::planted::planted;
+use crate::rules::counts::Counts;
 use crate::rules::key_ref::{KeyId, KeyRef};
 use crate::rules::keys::Keys;
-use crate::rules::place::{Place, PlaceId, TableKeys, Ticket};
-use crate::rules::Book;
+use crate::rules::place::{
+    Extra, Linger, Listener, Place, PlaceId, Request, Seq, Stands, TableKeys, Ticket, UserId, NEVER,
+};
+#[cfg(test)]
+use crate::rules::turn;
+use crate::rules::{Book, BookMut};
 
 /// All places, by every question that is asked about them. `S` is how its tables hash.
 #[derive(Debug)]
@@ -52,6 +61,11 @@ pub(super) struct Indexed<L, S> {
     pub(super) load: Load<S>,
     /// The places that a result answers.
     pub(super) results: Results,
+    /// The keys of places for several keys that have ended. Those behind them may be next.
+    ended: Vec<Keys>,
+    last_ticket: u64,
+    /// The number of the last change of a whole database, from 1.
+    pub(super) last_change: u32,
     hasher: S,
 }
 
@@ -67,6 +81,9 @@ impl<L, S: Default> Default for Indexed<L, S> {
             listeners: Listeners::default(),
             load: Load::default(),
             results: Results::default(),
+            ended: Vec::new(),
+            last_ticket: 0,
+            last_change: 0,
             hasher: S::default(),
         }
     }
@@ -83,17 +100,52 @@ impl PlaceId {
     }
 }
 
-/// Changes.
-impl<L, S: BuildHasher> Indexed<L, S> {
-    /// The hash of a token.
-    pub(super) fn hash_of(&self, token: Token<'_>) -> u32 {
-        // The low bits are as good as the others.
-        (self.hasher.hash_one(token.as_bytes()) & u64::from(u32::MAX)) as u32
+impl<L: Copy + Eq + Hash, S: BuildHasher + Default> BookMut for Indexed<L, S> {
+    fn key_id(&self, key: &KeyRef) -> Option<KeyId> {
+        self.queues.id_of(key)
     }
 
-    /// Adds a place, which is to be kept or listened at next ([`Indexed::change`]).
-    pub(super) fn add(&mut self, mut place: Place<L>) -> PlaceId {
-        place.keys = place.keys.map(|key| self.queues.shared(key));
+    fn all_at(&self, key: KeyId) -> impl Iterator<Item = PlaceId> + '_ {
+        self.places_at(key)
+    }
+
+    fn counts_at(&self, key: KeyId) -> Counts {
+        let queue = self.queues.get(key);
+        queue.map_or_else(Counts::default, |queue| queue.counts)
+    }
+
+    fn first_due(&self) -> Option<(u64, PlaceId)> {
+        self.due()
+    }
+
+    fn result_of(&self, id: PlaceId) -> Option<&Rc<[u8]>> {
+        self.results.of_place(id)
+    }
+
+    fn last_change(&self) -> u32 {
+        self.last_change
+    }
+
+    fn open(&mut self, keys: &Keys, token: Token<'_>, now_us: u64) -> PlaceId {
+        self.last_ticket = match planted("the-newest-first") {
+            true => self.last_ticket.checked_sub(1).unwrap_or(u64::MAX >> 1),
+            false => self.last_ticket.saturating_add(1),
+        };
+        let mut place = Place {
+            ticket: Ticket(self.last_ticket),
+            keys: keys.map(|key| self.queues.shared(key)),
+            ids: SmallVec::new(),
+            token: token.into(),
+            hash: self.hash_of(token),
+            since_us: now_us,
+            requests: SmallVec::new(),
+            kept: None,
+            until_us: NEVER,
+            since_change: 0,
+            user: None,
+            uncounted_us: now_us,
+            stands: Stands::InLine,
+        };
         for key in place.keys.iter() {
             place.ids.push(self.queues.enter(key));
         }
@@ -118,12 +170,7 @@ impl<L, S: BuildHasher> Indexed<L, S> {
         id
     }
 
-    /// Changes a place, and all tables that depend on it. The caller removes it if it is over then.
-    pub(super) fn change<R>(
-        &mut self,
-        id: PlaceId,
-        act: impl FnOnce(&mut Place<L>) -> R,
-    ) -> Option<R> {
+    fn change<R>(&mut self, id: PlaceId, act: impl FnOnce(&mut Place<L>) -> R) -> Option<R> {
         let place = self.places.get_mut(id.index())?;
         let before = place.table_keys();
         let result = act(place);
@@ -153,8 +200,7 @@ impl<L, S: BuildHasher> Indexed<L, S> {
         Some(result)
     }
 
-    /// Has a place for several keys name them by the words of another request.
-    pub(super) fn rename(&mut self, id: PlaceId, keys: &Keys) {
+    fn rename(&mut self, id: PlaceId, keys: &Keys) {
         let ids: Option<_> = keys.iter().map(|key| self.queues.id_of(key)).collect();
         let keys = keys.map(|key| self.queues.shared(key));
         if let (Some(place), Some(ids)) = (self.places.get_mut(id.index()), ids) {
@@ -162,9 +208,76 @@ impl<L, S: BuildHasher> Indexed<L, S> {
         }
     }
 
-    /// Takes a place out that is over.
-    pub(super) fn remove(&mut self, id: PlaceId) -> Option<Box<Place<L>>> {
-        let place = self.places.try_remove(id.index())?;
+    fn keep(&mut self, id: PlaceId, result: Option<Rc<[u8]>>, act: impl FnOnce(&mut Place<L>)) {
+        self.results.keep(id, result);
+        self.change(id, act);
+    }
+
+    fn next_seq(&mut self) -> Seq {
+        self.listeners.next_seq()
+    }
+
+    fn user(&mut self, name: &[u8]) -> UserId {
+        self.load.users.number(name)
+    }
+
+    fn put(
+        &mut self,
+        id: PlaceId,
+        (mut request, extra): (Request<L>, Extra),
+        replaces: Option<Seq>,
+        act: impl FnOnce(&mut Place<L>, Request<L>),
+    ) -> Option<(Request<L>, Extra)> {
+        // The new one first: it may be the same user.
+        if let Some(user) = request.user {
+            self.load.users.add(user);
+        }
+        if let Listener::Channel(name) = &mut request.listener {
+            *name = self.listeners.shared(name);
+        }
+        let (seq, listener) = (request.seq, request.listener.clone());
+        if let Some(result) = extra.result {
+            self.results.add(id, seq, result);
+        }
+        let replaced = self.change(id, |place| {
+            let replaced = replaces.and_then(|seq| place.take(seq));
+            act(place, request);
+            replaced
+        });
+        let replaced = replaced.flatten().map(|request| {
+            let result = self.results.take(id, request.seq);
+            let linger = self.forget(id, &request);
+            (request, Extra { linger, result })
+        });
+        self.listeners.insert(id, seq, listener, extra.linger);
+        replaced
+    }
+
+    fn take<R>(
+        &mut self,
+        id: PlaceId,
+        seq: Seq,
+        keeps: bool,
+        act: impl FnOnce(&mut Place<L>, &Request<L>) -> R,
+    ) -> Option<(Request<L>, Extra, R)> {
+        let result = self.results.take(id, seq);
+        if keeps {
+            self.results.keep(id, result.clone());
+        }
+        let taken = self.change(id, |place| {
+            let request = place.take(seq)?;
+            let answer = act(place, &request);
+            Some((request, answer))
+        });
+        let (request, answer) = taken??;
+        let linger = self.forget(id, &request);
+        Some((request, Extra { linger, result }, answer))
+    }
+
+    fn close(&mut self, id: PlaceId) {
+        let Some(place) = self.places.try_remove(id.index()) else {
+            return;
+        };
         debug_assert_eq!(
             place.table_keys(),
             TableKeys::NONE,
@@ -186,7 +299,42 @@ impl<L, S: BuildHasher> Indexed<L, S> {
                 self.places.shrink_to_fit();
             }
         }
-        Some(place)
+        if place.is_for_several_keys() {
+            self.ended.push(place.keys);
+        }
+    }
+
+    fn set_replaced(&mut self, key: KeyId, is_replaced: bool) -> bool {
+        let queue = self.queues.get_mut(key);
+        queue.is_some_and(|queue| std::mem::replace(&mut queue.is_replaced, is_replaced))
+    }
+
+    #[cfg(test)]
+    fn check(&self, key: KeyId, lock: Option<&Lock>, now: Now, next: Option<turn::Next>) {
+        if self.len() < 50 {
+            assert_eq!(next, turn::next(&self.flat(), key, lock, now));
+        }
+    }
+}
+
+/// Changes.
+impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Indexed<L, S> {
+    /// Forgets a request that has left its place. Returns what its hold is bound to.
+    fn forget(&mut self, id: PlaceId, request: &Request<L>) -> Option<Linger> {
+        if let Some(user) = request.user {
+            self.load.users.remove(user);
+        }
+        self.listeners.remove(id, request.seq, &request.listener)
+    }
+
+    /// The keys of places for several keys that have ended since.
+    pub(super) fn take_ended(&mut self) -> Vec<Keys> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// The last ticket that a place has got.
+    pub(super) const fn last_ticket(&self) -> Ticket {
+        Ticket(self.last_ticket)
     }
 }
 
@@ -207,6 +355,12 @@ impl<L, S: BuildHasher> Indexed<L, S> {
 
 /// Questions of those who know the tables.
 impl<L, S: BuildHasher> Indexed<L, S> {
+    /// The hash of a token.
+    fn hash_of(&self, token: Token<'_>) -> u32 {
+        // The low bits are as good as the others.
+        (self.hasher.hash_one(token.as_bytes()) & u64::from(u32::MAX)) as u32
+    }
+
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
@@ -234,13 +388,13 @@ impl<L, S: BuildHasher> Indexed<L, S> {
     }
 
     /// When the first request times out, or the first grace is over.
-    pub(super) fn first_due(&self) -> Option<(u64, PlaceId)> {
+    pub(super) fn due(&self) -> Option<(u64, PlaceId)> {
         self.due.first().copied()
     }
 
     /// All places of a key in the order in which they stand, and those that own before they are
     /// looked at by their tickets.
-    pub(super) fn all_at(&self, key: KeyId) -> impl Iterator<Item = PlaceId> + '_ {
+    pub(super) fn places_at(&self, key: KeyId) -> impl Iterator<Item = PlaceId> + '_ {
         let converts = self.order.converts(key);
         converts.chain(self.order.in_line(key))
     }
@@ -286,7 +440,7 @@ impl<L: Copy + Eq + std::hash::Hash, S: BuildHasher> Indexed<L, S> {
                 assert_eq!(self.queues.id_of(name), Some(*key));
                 let text = place.token.text();
                 assert_eq!(self.of_token(*key, text.as_token()), Some(*id));
-                assert_eq!(self.all_at(*key).filter(|other| other == id).count(), 1);
+                assert_eq!(self.places_at(*key).filter(|other| other == id).count(), 1);
                 entries += 1;
                 elsewhere += usize::from(has_others || place.is_for_several_keys());
             }
@@ -305,7 +459,7 @@ impl<L: Copy + Eq + std::hash::Hash, S: BuildHasher> Indexed<L, S> {
         }
         for (key, queue) in self.queues.iter() {
             let mut counts = Counts::default();
-            for id in self.all_at(key) {
+            for id in self.places_at(key) {
                 counts.change(&TableKeys::NONE, &self.place(id).unwrap().table_keys());
             }
             assert_eq!(queue.counts, counts);

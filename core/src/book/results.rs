@@ -62,13 +62,9 @@ impl Results {
 
 /// Changes. [`Results::follow`] comes after each of them.
 impl Results {
-    pub(crate) fn add(&mut self, id: PlaceId, seq: Seq, result: &[u8]) {
-        self.bytes = self.bytes.saturating_add(bytes::of_result(result));
-        self.asked
-            .entry(id)
-            .or_default()
-            .of
-            .insert(seq, result.into());
+    pub(crate) fn add(&mut self, id: PlaceId, seq: Seq, result: Rc<[u8]>) {
+        self.bytes = self.bytes.saturating_add(bytes::of_result(&result));
+        self.asked.entry(id).or_default().of.insert(seq, result);
     }
 
     pub(crate) fn take(&mut self, id: PlaceId, seq: Seq) -> Option<Rc<[u8]>> {

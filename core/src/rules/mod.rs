@@ -1,7 +1,7 @@
-//! The rules of waiting: who waits, who is next, what a grant, an end or a loss does. Who is next
-//! and what is a cycle is decided here: it asks the book (`Book`), and no container is named. The
-//! registry (`wait/registry`) carries it out: how requests come (`come.rs`), leave (`leave.rs`),
-//! are granted (`serve.rs`), and what is bounded (`room.rs`).
+//! The rules of waiting: who waits, who is next, what a grant, an end or a loss does. They ask the
+//! book ([`Book`]) and change it ([`BookMut`]), and name no container: how requests come
+//! (`come.rs`) and leave (`leave.rs`), who is next (`turn.rs`), how that one is granted
+//! (`grant.rs`), and what is a cycle (`cycle.rs`). What is bounded is in `wait/registry/room.rs`.
 //!
 //! 1. **One queue for each key**, first in, first out, for readers and writers. A place belongs to
 //!    a token, and a token has one at most in a queue (`place.rs`). A later request of the token
@@ -48,16 +48,25 @@
 //! 14. **A result answers a place** in place of a hold (LOCK.ONCE), if its newest request takes
 //!     one. `engine/once.rs` has the rules.
 
+pub mod come;
 pub mod counts;
 pub mod cycle;
+pub mod grant;
 pub mod key_ref;
 pub mod keys;
+pub mod leave;
 pub mod place;
 pub(crate) mod turn;
 
+use std::rc::Rc;
+
+use self::counts::Counts;
 use self::key_ref::{KeyId, KeyRef};
-use self::place::{Place, PlaceId, Ticket};
+use self::keys::Keys;
+use self::place::{Extra, Place, PlaceId, Request, Seq, Ticket, UserId};
 use crate::lock::{CompactToken, Occupancy, Token};
+#[cfg(test)]
+use crate::lock::{Lock, Now};
 
 /// The questions that the rules ask.
 pub(crate) trait Book {
@@ -100,4 +109,79 @@ pub(crate) trait Book {
 
     /// The places in the line ahead of a ticket that nobody passes, the last one first.
     fn stops_ahead(&self, key: KeyId, before: Ticket) -> impl Iterator<Item = PlaceId>;
+}
+
+/// A place of a book, as its closures get it.
+type PlaceOf<B> = Place<<B as Book>::Client>;
+
+/// A request of a book.
+type RequestOf<B> = Request<<B as Book>::Client>;
+
+/// More questions, and the changes that the rules make. Each change keeps all tables true.
+pub(crate) trait BookMut: Book<Client: Clone> {
+    /// The number of a key, if it is waited for.
+    fn key_id(&self, key: &KeyRef) -> Option<KeyId>;
+
+    /// All places of a key in the order in which they stand.
+    fn all_at(&self, key: KeyId) -> impl Iterator<Item = PlaceId> + '_;
+
+    /// How much waits at a key.
+    fn counts_at(&self, key: KeyId) -> Counts;
+
+    /// When the first request times out, or the first grace is over.
+    fn first_due(&self) -> Option<(u64, PlaceId)>;
+
+    /// The result that answers a place in place of a hold.
+    fn result_of(&self, id: PlaceId) -> Option<&Rc<[u8]>>;
+
+    /// The number of the last change of a whole database.
+    fn last_change(&self) -> u32;
+
+    /// A new place, which is to be kept or listened at next.
+    fn open(&mut self, keys: &Keys, token: Token<'_>, now_us: u64) -> PlaceId;
+
+    /// Changes a place.
+    fn change<R>(&mut self, id: PlaceId, act: impl FnOnce(&mut PlaceOf<Self>) -> R) -> Option<R>;
+
+    /// Has a place for several keys name them by the words of another request.
+    fn rename(&mut self, id: PlaceId, keys: &Keys);
+
+    /// Has a place kept by words with this result. `act` says the other words.
+    fn keep(&mut self, id: PlaceId, result: Option<Rc<[u8]>>, act: impl FnOnce(&mut PlaceOf<Self>));
+
+    /// The number of a new request.
+    fn next_seq(&mut self) -> Seq;
+
+    /// The number of a user, for a request that comes next.
+    fn user(&mut self, name: &[u8]) -> UserId;
+
+    /// A request comes, perhaps instead of another one. `act` puts it into its place.
+    fn put(
+        &mut self,
+        id: PlaceId,
+        new: (RequestOf<Self>, Extra),
+        replaces: Option<Seq>,
+        act: impl FnOnce(&mut PlaceOf<Self>, RequestOf<Self>),
+    ) -> Option<(RequestOf<Self>, Extra)>;
+
+    /// A request leaves its place, which `act` changes with it. Whether it `keeps` the place by its
+    /// words.
+    fn take<R>(
+        &mut self,
+        id: PlaceId,
+        seq: Seq,
+        keeps: bool,
+        act: impl FnOnce(&mut PlaceOf<Self>, &RequestOf<Self>) -> R,
+    ) -> Option<(RequestOf<Self>, Extra, R)>;
+
+    /// A place ends that is over.
+    fn close(&mut self, id: PlaceId);
+
+    /// Notes whether the lock of a key was replaced by another one, whose holders may be waiting.
+    /// Whether it was noted before.
+    fn set_replaced(&mut self, key: KeyId, is_replaced: bool) -> bool;
+
+    /// Compares an answer with that of another book.
+    #[cfg(test)]
+    fn check(&self, key: KeyId, lock: Option<&Lock>, now: Now, next: Option<turn::Next>);
 }

@@ -75,6 +75,15 @@ pub(crate) struct Request<L> {
     pub(crate) is_server_generated: bool,
 }
 
+/// What few requests have, so that it is not in them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra {
+    /// What its hold is bound to (LINGER).
+    pub(crate) linger: Option<Linger>,
+    /// The result that it takes in place of a hold (LOCK.ONCE).
+    pub(crate) result: Option<Rc<[u8]>>,
+}
+
 /// An instant that does not come.
 pub(crate) const NEVER: u64 = u64::MAX;
 
@@ -362,6 +371,13 @@ impl<L> Place<L> {
             "requests come in their order"
         );
         self.requests.push(request);
+    }
+
+    /// Puts a request where it stands by its number. The place was never absent without it.
+    pub(crate) fn put_back(&mut self, request: Request<L>) {
+        let seq = request.seq;
+        let at = self.requests.partition_point(|other| other.seq < seq);
+        self.requests.insert(at, request);
     }
 
     /// Takes a request out, and nothing else: the place may be over then.

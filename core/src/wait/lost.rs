@@ -3,7 +3,9 @@
 use std::num::NonZeroU64;
 
 use crate::lock::{CompactToken, Deadline, Effect, Fence, Hold, Lock, Now, TokenBuf};
+use crate::rules::grant::Granted;
 use crate::rules::keys::Keys;
+use crate::rules::place::Listener;
 
 /// A grant on its way to a client that has waited. It travels with the reply: the module keeps no
 /// list of these.
@@ -21,6 +23,24 @@ pub struct Delivery {
     pub keep_ms: u32,
     /// The connection to which they are bound (LINGER).
     pub bound_to: Option<NonZeroU64>,
+}
+
+impl<L> Granted<L> {
+    /// The client, and what goes to it with the reply. `None` where a channel has heard.
+    pub fn into_delivery(self) -> Option<(L, Delivery)> {
+        let Some(Listener::Client(client)) = self.removed.listener else {
+            return None;
+        };
+        let delivery = Delivery {
+            token: self.removed.token,
+            fence: self.grant.hold.fence,
+            keys: self.removed.keys,
+            is_new: !self.grant.had_it,
+            keep_ms: self.keep_ms,
+            bound_to: self.removed.linger.map(|linger| linger.client),
+        };
+        Some((client, delivery))
+    }
 }
 
 /// A hold that is to end early, because its connection was lost or nobody has heard of it.

@@ -16,14 +16,16 @@ pub use contended::{Contended, Waits};
 pub use due::Due;
 pub use lost::{Delivery, Lost, LostEnd};
 pub use registry::{
-    Came, Candidate, ChannelRequest, Ending, Entered, Granted, Leaving, LimitMet, Limits,
-    ListensBy, Marks, NewRequest, Newcomer, Offer, PlaceAfter, PlaceBefore, Registry, Removed,
-    Step, Terms, TurnAt, Waiter,
+    Candidate, Ending, LimitMet, Limits, ListensBy, Marks, Newcomer, Registry, Terms, TurnAt,
+    Waiter,
 };
 
 pub use crate::book::slots::{SlotQuestion, WaitedSlots};
+pub use crate::rules::come::{Came, Entered, NewRequest, PlaceBefore};
 pub use crate::rules::counts::Counts;
 pub use crate::rules::cycle;
+pub use crate::rules::grant::{ChannelRequest, Granted, Offer, Step};
 pub use crate::rules::key_ref::{self, KeyRef};
 pub use crate::rules::keys::{self, Keys, Several, Wanted};
+pub use crate::rules::leave::{Leaving, PlaceAfter, Removed};
 pub use crate::rules::place::{Linger, Listener};

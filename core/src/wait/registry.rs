@@ -3,30 +3,26 @@
 
 mod agenda;
 mod answers;
+mod apply;
 mod claims;
-mod come;
 #[cfg(test)]
 mod costs;
 mod cycles;
 mod endings;
-mod leave;
 mod marks;
 mod questions;
 mod room;
 mod rounds;
-mod serve;
 mod step;
 
 use crate::book::Indexed;
 
 pub use agenda::{Agenda, Marks};
+pub use apply::Terms;
 pub use claims::{Candidate, TurnAt};
-pub use come::{Came, Entered, NewRequest, PlaceBefore};
-pub use endings::{ChannelRequest, Ending};
-pub use leave::{PlaceAfter, Removed};
+pub use endings::Ending;
 pub use questions::Waiter;
-pub use room::{Leaving, LimitMet, Limits, ListensBy, Newcomer};
-pub use serve::{Granted, Offer, Step, Terms};
+pub use room::{LimitMet, Limits, ListensBy, Newcomer};
 
 /// All places, and all that is to be done for them. `S` is how its tables hash.
 #[derive(Debug)]
@@ -35,7 +31,6 @@ pub struct Registry<L, S> {
     book: Indexed<L, S>,
     /// What is to be done some time soon.
     pub agenda: Agenda,
-    last_ticket: u64,
 }
 
 impl<L, S: Default> Default for Registry<L, S> {
@@ -43,7 +38,6 @@ impl<L, S: Default> Default for Registry<L, S> {
         Self {
             book: Indexed::default(),
             agenda: Agenda::default(),
-            last_ticket: 0,
         }
     }
 }

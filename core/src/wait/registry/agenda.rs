@@ -25,8 +25,6 @@ pub struct Agenda {
     pub(super) step: StepWork,
     pub(super) endings: Endings,
     pub(super) pass: Pass,
-    /// The number of the last change of a database, from 1.
-    pub(super) last_change: u32,
 }
 
 /// Marked keys.

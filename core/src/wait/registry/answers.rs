@@ -3,9 +3,9 @@
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
-use super::leave::Removed;
 use super::Registry;
 use crate::rules::key_ref::KeyRef;
+use crate::rules::leave::Removed;
 
 impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Whether a result may answer anybody.

@@ -10,13 +10,12 @@
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
-use super::leave::{LeaveReason, Removed};
-use super::room::Leaving;
-use super::serve::{Decision, Granted, Offer};
 use super::Registry;
 use crate::lock::{Fence, Grant, Lock, Now, Token, TokenBuf};
+use crate::rules::grant::{self, Decision, Granted, Offer};
 use crate::rules::key_ref::{KeyId, KeyRef};
 use crate::rules::keys::Several;
+use crate::rules::leave::{LeaveReason, Leaving, Removed};
 use crate::rules::place::{Place, PlaceId, Request, Seq, Ticket};
 use crate::rules::Book;
 
@@ -94,8 +93,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if self.agenda.endings.hold_back(key) {
             return TurnAt::Nobody;
         }
-        self.settle(key_id, lock, now);
-        match self.next(key_id, None, lock, now) {
+        grant::settle(&mut self.book, key_id, lock, now);
+        match grant::next(&mut self.book, key_id, None, lock, now) {
             Some(Decision::Claim(id)) if id == candidate.place => TurnAt::Its,
             Some(Decision::Claim(_)) | None => TurnAt::Nobody,
             Some(_) => TurnAt::Other,
@@ -150,22 +149,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         fence: Fence,
         at: Now,
     ) -> Vec<Granted<L>> {
-        let place = self.place_at(candidate);
-        let Some((place, last)) = place.and_then(|place| Some((place, place.requests.last()?)))
-        else {
-            return Vec::new();
-        };
-        let grant = Grant::new(None, last.mode, last.ttl, fence, at);
-        let requests = place.requests.iter();
-        let requests: Vec<_> = requests.map(|one| (one.seq, one.keep_ms)).collect();
-        let leave = |(seq, keep_ms)| {
-            Some(Granted {
-                removed: self.leave(candidate.place, seq, LeaveReason::Granted)?,
-                grant,
-                keep_ms,
-            })
-        };
-        requests.into_iter().filter_map(leave).collect()
+        let id = self.place_at(candidate).map(|_| candidate.place);
+        let grant = |last: &Request<L>| Grant::new(None, last.mode, last.ttl, fence, at);
+        let granted = id.map(|id| grant::grant_claim(&mut self.book, id, grant));
+        self.note_ended();
+        granted.unwrap_or_default()
     }
 
     /// Ends the place of a candidate that can never be granted.

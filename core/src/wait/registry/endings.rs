@@ -5,21 +5,14 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use super::agenda::{Endings, Unheard, MOST};
-use super::leave::{LeaveReason, Removed};
-use super::room::Leaving;
 use super::Registry;
 use crate::lock::Token;
+use crate::rules::grant::ChannelRequest;
 use crate::rules::key_ref::KeyRef;
 use crate::rules::keys::Keys;
-use crate::rules::place::{Place, PlaceId, Seq, Ticket};
+use crate::rules::leave::{LeaveReason, Leaving, Removed};
+use crate::rules::place::{Place, PlaceId, Seq};
 use crate::rules::Book;
-
-/// A request that listens by a channel.
-#[derive(Debug)]
-pub struct ChannelRequest {
-    pub(super) place: PlaceId,
-    pub(super) seq: Seq,
-}
 
 /// A step of it.
 #[derive(Debug)]
@@ -41,7 +34,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             return (removed.len(), removed);
         }
         let count = self.counts_of(key.db, &key.name).waiting();
-        let last = Ticket(self.last_ticket);
+        let last = self.book.last_ticket();
         self.agenda.endings.cancelled.insert(key.clone(), last);
         (count, Vec::new())
     }

@@ -77,7 +77,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// The places of a key in the order in which they stand.
     pub(super) fn all_at(&self, key: &KeyRef) -> impl Iterator<Item = PlaceId> + '_ {
         let id = self.book.queues.id_of(key).into_iter();
-        id.flat_map(|id| self.book.all_at(id))
+        id.flat_map(|id| self.book.places_at(id))
     }
 
     /// Whether a token waits for any of these keys by another request than one for exactly these,
@@ -139,7 +139,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// All that waits for a key, in the order in which it stands.
     pub fn waiters<'a>(&'a self, db: i32, name: &[u8]) -> impl Iterator<Item = Waiter<'a, L>> {
         let key = self.book.queues.id(db, name).into_iter();
-        let ids = key.flat_map(|key| self.book.all_at(key).map(move |id| (key, id)));
+        let ids = key.flat_map(|key| self.book.places_at(key).map(move |id| (key, id)));
         let places = ids.filter_map(|(key, id)| Some((key, id, self.book.place(id)?)));
         let places = places.filter(|(.., place)| !self.was_emptied(place));
         places.flat_map(move |(key, id, place)| {
@@ -214,7 +214,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
         Due {
             at_once: self.has_work(),
             wakes_at_ms: self.book.queues.wakes_at_ms(),
-            times_out_at_us: self.book.first_due().map(|(at_us, _)| at_us),
+            times_out_at_us: self.book.due().map(|(at_us, _)| at_us),
         }
     }
 

@@ -75,26 +75,6 @@ pub enum ListensBy<'a> {
     Nobody,
 }
 
-/// How requests leave without a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaving {
-    /// When, on the monotonic clock.
-    pub now_us: u64,
-    /// [`Limits::absent_per_key`]. Where a key has as many, a place ends in spite of KEEP.
-    pub absent_per_key: usize,
-}
-
-#[cfg(test)]
-impl Leaving {
-    /// At this instant, with room for any number of absent places.
-    pub(crate) const fn at(now_us: u64) -> Self {
-        Self {
-            now_us,
-            absent_per_key: usize::MAX,
-        }
-    }
-}
-
 impl<L, S: BuildHasher> Registry<L, S> {
     /// Checks whether there is room for a request.
     pub fn admit(&self, comer: &Newcomer<'_>, limits: &Limits) -> Result<(), LimitMet> {
@@ -214,12 +194,6 @@ impl<L, S: BuildHasher> Registry<L, S> {
         assert_eq!(book.queues.bytes, names.sum::<usize>());
         assert_eq!(book.listeners.bytes, book.listeners.bytes_anew(requests));
         assert_eq!(book.load.users.all(), users);
-    }
-
-    /// Whether one more place of a key may be absent.
-    pub(super) fn may_be_absent(&self, key: &KeyRef, leaving: Leaving) -> bool {
-        let absent = self.counts_of(key.db, &key.name).absent;
-        (absent as usize) < leaving.absent_per_key
     }
 }
 

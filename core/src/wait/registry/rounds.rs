@@ -23,7 +23,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     }
 
     fn change_db(&mut self, db: Option<i32>, is_emptied: bool) {
-        let number = self.agenda.last_change.saturating_add(1);
+        let number = self.book.last_change.saturating_add(1);
         let mut is_any = false;
         for queue in self.book.queues.iter_mut() {
             if db.is_none_or(|db| db == queue.key.db) {
@@ -34,7 +34,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
             }
         }
         if is_any {
-            self.agenda.last_change = number;
+            self.book.last_change = number;
             self.agenda.pass.follow(&self.book);
         }
     }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::*;
 use crate::lock::{Mode, Refusal, Ttl};
 use crate::rules::keys::{Several, Wanted};
+use crate::wait::Leaving;
 use crate::wait::{Entered, Listener, NewRequest, PlaceAfter, PlaceBefore};
 
 type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
