@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use super::arrive::{self, Stay};
+use super::claim::Claim;
 use super::command::{check_that_it_is_here, may_lack_keys, note_resumed, waited_key_ref};
-use super::commit::Cause;
 use super::count::Count;
 use super::deadlock;
 use super::guarding;
@@ -18,7 +18,7 @@ use super::several;
 use super::take::answer_not_granted;
 use crate::command::macquire::{AllOrNone, Has, Macquire, COUNT_AT};
 use crate::command::Error;
-use crate::lock::{Fence, Grant, Hold, Lock, Mode, Now, Refusal, Token};
+use crate::lock::{Fence, Grant, Lock, Mode, Now, Refusal, Token};
 use crate::wait::{KeyRef, Keys, Linger, Several, Wanted};
 
 /// The word that is the first key.
@@ -194,51 +194,26 @@ impl Call<'_, '_> {
         let (server, token) = (host.server(), self.token());
         let resume = |keys| host.machine().registry.resume(keys, token);
         note_resumed(server, keys.and_then(resume));
-        for ((at, mode), has) in self.keys().zip(has) {
-            let own = match has {
-                Has::Hold(_, own) => Some(*own),
-                Has::NothingFree | Has::NothingBusy => None,
-            };
-            let Err(error) = self.take_one(host, at, mode, own, fence) else {
-                continue;
-            };
-            if own.is_none() {
-                let taken = self.request.keys().take(at.saturating_sub(FIRST_KEY));
-                let db = server.selected_db();
-                let taken = taken.map(|(name, _)| KeyRef::new(db, name));
-                several::give_back(host, taken, token, self.now, fence);
-            }
-            return Err(error);
-        }
+        let acquire = self.request.acquire();
+        let claim = Claim {
+            token,
+            grant: Grant::new(None, acquire.ask().mode, acquire.ask().ttl, fence, self.now),
+            linger: (self.linger, true),
+            first_word: Some(FIRST_KEY),
+        };
+        let own = has.iter().map(|has| match has {
+            Has::Hold(_, own) => Some(*own),
+            Has::NothingFree | Has::NothingBusy => None,
+        });
+        let wanted = self.keys().map(|(_, mode)| mode).zip(own);
+        let db = server.selected_db();
+        let name = |nth| {
+            let (name, _) = self.request.keys().nth(nth)?;
+            Some(KeyRef::new(db, name))
+        };
+        claim.take(host, wanted, name)?;
         host.shared().deliveries.hear(fence);
         server.count(Count::Macquired);
-        Ok(())
-    }
-
-    fn take_one<H: Host>(
-        &self,
-        host: &mut H,
-        at: usize,
-        mode: Mode,
-        own: Option<Hold>,
-        fence: Fence,
-    ) -> Result<(), Error> {
-        let (ask, now) = (self.request.acquire().ask(), self.now);
-        let mut key = host.open_word(at, Purpose::Write)?;
-        if Lock::admits(key.lock(), mode, ask.token, now) != Ok(own) {
-            return Err(Error::Changed);
-        }
-        let grant = Grant::new(own, mode, ask.ttl, fence, now);
-        let cause = Cause::Acquired {
-            had_it: grant.had_it,
-        };
-        if !linger::give(&mut key, ask.token, grant, (self.linger, true), cause) {
-            return Err(Error::Changed);
-        }
-        if let Some(key_ref) = waited_key_ref(&mut key) {
-            key.parts().machine.registry.lock_granted(&key_ref);
-            serve::serve_changed(&mut key, &key_ref, now);
-        }
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod bindings;
 mod budget;
 pub mod cancel;
 mod check;
+mod claim;
 pub mod command;
 pub mod commit;
 mod count;

@@ -11,17 +11,16 @@
 //! In a cluster the keys are in one slot, but some of them may have moved to another node already.
 //! So each key is asked about ([`Host::serves`]).
 
-use super::commit::{commit, Cause};
+use super::claim::{self, Claim};
 use super::count::Count;
 use super::ending;
-use super::host::{Host, Key, Parts, Purpose, Server};
-use super::linger;
+use super::host::{Host, Key, Parts, Server};
 use super::look::undisturbed;
 use super::machine::{Machine, Removed};
 use super::serve::{self, serve_changed};
 use crate::command::Error;
-use crate::lock::{Fence, Grant, Lock, Now, Refusal, Token};
-use crate::wait::{Candidate, KeyRef, Linger, TurnAt, Wanted};
+use crate::lock::{Fence, Now, Refusal};
+use crate::wait::{Candidate, KeyRef, TurnAt};
 
 /// Does what is left to do in a command before it ends, at its time.
 #[inline]
@@ -80,7 +79,7 @@ fn finish_all<H: Host>(host: &mut H, now: Now, is_timer: bool) {
 }
 
 fn serve_again<H: Host>(host: &mut H, key_ref: &KeyRef, now: Now) {
-    let served = with_key(host, key_ref, |key| serve_if_waited_for(key, key_ref, now));
+    let served = with_served_key(host, key_ref, |key| serve_if_waited_for(key, key_ref, now));
     if served.is_none() {
         mark(host, key_ref);
     }
@@ -88,19 +87,17 @@ fn serve_again<H: Host>(host: &mut H, key_ref: &KeyRef, now: Now) {
 
 /// Opens a key for a moment. `None` where it is not served here any more, or has a value of another
 /// type.
-fn with_key<H: Host, R>(
+fn with_served_key<H: Host, R>(
     host: &mut H,
     key_ref: &KeyRef,
     act: impl FnOnce(&mut H::Key<'_>) -> R,
 ) -> Option<R> {
-    let server = host.server();
-    server.select_db(key_ref.db);
+    host.server().select_db(key_ref.db);
     let name = host.name(&key_ref.name);
     if !host.serves(&name) {
         return None;
     }
-    let mut key = host.open(&name, Purpose::Write).ok()?;
-    Some(act(&mut key))
+    claim::with_key(host, key_ref, act).ok()
 }
 
 /// Has the timer look at a key, which tells its waiters what is wrong with it.
@@ -123,7 +120,7 @@ fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> Result
     }
     Ok(candidate.several.iter().all(|one| {
         let key_ref = &one.key_ref;
-        let turn = with_key(host, key_ref, |key| {
+        let turn = with_served_key(host, key_ref, |key| {
             let Parts { lock, machine, .. } = key.parts();
             let turn = machine.registry.turn_of(candidate, key_ref, lock, now);
             if turn == TurnAt::Nobody {
@@ -189,19 +186,21 @@ fn grant<H: Host>(host: &mut H, candidate: &Candidate, now: Now) {
     let Some(last) = all.last() else {
         return host.machine().registry.serve_later(keys);
     };
-    // The last request says what the holds are bound to, too.
-    let linger = (last.removed.linger, last.is_for_channel());
-    let token = candidate.token();
-    for (taken, one) in candidate.several.iter().enumerate() {
-        let mut grant = last.grant;
-        grant.mode = one.mode;
-        if !take(host, one, token, grant, linger) {
-            let taken = candidate.several.iter().take(taken);
-            give_back(host, taken.map(|one| one.key_ref.clone()), token, at, fence);
-            return all
-                .into_iter()
-                .for_each(|one| serve::tell_failed(server, one));
-        }
+    let claim = Claim {
+        token: candidate.token(),
+        grant: last.grant,
+        // The last request says what the holds are bound to, too.
+        linger: (last.removed.linger, last.is_for_channel()),
+        first_word: None,
+    };
+    let several = &candidate.several;
+    // A token that got one of the keys meanwhile by a lock from elsewhere has waited for its end.
+    let wanted = several.iter().map(|one| (one.mode, None));
+    let name = |nth| several.iter().nth(nth).map(|one| one.key_ref.clone());
+    if claim.take(host, wanted, name).is_err() {
+        return all
+            .into_iter()
+            .for_each(|one| serve::tell_failed(server, one));
     }
     // The others have asked again for what the first one has.
     let more = all
@@ -217,55 +216,6 @@ fn grant<H: Host>(host: &mut H, candidate: &Candidate, now: Now) {
     }
     if is_heard {
         host.shared().deliveries.hear(fence);
-    }
-}
-
-/// Gives one of several keys to a token. The server is not asked again whether it serves the key: a
-/// lock that has ended since the look is as good as free, and nobody else can have it yet. False if
-/// something that the server has run since has changed the key.
-fn take<H: Host>(
-    host: &mut H,
-    one: &Wanted,
-    token: Token<'_>,
-    grant: Grant,
-    linger: (Option<Linger>, bool),
-) -> bool {
-    host.server().select_db(one.key_ref.db);
-    let name = host.name(&one.key_ref.name);
-    let Ok(mut key) = host.open(&name, Purpose::Write) else {
-        return false;
-    };
-    let Ok(own) = Lock::admits(key.lock(), one.mode, token, grant.at) else {
-        return false;
-    };
-    let cause = Cause::HandedOver {
-        had_it: own.is_some(),
-    };
-    let is_done = linger::give(&mut key, token, grant, linger, cause);
-    serve_if_waited_for(&mut key, &one.key_ref, grant.at);
-    is_done
-}
-
-/// Ends the holds that a token has got under a fence, because it does not get all of its keys.
-#[cold]
-pub(super) fn give_back<H: Host>(
-    host: &mut H,
-    keys: impl Iterator<Item = KeyRef>,
-    token: Token<'_>,
-    now: Now,
-    fence: Fence,
-) {
-    for key_ref in keys {
-        host.server().select_db(key_ref.db);
-        let name = host.name(&key_ref.name);
-        let Ok(mut key) = host.open(&name, Purpose::Write) else {
-            continue;
-        };
-        let own = key.lock().and_then(|lock| lock.release(token, now));
-        if let Some((effect, _)) = own.filter(|(_, hold)| hold.fence == fence) {
-            commit(&mut key, &effect, Cause::TakenBack, now);
-            serve_if_waited_for(&mut key, &key_ref, now);
-        }
     }
 }
 

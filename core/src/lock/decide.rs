@@ -58,6 +58,16 @@ impl Grant {
         }
     }
 
+    /// The same at another key, in its mode, of which the token has `own`.
+    pub fn at_key(self, own: Option<Hold>, mode: Mode) -> Self {
+        let mut grant = Self { mode, ..self };
+        if let Some(own) = own {
+            (grant.hold.fence, grant.hold.since) = (own.fence, own.since.marked(false));
+            grant.had_it = true;
+        }
+        grant
+    }
+
     /// The change of the lock, which gives the hold to its token.
     pub const fn effect<'a>(&self, token: Token<'a>) -> Effect<'a> {
         effect(self.at, self.mode, token, self.hold)
