@@ -39,7 +39,7 @@ pub struct Machine<T: Types> {
     /// When the slots of waiters were checked, on the monotonic clock; `None` when they are to be
     /// checked now.
     pub slots_checked_us: Option<u64>,
-    /// When the patrol has looked at waited keys, on the monotonic clock.
+    /// When the pass began to look at waited keys, on the monotonic clock.
     pub looked_us: u64,
     /// Whether the server has become a replica, and perhaps a primary again.
     pub was_demoted: bool,
