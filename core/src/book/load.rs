@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use super::bytes;
 use super::users::Users;
-use crate::rules::counts::Counts;
+use crate::book::counts::Counts;
 use crate::rules::place::{Place, TableKeys, UserId};
 
 /// The sums over all places.

@@ -2,6 +2,7 @@
 //! all containers of waiting, and decides nothing.
 
 pub(super) mod bytes;
+pub(super) mod counts;
 #[cfg(test)]
 mod flat;
 pub(super) mod listeners;
@@ -30,7 +31,6 @@ use crate::lock::{CompactToken, Occupancy, Token};
 #[cfg(test)]
 use crate::lock::{Lock, Now};
 use crate::planted::planted;
-use crate::rules::counts::Counts;
 use crate::rules::key_ref::{KeyId, KeyRef};
 use crate::rules::keys::Keys;
 use crate::rules::place::{
@@ -109,9 +109,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> BookMut for Indexed<L, S> {
         self.places_at(key)
     }
 
-    fn counts_at(&self, key: KeyId) -> Counts {
+    fn counts_at(&self, key: KeyId) -> (usize, usize) {
         let queue = self.queues.get(key);
-        queue.map_or_else(Counts::default, |queue| queue.counts)
+        queue.map_or((0, 0), |queue| {
+            (queue.counts.all(), queue.counts.absent as usize)
+        })
     }
 
     fn first_due(&self) -> Option<(u64, PlaceId)> {
@@ -417,12 +419,12 @@ impl<L, S: BuildHasher> Indexed<L, S> {
 impl<L: Copy + Eq + std::hash::Hash, S: BuildHasher> Indexed<L, S> {
     /// Whether every table has exactly what the places say. Returns them.
     pub(super) fn assert_tight(&self) -> Vec<PlaceId> {
-        use crate::rules::counts::Counts;
         use crate::rules::place::Listener;
 
         let all: Vec<_> = (0..self.slots()).filter_map(|n| self.nth(n)).collect();
         assert_eq!(all.len(), self.len());
-        let (mut counts, mut clients, mut lingering, mut due) = (Counts::default(), 0, 0, 0);
+        let (mut counts, mut clients, mut lingering, mut due) =
+            (counts::Counts::default(), 0, 0, 0);
         let (mut entries, mut elsewhere, mut for_several) = (0, 0, 0);
         let mut channels = BTreeSet::new();
         for (id, place) in &all {
@@ -458,7 +460,7 @@ impl<L: Copy + Eq + std::hash::Hash, S: BuildHasher> Indexed<L, S> {
             }
         }
         for (key, queue) in self.queues.iter() {
-            let mut counts = Counts::default();
+            let mut counts = counts::Counts::default();
             for id in self.places_at(key) {
                 counts.change(&TableKeys::NONE, &self.place(id).unwrap().table_keys());
             }

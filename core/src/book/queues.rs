@@ -10,8 +10,8 @@ use slab::Slab;
 
 use super::bytes;
 use super::slots::{SlotQuestion, WaitedSlots};
+use crate::book::counts::Counts;
 use crate::lock::Now;
-use crate::rules::counts::Counts;
 use crate::rules::key_ref::{KeyId, KeyRef};
 use crate::rules::place::NEVER;
 

@@ -225,7 +225,7 @@ fn note_owners<B: BookMut>(book: &mut B, key: KeyId, lock: Option<&Lock>, now: N
         return; // Nobody is an owner.
     };
     // There may be very many places, or as many holds.
-    let ids: Vec<PlaceId> = if lock.len() < book.counts_at(key).all() {
+    let ids: Vec<PlaceId> = if lock.len() < book.counts_at(key).0 {
         let tokens = lock.live_holders(now).map(|(token, _)| token);
         let ids = tokens.filter_map(|token| book.of_token(key, token.text().as_token()));
         ids.collect()

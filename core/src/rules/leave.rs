@@ -93,7 +93,7 @@ pub(crate) fn leave<B: BookMut>(
     let (request, uncounted_us) = (place.request(seq)?, place.uncounted_us);
     let may_stay = match why {
         LeaveReason::Ungranted(leaving) => {
-            let has_room = |key| (book.counts_at(key).absent as usize) < leaving.absent_per_key;
+            let has_room = |key| book.counts_at(key).1 < leaving.absent_per_key;
             place.ids.iter().all(|key| has_room(*key))
         }
         LeaveReason::Granted | LeaveReason::Refused => false,

@@ -49,7 +49,6 @@
 //!     one. `engine/once.rs` has the rules.
 
 pub mod come;
-pub mod counts;
 pub mod cycle;
 pub mod grant;
 pub mod key_ref;
@@ -60,7 +59,6 @@ pub(crate) mod turn;
 
 use std::rc::Rc;
 
-use self::counts::Counts;
 use self::key_ref::{KeyId, KeyRef};
 use self::keys::Keys;
 use self::place::{Extra, Place, PlaceId, Request, Seq, Ticket, UserId};
@@ -125,8 +123,8 @@ pub(crate) trait BookMut: Book<Client: Clone> {
     /// All places of a key in the order in which they stand.
     fn all_at(&self, key: KeyId) -> impl Iterator<Item = PlaceId> + '_;
 
-    /// How much waits at a key.
-    fn counts_at(&self, key: KeyId) -> Counts;
+    /// How many places a key has, and how many of them are absent.
+    fn counts_at(&self, key: KeyId) -> (usize, usize);
 
     /// When the first request times out, or the first grace is over.
     fn first_due(&self) -> Option<(u64, PlaceId)>;

@@ -20,9 +20,9 @@ pub use registry::{
     Waiter,
 };
 
+pub use crate::book::counts::Counts;
 pub use crate::book::slots::{SlotQuestion, WaitedSlots};
 pub use crate::rules::come::{Came, Entered, NewRequest, PlaceBefore};
-pub use crate::rules::counts::Counts;
 pub use crate::rules::cycle;
 pub use crate::rules::grant::{ChannelRequest, Granted, Offer, Step};
 pub use crate::rules::key_ref::{self, KeyRef};

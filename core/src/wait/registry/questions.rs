@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use super::Registry;
+use crate::book::counts::Counts;
 use crate::lock::{Deadline, Lock, Mode, Now, Token, TokenText, Waiting};
-use crate::rules::counts::Counts;
 use crate::rules::key_ref::KeyRef;
 use crate::rules::keys::Keys;
 #[cfg(test)]

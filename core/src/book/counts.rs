@@ -1,6 +1,6 @@
 //! How much waits.
 
-use super::place::{Kind, TableKeys};
+use crate::rules::place::{Kind, TableKeys};
 
 /// How many places there are, and how many requests at them. There are never 2^32 of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
