@@ -28,26 +28,6 @@ pub enum Step<L> {
     Asks(Rc<[u8]>),
 }
 
-/// What a grant depends on beside the lock.
-#[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
-    /// No lease is longer, in milliseconds.
-    pub longest_ms: u64,
-    /// A result that does not exist, as was just seen.
-    pub absent: Option<&'a [u8]>,
-    /// Whether the lock may have changed since the last step, by more than a grant.
-    pub is_first: bool,
-}
-
-impl Terms<'_> {
-    /// Any lease, and no result.
-    pub const ANY: Self = Self {
-        longest_ms: u64::MAX,
-        absent: None,
-        is_first: true,
-    };
-}
-
 /// A request that listens by a channel.
 #[derive(Debug)]
 pub struct ChannelRequest {
