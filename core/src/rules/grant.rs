@@ -103,8 +103,8 @@ pub(crate) enum Decision {
     Asks(Rc<[u8]>),
 }
 
-/// Carries out a decision. A client is taken out, granted or refused; a channel is to be told first.
-/// `None` if nothing is done.
+/// Carries out a decision. A client is taken out, granted or refused; a channel is to be told
+/// first. `None` if nothing is done.
 ///
 /// A lease counts from its grant, which `granted_at` makes of `now`.
 pub(crate) fn step<B: BookMut>(
@@ -236,8 +236,8 @@ pub(crate) fn next<B: BookMut>(
         let next = turn::next(book, key, lock, now);
         #[cfg(test)]
         book.check(key, lock, now, next);
-        // A free lock is kept for an absent place, or one for several keys. A lock that comes to the
-        // key by RENAME takes its place, and nobody tells.
+        // A free lock is kept for an absent place, or one for several keys. A lock that comes to
+        // the key by RENAME takes its place, and nobody tells.
         if matches!(next, None | Some(Next::Claim(_))) && lock.is_none_or(|l| l.is_free(now)) {
             book.set_replaced(key, true);
         }
