@@ -193,6 +193,3 @@ fn pause_until(until: Instant, pause: Duration, now: Instant) -> Option<Duration
     let third = pause_before_renewal(left, false).max(Duration::from_millis(1));
     (!left.is_zero()).then(|| pause.min(third))
 }
-
-#[cfg(test)]
-mod tests;

@@ -70,8 +70,7 @@ mod blocking {
         (key, most, least): (&str, u64, u64),
         job: impl FnOnce() -> T,
     ) -> Result<Option<T>> {
-        let [most, least] = [most, least].map(Duration::from_millis);
-        locks.run_once(key, most, least, |_| job())
+        locks.run_once(key, ms(most), ms(least), |_| job())
     }
 
     pub(crate) fn get<T: Value, E: Failure>(
@@ -136,8 +135,7 @@ mod tasks {
         (key, most, least): (&str, u64, u64),
         job: impl FnOnce() -> T,
     ) -> Result<Option<T>> {
-        let [most, least] = [most, least].map(Duration::from_millis);
-        now(locks.run_once(key, most, least, async |_| job()))
+        now(locks.run_once(key, ms(most), ms(least), async |_| job()))
     }
 
     pub(crate) fn get<T: Value, E: Failure>(
