@@ -31,11 +31,8 @@ pub(crate) trait Nodes: Sync {
         time: Duration,
     ) -> impl Future<Output = RedisResult<Value>> + Send;
 
-    /// Whoever listens at a node is told of its failure.
-    fn has_failed(&self, _node: &Address, _error: &RedisError) {}
-
-    /// And that a slot has moved.
-    fn has_moved(&self) {}
+    /// Whoever listens at a node is told of its failure, or that a slot has moved.
+    fn has_failed(&self, _node: &Address, _error: &RedisError, _has_moved: bool) {}
 }
 
 /// Which node has which slot, as far as it is known.
@@ -89,50 +86,53 @@ impl Topology {
         with_address(&self.like, host, *port)
     }
 
-    /// Sends commands to the node of their slot, which is `owner` as far as is known, and on to where
-    /// that one sends them. Returns the node that has answered, too.
+    /// Sends commands to the node of their slot, as far as that is known, and on to where that one
+    /// sends them. Returns the node that has answered, too.
     pub(crate) async fn send(
         &self,
         nodes: &impl Nodes,
-        (slot, owner): (u16, Address),
+        owner: Address,
         commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<(Value, Address)> {
-        let mut route = Route::new(slot, owner);
-        loop {
-            let answer = match route.is_asking {
-                true => {
-                    let asking = behind_asking(commands);
-                    let sent = nodes.send(&route.node, &asking, time);
-                    sent.await.and_then(without_asking)
-                }
-                false => nodes.send(&route.node, commands, time).await,
+        let mut node = owner;
+        let mut answer = nodes.send(&node, commands, time).await;
+        for _ in 0..REDIRECTIONS {
+            let Err(error) = &answer else {
+                break;
             };
-            match answer {
-                Ok(answer) => return Ok((answer, route.node)),
-                Err(error) => self.follow(nodes, &mut route, error)?,
-            }
+            let Some((next, is_asking)) = self.learn_from(nodes, &node, error) else {
+                break;
+            };
+            node = next;
+            answer = match is_asking {
+                true => {
+                    let sent = nodes.send(&node, &behind_asking(commands), time).await;
+                    sent.and_then(without_asking)
+                }
+                false => nodes.send(&node, commands, time).await,
+            };
         }
+        answer.map(|answer| (answer, node))
     }
 
-    /// Goes where a node sends a command. The error itself if that is nowhere.
-    pub(crate) fn follow(
+    /// Where a node sends a command, and whether to say ASKING there. `None` if that is nowhere.
+    pub(crate) fn learn_from(
         &self,
         nodes: &impl Nodes,
-        route: &mut Route,
-        error: RedisError,
-    ) -> RedisResult<()> {
-        if is_stale(&error) {
+        node: &Address,
+        error: &RedisError,
+    ) -> Option<(Address, bool)> {
+        if is_stale(error) {
             self.forget();
         }
-        nodes.has_failed(&route.node, &error);
-        if route.turn(&error).is_none() {
-            return Err(error);
-        }
-        if !route.is_asking && self.has_moved(route.slot, &route.node) {
-            nodes.has_moved();
-        }
-        Ok(())
+        let next = redirection(node, error);
+        let has_moved = next.as_ref().is_some_and(|(slot, next, is_asking)| {
+            // Only the key has arrived where a slot is on its way to, or is not there yet.
+            !is_asking && self.has_moved(*slot, next)
+        });
+        nodes.has_failed(node, error, has_moved);
+        next.map(|(_, next, is_asking)| (next, is_asking))
     }
 
     /// Asks one node after the other for the slots, unless the owner is known.
@@ -233,41 +233,16 @@ fn read_range(range: &Value, asked: &Address) -> Option<(u16, u16, Address)> {
     Some((first, last, (host, port)))
 }
 
-/// The way of one command over redirections.
-pub(crate) struct Route {
-    slot: u16,
-    /// The node to ask next.
-    pub(crate) node: Address,
-    /// Whether to say ASKING first.
-    pub(crate) is_asking: bool,
-    left: usize,
-}
-
-impl Route {
-    pub(crate) fn new(slot: u16, node: Address) -> Self {
-        Self {
-            slot,
-            node,
-            is_asking: false,
-            left: REDIRECTIONS,
-        }
-    }
-
-    /// Goes where the answer sends it. `None` if that is nowhere.
-    fn turn(&mut self, error: &RedisError) -> Option<()> {
-        let (address, _slot) = error.redirect_node()?;
-        let (host, port) = address.rsplit_once(':')?;
-        let host = match host {
-            "" | "?" => &self.node.0,
-            host => host,
-        };
-        let node = (host.to_owned(), port.parse().ok()?);
-        self.left = self.left.checked_sub(1)?;
-        // The slot is on its way there. Only this key has arrived, or is not there yet.
-        self.is_asking = error.code() == Some("ASK");
-        self.node = node;
-        Some(())
-    }
+/// The slot that a node sends elsewhere, the node that it names, and whether to say ASKING there.
+fn redirection(from: &Address, error: &RedisError) -> Option<(u16, Address, bool)> {
+    let (address, slot) = error.redirect_node()?;
+    let (host, port) = address.rsplit_once(':')?;
+    let host = match host {
+        "" | "?" => &from.0,
+        host => host,
+    };
+    let node = (host.to_owned(), port.parse().ok()?);
+    Some((slot, node, error.code() == Some("ASK")))
 }
 
 /// Whether another node may have the slots of the one that answered so.

@@ -147,7 +147,7 @@ pub(crate) struct Connections {
     to: To,
     /// Where the program could keep the others from answering.
     owners: Option<Own>,
-    pub(crate) hub: Arc<Hub>,
+    pub(super) hub: Arc<Hub>,
     /// As many connections may block at a time.
     pub(super) waiting: Semaphore,
     idle: Mutex<Vec<MultiplexedConnection>>,
@@ -180,7 +180,7 @@ impl Connections {
 
     pub(super) fn own(source: Source, options: &Options) -> Self {
         let hub = Hub::new();
-        let own = Own::new(source, Some(hub.renewed.clone()));
+        let own = Own::new(source, Some(hub.clone()));
         Self::new(To::Own(own), None, hub, options)
     }
 
@@ -200,7 +200,7 @@ impl Connections {
     #[cfg(feature = "cluster-async")]
     pub(super) fn cluster(topology: crate::cluster::Topology, options: &Options) -> Self {
         let hub = Hub::new();
-        let nodes = Box::new(Nodes::new(topology, &hub));
+        let nodes = Box::new(Nodes::new(topology, hub.clone()));
         Self::new(To::Cluster(nodes), None, hub, options)
     }
 
@@ -228,7 +228,7 @@ impl Connections {
                 let answer = within(time, ask(commands)).await;
                 let has_left = |error: &RedisError| is_to_leave(error) && !error.is_timeout();
                 if answer.as_ref().is_err_and(has_left) {
-                    self.hub.renewed.notify_one();
+                    self.hub.connect_anew(&None);
                 }
                 answer
             }
@@ -264,10 +264,10 @@ impl Connections {
     ) -> RedisResult<Subscribed> {
         #[cfg(feature = "cluster-async")]
         if let To::Cluster(nodes) = &self.to {
-            return nodes.ready(key, time).await;
+            return nodes.listen(key, time).await;
         }
         match self.source() {
-            Some(source) => self.hub.ready(source, time).await,
+            Some(source) => self.hub.ready(None, None, source, time).await,
             None => Err((redis::ErrorKind::Client, "nothing listens").into()),
         }
     }

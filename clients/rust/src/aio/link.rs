@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::listener::Hub;
 use crate::driver::{answered, rest_for_answer};
 use crate::replies::is_to_leave;
 
@@ -55,7 +56,7 @@ pub(super) struct Own {
     has_failed: fn(&RedisError) -> bool,
     /// Is told when a connection takes the place of one that was refused or cut, as it may be to
     /// another server. A busy server is only late: those that wait must not all ask it again.
-    renewed: Option<Arc<Notify>>,
+    hub: Option<Arc<Hub>>,
 }
 
 #[derive(Default)]
@@ -68,12 +69,12 @@ struct Current {
 
 impl Own {
     /// A server that is no longer primary is not asked again: a new connection asks who is.
-    pub(super) fn new(source: Source, renewed: Option<Arc<Notify>>) -> Self {
+    pub(super) fn new(source: Source, hub: Option<Arc<Hub>>) -> Self {
         Self {
             source,
             current: Mutex::default(),
             has_failed: is_to_leave,
-            renewed,
+            hub,
         }
     }
 
@@ -118,9 +119,9 @@ impl Own {
         let connection = self.source.connect().await?;
         current.number = current.number.wrapping_add(1);
         if std::mem::take(&mut current.has_left)
-            && let Some(renewed) = &self.renewed
+            && let Some(hub) = &self.hub
         {
-            renewed.notify_one();
+            hub.connect_anew(&None);
         }
         current.connection = Some(connection.clone());
         Ok((connection, current.number))

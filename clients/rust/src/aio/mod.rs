@@ -50,8 +50,6 @@ mod link;
 mod listener;
 #[cfg(feature = "sentinel")]
 mod sentinel;
-#[cfg(feature = "cluster-async")]
-mod shards;
 mod waiting;
 
 use std::fmt;

@@ -67,9 +67,7 @@ impl Engine<Tasks> {
         let connections = &self.connections;
         let subscribed = match connections.listen(key, time).await {
             Ok(subscribed) => subscribed,
-            Err(error) if is_refused(&error) || is_unknown_command(&error) => {
-                return self.without_notify(&error);
-            }
+            Err(error) if cannot_listen(&error) => return self.without_notify(&error),
             Err(error) => return attempt.has_failed(error, start),
         };
         // It listens before it asks.
@@ -99,7 +97,7 @@ impl Engine<Tasks> {
             None => slice,
         };
         tokio::select! {
-            event = listener.event() => match event {
+            Some(event) = listener.events.recv() => match event {
                 Event::Granted(_) if connections.is_cluster() => Verdict::AskAgain(Duration::ZERO),
                 event => heard(event, question.sent),
             },
@@ -160,6 +158,12 @@ impl Engine<Tasks> {
         }
         attempt.verdict(&question, answer)
     }
+}
+
+/// Whether the user has no right to listen, or what is between has no such connections.
+fn cannot_listen(error: &RedisError) -> bool {
+    let is_old = error.kind() == redis::ErrorKind::RESP3NotSupported;
+    is_old || is_refused(error) || is_unknown_command(error)
 }
 
 /// Whether the server or the user's rights have something against NOTIFY, which blocking does not

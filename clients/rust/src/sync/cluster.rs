@@ -39,7 +39,7 @@ impl Connection for Nodes {
         let (nodes, topology) = (&*self.0, &self.0.topology);
         let slot = slot_of_commands(commands);
         let owner = now(topology.ask_owner(nodes, slot, timeout))?;
-        let sent = now(topology.send(nodes, (slot, owner), commands, timeout))?;
+        let sent = now(topology.send(nodes, owner, commands, timeout))?;
         Ok(sent.0)
     }
 }
