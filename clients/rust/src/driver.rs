@@ -30,10 +30,8 @@ pub(crate) trait Driver:
 
     fn done<'a, T: 'a>(work: impl Future<Output = T> + Send + 'a) -> Self::Done<'a, T>;
 
-    fn runtime() -> Self::Runtime;
-
-    /// Whether futures can be awaited here.
-    fn is_ready() -> bool;
+    /// `None` where futures cannot be awaited.
+    fn runtime() -> Option<Self::Runtime>;
 
     /// Sends commands of one slot once that are answered at once, in `time` at most. Connecting is part
     /// of that, as far as `rest_for_answer` says. The answer is that of `answered`.

@@ -291,7 +291,7 @@ impl<D: Driver> Hold<D> {
     }
 
     pub(crate) async fn unlock(&self) -> Result<()> {
-        let mut settle = Settle::release(self);
+        let settle = self.settle(self.clone().release_at_last());
         let released = self.release().await;
         settle.disarm();
         released
@@ -301,7 +301,8 @@ impl<D: Driver> Hold<D> {
         if !self.is_to_downgrade()? {
             return self.still_held();
         }
-        let mut settle = Settle::reader(self, self.alone(Lease::asks).await);
+        let asking = self.alone(Lease::asks).await;
+        let settle = self.settle(self.clone().read_at_last(asking));
         let downgraded = self.become_reader().await;
         settle.disarm();
         downgraded
@@ -311,10 +312,43 @@ impl<D: Driver> Hold<D> {
         if !self.is_to_upgrade()? {
             return Ok(true);
         }
-        let mut settle = Settle::reader(self, self.alone(Lease::asks).await);
+        let asking = self.alone(Lease::asks).await;
+        let settle = self.settle(self.clone().read_at_last(asking));
         let upgraded = self.become_writer(patience).await;
         settle.disarm();
         upgraded
+    }
+
+    /// Does the rest if this future, or its guard, is dropped.
+    pub(crate) fn settle<F>(&self, rest: F) -> Settle<D, F>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Settle::new(&self.engine, &self.runtime, rest)
+    }
+
+    /// Releases what nobody has any more.
+    pub(crate) async fn release_at_last(self) {
+        let released = match D::BLOCKS {
+            true => {
+                let time = self.engine.options.answer_time(self.ttl);
+                self.release_within((time, until(Instant::now(), time)))
+                    .await
+            }
+            false => self.release().await,
+        };
+        match released {
+            Ok(()) => {}
+            Err(Error::NotHeld) => tracing::warn!("a lock was lost before its guard was dropped"),
+            Err(error) => tracing::warn!(%error, "a lock could not be released"),
+        }
+    }
+
+    /// Gives up the place of an upgrade. No other conversion begins before that.
+    async fn read_at_last(self, _asking: Asking) {
+        if let Err(error) = self.restore_reader().await {
+            tracing::warn!(%error, "a hold could not become a reader's");
+        }
     }
 
     /// Its caller keeps other requests for a mode off.

@@ -148,10 +148,10 @@ impl<D: Driver> Once<D> {
             old => old,
         };
         let claim = Claim::Once(self.name.clone(), early);
-        let request = self.client.request([&self.lock], claim).with_ttl(self.ttl);
+        let request = self.client.lock(&self.lock).with_ttl(self.ttl);
         if let Some(old) = old {
             // Nobody waits because of a value that is there, nor fails.
-            match request.acquire_or_find(Patience::Never).await {
+            match request.take_or_find(&claim, Patience::Never).await {
                 Ok((None, None)) => {}
                 Ok(answer) => return self.look_at(answer),
                 Err(Error::Redis(error)) if class(&error) != Class::Final => {
@@ -160,7 +160,7 @@ impl<D: Driver> Once<D> {
                 Err(error) => return Err(error),
             }
         }
-        self.look_at(request.acquire_or_find(patience).await?)
+        self.look_at(request.take_or_find(&claim, patience).await?)
     }
 
     fn look_at(&self, answer: (Option<Guard<D>>, Option<Value>)) -> Result<Look<'_, D>> {
@@ -179,7 +179,7 @@ impl<D: Driver> Once<D> {
     /// The value, if there is one, and whether it is early. The acquire waits for the end of what
     /// passes.
     async fn peek(&self, early: u64) -> Result<(Option<Value>, bool)> {
-        if !D::is_ready() {
+        if D::runtime().is_none() {
             return Err(Error::NoRuntime);
         }
         let engine = &self.client.engine;

@@ -40,7 +40,7 @@ impl Returns for Tasks {
 
 impl Driver for Tasks {
     type Connections = Connections;
-    type Runtime = Option<Handle>;
+    type Runtime = Handle;
 
     const BLOCKS: bool = false;
 
@@ -51,10 +51,6 @@ impl Driver for Tasks {
 
     fn runtime() -> Option<Handle> {
         Handle::try_current().ok()
-    }
-
-    fn is_ready() -> bool {
-        Self::runtime().is_some()
     }
 
     async fn send(engine: &Engine<Self>, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
@@ -98,27 +94,27 @@ impl Driver for Tasks {
         drop(tokio::task::spawn_blocking(call));
     }
 
-    fn keep(runtime: &Option<Handle>, keeper: impl Future<Output = ()> + Send + 'static) {
-        match Self::runtime().or(runtime.clone()) {
-            Some(runtime) => drop(runtime.spawn(keeper)),
-            None => tracing::error!("nothing renews a lock, because there is no runtime here"),
-        }
+    fn keep(runtime: &Handle, keeper: impl Future<Output = ()> + Send + 'static) {
+        drop(Self::here_or(runtime).spawn(keeper));
     }
 
     fn settle(
         engine: Arc<Engine<Self>>,
-        runtime: &Option<Handle>,
+        runtime: &Handle,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        // The one of the guard may be over, and there may be none here.
-        let Some(runtime) = Self::runtime().or(runtime.clone()) else {
-            return tracing::warn!("a lock stays for its ttl, because there is no runtime here");
-        };
         let left = Left::begin(engine);
-        runtime.spawn(async move {
+        drop(Self::here_or(runtime).spawn(async move {
             work.await;
             drop(left);
-        });
+        }));
+    }
+}
+
+impl Tasks {
+    /// The runtime of the acquire may be over, and there may be none here.
+    fn here_or(runtime: &Handle) -> Handle {
+        Self::runtime().unwrap_or_else(|| runtime.clone())
     }
 }
 

@@ -49,10 +49,8 @@ impl Driver for Blocking {
         now(work)
     }
 
-    fn runtime() {}
-
-    fn is_ready() -> bool {
-        true
+    fn runtime() -> Option<()> {
+        Some(())
     }
 
     async fn send(engine: &Engine<Self>, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
