@@ -115,36 +115,12 @@ pub(crate) struct Attempt<'a> {
     /// The result that LOCK.ONCE has answered.
     pub(crate) found: Option<Value>,
     /// Since when answers are due that have not come.
-    out_of_reach: Option<Instant>,
+    pub(crate) out_of_reach: Option<Instant>,
     /// Since when the server has answered that it cannot say now.
-    put_off: Option<Instant>,
+    pub(crate) put_off: Option<Instant>,
 }
 
-impl<'a> Attempt<'a> {
-    pub(crate) fn new(
-        place: &'a Place,
-        claim: &'a Claim,
-        ttl: Duration,
-        patience: Patience,
-        (options, support): (&'a Options, &'a Support),
-    ) -> Self {
-        Self {
-            place,
-            claim,
-            ttl,
-            patience,
-            options,
-            support,
-            lease: None,
-            is_first: true,
-            is_uncertain: false,
-            has_place: false,
-            found: None,
-            out_of_reach: None,
-            put_off: None,
-        }
-    }
-
+impl Attempt<'_> {
     /// The next command.
     pub(crate) fn question(&mut self, wait: Wait<'_>) -> Question {
         if self.support.is_fallback() {
@@ -187,10 +163,7 @@ impl<'a> Attempt<'a> {
             self.has_place = true;
         }
         if let Some(linger) = self.options.linger {
-            // 0 has a meaning here.
-            command
-                .arg("LINGER")
-                .arg(u64::try_from(linger.as_millis()).unwrap_or(u64::MAX));
+            command.arg("LINGER").arg(millis(linger));
         }
         Question {
             command,
@@ -236,20 +209,19 @@ impl<'a> Attempt<'a> {
 
     fn read(&mut self, sent: Instant, value: Value) -> Verdict {
         self.found = None;
-        let value = match (self.claim, value) {
-            (Claim::Once(..), result @ Value::BulkString(_)) => {
+        let is_once = matches!(self.claim, Claim::Once(..));
+        let value = match value {
+            result @ Value::BulkString(_) if is_once => {
                 // The server has ended the place.
                 (self.found, self.has_place) = (Some(result), false);
                 return Verdict::Unavailable;
             }
-            (Claim::Once(..), Value::Array(both)) => match <[Value; 2]>::try_from(both) {
-                Ok([result, fence]) => {
-                    self.found = Some(result);
-                    fence
-                }
-                Err(_) => return unexpected(),
-            },
-            (_, value) => value,
+            Value::Array(mut both) if is_once && both.len() == 2 => {
+                let fence = both.pop();
+                self.found = both.pop();
+                fence.unwrap_or(Value::Nil)
+            }
+            value => value,
         };
         match value {
             Value::Int(0) if self.support.is_fallback() => self.again_or_unavailable(jittered()),

@@ -40,15 +40,16 @@ pub(crate) trait Nodes: Sync {
 pub(crate) struct Topology {
     /// Credentials, TLS and the like are those of the first address.
     like: ConnectionInfo,
-    seeds: BTreeSet<Address>,
+    seeds: Vec<Address>,
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     /// What redirections have taught comes first.
     ranges: Vec<(u16, u16, Address)>,
-    nodes: BTreeSet<Address>,
+    /// Those to ask for the slots. The seeds are among them.
+    nodes: Vec<Address>,
     questions: usize,
 }
 
@@ -66,19 +67,20 @@ impl Topology {
             }
             _ => None,
         });
-        let seeds: BTreeSet<Address> = seeds.collect();
-        match infos.first() {
-            Some(like) if !seeds.is_empty() => Ok(Self {
-                like: like.clone(),
-                seeds,
-                inner: Mutex::default(),
+        let seeds: Vec<Address> = seeds.collect();
+        let Some(like) = infos.first().filter(|_| !seeds.is_empty()) else {
+            let kind = redis::ErrorKind::InvalidClientConfig;
+            return Err(RedisError::from((kind, "a cluster needs the address of a node")).into());
+        };
+        Ok(Self {
+            like: like.clone(),
+            inner: Mutex::new(Inner {
+                nodes: seeds.clone(),
+                ranges: Vec::new(),
+                questions: 0,
             }),
-            _ => Err(RedisError::from((
-                redis::ErrorKind::InvalidClientConfig,
-                "a cluster needs the address of a node",
-            ))
-            .into()),
-        }
+            seeds,
+        })
     }
 
     /// How to connect to a node.
@@ -171,8 +173,8 @@ impl Topology {
     /// The nodes to ask for the slots, each time with another one first.
     fn candidates(&self) -> Vec<Address> {
         let mut inner = self.inner();
-        let mut candidates: Vec<_> = inner.nodes.union(&self.seeds).cloned().collect();
         inner.questions = inner.questions.wrapping_add(1);
+        let mut candidates = inner.nodes.clone();
         let turn = inner.questions.checked_rem(candidates.len());
         candidates.rotate_left(turn.unwrap_or(0));
         candidates
@@ -180,19 +182,17 @@ impl Topology {
 
     /// Reads the reply to CLUSTER SLOTS, which `asked` gave. False if it names no node.
     fn learn(&self, slots: &Value, asked: &Address) -> bool {
-        let ranges: Vec<_> = slots
-            .as_sequence()
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|range| read_range(range, asked))
-            .collect();
-        let is_known = !ranges.is_empty();
-        if is_known {
-            let mut inner = self.inner();
-            inner.nodes = ranges.iter().map(|(.., address)| address.clone()).collect();
-            inner.ranges = ranges;
+        let slots = slots.as_sequence().unwrap_or_default().iter();
+        let ranges: Vec<_> = slots.filter_map(|range| read_range(range, asked)).collect();
+        if ranges.is_empty() {
+            return false;
         }
-        is_known
+        let named = ranges.iter().map(|(.., address)| address);
+        let nodes: BTreeSet<_> = named.chain(&self.seeds).cloned().collect();
+        let mut inner = self.inner();
+        inner.nodes = nodes.into_iter().collect();
+        inner.ranges = ranges;
+        true
     }
 
     /// Remembers where a slot is. True if that is new.
@@ -208,7 +208,7 @@ impl Topology {
 
     /// Forgets the slots, but not the nodes, which are asked again.
     fn forget(&self) {
-        self.inner().ranges = Vec::new();
+        self.inner().ranges.clear();
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -283,7 +283,6 @@ pub(crate) fn slot_of(key: &[u8]) -> u16 {
 }
 
 /// A text whose slot this is. Any key of the slot shares it, whatever bytes the key has.
-#[cfg(any(feature = "cluster-async", test))]
 pub(crate) fn tag_of(slot: u16) -> String {
     (0_u32..)
         .map(|number| number.to_string())

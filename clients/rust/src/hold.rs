@@ -16,6 +16,8 @@ use crate::replies::{Binding, Class, OwnerAnswer, class, is_foreign, is_unanswer
 use crate::settle::Settle;
 use crate::{Error, Mode};
 
+static SHARE: Claim = Claim::RwLock(Mode::Shared);
+
 /// For how long commands are sent again to a server that is away, and until when to one that says
 /// that it cannot answer now.
 pub(crate) type Persistence = (Duration, Instant);
@@ -52,11 +54,10 @@ impl<D: Driver> Engine<D> {
     pub(crate) async fn release(
         &self,
         place: &Place,
-        ttl: Duration,
+        time: Duration,
         persistence: Persistence,
     ) -> Result<(bool, bool)> {
         let release = place.release(self.support.is_fallback());
-        let time = self.options.answer_time(ttl);
         self.insist(release.chunks(1), time, persistence).await
     }
 
@@ -76,37 +77,9 @@ impl<D: Driver> Engine<D> {
     }
 
     pub(crate) async fn give_up_within(&self, place: &Place, time: Duration, patience: Duration) {
-        let release = place.release(self.support.is_fallback());
         let persistence = (patience, until(Instant::now(), patience));
-        if let Err(error) = self.insist(release.chunks(1), time, persistence).await {
+        if let Err(error) = self.release(place, time, persistence).await {
             tracing::warn!(%error, "what was asked for could not be given up");
-        }
-    }
-
-    /// Makes a reader of a writer, or of one that gave up becoming it. `None` if its hold is over:
-    /// what the server has is a new one, which nobody knows of.
-    async fn restore_reader(
-        &self,
-        place: &Place,
-        fence: u64,
-        ttl: Duration,
-    ) -> Result<Option<Grant>> {
-        // Without KEEP, so that the place of the writer ends.
-        let (granted, _) = self
-            .convert(place, None, Mode::Shared, ttl, Patience::None)
-            .await;
-        match granted? {
-            Some(grant) => Ok((grant.fence == fence).then_some(grant)),
-            // While a guard is on, one that has a share already waits for it as others do.
-            None => {
-                let sent = Instant::now();
-                let is_held = self.renew(place, ttl, (ttl, until(sent, ttl))).await?;
-                Ok(is_held.then_some(Grant {
-                    fence,
-                    sent,
-                    is_bound: false,
-                }))
-            }
         }
     }
 
@@ -162,15 +135,16 @@ impl<D: Driver> Hold<D> {
         let sent = self.lease.sends(ttl);
         // Its owner is to hear of its end, however long a server is away.
         let persistence = (self.lease.left(), self.lease.end_of_ttl());
-        match self.engine.renew(&self.place, ttl, persistence).await {
-            Ok(true) => {}
-            Ok(false) => return Err(self.not_held().await),
+        let binding = match self.engine.renew(&self.place, ttl, persistence).await {
+            Ok(true) => {
+                let time = self.engine.options.answer_time(ttl);
+                self.rebound(ttl, time).await
+            }
+            Ok(false) => Binding::Over,
             // The lease is over by now.
-            Err(error) if error.is_temporary() => return Err(self.not_held().await),
+            Err(error) if error.is_temporary() => Binding::Over,
             Err(error) => return Err(error),
-        }
-        let time = self.engine.options.answer_time(ttl);
-        let binding = self.rebound(ttl, time).await;
+        };
         if binding == Binding::Over {
             return Err(self.not_held().await);
         }
@@ -267,29 +241,6 @@ impl<D: Driver> Hold<D> {
         }
     }
 
-    /// Whether it is a share that may become exclusive, and not exclusive already.
-    pub(crate) fn is_to_upgrade(&self) -> Result<bool> {
-        let claim = self.lease.claim();
-        if !claim.converts() {
-            return Err(Error::NoConversion);
-        }
-        self.still_held()?;
-        Ok(claim.mode() != Mode::Exclusive)
-    }
-
-    /// Whether it is exclusive, or may be yet.
-    pub(crate) fn is_to_downgrade(&self) -> Result<bool> {
-        let claim = self.lease.claim();
-        if !claim.converts() {
-            return Err(Error::NoConversion);
-        }
-        let share = Claim::RwLock(Mode::Shared);
-        if let Some(refusal) = self.engine.support.refuse(&share, None) {
-            return Err(refusal);
-        }
-        Ok(claim.mode() == Mode::Exclusive || self.lease.is_unconfirmed())
-    }
-
     pub(crate) async fn unlock(&self) -> Result<()> {
         let settle = self.settle(self.clone().release_at_last());
         let released = self.release().await;
@@ -298,18 +249,25 @@ impl<D: Driver> Hold<D> {
     }
 
     pub(crate) async fn downgrade(&self) -> Result<()> {
-        if !self.is_to_downgrade()? {
-            return self.still_held();
+        let claim = self.convertible()?;
+        if let Some(refusal) = self.engine.support.refuse(&SHARE, None) {
+            return Err(refusal);
+        }
+        self.still_held()?;
+        if claim.mode() != Mode::Exclusive && !self.lease.is_unconfirmed() {
+            return Ok(());
         }
         let asking = self.alone(Lease::asks).await;
         let settle = self.settle(self.clone().read_at_last(asking));
-        let downgraded = self.become_reader().await;
+        let downgraded = self.restore_reader().await;
         settle.disarm();
         downgraded
     }
 
     pub(crate) async fn upgrade(&self, patience: Patience) -> Result<bool> {
-        if !self.is_to_upgrade()? {
+        let claim = self.convertible()?;
+        self.still_held()?;
+        if claim.mode() == Mode::Exclusive {
             return Ok(true);
         }
         let asking = self.alone(Lease::asks).await;
@@ -317,6 +275,13 @@ impl<D: Driver> Hold<D> {
         let upgraded = self.become_writer(patience).await;
         settle.disarm();
         upgraded
+    }
+
+    fn convertible(&self) -> Result<Claim> {
+        match self.lease.claim() {
+            claim @ (Claim::Lock | Claim::RwLock(_)) => Ok(claim),
+            _ => Err(Error::NoConversion),
+        }
     }
 
     /// Does the rest if this future, or its guard, is dropped.
@@ -355,23 +320,17 @@ impl<D: Driver> Hold<D> {
     async fn become_writer(&self, patience: Patience) -> Result<bool> {
         // A request for a share that the server reads later would undo this one unseen.
         if self.lease.is_unconfirmed() {
-            self.become_reader().await?;
+            self.restore_reader().await?;
         }
-        let engine = self.engine.clone();
-        let ttl = self.lease.ttl_to_keep(self.ttl);
-        let (granted, leaves_something) = engine
-            .convert(
-                &self.place,
-                Some(&self.lease),
-                Mode::Exclusive,
-                ttl,
-                patience,
-            )
-            .await;
+        let (lease, ttl) = (&*self.lease, self.lease.ttl_to_keep(self.ttl));
+        let claim = Claim::RwLock(Mode::Exclusive);
+        let mut attempt = self.engine.attempt(&self.place, &claim, ttl, patience);
+        attempt.lease = Some(lease);
+        let granted = self.engine.run(&mut attempt).await;
+        let leaves_something = attempt.leaves_something();
         match granted {
             Ok(Some(grant))
-                if grant.fence == self.lease.fence()
-                    && self.lease.converted(grant, ttl, Mode::Exclusive) =>
+                if grant.fence == lease.fence() && lease.converted(grant, ttl, Mode::Exclusive) =>
             {
                 Ok(true)
             }
@@ -379,44 +338,59 @@ impl<D: Driver> Hold<D> {
             Ok(Some(_)) => Err(self.too_late().await),
             // The share ended while it waited. Where the server still has it, the first release ends
             // that, and the second one the place.
-            _ if !self.lease.may_be_held() => {
+            _ if !lease.may_be_held() => {
                 let error = self.too_late().await;
                 self.engine.give_up(&self.place, self.ttl).await;
                 Err(error)
             }
-            Ok(None) if leaves_something => self.become_reader().await.map(|()| false),
+            Ok(None) if leaves_something => self.restore_reader().await.map(|()| false),
             Ok(None) => Ok(false),
             Err(error) => {
                 if leaves_something {
-                    let _ = self.become_reader().await;
+                    let _ = self.restore_reader().await;
                 }
                 Err(error)
             }
         }
     }
 
-    /// Its caller keeps other requests for a mode off.
-    pub(crate) async fn become_reader(&self) -> Result<()> {
-        self.still_held()?;
-        self.restore_reader().await
-    }
-
-    /// Also after its end, which leaves the place of an upgrade.
-    pub(crate) async fn restore_reader(&self) -> Result<()> {
-        self.lease.becomes_reader();
-        let (ttl, fence) = (self.lease.ttl_to_keep(self.ttl), self.lease.fence());
-        let restored = self.engine.restore_reader(&self.place, fence, ttl);
-        match restored.await? {
-            Some(grant) if self.lease.converted(grant, ttl, Mode::Shared) => Ok(()),
+    /// Makes a reader of a writer, or of one that gave up becoming it. Its caller keeps other requests
+    /// for a mode off. Also after its end, which leaves the place of an upgrade.
+    async fn restore_reader(&self) -> Result<()> {
+        let (engine, place, lease) = (&self.engine, &self.place, &self.lease);
+        lease.becomes_reader();
+        let (ttl, fence) = (lease.ttl_to_keep(self.ttl), lease.fence());
+        // Without KEEP, so that the place of the writer ends.
+        let mut attempt = engine.attempt(place, &SHARE, ttl, Patience::None);
+        let grant = match engine.run(&mut attempt).await? {
+            // With another fence it is a new hold, which nobody knows of.
+            Some(grant) => (grant.fence == fence).then_some(grant),
+            // While a guard is on, one that has a share already waits for it as others do.
+            None => {
+                let sent = Instant::now();
+                let is_held = engine.renew(place, ttl, (ttl, until(sent, ttl))).await?;
+                is_held.then_some(Grant {
+                    fence,
+                    sent,
+                    is_bound: false,
+                })
+            }
+        };
+        match grant {
+            Some(grant) if lease.converted(grant, ttl, Mode::Shared) => Ok(()),
             _ => Err(self.too_late().await),
         }
     }
 
+    /// How long its end is asked for.
+    fn persistence(&self) -> Persistence {
+        let away = self.engine.options.reach_within(Some(self.lease.left()));
+        (away, self.lease.end_of_ttl())
+    }
+
     /// Releases it. What failed can be repeated, until the server has answered.
-    pub(crate) async fn release(&self) -> Result<()> {
-        let left = self.lease.left();
-        let away = self.engine.options.reach_within(Some(left));
-        self.release_within((away, self.lease.end_of_ttl())).await
+    async fn release(&self) -> Result<()> {
+        self.release_within(self.persistence()).await
     }
 
     /// Stores the result of LOCK.ONCE and releases, in one way there and back. One that comes too late
@@ -426,11 +400,9 @@ impl<D: Driver> Hold<D> {
         lease.end();
         let mut commands = vec![self.place.exec(set)];
         commands.extend(self.place.release(false));
-        let away = engine.options.reach_within(Some(lease.left()));
-        let persistence = (away, lease.end_of_ttl());
         let time = engine.options.answer_time(self.ttl);
-        let stored = engine.insist(commands.chunks(2), time, persistence).await;
-        match stored {
+        let stored = engine.insist(commands.chunks(2), time, self.persistence());
+        match stored.await {
             Ok((true, _)) => lease.is_released_now(),
             Ok((false, _)) | Err(Error::NotHeld) => {
                 lease.is_released_now();
@@ -448,7 +420,7 @@ impl<D: Driver> Hold<D> {
         Ok(())
     }
 
-    pub(crate) async fn release_within(&self, persistence: Persistence) -> Result<()> {
+    async fn release_within(&self, persistence: Persistence) -> Result<()> {
         let lease = &self.lease;
         if lease.is_released() {
             return Err(Error::NotHeld);
@@ -460,7 +432,8 @@ impl<D: Driver> Hold<D> {
             None => None,
         };
         let engine = &self.engine;
-        let released = engine.release(&self.place, self.ttl, persistence).await;
+        let time = engine.options.answer_time(self.ttl);
+        let released = engine.release(&self.place, time, persistence).await;
         let (released, was_lost) = match released {
             Ok(answered) => answered,
             Err(error) => {

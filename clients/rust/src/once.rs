@@ -35,28 +35,10 @@ pub struct Once<D: Driver> {
     lock: Vec<u8>,
     ttl: Duration,
     keep: Duration,
-    early: Early,
+    early: Duration,
+    /// Draws how early it is. `early` is the time that the making takes then.
+    beta: Option<f64>,
     wait: Duration,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Early {
-    Before(Duration),
-    /// The time that the making takes, and beta.
-    Drawn(Duration, f64),
-}
-
-impl Early {
-    fn time(self) -> Duration {
-        match self {
-            Self::Before(early) => early,
-            // Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, 2015.
-            Self::Drawn(delta, beta) => {
-                let drawn = -delta.as_secs_f64() * beta * (1.0 - random()).ln();
-                Duration::try_from_secs_f64(drawn.min(1e9)).unwrap_or_default()
-            }
-        }
-    }
 }
 
 /// At least 0, and below 1.
@@ -68,27 +50,25 @@ fn random() -> f64 {
 impl<D: Driver> LockClient<D> {
     /// A value under the key `name` that one of all callers makes, while the others wait and get it.
     pub fn once(&self, name: impl AsRef<[u8]>) -> Once<D> {
-        Once::new(self.clone(), name.as_ref())
-    }
-}
-
-impl<D: Driver> Once<D> {
-    pub(crate) fn new(client: LockClient<D>, name: &[u8]) -> Self {
+        let name = name.as_ref();
         let lock = match hash_tag(name) {
             Some(_) => [name, b":once"].concat(),
             None => [b"{", name, b"}:once"].concat(),
         };
-        Self {
-            ttl: client.engine.options.ttl,
-            client,
+        Once {
+            ttl: self.engine.options.ttl,
+            client: self.clone(),
             name: name.to_vec(),
             lock,
             keep: Duration::from_secs(60),
-            early: Early::Before(Duration::from_secs(10)),
+            early: Duration::from_secs(10),
+            beta: None,
             wait: Duration::from_secs(5),
         }
     }
+}
 
+impl<D: Driver> Once<D> {
     /// How long the value lives, 60 s by default.
     pub fn with_keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
@@ -97,7 +77,7 @@ impl<D: Driver> Once<D> {
 
     /// How long before its end the value is made anew, 10 s by default, and at most half of its life.
     pub fn with_early(mut self, early: Duration) -> Self {
-        self.early = Early::Before(early);
+        (self.early, self.beta) = (early, None);
         self
     }
 
@@ -105,7 +85,7 @@ impl<D: Driver> Once<D> {
     ///
     /// `delta` is the time that the making takes. A `beta` above 1 is sooner, and one below 1 later.
     pub fn with_xfetch(mut self, delta: Duration, beta: f64) -> Self {
-        self.early = Early::Drawn(delta, beta);
+        (self.early, self.beta) = (delta, Some(beta));
         self
     }
 
@@ -139,8 +119,16 @@ impl<D: Driver> Once<D> {
     /// Finds the value, or the right to make it.
     pub(crate) async fn look(&self) -> Result<Look<'_, D>> {
         let patience = Patience::of(self.wait);
+        let early = match self.beta {
+            None => self.early,
+            // Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, 2015.
+            Some(beta) => {
+                let drawn = -self.early.as_secs_f64() * beta * (1.0 - random()).ln();
+                Duration::try_from_secs_f64(drawn.min(1e9)).unwrap_or_default()
+            }
+        };
         // A value must not be early from its first moment on.
-        let early = self.early.time().min(self.keep.div_f64(2.0)).as_millis();
+        let early = early.min(self.keep.div_f64(2.0)).as_millis();
         let early = u64::try_from(early).unwrap_or(u64::MAX).min(1 << 48);
         let (old, is_early) = self.peek(early).await?;
         let old = match old {
@@ -232,10 +220,7 @@ impl<D: Driver> Making<'_, D> {
                 let Some(old) = old else {
                     return Err(error);
                 };
-                tracing::warn!(
-                    ?error,
-                    "a new value could not be made, so the old one is used"
-                );
+                tracing::warn!(?error, "no new value could be made, so the old one is used");
                 Ok(read(old)?)
             }
         }

@@ -1,5 +1,5 @@
 //! What only one of the two clients has to do: cancelled futures, messages of a channel, the
-//! program's own connection, and a blocking connection whose end the server sees late.
+//! program's own connection, and a blocking connection that died unseen.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -7,7 +7,7 @@ mod common;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Admin, BOUND, Cluster, Proxy, Server, eventually, proxied};
+use common::{Admin, BOUND, Server, eventually, proxied};
 use redis_lock_client::aio::LockClient;
 use redis_lock_client::{Error, Mode, Options, sync};
 use tokio::runtime::{Builder, Runtime};
@@ -42,28 +42,6 @@ async fn a_cancelled_upgrade_leaves_its_share_and_does_not_undo_the_next() {
             sleep(ms(2)).await;
         }
         guard.unlock().await.unwrap();
-    }
-}
-
-#[test]
-fn a_connection_whose_end_the_server_sees_late_leaves_no_hold() {
-    // Both requests count while the server does not know that the first is gone.
-    for (limit, is_granted) in [("1", false), ("2", true)] {
-        let server = Server::start_with(&["max-waiters-per-key", limit]);
-        let proxy = Proxy::to(server.port);
-        proxy.faults().linger = ms(600);
-        let locks = sync::LockClient::open(proxy.url(), Options::default()).unwrap();
-        let mut admin = server.admin();
-        admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-        let waiting = thread::spawn(move || locks.lock("k").lock().map(drop));
-        admin.await_waiters("k", 1);
-        proxy.cut_clients();
-        thread::sleep(ms(200));
-        // The request that was cut may be granted: the server still takes its client for alive.
-        admin.run(&["LOCK.RELEASE", "k", "holder"]);
-        eventually("the lock is free", || admin.is_free("k"));
-        let waited = waiting.join().unwrap();
-        assert_eq!(waited.is_ok(), is_granted, "{waited:?}");
     }
 }
 
@@ -194,22 +172,20 @@ fn a_late_renewal_neither_prolongs_what_a_job_leaves_nor_shortens_a_lease() {
     }
 }
 
+/// With a client beside it, it listens: see the planned failover.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_programs_own_connection_serves() {
+async fn the_programs_only_connection_serves() {
     let server = Server::start();
-    let (client, mut admin) = (server.client(), server.admin());
-    let manager = client.get_connection_manager().await.unwrap();
-    let locks = LockClient::with_connection(client.clone(), manager, Options::default()).unwrap();
-    let connection = client.get_multiplexed_async_connection().await.unwrap();
-    let polling = LockClient::polling(connection, Options::default()).unwrap();
-    for locks in [locks, polling] {
-        admin.run(&["LOCK.ACQUIRE", "k", "holder", "400"]);
-        let lock = locks.lock("k");
-        assert!(lock.lock_timeout(ms(20)).await.unwrap().is_none());
-        let guard = lock.lock_timeout(BOUND).await.unwrap().unwrap();
-        guard.unlock().await.unwrap();
-        assert!(admin.is_free("k"));
-    }
+    let client = server.client();
+    let connection = client.get_multiplexed_async_connection();
+    let locks = LockClient::polling(connection.await.unwrap(), Options::default()).unwrap();
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "400"]);
+    let lock = locks.lock("k");
+    assert!(lock.lock_timeout(ms(20)).await.unwrap().is_none());
+    let guard = lock.lock_timeout(BOUND).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    assert!(admin.is_free("k"));
 }
 
 /// As each `#[tokio::test]` has one of its own.
@@ -378,27 +354,20 @@ async fn an_upgrade_ends_with_its_share() {
     assert_eq!(admin.waiters("page"), 0);
 }
 
-/// As when a firewall has forgotten it: the node has no receiver any more, and the client does not know.
+/// As when a firewall has forgotten it: the server has no receiver any more, and the client does not know.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_connection_that_listens_and_was_forgotten_is_made_anew() {
-    let cluster = Cluster::start();
-    let proxy = Proxy::to(cluster.nodes[1].port);
-    let key = cluster.key_of(1, "forgotten");
-    let mut node = cluster.nodes[1].admin();
-    let port = proxy.port.to_string();
-    node.run(&["CONFIG", "SET", "cluster-announce-port", &port]);
-    let locks = LockClient::cluster([proxy.url()], Options::default()).unwrap();
-    node.run(&["LOCK.ACQUIRE", &key, "holder", "60000"]);
-    let lock = locks.lock(&key);
+async fn a_connection_that_listens_and_was_forgotten_is_made_anew() {
+    let (_server, proxy, mut admin) = proxied();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let lock = locks(proxy.url()).lock("k");
     let waiting = tokio::spawn(async move { lock.lock_timeout(BOUND).await });
-    node.await_waiters(&key, 1);
+    admin.await_waiters("k", 1);
     proxy.forget_subscribed();
     // It notices while it waits.
     eventually("it listens again", || proxy.has_subscribed());
-    node.await_waiters(&key, 1);
+    admin.await_waiters("k", 1);
     let start = Instant::now();
-    node.run(&["LOCK.RELEASE", &key, "holder"]);
-    let guard = waiting.await.unwrap().unwrap().unwrap();
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    drop(waiting.await.unwrap().unwrap().unwrap());
     assert!(start.elapsed() < ms(4_000), "{:?}", start.elapsed());
-    guard.unlock().await.unwrap();
 }

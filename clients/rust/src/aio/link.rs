@@ -79,7 +79,6 @@ impl Own {
     }
 
     /// A node of a cluster, which goes on after it has sent a command elsewhere.
-    #[cfg(feature = "cluster-async")]
     pub(super) fn node(client: Client) -> Self {
         Self {
             has_failed: crate::replies::is_unanswered,

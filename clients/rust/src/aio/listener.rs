@@ -41,16 +41,18 @@ pub(super) struct Hub {
     channel: String,
     /// More than one at a place only where a token of the caller's own is used twice.
     listeners: Mutex<HashMap<Place, Vec<mpsc::UnboundedSender<Event>>>>,
-    lines: Mutex<HashMap<Node, Arc<AsyncMutex<Current>>>>,
+    lines: Mutex<HashMap<Node, Arc<Current>>>,
     /// How many subscriptions have ended. Their waiters ask again.
     ends: watch::Sender<u64>,
 }
 
-/// The connection that listens to a node, which one task at a time makes.
+/// The connection that listens to a node.
 #[derive(Default)]
 struct Current {
-    line: Option<Arc<Line>>,
-    failure: Option<(Instant, RedisError)>,
+    line: Mutex<Option<Arc<Line>>>,
+    /// Of the task that connects or subscribes, with the last failure to connect. The others wait for
+    /// it.
+    making: AsyncMutex<Option<(Instant, RedisError)>>,
 }
 
 /// A connection that listens. Its channels stay subscribed.
@@ -72,11 +74,8 @@ impl Hub {
 
     /// Whether a connection listens.
     pub(super) fn is_up(&self) -> bool {
-        let is_up = |current: &Arc<AsyncMutex<Current>>| {
-            let current = current.try_lock().ok();
-            current.is_some_and(|current| current.living().is_some())
-        };
-        locked(&self.lines).values().any(is_up)
+        let lines = locked(&self.lines);
+        lines.values().any(|current| current.living().is_some())
     }
 
     /// Listens at a server, unless it does. In a cluster it is by a channel whose tag leads to the node.
@@ -99,11 +98,10 @@ impl Hub {
         };
         let current = self.current(&subscribed.node);
         let subscribing = async {
-            // One task subscribes, and the others wait for it.
-            let mut current = current.lock().await;
+            let mut failure = current.making.lock().await;
             let line = match current.living() {
                 Some(line) => line,
-                None => self.connect(&mut current, source).await?,
+                None => self.connect(&current, &mut failure, source).await?,
             };
             let channel = &subscribed.channel;
             let has = |channels: &HashSet<String>| channels.contains(channel);
@@ -132,10 +130,11 @@ impl Hub {
 
     async fn connect(
         self: &Arc<Self>,
-        current: &mut Current,
+        current: &Current,
+        failure: &mut Option<(Instant, RedisError)>,
         source: &Source,
     ) -> RedisResult<Arc<Line>> {
-        match &current.failure {
+        match failure {
             Some((when, error)) if when.elapsed() < PAUSE => return Err(error.clone()),
             _ => {}
         }
@@ -153,7 +152,7 @@ impl Hub {
             within(CONNECT_TIME, connecting).await
         };
         let connection = connecting.await.inspect_err(|error| {
-            current.failure = Some((Instant::now(), error.clone()));
+            *failure = Some((Instant::now(), error.clone()));
         })?;
         let line = Arc::new(Line {
             connection,
@@ -161,7 +160,7 @@ impl Hub {
         });
         let hearing = Hearing(Arc::downgrade(self), Arc::downgrade(&line));
         tokio::spawn(hearing.run(pushes));
-        current.line = Some(line.clone());
+        *locked(&current.line) = Some(line.clone());
         Ok(line)
     }
 
@@ -179,9 +178,8 @@ impl Hub {
     /// Gives up a connection that may be dead, or that of a server which is no primary any more.
     pub(super) fn connect_anew(&self, node: &Node) {
         // One that is being made is new.
-        if let Ok(mut current) = self.current(node).try_lock()
-            && let Some(line) = current.line.take()
-        {
+        let line = locked(&self.current(node).line).take();
+        if let Some(line) = line {
             line.end(self);
         }
     }
@@ -219,7 +217,7 @@ impl Hub {
         self.subscribe_anew();
     }
 
-    fn current(&self, node: &Node) -> Arc<AsyncMutex<Current>> {
+    fn current(&self, node: &Node) -> Arc<Current> {
         locked(&self.lines).entry(node.clone()).or_default().clone()
     }
 }
@@ -230,7 +228,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Current {
     fn living(&self) -> Option<Arc<Line>> {
-        let line = self.line.clone();
+        let line = locked(&self.line).clone();
         line.filter(|line| locked(&line.channels).is_some())
     }
 }

@@ -43,7 +43,6 @@
 //! A client belongs to no runtime: each call uses the one that it is awaited in, and connections that
 //! have ended with another one are made anew.
 
-#[cfg(feature = "cluster-async")]
 mod cluster;
 mod driver;
 mod link;

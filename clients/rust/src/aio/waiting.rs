@@ -1,5 +1,6 @@
 //! The best way to wait that the server and the connections have.
 
+use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
 use redis::{RedisError, RedisResult, Value};
@@ -24,8 +25,7 @@ impl Engine<Tasks> {
             return self.ask_once(attempt, Wait::No).await;
         }
         let connections = &self.connections;
-        let can_hear = connections.source().is_some() || connections.is_cluster();
-        let hears = self.support.notify() && can_hear;
+        let hears = self.support.notify() && connections.hears();
         // A cancelled upgrade gives up its place and keeps its share. A release would end the share,
         // and a request as a reader ends the place only while nobody listens there.
         if attempt.lease.is_some() {
@@ -35,7 +35,7 @@ impl Engine<Tasks> {
         if attempt.is_first && !(hears && connections.hub.is_up()) {
             return self.ask_once(attempt, Wait::No).await;
         }
-        match connections.source() {
+        match &connections.source {
             _ if hears => self.ask_notified(attempt).await,
             Some(source) => self.ask_blocking(attempt, source).await,
             None => self.poll(attempt).await,
@@ -74,10 +74,10 @@ impl Engine<Tasks> {
         let mut listener = connections.hub.listen(attempt.place);
         let question = attempt.question(Wait::Notify(&subscribed.channel));
         let answer_time = attempt.bounded(self.options.answer_time(attempt.ttl));
-        let asking = connections.send_heard(&question.command, answer_time, &subscribed);
-        let (answer, is_heard) = match asking.await {
-            Ok((answer, is_heard)) => (Ok(answer), is_heard),
-            Err(error) => (Err(error), false),
+        let asking = connections.send(from_ref(&question.command), answer_time);
+        let (answer, node) = match asking.await {
+            Ok((answer, node)) => (Ok(answer), node),
+            Err(error) => (Err(error), None),
         };
         if let Err(error) = &answer
             && is_notify_refused(error)
@@ -85,7 +85,7 @@ impl Engine<Tasks> {
             return self.without_notify(error);
         }
         match attempt.verdict(&question, answer) {
-            Verdict::Queued if is_heard => {}
+            Verdict::Queued if node == subscribed.node => {}
             // Another node has the slot by now, or another one answers while the slot moves.
             Verdict::Queued => return Verdict::AskAgain(PACE),
             verdict => return verdict,
@@ -98,7 +98,8 @@ impl Engine<Tasks> {
         };
         tokio::select! {
             Some(event) = listener.events.recv() => match event {
-                Event::Granted(_) if connections.is_cluster() => Verdict::AskAgain(Duration::ZERO),
+                // It is a hint: a node that was the primary hears what the primary publishes.
+                Event::Granted(_) if node.is_some() => Verdict::AskAgain(Duration::ZERO),
                 event => heard(event, question.sent),
             },
             () = connections.hub.ended(subscribed.number) => Verdict::AskAgain(Duration::ZERO),

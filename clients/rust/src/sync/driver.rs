@@ -58,11 +58,7 @@ impl Driver for Blocking {
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
-        match engine.ask_once(attempt, Wait::Block).await {
-            // Nothing listens.
-            Verdict::Queued => Verdict::Unavailable,
-            verdict => verdict,
-        }
+        engine.ask_once(attempt, Wait::Block).await
     }
 
     async fn pause(time: Duration) {

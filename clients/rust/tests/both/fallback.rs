@@ -19,15 +19,6 @@ fn is_missing<T>(result: Result<T>, part: &str) {
 }
 
 #[test]
-fn a_missing_module_is_explained() {
-    let server = Server::start_without_module();
-    let locks = open(server.url(), Options::default());
-    let refused = now(locks.rwlock("k").try_write());
-    is_missing(refused, "loadmodule /path/libredis_lock.so");
-    assert_eq!(server.admin().int(&["DBSIZE"]), 0);
-}
-
-#[test]
 fn another_type_over_the_key_is_somebody_elses() {
     let server = Server::start_without_module();
     let locks = open(server.url(), falling_back());

@@ -24,21 +24,6 @@ fn a_dropped_guard_releases() {
 }
 
 #[test]
-fn keys_and_tokens_are_any_bytes() {
-    let (_server, proxy, _) = proxied();
-    let lock = open(proxy.url(), Options::default()).lock(b"\0 a\r\n\xff");
-    let lock = lock.with_token(b"t\0\r\n \xfe");
-    let guard = now(lock.try_lock()).unwrap().unwrap();
-    assert_eq!(guard.token(), b"t\0\r\n \xfe");
-    now(guard.renew()).unwrap();
-    // The same token is the same owner.
-    let again = now(lock.try_lock()).unwrap().unwrap();
-    assert_eq!(again.fence(), guard.fence());
-    now(guard.unlock()).unwrap();
-    assert!(matches!(now(again.unlock()), Err(Error::NotHeld)));
-}
-
-#[test]
 fn a_hold_is_converted_in_both_directions() {
     let (_server, proxy, mut admin) = proxied();
     let pages = open(proxy.url(), Options::default()).rwlock("page");
@@ -126,17 +111,11 @@ fn a_lost_reply_is_asked_for_again() {
     }
 }
 
+/// Nor does a grant that nobody saw: see the job that never ran.
 #[test]
 fn giving_up_leaves_no_hold_behind() {
     let (_server, proxy, mut admin) = proxied();
     let lock = open(proxy.url(), Options::default().reconnect(ms(300))).lock("k");
-    // The grant is made, and neither it nor the answers to the next tries arrive.
-    proxy.lose_replies(1_000, "LOCK.ACQUIRE");
-    assert!(matches!(now(lock.try_lock()), Err(Error::Redis(_))));
-    assert!(proxy.faults().losses < 1_000);
-    proxy.lose_replies(0, "LOCK.ACQUIRE");
-    assert!(admin.is_free("k"));
-
     // A wait that is cut for longer than the client is willing to ask again.
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
     let waiting = thread::spawn(move || now(lock.lock()).map(drop));
@@ -224,8 +203,10 @@ fn a_wait_outlasts_connections_that_are_lost_far_apart() {
     let waiting = thread::spawn(move || now(now(lock.lock()).unwrap().unlock()).unwrap());
     for _ in 0..2 {
         admin.await_waiters("k", 1);
+        let answered = admin.calls("lock.acquire");
         proxy.cut();
         thread::sleep(ms(1_200));
+        eventually("an answer", || admin.calls("lock.acquire") > answered);
     }
     admin.run(&["LOCK.RELEASE", "k", "holder"]);
     waiting.join().unwrap();

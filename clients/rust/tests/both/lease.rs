@@ -131,7 +131,7 @@ fn a_renewal_by_hand_asks_again_and_for_no_longer_than_its_lease_lasts() {
         assert!(is_away || matches!(failed, Error::NotHeld), "{failed}");
         assert!(guard.is_lost() && Instant::now() >= end, "{failed}");
         assert!(begin.elapsed() < ms(10_000), "{:?}", begin.elapsed());
-        proxy.cut_clients();
+        proxy.cut();
     }
 }
 

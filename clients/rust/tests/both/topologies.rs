@@ -44,56 +44,35 @@ fn waits_for(
     now(guard.unlock()).unwrap();
 }
 
-/// Holds a lock and waits for another one, while the primary dies. `fail_over` ends it and returns the
-/// next one.
-fn goes_on_over_a_failover(
-    locks: &library::LockClient,
-    old: &mut Admin,
-    [held, waited]: &[String; 2],
-    fail_over: impl FnOnce() -> Admin,
-) {
-    let guard = now(locks.lock(held).with_token("owner").lock()).unwrap();
-    let watched = guard.keep_alive();
-    let fence = old.int(&["LOCK.ACQUIRE", waited, "holder", "60000"]);
-    let waiting = waiter(locks, waited);
-    old.await_waiters(waited, 1);
-    assert_eq!(old.int(&["WAIT", "1", "20000"]), 1);
-
-    let mut new = fail_over();
-    // It asks the new primary, with its own token.
-    new.await_waiters(waited, 1);
-    assert!(new.info(waited).contains("waiter"));
-    assert!(!waiting.is_finished(), "the holder holds it still");
-    assert_eq!(new.int(&["LOCK.RELEASE", waited, "holder"]), 1);
-    assert!(waiting.join().unwrap().fence() > fence.cast_unsigned());
-
-    // The hold went on, with its fence.
-    assert!(!watched.is_lost() && now(guard.check()).unwrap());
-    now(guard.renew()).unwrap();
-    let fence = new.int(&["LOCK.CHECK", held, "owner"]);
-    assert_eq!(fence.cast_unsigned(), guard.fence());
-    now(guard.unlock()).unwrap();
-    assert!(new.is_free(held));
-}
-
 #[test]
 fn sentinel_failover_in_the_middle_of_a_wait_and_of_a_hold() {
     let mut sentinels = Sentinels::start();
     let named = Sentinel::new(sentinels.addresses(), "locks").unwrap();
     let locks = sentinel(named, Options::default());
     let mut old = sentinels.servers[0].admin();
-    let keys = ["held", "waited"].map(str::to_owned);
-    goes_on_over_a_failover(&locks, &mut old, &keys, || {
-        drop(sentinels.servers.swap_remove(0));
-        let new = &sentinels.servers[0];
-        eventually("there is a new primary", || {
-            let admin = new.try_admin();
-            admin.is_some_and(|mut admin| has_role(&mut admin, "master"))
-        });
-        // The sentinel closes the connections of a server when it gives it another role.
-        thread::sleep(ms(100));
-        new.admin()
+    let guard = now(locks.lock("held").with_token("owner").lock()).unwrap();
+    let watched = guard.keep_alive();
+    let fence = old.int(&["LOCK.ACQUIRE", "waited", "holder", "60000"]);
+    let waiting = waiter(&locks, "waited");
+    old.await_waiters("waited", 1);
+    assert_eq!(old.int(&["WAIT", "1", "20000"]), 1);
+    drop(sentinels.servers.swap_remove(0));
+    let new = &sentinels.servers[0];
+    eventually("there is a new primary", || {
+        let admin = new.try_admin();
+        admin.is_some_and(|mut admin| has_role(&mut admin, "master"))
     });
+    // The sentinel closes the connections of a server when it gives it another role.
+    thread::sleep(ms(100));
+    let mut new = new.admin();
+    // It asks the new primary, with its own token.
+    new.await_waiters("waited", 1);
+    assert!(new.info("waited").contains("waiter"));
+    assert!(!waiting.is_finished(), "the holder holds it still");
+    assert_eq!(new.int(&["LOCK.RELEASE", "waited", "holder"]), 1);
+    assert!(waiting.join().unwrap().fence() > fence.cast_unsigned());
+    assert!(!watched.is_lost());
+    goes_on(&guard, &mut new);
 
     let unknown = Sentinel::new(sentinels.addresses(), "other").unwrap();
     let locks = sentinel(unknown, Options::default().reconnect(ms(100)));
@@ -101,19 +80,14 @@ fn sentinel_failover_in_the_middle_of_a_wait_and_of_a_hold() {
     assert!(error.to_string().contains("other"), "{error}");
 }
 
-#[test]
-fn cluster_failover_in_the_middle_of_a_wait_and_of_a_hold() {
-    let mut servers = Cluster::start();
-    let locks = in_cluster(&servers);
-    let mut old = servers.nodes[0].admin();
-    let keys = ["held", "waited"].map(|name| servers.key_of(0, name));
-    goes_on_over_a_failover(&locks, &mut old, &keys, || {
-        // The replica has its place in the list then.
-        drop(servers.nodes.swap_remove(0));
-        let mut new = servers.nodes[0].admin();
-        eventually("there is a new primary", || has_role(&mut new, "master"));
-        new
-    });
+/// The hold went on, with its fence.
+fn goes_on(guard: &library::Guard, new: &mut Admin) {
+    now(guard.renew()).unwrap();
+    let key = std::str::from_utf8(guard.key()).unwrap();
+    let fence = new.int(&["LOCK.CHECK", key, "owner"]);
+    assert_eq!(fence.cast_unsigned(), guard.fence());
+    now(guard.unlock()).unwrap();
+    assert!(new.is_free(key));
 }
 
 #[test]
@@ -188,16 +162,20 @@ fn cluster_locks_are_spread_by_key() {
 fn cluster_failover_of_a_silent_node() {
     let servers = Cluster::start();
     let locks = in_cluster(&servers);
-    // Nobody has listened for the slot of the second one.
-    let keys = ["silent", "unheard"].map(|name| servers.key_of(0, name));
-    now(now(locks.lock(&keys[0]).lock()).unwrap().unlock()).unwrap();
+    // Nobody has listened for the slots of the others.
+    let [held, silent, unheard] = ["held", "silent", "unheard"].map(|name| servers.key_of(0, name));
+    let guard = now(locks.lock(&held).with_token("owner").lock()).unwrap();
+    let watched = guard.keep_alive();
+    now(now(locks.lock(&silent).lock()).unwrap().unlock()).unwrap();
+    let mut old = servers.nodes[0].admin();
+    assert!(!old.is_free(&held) && old.int(&["WAIT", "1", "20000"]) == 1);
     servers.nodes[0].freeze();
-    let taken = keys.each_ref().map(|key| waiter(&locks, key));
+    let taken = [&silent, &unheard].map(|key| waiter(&locks, key));
     for taken in taken {
         now(taken.join().unwrap().unlock()).unwrap();
     }
-    let mut new = servers.nodes[3].admin();
-    assert!(keys.iter().all(|key| new.is_free(key)));
+    assert!(!watched.is_lost());
+    goes_on(&guard, &mut servers.nodes[3].admin());
     servers.nodes[0].thaw();
 }
 

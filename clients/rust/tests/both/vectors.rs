@@ -49,8 +49,8 @@ impl Play<'_> {
             ["gone", key] => eventually("it ends", || self.admin.int(&["EXISTS", key]) == 0),
             ["made"] => return self.made.load(SeqCst).to_string(),
             ["lock", name] => {
-                let locks = open(self.server.url(), Options::default());
-                return String::from_utf8_lossy(locks.once(name).lock_key()).into_owned();
+                let once = self.actor("A").locks.once(name);
+                return String::from_utf8_lossy(once.lock_key()).into_owned();
             }
             ["calls", command] => return self.admin.calls(command).to_string(),
             ["rises", one, other] => assert!(self.fence(one) < self.fence(other)),
@@ -300,7 +300,12 @@ fn said(result: Result<()>) -> String {
 
 fn named(error: &Error) -> String {
     match error {
-        Error::ModuleMissing(_) => "missing".to_owned(),
+        Error::ModuleMissing(_) => {
+            let text = error.to_string();
+            let is_told = |words| text.contains(words);
+            assert!(is_told("`loadmodule /path") || is_told("in the fallback"));
+            "missing".to_owned()
+        }
         Error::Cancelled => "cancelled".to_owned(),
         Error::InProgress => "busy".to_owned(),
         Error::NotHeld => "lost".to_owned(),

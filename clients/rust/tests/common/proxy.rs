@@ -22,8 +22,6 @@ pub struct Faults {
     lost: String,
     /// How late replies are.
     pub delay: Duration,
-    /// How long the server does not see that a client is gone.
-    pub linger: Duration,
     /// How many requests are answered here, which ones, and how.
     pub fakes: usize,
     fake: (&'static str, &'static str),
@@ -35,7 +33,7 @@ pub struct Faults {
     links: Vec<Arc<Link>>,
 }
 
-pub struct Link {
+struct Link {
     client: TcpStream,
     server: TcpStream,
     loses: AtomicBool,
@@ -126,17 +124,9 @@ impl Proxy {
         }
     }
 
-    /// Cuts the connections on the side of the client. The server sees it after the linger.
-    pub fn cut_clients(&self) -> Vec<Arc<Link>> {
-        let links = std::mem::take(&mut self.faults().links);
-        for link in &links {
-            let _ = link.client.shutdown(Shutdown::Both);
-        }
-        links
-    }
-
     pub fn cut(&self) {
-        for link in self.cut_clients() {
+        for link in self.faults().links.drain(..) {
+            let _ = link.client.shutdown(Shutdown::Both);
             let _ = link.server.shutdown(Shutdown::Both);
         }
     }
@@ -163,10 +153,6 @@ fn serve(faults: &Arc<Mutex<Faults>>, client: TcpStream, server: TcpStream) {
                 return;
             }
             let _ = from.shutdown(Shutdown::Both);
-            if is_request {
-                let linger = faults.lock().unwrap().linger;
-                thread::sleep(linger);
-            }
             let _ = to.shutdown(Shutdown::Both);
         });
     }
