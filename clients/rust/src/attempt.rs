@@ -51,6 +51,11 @@ impl Patience {
     pub(crate) fn is_over(self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
     }
+
+    /// The part of a time that is left.
+    pub(crate) fn bounded(self, time: Duration) -> Duration {
+        self.left().map_or(time, |left| left.min(time))
+    }
 }
 
 /// How a request waits.
@@ -131,12 +136,10 @@ impl Attempt<'_> {
             };
         }
         let mut command = self.place.acquire(self.claim, self.ttl);
-        let left = self.patience.left();
         let mut blocked = Duration::ZERO;
-        let wait = if self.patience.is_over() {
-            Wait::No
-        } else {
-            wait
+        let wait = match self.patience.is_over() {
+            true => Wait::No,
+            false => wait,
         };
         match wait {
             Wait::No => {}
@@ -146,14 +149,13 @@ impl Attempt<'_> {
                     true => self.options.slice,
                     false => self.options.slice.min(FIRST_SLICE),
                 };
-                blocked = left.map_or(slice, |left| left.min(slice));
+                blocked = self.patience.bounded(slice);
                 command.arg("BLOCK").arg(millis(blocked));
             }
             Wait::Notify(channel) => {
                 // The next question comes within a slice. A place that was left while the server was
                 // out of reach ends by itself: its channel is there, and nobody listens for it.
-                let longest = self.options.slice.saturating_mul(2);
-                let time = left.map_or(longest, |left| left.min(longest));
+                let time = self.patience.bounded(self.options.slice.saturating_mul(2));
                 command.arg("NOTIFY").arg(millis(time)).arg(channel);
             }
             Wait::Keep => {}
@@ -317,10 +319,9 @@ impl Attempt<'_> {
 
     /// The same token asks again, unless its time is over.
     pub(crate) fn again_or_unavailable(&self, pause: Duration) -> Verdict {
-        match self.patience.left() {
-            Some(left) if left.is_zero() => Verdict::Unavailable,
-            Some(left) => Verdict::AskAgain(pause.min(left)),
-            None => Verdict::AskAgain(pause),
+        match self.patience.is_over() {
+            true => Verdict::Unavailable,
+            false => Verdict::AskAgain(self.patience.bounded(pause)),
         }
     }
 
@@ -349,18 +350,17 @@ pub(crate) fn bound(fence: u64, sent: Instant) -> Grant {
 
 /// From a half to one and a half of the usual pace, so that those who poll do not stay in step.
 fn jittered() -> Duration {
-    let [byte, ..] = *uuid::Uuid::new_v4().as_bytes();
-    let half = PACE.checked_div(2).unwrap_or(PACE);
-    let part = PACE.saturating_mul(u32::from(byte)).checked_div(255);
-    half.saturating_add(part.unwrap_or(PACE))
+    PACE.mul_f64(0.5 + random())
+}
+
+/// At least 0, and below 1.
+pub(crate) fn random() -> f64 {
+    let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
+    f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
 }
 
 fn unexpected() -> Verdict {
-    Verdict::Failed(Error::Redis(
-        (
-            redis::ErrorKind::UnexpectedReturnType,
-            "the server's answer is neither a fence nor null",
-        )
-            .into(),
-    ))
+    let what = "the server's answer is neither a fence nor null";
+    let error = RedisError::from((redis::ErrorKind::UnexpectedReturnType, what));
+    Verdict::Failed(error.into())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, ToSingleRedisArg, Value};
 
-use crate::attempt::Patience;
+use crate::attempt::{Patience, random};
 use crate::command::{Claim, hash_tag, millis};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -39,12 +39,6 @@ pub struct Once<D: Driver> {
     /// Draws how early it is. `early` is the time that the making takes then.
     beta: Option<f64>,
     wait: Duration,
-}
-
-/// At least 0, and below 1.
-fn random() -> f64 {
-    let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
-    f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
 }
 
 impl<D: Driver> LockClient<D> {

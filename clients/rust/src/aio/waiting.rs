@@ -46,9 +46,8 @@ impl Engine<Tasks> {
     async fn poll(&self, attempt: &mut Attempt<'_>) -> Verdict {
         match self.ask_once(attempt, Wait::Keep).await {
             Verdict::AskAgain(pause) => {
-                let pace = PACE.min(self.options.grace);
-                let left = attempt.patience.left().unwrap_or(pace);
-                Verdict::AskAgain(pause.max(pace.min(left)))
+                let pace = attempt.patience.bounded(PACE.min(self.options.grace));
+                Verdict::AskAgain(pause.max(pace))
             }
             verdict => verdict,
         }
@@ -57,11 +56,8 @@ impl Engine<Tasks> {
     /// Asks with NOTIFY, and listens until something is heard, the subscription is lost or a slice
     /// is over.
     async fn ask_notified(&self, attempt: &mut Attempt<'_>) -> Verdict {
-        let slice = |attempt: &Attempt<'_>| {
-            let left = attempt.patience.left();
-            left.map_or(self.options.slice, |left| left.min(self.options.slice))
-        };
-        let time = self.options.short_reach().max(PACE).min(slice(attempt));
+        let slice = attempt.patience.bounded(self.options.slice);
+        let time = self.options.short_reach().max(PACE).min(slice);
         let (start, time) = (Instant::now(), attempt.bounded(time));
         let key = &attempt.place.key;
         let connections = &self.connections;
@@ -90,7 +86,7 @@ impl Engine<Tasks> {
             Verdict::Queued => return Verdict::AskAgain(PACE),
             verdict => return verdict,
         }
-        let slice = slice(attempt);
+        let slice = attempt.patience.bounded(self.options.slice);
         // With LINGER the wait ends with the connection that asked, and no message says so.
         let slice = match self.options.linger {
             Some(_) => slice.min(PACE.max(self.options.grace.div_f64(2.0))),
@@ -117,11 +113,10 @@ impl Engine<Tasks> {
     /// Waits for a slice on a connection that blocks. Asks at intervals while there are too many of
     /// them.
     async fn ask_blocking(&self, attempt: &mut Attempt<'_>, source: &Source) -> Verdict {
-        let left = attempt.patience.left().unwrap_or(POLL);
         let permit = tokio::select! {
             biased;
             permit = self.connections.waiting.acquire() => permit.ok(),
-            () = sleep(POLL.min(left)) => None,
+            () = sleep(attempt.patience.bounded(POLL)) => None,
         };
         match permit {
             Some(permit) => self.block(attempt, source, permit).await,
