@@ -48,6 +48,8 @@ pub(crate) enum Claim {
     Once(Vec<u8>, u64),
 }
 
+pub(crate) static SHARE: Claim = Claim::RwLock(Mode::Shared);
+
 impl Claim {
     pub(crate) fn mode(&self) -> Mode {
         match self {

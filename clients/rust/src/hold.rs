@@ -7,16 +7,14 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, FromRedisValue};
 
 use crate::attempt::{LAST_TRY, PACE, Patience};
-use crate::command::{Claim, Place};
+use crate::command::{Claim, Place, SHARE};
 use crate::driver::{Driver, Engine};
 use crate::error::{Result, names};
 use crate::lease::{Asking, Grant, Lease, until};
 use crate::options::bounded_ttl;
-use crate::replies::{Binding, Class, OwnerAnswer, class, is_foreign, is_unanswered, owner_answer};
+use crate::replies::{Binding, Class, class, is_foreign, is_unanswered, owner_answer};
 use crate::settle::Settle;
 use crate::{Error, Mode};
-
-static SHARE: Claim = Claim::RwLock(Mode::Shared);
 
 /// For how long commands are sent again to a server that is away, and until when to one that says
 /// that it cannot answer now.
@@ -98,25 +96,23 @@ impl<D: Driver> Engine<D> {
             let start = Instant::now();
             let mut time = time;
             loop {
-                match owner_answer(D::send_of_owner(self, commands, time).await) {
-                    OwnerAnswer::Done => break,
-                    OwnerAnswer::NotHeld => {
-                        done = false;
+                let error = match owner_answer(D::send_of_owner(self, commands, time).await) {
+                    Ok(has_done) => {
+                        done &= has_done;
                         break;
                     }
-                    OwnerAnswer::Failed(error) => return Err(error.into()),
-                    OwnerAnswer::MayPass(error) => {
-                        was_lost |= is_unanswered(&error);
-                        let left = match class(&error) {
-                            Class::Away => away.saturating_sub(start.elapsed()),
-                            _ => end.saturating_duration_since(Instant::now()),
-                        };
-                        if left.is_zero() {
-                            return Err(Error::from(error));
-                        }
-                        time = time.min(left.max(LAST_TRY));
-                    }
+                    Err(error) => error,
+                };
+                was_lost |= is_unanswered(&error);
+                let left = match class(&error) {
+                    Class::Final => Duration::ZERO,
+                    Class::Away => away.saturating_sub(start.elapsed()),
+                    _ => end.saturating_duration_since(Instant::now()),
+                };
+                if left.is_zero() {
+                    return Err(error.into());
                 }
+                time = time.min(left.max(LAST_TRY));
                 D::pause(PACE).await;
             }
         }
@@ -354,8 +350,8 @@ impl<D: Driver> Hold<D> {
         }
     }
 
-    /// Makes a reader of a writer, or of one that gave up becoming it. Its caller keeps other requests
-    /// for a mode off. Also after its end, which leaves the place of an upgrade.
+    /// Makes a reader of a writer, or of one that gave up becoming it. Its caller keeps other
+    /// requests for a mode off. Also after its end, which leaves the place of an upgrade.
     async fn restore_reader(&self) -> Result<()> {
         let (engine, place, lease) = (&self.engine, &self.place, &self.lease);
         lease.becomes_reader();

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use redis::RedisResult;
+
 use crate::driver::Driver;
 use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::options::LostLock;
-use crate::replies::{Binding, OwnerAnswer, is_unanswered, owner_answer};
+use crate::replies::{Binding, is_unanswered, owner_answer};
 
 /// The longest pause after a renewal that failed, with TRYAGAIN for instance.
 const SOON: Duration = Duration::from_millis(200);
@@ -117,27 +119,29 @@ impl<D: Driver> Keeper<D> {
             }
             let sent = lease.sends(hold.ttl);
             // Of no use after the end of the lease, however long a connection takes.
-            let Some((answer, is_bound)) = D::until(lease.until(), self.renew()).await else {
+            let Some(renewed) = D::until(lease.until(), self.renew()).await else {
                 continue;
             };
-            let error = match answer {
-                OwnerAnswer::Done if lease.renewed(sent, is_bound) => {
+            let error = match renewed {
+                Ok(Some(is_bound)) if lease.renewed(sent, is_bound) => {
                     (pause, has_failed) = (if is_bound { usual } else { soon }, false);
                     continue;
                 }
-                OwnerAnswer::Done | OwnerAnswer::NotHeld => return false,
-                OwnerAnswer::MayPass(error) | OwnerAnswer::Failed(error) => error,
+                Ok(_) => return false,
+                Err(error) => error,
             };
             tracing::warn!(%error, "a renewal failed");
-            // A connection that was cut is found out by its first use, so the next one is made at once.
+            // A connection that was cut is found out by its first use, so the next one is made at
+            // once.
             let is_cut = !has_failed && is_unanswered(&error) && !error.is_timeout();
             (pause, has_failed) = (if is_cut { Duration::ZERO } else { soon }, true);
         }
         true
     }
 
-    /// Renews each key once. Whether it was bound to the connection that has answered, too.
-    async fn renew(&self) -> (OwnerAnswer, bool) {
+    /// Renews each key once. Whether it was bound to the connection that has answered, or `None` if
+    /// it is not held.
+    async fn renew(&self) -> RedisResult<Option<bool>> {
         let (hold, engine) = (&self.hold, &self.hold.engine);
         // An answer is of no use after the end of the lease. A timeout of 0 would be an error.
         let time = || {
@@ -146,18 +150,15 @@ impl<D: Driver> Keeper<D> {
             engine.options.answer_time(hold.ttl).min(left)
         };
         for command in hold.place.renew(hold.ttl, engine.support.is_fallback()) {
-            let answer = owner_answer(D::send_of_owner(engine, from_ref(&command), time()).await);
-            if !matches!(answer, OwnerAnswer::Done) {
-                return (answer, false);
+            if !owner_answer(D::send_of_owner(engine, from_ref(&command), time()).await)? {
+                return Ok(None);
             }
         }
         if hold.lease.is_ended() {
-            return (OwnerAnswer::Done, false);
+            return Ok(Some(false));
         }
-        match hold.rebound(hold.ttl, time()).await {
-            Binding::Over => (OwnerAnswer::NotHeld, false),
-            binding => (OwnerAnswer::Done, binding == Binding::Bound),
-        }
+        let binding = hold.rebound(hold.ttl, time()).await;
+        Ok((binding != Binding::Over).then_some(binding == Binding::Bound))
     }
 }
 

@@ -9,7 +9,7 @@ use redis::Value;
 use tracing::Instrument;
 
 use crate::attempt::Patience;
-use crate::command::{Claim, Place, new_token};
+use crate::command::{Claim, Place, SHARE, new_token};
 use crate::driver::{Driver, Engine};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -132,8 +132,6 @@ pub mod kinds {
     impl Locked for Several {}
 }
 
-static SHARE: Claim = Claim::RwLock(Mode::Shared);
-
 /// What is asked for, and how: a [`Lock`], a [`RwLock`], a [`Semaphore`] or a [`MultiLock`].
 #[derive(Clone, Debug)]
 pub struct Request<D: Driver, K> {
@@ -235,11 +233,12 @@ impl<D: Driver, K> Request<D, K> {
         self
     }
 
-    /// The same with a token of the caller's, 512 bytes at most. Without it each acquire has a new one.
+    /// The same with a token of the caller's, 512 bytes at most. Without it each acquire has a new
+    /// one.
     ///
     /// The token is the owner: to acquire again with the same token is to hold the same hold. One
-    /// token for all the locks of a unit of work lets the server see deadlocks. An acquire that gives
-    /// up or is dropped releases what its token holds, so take a new token after that.
+    /// token for all the locks of a unit of work lets the server see deadlocks. An acquire that
+    /// gives up or is dropped releases what its token holds, so take a new token after that.
     pub fn with_token(mut self, token: impl AsRef<[u8]>) -> Self {
         self.token = Some(token.as_ref().to_vec());
         self

@@ -115,7 +115,8 @@ impl<D: Driver> Once<D> {
         let patience = Patience::of(self.wait);
         let early = match self.beta {
             None => self.early,
-            // Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, 2015.
+            // Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention,
+            // 2015.
             Some(beta) => {
                 let drawn = -self.early.as_secs_f64() * beta * (1.0 - random()).ln();
                 Duration::try_from_secs_f64(drawn.min(1e9)).unwrap_or_default()

@@ -73,8 +73,8 @@ impl Sentinel {
         numbered.cycle().skip(first).take(self.sentinels.len())
     }
 
-    /// How to connect to the primary that one of them names. Most name the same one, and a server that
-    /// is silent takes its time: it is asked once, as `asked` remembers.
+    /// How to connect to the primary that one of them names. Most name the same one, and a server
+    /// that is silent takes its time: it is asked once, as `asked` remembers.
     pub(crate) async fn named_by<A: Ask>(
         &self,
         (number, sentinel): (usize, &ConnectionInfo),

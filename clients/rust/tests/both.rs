@@ -12,13 +12,10 @@ mod common;
 use std::time::Duration;
 
 use redis_lock_client::redis::{FromRedisValue, ToSingleRedisArg};
-use redis_lock_client::{Error, Options, Result, Sentinel};
+use redis_lock_client::{Options, Result, Sentinel};
 
 trait Value: ToSingleRedisArg + FromRedisValue {}
 impl<T: ToSingleRedisArg + FromRedisValue> Value for T {}
-
-trait Failure: From<Error> + std::fmt::Debug {}
-impl<E: From<Error> + std::fmt::Debug> Failure for E {}
 
 #[path = "both"]
 mod blocking {
@@ -73,10 +70,10 @@ mod blocking {
         locks.run_once(key, ms(most), ms(least), |_| job())
     }
 
-    pub(crate) fn get<T: Value, E: Failure>(
+    pub(crate) fn get<T: Value>(
         once: &library::Once,
-        make: impl FnOnce(&library::Guard) -> std::result::Result<T, E>,
-    ) -> std::result::Result<T, E> {
+        make: impl FnOnce(&library::Guard) -> Result<T>,
+    ) -> Result<T> {
         once.get_or_make(make)
     }
 }
@@ -138,10 +135,10 @@ mod tasks {
         now(locks.run_once(key, ms(most), ms(least), async |_| job()))
     }
 
-    pub(crate) fn get<T: Value, E: Failure>(
+    pub(crate) fn get<T: Value>(
         once: &library::Once,
-        make: impl FnOnce(&library::Guard) -> std::result::Result<T, E>,
-    ) -> std::result::Result<T, E> {
+        make: impl FnOnce(&library::Guard) -> Result<T>,
+    ) -> Result<T> {
         now(once.get_or_make(async |guard| make(guard)))
     }
 }

@@ -354,7 +354,8 @@ async fn an_upgrade_ends_with_its_share() {
     assert_eq!(admin.waiters("page"), 0);
 }
 
-/// As when a firewall has forgotten it: the server has no receiver any more, and the client does not know.
+/// As when a firewall has forgotten it: the server has no receiver any more, and the client does
+/// not know.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_listens_and_was_forgotten_is_made_anew() {
     let (_server, proxy, mut admin) = proxied();

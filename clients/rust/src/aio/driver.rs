@@ -152,8 +152,8 @@ pub(crate) struct Connections {
 
 enum To {
     Own(Own),
-    /// The program's own connection, which reconnects by itself if it does at all. Without a source a
-    /// waiter asks again and again.
+    /// The program's own connection, which reconnects by itself if it does at all. Without a source
+    /// a waiter asks again and again.
     Borrowed(Box<Borrowed>),
     Cluster(Box<Nodes>),
 }

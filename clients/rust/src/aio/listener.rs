@@ -50,8 +50,8 @@ pub(super) struct Hub {
 #[derive(Default)]
 struct Current {
     line: Mutex<Option<Arc<Line>>>,
-    /// Of the task that connects or subscribes, with the last failure to connect. The others wait for
-    /// it.
+    /// Of the task that connects or subscribes, with the last failure to connect. The others wait
+    /// for it.
     making: AsyncMutex<Option<(Instant, RedisError)>>,
 }
 
@@ -78,7 +78,8 @@ impl Hub {
         lines.values().any(|current| current.living().is_some())
     }
 
-    /// Listens at a server, unless it does. In a cluster it is by a channel whose tag leads to the node.
+    /// Listens at a server, unless it does. In a cluster it is by a channel whose tag leads to the
+    /// node.
     pub(super) async fn ready(
         self: &Arc<Self>,
         node: Node,

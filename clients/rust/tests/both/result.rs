@@ -31,10 +31,10 @@ fn stored(admin: &mut Admin) -> Option<String> {
 fn a_value_has_the_type_that_is_asked_for() {
     let (_server, proxy, mut admin) = proxied();
     let locks = open(proxy.url(), Options::default());
-    assert_eq!(get(&page(&locks), |_| Ok::<u64, Error>(7)).unwrap(), 7);
+    assert_eq!(get(&page(&locks), |_| Ok(7_u64)).unwrap(), 7);
     assert_eq!(get(&page(&locks), unused).unwrap(), "7");
     admin.run(&["SET", "page", "seven"]);
-    let unread = get(&page(&locks), |_| Ok::<u64, Error>(7));
+    let unread = get(&page(&locks), |_| Ok(7_u64));
     assert!(matches!(unread, Err(Error::Redis(_))), "{unread:?}");
     admin.run(&["DEL", "page"]);
     for made in [b"\x00\xff".to_vec(), Vec::new()] {
@@ -87,7 +87,7 @@ fn with_linger_the_lock_is_bound_to_the_next_connection() {
         proxy.cut();
         eventually("it would have ended", || Instant::now() > ends);
         assert!(!guard.is_lost());
-        Ok::<_, Error>("new".to_owned())
+        Ok("new".to_owned())
     });
     assert_eq!(made.unwrap(), "new");
     assert_eq!(stored(&mut admin).unwrap(), "new");

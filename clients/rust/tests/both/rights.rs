@@ -140,7 +140,7 @@ fn a_result_needs_its_rights_and_no_more() {
     let rules = "+lock.once +lock.exec +lock.renew +lock.release +get +pttl ~{jobs}:once ~jobs";
     user(&mut admin, &[rules]);
     let locks = open(as_worker(&server.url()), Options::default());
-    let make = || get(&locks.once("jobs"), |_| Ok::<_, Error>("new".to_owned()));
+    let make = || get(&locks.once("jobs"), |_| Ok("new".to_owned()));
     match make() {
         Err(Error::Redis(error)) => assert_eq!(error.code(), Some("NOPERM")),
         other => panic!("{other:?}"),

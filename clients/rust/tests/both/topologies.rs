@@ -24,8 +24,8 @@ fn waiter(locks: &library::LockClient, key: &str) -> thread::JoinHandle<library:
     thread::spawn(move || now(lock.lock_timeout(BOUND)).unwrap().unwrap())
 }
 
-/// The grant of a contended lock, over the shard's channel or a connection that blocks: the waiter is
-/// the holder.
+/// The grant of a contended lock, over the shard's channel or a connection that blocks: the waiter
+/// is the holder.
 fn waits_for(
     (locks, holders): (&library::LockClient, &library::LockClient),
     primary: &mut Admin,

@@ -20,7 +20,6 @@ type Outcome = (String, Option<library::Guard>);
 /// A program with a client of its own, and what it holds.
 struct Actor {
     proxy: Proxy,
-    options: Options,
     locks: library::LockClient,
     guard: Option<library::Guard>,
     fence: u64,
@@ -68,7 +67,8 @@ impl Play<'_> {
         String::new()
     }
 
-    /// The server runs a script, and has begun to say so. By its own clock it would be longer under load.
+    /// The server runs a script, and has begun to say so. By its own clock it would be longer under
+    /// load.
     fn keep_busy(&mut self, time: Duration) {
         self.admin.run(&["CONFIG", "SET", "lua-time-limit", "100"]);
         let [mut runs, mut ends] = [(); 2].map(|()| self.server.admin());
@@ -88,9 +88,8 @@ impl Play<'_> {
             let options = Options::default().fallback(self.is_fallback);
             let proxy = Proxy::to(self.server.port);
             Actor {
-                locks: open(proxy.url(), options.clone()),
+                locks: open(proxy.url(), options),
                 proxy,
-                options,
                 guard: None,
                 fence: 0,
                 kept: None,
@@ -157,7 +156,7 @@ impl Actor {
             return Box::new(move || (said(now(guard.unlock())), Some(guard)));
         }
         if let Some(linger) = option(words, "linger=") {
-            let options = self.options.clone().linger(time(linger));
+            let options = Options::default().linger(time(linger));
             self.locks = open(self.proxy.url(), options);
         }
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
@@ -188,7 +187,7 @@ impl Actor {
         let made = self.made.clone();
         move || {
             let mut has_made = false;
-            let got: std::result::Result<String, Made> = get(&once, |_| {
+            let got: Result<String> = get(&once, |_| {
                 made.fetch_add(1, SeqCst);
                 let _ = begins.send(());
                 let value = match (value, fails) {
@@ -196,13 +195,14 @@ impl Actor {
                     (value, _) => value,
                 };
                 has_made = value.is_some();
-                value.ok_or(Made::Failed)
+                // No other error of these scenarios is of this kind.
+                value.ok_or(Error::NoConversion)
             });
             match got {
                 Ok(value) if has_made => format!("made:{value}"),
                 Ok(value) => format!("got:{value}"),
-                Err(Made::Failed) => "failed".to_owned(),
-                Err(Made::Unable(error)) => named(&error),
+                Err(Error::NoConversion) => "failed".to_owned(),
+                Err(error) => named(&error),
             }
         }
     }
@@ -215,19 +215,6 @@ impl Actor {
         self.fence = guard.as_ref().map_or(self.fence, library::Guard::fence);
         self.guard = guard;
         said
-    }
-}
-
-/// Why a call of `once` has no value.
-#[derive(Debug)]
-enum Made {
-    Failed,
-    Unable(Error),
-}
-
-impl From<Error> for Made {
-    fn from(error: Error) -> Self {
-        Self::Unable(error)
     }
 }
 

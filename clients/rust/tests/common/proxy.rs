@@ -25,8 +25,8 @@ pub struct Faults {
     /// How many requests are answered here, which ones, and how.
     pub fakes: usize,
     fake: (&'static str, &'static str),
-    /// The first request that contains this is held back, and those behind it on its connection, until
-    /// it is empty again. The next such requests are not.
+    /// The first request that contains this is held back, and those behind it on its connection,
+    /// until it is empty again. The next such requests are not.
     pub late: &'static str,
     pub held_back: usize,
     /// All that have been made, until they are cut.
