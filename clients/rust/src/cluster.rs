@@ -1,7 +1,7 @@
 //! The slots of a cluster and their nodes, without I/O.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::{
@@ -9,7 +9,7 @@ use redis::{
 };
 
 use crate::command::hash_tag;
-use crate::driver::answered;
+use crate::driver::{answered, locked};
 use crate::error::Result;
 pub(crate) use crate::info::Address;
 use crate::info::unnamed;
@@ -212,7 +212,7 @@ impl Topology {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.inner)
     }
 }
 

@@ -2,11 +2,12 @@
 //! need not wait.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::Mode;
 use crate::command::Claim;
+use crate::driver::locked;
 
 /// Each lease counts less by this and by 1 %, because clocks differ in speed.
 const DRIFT: Duration = Duration::from_millis(2);
@@ -356,7 +357,7 @@ impl Lease {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.inner)
     }
 }
 

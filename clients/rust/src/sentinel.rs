@@ -1,11 +1,13 @@
 //! The primary that sentinels name.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
+use crate::driver::locked;
 use crate::error::Result;
 use crate::info::{Address, text, unnamed, with_address};
 
@@ -78,19 +80,15 @@ impl Sentinel {
     pub(crate) async fn named_by<A: Ask>(
         &self,
         (number, sentinel): (usize, &ConnectionInfo),
-        asked: &Mutex<Vec<Address>>,
+        asked: &Mutex<HashSet<Address>>,
         time: Duration,
     ) -> RedisResult<ConnectionInfo> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let named = A::ask(sentinel.clone(), question, time).await?;
         let address = self.read(&named)?;
-        {
-            let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
-            if asked.contains(&address) {
-                return Err(self.nobody());
-            }
-            asked.push(address.clone());
+        if !locked(asked).insert(address.clone()) {
+            return Err(self.nobody());
         }
         let server = self.server(&address)?;
         let role = A::ask(server.clone(), redis::cmd("ROLE"), time).await;
@@ -122,12 +120,9 @@ impl Sentinel {
 
     /// An error that waiting may cure, as sentinels elect a primary.
     pub(crate) fn nobody(&self) -> RedisError {
-        (
-            redis::ErrorKind::MasterNameNotFoundBySentinel,
-            "no sentinel names a server that is a primary",
-            self.name.clone(),
-        )
-            .into()
+        let kind = redis::ErrorKind::MasterNameNotFoundBySentinel;
+        let what = "no sentinel names a server that is a primary";
+        (kind, what, self.name.clone()).into()
     }
 }
 

@@ -1,5 +1,5 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{Client, Cmd, RedisError, RedisResult, Value};
@@ -8,6 +8,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::link::{Own, within};
 use super::listener::{Hub, Subscribed};
 use crate::cluster::{self, Topology, slot_of, slot_of_commands, tag_of};
+use crate::driver::locked;
 use crate::info::Address;
 
 /// A cluster's nodes, each with a connection that all tasks share.
@@ -80,7 +81,7 @@ impl Nodes {
     }
 
     fn node(&self, address: &Address) -> RedisResult<Arc<Own>> {
-        let mut nodes = self.nodes();
+        let mut nodes = locked(&self.by_address);
         if let Some(node) = nodes.get(address) {
             return Ok(node.clone());
         }
@@ -90,14 +91,9 @@ impl Nodes {
     }
 
     pub(super) async fn close(&self) {
-        let nodes = std::mem::take(&mut *self.nodes());
+        let nodes = std::mem::take(&mut *locked(&self.by_address));
         for node in nodes.values() {
             node.close().await;
         }
-    }
-
-    fn nodes(&self) -> MutexGuard<'_, HashMap<Address, Arc<Own>>> {
-        let nodes = self.by_address.lock();
-        nodes.unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -16,7 +16,7 @@ use super::link::{Boxed, Own, Source, ask, within};
 use super::listener::{Hub, Node, Subscribed};
 use crate::attempt::{Attempt, Verdict};
 use crate::cluster::Topology;
-use crate::driver::{Driver, Engine};
+use crate::driver::{Driver, Engine, locked};
 use crate::lease::Lease;
 use crate::locks::Returns;
 use crate::options::Options;
@@ -146,7 +146,7 @@ pub(crate) struct Connections {
     pub(super) hub: Arc<Hub>,
     /// As many connections may block at a time.
     pub(super) waiting: Semaphore,
-    idle: Mutex<Vec<MultiplexedConnection>>,
+    pub(super) idle: Mutex<Vec<MultiplexedConnection>>,
     left: watch::Sender<usize>,
 }
 
@@ -235,14 +235,10 @@ impl Connections {
         }
     }
 
-    pub(super) fn idle(&self) -> MutexGuard<'_, Vec<MultiplexedConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) async fn shutdown(&self) {
         let _ = self.left.subscribe().wait_for(|left| *left == 0).await;
         self.hub.close();
-        self.idle().clear();
+        locked(&self.idle).clear();
         match &self.to {
             To::Own(own) => own.close().await,
             To::Borrowed(_) => {}

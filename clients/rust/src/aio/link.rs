@@ -105,25 +105,23 @@ impl Own {
 
     /// The present connection, or a new one. A short time for an answer leaves a second for that.
     async fn connection(&self, time: Duration) -> RedisResult<(MultiplexedConnection, u64)> {
-        let time = time.clamp(Duration::from_secs(1), CONNECT_TIME);
-        within(time, self.current_or_new()).await
-    }
-
-    async fn current_or_new(&self) -> RedisResult<(MultiplexedConnection, u64)> {
-        // One task connects, and the others wait for it.
-        let mut current = self.current.lock().await;
-        if let Some(connection) = &current.connection {
-            return Ok((connection.clone(), current.number));
-        }
-        let connection = self.source.connect().await?;
-        current.number = current.number.wrapping_add(1);
-        if std::mem::take(&mut current.has_left)
-            && let Some(hub) = &self.hub
-        {
-            hub.connect_anew(&None);
-        }
-        current.connection = Some(connection.clone());
-        Ok((connection, current.number))
+        let connecting = async {
+            // One task connects, and the others wait for it.
+            let mut current = self.current.lock().await;
+            if let Some(connection) = &current.connection {
+                return Ok((connection.clone(), current.number));
+            }
+            let connection = self.source.connect().await?;
+            current.number = current.number.wrapping_add(1);
+            if std::mem::take(&mut current.has_left)
+                && let Some(hub) = &self.hub
+            {
+                hub.connect_anew(&None);
+            }
+            current.connection = Some(connection.clone());
+            Ok((connection, current.number))
+        };
+        within(time.clamp(Duration::from_secs(1), CONNECT_TIME), connecting).await
     }
 
     pub(super) async fn close(&self) {

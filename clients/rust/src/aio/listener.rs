@@ -1,7 +1,7 @@
 //! The connections that listen, the messages that come by them, and the waiters that hear them.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::link::{CONNECT_TIME, Source, within};
 use crate::command::Place;
+use crate::driver::locked;
 use crate::info::Address;
 use crate::replies::is_unanswered;
 
@@ -221,10 +222,6 @@ impl Hub {
     fn current(&self, node: &Node) -> Arc<Current> {
         locked(&self.lines).entry(node.clone()).or_default().clone()
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Current {

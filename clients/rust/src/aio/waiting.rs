@@ -12,7 +12,7 @@ use super::link::{Source, within};
 use super::listener::Event;
 use crate::Error;
 use crate::attempt::{Attempt, PACE, Verdict, Wait, bound};
-use crate::driver::Engine;
+use crate::driver::{Engine, locked};
 use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
 
 /// The time after which a task without a connection that waits asks again.
@@ -131,7 +131,7 @@ impl Engine<Tasks> {
         _permit: SemaphorePermit<'_>,
     ) -> Verdict {
         let start = Instant::now();
-        let idle = self.connections.idle().pop();
+        let idle = locked(&self.connections.idle).pop();
         let connection = match idle {
             Some(connection) => Ok(connection),
             None => source.connect().await,
@@ -148,9 +148,9 @@ impl Engine<Tasks> {
             within(time, question.command.query_async(&mut connection)).await;
         match &answer {
             Err(error) if is_unanswered(error) || is_demoted(error) => {
-                self.connections.idle().clear()
+                locked(&self.connections.idle).clear()
             }
-            _ => self.connections.idle().push(connection),
+            _ => locked(&self.connections.idle).push(connection),
         }
         attempt.verdict(&question, answer)
     }
