@@ -23,12 +23,10 @@ mod blocking {
 
     use super::*;
 
-    mod fallback;
     mod holds;
     mod lease;
     mod result;
     mod rights;
-    mod several;
     mod topologies;
     mod vectors;
 
@@ -88,12 +86,10 @@ mod tasks {
 
     use super::*;
 
-    mod fallback;
     mod holds;
     mod lease;
     mod result;
     mod rights;
-    mod several;
     mod topologies;
     mod vectors;
 
