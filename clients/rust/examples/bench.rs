@@ -9,105 +9,87 @@
 //! task by `aio`, all with one `LockClient` at its defaults. It prints a line for each acquisition,
 //! `CLIENT ASKED_US GRANTED_US RELEASED_US`. At the start of the clock it says `start` on stderr.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use redis_lock_client::{Options, aio, sync};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-struct Settings {
-    url: String,
-    key: String,
-    clients: usize,
+#[derive(Clone, Copy)]
+struct Load {
+    start: Instant,
     hold: Duration,
     time: Duration,
 }
 
-fn main() -> Result<(), Error> {
+impl Load {
+    fn now(&self) -> u128 {
+        self.start.elapsed().as_micros()
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let option = |name: &str, default: &str| {
-        let at = words.iter().position(|word| word == name);
-        let word = at.and_then(|at| words.get(at + 1));
-        word.map_or(default.to_owned(), String::clone)
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (library, options) = words.split_first().ok_or("no library")?;
+    let values: Vec<&str> = options.iter().skip(1).step_by(2).copied().collect();
+    let [url, key, clients, hold_ms, seconds] = values[..] else {
+        println!("redis-lock\nredis-lock-tokio");
+        return Ok(());
     };
-    let settings = Settings {
-        url: option("--url", "redis://127.0.0.1:6379"),
-        key: option("--lock", "lock:bench"),
-        clients: option("--clients", "8").parse()?,
-        hold: Duration::from_millis(option("--hold-ms", "1").parse()?),
-        time: Duration::try_from_secs_f64(option("--seconds", "5").parse()?)?,
+    let locks = sync::LockClient::open(url, Options::default())?;
+    let shared = aio::LockClient::open(url, Options::default())?;
+    // Both connect.
+    locks.lock(format!("{key}:0")).lock()?.unlock()?;
+    shared
+        .lock(format!("{key}:0"))
+        .lock()
+        .await?
+        .unlock()
+        .await?;
+    let load = Load {
+        start: Instant::now(),
+        hold: Duration::from_millis(hold_ms.parse()?),
+        time: Duration::try_from_secs_f64(seconds.parse()?)?,
     };
-    let turns = match words.first().map(String::as_str) {
-        Some("redis-lock") => threads(&settings)?,
-        Some("redis-lock-tokio") => tokio::runtime::Runtime::new()?.block_on(tasks(&settings))?,
-        Some("--list") => vec!["redis-lock\nredis-lock-tokio".to_owned()],
-        _ => return Err("usage: bench redis-lock|redis-lock-tokio [OPTION…], or --list".into()),
-    };
-    println!("{}", turns.join("\n"));
+    eprintln!("start");
+    let clients: usize = clients.parse()?;
+    let clients = (0..clients).map(|client| {
+        let (lock, shared) = (locks.lock(key), shared.lock(key));
+        match *library {
+            "redis-lock" => tokio::task::spawn_blocking(move || thread(client, &lock, load)),
+            _ => tokio::spawn(async move { task(client, &shared, load).await }),
+        }
+    });
+    for client in clients.collect::<Vec<_>>() {
+        println!("{}", client.await??.join("\n"));
+    }
     Ok(())
 }
 
-fn threads(settings: &Settings) -> Result<Vec<String>, Error> {
-    let locks = sync::LockClient::open(settings.url.as_str(), Options::default())?;
-    let lock = locks.lock(&settings.key);
-    // Connects.
-    locks.lock(format!("{}:0", settings.key)).lock()?.unlock()?;
-    let start = start();
-    let now = || start.elapsed().as_micros();
-    let contend = &|client| -> Result<Vec<String>, Error> {
-        let mut turns = Vec::new();
-        while start.elapsed() < settings.time {
-            let asked = now();
-            let guard = lock.lock()?;
-            let granted = now();
-            thread::sleep(settings.hold);
-            guard.unlock()?;
-            turns.push(format!("{client} {asked} {granted} {}", now()));
-        }
-        Ok(turns)
-    };
-    thread::scope(|scope| {
-        let clients = (0..settings.clients).map(|client| scope.spawn(move || contend(client)));
-        let clients: Vec<_> = clients.collect();
-        let mut turns = Vec::new();
-        for client in clients {
-            turns.extend(client.join().map_err(|_| "a client panicked")??);
-        }
-        Ok(turns)
-    })
-}
-
-async fn tasks(settings: &Settings) -> Result<Vec<String>, Error> {
-    let locks = aio::LockClient::open(settings.url.as_str(), Options::default())?;
-    let first = locks.lock(format!("{}:0", settings.key)).lock().await?;
-    first.unlock().await?;
-    let (start, time, hold) = (start(), settings.time, settings.hold);
-    let clients = (0..settings.clients).map(|client| {
-        let lock = locks.lock(&settings.key);
-        let now = move || start.elapsed().as_micros();
-        tokio::spawn(async move {
-            let mut turns = Vec::new();
-            while start.elapsed() < time {
-                let asked = now();
-                let guard = lock.lock().await?;
-                let granted = now();
-                tokio::time::sleep(hold).await;
-                guard.unlock().await?;
-                turns.push(format!("{client} {asked} {granted} {}", now()));
-            }
-            Ok::<_, Error>(turns)
-        })
-    });
-    let clients: Vec<_> = clients.collect();
+fn thread(client: usize, lock: &sync::Lock, load: Load) -> Result<Vec<String>, Error> {
     let mut turns = Vec::new();
-    for client in clients {
-        turns.extend(client.await??);
+    while load.start.elapsed() < load.time {
+        let asked = load.now();
+        let guard = lock.lock()?;
+        let granted = load.now();
+        std::thread::sleep(load.hold);
+        guard.unlock()?;
+        turns.push(format!("{client} {asked} {granted} {}", load.now()));
     }
     Ok(turns)
 }
 
-fn start() -> Instant {
-    eprintln!("start");
-    Instant::now()
+async fn task(client: usize, lock: &aio::Lock, load: Load) -> Result<Vec<String>, Error> {
+    let mut turns = Vec::new();
+    while load.start.elapsed() < load.time {
+        let asked = load.now();
+        let guard = lock.lock().await?;
+        let granted = load.now();
+        tokio::time::sleep(load.hold).await;
+        guard.unlock().await?;
+        turns.push(format!("{client} {asked} {granted} {}", load.now()));
+    }
+    Ok(turns)
 }

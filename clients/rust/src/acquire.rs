@@ -9,7 +9,7 @@ use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
 use crate::command::{Claim, Place};
 use crate::driver::{Driver, Engine};
 use crate::error::Result;
-use crate::lease::{Grant, Lease, until};
+use crate::lease::{Grant, until};
 use crate::options::ANSWER_TIME;
 use crate::replies::Binding;
 
@@ -34,23 +34,6 @@ impl<D: Driver> Engine<D> {
         Ok((granted?, attempt.found))
     }
 
-    /// Converts the hold of a token, as long as its lease lasts if that is known. The caller sees to
-    /// what is left behind.
-    pub(crate) async fn convert(
-        &self,
-        place: &Place,
-        lease: Option<&Lease>,
-        mode: crate::Mode,
-        ttl: Duration,
-        patience: Patience,
-    ) -> (Result<Option<Grant>>, bool) {
-        let claim = Claim::RwLock(mode);
-        let mut attempt = self.attempt(place, &claim, ttl, patience);
-        attempt.lease = lease;
-        let granted = self.run(&mut attempt).await;
-        (granted, attempt.leaves_something())
-    }
-
     pub(crate) fn attempt<'a>(
         &'a self,
         place: &'a Place,
@@ -58,10 +41,25 @@ impl<D: Driver> Engine<D> {
         ttl: Duration,
         patience: Patience,
     ) -> Attempt<'a> {
-        Attempt::new(place, claim, ttl, patience, (&self.options, &self.support))
+        Attempt {
+            place,
+            claim,
+            ttl,
+            patience,
+            options: &self.options,
+            support: &self.support,
+            lease: None,
+            is_first: true,
+            is_uncertain: false,
+            has_place: false,
+            found: None,
+            out_of_reach: None,
+            put_off: None,
+        }
     }
 
-    async fn run(&self, attempt: &mut Attempt<'_>) -> Result<Option<Grant>> {
+    /// Its caller sees to what is left behind.
+    pub(crate) async fn run(&self, attempt: &mut Attempt<'_>) -> Result<Option<Grant>> {
         loop {
             if let Some(refusal) = attempt.refused() {
                 return Err(refusal);
@@ -78,9 +76,9 @@ impl<D: Driver> Engine<D> {
                 Verdict::AskAgain(pause) => D::pause(pause).await,
                 Verdict::Partial => {
                     let reach = self.options.reach();
-                    let end = until(Instant::now(), reach);
-                    self.release(attempt.place, attempt.ttl, (reach, end))
-                        .await?;
+                    let persistence = (reach, until(Instant::now(), reach));
+                    let time = self.options.answer_time(attempt.ttl);
+                    self.release(attempt.place, time, persistence).await?;
                     (attempt.is_uncertain, attempt.has_place) = (false, false);
                 }
                 Verdict::Queued => {}
@@ -116,29 +114,26 @@ impl<D: Driver> Engine<D> {
             Err(error) => return Verdict::Failed(error),
             Ok(renewed) => renewed,
         };
-        // Another may hold it by now.
-        if renewed && until(sent, ttl) <= Instant::now() {
-            return attempt.again_or_unavailable(Duration::ZERO);
-        }
         if !renewed {
             self.release_rest(place, ttl).await;
+            attempt.is_uncertain = false;
+            return Verdict::AskAgain(Duration::ZERO);
         }
-        if renewed && self.linger().is_some() {
-            let times = (ttl, self.options.answer_time(ttl));
-            match self.rebind(place, attempt.claim, grant.fence, times).await {
-                Binding::Bound => {}
-                Binding::NotBound => return Verdict::AskAgain(PACE),
-                Binding::Over => return Verdict::AskAgain(Duration::ZERO),
-            }
+        // Another may hold it by now.
+        if until(sent, ttl) <= Instant::now() {
+            return attempt.again_or_unavailable(Duration::ZERO);
+        }
+        let times = (ttl, self.options.answer_time(ttl));
+        match self.rebind(place, attempt.claim, grant.fence, times).await {
+            Binding::Bound => {}
+            Binding::NotBound => return Verdict::AskAgain(PACE),
+            Binding::Over => return Verdict::AskAgain(Duration::ZERO),
         }
         attempt.is_uncertain = false;
-        match renewed {
-            true => Verdict::Granted(Grant { sent, ..grant }),
-            false => Verdict::AskAgain(Duration::ZERO),
-        }
+        Verdict::Granted(Grant { sent, ..grant })
     }
 
-    /// Binds a hold that was just renewed to the connection that answers.
+    /// Binds a hold that was just renewed to the connection that answers, if it ends with that.
     pub(crate) async fn rebind(
         &self,
         place: &Place,
@@ -146,6 +141,9 @@ impl<D: Driver> Engine<D> {
         fence: u64,
         (ttl, time): (Duration, Duration),
     ) -> Binding {
+        if self.linger().is_none() {
+            return Binding::Bound;
+        }
         // LOCK.ONCE would answer a result.
         let claim = match claim {
             Claim::Once(..) => &Claim::Lock,

@@ -51,6 +51,11 @@ impl Patience {
     pub(crate) fn is_over(self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
     }
+
+    /// The part of a time that is left.
+    pub(crate) fn bounded(self, time: Duration) -> Duration {
+        self.left().map_or(time, |left| left.min(time))
+    }
 }
 
 /// How a request waits.
@@ -115,36 +120,12 @@ pub(crate) struct Attempt<'a> {
     /// The result that LOCK.ONCE has answered.
     pub(crate) found: Option<Value>,
     /// Since when answers are due that have not come.
-    out_of_reach: Option<Instant>,
+    pub(crate) out_of_reach: Option<Instant>,
     /// Since when the server has answered that it cannot say now.
-    put_off: Option<Instant>,
+    pub(crate) put_off: Option<Instant>,
 }
 
-impl<'a> Attempt<'a> {
-    pub(crate) fn new(
-        place: &'a Place,
-        claim: &'a Claim,
-        ttl: Duration,
-        patience: Patience,
-        (options, support): (&'a Options, &'a Support),
-    ) -> Self {
-        Self {
-            place,
-            claim,
-            ttl,
-            patience,
-            options,
-            support,
-            lease: None,
-            is_first: true,
-            is_uncertain: false,
-            has_place: false,
-            found: None,
-            out_of_reach: None,
-            put_off: None,
-        }
-    }
-
+impl Attempt<'_> {
     /// The next command.
     pub(crate) fn question(&mut self, wait: Wait<'_>) -> Question {
         if self.support.is_fallback() {
@@ -155,12 +136,10 @@ impl<'a> Attempt<'a> {
             };
         }
         let mut command = self.place.acquire(self.claim, self.ttl);
-        let left = self.patience.left();
         let mut blocked = Duration::ZERO;
-        let wait = if self.patience.is_over() {
-            Wait::No
-        } else {
-            wait
+        let wait = match self.patience.is_over() {
+            true => Wait::No,
+            false => wait,
         };
         match wait {
             Wait::No => {}
@@ -170,14 +149,13 @@ impl<'a> Attempt<'a> {
                     true => self.options.slice,
                     false => self.options.slice.min(FIRST_SLICE),
                 };
-                blocked = left.map_or(slice, |left| left.min(slice));
+                blocked = self.patience.bounded(slice);
                 command.arg("BLOCK").arg(millis(blocked));
             }
             Wait::Notify(channel) => {
                 // The next question comes within a slice. A place that was left while the server was
                 // out of reach ends by itself: its channel is there, and nobody listens for it.
-                let longest = self.options.slice.saturating_mul(2);
-                let time = left.map_or(longest, |left| left.min(longest));
+                let time = self.patience.bounded(self.options.slice.saturating_mul(2));
                 command.arg("NOTIFY").arg(millis(time)).arg(channel);
             }
             Wait::Keep => {}
@@ -187,10 +165,7 @@ impl<'a> Attempt<'a> {
             self.has_place = true;
         }
         if let Some(linger) = self.options.linger {
-            // 0 has a meaning here.
-            command
-                .arg("LINGER")
-                .arg(u64::try_from(linger.as_millis()).unwrap_or(u64::MAX));
+            command.arg("LINGER").arg(millis(linger));
         }
         Question {
             command,
@@ -236,20 +211,19 @@ impl<'a> Attempt<'a> {
 
     fn read(&mut self, sent: Instant, value: Value) -> Verdict {
         self.found = None;
-        let value = match (self.claim, value) {
-            (Claim::Once(..), result @ Value::BulkString(_)) => {
+        let is_once = matches!(self.claim, Claim::Once(..));
+        let value = match value {
+            result @ Value::BulkString(_) if is_once => {
                 // The server has ended the place.
                 (self.found, self.has_place) = (Some(result), false);
                 return Verdict::Unavailable;
             }
-            (Claim::Once(..), Value::Array(both)) => match <[Value; 2]>::try_from(both) {
-                Ok([result, fence]) => {
-                    self.found = Some(result);
-                    fence
-                }
-                Err(_) => return unexpected(),
-            },
-            (_, value) => value,
+            Value::Array(mut both) if is_once && both.len() == 2 => {
+                let fence = both.pop();
+                self.found = both.pop();
+                fence.unwrap_or(Value::Nil)
+            }
+            value => value,
         };
         match value {
             Value::Int(0) if self.support.is_fallback() => self.again_or_unavailable(jittered()),
@@ -345,10 +319,9 @@ impl<'a> Attempt<'a> {
 
     /// The same token asks again, unless its time is over.
     pub(crate) fn again_or_unavailable(&self, pause: Duration) -> Verdict {
-        match self.patience.left() {
-            Some(left) if left.is_zero() => Verdict::Unavailable,
-            Some(left) => Verdict::AskAgain(pause.min(left)),
-            None => Verdict::AskAgain(pause),
+        match self.patience.is_over() {
+            true => Verdict::Unavailable,
+            false => Verdict::AskAgain(self.patience.bounded(pause)),
         }
     }
 
@@ -377,18 +350,17 @@ pub(crate) fn bound(fence: u64, sent: Instant) -> Grant {
 
 /// From a half to one and a half of the usual pace, so that those who poll do not stay in step.
 fn jittered() -> Duration {
-    let [byte, ..] = *uuid::Uuid::new_v4().as_bytes();
-    let half = PACE.checked_div(2).unwrap_or(PACE);
-    let part = PACE.saturating_mul(u32::from(byte)).checked_div(255);
-    half.saturating_add(part.unwrap_or(PACE))
+    PACE.mul_f64(0.5 + random())
+}
+
+/// At least 0, and below 1.
+pub(crate) fn random() -> f64 {
+    let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
+    f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
 }
 
 fn unexpected() -> Verdict {
-    Verdict::Failed(Error::Redis(
-        (
-            redis::ErrorKind::UnexpectedReturnType,
-            "the server's answer is neither a fence nor null",
-        )
-            .into(),
-    ))
+    let what = "the server's answer is neither a fence nor null";
+    let error = RedisError::from((redis::ErrorKind::UnexpectedReturnType, what));
+    Verdict::Failed(error.into())
 }

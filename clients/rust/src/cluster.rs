@@ -1,7 +1,7 @@
 //! The slots of a cluster and their nodes, without I/O.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::{
@@ -9,7 +9,7 @@ use redis::{
 };
 
 use crate::command::hash_tag;
-use crate::driver::answered;
+use crate::driver::{answered, locked};
 use crate::error::Result;
 pub(crate) use crate::info::Address;
 use crate::info::unnamed;
@@ -31,11 +31,8 @@ pub(crate) trait Nodes: Sync {
         time: Duration,
     ) -> impl Future<Output = RedisResult<Value>> + Send;
 
-    /// Whoever listens at a node is told of its failure.
-    fn has_failed(&self, _node: &Address, _error: &RedisError) {}
-
-    /// And that a slot has moved.
-    fn has_moved(&self) {}
+    /// Whoever listens at a node is told of its failure, or that a slot has moved.
+    fn has_failed(&self, _node: &Address, _error: &RedisError, _has_moved: bool) {}
 }
 
 /// Which node has which slot, as far as it is known.
@@ -43,15 +40,16 @@ pub(crate) trait Nodes: Sync {
 pub(crate) struct Topology {
     /// Credentials, TLS and the like are those of the first address.
     like: ConnectionInfo,
-    seeds: BTreeSet<Address>,
+    seeds: Vec<Address>,
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     /// What redirections have taught comes first.
     ranges: Vec<(u16, u16, Address)>,
-    nodes: BTreeSet<Address>,
+    /// Those to ask for the slots. The seeds are among them.
+    nodes: Vec<Address>,
     questions: usize,
 }
 
@@ -69,19 +67,20 @@ impl Topology {
             }
             _ => None,
         });
-        let seeds: BTreeSet<Address> = seeds.collect();
-        match infos.first() {
-            Some(like) if !seeds.is_empty() => Ok(Self {
-                like: like.clone(),
-                seeds,
-                inner: Mutex::default(),
+        let seeds: Vec<Address> = seeds.collect();
+        let Some(like) = infos.first().filter(|_| !seeds.is_empty()) else {
+            let kind = redis::ErrorKind::InvalidClientConfig;
+            return Err(RedisError::from((kind, "a cluster needs the address of a node")).into());
+        };
+        Ok(Self {
+            like: like.clone(),
+            inner: Mutex::new(Inner {
+                nodes: seeds.clone(),
+                ranges: Vec::new(),
+                questions: 0,
             }),
-            _ => Err(RedisError::from((
-                redis::ErrorKind::InvalidClientConfig,
-                "a cluster needs the address of a node",
-            ))
-            .into()),
-        }
+            seeds,
+        })
     }
 
     /// How to connect to a node.
@@ -89,50 +88,53 @@ impl Topology {
         with_address(&self.like, host, *port)
     }
 
-    /// Sends commands to the node of their slot, which is `owner` as far as is known, and on to where
-    /// that one sends them. Returns the node that has answered, too.
+    /// Sends commands to the node of their slot, as far as that is known, and on to where that one
+    /// sends them. Returns the node that has answered, too.
     pub(crate) async fn send(
         &self,
         nodes: &impl Nodes,
-        (slot, owner): (u16, Address),
+        owner: Address,
         commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<(Value, Address)> {
-        let mut route = Route::new(slot, owner);
-        loop {
-            let answer = match route.is_asking {
-                true => {
-                    let asking = behind_asking(commands);
-                    let sent = nodes.send(&route.node, &asking, time);
-                    sent.await.and_then(without_asking)
-                }
-                false => nodes.send(&route.node, commands, time).await,
+        let mut node = owner;
+        let mut answer = nodes.send(&node, commands, time).await;
+        for _ in 0..REDIRECTIONS {
+            let Err(error) = &answer else {
+                break;
             };
-            match answer {
-                Ok(answer) => return Ok((answer, route.node)),
-                Err(error) => self.follow(nodes, &mut route, error)?,
-            }
+            let Some((next, is_asking)) = self.learn_from(nodes, &node, error) else {
+                break;
+            };
+            node = next;
+            answer = match is_asking {
+                true => {
+                    let sent = nodes.send(&node, &behind_asking(commands), time).await;
+                    sent.and_then(without_asking)
+                }
+                false => nodes.send(&node, commands, time).await,
+            };
         }
+        answer.map(|answer| (answer, node))
     }
 
-    /// Goes where a node sends a command. The error itself if that is nowhere.
-    pub(crate) fn follow(
+    /// Where a node sends a command, and whether to say ASKING there. `None` if that is nowhere.
+    pub(crate) fn learn_from(
         &self,
         nodes: &impl Nodes,
-        route: &mut Route,
-        error: RedisError,
-    ) -> RedisResult<()> {
-        if is_stale(&error) {
+        node: &Address,
+        error: &RedisError,
+    ) -> Option<(Address, bool)> {
+        if is_stale(error) {
             self.forget();
         }
-        nodes.has_failed(&route.node, &error);
-        if route.turn(&error).is_none() {
-            return Err(error);
-        }
-        if !route.is_asking && self.has_moved(route.slot, &route.node) {
-            nodes.has_moved();
-        }
-        Ok(())
+        let next = redirection(node, error);
+        let has_moved = next.as_ref().is_some_and(|(slot, next, is_asking)| {
+            // Only the key has arrived where a slot is on its way to, or is not there yet.
+            !is_asking && self.has_moved(*slot, next)
+        });
+        nodes.has_failed(node, error, has_moved);
+        next.map(|(_, next, is_asking)| (next, is_asking))
     }
 
     /// Asks one node after the other for the slots, unless the owner is known.
@@ -171,8 +173,8 @@ impl Topology {
     /// The nodes to ask for the slots, each time with another one first.
     fn candidates(&self) -> Vec<Address> {
         let mut inner = self.inner();
-        let mut candidates: Vec<_> = inner.nodes.union(&self.seeds).cloned().collect();
         inner.questions = inner.questions.wrapping_add(1);
+        let mut candidates = inner.nodes.clone();
         let turn = inner.questions.checked_rem(candidates.len());
         candidates.rotate_left(turn.unwrap_or(0));
         candidates
@@ -180,19 +182,17 @@ impl Topology {
 
     /// Reads the reply to CLUSTER SLOTS, which `asked` gave. False if it names no node.
     fn learn(&self, slots: &Value, asked: &Address) -> bool {
-        let ranges: Vec<_> = slots
-            .as_sequence()
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|range| read_range(range, asked))
-            .collect();
-        let is_known = !ranges.is_empty();
-        if is_known {
-            let mut inner = self.inner();
-            inner.nodes = ranges.iter().map(|(.., address)| address.clone()).collect();
-            inner.ranges = ranges;
+        let slots = slots.as_sequence().unwrap_or_default().iter();
+        let ranges: Vec<_> = slots.filter_map(|range| read_range(range, asked)).collect();
+        if ranges.is_empty() {
+            return false;
         }
-        is_known
+        let named = ranges.iter().map(|(.., address)| address);
+        let nodes: BTreeSet<_> = named.chain(&self.seeds).cloned().collect();
+        let mut inner = self.inner();
+        inner.nodes = nodes.into_iter().collect();
+        inner.ranges = ranges;
+        true
     }
 
     /// Remembers where a slot is. True if that is new.
@@ -208,11 +208,11 @@ impl Topology {
 
     /// Forgets the slots, but not the nodes, which are asked again.
     fn forget(&self) {
-        self.inner().ranges = Vec::new();
+        self.inner().ranges.clear();
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.inner)
     }
 }
 
@@ -233,41 +233,16 @@ fn read_range(range: &Value, asked: &Address) -> Option<(u16, u16, Address)> {
     Some((first, last, (host, port)))
 }
 
-/// The way of one command over redirections.
-pub(crate) struct Route {
-    slot: u16,
-    /// The node to ask next.
-    pub(crate) node: Address,
-    /// Whether to say ASKING first.
-    pub(crate) is_asking: bool,
-    left: usize,
-}
-
-impl Route {
-    pub(crate) fn new(slot: u16, node: Address) -> Self {
-        Self {
-            slot,
-            node,
-            is_asking: false,
-            left: REDIRECTIONS,
-        }
-    }
-
-    /// Goes where the answer sends it. `None` if that is nowhere.
-    fn turn(&mut self, error: &RedisError) -> Option<()> {
-        let (address, _slot) = error.redirect_node()?;
-        let (host, port) = address.rsplit_once(':')?;
-        let host = match host {
-            "" | "?" => &self.node.0,
-            host => host,
-        };
-        let node = (host.to_owned(), port.parse().ok()?);
-        self.left = self.left.checked_sub(1)?;
-        // The slot is on its way there. Only this key has arrived, or is not there yet.
-        self.is_asking = error.code() == Some("ASK");
-        self.node = node;
-        Some(())
-    }
+/// The slot that a node sends elsewhere, the node that it names, and whether to say ASKING there.
+fn redirection(from: &Address, error: &RedisError) -> Option<(u16, Address, bool)> {
+    let (address, slot) = error.redirect_node()?;
+    let (host, port) = address.rsplit_once(':')?;
+    let host = match host {
+        "" | "?" => &from.0,
+        host => host,
+    };
+    let node = (host.to_owned(), port.parse().ok()?);
+    Some((slot, node, error.code() == Some("ASK")))
 }
 
 /// Whether another node may have the slots of the one that answered so.
@@ -308,7 +283,6 @@ pub(crate) fn slot_of(key: &[u8]) -> u16 {
 }
 
 /// A text whose slot this is. Any key of the slot shares it, whatever bytes the key has.
-#[cfg(any(feature = "cluster-async", test))]
 pub(crate) fn tag_of(slot: u16) -> String {
     (0_u32..)
         .map(|number| number.to_string())

@@ -48,6 +48,8 @@ pub(crate) enum Claim {
     Once(Vec<u8>, u64),
 }
 
+pub(crate) static SHARE: Claim = Claim::RwLock(Mode::Shared);
+
 impl Claim {
     pub(crate) fn mode(&self) -> Mode {
         match self {
@@ -57,11 +59,6 @@ impl Claim {
             Self::All(modes) if modes.contains(&Mode::Exclusive) => Mode::Exclusive,
             Self::All(_) => Mode::Shared,
         }
-    }
-
-    /// Whether a hold can be turned from exclusive to shared and back.
-    pub(crate) fn converts(&self) -> bool {
-        matches!(self, Self::Lock | Self::RwLock(_))
     }
 }
 
@@ -88,7 +85,6 @@ impl Place {
     }
 
     /// What a message about it says.
-    #[cfg(any(feature = "tokio", test))]
     pub(crate) fn head(&self) -> Self {
         Self::new(&self.key, self.token.clone())
     }
@@ -145,44 +141,26 @@ impl Place {
 
     fn script(&self, script: &str) -> Cmd {
         let mut command = redis::cmd("EVAL");
-        command
-            .arg(script)
-            .arg(1)
-            .arg(self.key.as_slice())
-            .arg(self.token.as_slice());
+        command.arg(script).arg(1).arg(&self.key).arg(&self.token);
         command
     }
 
-    /// One command for each key.
     pub(crate) fn release(&self, is_fallback: bool) -> Vec<Cmd> {
-        if is_fallback {
-            return vec![self.script(RELEASE)];
-        }
-        self.each("LOCK.RELEASE", |command| {
+        self.each("LOCK.RELEASE", is_fallback.then_some(RELEASE), |command| {
             if let Some(at_least) = self.at_least {
                 command.arg("ATLEAST").arg(millis(at_least));
             }
         })
     }
 
-    /// One command for each key.
     pub(crate) fn renew(&self, ttl: Duration, is_fallback: bool) -> Vec<Cmd> {
-        if is_fallback {
-            let mut command = self.script(RENEW);
-            command.arg(millis(ttl));
-            return vec![command];
-        }
-        self.each("LOCK.RENEW", |command| {
+        self.each("LOCK.RENEW", is_fallback.then_some(RENEW), |command| {
             command.arg(millis(ttl));
         })
     }
 
-    /// One command for each key.
     pub(crate) fn check(&self, is_fallback: bool) -> Vec<Cmd> {
-        if is_fallback {
-            return vec![self.script(CHECK)];
-        }
-        self.each("LOCK.CHECK", |_| {})
+        self.each("LOCK.CHECK", is_fallback.then_some(CHECK), |_| {})
     }
 
     /// The same command, to be run only while the first key is held.
@@ -198,9 +176,13 @@ impl Place {
         command
     }
 
-    fn each(&self, name: &str, options: impl Fn(&mut Cmd)) -> Vec<Cmd> {
+    /// One command for each key, of which the fallback has one.
+    fn each(&self, name: &str, script: Option<&str>, options: impl Fn(&mut Cmd)) -> Vec<Cmd> {
         let of = |key| {
-            let mut command = self.command(name, key);
+            let mut command = match script {
+                Some(script) => self.script(script),
+                None => self.command(name, key),
+            };
             options(&mut command);
             command
         };

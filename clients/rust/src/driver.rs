@@ -5,8 +5,8 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisResult, Value};
@@ -30,10 +30,8 @@ pub(crate) trait Driver:
 
     fn done<'a, T: 'a>(work: impl Future<Output = T> + Send + 'a) -> Self::Done<'a, T>;
 
-    fn runtime() -> Self::Runtime;
-
-    /// Whether futures can be awaited here.
-    fn is_ready() -> bool;
+    /// `None` where futures cannot be awaited.
+    fn runtime() -> Option<Self::Runtime>;
 
     /// Sends commands of one slot once that are answered at once, in `time` at most. Connecting is part
     /// of that, as far as `rest_for_answer` says. The answer is that of `answered`.
@@ -115,6 +113,11 @@ impl<D: Driver> fmt::Debug for Engine<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.options.fmt(f)
     }
+}
+
+/// What no panic leaves half done.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The answer to one command, an array of the answers to several, or the first error of them.

@@ -104,14 +104,9 @@ impl Error {
 
     /// Of something that only the module has.
     pub(crate) fn not_in_fallback(what: &str) -> Self {
-        Self::ModuleMissing(
-            (
-                redis::ErrorKind::Client,
-                "not available in the fallback",
-                what.to_owned(),
-            )
-                .into(),
-        )
+        let kind = redis::ErrorKind::Client;
+        let error = (kind, "not available in the fallback", what.to_owned());
+        Self::ModuleMissing(error.into())
     }
 }
 

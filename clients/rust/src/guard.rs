@@ -13,7 +13,6 @@ use crate::driver::Driver;
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::keeper::KeepAlive;
-use crate::settle::Settle;
 
 /// A hold on a lock. Dropping it releases the lock.
 ///
@@ -154,7 +153,7 @@ impl<D: Driver> Drop for Guard<D> {
     fn drop(&mut self) {
         if self.hold.lease.is_to_release() {
             self.hold.lease.end();
-            drop(Settle::release(&self.hold));
+            drop(self.hold.settle(self.hold.clone().release_at_last()));
         }
     }
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, FromRedisValue};
 
 use crate::attempt::{LAST_TRY, PACE, Patience};
-use crate::command::{Claim, Place};
+use crate::command::{Claim, Place, SHARE};
 use crate::driver::{Driver, Engine};
 use crate::error::{Result, names};
 use crate::lease::{Asking, Grant, Lease, until};
 use crate::options::bounded_ttl;
-use crate::replies::{Binding, Class, OwnerAnswer, class, is_foreign, is_unanswered, owner_answer};
+use crate::replies::{Binding, Class, class, is_foreign, is_unanswered, owner_answer};
 use crate::settle::Settle;
 use crate::{Error, Mode};
 
@@ -52,11 +52,10 @@ impl<D: Driver> Engine<D> {
     pub(crate) async fn release(
         &self,
         place: &Place,
-        ttl: Duration,
+        time: Duration,
         persistence: Persistence,
     ) -> Result<(bool, bool)> {
         let release = place.release(self.support.is_fallback());
-        let time = self.options.answer_time(ttl);
         self.insist(release.chunks(1), time, persistence).await
     }
 
@@ -76,37 +75,9 @@ impl<D: Driver> Engine<D> {
     }
 
     pub(crate) async fn give_up_within(&self, place: &Place, time: Duration, patience: Duration) {
-        let release = place.release(self.support.is_fallback());
         let persistence = (patience, until(Instant::now(), patience));
-        if let Err(error) = self.insist(release.chunks(1), time, persistence).await {
+        if let Err(error) = self.release(place, time, persistence).await {
             tracing::warn!(%error, "what was asked for could not be given up");
-        }
-    }
-
-    /// Makes a reader of a writer, or of one that gave up becoming it. `None` if its hold is over:
-    /// what the server has is a new one, which nobody knows of.
-    async fn restore_reader(
-        &self,
-        place: &Place,
-        fence: u64,
-        ttl: Duration,
-    ) -> Result<Option<Grant>> {
-        // Without KEEP, so that the place of the writer ends.
-        let (granted, _) = self
-            .convert(place, None, Mode::Shared, ttl, Patience::None)
-            .await;
-        match granted? {
-            Some(grant) => Ok((grant.fence == fence).then_some(grant)),
-            // While a guard is on, one that has a share already waits for it as others do.
-            None => {
-                let sent = Instant::now();
-                let is_held = self.renew(place, ttl, (ttl, until(sent, ttl))).await?;
-                Ok(is_held.then_some(Grant {
-                    fence,
-                    sent,
-                    is_bound: false,
-                }))
-            }
         }
     }
 
@@ -125,25 +96,23 @@ impl<D: Driver> Engine<D> {
             let start = Instant::now();
             let mut time = time;
             loop {
-                match owner_answer(D::send_of_owner(self, commands, time).await) {
-                    OwnerAnswer::Done => break,
-                    OwnerAnswer::NotHeld => {
-                        done = false;
+                let error = match owner_answer(D::send_of_owner(self, commands, time).await) {
+                    Ok(has_done) => {
+                        done &= has_done;
                         break;
                     }
-                    OwnerAnswer::Failed(error) => return Err(error.into()),
-                    OwnerAnswer::MayPass(error) => {
-                        was_lost |= is_unanswered(&error);
-                        let left = match class(&error) {
-                            Class::Away => away.saturating_sub(start.elapsed()),
-                            _ => end.saturating_duration_since(Instant::now()),
-                        };
-                        if left.is_zero() {
-                            return Err(Error::from(error));
-                        }
-                        time = time.min(left.max(LAST_TRY));
-                    }
+                    Err(error) => error,
+                };
+                was_lost |= is_unanswered(&error);
+                let left = match class(&error) {
+                    Class::Final => Duration::ZERO,
+                    Class::Away => away.saturating_sub(start.elapsed()),
+                    _ => end.saturating_duration_since(Instant::now()),
+                };
+                if left.is_zero() {
+                    return Err(error.into());
                 }
+                time = time.min(left.max(LAST_TRY));
                 D::pause(PACE).await;
             }
         }
@@ -162,15 +131,16 @@ impl<D: Driver> Hold<D> {
         let sent = self.lease.sends(ttl);
         // Its owner is to hear of its end, however long a server is away.
         let persistence = (self.lease.left(), self.lease.end_of_ttl());
-        match self.engine.renew(&self.place, ttl, persistence).await {
-            Ok(true) => {}
-            Ok(false) => return Err(self.not_held().await),
+        let binding = match self.engine.renew(&self.place, ttl, persistence).await {
+            Ok(true) => {
+                let time = self.engine.options.answer_time(ttl);
+                self.rebound(ttl, time).await
+            }
+            Ok(false) => Binding::Over,
             // The lease is over by now.
-            Err(error) if error.is_temporary() => return Err(self.not_held().await),
+            Err(error) if error.is_temporary() => Binding::Over,
             Err(error) => return Err(error),
-        }
-        let time = self.engine.options.answer_time(ttl);
-        let binding = self.rebound(ttl, time).await;
+        };
         if binding == Binding::Over {
             return Err(self.not_held().await);
         }
@@ -267,77 +237,96 @@ impl<D: Driver> Hold<D> {
         }
     }
 
-    /// Whether it is a share that may become exclusive, and not exclusive already.
-    pub(crate) fn is_to_upgrade(&self) -> Result<bool> {
-        let claim = self.lease.claim();
-        if !claim.converts() {
-            return Err(Error::NoConversion);
-        }
-        self.still_held()?;
-        Ok(claim.mode() != Mode::Exclusive)
-    }
-
-    /// Whether it is exclusive, or may be yet.
-    pub(crate) fn is_to_downgrade(&self) -> Result<bool> {
-        let claim = self.lease.claim();
-        if !claim.converts() {
-            return Err(Error::NoConversion);
-        }
-        let share = Claim::RwLock(Mode::Shared);
-        if let Some(refusal) = self.engine.support.refuse(&share, None) {
-            return Err(refusal);
-        }
-        Ok(claim.mode() == Mode::Exclusive || self.lease.is_unconfirmed())
-    }
-
     pub(crate) async fn unlock(&self) -> Result<()> {
-        let mut settle = Settle::release(self);
+        let settle = self.settle(self.clone().release_at_last());
         let released = self.release().await;
         settle.disarm();
         released
     }
 
     pub(crate) async fn downgrade(&self) -> Result<()> {
-        if !self.is_to_downgrade()? {
-            return self.still_held();
+        let claim = self.convertible()?;
+        if let Some(refusal) = self.engine.support.refuse(&SHARE, None) {
+            return Err(refusal);
         }
-        let mut settle = Settle::reader(self, self.alone(Lease::asks).await);
-        let downgraded = self.become_reader().await;
+        self.still_held()?;
+        if claim.mode() != Mode::Exclusive && !self.lease.is_unconfirmed() {
+            return Ok(());
+        }
+        let asking = self.alone(Lease::asks).await;
+        let settle = self.settle(self.clone().read_at_last(asking));
+        let downgraded = self.restore_reader().await;
         settle.disarm();
         downgraded
     }
 
     pub(crate) async fn upgrade(&self, patience: Patience) -> Result<bool> {
-        if !self.is_to_upgrade()? {
+        let claim = self.convertible()?;
+        self.still_held()?;
+        if claim.mode() == Mode::Exclusive {
             return Ok(true);
         }
-        let mut settle = Settle::reader(self, self.alone(Lease::asks).await);
+        let asking = self.alone(Lease::asks).await;
+        let settle = self.settle(self.clone().read_at_last(asking));
         let upgraded = self.become_writer(patience).await;
         settle.disarm();
         upgraded
+    }
+
+    fn convertible(&self) -> Result<Claim> {
+        match self.lease.claim() {
+            claim @ (Claim::Lock | Claim::RwLock(_)) => Ok(claim),
+            _ => Err(Error::NoConversion),
+        }
+    }
+
+    /// Does the rest if this future, or its guard, is dropped.
+    pub(crate) fn settle<F>(&self, rest: F) -> Settle<D, F>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Settle::new(&self.engine, &self.runtime, rest)
+    }
+
+    /// Releases what nobody has any more.
+    pub(crate) async fn release_at_last(self) {
+        let released = match D::BLOCKS {
+            true => {
+                let time = self.engine.options.answer_time(self.ttl);
+                self.release_within((time, until(Instant::now(), time)))
+                    .await
+            }
+            false => self.release().await,
+        };
+        match released {
+            Ok(()) => {}
+            Err(Error::NotHeld) => tracing::warn!("a lock was lost before its guard was dropped"),
+            Err(error) => tracing::warn!(%error, "a lock could not be released"),
+        }
+    }
+
+    /// Gives up the place of an upgrade. No other conversion begins before that.
+    async fn read_at_last(self, _asking: Asking) {
+        if let Err(error) = self.restore_reader().await {
+            tracing::warn!(%error, "a hold could not become a reader's");
+        }
     }
 
     /// Its caller keeps other requests for a mode off.
     async fn become_writer(&self, patience: Patience) -> Result<bool> {
         // A request for a share that the server reads later would undo this one unseen.
         if self.lease.is_unconfirmed() {
-            self.become_reader().await?;
+            self.restore_reader().await?;
         }
-        let engine = self.engine.clone();
-        let ttl = self.lease.ttl_to_keep(self.ttl);
-        let (granted, leaves_something) = engine
-            .convert(
-                &self.place,
-                Some(&self.lease),
-                Mode::Exclusive,
-                ttl,
-                patience,
-            )
-            .await;
+        let (lease, ttl) = (&*self.lease, self.lease.ttl_to_keep(self.ttl));
+        let claim = Claim::RwLock(Mode::Exclusive);
+        let mut attempt = self.engine.attempt(&self.place, &claim, ttl, patience);
+        attempt.lease = Some(lease);
+        let granted = self.engine.run(&mut attempt).await;
+        let leaves_something = attempt.leaves_something();
         match granted {
             Ok(Some(grant))
-                if grant.fence == self.lease.fence()
-                    && self.lease.converted(grant, ttl, Mode::Exclusive) =>
+                if grant.fence == lease.fence() && lease.converted(grant, ttl, Mode::Exclusive) =>
             {
                 Ok(true)
             }
@@ -345,44 +334,59 @@ impl<D: Driver> Hold<D> {
             Ok(Some(_)) => Err(self.too_late().await),
             // The share ended while it waited. Where the server still has it, the first release ends
             // that, and the second one the place.
-            _ if !self.lease.may_be_held() => {
+            _ if !lease.may_be_held() => {
                 let error = self.too_late().await;
                 self.engine.give_up(&self.place, self.ttl).await;
                 Err(error)
             }
-            Ok(None) if leaves_something => self.become_reader().await.map(|()| false),
+            Ok(None) if leaves_something => self.restore_reader().await.map(|()| false),
             Ok(None) => Ok(false),
             Err(error) => {
                 if leaves_something {
-                    let _ = self.become_reader().await;
+                    let _ = self.restore_reader().await;
                 }
                 Err(error)
             }
         }
     }
 
-    /// Its caller keeps other requests for a mode off.
-    pub(crate) async fn become_reader(&self) -> Result<()> {
-        self.still_held()?;
-        self.restore_reader().await
-    }
-
-    /// Also after its end, which leaves the place of an upgrade.
-    pub(crate) async fn restore_reader(&self) -> Result<()> {
-        self.lease.becomes_reader();
-        let (ttl, fence) = (self.lease.ttl_to_keep(self.ttl), self.lease.fence());
-        let restored = self.engine.restore_reader(&self.place, fence, ttl);
-        match restored.await? {
-            Some(grant) if self.lease.converted(grant, ttl, Mode::Shared) => Ok(()),
+    /// Makes a reader of a writer, or of one that gave up becoming it. Its caller keeps other
+    /// requests for a mode off. Also after its end, which leaves the place of an upgrade.
+    async fn restore_reader(&self) -> Result<()> {
+        let (engine, place, lease) = (&self.engine, &self.place, &self.lease);
+        lease.becomes_reader();
+        let (ttl, fence) = (lease.ttl_to_keep(self.ttl), lease.fence());
+        // Without KEEP, so that the place of the writer ends.
+        let mut attempt = engine.attempt(place, &SHARE, ttl, Patience::None);
+        let grant = match engine.run(&mut attempt).await? {
+            // With another fence it is a new hold, which nobody knows of.
+            Some(grant) => (grant.fence == fence).then_some(grant),
+            // While a guard is on, one that has a share already waits for it as others do.
+            None => {
+                let sent = Instant::now();
+                let is_held = engine.renew(place, ttl, (ttl, until(sent, ttl))).await?;
+                is_held.then_some(Grant {
+                    fence,
+                    sent,
+                    is_bound: false,
+                })
+            }
+        };
+        match grant {
+            Some(grant) if lease.converted(grant, ttl, Mode::Shared) => Ok(()),
             _ => Err(self.too_late().await),
         }
     }
 
+    /// How long its end is asked for.
+    fn persistence(&self) -> Persistence {
+        let away = self.engine.options.reach_within(Some(self.lease.left()));
+        (away, self.lease.end_of_ttl())
+    }
+
     /// Releases it. What failed can be repeated, until the server has answered.
-    pub(crate) async fn release(&self) -> Result<()> {
-        let left = self.lease.left();
-        let away = self.engine.options.reach_within(Some(left));
-        self.release_within((away, self.lease.end_of_ttl())).await
+    async fn release(&self) -> Result<()> {
+        self.release_within(self.persistence()).await
     }
 
     /// Stores the result of LOCK.ONCE and releases, in one way there and back. One that comes too late
@@ -392,11 +396,9 @@ impl<D: Driver> Hold<D> {
         lease.end();
         let mut commands = vec![self.place.exec(set)];
         commands.extend(self.place.release(false));
-        let away = engine.options.reach_within(Some(lease.left()));
-        let persistence = (away, lease.end_of_ttl());
         let time = engine.options.answer_time(self.ttl);
-        let stored = engine.insist(commands.chunks(2), time, persistence).await;
-        match stored {
+        let stored = engine.insist(commands.chunks(2), time, self.persistence());
+        match stored.await {
             Ok((true, _)) => lease.is_released_now(),
             Ok((false, _)) | Err(Error::NotHeld) => {
                 lease.is_released_now();
@@ -414,7 +416,7 @@ impl<D: Driver> Hold<D> {
         Ok(())
     }
 
-    pub(crate) async fn release_within(&self, persistence: Persistence) -> Result<()> {
+    async fn release_within(&self, persistence: Persistence) -> Result<()> {
         let lease = &self.lease;
         if lease.is_released() {
             return Err(Error::NotHeld);
@@ -426,7 +428,8 @@ impl<D: Driver> Hold<D> {
             None => None,
         };
         let engine = &self.engine;
-        let released = engine.release(&self.place, self.ttl, persistence).await;
+        let time = engine.options.answer_time(self.ttl);
+        let released = engine.release(&self.place, time, persistence).await;
         let (released, was_lost) = match released {
             Ok(answered) => answered,
             Err(error) => {

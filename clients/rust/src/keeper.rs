@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use redis::RedisResult;
+
 use crate::driver::Driver;
 use crate::hold::Hold;
-use crate::lease::{Lease, Sent};
+use crate::lease::Lease;
 use crate::options::LostLock;
-use crate::replies::{Binding, OwnerAnswer, is_unanswered, owner_answer};
+use crate::replies::{Binding, is_unanswered, owner_answer};
 
 /// The longest pause after a renewal that failed, with TRYAGAIN for instance.
 const SOON: Duration = Duration::from_millis(200);
@@ -91,12 +93,17 @@ impl<D: Driver> Keeper<D> {
     async fn keep(&self) -> bool {
         let (hold, lease) = (&self.hold, &self.hold.lease);
         let is_over = || self.is_stopped.load(Relaxed) || lease.is_ended();
-        let (mut pause, mut has_failed) = (pause_before_renewal(self.span(), false), false);
+        let linger = hold.engine.linger();
+        let span = linger.map_or(hold.ttl, |linger| linger.min(hold.ttl));
+        let [usual, soon] = [third(span), SOON.min(span.checked_div(10).unwrap_or(span))];
+        let (mut pause, mut has_failed) = (usual, false);
         while !is_over() {
             let until = lease.until();
-            let Some(time) = pause_until(until, pause, Instant::now()) else {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return false;
-            };
+            }
+            let time = pause.min(third(left).max(Duration::from_millis(1)));
             D::pause_of_keeper(lease, until, time, &self.is_stopped).await;
             // Its owner may have made it shorter than this pause.
             if is_over() || lease.until() < until {
@@ -104,7 +111,7 @@ impl<D: Driver> Keeper<D> {
             }
             // Its owner may renew or release it now.
             let Some(_renewing) = lease.renews() else {
-                pause = pause_before_renewal(self.span(), false);
+                pause = usual;
                 continue;
             };
             if is_over() {
@@ -112,25 +119,29 @@ impl<D: Driver> Keeper<D> {
             }
             let sent = lease.sends(hold.ttl);
             // Of no use after the end of the lease, however long a connection takes.
-            let Some(answer) = D::until(lease.until(), self.renew()).await else {
+            let Some(renewed) = D::until(lease.until(), self.renew()).await else {
                 continue;
             };
-            match next_pause(lease, answer, sent, (self.span(), has_failed)) {
-                Some((next, failed)) => (pause, has_failed) = (next, failed),
-                None => return false,
-            }
+            let error = match renewed {
+                Ok(Some(is_bound)) if lease.renewed(sent, is_bound) => {
+                    (pause, has_failed) = (if is_bound { usual } else { soon }, false);
+                    continue;
+                }
+                Ok(_) => return false,
+                Err(error) => error,
+            };
+            tracing::warn!(%error, "a renewal failed");
+            // A connection that was cut is found out by its first use, so the next one is made at
+            // once.
+            let is_cut = !has_failed && is_unanswered(&error) && !error.is_timeout();
+            (pause, has_failed) = (if is_cut { Duration::ZERO } else { soon }, true);
         }
         true
     }
 
-    /// The time within which it is to renew.
-    fn span(&self) -> Duration {
-        let linger = self.hold.engine.linger();
-        linger.map_or(self.hold.ttl, |linger| linger.min(self.hold.ttl))
-    }
-
-    /// Renews each key once. Whether it was bound to the connection that has answered, too.
-    async fn renew(&self) -> (OwnerAnswer, bool) {
+    /// Renews each key once. Whether it was bound to the connection that has answered, or `None` if
+    /// it is not held.
+    async fn renew(&self) -> RedisResult<Option<bool>> {
         let (hold, engine) = (&self.hold, &self.hold.engine);
         // An answer is of no use after the end of the lease. A timeout of 0 would be an error.
         let time = || {
@@ -139,60 +150,18 @@ impl<D: Driver> Keeper<D> {
             engine.options.answer_time(hold.ttl).min(left)
         };
         for command in hold.place.renew(hold.ttl, engine.support.is_fallback()) {
-            let answer = owner_answer(D::send_of_owner(engine, from_ref(&command), time()).await);
-            if !matches!(answer, OwnerAnswer::Done) {
-                return (answer, false);
+            if !owner_answer(D::send_of_owner(engine, from_ref(&command), time()).await)? {
+                return Ok(None);
             }
         }
         if hold.lease.is_ended() {
-            return (OwnerAnswer::Done, false);
+            return Ok(Some(false));
         }
-        match hold.rebound(hold.ttl, time()).await {
-            Binding::Over => (OwnerAnswer::NotHeld, false),
-            binding => (OwnerAnswer::Done, binding == Binding::Bound),
-        }
+        let binding = hold.rebound(hold.ttl, time()).await;
+        Ok((binding != Binding::Over).then_some(binding == Binding::Bound))
     }
 }
 
-/// Reads the answer to a renewal. The time until the next one, and whether this one has failed; or
-/// `None` if nothing is held.
-fn next_pause(
-    lease: &Lease,
-    (answer, is_bound): (OwnerAnswer, bool),
-    sent: Sent,
-    (span, had_failed): (Duration, bool),
-) -> Option<(Duration, bool)> {
-    let error = match answer {
-        OwnerAnswer::Done if lease.renewed(sent, is_bound) => {
-            return Some((pause_before_renewal(span, !is_bound), false));
-        }
-        OwnerAnswer::Done | OwnerAnswer::NotHeld => return None,
-        OwnerAnswer::MayPass(error) | OwnerAnswer::Failed(error) => error,
-    };
-    tracing::warn!(%error, "a renewal failed");
-    // A connection that was cut is found out by its first use, so the next one is made at once.
-    let is_cut = !had_failed && is_unanswered(&error) && !error.is_timeout();
-    let pause = match is_cut {
-        true => Duration::ZERO,
-        false => pause_before_renewal(span, true),
-    };
-    Some((pause, true))
+fn third(time: Duration) -> Duration {
+    time.checked_div(3).unwrap_or(time)
 }
-
-/// A third of the time within which to renew; less after a failure.
-fn pause_before_renewal(span: Duration, failed: bool) -> Duration {
-    match failed {
-        true => SOON.min(span.checked_div(10).unwrap_or(span)),
-        false => span.checked_div(3).unwrap_or(span),
-    }
-}
-
-/// The part of a pause that what is left of the lease allows. `None` if nothing is left.
-fn pause_until(until: Instant, pause: Duration, now: Instant) -> Option<Duration> {
-    let left = until.saturating_duration_since(now);
-    let third = pause_before_renewal(left, false).max(Duration::from_millis(1));
-    (!left.is_zero()).then(|| pause.min(third))
-}
-
-#[cfg(test)]
-mod tests;

@@ -2,11 +2,12 @@
 //! need not wait.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::Mode;
 use crate::command::Claim;
+use crate::driver::locked;
 
 /// Each lease counts less by this and by 1 %, because clocks differ in speed.
 const DRIFT: Duration = Duration::from_millis(2);
@@ -205,11 +206,7 @@ impl Lease {
 
     /// Remembers that a renewal was answered. False if the ttl was over by then: it stays so.
     pub(crate) fn renewed(&self, sent: Sent, is_bound: bool) -> bool {
-        self.renewed_at(sent, is_bound, Instant::now())
-    }
-
-    fn renewed_at(&self, sent: Sent, is_bound: bool, now: Instant) -> bool {
-        if now >= sent.before {
+        if Instant::now() >= sent.before {
             return false;
         }
         let mut inner = self.inner();
@@ -282,6 +279,25 @@ impl Lease {
         inner.is_release_uncertain
     }
 
+    /// Ends a wait for a shorter lease.
+    pub(crate) fn stop(&self, is_stopped: &AtomicBool) {
+        let inner = self.inner();
+        is_stopped.store(true, Relaxed);
+        drop(inner);
+        self.wake();
+    }
+
+    fn is_shorter(&self, inner: &Inner, until: Instant, is_stopped: &AtomicBool) -> bool {
+        inner.state != State::Held || self.end_of(inner) < until || is_stopped.load(Relaxed)
+    }
+
+    /// Waits until the hold is over, ends before `until`, or `is_stopped`; `time` at most.
+    #[cfg(feature = "sync")]
+    pub(crate) fn wait_shorter(&self, until: Instant, time: Duration, is_stopped: &AtomicBool) {
+        let goes_on = |inner: &mut Inner| !self.is_shorter(inner, until, is_stopped);
+        drop(self.changed.wait_timeout_while(self.inner(), time, goes_on));
+    }
+
     /// Waits until the hold is over, its time included, `time` at most. True if it is over.
     #[cfg(feature = "sync")]
     pub(crate) fn wait_ended(&self, time: Duration) -> bool {
@@ -291,31 +307,11 @@ impl Lease {
             if patience.is_zero() {
                 return false;
             }
-            let left = self.until().saturating_duration_since(Instant::now());
-            let is_held = |inner: &mut Inner| inner.state == State::Held;
-            let changed = &self.changed;
-            let waited = changed.wait_timeout_while(self.inner(), left.min(patience), is_held);
-            drop(waited);
+            let end = self.until();
+            let left = end.saturating_duration_since(Instant::now());
+            self.wait_shorter(end, left.min(patience), &AtomicBool::new(false));
         }
         true
-    }
-
-    /// Waits until the hold is over, ends before `until`, or `is_stopped`; `time` at most.
-    #[cfg(feature = "sync")]
-    pub(crate) fn wait_shorter(&self, until: Instant, time: Duration, is_stopped: &AtomicBool) {
-        let goes_on = |inner: &mut Inner| {
-            inner.state == State::Held && self.end_of(inner) >= until && !is_stopped.load(Relaxed)
-        };
-        let waited = self.changed.wait_timeout_while(self.inner(), time, goes_on);
-        drop(waited);
-    }
-
-    /// Ends a wait for a shorter lease.
-    pub(crate) fn stop(&self, is_stopped: &AtomicBool) {
-        let inner = self.inner();
-        is_stopped.store(true, Relaxed);
-        drop(inner);
-        self.wake();
     }
 
     /// Waits until the hold is over, ends before `until`, or `is_stopped`.
@@ -325,7 +321,7 @@ impl Lease {
             let notified = self.notify.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            if self.is_ended() || self.until() < until || is_stopped.load(Relaxed) {
+            if self.is_shorter(&self.inner(), until, is_stopped) {
                 return;
             }
             notified.await;
@@ -335,14 +331,11 @@ impl Lease {
     /// Waits until the hold is ended or lost, its time included.
     #[cfg(feature = "tokio")]
     pub(crate) async fn lost(&self) {
-        loop {
-            let notified = self.notify.notified();
-            tokio::pin!(notified);
-            notified.as_mut().enable();
-            if self.is_lost() || self.is_ended() {
-                return;
-            }
-            let _ = tokio::time::timeout_at(self.until().into(), notified).await;
+        let is_stopped = AtomicBool::new(false);
+        while !self.is_lost() && !self.is_ended() {
+            let end = self.until();
+            let shorter = self.shorter(end, &is_stopped);
+            let _ = tokio::time::timeout_at(end.into(), shorter).await;
         }
     }
 
@@ -364,7 +357,7 @@ impl Lease {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.inner)
     }
 }
 

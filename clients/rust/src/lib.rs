@@ -68,7 +68,6 @@ mod acquire;
 #[cfg(feature = "tokio")]
 pub mod aio;
 mod attempt;
-#[cfg(any(feature = "cluster", feature = "cluster-async"))]
 mod cluster;
 mod command;
 mod driver;

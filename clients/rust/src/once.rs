@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, ToSingleRedisArg, Value};
 
-use crate::attempt::Patience;
+use crate::attempt::{Patience, random};
 use crate::command::{Claim, hash_tag, millis};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -35,60 +35,34 @@ pub struct Once<D: Driver> {
     lock: Vec<u8>,
     ttl: Duration,
     keep: Duration,
-    early: Early,
+    early: Duration,
+    /// Draws how early it is. `early` is the time that the making takes then.
+    beta: Option<f64>,
     wait: Duration,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Early {
-    Before(Duration),
-    /// The time that the making takes, and beta.
-    Drawn(Duration, f64),
-}
-
-impl Early {
-    fn time(self) -> Duration {
-        match self {
-            Self::Before(early) => early,
-            // Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, 2015.
-            Self::Drawn(delta, beta) => {
-                let drawn = -delta.as_secs_f64() * beta * (1.0 - random()).ln();
-                Duration::try_from_secs_f64(drawn.min(1e9)).unwrap_or_default()
-            }
-        }
-    }
-}
-
-/// At least 0, and below 1.
-fn random() -> f64 {
-    let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
-    f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
 }
 
 impl<D: Driver> LockClient<D> {
     /// A value under the key `name` that one of all callers makes, while the others wait and get it.
     pub fn once(&self, name: impl AsRef<[u8]>) -> Once<D> {
-        Once::new(self.clone(), name.as_ref())
-    }
-}
-
-impl<D: Driver> Once<D> {
-    pub(crate) fn new(client: LockClient<D>, name: &[u8]) -> Self {
+        let name = name.as_ref();
         let lock = match hash_tag(name) {
             Some(_) => [name, b":once"].concat(),
             None => [b"{", name, b"}:once"].concat(),
         };
-        Self {
-            ttl: client.engine.options.ttl,
-            client,
+        Once {
+            ttl: self.engine.options.ttl,
+            client: self.clone(),
             name: name.to_vec(),
             lock,
             keep: Duration::from_secs(60),
-            early: Early::Before(Duration::from_secs(10)),
+            early: Duration::from_secs(10),
+            beta: None,
             wait: Duration::from_secs(5),
         }
     }
+}
 
+impl<D: Driver> Once<D> {
     /// How long the value lives, 60 s by default.
     pub fn with_keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
@@ -97,7 +71,7 @@ impl<D: Driver> Once<D> {
 
     /// How long before its end the value is made anew, 10 s by default, and at most half of its life.
     pub fn with_early(mut self, early: Duration) -> Self {
-        self.early = Early::Before(early);
+        (self.early, self.beta) = (early, None);
         self
     }
 
@@ -105,7 +79,7 @@ impl<D: Driver> Once<D> {
     ///
     /// `delta` is the time that the making takes. A `beta` above 1 is sooner, and one below 1 later.
     pub fn with_xfetch(mut self, delta: Duration, beta: f64) -> Self {
-        self.early = Early::Drawn(delta, beta);
+        (self.early, self.beta) = (delta, Some(beta));
         self
     }
 
@@ -139,8 +113,17 @@ impl<D: Driver> Once<D> {
     /// Finds the value, or the right to make it.
     pub(crate) async fn look(&self) -> Result<Look<'_, D>> {
         let patience = Patience::of(self.wait);
+        let early = match self.beta {
+            None => self.early,
+            // Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention,
+            // 2015.
+            Some(beta) => {
+                let drawn = -self.early.as_secs_f64() * beta * (1.0 - random()).ln();
+                Duration::try_from_secs_f64(drawn.min(1e9)).unwrap_or_default()
+            }
+        };
         // A value must not be early from its first moment on.
-        let early = self.early.time().min(self.keep.div_f64(2.0)).as_millis();
+        let early = early.min(self.keep.div_f64(2.0)).as_millis();
         let early = u64::try_from(early).unwrap_or(u64::MAX).min(1 << 48);
         let (old, is_early) = self.peek(early).await?;
         let old = match old {
@@ -148,10 +131,10 @@ impl<D: Driver> Once<D> {
             old => old,
         };
         let claim = Claim::Once(self.name.clone(), early);
-        let request = self.client.request([&self.lock], claim).with_ttl(self.ttl);
+        let request = self.client.lock(&self.lock).with_ttl(self.ttl);
         if let Some(old) = old {
             // Nobody waits because of a value that is there, nor fails.
-            match request.acquire_or_find(Patience::Never).await {
+            match request.take_or_find(&claim, Patience::Never).await {
                 Ok((None, None)) => {}
                 Ok(answer) => return self.look_at(answer),
                 Err(Error::Redis(error)) if class(&error) != Class::Final => {
@@ -160,7 +143,7 @@ impl<D: Driver> Once<D> {
                 Err(error) => return Err(error),
             }
         }
-        self.look_at(request.acquire_or_find(patience).await?)
+        self.look_at(request.take_or_find(&claim, patience).await?)
     }
 
     fn look_at(&self, answer: (Option<Guard<D>>, Option<Value>)) -> Result<Look<'_, D>> {
@@ -179,7 +162,7 @@ impl<D: Driver> Once<D> {
     /// The value, if there is one, and whether it is early. The acquire waits for the end of what
     /// passes.
     async fn peek(&self, early: u64) -> Result<(Option<Value>, bool)> {
-        if !D::is_ready() {
+        if D::runtime().is_none() {
             return Err(Error::NoRuntime);
         }
         let engine = &self.client.engine;
@@ -232,10 +215,7 @@ impl<D: Driver> Making<'_, D> {
                 let Some(old) = old else {
                     return Err(error);
                 };
-                tracing::warn!(
-                    ?error,
-                    "a new value could not be made, so the old one is used"
-                );
+                tracing::warn!(?error, "no new value could be made, so the old one is used");
                 Ok(read(old)?)
             }
         }

@@ -16,7 +16,6 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
 /// The time for which commands are sent again to one server.
 const SHORT: Duration = Duration::from_secs(3);
 /// The same where another server takes the place of one that is gone.
-#[cfg(any(feature = "sentinel", feature = "cluster", feature = "cluster-async"))]
 const FAILOVER: Duration = Duration::from_secs(30);
 
 /// A hold that ended against the will of its owner, as [`Options::on_lost`] is told.
@@ -162,7 +161,6 @@ impl Options {
     }
 
     /// With more patience, for servers that fail over.
-    #[cfg(any(feature = "sentinel", feature = "cluster", feature = "cluster-async"))]
     pub(crate) fn with_failover(mut self) -> Self {
         self.failover = FAILOVER;
         self

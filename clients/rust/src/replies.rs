@@ -92,24 +92,13 @@ pub(crate) fn is_unknown_command(error: &RedisError) -> bool {
     !is_of_another_kind && SAYINGS.iter().any(|saying| text.contains(saying))
 }
 
-/// Whether a command of an owner did what it says.
-pub(crate) enum OwnerAnswer {
-    Done,
-    NotHeld,
-    /// The same command may be sent again.
-    MayPass(RedisError),
-    Failed(RedisError),
-}
-
-/// Reads the answer to a release, a renewal or a check.
-pub(crate) fn owner_answer(answer: RedisResult<Value>) -> OwnerAnswer {
+/// Whether a release, a renewal or a check did what it says.
+pub(crate) fn owner_answer(answer: RedisResult<Value>) -> RedisResult<bool> {
     match answer.and_then(Value::extract_error) {
-        Ok(Value::Int(0) | Value::Nil) => OwnerAnswer::NotHeld,
-        Ok(_) => OwnerAnswer::Done,
+        Ok(value) => Ok(!matches!(value, Value::Int(0) | Value::Nil)),
         // Another type was written over the key, which ended the hold.
-        Err(error) if is_foreign(&error) => OwnerAnswer::NotHeld,
-        Err(error) if class(&error) != Class::Final => OwnerAnswer::MayPass(error),
-        Err(error) => OwnerAnswer::Failed(error),
+        Err(error) if is_foreign(&error) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,12 +1,24 @@
 //! The primary that sentinels name.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use redis::{Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
+use crate::driver::locked;
 use crate::error::Result;
 use crate::info::{Address, text, unnamed, with_address};
+
+/// Asks a server one question, by a connection of its own.
+pub(crate) trait Ask {
+    fn ask(
+        server: ConnectionInfo,
+        command: Cmd,
+        time: Duration,
+    ) -> impl Future<Output = RedisResult<Value>> + Send;
+}
 
 /// The sentinels that watch a primary, which the locks are on.
 ///
@@ -63,18 +75,32 @@ impl Sentinel {
         numbered.cycle().skip(first).take(self.sentinels.len())
     }
 
-    pub(crate) fn has_named(&self, number: usize) {
+    /// How to connect to the primary that one of them names. Most name the same one, and a server
+    /// that is silent takes its time: it is asked once, as `asked` remembers.
+    pub(crate) async fn named_by<A: Ask>(
+        &self,
+        (number, sentinel): (usize, &ConnectionInfo),
+        asked: &Mutex<HashSet<Address>>,
+        time: Duration,
+    ) -> RedisResult<ConnectionInfo> {
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
+        let named = A::ask(sentinel.clone(), question, time).await?;
+        let address = self.read(&named)?;
+        if !locked(asked).insert(address.clone()) {
+            return Err(self.nobody());
+        }
+        let server = self.server(&address)?;
+        let role = A::ask(server.clone(), redis::cmd("ROLE"), time).await;
+        if !is_primary(&role) {
+            return Err(self.nobody());
+        }
         self.last.store(number, Relaxed);
-    }
-
-    pub(crate) fn question(&self) -> Cmd {
-        let mut command = redis::cmd("SENTINEL");
-        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        command
+        Ok(server)
     }
 
     /// The address that a sentinel names.
-    pub(crate) fn read(&self, answer: &Value) -> RedisResult<Address> {
+    fn read(&self, answer: &Value) -> RedisResult<Address> {
         let port = |value: &Value| text(value)?.parse().ok();
         if let Some([host, port_value, ..]) = answer.as_sequence()
             && let (Some(host), Some(port)) = (text(host), port(port_value))
@@ -84,28 +110,24 @@ impl Sentinel {
         Err(self.nobody())
     }
 
-    pub(crate) fn server(&self, (host, port): &Address) -> RedisResult<ConnectionInfo> {
-        match &self.like {
-            Some(like) => Ok(with_address(like, host, *port)),
-            None => {
-                unnamed(format!("redis://any:{port}")).map(|like| with_address(&like, host, *port))
-            }
-        }
+    fn server(&self, (host, port): &Address) -> RedisResult<ConnectionInfo> {
+        let like = match &self.like {
+            Some(like) => like.clone(),
+            None => unnamed("redis://any")?,
+        };
+        Ok(with_address(&like, host, *port))
     }
 
     /// An error that waiting may cure, as sentinels elect a primary.
     pub(crate) fn nobody(&self) -> RedisError {
-        (
-            redis::ErrorKind::MasterNameNotFoundBySentinel,
-            "no sentinel names a server that is a primary",
-            self.name.clone(),
-        )
-            .into()
+        let kind = redis::ErrorKind::MasterNameNotFoundBySentinel;
+        let what = "no sentinel names a server that is a primary";
+        (kind, what, self.name.clone()).into()
     }
 }
 
 /// Whether the answer to ROLE is a primary's. A user without the right to ask is not told.
-pub(crate) fn is_primary(role: &RedisResult<Value>) -> bool {
+fn is_primary(role: &RedisResult<Value>) -> bool {
     match role {
         Ok(role) => {
             let name = role.as_sequence().and_then(<[Value]>::first);

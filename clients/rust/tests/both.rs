@@ -12,13 +12,10 @@ mod common;
 use std::time::Duration;
 
 use redis_lock_client::redis::{FromRedisValue, ToSingleRedisArg};
-use redis_lock_client::{Error, Options, Result, Sentinel};
+use redis_lock_client::{Options, Result, Sentinel};
 
 trait Value: ToSingleRedisArg + FromRedisValue {}
 impl<T: ToSingleRedisArg + FromRedisValue> Value for T {}
-
-trait Failure: From<Error> + std::fmt::Debug {}
-impl<E: From<Error> + std::fmt::Debug> Failure for E {}
 
 #[path = "both"]
 mod blocking {
@@ -26,12 +23,10 @@ mod blocking {
 
     use super::*;
 
-    mod fallback;
     mod holds;
     mod lease;
     mod result;
     mod rights;
-    mod several;
     mod topologies;
     mod vectors;
 
@@ -70,14 +65,13 @@ mod blocking {
         (key, most, least): (&str, u64, u64),
         job: impl FnOnce() -> T,
     ) -> Result<Option<T>> {
-        let [most, least] = [most, least].map(Duration::from_millis);
-        locks.run_once(key, most, least, |_| job())
+        locks.run_once(key, ms(most), ms(least), |_| job())
     }
 
-    pub(crate) fn get<T: Value, E: Failure>(
+    pub(crate) fn get<T: Value>(
         once: &library::Once,
-        make: impl FnOnce(&library::Guard) -> std::result::Result<T, E>,
-    ) -> std::result::Result<T, E> {
+        make: impl FnOnce(&library::Guard) -> Result<T>,
+    ) -> Result<T> {
         once.get_or_make(make)
     }
 }
@@ -92,12 +86,10 @@ mod tasks {
 
     use super::*;
 
-    mod fallback;
     mod holds;
     mod lease;
     mod result;
     mod rights;
-    mod several;
     mod topologies;
     mod vectors;
 
@@ -136,14 +128,13 @@ mod tasks {
         (key, most, least): (&str, u64, u64),
         job: impl FnOnce() -> T,
     ) -> Result<Option<T>> {
-        let [most, least] = [most, least].map(Duration::from_millis);
-        now(locks.run_once(key, most, least, async |_| job()))
+        now(locks.run_once(key, ms(most), ms(least), async |_| job()))
     }
 
-    pub(crate) fn get<T: Value, E: Failure>(
+    pub(crate) fn get<T: Value>(
         once: &library::Once,
-        make: impl FnOnce(&library::Guard) -> std::result::Result<T, E>,
-    ) -> std::result::Result<T, E> {
+        make: impl FnOnce(&library::Guard) -> Result<T>,
+    ) -> Result<T> {
         now(once.get_or_make(async |guard| make(guard)))
     }
 }

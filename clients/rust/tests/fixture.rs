@@ -7,18 +7,12 @@ struct Server(std::process::Child, u16);
 
 impl Server {
     fn start(program: &str, module: &str) -> std::io::Result<Self> {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?
-            .local_addr()?
-            .port();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        drop(listener);
         let child = std::process::Command::new(program)
-            .args([
-                "--port",
-                &port.to_string(),
-                "--save",
-                "",
-                "--loadmodule",
-                module,
-            ])
+            .args(["--port", &port.to_string(), "--save", ""])
+            .args(["--loadmodule", module])
             .spawn()?;
         Ok(Self(child, port))
     }

@@ -1,5 +1,5 @@
 //! What only one of the two clients has to do: cancelled futures, messages of a channel, the
-//! program's own connection, and a blocking connection whose end the server sees late.
+//! program's own connection, and a blocking connection that died unseen.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -7,9 +7,10 @@ mod common;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Admin, BOUND, Cluster, Proxy, Server};
+use common::{Admin, BOUND, Server, eventually, proxied};
 use redis_lock_client::aio::LockClient;
 use redis_lock_client::{Error, Mode, Options, sync};
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -17,39 +18,24 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn locks(server: &Server) -> LockClient {
-    LockClient::open(server.url(), Options::default()).unwrap()
-}
-
-/// Waits for a condition, within a bound.
-async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + BOUND;
-    while !condition() {
-        assert!(Instant::now() < end, "never happened: {what}");
-        sleep(ms(2)).await;
-    }
-}
-
-async fn waiters(admin: &mut Admin, key: &str, count: usize) {
-    let wait = || admin.waiters(key) == count;
-    eventually(&format!("{count} wait for {key}"), wait).await;
+fn locks(url: String) -> LockClient {
+    LockClient::open(url, Options::default()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_upgrade_leaves_its_share_and_does_not_undo_the_next() {
     let server = Server::start();
-    let (pages, mut admin) = (locks(&server).rwlock("page"), server.admin());
-    for waits_for_its_end in [true, false, false, false, false, false] {
+    let (pages, mut admin) = (locks(server.url()).rwlock("page"), server.admin());
+    for waits_for_its_end in [true, false, false, false] {
         let (mut guard, other) = (pages.read().await.unwrap(), pages.read().await.unwrap());
         assert!(timeout(ms(80), guard.upgrade()).await.is_err());
         if waits_for_its_end {
-            waiters(&mut admin, "page", 0).await;
+            admin.await_waiters("page", 0);
             assert_eq!(guard.mode(), Mode::Shared);
             guard.renew().await.unwrap();
             assert!(admin.info("page").contains("shared"));
         }
-        let token = String::from_utf8(other.token().to_vec()).unwrap();
-        admin.run(&["LOCK.RELEASE", "page", &token]);
+        other.unlock().await.unwrap();
         guard.upgrade().await.unwrap();
         for _ in 0..20 {
             assert!(admin.info("page").contains("exclusive"));
@@ -59,72 +45,13 @@ async fn a_cancelled_upgrade_leaves_its_share_and_does_not_undo_the_next() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_downgrade_goes_on() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let pages = LockClient::open(proxy.url(), Options::default()).unwrap();
-    let (pages, mut admin) = (pages.rwlock("page"), server.admin());
-    let mut guard = pages.write().await.unwrap();
-    // It asks again every 50 ms.
-    proxy.answer("RWLOCK.RLOCK", 5, "-TRYAGAIN in a moment\r\n");
-    assert!(timeout(ms(80), guard.downgrade()).await.is_err());
-    assert_eq!(guard.mode(), Mode::Shared);
-    let is_shared = || admin.info("page").contains("shared");
-    eventually("it is a reader", is_shared).await;
-    let other = pages.try_read().await.unwrap().unwrap();
-    assert!(!guard.try_upgrade().await.unwrap());
-    drop(other);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_wait_whose_end_the_server_sees_late_leaves_no_hold() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    proxy.linger(ms(600));
-    let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
-    let mut admin = server.admin();
-    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-    let waiting = tokio::spawn(async move { locks.lock("k").lock().await.map(drop) });
-    waiters(&mut admin, "k", 1).await;
-    waiting.abort();
-    assert!(waiting.await.is_err());
-    sleep(ms(200)).await;
-    // The one that gave up is granted, because the server does not know yet that it is gone.
-    admin.run(&["LOCK.RELEASE", "k", "holder"]);
-    eventually("the lock is free", || admin.is_free("k")).await;
-}
-
-#[test]
-fn a_connection_whose_end_the_server_sees_late_leaves_no_hold() {
-    // Both requests count while the server does not know that the first is gone.
-    for (limit, is_granted) in [("1", false), ("2", true)] {
-        let server = Server::start_with(&["max-waiters-per-key", limit]);
-        let proxy = Proxy::to(server.port);
-        proxy.linger(ms(600));
-        let locks = sync::LockClient::open(proxy.url(), Options::default()).unwrap();
-        let mut admin = server.admin();
-        admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-        let waiting = thread::spawn(move || locks.lock("k").lock().map(drop));
-        admin.await_waiters("k", 1);
-        proxy.cut_clients();
-        thread::sleep(ms(200));
-        // The request that was cut may be granted: the server still takes its client for alive.
-        admin.run(&["LOCK.RELEASE", "k", "holder"]);
-        common::eventually("the lock is free", || admin.is_free("k"));
-        let waited = waiting.join().unwrap();
-        assert_eq!(waited.is_ok(), is_granted, "{waited:?}");
-    }
-}
-
 #[test]
 fn an_idle_connection_that_is_dead_costs_no_slice() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
+    let (_server, proxy, _) = proxied();
     let lock = sync::LockClient::open(proxy.url(), Options::default()).unwrap();
     let lock = lock.lock("k");
     lock.lock().unwrap().unlock().unwrap();
-    proxy.hold_back("LOCK.ACQUIRE");
+    proxy.faults().late = "LOCK.ACQUIRE";
     let start = Instant::now();
     let guard = lock.lock().unwrap();
     assert!(start.elapsed() < ms(8_000), "{:?}", start.elapsed());
@@ -135,35 +62,31 @@ fn an_idle_connection_that_is_dead_costs_no_slice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_request_leaves_nothing_behind() {
     let server = Server::start();
-    let (locks, mut admin) = (locks(&server), server.admin());
-    for turn in 0..20 {
-        let held = locks.semaphore("a", 1).acquire().await.unwrap();
+    let (locks, mut admin) = (locks(server.url()), server.admin());
+    for turn in 0..10 {
+        let mut held = Some(locks.semaphore("a", 1).acquire().await.unwrap());
         let (permits, both) = (locks.semaphore("a", 1), locks.multi_lock(["a", "b"]));
         let permit = tokio::spawn(async move { permits.acquire().await.map(drop) });
-        waiters(&mut admin, "a", 1).await;
+        admin.await_waiters("a", 1);
         let several = tokio::spawn(async move { both.lock().await.map(drop) });
-        waiters(&mut admin, "a", 2).await;
+        admin.await_waiters("a", 2);
         assert_eq!(admin.waiters("b"), 1);
         // At the moment of the grant, but for the first time.
-        let held = if turn == 0 {
-            Some(held)
-        } else {
-            drop(held);
-            None
-        };
+        if turn > 0 {
+            held = None;
+        }
         permit.abort();
         several.abort();
-        waiters(&mut admin, "a", 0).await;
+        admin.await_waiters("a", 0);
         drop(held);
-        let _ = (permit.await, several.await);
-        eventually("both are free", || admin.is_free("a") && admin.is_free("b")).await;
+        eventually("both are free", || admin.is_free("a") && admin.is_free("b"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_is_cut_off_has_run() {
-    let server = Server::start();
-    let (locks, mut admin) = (locks(&server), server.admin());
+async fn a_job_that_is_cut_off_has_run_if_it_had_its_lock() {
+    let (_server, proxy, mut admin) = proxied();
+    let locks = locks(proxy.url());
     let (minute, thirty) = (ms(60_000), ms(30_000));
     let (begins, begun) = tokio::sync::oneshot::channel();
     let endless = locks.run_once("k", minute, thirty, async |_| {
@@ -174,52 +97,40 @@ async fn a_job_that_is_cut_off_has_run() {
         ended = endless => panic!("{ended:?}"),
         begun = begun => begun.unwrap(),
     }
-    eventually("it is released", || admin.int(&["PTTL", "k"]) <= 30_000).await;
+    eventually("it is released", || admin.int(&["PTTL", "k"]) <= 30_000);
     assert!(admin.int(&["PTTL", "k"]) > 15_000);
+
+    admin.run(&["DEL", "k"]);
+    let released = admin.calls("lock.release");
+    proxy.delay_replies(1_000);
+    let never = locks.run_once("k", minute, thirty, async |_| panic!("it ran"));
+    assert!(timeout(ms(100), never).await.is_err());
+    eventually("it is given up", || admin.calls("lock.release") > released);
+    assert!(admin.is_free("k"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_maker_that_is_cut_off_leaves_it_to_the_next() {
     let server = Server::start();
-    let (locks, mut admin) = (locks(&server), server.admin());
+    let (locks, mut admin) = (locks(server.url()), server.admin());
     let get = |endless: bool| {
         let page = locks.once("page").with_wait(BOUND);
-        tokio::spawn(async move {
-            page.get_or_make(async |guard| {
-                if endless {
-                    guard.lost().await;
-                }
-                Ok::<_, Error>("made".to_owned())
-            })
-            .await
-        })
+        let make = async move |guard: &redis_lock_client::aio::Guard| {
+            if endless {
+                guard.lost().await;
+            }
+            Ok::<_, Error>("made".to_owned())
+        };
+        tokio::spawn(async move { page.get_or_make(make).await })
     };
     let first = get(true);
-    eventually("it makes", || !admin.is_free("{page}:once")).await;
+    eventually("it makes", || !admin.is_free("{page}:once"));
     let (given_up, next) = (get(true), get(false));
-    waiters(&mut admin, "{page}:once", 2).await;
+    admin.await_waiters("{page}:once", 2);
     given_up.abort();
-    waiters(&mut admin, "{page}:once", 1).await;
+    admin.await_waiters("{page}:once", 1);
     first.abort();
     assert_eq!(next.await.unwrap().unwrap(), "made");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_is_cut_off_before_its_grant_keeps_no_lock() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
-    let mut admin = server.admin();
-    // It connects.
-    drop(locks.lock("k").lock().await.unwrap());
-    eventually("it is free", || admin.is_free("k")).await;
-    let released = admin.calls("lock.release");
-    proxy.delay_replies(1_000);
-    let (minute, thirty) = (ms(60_000), ms(30_000));
-    let never = locks.run_once("k", minute, thirty, async |_| panic!("it ran"));
-    assert!(timeout(ms(100), never).await.is_err());
-    eventually("it is given up", || admin.calls("lock.release") > released).await;
-    assert!(admin.is_free("k"));
 }
 
 /// A renewal at a third of the ttl, which the proxy lets get to the server after what its owner sends
@@ -227,14 +138,19 @@ async fn a_job_that_is_cut_off_before_its_grant_keeps_no_lock() {
 #[test]
 fn a_late_renewal_neither_prolongs_what_a_job_leaves_nor_shortens_a_lease() {
     for is_job in [true, false] {
-        let server = Server::start();
-        let proxy = Proxy::to(server.port);
-        proxy.hold_back("LOCK.RENEW");
+        let (_server, proxy, mut admin) = proxied();
+        proxy.faults().late = "LOCK.RENEW";
         let options = Options::default().ttl(ms(4_500));
         let locks = sync::LockClient::open(proxy.url(), options).unwrap();
-        let mut admin = server.admin();
-        let renews = || common::eventually("it renews", || proxy.held_back() == 1);
-        let extends = || {
+        let renews = || eventually("it renews", || proxy.faults().held_back == 1);
+        let owns = || {
+            if is_job {
+                let ran = locks.run_once("k", ms(4_500), ms(3_000), |guard| {
+                    let _keep_alive = guard.keep_alive();
+                    renews();
+                });
+                return assert!(ran.unwrap().is_some());
+            }
             let guard = locks.lock("k").lock().unwrap();
             let keep_alive = guard.keep_alive();
             renews();
@@ -243,70 +159,33 @@ fn a_late_renewal_neither_prolongs_what_a_job_leaves_nor_shortens_a_lease() {
             assert!(guard.valid_until() > Instant::now() + ms(500_000));
             std::mem::forget(guard);
         };
-        let ends = || {
-            let ran = locks.run_once("k", ms(4_500), ms(3_000), |guard| {
-                let _keep_alive = guard.keep_alive();
-                renews();
-            });
-            assert!(ran.unwrap().is_some());
-        };
-        let (overtakes, times) = match is_job {
-            true => ("lock.release", 1),
-            false => ("lock.renew", 2),
-        };
         thread::scope(|scope| {
-            scope.spawn(|| if is_job { ends() } else { extends() });
+            scope.spawn(owns);
             renews();
-            let end = Instant::now() + ms(300);
-            while Instant::now() < end && admin.calls(overtakes) == 0 {
-                thread::sleep(ms(2));
-            }
-            proxy.hold_back("");
+            thread::sleep(ms(300));
+            proxy.faults().late = "";
         });
-        common::eventually("all", || admin.calls("lock.renew") == times);
+        let times = if is_job { 1 } else { 2 };
+        eventually("all", || admin.calls("lock.renew") == times);
         let left = admin.int(&["PTTL", "k"]);
-        assert!(
-            if is_job {
-                left <= 3_000
-            } else {
-                left > 500_000
-            },
-            "{left}"
-        );
+        assert_eq!((left <= 3_000, left > 500_000), (is_job, !is_job), "{left}");
     }
 }
 
+/// With a client beside it, it listens: see the planned failover.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_programs_own_connection_serves() {
+async fn the_programs_only_connection_serves() {
     let server = Server::start();
-    let (client, mut admin) = (server.client(), server.admin());
-    let manager = client.get_connection_manager().await.unwrap();
-    let locks = LockClient::with_connection(client.clone(), manager, Options::default()).unwrap();
-    let connection = client.get_multiplexed_async_connection().await.unwrap();
-    let polling = LockClient::polling(connection, Options::default()).unwrap();
-    for locks in [locks, polling] {
-        admin.run(&["LOCK.ACQUIRE", "k", "holder", "400"]);
-        let lock = locks.lock("k");
-        assert!(lock.lock_timeout(ms(20)).await.unwrap().is_none());
-        let guard = lock.lock_timeout(BOUND).await.unwrap().unwrap();
-        guard.unlock().await.unwrap();
-        assert!(admin.is_free("k"));
-
-        admin.run(&["DEL", "page"]);
-        admin.run(&["LOCK.ACQUIRE", "{page}:once", "maker", "60000"]);
-        let page = locks.once("page").with_wait(BOUND);
-        let waiting = tokio::spawn(async move {
-            page.get_or_make(async |_| Err::<String, Error>(Error::NotHeld))
-                .await
-        });
-        waiters(&mut admin, "{page}:once", 1).await;
-        admin.run(&["LOCK.EXEC", "{page}:once", "maker", "SET", "page", "made"]);
-        assert_eq!(waiting.await.unwrap().unwrap(), "made");
-        admin.run(&["LOCK.RELEASE", "{page}:once", "maker"]);
-        let early = locks.once("page").with_early(ms(0));
-        let got = early.get_or_make(async |_| Ok::<_, Error>(String::new()));
-        assert_eq!(got.await.unwrap(), "made");
-    }
+    let client = server.client();
+    let connection = client.get_multiplexed_async_connection();
+    let locks = LockClient::polling(connection.await.unwrap(), Options::default()).unwrap();
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "400"]);
+    let lock = locks.lock("k");
+    assert!(lock.lock_timeout(ms(20)).await.unwrap().is_none());
+    let guard = lock.lock_timeout(BOUND).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    assert!(admin.is_free("k"));
 }
 
 /// As each `#[tokio::test]` has one of its own.
@@ -317,17 +196,16 @@ fn a_client_outlives_the_runtime_that_it_was_made_in() {
     let options = Options::default().ttl(ms(6_000));
     // Made outside of any.
     let locks = LockClient::open(server.url(), options).unwrap();
-    for _ in 0..3 {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async {
+    for _ in 0..2 {
+        Runtime::new().unwrap().block_on(async {
             let guard = locks.lock("k").lock().await.unwrap();
             let kept = guard.keep_alive();
             let end = guard.valid_until();
-            eventually("it is renewed", || guard.valid_until() > end).await;
+            eventually("it is renewed", || guard.valid_until() > end);
             // It listens, in this runtime.
             let lock = locks.lock("k");
             let waiting = tokio::spawn(async move { lock.lock_timeout(BOUND).await });
-            waiters(&mut admin, "k", 1).await;
+            admin.await_waiters("k", 1);
             assert!(admin.info("k").contains("channel"));
             drop((kept, guard));
             drop(waiting.await.unwrap().unwrap().unwrap());
@@ -335,34 +213,26 @@ fn a_client_outlives_the_runtime_that_it_was_made_in() {
             assert!(admin.is_free("k"));
         });
     }
-    let held = tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let held = locks.lock("k").lock().await.unwrap();
-        held.renew().await.unwrap();
-        held
-    });
-    let next = tokio::runtime::Runtime::new().unwrap();
-    next.block_on(async move {
+    let lock = locks.lock("k");
+    let held = Runtime::new().unwrap().block_on(lock.lock()).unwrap();
+    Runtime::new().unwrap().block_on(async move {
         held.renew().await.unwrap();
         drop(held);
-        eventually("it is released", || admin.is_free("k")).await;
+        eventually("it is released", || admin.is_free("k"));
     });
 }
 
 #[test]
 fn a_shutdown_waits_for_what_drops_have_left() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let locks = LockClient::open(proxy.url(), Options::default()).unwrap();
-    let mut admin = server.admin();
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().build().unwrap()
-    };
+    let (_server, proxy, mut admin) = proxied();
+    let locks = locks(proxy.url());
     // The end of a `main` drops its tasks before they have run.
-    runtime().block_on(async { drop(locks.lock("k").lock().await.unwrap()) });
+    let main = Builder::new_current_thread().enable_all().build().unwrap();
+    main.block_on(async { drop(locks.lock("k").lock().await.unwrap()) });
+    drop(main);
     assert!(!admin.is_free("k"));
     admin.run(&["DEL", "k"]);
-    runtime().block_on(async {
+    Runtime::new().unwrap().block_on(async {
         proxy.delay_replies(100);
         drop(locks.lock("k").lock().await.unwrap());
         let asking = locks.lock("l");
@@ -370,14 +240,13 @@ fn a_shutdown_waits_for_what_drops_have_left() {
         locks.shutdown().await;
         assert!(admin.is_free("k") && admin.is_free("l"));
         // The proxy passes the end of a connection on.
-        eventually("none is left", || admin.clients("cmd=lock") == 0).await;
+        eventually("none is left", || admin.clients("cmd=lock") == 0);
     });
 }
 
 #[test]
 fn a_wait_needs_a_runtime() {
-    let locks = LockClient::open("redis://127.0.0.1:1", Options::default()).unwrap();
-    let lock = locks.lock("k");
+    let lock = locks("redis://127.0.0.1:1".to_owned()).lock("k");
     let mut asking = std::pin::pin!(lock.lock());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let answer = asking.as_mut().poll(&mut context);
@@ -392,29 +261,26 @@ async fn the_programs_connection_delays_no_renewal_and_no_release() {
     let (client, mut admin) = (server.client(), server.admin());
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let connection = client.get_multiplexed_async_connection_with_config(&config);
-    let connection = connection.await.unwrap();
-    let locks = LockClient::with_connection(client, connection.clone(), Options::default());
+    let mut busy = connection.await.unwrap();
+    let locks = LockClient::with_connection(client, busy.clone(), Options::default());
     let guard = locks.unwrap().lock("k").lock().await.unwrap();
-    let mut busy = connection;
     let blocked = tokio::spawn(async move {
         let mut pop = redis::cmd("BLPOP");
         pop.arg("list").arg(0).exec_async(&mut busy).await.unwrap();
     });
-    eventually("it blocks", || admin.clients("cmd=blpop") == 1).await;
+    eventually("it blocks", || admin.clients("cmd=blpop") == 1);
     guard.renew().await.unwrap();
     guard.unlock().await.unwrap();
     assert!(admin.is_free("k") && !blocked.is_finished());
-    admin.run(&["LPUSH", "list", "1"]);
-    blocked.await.unwrap();
 }
 
 /// A task that waits by the channel, for a lock which an operator holds, and asks again within an hour.
-async fn one_that_waits(server: &Server, admin: &mut Admin, options: Options) -> JoinHandle<()> {
+fn one_that_waits(server: &Server, admin: &mut Admin, options: Options) -> JoinHandle<()> {
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
     let patient = options.slice(ms(3_600_000));
     let lock = LockClient::open(server.url(), patient).unwrap().lock("k");
     let waiting = tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
-    waiters(admin, "k", 1).await;
+    admin.await_waiters("k", 1);
     assert!(admin.info("k").contains("channel"));
     waiting
 }
@@ -423,17 +289,17 @@ async fn one_that_waits(server: &Server, admin: &mut Admin, options: Options) ->
 async fn a_grant_is_heard_and_a_lost_subscription_is_made_up_for() {
     let server = Server::start();
     let mut admin = server.admin();
-    let waiting = one_that_waits(&server, &mut admin, Options::default()).await;
+    let waiting = one_that_waits(&server, &mut admin, Options::default());
     let asked = admin.calls("lock.acquire");
     admin.run(&["LOCK.RELEASE", "k", "holder"]);
     timeout(BOUND, waiting).await.unwrap().unwrap();
     assert_eq!(admin.calls("lock.acquire"), asked);
 
-    let waiting = one_that_waits(&server, &mut admin, Options::default()).await;
+    let waiting = one_that_waits(&server, &mut admin, Options::default());
     let asked = admin.calls("lock.acquire");
     admin.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    eventually("it asked again", || admin.calls("lock.acquire") > asked).await;
-    waiters(&mut admin, "k", 1).await;
+    eventually("it asked again", || admin.calls("lock.acquire") > asked);
+    admin.await_waiters("k", 1);
     // The message is published before anybody hears it again.
     admin.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     admin.run(&["LOCK.RELEASE", "k", "holder"]);
@@ -445,7 +311,7 @@ async fn a_wait_that_ended_with_its_connection_goes_on() {
     let server = Server::start();
     let mut admin = server.admin();
     let options = Options::default().linger(ms(60_000)).grace(ms(3_000));
-    let waiting = one_that_waits(&server, &mut admin, options).await;
+    let waiting = one_that_waits(&server, &mut admin, options);
     // The subscription stays, and hears nothing of it.
     admin.run(&["CLIENT", "KILL", "TYPE", "normal"]);
     admin.run(&["LOCK.ACQUIRE", "k", "next", "60000", "KEEP", "60000"]);
@@ -456,25 +322,21 @@ async fn a_wait_that_ended_with_its_connection_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_tasks_wait_over_two_connections() {
     let server = Server::start();
-    // A machine under load has no 3 s for 1,000 answers at once.
-    let options = Options::default().reconnect(ms(60_000));
+    // A machine under load may not answer all of them in 3 s.
+    let options = Options::default().reconnect(BOUND);
     let locks = LockClient::open(server.url(), options).unwrap();
     let mut admin = server.admin();
     let before = admin.clients("");
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
     let mut tasks = JoinSet::new();
-    for _ in 0..1_000 {
+    for _ in 0..300 {
         let lock = locks.lock("k");
         tasks.spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
     }
-    let end = Instant::now() + ms(60_000);
-    while admin.waiters("k") < 1_000 {
-        assert!(Instant::now() < end, "not all tasks wait");
-        sleep(ms(100)).await;
-    }
+    admin.await_waiters("k", 300);
     assert_eq!(admin.clients("") - before, 2);
     admin.run(&["LOCK.RELEASE", "k", "holder"]);
-    timeout(ms(120_000), tasks.join_all()).await.unwrap();
+    tasks.join_all().await;
     assert!(admin.is_free("k"));
 }
 
@@ -492,32 +354,21 @@ async fn an_upgrade_ends_with_its_share() {
     assert_eq!(admin.waiters("page"), 0);
 }
 
-/// As when a firewall has forgotten it: the node has no receiver any more, and the client does not know.
+/// As when a firewall has forgotten it: the server has no receiver any more, and the client does
+/// not know.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_connection_that_listens_and_was_forgotten_is_made_anew() {
-    let cluster = Cluster::start();
-    let proxy = Proxy::to(cluster.nodes[1].port);
-    let key = cluster.key_of(1, "forgotten");
-    let mut node = cluster.nodes[1].admin();
-    let port = proxy.port.to_string();
-    node.run(&["CONFIG", "SET", "cluster-announce-port", &port]);
-    let locks = LockClient::cluster([proxy.url()], Options::default()).unwrap();
-    for is_forgotten in [false, true] {
-        node.run(&["LOCK.ACQUIRE", &key, "holder", "60000"]);
-        let lock = locks.lock(&key);
-        let waiting = tokio::spawn(async move { lock.lock_timeout(BOUND).await });
-        waiters(&mut node, &key, 1).await;
-        if is_forgotten {
-            proxy.forget_subscribed();
-            // It notices while it waits.
-            eventually("it listens again", || proxy.subscribed() == 1).await;
-            waiters(&mut node, &key, 1).await;
-        }
-        assert_eq!(proxy.subscribed(), 1);
-        let start = Instant::now();
-        node.run(&["LOCK.RELEASE", &key, "holder"]);
-        let guard = waiting.await.unwrap().unwrap().unwrap();
-        assert!(start.elapsed() < ms(4_000), "{:?}", start.elapsed());
-        guard.unlock().await.unwrap();
-    }
+async fn a_connection_that_listens_and_was_forgotten_is_made_anew() {
+    let (_server, proxy, mut admin) = proxied();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
+    let lock = locks(proxy.url()).lock("k");
+    let waiting = tokio::spawn(async move { lock.lock_timeout(BOUND).await });
+    admin.await_waiters("k", 1);
+    proxy.forget_subscribed();
+    // It notices while it waits.
+    eventually("it listens again", || proxy.has_subscribed());
+    admin.await_waiters("k", 1);
+    let start = Instant::now();
+    admin.run(&["LOCK.RELEASE", "k", "holder"]);
+    drop(waiting.await.unwrap().unwrap().unwrap());
+    assert!(start.elapsed() < ms(4_000), "{:?}", start.elapsed());
 }

@@ -1,5 +1,5 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{Client, Cmd, RedisError, RedisResult, Value};
@@ -7,8 +7,8 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::link::{Own, within};
 use super::listener::{Hub, Subscribed};
-use super::shards::Shards;
-use crate::cluster::{self, Route, Topology, slot_of, slot_of_commands};
+use crate::cluster::{self, Topology, slot_of, slot_of_commands, tag_of};
+use crate::driver::locked;
 use crate::info::Address;
 
 /// A cluster's nodes, each with a connection that all tasks share.
@@ -17,7 +17,7 @@ pub(super) struct Nodes {
     by_address: Mutex<HashMap<Address, Arc<Own>>>,
     /// One task asks for the slots, and the others wait for it.
     asking: AsyncMutex<()>,
-    shards: Shards,
+    hub: Arc<Hub>,
 }
 
 impl cluster::Nodes for Nodes {
@@ -25,42 +25,37 @@ impl cluster::Nodes for Nodes {
         self.node(node)?.send(commands, time).await
     }
 
-    /// A node that is silent may still seem to be listened to.
-    fn has_failed(&self, node: &Address, error: &RedisError) {
+    fn has_failed(&self, node: &Address, error: &RedisError, has_moved: bool) {
+        // A node that is silent may still seem to be listened to.
         if error.is_timeout() {
-            self.shards.connect_anew(node);
+            self.hub.connect_anew(&Some(node.clone()));
         }
-    }
-
-    fn has_moved(&self) {
-        self.shards.has_moved();
+        if has_moved {
+            self.hub.subscribe_anew();
+        }
     }
 }
 
 impl Nodes {
-    pub(super) fn new(topology: Topology, hub: &Arc<Hub>) -> Self {
+    pub(super) fn new(topology: Topology, hub: Arc<Hub>) -> Self {
         Self {
             topology,
             by_address: Mutex::default(),
             asking: AsyncMutex::default(),
-            shards: Shards::new(hub),
+            hub,
         }
     }
 
     /// Listens for a key at the node that has its slot, as far as is known.
-    pub(super) async fn ready(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
+    pub(super) async fn listen(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
         let slot = slot_of(key);
-        let mut route = Route::new(slot, self.owner(slot, time).await?);
-        loop {
-            let node = &route.node;
-            let info = self.topology.info(node);
-            match self.shards.ready(slot, node.clone(), info, time).await {
-                Ok(subscribed) => return Ok(subscribed),
-                // A channel is at one node, also while its slot is on its way.
-                Err(error) if error.code() == Some("ASK") => return Err(error),
-                Err(error) => self.topology.follow(self, &mut route, error)?,
-            }
-        }
+        let owner = self.owner(slot, time).await?;
+        let (node, tag) = (Some(owner.clone()), Some(tag_of(slot)));
+        let source = &self.node(&owner)?.source;
+        let listening = self.hub.ready(node, tag, source, time).await;
+        listening.inspect_err(|error| {
+            self.topology.learn_from(self, &owner, error);
+        })
     }
 
     /// Sends commands to the node of their slot. Returns the node that has answered, too.
@@ -69,10 +64,8 @@ impl Nodes {
         commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<(Value, Address)> {
-        let slot = slot_of_commands(commands);
-        let owner = self.owner(slot, time).await?;
-        let to = (slot, owner);
-        self.topology.send(self, to, commands, time).await
+        let owner = self.owner(slot_of_commands(commands), time).await?;
+        self.topology.send(self, owner, commands, time).await
     }
 
     async fn owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
@@ -88,7 +81,7 @@ impl Nodes {
     }
 
     fn node(&self, address: &Address) -> RedisResult<Arc<Own>> {
-        let mut nodes = self.nodes();
+        let mut nodes = locked(&self.by_address);
         if let Some(node) = nodes.get(address) {
             return Ok(node.clone());
         }
@@ -98,15 +91,9 @@ impl Nodes {
     }
 
     pub(super) async fn close(&self) {
-        let nodes = std::mem::take(&mut *self.nodes());
+        let nodes = std::mem::take(&mut *locked(&self.by_address));
         for node in nodes.values() {
             node.close().await;
         }
-        self.shards.close();
-    }
-
-    fn nodes(&self) -> MutexGuard<'_, HashMap<Address, Arc<Own>>> {
-        let nodes = self.by_address.lock();
-        nodes.unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,23 +1,22 @@
 //! Connections that tasks share.
 
 use std::future::Future;
-use std::slice::from_ref;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, RedisError, RedisResult, Value};
+use redis::{Cmd, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{timeout, timeout_at};
 
-#[cfg(feature = "cluster-async")]
 use super::cluster::Nodes;
 use super::link::{Boxed, Own, Source, ask, within};
-use super::listener::{Hub, Subscribed};
+use super::listener::{Hub, Node, Subscribed};
 use crate::attempt::{Attempt, Verdict};
-use crate::driver::{Driver, Engine};
+use crate::cluster::Topology;
+use crate::driver::{Driver, Engine, locked};
 use crate::lease::Lease;
 use crate::locks::Returns;
 use crate::options::Options;
@@ -40,7 +39,7 @@ impl Returns for Tasks {
 
 impl Driver for Tasks {
     type Connections = Connections;
-    type Runtime = Option<Handle>;
+    type Runtime = Handle;
 
     const BLOCKS: bool = false;
 
@@ -53,12 +52,9 @@ impl Driver for Tasks {
         Handle::try_current().ok()
     }
 
-    fn is_ready() -> bool {
-        Self::runtime().is_some()
-    }
-
     async fn send(engine: &Engine<Self>, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
-        boxed(engine.connections.send(commands, time)).await
+        let sent = engine.connections.send(commands, time).await;
+        sent.map(|(answer, _)| answer)
     }
 
     async fn send_of_owner(
@@ -67,13 +63,13 @@ impl Driver for Tasks {
         time: Duration,
     ) -> RedisResult<Value> {
         match &engine.connections.owners {
-            Some(own) => boxed(own.send(commands, time)).await,
+            Some(own) => own.send(commands, time).await,
             None => Self::send(engine, commands, time).await,
         }
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
-        boxed(engine.ask_in_the_best_way(attempt)).await
+        engine.ask_in_the_best_way(attempt).await
     }
 
     async fn pause(time: Duration) {
@@ -98,27 +94,27 @@ impl Driver for Tasks {
         drop(tokio::task::spawn_blocking(call));
     }
 
-    fn keep(runtime: &Option<Handle>, keeper: impl Future<Output = ()> + Send + 'static) {
-        match Self::runtime().or(runtime.clone()) {
-            Some(runtime) => drop(runtime.spawn(keeper)),
-            None => tracing::error!("nothing renews a lock, because there is no runtime here"),
-        }
+    fn keep(runtime: &Handle, keeper: impl Future<Output = ()> + Send + 'static) {
+        drop(Self::here_or(runtime).spawn(keeper));
     }
 
     fn settle(
         engine: Arc<Engine<Self>>,
-        runtime: &Option<Handle>,
+        runtime: &Handle,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        // The one of the guard may be over, and there may be none here.
-        let Some(runtime) = Self::runtime().or(runtime.clone()) else {
-            return tracing::warn!("a lock stays for its ttl, because there is no runtime here");
-        };
         let left = Left::begin(engine);
-        runtime.spawn(async move {
+        drop(Self::here_or(runtime).spawn(async move {
             work.await;
             drop(left);
-        });
+        }));
+    }
+}
+
+impl Tasks {
+    /// The runtime of the acquire may be over, and there may be none here.
+    fn here_or(runtime: &Handle) -> Handle {
+        Self::runtime().unwrap_or_else(|| runtime.clone())
     }
 }
 
@@ -127,10 +123,8 @@ struct Left(Arc<Engine<Tasks>>);
 
 impl Left {
     fn begin(engine: Arc<Engine<Tasks>>) -> Self {
-        engine
-            .connections
-            .left
-            .send_modify(|left| *left = left.saturating_add(1));
+        let left = &engine.connections.left;
+        left.send_modify(|left| *left = left.saturating_add(1));
         Self(engine)
     }
 }
@@ -145,32 +139,38 @@ impl Drop for Left {
 /// All connections of a client.
 pub(crate) struct Connections {
     to: To,
+    /// Where connections that listen or block are made, unless it is a cluster.
+    pub(super) source: Option<Source>,
     /// Where the program could keep the others from answering.
     owners: Option<Own>,
-    pub(crate) hub: Arc<Hub>,
+    pub(super) hub: Arc<Hub>,
     /// As many connections may block at a time.
     pub(super) waiting: Semaphore,
-    idle: Mutex<Vec<MultiplexedConnection>>,
+    pub(super) idle: Mutex<Vec<MultiplexedConnection>>,
     left: watch::Sender<usize>,
 }
 
 enum To {
     Own(Own),
-    /// The program's own connection, which reconnects by itself if it does at all. Its server makes
-    /// the connections that listen or block; without one a waiter asks again and again.
-    Borrowed(Box<Borrowed>, Option<Source>),
-    #[cfg(feature = "cluster-async")]
+    /// The program's own connection, which reconnects by itself if it does at all. Without a source
+    /// a waiter asks again and again.
+    Borrowed(Box<Borrowed>),
     Cluster(Box<Nodes>),
 }
 
 type Borrowed = dyn for<'a> Fn(&'a [Cmd]) -> Boxed<'a, RedisResult<Value>> + Send + Sync;
 
 impl Connections {
-    fn new(to: To, owners: Option<Own>, hub: Arc<Hub>, options: &Options) -> Self {
+    fn new(to: To, source: Option<Source>, hub: Arc<Hub>, options: &Options) -> Self {
         let permits = options.max_waiting_connections.min(Semaphore::MAX_PERMITS);
+        let owners = match to {
+            To::Borrowed(_) => source.clone(),
+            _ => None,
+        };
         Self {
             to,
-            owners,
+            source,
+            owners: owners.map(|source| Own::new(source, None)),
             hub,
             waiting: Semaphore::new(permits),
             idle: Mutex::default(),
@@ -180,8 +180,8 @@ impl Connections {
 
     pub(super) fn own(source: Source, options: &Options) -> Self {
         let hub = Hub::new();
-        let own = Own::new(source, Some(hub.renewed.clone()));
-        Self::new(To::Own(own), None, hub, options)
+        let own = Own::new(source.clone(), Some(hub.clone()));
+        Self::new(To::Own(own), Some(source), hub, options)
     }
 
     pub(super) fn borrowed(
@@ -189,110 +189,63 @@ impl Connections {
         source: Option<Source>,
         options: &Options,
     ) -> Self {
-        let owners = source.clone().map(|source| Own::new(source, None));
-        let ask: Box<Borrowed> = Box::new(move |commands| {
-            let connection = connection.clone();
-            Box::pin(ask(connection, commands))
-        });
-        Self::new(To::Borrowed(ask, source), owners, Hub::new(), options)
+        let ask: Box<Borrowed> =
+            Box::new(move |commands| Box::pin(ask(connection.clone(), commands)));
+        Self::new(To::Borrowed(ask), source, Hub::new(), options)
     }
 
-    #[cfg(feature = "cluster-async")]
-    pub(super) fn cluster(topology: crate::cluster::Topology, options: &Options) -> Self {
+    pub(super) fn cluster(topology: Topology, options: &Options) -> Self {
         let hub = Hub::new();
-        let nodes = Box::new(Nodes::new(topology, &hub));
+        let nodes = Box::new(Nodes::new(topology, hub.clone()));
         Self::new(To::Cluster(nodes), None, hub, options)
     }
 
-    /// Where connections that listen or block are made.
-    pub(super) fn source(&self) -> Option<&Source> {
-        match &self.to {
-            To::Own(own) => Some(&own.source),
-            To::Borrowed(_, source) => source.as_ref(),
-            #[cfg(feature = "cluster-async")]
-            To::Cluster(_) => None,
-        }
+    /// Whether it can hear of grants.
+    pub(super) fn hears(&self) -> bool {
+        self.source.is_some() || matches!(self.to, To::Cluster(_))
     }
 
-    /// Whether it listens to the nodes of a cluster. There, a grant that was heard is only a hint,
-    /// which the next request confirms: a node that was the primary hears what the primary publishes.
-    pub(super) fn is_cluster(&self) -> bool {
-        !matches!(self.to, To::Own(_) | To::Borrowed(..))
-    }
-
-    /// Sends commands that are answered at once.
-    async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
-        match &self.to {
-            To::Own(own) => own.send(commands, time).await,
-            To::Borrowed(ask, _) => {
-                let answer = within(time, ask(commands)).await;
-                let has_left = |error: &RedisError| is_to_leave(error) && !error.is_timeout();
-                if answer.as_ref().is_err_and(has_left) {
-                    self.hub.renewed.notify_one();
-                }
-                answer
-            }
-            #[cfg(feature = "cluster-async")]
-            To::Cluster(nodes) => nodes.send(commands, time).await.map(|(answer, _)| answer),
-        }
-    }
-
-    /// Sends a request whose end the channel hears. Whether the server that answers is the one that
-    /// is listened to.
-    pub(super) async fn send_heard(
+    /// Sends commands that are answered at once. Returns the node that has answered, too.
+    pub(super) async fn send(
         &self,
-        command: &Cmd,
+        commands: &[Cmd],
         time: Duration,
-        #[cfg_attr(not(feature = "cluster-async"), allow(unused_variables))]
-        subscribed: &Subscribed,
-    ) -> RedisResult<(Value, bool)> {
-        match &self.to {
-            #[cfg(feature = "cluster-async")]
+    ) -> RedisResult<(Value, Node)> {
+        let answer = match &self.to {
+            To::Own(own) => own.send(commands, time).await,
+            To::Borrowed(ask) => within(time, ask(commands)).await.inspect_err(|error| {
+                if is_to_leave(error) && !error.is_timeout() {
+                    self.hub.connect_anew(&None);
+                }
+            }),
             To::Cluster(nodes) => {
-                let (answer, node) = nodes.send(from_ref(command), time).await?;
-                Ok((answer, subscribed.node == Some(node)))
+                let (answer, node) = nodes.send(commands, time).await?;
+                return Ok((answer, Some(node)));
             }
-            _ => Ok((self.send(from_ref(command), time).await?, true)),
-        }
+        };
+        answer.map(|answer| (answer, None))
     }
 
     /// Listens for a key, unless it does.
-    pub(super) async fn listen(
-        &self,
-        #[cfg_attr(not(feature = "cluster-async"), allow(unused_variables))] key: &[u8],
-        time: Duration,
-    ) -> RedisResult<Subscribed> {
-        #[cfg(feature = "cluster-async")]
-        if let To::Cluster(nodes) = &self.to {
-            return nodes.ready(key, time).await;
+    pub(super) async fn listen(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
+        match (&self.to, &self.source) {
+            (To::Cluster(nodes), _) => nodes.listen(key, time).await,
+            (_, Some(source)) => self.hub.ready(None, None, source, time).await,
+            (_, None) => Err((redis::ErrorKind::Client, "nothing listens").into()),
         }
-        match self.source() {
-            Some(source) => self.hub.ready(source, time).await,
-            None => Err((redis::ErrorKind::Client, "nothing listens").into()),
-        }
-    }
-
-    pub(super) fn idle(&self) -> MutexGuard<'_, Vec<MultiplexedConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) async fn shutdown(&self) {
         let _ = self.left.subscribe().wait_for(|left| *left == 0).await;
         self.hub.close();
-        self.idle().clear();
+        locked(&self.idle).clear();
         match &self.to {
             To::Own(own) => own.close().await,
-            To::Borrowed(..) => {}
-            #[cfg(feature = "cluster-async")]
+            To::Borrowed(_) => {}
             To::Cluster(nodes) => nodes.close().await,
         }
         if let Some(own) = &self.owners {
             own.close().await;
         }
     }
-}
-
-/// Keeps the types of futures short: a program's own are made of them, and rustc has a limit.
-fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> Boxed<'a, T> {
-    Box::pin(future)
 }

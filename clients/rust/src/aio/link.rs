@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::listener::Hub;
 use crate::driver::{answered, rest_for_answer};
 use crate::replies::is_to_leave;
 
@@ -55,7 +56,7 @@ pub(super) struct Own {
     has_failed: fn(&RedisError) -> bool,
     /// Is told when a connection takes the place of one that was refused or cut, as it may be to
     /// another server. A busy server is only late: those that wait must not all ask it again.
-    renewed: Option<Arc<Notify>>,
+    hub: Option<Arc<Hub>>,
 }
 
 #[derive(Default)]
@@ -68,17 +69,16 @@ struct Current {
 
 impl Own {
     /// A server that is no longer primary is not asked again: a new connection asks who is.
-    pub(super) fn new(source: Source, renewed: Option<Arc<Notify>>) -> Self {
+    pub(super) fn new(source: Source, hub: Option<Arc<Hub>>) -> Self {
         Self {
             source,
             current: Mutex::default(),
             has_failed: is_to_leave,
-            renewed,
+            hub,
         }
     }
 
     /// A node of a cluster, which goes on after it has sent a command elsewhere.
-    #[cfg(feature = "cluster-async")]
     pub(super) fn node(client: Client) -> Self {
         Self {
             has_failed: crate::replies::is_unanswered,
@@ -105,25 +105,23 @@ impl Own {
 
     /// The present connection, or a new one. A short time for an answer leaves a second for that.
     async fn connection(&self, time: Duration) -> RedisResult<(MultiplexedConnection, u64)> {
-        let time = time.clamp(Duration::from_secs(1), CONNECT_TIME);
-        within(time, self.current_or_new()).await
-    }
-
-    async fn current_or_new(&self) -> RedisResult<(MultiplexedConnection, u64)> {
-        // One task connects, and the others wait for it.
-        let mut current = self.current.lock().await;
-        if let Some(connection) = &current.connection {
-            return Ok((connection.clone(), current.number));
-        }
-        let connection = self.source.connect().await?;
-        current.number = current.number.wrapping_add(1);
-        if std::mem::take(&mut current.has_left)
-            && let Some(renewed) = &self.renewed
-        {
-            renewed.notify_one();
-        }
-        current.connection = Some(connection.clone());
-        Ok((connection, current.number))
+        let connecting = async {
+            // One task connects, and the others wait for it.
+            let mut current = self.current.lock().await;
+            if let Some(connection) = &current.connection {
+                return Ok((connection.clone(), current.number));
+            }
+            let connection = self.source.connect().await?;
+            current.number = current.number.wrapping_add(1);
+            if std::mem::take(&mut current.has_left)
+                && let Some(hub) = &self.hub
+            {
+                hub.connect_anew(&None);
+            }
+            current.connection = Some(connection.clone());
+            Ok((connection, current.number))
+        };
+        within(time.clamp(Duration::from_secs(1), CONNECT_TIME), connecting).await
     }
 
     pub(super) async fn close(&self) {

@@ -1,346 +1,314 @@
-//! One subscription, the messages that come by it, and the waiters that hear them.
+//! The connections that listen, the messages that come by them, and the waiters that hear them.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use futures_util::{FutureExt, StreamExt};
-use redis::{Client, ProtocolVersion, RedisError, RedisResult, Value};
-use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult,
+    Value,
+};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
+use tokio::time::timeout;
 
 use super::link::{CONNECT_TIME, Source, within};
-use crate::attempt::PACE;
-#[cfg(feature = "cluster-async")]
-use crate::cluster::Address;
 use crate::command::Place;
-use crate::replies::is_refused;
+use crate::driver::locked;
+use crate::info::Address;
+use crate::replies::is_unanswered;
 
 /// The time without a message after which the connection is asked whether it still lives.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
+const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// The longest time between two tries to subscribe.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Many clients must not keep a server that comes back from its work.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A node of a cluster, and `None` for the only server.
+pub(super) type Node = Option<Address>;
 
 /// A channel that is listened to.
-pub(crate) struct Subscribed {
-    /// The number of the hub's subscription.
-    pub(crate) number: u64,
-    pub(crate) channel: String,
-    /// The node of a cluster. At any other one this subscription is of no use.
-    #[cfg(feature = "cluster-async")]
-    pub(crate) node: Option<Address>,
+pub(super) struct Subscribed {
+    /// The number of ends before it.
+    pub(super) number: u64,
+    pub(super) channel: String,
+    /// At any other one this subscription is of no use.
+    pub(super) node: Node,
 }
 
-/// Dispatches the messages of one channel, which is this client's alone.
-#[derive(Debug)]
-pub(crate) struct Hub {
+/// Dispatches the messages of the channels of one client, which are its alone.
+pub(super) struct Hub {
     /// With `:` and a tag behind it in a cluster.
     channel: String,
-    listeners: Mutex<Listeners>,
-    subscription: watch::Sender<Subscription>,
-    last_number: AtomicU64,
-    task: Mutex<Option<AbortHandle>>,
-    /// Another server may be the primary now, and the one that is listened to may be silent.
-    pub(crate) renewed: Arc<Notify>,
+    /// More than one at a place only where a token of the caller's own is used twice.
+    listeners: Mutex<HashMap<Place, Vec<mpsc::UnboundedSender<Event>>>>,
+    lines: Mutex<HashMap<Node, Arc<Current>>>,
+    /// How many subscriptions have ended. Their waiters ask again.
+    ends: watch::Sender<u64>,
 }
 
-#[derive(Debug, Default)]
-struct Listeners {
-    /// More than one only where a token of the caller's own is used twice.
-    by_place: HashMap<Place, Vec<(u64, mpsc::UnboundedSender<Event>)>>,
-    last_number: u64,
+/// The connection that listens to a node.
+#[derive(Default)]
+struct Current {
+    line: Mutex<Option<Arc<Line>>>,
+    /// Of the task that connects or subscribes, with the last failure to connect. The others wait
+    /// for it.
+    making: AsyncMutex<Option<(Instant, RedisError)>>,
 }
 
-#[derive(Debug, Clone)]
-enum Subscription {
-    Down(Option<RedisError>),
-    /// With a number that no earlier one had.
-    Up(u64),
+/// A connection that listens. Its channels stay subscribed.
+struct Line {
+    connection: MultiplexedConnection,
+    /// `None` if the connection is over.
+    channels: Mutex<Option<HashSet<String>>>,
 }
 
 impl Hub {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             channel: format!("redis-lock:{}", uuid::Uuid::new_v4().simple()),
             listeners: Mutex::default(),
-            subscription: watch::Sender::new(Subscription::Down(None)),
-            last_number: AtomicU64::new(0),
-            task: Mutex::default(),
-            renewed: Arc::default(),
+            lines: Mutex::default(),
+            ends: watch::Sender::new(0),
         })
     }
 
-    #[cfg(feature = "cluster-async")]
-    pub(crate) fn channel(&self) -> &str {
-        &self.channel
+    /// Whether a connection listens.
+    pub(super) fn is_up(&self) -> bool {
+        let lines = locked(&self.lines);
+        lines.values().any(|current| current.living().is_some())
     }
 
-    pub(crate) fn is_up(&self) -> bool {
-        matches!(*self.subscription.borrow(), Subscription::Up(_))
-    }
-
-    /// Subscribes, unless it is subscribed.
-    pub(crate) async fn ready(
+    /// Listens at a server, unless it does. In a cluster it is by a channel whose tag leads to the
+    /// node.
+    pub(super) async fn ready(
         self: &Arc<Self>,
+        node: Node,
+        tag: Option<String>,
         source: &Source,
         time: Duration,
     ) -> RedisResult<Subscribed> {
-        self.start(source);
-        let mut subscription = self.subscription.subscribe();
-        let decided = subscription.wait_for(|now| match now {
-            Subscription::Up(_) => true,
-            // Rights do not come back by waiting for them.
-            Subscription::Down(error) => error.as_ref().is_some_and(is_refused),
-        });
-        let decided = match timeout(time, decided).await {
-            Ok(Ok(now)) => now.clone(),
-            _ => self.subscription.borrow().clone(),
+        let (channel, subscribe) = match tag {
+            Some(tag) => (format!("{}:{{{tag}}}", self.channel), "SSUBSCRIBE"),
+            None => (self.channel.clone(), "SUBSCRIBE"),
         };
-        match decided {
-            Subscription::Up(number) => Ok(Subscribed {
-                number,
-                channel: self.channel.clone(),
-                #[cfg(feature = "cluster-async")]
-                node: None,
-            }),
-            Subscription::Down(Some(error)) => Err(error),
-            Subscription::Down(None) => {
-                Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+        let subscribed = Subscribed {
+            // What ends from now on ends this one.
+            number: *self.ends.borrow(),
+            channel,
+            node,
+        };
+        let current = self.current(&subscribed.node);
+        let subscribing = async {
+            let mut failure = current.making.lock().await;
+            let line = match current.living() {
+                Some(line) => line,
+                None => self.connect(&current, &mut failure, source).await?,
+            };
+            let channel = &subscribed.channel;
+            let has = |channels: &HashSet<String>| channels.contains(channel);
+            if locked(&line.channels).as_ref().is_some_and(has) {
+                return Ok(());
             }
+            let mut connection = line.connection.clone();
+            let mut subscribe = redis::cmd(subscribe);
+            let answer = subscribe.arg(channel).exec_async(&mut connection).await;
+            if answer.as_ref().is_err_and(RedisError::is_io_error) {
+                line.end(self);
+            }
+            answer?;
+            let mut channels = locked(&line.channels);
+            // Otherwise it may be over already.
+            if *self.ends.borrow() == subscribed.number
+                && let Some(channels) = channels.as_mut()
+            {
+                channels.insert(channel.clone());
+            }
+            Ok(())
+        };
+        within(time, subscribing).await?;
+        Ok(subscribed)
+    }
+
+    async fn connect(
+        self: &Arc<Self>,
+        current: &Current,
+        failure: &mut Option<(Instant, RedisError)>,
+        source: &Source,
+    ) -> RedisResult<Arc<Line>> {
+        match failure {
+            Some((when, error)) if when.elapsed() < PAUSE => return Err(error.clone()),
+            _ => {}
         }
+        let (sender, pushes) = mpsc::unbounded_channel();
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIME))
+            .set_response_timeout(Some(CONNECT_TIME))
+            .set_push_sender(sender);
+        let connecting = async {
+            let info = source.client().await?.get_connection_info().clone();
+            let settings = info.redis_settings().clone();
+            let settings = settings.set_protocol(ProtocolVersion::RESP3);
+            let client = Client::open(info.set_redis_settings(settings))?;
+            let connecting = client.get_multiplexed_async_connection_with_config(&config);
+            within(CONNECT_TIME, connecting).await
+        };
+        let connection = connecting.await.inspect_err(|error| {
+            *failure = Some((Instant::now(), error.clone()));
+        })?;
+        let line = Arc::new(Line {
+            connection,
+            channels: Mutex::new(Some(HashSet::new())),
+        });
+        let hearing = Hearing(Arc::downgrade(self), Arc::downgrade(&line));
+        tokio::spawn(hearing.run(pushes));
+        *locked(&current.line) = Some(line.clone());
+        Ok(line)
     }
 
-    /// Returns when the subscription `number` is no longer the present one.
-    pub(crate) async fn ended(&self, number: u64) {
-        let mut subscription = self.subscription.subscribe();
-        let _ = subscription
-            .wait_for(|now| !matches!(now, Subscription::Up(present) if *present == number))
-            .await;
+    /// Returns when a subscription has ended since that number.
+    pub(super) async fn ended(&self, number: u64) {
+        let mut ends = self.ends.subscribe();
+        let _ = ends.wait_for(|now| *now != number).await;
     }
 
-    /// Begins another subscription. Those of the one before ask again.
-    pub(crate) fn subscribed_anew(&self) {
-        let number = self.last_number.fetch_add(1, Relaxed).wrapping_add(1);
-        self.subscription.send_replace(Subscription::Up(number));
+    /// Those that wait subscribe again where their keys are now, and ask again.
+    pub(super) fn subscribe_anew(&self) {
+        self.ends.send_modify(|ends| *ends = ends.wrapping_add(1));
     }
 
-    /// The number of the present subscription, 0 without one.
-    #[cfg(feature = "cluster-async")]
-    pub(crate) fn number(&self) -> u64 {
-        match *self.subscription.borrow() {
-            Subscription::Up(number) => number,
-            Subscription::Down(_) => 0,
+    /// Gives up a connection that may be dead, or that of a server which is no primary any more.
+    pub(super) fn connect_anew(&self, node: &Node) {
+        // One that is being made is new.
+        let line = locked(&self.current(node).line).take();
+        if let Some(line) = line {
+            line.end(self);
         }
     }
 
     /// Listens for one place. Messages from before are not heard: the answer to the next request
     /// tells the same.
-    pub(crate) fn listen(self: &Arc<Self>, place: &Place) -> Listener {
+    pub(super) fn listen(self: &Arc<Self>, place: &Place) -> Listener {
         let place = place.head();
         let (sender, events) = mpsc::unbounded_channel();
-        let mut listeners = self.listeners();
-        listeners.last_number = listeners.last_number.wrapping_add(1);
-        let number = listeners.last_number;
-        listeners
-            .by_place
-            .entry(place.clone())
-            .or_default()
-            .push((number, sender));
+        let mut listeners = locked(&self.listeners);
+        listeners.entry(place.clone()).or_default().push(sender);
         drop(listeners);
         Listener {
             hub: self.clone(),
             place,
-            number,
             events,
         }
     }
 
-    /// Tells a message to those that listen for its place. False if nobody does.
-    pub(crate) fn dispatch(&self, payload: &[u8]) -> bool {
+    /// Tells a message to those that listen for its place.
+    fn dispatch(&self, payload: &[u8]) {
         let Some(message) = Message::parse(payload) else {
-            tracing::warn!("a message on the channel of locks could not be read");
-            return false;
+            return tracing::warn!("a message on the channel of locks could not be read");
         };
         let place = Place::new(message.key, message.token.to_vec());
-        let listeners = self.listeners();
-        let Some(senders) = listeners.by_place.get(&place) else {
-            return false;
-        };
-        for (_, sender) in senders {
+        for sender in locked(&self.listeners).get(&place).into_iter().flatten() {
             // One that is about to go has no use for it.
             let _ = sender.send(message.event);
         }
-        true
     }
 
-    /// Begins to listen in the present runtime, also where another one has ended.
-    fn start(self: &Arc<Self>, source: &Source) {
-        let mut task = self.task();
-        if task.as_ref().is_none_or(AbortHandle::is_finished) {
-            let subscriber = Subscriber {
-                hub: Arc::downgrade(self),
-                source: source.clone(),
-                channel: self.channel.clone(),
-                renewed: self.renewed.clone(),
-            };
-            *task = Some(tokio::spawn(subscriber.run()).abort_handle());
-        }
+    /// Ends all connections. The next one that waits makes another.
+    pub(super) fn close(&self) {
+        locked(&self.lines).clear();
+        self.subscribe_anew();
     }
 
-    /// Ends the subscription. The next one that waits begins it again.
-    pub(crate) fn close(&self) {
-        if let Some(task) = self.task().take() {
-            task.abort();
-        }
-    }
-
-    fn task(&self) -> MutexGuard<'_, Option<AbortHandle>> {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, Listeners> {
-        self.listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn current(&self, node: &Node) -> Arc<Current> {
+        locked(&self.lines).entry(node.clone()).or_default().clone()
     }
 }
 
-impl Drop for Hub {
+impl Current {
+    fn living(&self) -> Option<Arc<Line>> {
+        let line = locked(&self.line).clone();
+        line.filter(|line| locked(&line.channels).is_some())
+    }
+}
+
+impl Line {
+    /// The connection is over. Those that wait by it ask again.
+    fn end(&self, hub: &Hub) {
+        if locked(&self.channels).take().is_some() {
+            hub.subscribe_anew();
+        }
+    }
+
+    /// A slot leaves the node, which ends the subscriptions to its channels there.
+    fn clear(&self, hub: &Hub) {
+        locked(&self.channels).iter_mut().for_each(HashSet::clear);
+        hub.subscribe_anew();
+    }
+
+    /// Whether the server answers, be it that the user has no right to ask so.
+    async fn is_alive(&self) -> bool {
+        let mut connection = self.connection.clone();
+        let answer = redis::cmd("PING").exec_async(&mut connection).await;
+        !answer.is_err_and(|error| is_unanswered(&error))
+    }
+}
+
+/// Hears what a server pushes, until its connection, the hub or the runtime is gone.
+struct Hearing(Weak<Hub>, Weak<Line>);
+
+impl Drop for Hearing {
     fn drop(&mut self) {
-        self.close();
+        if let (Some(hub), Some(line)) = (self.0.upgrade(), self.1.upgrade()) {
+            line.end(&hub);
+        }
+    }
+}
+
+impl Hearing {
+    async fn run(self, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
+        loop {
+            let push = timeout(HEARTBEAT, pushes.recv()).await;
+            let (Some(hub), Some(line)) = (self.0.upgrade(), self.1.upgrade()) else {
+                return;
+            };
+            match push {
+                Ok(Some(push)) => match push.kind {
+                    PushKind::Message | PushKind::SMessage => {
+                        if let Some(Value::BulkString(payload)) = push.data.last() {
+                            hub.dispatch(payload);
+                        }
+                    }
+                    PushKind::SUnsubscribe => line.clear(&hub),
+                    PushKind::Disconnection => return,
+                    _ => {}
+                },
+                Ok(None) => return,
+                // A connection that a firewall has forgotten ends without a word.
+                Err(_) if line.is_alive().await => {}
+                Err(_) => return,
+            }
+        }
     }
 }
 
 /// Hears what becomes of one place, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Listener {
+pub(super) struct Listener {
     hub: Arc<Hub>,
     place: Place,
-    number: u64,
-    events: mpsc::UnboundedReceiver<Event>,
-}
-
-impl Listener {
-    pub(crate) async fn event(&mut self) -> Event {
-        match self.events.recv().await {
-            Some(event) => event,
-            // The sender is in the hub until this is dropped.
-            None => std::future::pending().await,
-        }
-    }
+    pub(super) events: mpsc::UnboundedReceiver<Event>,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let mut listeners = self.hub.listeners();
-        if let Some(senders) = listeners.by_place.get_mut(&self.place) {
-            senders.retain(|(number, _)| *number != self.number);
+        self.events.close();
+        let mut listeners = locked(&self.hub.listeners);
+        if let Some(senders) = listeners.get_mut(&self.place) {
+            senders.retain(|sender| !sender.is_closed());
             if senders.is_empty() {
-                listeners.by_place.remove(&self.place);
+                listeners.remove(&self.place);
             }
         }
     }
-}
-
-/// Keeps the hub subscribed. It ends with the hub.
-struct Subscriber {
-    hub: Weak<Hub>,
-    source: Source,
-    channel: String,
-    renewed: Arc<Notify>,
-}
-
-/// Its runtime may end before the hub.
-impl Drop for Subscriber {
-    fn drop(&mut self) {
-        if let Some(hub) = self.hub.upgrade() {
-            hub.subscription.send_replace(Subscription::Down(None));
-        }
-    }
-}
-
-impl Subscriber {
-    async fn run(self) {
-        let mut pause = PACE;
-        loop {
-            let start = Instant::now();
-            let error = self.subscribe().await.err();
-            let Some(hub) = self.hub.upgrade() else {
-                return;
-            };
-            if let Some(error) = &error {
-                tracing::debug!(%error, "the subscription to grants of locks ended");
-            }
-            hub.subscription.send_replace(Subscription::Down(error));
-            drop(hub);
-            // Many clients must not keep a server that comes back from its work.
-            let has_lasted = start.elapsed() > HEARTBEAT;
-            pause = if has_lasted {
-                PACE
-            } else {
-                LONGEST_PAUSE.min(pause.saturating_mul(2))
-            };
-            sleep(pause).await;
-        }
-    }
-
-    /// Listens until the connection fails, or another server may be the primary.
-    async fn subscribe(&self) -> RedisResult<()> {
-        // What was told before is of no matter to a new connection.
-        let _ = self.renewed.notified().now_or_never();
-        let client = self.source.client().await?;
-        let pubsub = within(CONNECT_TIME, client.get_async_pubsub()).await?;
-        let (mut sink, mut stream) = pubsub.split();
-        within(CONNECT_TIME, sink.subscribe(&self.channel)).await?;
-        // Before 1.8 redis-rs takes a refusal for a success. In RESP2 a connection that is subscribed
-        // answers otherwise to PING.
-        if !protocol(&client).supports_resp3()
-            && within(CONNECT_TIME, sink.ping::<Value>()).await? == pong()
-        {
-            return Err(refusal());
-        }
-        if let Some(hub) = self.hub.upgrade() {
-            hub.subscribed_anew();
-        }
-        loop {
-            let next = tokio::select! {
-                next = timeout(HEARTBEAT, stream.next()) => next,
-                () = self.renewed.notified() => return Ok(()),
-            };
-            match next {
-                Ok(Some(message)) => {
-                    if let Some(hub) = self.hub.upgrade() {
-                        hub.dispatch(message.get_payload_bytes());
-                    }
-                }
-                Ok(None) => return Ok(()),
-                Err(_) => {
-                    let _: Value = within(CONNECT_TIME, sink.ping()).await?;
-                }
-            }
-        }
-    }
-}
-
-fn protocol(client: &Client) -> ProtocolVersion {
-    client.get_connection_info().redis_settings().protocol()
-}
-
-fn pong() -> Value {
-    Value::SimpleString("PONG".to_owned())
-}
-
-/// What the server said, as far as that is still known.
-fn refusal() -> RedisError {
-    let answer = redis::parse_redis_value(b"-NOPERM no permissions to access the channel\r\n");
-    let unread = || (redis::ErrorKind::Client, "the channel was refused").into();
-    answer
-        .and_then(Value::extract_error)
-        .err()
-        .unwrap_or_else(unread)
 }
 
 /// The end of a wait, or a reason to ask again.

@@ -43,15 +43,12 @@
 //! A client belongs to no runtime: each call uses the one that it is awaited in, and connections that
 //! have ended with another one are made anew.
 
-#[cfg(feature = "cluster-async")]
 mod cluster;
 mod driver;
 mod link;
 mod listener;
 #[cfg(feature = "sentinel")]
 mod sentinel;
-#[cfg(feature = "cluster-async")]
-mod shards;
 mod waiting;
 
 use std::fmt;

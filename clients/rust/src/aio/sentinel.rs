@@ -1,3 +1,4 @@
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -6,61 +7,41 @@ use redis::aio::ConnectionLike;
 use redis::{Client, Cmd, ConnectionInfo, RedisResult, Value};
 use tokio::time::timeout;
 
+use super::driver::Tasks;
 use super::link::{CONNECT_TIME, connect_to, within};
-use crate::sentinel::{Sentinel, is_primary};
+use crate::sentinel::{Ask, Sentinel};
 
 /// The time after which the next sentinel is asked, too. One that works answers in it.
 const NEXT_AFTER: Duration = Duration::from_millis(200);
+
+impl Ask for Tasks {
+    async fn ask(server: ConnectionInfo, command: Cmd, time: Duration) -> RedisResult<Value> {
+        let mut connection = connect_to(&Client::open(server)?).await?;
+        let answer = within(time, connection.req_packed_command(&command)).await;
+        answer.and_then(Value::extract_error)
+    }
+}
 
 /// The primary that sentinels name.
 ///
 /// A caller may have no more time than one that is silent takes. So the next ones are asked meanwhile.
 pub(super) async fn primary(sentinel: Sentinel) -> RedisResult<Client> {
-    let mut last = None;
+    let mut last = sentinel.nobody();
+    let known = Mutex::default();
     let mut rest = sentinel.in_turn();
     let mut asked = FuturesUnordered::new();
     loop {
         let next = rest.next();
-        let has_asked_all = next.is_none();
-        if let Some((number, address)) = next {
-            asked.push(named_by(&sentinel, number, address));
-        }
-        let named = match has_asked_all {
-            true => asked.next().await,
-            false => match timeout(NEXT_AFTER, asked.next()).await {
-                Ok(named) => named,
-                Err(_) => continue,
-            },
+        let time = match next {
+            Some(_) => NEXT_AFTER,
+            None => Duration::MAX,
         };
-        match named {
-            Some(Ok(client)) => return Ok(client),
-            Some(Err(error)) => last = Some(error),
-            None => return Err(last.unwrap_or_else(|| sentinel.nobody())),
+        asked.extend(next.map(|next| sentinel.named_by::<Tasks>(next, &known, CONNECT_TIME)));
+        match timeout(time, asked.next()).await {
+            Ok(Some(Ok(server))) => return Client::open(server),
+            Ok(Some(Err(error))) => last = error,
+            Ok(None) => return Err(last),
+            Err(_) => {}
         }
     }
-}
-
-async fn named_by(
-    sentinel: &Sentinel,
-    number: usize,
-    address: &ConnectionInfo,
-) -> RedisResult<Client> {
-    let asked = Client::open(address.clone())?;
-    let address = sentinel.read(&ask(asked, &sentinel.question()).await?)?;
-    let client = Client::open(sentinel.server(&address)?)?;
-    let role = ask(client.clone(), &redis::cmd("ROLE")).await;
-    match is_primary(&role) {
-        true => {
-            sentinel.has_named(number);
-            Ok(client)
-        }
-        false => Err(sentinel.nobody()),
-    }
-}
-
-async fn ask(client: Client, command: &Cmd) -> RedisResult<Value> {
-    let mut connection = connect_to(&client).await?;
-    within(CONNECT_TIME, connection.req_packed_command(command))
-        .await
-        .and_then(Value::extract_error)
 }

@@ -1,5 +1,6 @@
 //! The best way to wait that the server and the connections have.
 
+use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
 use redis::{RedisError, RedisResult, Value};
@@ -11,7 +12,7 @@ use super::link::{Source, within};
 use super::listener::Event;
 use crate::Error;
 use crate::attempt::{Attempt, PACE, Verdict, Wait, bound};
-use crate::driver::Engine;
+use crate::driver::{Engine, locked};
 use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
 
 /// The time after which a task without a connection that waits asks again.
@@ -24,8 +25,7 @@ impl Engine<Tasks> {
             return self.ask_once(attempt, Wait::No).await;
         }
         let connections = &self.connections;
-        let can_hear = connections.source().is_some() || connections.is_cluster();
-        let hears = self.support.notify() && can_hear;
+        let hears = self.support.notify() && connections.hears();
         // A cancelled upgrade gives up its place and keeps its share. A release would end the share,
         // and a request as a reader ends the place only while nobody listens there.
         if attempt.lease.is_some() {
@@ -35,7 +35,7 @@ impl Engine<Tasks> {
         if attempt.is_first && !(hears && connections.hub.is_up()) {
             return self.ask_once(attempt, Wait::No).await;
         }
-        match connections.source() {
+        match &connections.source {
             _ if hears => self.ask_notified(attempt).await,
             Some(source) => self.ask_blocking(attempt, source).await,
             None => self.poll(attempt).await,
@@ -46,9 +46,8 @@ impl Engine<Tasks> {
     async fn poll(&self, attempt: &mut Attempt<'_>) -> Verdict {
         match self.ask_once(attempt, Wait::Keep).await {
             Verdict::AskAgain(pause) => {
-                let pace = PACE.min(self.options.grace);
-                let left = attempt.patience.left().unwrap_or(pace);
-                Verdict::AskAgain(pause.max(pace.min(left)))
+                let pace = attempt.patience.bounded(PACE.min(self.options.grace));
+                Verdict::AskAgain(pause.max(pace))
             }
             verdict => verdict,
         }
@@ -57,29 +56,24 @@ impl Engine<Tasks> {
     /// Asks with NOTIFY, and listens until something is heard, the subscription is lost or a slice
     /// is over.
     async fn ask_notified(&self, attempt: &mut Attempt<'_>) -> Verdict {
-        let slice = |attempt: &Attempt<'_>| {
-            let left = attempt.patience.left();
-            left.map_or(self.options.slice, |left| left.min(self.options.slice))
-        };
-        let time = self.options.short_reach().max(PACE).min(slice(attempt));
+        let slice = attempt.patience.bounded(self.options.slice);
+        let time = self.options.short_reach().max(PACE).min(slice);
         let (start, time) = (Instant::now(), attempt.bounded(time));
         let key = &attempt.place.key;
         let connections = &self.connections;
         let subscribed = match connections.listen(key, time).await {
             Ok(subscribed) => subscribed,
-            Err(error) if is_refused(&error) || is_unknown_command(&error) => {
-                return self.without_notify(&error);
-            }
+            Err(error) if cannot_listen(&error) => return self.without_notify(&error),
             Err(error) => return attempt.has_failed(error, start),
         };
         // It listens before it asks.
         let mut listener = connections.hub.listen(attempt.place);
         let question = attempt.question(Wait::Notify(&subscribed.channel));
         let answer_time = attempt.bounded(self.options.answer_time(attempt.ttl));
-        let asking = connections.send_heard(&question.command, answer_time, &subscribed);
-        let (answer, is_heard) = match asking.await {
-            Ok((answer, is_heard)) => (Ok(answer), is_heard),
-            Err(error) => (Err(error), false),
+        let asking = connections.send(from_ref(&question.command), answer_time);
+        let (answer, node) = match asking.await {
+            Ok((answer, node)) => (Ok(answer), node),
+            Err(error) => (Err(error), None),
         };
         if let Err(error) = &answer
             && is_notify_refused(error)
@@ -87,20 +81,21 @@ impl Engine<Tasks> {
             return self.without_notify(error);
         }
         match attempt.verdict(&question, answer) {
-            Verdict::Queued if is_heard => {}
+            Verdict::Queued if node == subscribed.node => {}
             // Another node has the slot by now, or another one answers while the slot moves.
             Verdict::Queued => return Verdict::AskAgain(PACE),
             verdict => return verdict,
         }
-        let slice = slice(attempt);
+        let slice = attempt.patience.bounded(self.options.slice);
         // With LINGER the wait ends with the connection that asked, and no message says so.
         let slice = match self.options.linger {
             Some(_) => slice.min(PACE.max(self.options.grace.div_f64(2.0))),
             None => slice,
         };
         tokio::select! {
-            event = listener.event() => match event {
-                Event::Granted(_) if connections.is_cluster() => Verdict::AskAgain(Duration::ZERO),
+            Some(event) = listener.events.recv() => match event {
+                // It is a hint: a node that was the primary hears what the primary publishes.
+                Event::Granted(_) if node.is_some() => Verdict::AskAgain(Duration::ZERO),
                 event => heard(event, question.sent),
             },
             () = connections.hub.ended(subscribed.number) => Verdict::AskAgain(Duration::ZERO),
@@ -118,11 +113,10 @@ impl Engine<Tasks> {
     /// Waits for a slice on a connection that blocks. Asks at intervals while there are too many of
     /// them.
     async fn ask_blocking(&self, attempt: &mut Attempt<'_>, source: &Source) -> Verdict {
-        let left = attempt.patience.left().unwrap_or(POLL);
         let permit = tokio::select! {
             biased;
             permit = self.connections.waiting.acquire() => permit.ok(),
-            () = sleep(POLL.min(left)) => None,
+            () = sleep(attempt.patience.bounded(POLL)) => None,
         };
         match permit {
             Some(permit) => self.block(attempt, source, permit).await,
@@ -137,7 +131,7 @@ impl Engine<Tasks> {
         _permit: SemaphorePermit<'_>,
     ) -> Verdict {
         let start = Instant::now();
-        let idle = self.connections.idle().pop();
+        let idle = locked(&self.connections.idle).pop();
         let connection = match idle {
             Some(connection) => Ok(connection),
             None => source.connect().await,
@@ -154,12 +148,18 @@ impl Engine<Tasks> {
             within(time, question.command.query_async(&mut connection)).await;
         match &answer {
             Err(error) if is_unanswered(error) || is_demoted(error) => {
-                self.connections.idle().clear()
+                locked(&self.connections.idle).clear()
             }
-            _ => self.connections.idle().push(connection),
+            _ => locked(&self.connections.idle).push(connection),
         }
         attempt.verdict(&question, answer)
     }
+}
+
+/// Whether the user has no right to listen, or what is between has no such connections.
+fn cannot_listen(error: &RedisError) -> bool {
+    let is_old = error.kind() == redis::ErrorKind::RESP3NotSupported;
+    is_old || is_refused(error) || is_unknown_command(error)
 }
 
 /// Whether the server or the user's rights have something against NOTIFY, which blocking does not

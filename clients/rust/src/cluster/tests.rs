@@ -30,16 +30,14 @@ fn a_node_without_a_name_is_the_one_that_was_asked() {
 #[test]
 fn redirections_are_followed() {
     let to = |text: &str| {
-        let value = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
-        let mut route = Route::new(3_999, address("here", 1));
-        let error = value.extract_error().unwrap_err();
-        let turned = route.turn(&error);
-        turned.map(|()| (route.is_asking, route.node))
+        let error = crate::replies::tests::server_error(text);
+        redirection(&address("here", 1), &error)
     };
-    let moved = |host, port| Some((false, address(host, port)));
+    let moved = |host, port| Some((3_999, address(host, port), false));
     assert_eq!(to("MOVED 3999 127.0.0.1:6381"), moved("127.0.0.1", 6_381));
     assert_eq!(to("MOVED 3999 :6381"), moved("here", 6_381));
-    assert_eq!(to("ASK 3999 ::1:6381"), Some((true, address("::1", 6_381))));
+    let asked = Some((3_999, address("::1", 6_381), true));
+    assert_eq!(to("ASK 3999 ::1:6381"), asked);
     assert_eq!(to("TRYAGAIN later"), None);
     assert_eq!(to("MOVED nonsense"), None);
 }

@@ -1,5 +1,5 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{Client, Cmd, RedisResult, Value};
@@ -7,6 +7,7 @@ use redis::{Client, Cmd, RedisResult, Value};
 use super::connect::{Connect, Connection};
 use super::driver::{Pool, now};
 use crate::cluster::{self, Topology, slot_of_commands};
+use crate::driver::locked;
 use crate::info::Address;
 
 /// A cluster's nodes, each with connections of its own.
@@ -39,7 +40,7 @@ impl Connection for Nodes {
         let (nodes, topology) = (&*self.0, &self.0.topology);
         let slot = slot_of_commands(commands);
         let owner = now(topology.ask_owner(nodes, slot, timeout))?;
-        let sent = now(topology.send(nodes, (slot, owner), commands, timeout))?;
+        let sent = now(topology.send(nodes, owner, commands, timeout))?;
         Ok(sent.0)
     }
 }
@@ -48,7 +49,7 @@ impl cluster::Nodes for Inner {
     async fn send(&self, node: &Address, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
         let client = Client::open(self.topology.info(node))?;
         let pool = {
-            let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pools = locked(&self.pools);
             let pool = pools.entry(node.clone());
             pool.or_insert_with(|| Arc::new(Pool::new(client))).clone()
         };

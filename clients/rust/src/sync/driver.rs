@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use redis::{Cmd, RedisResult, Value};
 
 use super::connect::{CONNECT_TIME, Connect, Connection};
 use crate::attempt::{Attempt, Verdict, Wait};
-use crate::driver::{Driver, Engine, rest_for_answer};
+use crate::driver::{Driver, Engine, locked, rest_for_answer};
 use crate::lease::Lease;
 use crate::locks::Returns;
 use crate::replies::{is_demoted, is_to_leave, is_unanswered};
@@ -49,10 +49,8 @@ impl Driver for Blocking {
         now(work)
     }
 
-    fn runtime() {}
-
-    fn is_ready() -> bool {
-        true
+    fn runtime() -> Option<()> {
+        Some(())
     }
 
     async fn send(engine: &Engine<Self>, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
@@ -60,11 +58,7 @@ impl Driver for Blocking {
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
-        match engine.ask_once(attempt, Wait::Block).await {
-            // Nothing listens.
-            Verdict::Queued => Verdict::Unavailable,
-            verdict => verdict,
-        }
+        engine.ask_once(attempt, Wait::Block).await
     }
 
     async fn pause(time: Duration) {
@@ -133,13 +127,13 @@ impl Pool {
         let has_failed = |error: &_| is_unanswered(error) || is_demoted(error);
         if answer.as_ref().is_err_and(has_failed) {
             // The others are of the same server, and older.
-            self.idle().clear();
+            locked(&self.idle).clear();
         }
         answer
     }
 
     fn connection(&self, time: Duration) -> RedisResult<Box<dyn Connection>> {
-        let idle = self.idle().pop();
+        let idle = locked(&self.idle).pop();
         match idle {
             Some(connection) => Ok(connection),
             // A server that is there accepts at once, however long the command itself may take.
@@ -148,13 +142,9 @@ impl Pool {
     }
 
     fn put_back(&self, connection: Box<dyn Connection>) {
-        let mut idle = self.idle();
+        let mut idle = locked(&self.idle);
         if idle.len() < MAX_IDLE {
             idle.push(connection);
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Box<dyn Connection>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

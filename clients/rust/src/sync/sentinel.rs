@@ -1,51 +1,29 @@
+use std::sync::Mutex;
 use std::time::Duration;
 
-use redis::{Client, ConnectionInfo, RedisResult};
+use redis::{Client, Cmd, ConnectionInfo, RedisResult, Value};
 
 use super::connect::{Connect, Connection};
-use crate::info::Address;
-use crate::sentinel::{Sentinel, is_primary};
+use super::driver::{Blocking, now};
+use crate::sentinel::{Ask, Sentinel};
+
+impl Ask for Blocking {
+    async fn ask(server: ConnectionInfo, command: Cmd, time: Duration) -> RedisResult<Value> {
+        let mut connection = Client::open(server)?.get_connection_with_timeout(time)?;
+        connection.ask(&[command], time)
+    }
+}
 
 impl Connect for Sentinel {
     fn connect(&self, timeout: Duration) -> RedisResult<Box<dyn Connection>> {
-        let mut last = None;
-        let mut tried = Vec::new();
-        for (number, sentinel) in self.in_turn() {
-            match self.primary_of(sentinel, &mut tried, timeout) {
-                Ok(connection) => {
-                    self.has_named(number);
-                    return Ok(Box::new(connection));
-                }
-                Err(error) => last = Some(error),
+        let mut last = self.nobody();
+        let asked = Mutex::default();
+        for sentinel in self.in_turn() {
+            match now(self.named_by::<Blocking>(sentinel, &asked, timeout)) {
+                Ok(server) => return Client::open(server)?.connect(timeout),
+                Err(error) => last = error,
             }
         }
-        Err(last.unwrap_or_else(|| self.nobody()))
+        Err(last)
     }
-}
-
-impl Sentinel {
-    fn primary_of(
-        &self,
-        sentinel: &ConnectionInfo,
-        tried: &mut Vec<Address>,
-        timeout: Duration,
-    ) -> RedisResult<redis::Connection> {
-        let mut connection = open(sentinel.clone(), timeout)?;
-        let address = self.read(&connection.ask(&[self.question()], timeout)?)?;
-        // Most sentinels name the same one, and one that is silent takes its time.
-        if tried.contains(&address) {
-            return Err(self.nobody());
-        }
-        tried.push(address.clone());
-        let mut server = open(self.server(&address)?, timeout)?;
-        let role = server.ask(&[redis::cmd("ROLE")], timeout);
-        match is_primary(&role) {
-            true => Ok(server),
-            false => Err(self.nobody()),
-        }
-    }
-}
-
-fn open(info: ConnectionInfo, timeout: Duration) -> RedisResult<redis::Connection> {
-    Client::open(info)?.get_connection_with_timeout(timeout)
 }

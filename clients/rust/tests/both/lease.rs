@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use redis_lock_client::{Error, Options};
 
-use super::common::{Proxy, Server, counter, eventually};
+use super::common::{Server, counter, eventually, proxied};
 use super::{LISTENS, is_told, ms, now, open};
 
 const TRY_AGAIN: &str = "-TRYAGAIN not enough servers have confirmed it\r\n";
@@ -19,41 +19,39 @@ fn options() -> Options {
 
 #[test]
 fn a_lease_counts_from_the_sending_less_the_drift() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let locks = open(proxy.url(), options());
-    let guard = now(locks.lock("a").lock()).unwrap();
+    let (_server, proxy, _) = proxied();
+    let guard = now(open(proxy.url(), options()).lock("a").lock()).unwrap();
     proxy.delay_replies(200);
     let sent = Instant::now();
     now(guard.extend(ms(100_000))).unwrap();
     let early = guard.valid_until() - sent;
     assert!(early >= ms(98_998) && early < ms(99_150), "{early:?}");
-
-    // A request that shortens it counts without an answer, too.
-    proxy.delay_replies(0);
-    proxy.answer("LOCK.RENEW", ALWAYS, TRY_AGAIN);
-    now(guard.extend(ms(500))).unwrap_err();
-    assert!(guard.is_lost());
 }
 
 #[test]
-fn a_lease_that_is_over_stays_lost() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let mut admin = server.admin();
-    let lock = open(proxy.url(), options()).lock("a").with_token("t");
-    let lock = lock.with_ttl(ms(300));
-    let guard = now(lock.lock()).unwrap();
-    admin.run(&["LOCK.RENEW", "a", "t", "60000"]);
-    proxy.delay_replies(400);
-    let late = now(guard.extend(ms(60_000)));
-    assert!(matches!(late, Err(Error::NotHeld)));
-    proxy.delay_replies(0);
-    drop(guard);
-    eventually("nothing is left", || admin.is_free("a"));
-
-    // The server may still have it.
+fn a_late_answer_revives_no_lease_and_leaves_nothing() {
+    let (_server, proxy, mut admin) = proxied();
     let pages = open(proxy.url(), options()).rwlock("a").with_token("t");
+    for what in ["extend", "downgrade", "upgrade"] {
+        let mut guard = match what {
+            "upgrade" => now(pages.read()).unwrap(),
+            _ => now(pages.write()).unwrap(),
+        };
+        now(guard.extend(ms(300))).unwrap();
+        admin.run(&["LOCK.RENEW", "a", "t", "60000"]);
+        proxy.delay_replies(400);
+        let late = match what {
+            "extend" => now(guard.extend(ms(60_000))),
+            "downgrade" => now(guard.downgrade()),
+            _ => now(guard.try_upgrade()).map(drop),
+        };
+        proxy.delay_replies(0);
+        assert!(matches!(late, Err(Error::NotHeld)), "{what}: {late:?}");
+        assert!(guard.is_lost());
+        drop(guard);
+        eventually("nothing is left", || admin.is_free("a"));
+    }
+    // Nor does the server when it has it still.
     let mut guard = now(pages.with_ttl(ms(300)).write()).unwrap();
     admin.run(&["LOCK.RENEW", "a", "t", "60000"]);
     eventually("the lease ends", || guard.is_lost());
@@ -63,36 +61,8 @@ fn a_lease_that_is_over_stays_lost() {
 }
 
 #[test]
-fn a_late_conversion_revives_no_lease() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let mut admin = server.admin();
-    let pages = open(proxy.url(), options()).rwlock("a").with_token("t");
-    for is_upgrade in [false, true] {
-        let mut guard = match is_upgrade {
-            true => now(pages.read()).unwrap(),
-            false => now(pages.write()).unwrap(),
-        };
-        now(guard.extend(ms(300))).unwrap();
-        admin.run(&["LOCK.RENEW", "a", "t", "60000"]);
-        proxy.delay_replies(400);
-        let late = match is_upgrade {
-            true => now(guard.try_upgrade()).map(drop),
-            false => now(guard.downgrade()),
-        };
-        proxy.delay_replies(0);
-        assert!(matches!(late, Err(Error::NotHeld)), "{late:?}");
-        assert!(guard.is_lost());
-        drop(guard);
-        eventually("nothing is left", || admin.is_free("a"));
-    }
-}
-
-#[test]
 fn a_late_grant_that_is_lost_is_asked_for_again() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let mut admin = server.admin();
+    let (_server, proxy, mut admin) = proxied();
     // TRYAGAIN may be said for longer than the server is asked for a renewal.
     for (answer, reconnect) in [(":0\r\n", 3_000), (TRY_AGAIN, 0)] {
         let lock = open(proxy.url(), options().reconnect(ms(reconnect))).lock("k");
@@ -104,7 +74,7 @@ fn a_late_grant_that_is_lost_is_asked_for_again() {
         proxy.answer("LOCK.RENEW", 1, answer);
         admin.run(&["LOCK.RELEASE", "k", "holder"]);
         waiting.join().unwrap();
-        assert_eq!(proxy.fakes_left(), 0);
+        assert_eq!(proxy.faults().fakes, 0);
         // The one that waited is the second of a task, which asks without waiting first.
         let asked = 2 + usize::from(LISTENS);
         assert_eq!(admin.calls("lock.acquire"), before + asked);
@@ -113,20 +83,15 @@ fn a_late_grant_that_is_lost_is_asked_for_again() {
 
 #[test]
 fn try_again_loses_nothing_before_the_lease_is_over() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
+    let (_server, proxy, mut admin) = proxied();
     let (lost, count) = counter();
-    let locks = open(proxy.url(), options().on_lost(count));
-    let mut admin = server.admin();
-    let guard = now(locks.lock("a").lock()).unwrap();
+    let guard = now(open(proxy.url(), options().on_lost(count)).lock("a").lock());
+    let guard = guard.unwrap();
     let watchdog = guard.keep_alive();
     let before = admin.calls("lock.renew");
     proxy.answer("LOCK.RENEW", 3, TRY_AGAIN);
-    eventually("a renewal is answered", || {
-        admin.calls("lock.renew") > before
-    });
-    assert_eq!(proxy.fakes_left(), 0);
-    assert!(!watchdog.is_lost());
+    eventually("it renews", || admin.calls("lock.renew") > before);
+    assert!(proxy.faults().fakes == 0 && !watchdog.is_lost());
     proxy.answer("LOCK.RENEW", ALWAYS, TRY_AGAIN);
     assert!(is_told(&watchdog));
     assert!(Instant::now() >= guard.valid_until());
@@ -135,9 +100,7 @@ fn try_again_loses_nothing_before_the_lease_is_over() {
 
 #[test]
 fn a_server_that_is_no_primary_any_more_is_left() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
-    let mut admin = server.admin();
+    let (_server, proxy, mut admin) = proxied();
     let locks = open(proxy.url(), Options::default().reconnect(ms(0)));
     let guard = now(locks.lock("a").lock()).unwrap();
     admin.run(&["REPLICAOF", "127.0.0.1", "1"]);
@@ -149,15 +112,14 @@ fn a_server_that_is_no_primary_any_more_is_left() {
 
 #[test]
 fn a_renewal_by_hand_asks_again_and_for_no_longer_than_its_lease_lasts() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
+    let (_server, proxy, _) = proxied();
     // The lease is longer than one server that is out of reach is asked, and shorter than another is.
     for (ttl, reconnect, is_away) in [(4_500, 3_000, false), (2_000, 20_000, true)] {
         let options = Options::default().ttl(ms(ttl)).reconnect(ms(reconnect));
         let guard = now(open(proxy.url(), options).lock(format!("a{ttl}")).lock()).unwrap();
         proxy.answer("LOCK.RENEW", 2, TRY_AGAIN);
         now(guard.renew()).unwrap();
-        assert_eq!(proxy.fakes_left(), 0);
+        assert_eq!(proxy.faults().fakes, 0);
         // Holds that linger are bound to the connection.
         assert_eq!(proxy.connections(), 1);
         proxy.answer("LOCK.RENEW", ALWAYS, TRY_AGAIN);
@@ -169,7 +131,7 @@ fn a_renewal_by_hand_asks_again_and_for_no_longer_than_its_lease_lasts() {
         assert!(is_away || matches!(failed, Error::NotHeld), "{failed}");
         assert!(guard.is_lost() && Instant::now() >= end, "{failed}");
         assert!(begin.elapsed() < ms(10_000), "{:?}", begin.elapsed());
-        proxy.cut_clients();
+        proxy.cut();
     }
 }
 

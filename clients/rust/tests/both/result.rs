@@ -1,11 +1,10 @@
 //! A value that one of all callers makes: what the scenarios do not say.
 
-use std::thread;
 use std::time::Instant;
 
 use redis_lock_client::{Error, Options, Result};
 
-use super::common::{Admin, BOUND, Cluster, Proxy, Server, eventually};
+use super::common::{Admin, BOUND, Cluster, eventually, proxied};
 use super::{cluster, get, library, ms, now, open};
 
 const LOCK: &str = "{page}:once";
@@ -30,33 +29,31 @@ fn stored(admin: &mut Admin) -> Option<String> {
 
 #[test]
 fn a_value_has_the_type_that_is_asked_for() {
-    let server = Server::start();
-    let locks = open(server.url(), Options::default());
-    assert_eq!(get(&page(&locks), |_| Ok::<u64, Error>(7)).unwrap(), 7);
+    let (_server, proxy, mut admin) = proxied();
+    let locks = open(proxy.url(), Options::default());
+    assert_eq!(get(&page(&locks), |_| Ok(7_u64)).unwrap(), 7);
     assert_eq!(get(&page(&locks), unused).unwrap(), "7");
-    server.admin().run(&["SET", "page", "seven"]);
-    let unread = get(&page(&locks), |_| Ok::<u64, Error>(7));
+    admin.run(&["SET", "page", "seven"]);
+    let unread = get(&page(&locks), |_| Ok(7_u64));
     assert!(matches!(unread, Err(Error::Redis(_))), "{unread:?}");
-    server.admin().run(&["DEL", "page"]);
-    let bytes: Result<Vec<u8>> = get(&page(&locks), |_| Ok(b"\x00\xff".to_vec()));
-    assert_eq!(bytes.unwrap(), b"\x00\xff");
-    let found: Result<Vec<u8>> = get(&page(&locks), |_| Ok(Vec::new()));
-    assert_eq!(found.unwrap(), b"\x00\xff");
+    admin.run(&["DEL", "page"]);
+    for made in [b"\x00\xff".to_vec(), Vec::new()] {
+        let bytes: Result<Vec<u8>> = get(&page(&locks), |_| Ok(made));
+        assert_eq!(bytes.unwrap(), b"\x00\xff");
+    }
     // What is left behind somebody would have to give up.
-    let mut admin = server.admin();
     assert_eq!(admin.calls("lock.release"), admin.calls("lock.exec"));
 }
 
 #[test]
 fn xfetch_draws_how_early_it_is() {
-    let server = Server::start();
-    let locks = open(server.url(), Options::default());
-    let mut admin = server.admin();
+    let (_server, proxy, mut admin) = proxied();
+    let locks = open(proxy.url(), Options::default());
     admin.run(&["SET", "page", "old", "PX", "25000"]);
-    let soon = page(&locks).with_xfetch(ms(0), 1.0);
-    assert_eq!(get(&soon, unused).unwrap(), "old");
-    let soon = page(&locks).with_xfetch(ms(3_600_000), -1.0);
-    assert_eq!(get(&soon, unused).unwrap(), "old");
+    for (delta, beta) in [(0, 1.0), (3_600_000, -1.0)] {
+        let soon = page(&locks).with_xfetch(ms(delta), beta);
+        assert_eq!(get(&soon, unused).unwrap(), "old");
+    }
     let early = page(&locks).with_xfetch(ms(3_600_000), 1e9);
     assert_eq!(get(&early, text("new")).unwrap(), "new");
     // A new one is never early.
@@ -66,37 +63,23 @@ fn xfetch_draws_how_early_it_is() {
 
 #[test]
 fn a_lost_reply_is_asked_for_again() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
+    let (_server, proxy, mut admin) = proxied();
     let locks = open(proxy.url(), Options::default());
     for of in ["GET", "LOCK.ONCE", "LOCK.EXEC"] {
-        server.admin().run(&["DEL", "page"]);
+        admin.run(&["DEL", "page"]);
         proxy.lose_replies(1, of);
         assert_eq!(get(&page(&locks), text(of)).unwrap(), of);
-        assert_eq!(proxy.losses_left(), 0, "{of}");
-        assert_eq!(stored(&mut server.admin()).unwrap(), of);
+        assert_eq!(proxy.faults().losses, 0, "{of}");
+        assert_eq!(stored(&mut admin).unwrap(), of);
     }
-}
-
-#[test]
-fn a_maker_that_panics_leaves_it_to_the_next() {
-    let server = Server::start();
-    let locks = open(server.url(), Options::default());
-    thread::scope(|scope| {
-        let ends = scope.spawn(|| get(&page(&locks), unused)).join();
-        assert!(ends.is_err());
-    });
-    assert_eq!(get(&page(&locks), text("next")).unwrap(), "next");
 }
 
 /// LOCK.ONCE would answer the value, and bind nothing.
 #[test]
 fn with_linger_the_lock_is_bound_to_the_next_connection() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
+    let (_server, proxy, mut admin) = proxied();
     let options = Options::default().linger(ms(1_500));
     let locks = open(proxy.url(), options);
-    let mut admin = server.admin();
     admin.run(&["SET", "page", "old", "PX", "20000"]);
     let early = page(&locks).with_early(ms(30_000));
     let made = get(&early, |guard| {
@@ -104,7 +87,7 @@ fn with_linger_the_lock_is_bound_to_the_next_connection() {
         proxy.cut();
         eventually("it would have ended", || Instant::now() > ends);
         assert!(!guard.is_lost());
-        Ok::<_, Error>("new".to_owned())
+        Ok("new".to_owned())
     });
     assert_eq!(made.unwrap(), "new");
     assert_eq!(stored(&mut admin).unwrap(), "new");
@@ -112,9 +95,8 @@ fn with_linger_the_lock_is_bound_to_the_next_connection() {
 
 #[test]
 fn another_type_is_an_error_at_once() {
-    let server = Server::start();
-    let locks = open(server.url(), Options::default());
-    let mut admin = server.admin();
+    let (_server, proxy, mut admin) = proxied();
+    let locks = open(proxy.url(), Options::default());
     for key in ["page", LOCK] {
         admin.run(&["LPUSH", key, "x"]);
         match get(&page(&locks), unused) {
@@ -127,27 +109,18 @@ fn another_type_is_an_error_at_once() {
 
 /// The fallback of plain locks is chosen by an answer about them.
 #[test]
-fn a_server_without_it_is_an_error_that_says_so() {
+fn a_server_with_an_older_module_is_an_error_that_says_so() {
+    let (_server, proxy, _) = proxied();
     let old = "-ERR unknown command 'LOCK.ONCE', with args beginning with: 'page' \r\n";
-    let (server, plain) = (Server::start(), Server::start_without_module());
-    for (server, is_old) in [(&server, true), (&plain, false)] {
-        let proxy = Proxy::to(server.port);
-        if is_old {
-            proxy.answer("LOCK.ONCE", usize::MAX, old);
-        }
-        let locks = open(proxy.url(), Options::default().fallback(true));
-        let error = get(&page(&locks), unused).unwrap_err();
-        assert!(matches!(error, Error::ModuleMissing(_)));
-        let said = error.to_string();
-        assert!(
-            said.contains("LOCK.ONCE") && said.contains("0.4.0"),
-            "{said}"
-        );
-        let guard = now(locks.lock("k").lock()).unwrap();
-        assert_eq!(guard.fence() > 0, is_old);
-        now(guard.unlock()).unwrap();
+    proxy.answer("LOCK.ONCE", usize::MAX, old);
+    let locks = open(proxy.url(), Options::default().fallback(true));
+    for _ in 0..2 {
         let error = get(&page(&locks), unused).unwrap_err();
         assert!(matches!(error, Error::ModuleMissing(_)), "{error}");
+        assert!(error.to_string().contains("LOCK.ONCE"), "{error}");
+        let guard = now(locks.lock("k").lock()).unwrap();
+        assert!(guard.fence() > 0);
+        now(guard.unlock()).unwrap();
     }
 }
 

@@ -1,17 +1,13 @@
 //! Sentinel and Cluster: failovers, slots that move, nodes and sentinels that are silent.
 
 use std::net::TcpListener;
-use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis_lock_client::{Error, Options, Sentinel};
 
 use super::common::{Admin, BOUND, Cluster, Proxy, Sentinels, Server, eventually};
 use super::{LISTENS, cluster, library, ms, now, of_the_program, open, sentinel};
-
-/// The time that a failover may take on a busy machine, and what it takes to go on.
-const LONG: Duration = Duration::from_secs(40);
 
 fn in_cluster(servers: &Cluster) -> library::LockClient {
     cluster(servers.urls(), Options::default())
@@ -22,50 +18,30 @@ fn has_role(server: &mut Admin, role: &str) -> bool {
     answer.is_ok_and(|answer| format!("{answer:?}").contains(&format!("{role:?}")))
 }
 
-/// Waits for a lock in a thread, which unlocks it and returns the fence.
-fn waiter(locks: &library::LockClient, key: &str, token: &str) -> thread::JoinHandle<u64> {
-    let lock = locks.lock(key).with_token(token);
-    thread::spawn(move || {
-        let guard = now(lock.lock_timeout(LONG)).unwrap().unwrap();
-        now(guard.unlock()).unwrap();
-        guard.fence()
-    })
+/// Waits for a lock in a thread.
+fn waiter(locks: &library::LockClient, key: &str) -> thread::JoinHandle<library::Guard> {
+    let lock = locks.lock(key).with_token("waiter");
+    thread::spawn(move || now(lock.lock_timeout(BOUND)).unwrap().unwrap())
 }
 
-/// Holds a lock and waits for another one, while the primary dies. `fail_over` ends it and returns the
-/// next one.
-fn goes_on_over_a_failover(
-    locks: &library::LockClient,
-    old: &mut Admin,
-    [held, waited]: &[String; 2],
-    fail_over: impl FnOnce() -> Admin,
+/// The grant of a contended lock, over the shard's channel or a connection that blocks: the waiter
+/// is the holder.
+fn waits_for(
+    (locks, holders): (&library::LockClient, &library::LockClient),
+    primary: &mut Admin,
+    key: &str,
 ) {
-    let guard = now(locks.lock(held).with_token("owner").lock()).unwrap();
-    let watched = guard.keep_alive();
-    let fence = old.int(&["LOCK.ACQUIRE", waited, "holder", "60000"]);
-    let waiting = waiter(locks, waited, "waiter");
-    old.await_waiters(waited, 1);
-    assert_eq!(old.int(&["WAIT", "1", "20000"]), 1);
-
-    let mut new = fail_over();
-    // It asks the new primary, with its own token.
-    let end = Instant::now() + LONG;
-    while new.waiters(waited) < 1 {
-        assert!(Instant::now() < end, "it waits: {}", new.info(waited));
-        thread::sleep(ms(20));
-    }
-    assert!(new.info(waited).contains("waiter"));
-    assert!(!waiting.is_finished(), "the holder holds it still");
-    assert_eq!(new.int(&["LOCK.RELEASE", waited, "holder"]), 1);
-    assert!(waiting.join().unwrap() > fence.cast_unsigned());
-
-    // The hold went on, with its fence.
-    assert!(!watched.is_lost() && now(guard.check()).unwrap());
-    now(guard.renew()).unwrap();
-    let fence = new.int(&["LOCK.CHECK", held, "owner"]);
-    assert_eq!(fence.cast_unsigned(), guard.fence());
+    let held = now(holders.lock(key).lock()).unwrap();
+    let waiting = waiter(locks, key);
+    primary.await_waiters(key, 1);
+    let begin = Instant::now();
+    now(held.unlock()).unwrap();
+    let guard = waiting.join().unwrap();
+    // It heard of it. Otherwise its grace of 5 s or its slice of 10 s would have passed.
+    assert!(begin.elapsed() < ms(4_000), "{:?}", begin.elapsed());
+    let checked = primary.int(&["LOCK.CHECK", key, "waiter"]);
+    assert_eq!(checked.cast_unsigned(), guard.fence(), "it holds the lock");
     now(guard.unlock()).unwrap();
-    assert!(new.is_free(held));
 }
 
 #[test]
@@ -74,27 +50,29 @@ fn sentinel_failover_in_the_middle_of_a_wait_and_of_a_hold() {
     let named = Sentinel::new(sentinels.addresses(), "locks").unwrap();
     let locks = sentinel(named, Options::default());
     let mut old = sentinels.servers[0].admin();
-    let keys = ["held", "waited"].map(str::to_owned);
-    goes_on_over_a_failover(&locks, &mut old, &keys, || {
-        drop(sentinels.servers.swap_remove(0));
-        let mut new = None;
-        // The sentinel closes the connections of a server when it gives it another role.
-        eventually("there is a new primary whose connections last", || {
-            let mut admin = new.take().or_else(|| sentinels.servers[0].try_admin());
-            let is_primary = admin
-                .as_mut()
-                .is_some_and(|admin| has_role(admin, "master"));
-            let has_lasted = is_primary && {
-                thread::sleep(ms(100));
-                admin
-                    .as_mut()
-                    .is_some_and(|admin| has_role(admin, "master"))
-            };
-            new = admin.filter(|_| is_primary);
-            has_lasted
-        });
-        new.unwrap()
+    let guard = now(locks.lock("held").with_token("owner").lock()).unwrap();
+    let watched = guard.keep_alive();
+    let fence = old.int(&["LOCK.ACQUIRE", "waited", "holder", "60000"]);
+    let waiting = waiter(&locks, "waited");
+    old.await_waiters("waited", 1);
+    assert_eq!(old.int(&["WAIT", "1", "20000"]), 1);
+    drop(sentinels.servers.swap_remove(0));
+    let new = &sentinels.servers[0];
+    eventually("there is a new primary", || {
+        let admin = new.try_admin();
+        admin.is_some_and(|mut admin| has_role(&mut admin, "master"))
     });
+    // The sentinel closes the connections of a server when it gives it another role.
+    thread::sleep(ms(100));
+    let mut new = new.admin();
+    // It asks the new primary, with its own token.
+    new.await_waiters("waited", 1);
+    assert!(new.info("waited").contains("waiter"));
+    assert!(!waiting.is_finished(), "the holder holds it still");
+    assert_eq!(new.int(&["LOCK.RELEASE", "waited", "holder"]), 1);
+    assert!(waiting.join().unwrap().fence() > fence.cast_unsigned());
+    assert!(!watched.is_lost());
+    goes_on(&guard, &mut new);
 
     let unknown = Sentinel::new(sentinels.addresses(), "other").unwrap();
     let locks = sentinel(unknown, Options::default().reconnect(ms(100)));
@@ -102,19 +80,14 @@ fn sentinel_failover_in_the_middle_of_a_wait_and_of_a_hold() {
     assert!(error.to_string().contains("other"), "{error}");
 }
 
-#[test]
-fn cluster_failover_in_the_middle_of_a_wait_and_of_a_hold() {
-    let mut servers = Cluster::start();
-    let locks = in_cluster(&servers);
-    let mut old = servers.nodes[0].admin();
-    let keys = ["held", "waited"].map(|name| servers.key_of(0, name));
-    goes_on_over_a_failover(&locks, &mut old, &keys, || {
-        // The replica has its place in the list then.
-        drop(servers.nodes.swap_remove(0));
-        let mut new = servers.nodes[0].admin();
-        eventually("there is a new primary", || has_role(&mut new, "master"));
-        servers.nodes[0].admin()
-    });
+/// The hold went on, with its fence.
+fn goes_on(guard: &library::Guard, new: &mut Admin) {
+    now(guard.renew()).unwrap();
+    let key = std::str::from_utf8(guard.key()).unwrap();
+    let fence = new.int(&["LOCK.CHECK", key, "owner"]);
+    assert_eq!(fence.cast_unsigned(), guard.fence());
+    now(guard.unlock()).unwrap();
+    assert!(new.is_free(key));
 }
 
 #[test]
@@ -124,17 +97,15 @@ fn cluster_slot_that_moves_under_a_waiter_and_over_a_free_lock() {
     let [mut source, mut target] = [1, 2].map(|node| servers.nodes[node].admin());
     let key = servers.key_of(1, "moves");
     source.run(&["LOCK.ACQUIRE", &key, "holder", "60000"]);
-    let waiting = waiter(&locks, &key, "waiter");
+    let waiting = waiter(&locks, &key);
     source.await_waiters(&key, 1);
     servers.move_slot(&key, 1, 2);
     target.await_waiters(&key, 1);
-    assert!(target.info(&key).contains("waiter"));
     let start = Instant::now();
     assert_eq!(target.int(&["LOCK.RELEASE", &key, "holder"]), 1);
-    waiting.join().unwrap();
+    now(waiting.join().unwrap().unlock()).unwrap();
     // It heard of its grant at the new node. Otherwise it would have asked after its slice.
     assert!(start.elapsed() < ms(4_000), "{:?}", start.elapsed());
-    assert!(target.is_free(&key));
 
     // A lock that is free is taken where the slot goes: ASK.
     let key = servers.key_of(1, "asked");
@@ -159,8 +130,7 @@ fn cluster_locks_are_spread_by_key() {
         let key = servers.key_of(node, "k");
         let mut admin = servers.nodes[node].admin();
         let [one, two, value] = ["1", "2", "v"].map(|end| format!("{{{key}}}{end}"));
-        let both = locks.multi_lock([&one]).and_shared([&two]);
-        let both = now(both.lock()).unwrap();
+        let both = now(locks.multi_lock([&one]).and_shared([&two]).lock()).unwrap();
         assert!(!admin.is_free(&one) && !admin.is_free(&two));
         let set = redis::cmd("SET").arg(value).arg(1).to_owned();
         let () = now(both.exec(&set)).unwrap();
@@ -170,18 +140,16 @@ fn cluster_locks_are_spread_by_key() {
         // By its channel, where its connection is shared.
         assert_eq!(admin.info(&one).contains("channel"), LISTENS);
         now(both.unlock()).unwrap();
-        let both = waiting.join().unwrap();
-        assert!(!admin.is_free(&one) && !admin.is_free(&two));
-        now(both.unlock()).unwrap();
+        now(waiting.join().unwrap().unlock()).unwrap();
         assert!(admin.is_free(&one) && admin.is_free(&two));
     }
     for key in ["{tag} k", "a}b{c d", "\r\n"] {
         let held = now(locks.lock(key).lock()).unwrap();
         assert!(now(locks.lock(key).try_lock()).unwrap().is_none());
-        let waiting = waiter(&locks, key, "waiter");
+        let waiting = waiter(&locks, key);
         thread::sleep(ms(100));
         now(held.unlock()).unwrap();
-        waiting.join().unwrap();
+        now(waiting.join().unwrap().unlock()).unwrap();
     }
     let keys = [0, 1].map(|node| servers.key_of(node, "k"));
     let error = now(locks.multi_lock(&keys).lock()).unwrap_err();
@@ -194,44 +162,21 @@ fn cluster_locks_are_spread_by_key() {
 fn cluster_failover_of_a_silent_node() {
     let servers = Cluster::start();
     let locks = in_cluster(&servers);
-    // Nobody has listened for the slot of the second one.
-    let keys = ["silent", "unheard"].map(|name| servers.key_of(0, name));
-    now(now(locks.lock(&keys[0]).lock()).unwrap().unlock()).unwrap();
+    // Nobody has listened for the slots of the others.
+    let [held, silent, unheard] = ["held", "silent", "unheard"].map(|name| servers.key_of(0, name));
+    let guard = now(locks.lock(&held).with_token("owner").lock()).unwrap();
+    let watched = guard.keep_alive();
+    now(now(locks.lock(&silent).lock()).unwrap().unlock()).unwrap();
+    let mut old = servers.nodes[0].admin();
+    assert!(!old.is_free(&held) && old.int(&["WAIT", "1", "20000"]) == 1);
     servers.nodes[0].freeze();
-    let taken = keys.each_ref().map(|key| waiter(&locks, key, "waiter"));
+    let taken = [&silent, &unheard].map(|key| waiter(&locks, key));
     for taken in taken {
-        taken.join().unwrap();
+        now(taken.join().unwrap().unlock()).unwrap();
     }
-    let mut new = servers.nodes[3].admin();
-    assert!(keys.iter().all(|key| new.is_free(key)));
+    assert!(!watched.is_lost());
+    goes_on(&guard, &mut servers.nodes[3].admin());
     servers.nodes[0].thaw();
-}
-
-/// The grant of a contended lock, over the shard's channel or a connection that blocks: the waiter is
-/// the holder.
-fn waits_for(
-    (locks, holders): (&library::LockClient, &library::LockClient),
-    primary: &mut Admin,
-    key: &str,
-) {
-    let held = now(holders.lock(key).lock()).unwrap();
-    let lock = locks.lock(key).with_token("waiter");
-    let (granted, grant) = mpsc::channel();
-    let waiting = thread::spawn(move || {
-        let guard = now(lock.lock_timeout(LONG)).unwrap().unwrap();
-        granted.send(guard.fence()).unwrap();
-        guard
-    });
-    primary.await_waiters(key, 1);
-    let begin = Instant::now();
-    now(held.unlock()).unwrap();
-    let fence = grant.recv_timeout(LONG).unwrap();
-    let took = begin.elapsed();
-    let checked = primary.int(&["LOCK.CHECK", key, "waiter"]);
-    assert_eq!(checked.cast_unsigned(), fence, "it holds the lock");
-    // It heard of it. Otherwise its grace of 5 s or its slice of 10 s would have passed.
-    assert!(took < ms(4_000), "{took:?}");
-    now(waiting.join().unwrap().unlock()).unwrap();
 }
 
 #[test]
@@ -239,20 +184,15 @@ fn cluster_failover_between_two_waits() {
     let servers = Cluster::start();
     let [locks, holders] = [(); 2].map(|()| in_cluster(&servers));
     let keys = ["first", "second"].map(|name| servers.key_of(0, name));
-    let mut primaries = [0, 3].map(|node| servers.nodes[node].admin());
+    let [mut primary, mut replica] = [0, 3].map(|node| servers.nodes[node].admin());
     // There and back.
     for turn in 0..3 {
         for key in &keys {
-            waits_for((&locks, &holders), &mut primaries[turn % 2], key);
+            waits_for((&locks, &holders), &mut primary, key);
         }
         if turn < 2 {
-            let [one, other] = &mut primaries;
-            let (old, new) = if turn == 0 {
-                (one, other)
-            } else {
-                (other, one)
-            };
-            fail_over(old, new);
+            fail_over(&mut primary, &mut replica);
+            std::mem::swap(&mut primary, &mut replica);
         }
     }
 }
@@ -274,25 +214,20 @@ fn fail_over(old: &mut Admin, new: &mut Admin) {
 #[test]
 fn planned_failover_behind_one_address() {
     let old = Server::start();
-    let port = old.port.to_string();
-    let new = Server::start_with(&["--replicaof", "127.0.0.1", &port]);
+    let new = Server::start_with(&["--replicaof", "127.0.0.1", &old.port.to_string()]);
     let proxy = Proxy::to(old.port);
     let [owner, holders] = [(); 2].map(|()| open(proxy.url(), Options::default()));
     let programs = of_the_program(&proxy.url());
-    let mut primary = old.admin();
+    let (mut replica, mut primary) = (old.admin(), new.admin());
     for locks in [&owner, &programs] {
-        waits_for((locks, &holders), &mut primary, "k");
+        waits_for((locks, &holders), &mut replica, "k");
     }
-    eventually("a failover", || {
-        let to = new.port.to_string();
-        primary.ask(&["FAILOVER", "TO", "127.0.0.1", &to]).is_ok()
-    });
-    proxy.lead_to(new.port);
-    let (mut replica, mut primary) = (primary, new.admin());
+    let to = ["FAILOVER", "TO", "127.0.0.1", &new.port.to_string()];
+    eventually("a failover", || replica.ask(&to).is_ok());
+    proxy.faults().server = new.port;
     eventually("there is a new primary", || {
-        has_role(&mut primary, "master")
+        has_role(&mut primary, "master") && has_role(&mut replica, "slave")
     });
-    eventually("the old one follows", || has_role(&mut replica, "slave"));
     // A pool of the program's closes what an old primary has; the connection that listens is no part of it.
     replica.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     for locks in [&owner, &programs, &owner, &programs] {
@@ -321,10 +256,7 @@ fn silent_sentinel_keeps_nobody_from_a_lock_or_a_renewal() {
     let locks = sentinel(named, Options::default().ttl(ms(6_000)));
     let mut primary = sentinels.servers[0].admin();
     // At the same moment, as one of them finds the primary for all.
-    let held = ["one", "other"].map(|key| {
-        let lock = locks.lock(key);
-        thread::spawn(move || now(lock.lock_timeout(BOUND)).unwrap().unwrap())
-    });
+    let held = ["one", "other"].map(|key| waiter(&locks, key));
     let held = held.map(|held| held.join().unwrap());
     let kept = held.each_ref().map(library::Guard::keep_alive);
     let ends = held.each_ref().map(library::Guard::valid_until);

@@ -20,7 +20,6 @@ type Outcome = (String, Option<library::Guard>);
 /// A program with a client of its own, and what it holds.
 struct Actor {
     proxy: Proxy,
-    options: Options,
     locks: library::LockClient,
     guard: Option<library::Guard>,
     fence: u64,
@@ -37,7 +36,6 @@ struct Play<'a> {
     admin: Admin,
     is_fallback: bool,
     actors: HashMap<String, Actor>,
-    script: Option<JoinHandle<()>>,
     made: Arc<AtomicUsize>,
 }
 
@@ -50,52 +48,53 @@ impl Play<'_> {
             ["gone", key] => eventually("it ends", || self.admin.int(&["EXISTS", key]) == 0),
             ["made"] => return self.made.load(SeqCst).to_string(),
             ["lock", name] => {
-                let locks = open(self.server.url(), Options::default());
-                return String::from_utf8_lossy(locks.once(name).lock_key()).into_owned();
+                let once = self.actor("A").locks.once(name);
+                return String::from_utf8_lossy(once.lock_key()).into_owned();
             }
             ["calls", command] => return self.admin.calls(command).to_string(),
             ["rises", one, other] => assert!(self.fence(one) < self.fence(other)),
             ["fence", actor] => return self.fence(actor).to_string(),
             ["pause", ms] => sleep(time(ms)),
-            ["busy", ms] => self.keep_busy(ms.parse().unwrap()),
+            ["busy", ms] => self.keep_busy(time(ms)),
             ["cut", actor] => self.actor(actor).proxy.close(),
             ["join", actor] => self.actor(actor).proxy.open(),
-            [actor, words @ ..] => return self.actor(actor).step(words),
+            [actor, words @ ..] => {
+                let said = self.actor(actor).step(words);
+                return said.unwrap_or_else(|error| named(&error));
+            }
             [] => {}
         }
         String::new()
     }
 
-    /// The server runs a script, and has begun to say so.
-    fn keep_busy(&mut self, ms: u32) {
+    /// The server runs a script, and has begun to say so. By its own clock it would be longer under
+    /// load.
+    fn keep_busy(&mut self, time: Duration) {
         self.admin.run(&["CONFIG", "SET", "lua-time-limit", "100"]);
-        let mut admin = self.server.admin();
-        let until = f64::from(ms) / 1_000.0;
-        let script = format!("local e = os.clock() + {until} while os.clock() < e do end");
-        self.script = Some(thread::spawn(move || {
-            admin.run(&["EVAL", &script, "0"]);
-        }));
+        let [mut runs, mut ends] = [(); 2].map(|()| self.server.admin());
+        thread::spawn(move || runs.ask(&["EVAL", "while true do end", "0"]));
         let is_busy = |error: redis::RedisError| error.code() == Some("BUSY");
         eventually("it is busy", || {
             self.admin.ask(&["PING"]).is_err_and(is_busy)
         });
+        thread::spawn(move || {
+            sleep(time);
+            ends.run(&["SCRIPT", "KILL"]);
+        });
     }
 
     fn actor(&mut self, name: &str) -> &mut Actor {
-        let options = Options::default().fallback(self.is_fallback);
-        let proxy = || Proxy::to(self.server.port);
-        let made = self.made.clone();
         self.actors.entry(name.to_owned()).or_insert_with(|| {
-            let proxy = proxy();
+            let options = Options::default().fallback(self.is_fallback);
+            let proxy = Proxy::to(self.server.port);
             Actor {
-                locks: open(proxy.url(), options.clone()),
+                locks: open(proxy.url(), options),
                 proxy,
-                options,
                 guard: None,
                 fence: 0,
                 kept: None,
                 pending: None,
-                made,
+                made: self.made.clone(),
                 maker: None,
             }
         })
@@ -107,82 +106,67 @@ impl Play<'_> {
 }
 
 impl Actor {
-    fn step(&mut self, words: &[&str]) -> String {
-        match self.tell(words) {
-            Some(()) => String::new(),
-            None => self.ask(words).unwrap_or_else(|error| named(&error)),
-        }
-    }
-
-    /// A step that has no result, unless it is another one.
-    fn tell(&mut self, words: &[&str]) -> Option<()> {
+    fn step(&mut self, words: &[&str]) -> Result<String> {
+        let guard = self.guard.as_ref();
+        let yes_or_no = |is| if is { "yes" } else { "no" }.to_owned();
         match words {
-            ["begin", "release"] => {
-                let guard = self.guard.take().unwrap();
-                let release = move || (said(now(guard.unlock())), Some(guard));
-                self.pending = Some(thread::spawn(release));
-            }
-            ["begin", "get", words @ ..] => {
-                let get = self.get(words);
-                self.pending = Some(thread::spawn(move || (get(), None)));
-            }
-            ["begin", words @ ..] => {
-                let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-                let locks = self.locks.clone();
-                self.pending = Some(thread::spawn(move || {
-                    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                    outcome(take(&locks, &words))
-                }));
+            ["begin", words @ ..] => self.pending = Some(thread::spawn(self.request(words))),
+            ["end"] => {
+                let outcome = self.pending.take().unwrap().join().unwrap();
+                return Ok(self.holds(outcome));
             }
             ["making"] => self.maker.as_ref().unwrap().0.recv_timeout(BOUND).unwrap(),
-            ["returns", value] => {
-                let ends = &self.maker.as_ref().unwrap().1;
-                ends.send(Some((*value).to_owned())).unwrap();
-            }
-            ["raises"] => self.maker.as_ref().unwrap().1.send(None).unwrap(),
-            ["keep"] => self.kept = Some(self.guard.as_ref().unwrap().keep_alive()),
+            ["returns", value] => self.maker_ends(Some((*value).to_owned())),
+            ["raises"] => self.maker_ends(None),
+            ["keep"] => self.kept = Some(guard.unwrap().keep_alive()),
             ["told"] => {
                 let kept = self.kept.as_ref().unwrap();
                 assert!(is_told(kept) && kept.is_lost());
             }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    fn ask(&mut self, words: &[&str]) -> Result<String> {
-        let guard = self.guard.as_ref();
-        let yes_or_no = |is| if is { "yes" } else { "no" }.to_owned();
-        Ok(match words {
-            ["get", words @ ..] => self.get(words)(),
-            ["end"] => {
-                let outcome = self.pending.take().unwrap().join().unwrap();
-                self.holds(outcome)
-            }
-            ["release"] => {
-                self.kept = None;
-                said(now(guard.unwrap().unlock()))
-            }
-            ["renew"] => said(now(guard.unwrap().renew())),
-            ["renew", ms] => said(now(guard.unwrap().extend(time(ms)))),
-            ["believes", ..] => yes_or_no(!guard.unwrap().is_lost()),
-            ["check"] => yes_or_no(now(guard.unwrap().check())?),
+            ["renew"] => return Ok(said(now(guard.unwrap().renew()))),
+            ["renew", ms] => return Ok(said(now(guard.unwrap().extend(time(ms))))),
+            ["believes", ..] => return Ok(yes_or_no(!guard.unwrap().is_lost())),
+            ["check"] => return now(guard.unwrap().check()).map(yes_or_no),
             ["exec", name, args @ ..] => {
                 let command = redis::cmd(name).arg(args).to_owned();
-                text(&now(guard.unwrap().exec(&command))?)
+                return Ok(text(&now(guard.unwrap().exec(&command))?));
             }
             ["once", key, most, least] => {
                 let times = (*key, most.parse().unwrap(), least.parse().unwrap());
                 let ran = once(&self.locks, times, || ())?;
-                ran.map_or("skipped", |()| "ran").to_owned()
+                return Ok(ran.map_or("skipped", |()| "ran").to_owned());
             }
             words => {
-                if let Some(linger) = option(words, "linger=") {
-                    let options = self.options.clone().linger(time(linger));
-                    self.locks = open(self.proxy.url(), options);
-                }
-                let outcome = outcome(take(&self.locks, words));
-                self.holds(outcome)
+                let outcome = self.request(words)();
+                return Ok(self.holds(outcome));
+            }
+        }
+        Ok(String::new())
+    }
+
+    /// What may also be done in the background.
+    fn request(&mut self, words: &[&str]) -> Box<dyn FnOnce() -> Outcome + Send> {
+        if let ["get", words @ ..] = words {
+            let get = self.get(words);
+            return Box::new(move || (get(), None));
+        }
+        if words == ["release"] {
+            self.kept = None;
+            let guard = self.guard.take().unwrap();
+            return Box::new(move || (said(now(guard.unlock())), Some(guard)));
+        }
+        if let Some(linger) = option(words, "linger=") {
+            let options = Options::default().linger(time(linger));
+            self.locks = open(self.proxy.url(), options);
+        }
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let locks = self.locks.clone();
+        Box::new(move || {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            match take(&locks, &words) {
+                Ok(Some(guard)) => ("held".to_owned(), Some(guard)),
+                Ok(None) => ("busy".to_owned(), None),
+                Err(error) => (named(&error), None),
             }
         })
     }
@@ -203,7 +187,7 @@ impl Actor {
         let made = self.made.clone();
         move || {
             let mut has_made = false;
-            let got: std::result::Result<String, Made> = get(&once, |_| {
+            let got: Result<String> = get(&once, |_| {
                 made.fetch_add(1, SeqCst);
                 let _ = begins.send(());
                 let value = match (value, fails) {
@@ -211,34 +195,26 @@ impl Actor {
                     (value, _) => value,
                 };
                 has_made = value.is_some();
-                value.ok_or(Made::Failed)
+                // No other error of these scenarios is of this kind.
+                value.ok_or(Error::NoConversion)
             });
             match got {
                 Ok(value) if has_made => format!("made:{value}"),
                 Ok(value) => format!("got:{value}"),
-                Err(Made::Failed) => "failed".to_owned(),
-                Err(Made::Unable(error)) => named(&error),
+                Err(Error::NoConversion) => "failed".to_owned(),
+                Err(error) => named(&error),
             }
         }
+    }
+
+    fn maker_ends(&self, value: Option<String>) {
+        self.maker.as_ref().unwrap().1.send(value).unwrap();
     }
 
     fn holds(&mut self, (said, guard): Outcome) -> String {
         self.fence = guard.as_ref().map_or(self.fence, library::Guard::fence);
         self.guard = guard;
         said
-    }
-}
-
-/// Why a call of `once` has no value.
-#[derive(Debug)]
-enum Made {
-    Failed,
-    Unable(Error),
-}
-
-impl From<Error> for Made {
-    fn from(error: Error) -> Self {
-        Self::Unable(error)
     }
 }
 
@@ -261,14 +237,6 @@ fn take(locks: &library::LockClient, words: &[&str]) -> Result<Option<library::G
             now(all.with_ttl(ttl).lock_timeout(wait))
         }
         other => panic!("no such step: {other:?}"),
-    }
-}
-
-fn outcome(taken: Result<Option<library::Guard>>) -> Outcome {
-    match taken {
-        Ok(Some(guard)) => ("held".to_owned(), Some(guard)),
-        Ok(None) => ("busy".to_owned(), None),
-        Err(error) => (named(&error), None),
     }
 }
 
@@ -296,20 +264,15 @@ fn scenarios() {
             admin,
             is_fallback: place == Some("plain"),
             actors: HashMap::new(),
-            script: None,
             made: Arc::default(),
         };
-        for line in steps
-            .lines()
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        {
+        let is_step = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        for line in steps.lines().filter(is_step) {
             let words: Vec<&str> = line.split(' ').collect();
-            let (said, want) = match words.as_slice() {
-                [said @ .., "=", want] => (said, Some(*want)),
-                said => (said, None),
-            };
-            let got = play.step(said);
-            assert!(want.is_none_or(|want| got == want), "{name}: {line}: {got}");
+            match words.as_slice() {
+                [said @ .., "=", want] => assert_eq!(play.step(said), *want, "{name}: {line}"),
+                said => drop(play.step(said)),
+            }
         }
     }
 }
@@ -324,16 +287,17 @@ fn said(result: Result<()>) -> String {
 
 fn named(error: &Error) -> String {
     match error {
-        Error::ModuleMissing(_) => "missing".to_owned(),
+        Error::ModuleMissing(_) => {
+            let text = error.to_string();
+            let is_told = |words| text.contains(words);
+            assert!(is_told("`loadmodule /path") || is_told("in the fallback"));
+            "missing".to_owned()
+        }
         Error::Cancelled => "cancelled".to_owned(),
         Error::InProgress => "busy".to_owned(),
         Error::NotHeld => "lost".to_owned(),
         Error::TtlTooLong(_) => {
-            let text = error.to_string();
-            assert!(
-                text.contains("with_ttl") && text.contains("max-ttl"),
-                "{text}"
-            );
+            assert!(error.to_string().contains("`with_ttl`"), "{error}");
             "too-long".to_owned()
         }
         Error::Redis(error) if error.code() == Some("NOPERM") => "denied".to_owned(),

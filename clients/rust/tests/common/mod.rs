@@ -26,8 +26,8 @@ use redis::{Client, Connection, Value};
 pub use proxy::Proxy;
 pub use topology::{Cluster, Sentinels};
 
-/// A bound that only a bug or a dead machine outlasts.
-pub const BOUND: Duration = Duration::from_secs(20);
+/// A bound that only a bug or a dead machine outlasts, also where servers fail over.
+pub const BOUND: Duration = Duration::from_secs(40);
 
 /// What one call of clients/testing/servers.py has started. It ends with its standard input.
 pub struct Launched(Child);
@@ -46,19 +46,15 @@ impl Launched {
         let mut said = BufReader::new(launcher.stdout.take().unwrap());
         said.read_line(&mut line).unwrap();
         let launched = Arc::new(Self(launcher));
-        let servers: Vec<Server> = line
-            .split_whitespace()
-            .map(|one| {
-                let (port, pid) = one.split_once('/').unwrap();
-                Server {
-                    port: port.parse().unwrap(),
-                    pid: pid.to_owned(),
-                    launched: launched.clone(),
-                }
-            })
-            .collect();
-        assert!(!servers.is_empty(), "no server started: {words:?}");
-        servers
+        let server = |one: &str| {
+            let (port, pid) = one.split_once('/').unwrap();
+            Server {
+                port: port.parse().unwrap(),
+                pid: pid.to_owned(),
+                launched: launched.clone(),
+            }
+        };
+        line.split_whitespace().map(server).collect()
     }
 }
 
@@ -83,17 +79,12 @@ impl Server {
 
     /// With arguments of the module, and settings of the server behind them.
     pub fn start_with(settings: &[&str]) -> Self {
-        Self::start_as("server", settings)
+        Launched::start(&[&["server"], settings].concat()).swap_remove(0)
     }
 
     /// A server that has no module of ours.
     pub fn start_without_module() -> Self {
-        Self::start_as("server", &["--without-module"])
-    }
-
-    fn start_as(kind: &str, words: &[&str]) -> Self {
-        let mut servers = Launched::start(&[&[kind], words].concat());
-        servers.swap_remove(0)
+        Self::start_with(&["--without-module"])
     }
 
     pub fn url(&self) -> String {
@@ -137,6 +128,13 @@ impl Drop for Server {
     }
 }
 
+/// A server behind a proxy, and who looks at it.
+pub fn proxied() -> (Server, Proxy, Admin) {
+    let server = Server::start();
+    let (proxy, admin) = (Proxy::to(server.port), server.admin());
+    (server, proxy, admin)
+}
+
 /// An operator's connection.
 pub struct Admin(Connection);
 
@@ -160,21 +158,11 @@ impl Admin {
     }
 
     pub fn waiters(&mut self, key: &str) -> usize {
-        let info = self.run(&["LOCK.INFO", key]);
-        let fields = info.as_sequence().unwrap_or_default();
-        let field = |name: &str| {
-            let is_it = |field: &Value| match field {
-                Value::BulkString(text) => text == name.as_bytes(),
-                Value::SimpleString(text) => text == name,
-                _ => false,
-            };
-            let pair = fields.chunks(2).find(|pair| is_it(&pair[0]));
-            pair.map(|pair| &pair[1])
-        };
-        match field("waiter-count") {
-            Some(Value::Int(count)) => usize::try_from(*count).unwrap(),
-            _ => 0,
-        }
+        let info = self.info(key);
+        let count = info.split("waiter-count").nth(1);
+        // `"'), int(2), …`
+        let count = count.and_then(|behind| behind.split(['(', ')']).nth(2));
+        count.map_or(0, |count| count.parse().unwrap())
     }
 
     pub fn int(&mut self, words: &[&str]) -> i64 {
@@ -200,10 +188,9 @@ impl Admin {
 
     /// The connections of clients, but for this one and those of no interest.
     pub fn clients(&mut self, containing: &str) -> usize {
-        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut self.0).unwrap();
-        list.lines()
-            .filter(|line| line.contains(containing))
-            .count()
+        let list: String = redis::from_redis_value(self.run(&["CLIENT", "LIST"])).unwrap();
+        let is_it = |line: &&str| line.contains(containing);
+        list.lines().filter(is_it).count()
     }
 }
 

@@ -12,24 +12,24 @@ pub struct Proxy {
 }
 
 #[derive(Default)]
-struct Faults {
+pub struct Faults {
     /// The port of the server of new connections.
-    server: u16,
+    pub server: u16,
     /// Connections are closed as soon as they come.
     is_closed: bool,
     /// Replies that are still to be swallowed, each with its connection, and of which requests.
-    losses: usize,
+    pub losses: usize,
     lost: String,
     /// How late replies are.
-    delay: Duration,
-    /// How long the server does not see that a client is gone.
-    linger: Duration,
+    pub delay: Duration,
     /// How many requests are answered here, which ones, and how.
-    fakes: usize,
+    pub fakes: usize,
     fake: (&'static str, &'static str),
-    /// The first request that contains this is held back, and the next are not.
-    late: &'static str,
-    held_back: usize,
+    /// The first request that contains this is held back, and those behind it on its connection,
+    /// until it is empty again. The next such requests are not.
+    pub late: &'static str,
+    pub held_back: usize,
+    /// All that have been made, until they are cut.
     links: Vec<Arc<Link>>,
 }
 
@@ -42,19 +42,15 @@ struct Link {
     is_forgotten: AtomicBool,
 }
 
-impl Link {
-    fn is_listening(&self) -> bool {
-        self.has_subscribed.load(SeqCst) && !self.is_forgotten.load(SeqCst)
-    }
-}
-
 impl Proxy {
     pub fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let faults = Arc::new(Mutex::new(Faults::default()));
-        let proxy = Self { port, faults };
-        proxy.lead_to(server);
+        let proxy = Self {
+            port,
+            faults: Arc::default(),
+        };
+        proxy.faults().server = server;
         let faults = proxy.faults.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -71,7 +67,7 @@ impl Proxy {
         proxy
     }
 
-    fn faults(&self) -> MutexGuard<'_, Faults> {
+    pub fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap()
     }
 
@@ -79,19 +75,10 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Leads new connections to another server.
-    pub fn lead_to(&self, server: u16) {
-        self.faults().server = server;
-    }
-
     /// Swallows the next replies to requests that contain `of`, and cuts their connections.
     pub fn lose_replies(&self, count: usize, of: &str) {
         let mut faults = self.faults();
         (faults.losses, faults.lost) = (count, of.to_owned());
-    }
-
-    pub fn losses_left(&self) -> usize {
-        self.faults().losses
     }
 
     pub fn delay_replies(&self, ms: u64) {
@@ -104,68 +91,36 @@ impl Proxy {
         (faults.fakes, faults.fake) = (count, (of, answer));
     }
 
-    pub fn fakes_left(&self) -> usize {
-        self.faults().fakes
-    }
-
-    /// Holds back the next request that contains `of`, and those behind it on its connection, until
-    /// this is called with an empty text.
-    pub fn hold_back(&self, of: &'static str) {
-        self.faults().late = of;
-    }
-
-    pub fn held_back(&self) -> usize {
-        self.faults().held_back
-    }
-
-    /// How many have been made, until they are cut.
     pub fn connections(&self) -> usize {
         self.faults().links.len()
     }
 
-    /// Cuts all connections, and accepts no new ones.
+    /// Cuts all connections, and accepts no new ones until it is opened.
     pub fn close(&self) {
         self.faults().is_closed = true;
         self.cut();
     }
 
-    /// Accepts connections again.
     pub fn open(&self) {
         self.faults().is_closed = false;
     }
 
-    /// Lets the server see only after `time` that a client is gone.
-    pub fn linger(&self, time: Duration) {
-        self.faults().linger = time;
+    /// The connections that have subscribed, but for those that were forgotten.
+    fn subscribed(&self) -> Vec<Arc<Link>> {
+        let mut links = self.faults().links.clone();
+        links.retain(|link| link.has_subscribed.load(SeqCst) && !link.is_forgotten.load(SeqCst));
+        links
     }
 
-    /// How many connections have subscribed, but for those that were forgotten.
-    pub fn subscribed(&self) -> usize {
-        let faults = self.faults();
-        faults
-            .links
-            .iter()
-            .filter(|link| link.is_listening())
-            .count()
+    pub fn has_subscribed(&self) -> bool {
+        !self.subscribed().is_empty()
     }
 
     /// Ends the connections that have subscribed on the side of the server. The client's stays, and is silent.
     pub fn forget_subscribed(&self) {
-        for link in self
-            .faults()
-            .links
-            .iter()
-            .filter(|link| link.is_listening())
-        {
+        for link in self.subscribed() {
             link.is_forgotten.store(true, SeqCst);
             let _ = link.server.shutdown(Shutdown::Both);
-        }
-    }
-
-    /// Cuts the connections on the side of the client. The server sees it after the linger.
-    pub fn cut_clients(&self) {
-        for link in self.faults().links.drain(..) {
-            let _ = link.client.shutdown(Shutdown::Both);
         }
     }
 
@@ -198,10 +153,6 @@ fn serve(faults: &Arc<Mutex<Faults>>, client: TcpStream, server: TcpStream) {
                 return;
             }
             let _ = from.shutdown(Shutdown::Both);
-            if is_request {
-                let linger = faults.lock().unwrap().linger;
-                thread::sleep(linger);
-            }
             let _ = to.shutdown(Shutdown::Both);
         });
     }
@@ -216,34 +167,37 @@ fn pass(
     let mut bytes = [0; 16_384];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         let sent = &bytes[..count];
+        let contains = |text: &str| {
+            let mut windows = sent.windows(text.len().max(1));
+            windows.any(|window| window == text.as_bytes())
+        };
         if link.is_forgotten.load(SeqCst) {
             continue;
         }
-        let mut faults_now = faults.lock().unwrap();
-        let (of, fake) = faults_now.fake;
+        let mut now = faults.lock().unwrap();
         if !is_request {
-            if faults_now.losses > 0 && link.loses.load(SeqCst) {
-                faults_now.losses -= 1;
+            if now.losses > 0 && link.loses.load(SeqCst) {
+                now.losses -= 1;
                 return;
             }
-            let delay = faults_now.delay;
-            drop(faults_now);
+            let delay = now.delay;
+            drop(now);
             thread::sleep(delay);
         } else {
-            link.has_subscribed
-                .fetch_or(contains(sent, "SUBSCRIBE"), SeqCst);
-            if faults_now.losses > 0 {
-                link.loses.store(contains(sent, &faults_now.lost), SeqCst);
+            link.has_subscribed.fetch_or(contains("SUBSCRIBE"), SeqCst);
+            if now.losses > 0 {
+                link.loses.store(contains(&now.lost), SeqCst);
             }
-            if faults_now.fakes > 0 && contains(sent, of) {
-                faults_now.fakes -= 1;
+            let (of, fake) = now.fake;
+            if now.fakes > 0 && contains(of) {
+                now.fakes -= 1;
                 let _ = from.write_all(fake.as_bytes());
                 continue;
             }
-            let is_late = !faults_now.late.is_empty() && contains(sent, faults_now.late);
-            faults_now.held_back += usize::from(is_late);
-            let waits = is_late && faults_now.held_back == 1;
-            drop(faults_now);
+            let is_late = contains(now.late);
+            now.held_back += usize::from(is_late);
+            let waits = is_late && now.held_back == 1;
+            drop(now);
             while waits && !faults.lock().unwrap().late.is_empty() {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -252,10 +206,4 @@ fn pass(
             return;
         }
     }
-}
-
-fn contains(bytes: &[u8], text: &str) -> bool {
-    bytes
-        .windows(text.len().max(1))
-        .any(|window| window == text.as_bytes())
 }
