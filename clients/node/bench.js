@@ -54,7 +54,7 @@ async function run(create) {
   const { acquire, release } = create(redis);
   await release(await acquire(`${values.lock}:warm-up`));
 
-  const lines = [];
+  const [lines, holdMs] = [[], Number(values["hold-ms"])];
   const start = performance.now();
   console.error("start");
   const now = () => Math.round((performance.now() - start) * 1000);
@@ -63,7 +63,8 @@ async function run(create) {
       const asked = now();
       const lock = await acquire(values.lock);
       const granted = now();
-      await hold();
+      // A timer takes a millisecond at least.
+      if (holdMs > 0) await sleep(holdMs);
       await release(lock);
       lines.push(`${number} ${asked} ${granted} ${now()}`);
     }
@@ -71,10 +72,4 @@ async function run(create) {
   await Promise.all(Array.from({ length: Number(values.clients) }, client));
   redis.disconnect();
   if (lines.length > 0) process.stdout.write(`${lines.join("\n")}\n`);
-}
-
-async function hold() {
-  const ms = Number(values["hold-ms"]);
-  // A timer takes a millisecond at least.
-  if (ms > 0) await sleep(ms);
 }
