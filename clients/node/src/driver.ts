@@ -22,9 +22,9 @@ const LOOK_AGAIN_MS = 500;
 
 /** A connection of our own, to one server. Once it is lost it stays lost, and the library answers nothing on it any more. */
 export interface Link {
-  readonly isOpen: boolean;
+  isOpen(): boolean;
   send(command: Command): Promise<unknown>;
-  close(): void;
+  close(): unknown;
 }
 
 /** A link that listens to channels: in a cluster to shard channels. */
@@ -105,7 +105,7 @@ export abstract class Driver {
 /** Connects. The libraries have a time-out for the way to the server, and none for its answers. */
 export async function connect<T extends { connect(): Promise<unknown> }>(
   own: T,
-  end: (own: T) => void,
+  end: (own: T) => unknown,
 ): Promise<T> {
   try {
     await within(OPEN_MS, own.connect(), "the server does not answer on a new connection");

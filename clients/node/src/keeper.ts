@@ -10,42 +10,21 @@ const RETRY_MS = 50;
 /** A shorter linger makes no extensions more frequent. */
 const SHORTEST_SPAN_MS = 300;
 
-/** Within what time a lock is to be renewed: one whose connection is lost lasts for the linger only. */
-export function spanOf(duration: number, linger = duration): number {
-  return Math.min(duration, Math.max(linger, SHORTEST_SPAN_MS));
-}
-
-/** How long to wait before the next extension: it comes at a third of the span, or before the threshold if that is sooner. */
-export function pauseBefore(remaining: number, span: number, threshold: number): number {
-  return Math.max(RETRY_MS, Math.min(remaining - threshold, span / 3));
-}
-
-/** Timers and a clock, which a test may replace. */
-export interface Clock {
-  now(): number;
-  after(ms: number, run: () => void): () => void;
-}
-
-export const CLOCK: Clock = { now: () => performance.now(), after };
-
 /** What a keeper keeps. */
 export interface Kept {
   readonly lease: Lease;
+  readonly request: { readonly duration: number; readonly linger: number | undefined };
+  /** How long before the end of the lease it is extended. */
+  readonly threshold: number;
   /** Extends it once. */
-  extend(): Promise<unknown>;
+  extendOnce(): Promise<unknown>;
   /** The lock was lost. */
   lose(error: Error): void;
 }
 
-/** When to extend, and how soon before the end. */
-export interface Schedule {
-  readonly span: number;
-  readonly threshold: number;
-}
-
-/** Watches the end of a lease, and extends it before, if a schedule is given. */
+/** Watches the end of a lease, and extends it before, once it is asked to. */
 export class Keeper {
-  #schedule: Schedule | undefined;
+  #isExtended = false;
   #cancelEnd = () => {};
   #cancelExtension = () => {};
   #isExtending = false;
@@ -54,28 +33,31 @@ export class Keeper {
   /** Why the lock was lost at the end of its lease. */
   message = "The lock was not extended before its lease was over.";
 
-  constructor(
-    private readonly kept: Kept,
-    private readonly clock: Clock = CLOCK,
-  ) {
-    this.#watchEnd();
+  constructor(private readonly kept: Kept) {
+    this.changed();
   }
 
   /** Begins to extend. */
-  keep(schedule: Schedule): void {
-    this.#schedule ??= schedule;
+  keep(): void {
+    this.#isExtended = true;
     this.#plan();
   }
 
-  /** The lease has another end. */
+  /** The lease has another end. It is asked again when its time has come, because answers of the connection move its end. */
   changed(): void {
-    if (!this.#isOver) this.#watchEnd();
+    this.#cancelEnd();
+    if (this.#isOver) return;
+    const { lease } = this.kept;
+    this.#cancelEnd = after(lease.remaining(performance.now()), () => {
+      if (lease.isValid(performance.now())) return this.changed();
+      this.#lose(new Error(this.message, { cause: this.#failure }));
+    });
   }
 
   /** The connection was lost: extends at once, for a hold that lingers is to be bound to the next one. */
   hurry(): void {
     this.#cancelExtension();
-    if (this.#schedule && !this.#isExtending && !this.#isOver) void this.#extend();
+    if (this.#isExtended && !this.#isExtending && !this.#isOver) void this.#extend();
   }
 
   stop(): void {
@@ -84,37 +66,32 @@ export class Keeper {
     this.#cancelExtension();
   }
 
-  /** The lease is asked again when its time has come, because answers of the connection move its end. */
-  #watchEnd(): void {
-    this.#cancelEnd();
-    const { lease } = this.kept;
-    this.#cancelEnd = this.clock.after(lease.remaining(this.clock.now()), () => {
-      if (lease.isValid(this.clock.now())) return this.#watchEnd();
-      this.#lose(new Error(this.message, { cause: this.#failure }));
-    });
-  }
-
   #lose(error: Error): void {
     if (this.#isOver) return;
     this.stop();
     this.kept.lose(error);
   }
 
+  /** The next extension comes at a third of the time within which it is needed, or before the threshold if that is sooner. */
   #plan(): void {
     this.#cancelExtension();
-    if (this.#isOver || this.#schedule === undefined) return;
-    const { span, threshold } = this.#schedule;
-    const pause = pauseBefore(this.kept.lease.remaining(this.clock.now()), span, threshold);
-    this.#cancelExtension = this.clock.after(pause, () => void this.#extend());
+    if (this.#isOver || !this.#isExtended) return;
+    const { lease, threshold, request } = this.kept;
+    // One whose connection is lost lasts for the linger only.
+    const { duration, linger = duration } = request;
+    const third = Math.min(duration, Math.max(linger, SHORTEST_SPAN_MS)) / 3;
+    // Of a duration shorter than the threshold a third is enough.
+    const left = lease.remaining(performance.now()) - Math.min(threshold, duration / 3);
+    this.#cancelExtension = after(Math.max(RETRY_MS, Math.min(left, third)), () => void this.#extend());
   }
 
   async #extend(): Promise<void> {
     this.#isExtending = true;
     try {
-      await this.kept.extend();
+      await this.kept.extendOnce();
       this.#failure = undefined;
       this.#isExtending = false;
-      if (!this.#isOver) this.#watchEnd();
+      this.changed();
       this.#plan();
     } catch (error) {
       this.#isExtending = false;
@@ -123,7 +100,7 @@ export class Keeper {
       if (cause instanceof ResourceLockedError) return this.#lose(this.#failure);
       // A final error ends the extensions. The end of the lease tells of it.
       if (this.#isOver || kindOf(cause) === "final") return;
-      this.#cancelExtension = this.clock.after(RETRY_MS, () => void this.#extend());
+      this.#cancelExtension = after(RETRY_MS, () => void this.#extend());
     }
   }
 }

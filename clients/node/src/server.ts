@@ -15,7 +15,7 @@ import { Fallback, LOST } from "./fallback.js";
 import { Listener } from "./listener.js";
 import { is, isNotifyRefused, isUnknownCommand, kindOf, redirection } from "./replies.js";
 import { slotOf } from "./slot.js";
-import { ANSWER_MS, type Place, type Wire, WaitingRoom, Wires } from "./wire.js";
+import { ANSWER_MS, type Place, type Wire, Wires } from "./wire.js";
 
 /** How a request waits, and for how long. */
 export interface Waiting {
@@ -64,10 +64,6 @@ export class Server {
     this.#fallback = new Fallback((command, key) => this.send(command, key));
   }
 
-  room(limit: number): WaitingRoom {
-    return new WaitingRoom(this.driver, limit);
-  }
-
   get hasEnded(): boolean {
     return this.driver.hasEnded;
   }
@@ -109,15 +105,16 @@ export class Server {
    * Rejects with a `ResourceLockedError` if it was not granted.
    */
   async acquire(request: Request, waiting?: Waiting): Promise<Grant> {
-    if (this.isFallback(request)) return this.#acquireString(request);
+    if (this.isFallback(request)) return this.#fallback.acquire(request);
     const { keys, resources } = request;
+    const isTaken = () => new ResourceLockedError(`${resources.join(", ")} is held by another client`);
     this.#checkSlots(request);
     const command = commandOf(request);
     const keep: Command | [] = request.grace === undefined ? [] : ["KEEP", request.grace];
     try {
       const { reply, wire } = await this.#ask(command, keep, request, waiting);
       this.#isPlain ??= false;
-      if (reply === null) throw new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+      if (reply === null) throw isTaken();
       if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
       if (Array.isArray(reply)) return { fence: Number(reply[1]), wire, found: reply[0] as Buffer };
       return { fence: Number(reply), wire };
@@ -128,16 +125,23 @@ export class Server {
         throw await this.#stringLock(keys, error);
       }
       if (waiting?.by === this.listener && isNotifyRefused(error)) {
-        this.#warnOfNotify(error as Error);
+        const text = `Waiting by NOTIFY is not possible, so connections block: ${(error as Error).message}`;
+        if (this.canNotify) warn("REDIS_LOCK_WITHOUT_NOTIFY", text);
+        this.canNotify = false;
         // It has waited for no time. The next wait is by BLOCK.
-        throw new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+        throw isTaken();
       }
       if (!isUnknownCommand(error, command[0])) throw translated(error);
       if (request.result !== undefined) throw await this.#lacksOnce(request, error);
       // A choice stays.
       if (!request.mayFallBack || this.#isPlain === false) throw missing(error);
-      this.#chooseStrings();
-      return this.#acquireString(request);
+      if (this.#isPlain === undefined)
+        warn(
+          "REDIS_LOCK_FALLBACK",
+          `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`,
+        );
+      this.#isPlain = true;
+      return this.#fallback.acquire(request);
     }
   }
 
@@ -173,10 +177,6 @@ export class Server {
     return [value as Buffer | null, Number(left)];
   }
 
-  async #acquireString(request: Request): Promise<Grant> {
-    return { fence: await this.#fallback.acquire(request), wire: undefined };
-  }
-
   /** One node grants all keys in one step, so they must be together. */
   #checkSlots({ keys, resources }: Request): void {
     if (!this.driver.isCluster || keys.length < 2) return;
@@ -191,16 +191,13 @@ export class Server {
 
   /** The error to throw when a key is no lock of the module. Without the right to ask, it is taken for a string. */
   async #stringLock(keys: readonly string[], error: Error): Promise<Error> {
-    const ask = async (word: string, key: string, ifForbidden: unknown) => {
-      try {
-        return await this.send([word, key], key);
-      } catch (failure) {
+    const ask = (word: string, key: string, ifForbidden: unknown) =>
+      this.send([word, key], key).catch((failure) => {
         if (is(failure, "NOPERM")) return ifForbidden;
         throw failure;
-      }
-    };
+      });
     const types = await Promise.all(keys.map((key) => ask("TYPE", key, "string")));
-    if (types.some((type) => type !== "string" && type !== "none" && type !== "redislock")) return error;
+    if (types.some((type) => !["string", "none", "redislock"].includes(String(type)))) return error;
     const key = keys[types.indexOf("string")];
     if (key === undefined) return new StringLockError(keys[0]!, 1); // It has ended since.
     const ttl = Number(await ask("PTTL", key, -1));
@@ -260,24 +257,8 @@ export class Server {
     return answer === null || is(answer, "WRONGTYPE");
   }
 
-  #chooseStrings(): void {
-    if (this.#isPlain === true) return;
-    this.#isPlain = true;
-    warn(
-      "REDIS_LOCK_FALLBACK",
-      `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`,
-    );
-  }
-
-  #warnOfNotify({ message }: Error): void {
-    if (!this.canNotify) return;
-    this.canNotify = false;
-    warn("REDIS_LOCK_WITHOUT_NOTIFY", `Waiting by NOTIFY is not possible, so connections block: ${message}`);
-  }
-
   async quit(): Promise<void> {
     this.wires.close();
-    this.listener.close();
     await this.driver.quit();
   }
 }

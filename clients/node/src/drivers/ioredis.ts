@@ -1,5 +1,5 @@
 import { connect, Driver, isOfBytes, type Link, type Listening, type Node } from "../driver.js";
-import type { Argument, Command } from "../driver.js";
+import type { Argument } from "../driver.js";
 import { slotOf } from "../slot.js";
 
 /** What of an ioredis or iovalkey client (`Redis`) is used. */
@@ -128,15 +128,11 @@ function nodeOf(template: IoredisClient, id: string, override: object, isSharded
 }
 
 function linkOf(own: IoredisClient): Link {
-  return Object.defineProperty(
-    {
-      isOpen: true,
-      send: (command: Command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
-      close: () => own.disconnect(),
-    },
-    "isOpen",
-    { get: () => own.status === "ready" },
-  );
+  return {
+    isOpen: () => own.status === "ready",
+    send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
+    close: () => own.disconnect(),
+  };
 }
 
 async function open(template: IoredisClient, override: object, onLost: () => void): Promise<IoredisClient> {

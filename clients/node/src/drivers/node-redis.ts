@@ -186,19 +186,14 @@ function endSentinel(own: NodeRedisSentinel): void {
 
 function sentinelLink(own: NodeRedisSentinel): Link {
   let isClosed = false;
-  const close = () => {
-    isClosed = true;
-    endSentinel(own);
+  return {
+    isOpen: () => !isClosed && own.isReady,
+    send: (command) => own.sendCommand(false, textsOf(command), optionsOf(command)),
+    close: () => {
+      isClosed = true;
+      endSentinel(own);
+    },
   };
-  return linkOf(
-    () => !isClosed && own.isReady,
-    (command) => own.sendCommand(false, textsOf(command), optionsOf(command)),
-    close,
-  );
-}
-
-function linkOf(isOpen: () => boolean, send: Link["send"], close: () => void): Link {
-  return Object.defineProperty({ isOpen: true, send, close }, "isOpen", { get: isOpen });
 }
 
 /** The client of a node, whether or not it is connected. */
@@ -235,14 +230,13 @@ function nodeOf(
     // A connection that is not made again ends by an error only.
     own.on("error", lose);
     own.on("end", lose);
-    return connect(own, end);
+    return connect(own, () => own.isOpen && own.destroy());
   };
-  const link = (own: NodeRedisClient) =>
-    linkOf(
-      () => own.isReady,
-      (command) => own.sendCommand(textsOf(command), optionsOf(command)),
-      () => end(own),
-    );
+  const link = (own: NodeRedisClient): Link => ({
+    isOpen: () => own.isReady,
+    send: (command) => own.sendCommand(textsOf(command), optionsOf(command)),
+    close: () => own.isOpen && own.destroy(),
+  });
   return {
     id,
     open: async (onLost) => link(await open(onLost)),
@@ -254,8 +248,4 @@ function nodeOf(
       return Object.assign(link(own), { subscribe });
     },
   };
-}
-
-function end(client: NodeRedisClient): void {
-  if (client.isOpen) client.destroy();
 }
