@@ -34,8 +34,8 @@ export interface Granted {
 /** The acquires of one `Redlock`: a state machine of waits and pauses for each, which ends by a grant, an error or `stop`. */
 export class Acquiring {
   readonly #room: WaitingRoom;
-  /** What may have a place in a queue, and how to end its wait. */
-  readonly #waiting = new Map<Request, (reason: Error) => void>();
+  /** What may have a place in a queue. */
+  readonly #waiting = new Map<Request, Run>();
 
   constructor(
     private readonly server: Server,
@@ -48,7 +48,7 @@ export class Acquiring {
   async quit(): Promise<void> {
     const requests = [...this.#waiting.keys()];
     const ended = new Error("the client was ended");
-    for (const stop of this.#waiting.values()) stop(ended);
+    for (const run of this.#waiting.values()) run.stop(ended);
     const giving = requests.map((request) => this.#giveBack(request));
     if (giving.length > 0) await within(GIVE_UP_MS, Promise.all(giving), LATE).catch(() => {});
   }
@@ -62,25 +62,18 @@ export class Acquiring {
     const { signal } = settings;
     signal?.throwIfAborted();
     const run = new Run(this.server, this.#room, request, settings, note);
-    let stop: (reason: unknown) => void = () => {};
-    const stopped = new Promise<never>((_, reject) => {
-      stop = (reason) => {
-        run.stop(reason);
-        reject(reason);
-      };
-    });
-    const onAbort = () => stop(signal!.reason);
-    signal?.addEventListener("abort", onAbort);
-    this.#waiting.set(request, stop);
+    const stop = () => run.stop(signal!.reason);
+    signal?.addEventListener("abort", stop);
+    this.#waiting.set(request, run);
     try {
-      return await Promise.race([run.run(), stopped]);
+      return await Promise.race([run.run(), run.stopped]);
     } catch (error) {
       // It may be held if only the answer was lost, or have a place in the queue. A refusal without a wait leaves nothing.
       const isRefused = error instanceof ResourceLockedError && request.grace === undefined && !run.isInDoubt;
       if (!isRefused) await this.#giveUp(request, run);
       throw error;
     } finally {
-      signal?.removeEventListener("abort", onAbort);
+      signal?.removeEventListener("abort", stop);
       this.#waiting.delete(request);
     }
   }
@@ -115,7 +108,10 @@ class Run {
   /** An answer was lost: the server may have granted it. */
   isInDoubt = false;
   #place: Place | undefined;
-  #stopped: { reason: unknown } | undefined;
+  #isStopped = false;
+  #reject: (reason: unknown) => void = () => {};
+  /** Rejects when it is stopped. */
+  readonly stopped = new Promise<never>((_, reject) => (this.#reject = reject));
   readonly #patience: Patience;
 
   constructor(
@@ -130,9 +126,10 @@ class Run {
 
   /** The caller has its error. What is on its way may still be granted. */
   stop(reason: unknown): void {
-    this.#stopped = { reason };
+    this.#isStopped = true;
     this.isInDoubt = true;
     this.#place?.close();
+    this.#reject(reason);
   }
 
   async run(): Promise<Granted> {
@@ -140,7 +137,7 @@ class Run {
       // A channel may be named at once. A connection to block is for locks that are not free.
       let waiting = this.request.grace === undefined ? undefined : this.#listening();
       for (;;) {
-        if (this.#stopped) throw this.#stopped.reason;
+        if (this.#isStopped) throw new Error("the wait was ended");
         const start = performance.now();
         const answer = await this.#inTime(() => this.#ask(waiting, start));
         if (!(answer instanceof Error)) return answer;

@@ -46,7 +46,7 @@ export interface Node {
  * that prolongs or ends a hold waits behind the user's commands.
  */
 export abstract class Driver {
-  abstract readonly isCluster: boolean;
+  readonly isCluster: boolean = false;
   /** The program has ended its client, or the library will not connect it again. */
   abstract readonly hasEnded: boolean;
   /** Libraries do not add their prefix to keys of commands that they do not know. */
@@ -59,7 +59,10 @@ export abstract class Driver {
   /** Where the key is, as far as the client knows. */
   abstract node(key: string): Promise<Node>;
   /** The node of a cluster that has this address. */
-  abstract at(address: string): Node;
+  at(_address: string): Node {
+    throw new Error("A single server sends nobody elsewhere.");
+  }
+
   protected abstract end(): Promise<unknown>;
 
   /** Has a cluster client ask again where the slots are. */
@@ -100,6 +103,12 @@ export abstract class Driver {
     this.#timer = undefined;
     for (const listener of this.#onEnd) listener();
   }
+}
+
+/** `host:port`, of which the host may have colons. */
+export function hostOf(address: string): { host: string; port: number } {
+  const colon = address.lastIndexOf(":");
+  return { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) };
 }
 
 /** Connects. The libraries have a time-out for the way to the server, and none for its answers. */

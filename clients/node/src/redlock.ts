@@ -297,7 +297,7 @@ export class Redlock extends EventEmitter {
         failure = error as Error;
       }
       this.#note(attempts, effective, failure);
-      const kind = failure instanceof ResourceLockedError ? "final" : kindOf(failure);
+      const kind = kindOf(failure);
       const isOver = kind === "final" || this.#hasQuit || this.#server.hasEnded;
       if (!isOver && kind !== "silent" && performance.now() < until()) await sleep(TRY_AGAIN_MS);
       else if (isOver || patience.isOver) throw this.#failed(attempts, failure);

@@ -129,7 +129,7 @@ for (const { title, library, waitBy } of ways) {
     });
 
     it("cluster_slot_moves: a waiter and a holder follow it", { timeout: 30_000 }, async () => {
-      const key = await cluster.key(`moves ${title}`, false);
+      const key = `moves ${title}`;
       const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
       const holder = await redlock.acquire([key], 30_000);
       const waiting = redlock.acquire([key], 30_000);
@@ -148,7 +148,7 @@ for (const { title, library, waitBy } of ways) {
     });
 
     it("cluster_slot_moves: a lock is had while its slot is on its way", { timeout: 30_000 }, async () => {
-      const key = await cluster.key(`on its way ${title}`, false);
+      const key = `on its way ${title}`;
       const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy, linger: 5000 });
       const { from, to, finish } = await cluster.beginToMove(key);
       // The key is not on the old node, which says ASK.

@@ -82,16 +82,11 @@ export class TestCluster {
     throw new Error("no node serves it");
   }
 
-  /** A key of the part that has a replica, or of another one. */
-  async key(name, hasReplica = true) {
-    const withReplica = (
-      await Promise.all(this.nodes.map(({ admin }) => admin.info("replication")))
-    ).findIndex((info) => info.includes("connected_slaves:1"));
-    for (let i = 0; ; i++) {
-      const key = `${name} ${i}`;
-      const index = this.nodes.indexOf(await this.ownerOf(key));
-      if ((index === withReplica) === hasReplica) return key;
-    }
+  /** A key of the part that has a replica. */
+  async key(name) {
+    const infos = await Promise.all(this.nodes.map(({ admin }) => admin.info("replication")));
+    const owner = this.nodes[infos.findIndex((info) => info.includes("connected_slaves:1"))];
+    for (let i = 0; ; i++) if ((await this.ownerOf(`${name} ${i}`)) === owner) return `${name} ${i}`;
   }
 
   /** The primary with a replica dies, and the others make the replica a primary. */
