@@ -11,22 +11,11 @@ const TTL_MS = 30_000;
 /** All else by its default. In node-redlock: asks again after 200 ms, give or take 100. */
 const SETTINGS = { retryCount: -1 };
 
-/** As they are used in one process: one object over one connection, shared by all. */
+/** Of node-redlock 4.2.0, the latest release, and 5.0.0-beta.2. */
 const libraries = {
-  "redis-lock"(redis) {
-    const redlock = new Redlock([redis], SETTINGS);
-    return { acquire: (key) => redlock.acquire([key], TTL_MS), release: (lock) => lock.release() };
-  },
-  /** node-redlock 4.2.0, the latest release. */
-  redlock(redis) {
-    const redlock = new (require("redlock"))([redis], SETTINGS);
-    return { acquire: (key) => redlock.acquire(key, TTL_MS), release: (lock) => lock.unlock() };
-  },
-  /** node-redlock 5.0.0-beta.2. */
-  "redlock-5-beta"(redis) {
-    const redlock = new (require("redlock-5").default)([redis], SETTINGS);
-    return { acquire: (key) => redlock.acquire([key], TTL_MS), release: (lock) => lock.release() };
-  },
+  "redis-lock": Redlock,
+  redlock: require("redlock"),
+  "redlock-5-beta": require("redlock-5").default,
 };
 
 const { values, positionals } = parseArgs({
@@ -44,14 +33,17 @@ const { values, positionals } = parseArgs({
 if (values.list) {
   console.log(Object.keys(libraries).join("\n"));
 } else {
-  const create = libraries[positionals[0]];
-  if (!create) throw new Error(`which library? ${Object.keys(libraries).join(", ")}`);
-  await run(create);
+  const Library = libraries[positionals[0]];
+  if (!Library) throw new Error(`which library? ${Object.keys(libraries).join(", ")}`);
+  await run(Library);
 }
 
-async function run(create) {
+async function run(Library) {
+  // As they are used in one process: one object over one connection, shared by all.
   const redis = new Redis(values.url);
-  const { acquire, release } = create(redis);
+  const redlock = new Library([redis], SETTINGS);
+  const acquire = (key) => redlock.acquire([key], TTL_MS);
+  const release = (lock) => (lock.unlock ?? lock.release).call(lock);
   await release(await acquire(`${values.lock}:warm-up`));
 
   const [lines, holdMs] = [[], Number(values["hold-ms"])];

@@ -88,7 +88,7 @@ export class Acquiring {
 
   /** A release on one connection may come before the request that was sent on another, which was lost. */
   async #giveUpLater(request: Request): Promise<void> {
-    for (let i = 0; i < RELEASES && !this.server.hasEnded; i++) {
+    for (let i = 0; i < RELEASES && !this.server.driver.hasEnded; i++) {
       await sleep(RELEASE_AGAIN_MS, undefined, { ref: false });
       if (await this.#giveBack(request)) return;
     }
@@ -141,7 +141,7 @@ class Run {
         const start = performance.now();
         const answer = await this.#inTime(() => this.#ask(waiting, start));
         if (!(answer instanceof Error)) return answer;
-        if (this.#patience.isOver || this.server.hasEnded) throw answer;
+        if (this.#patience.isOver || this.server.driver.hasEnded) throw answer;
         waiting = await this.#next(answer, waiting, performance.now() - start);
       }
     } finally {

@@ -51,7 +51,8 @@ export abstract class Driver {
   abstract readonly hasEnded: boolean;
   /** Libraries do not add their prefix to keys of commands that they do not know. */
   abstract readonly prefix: string;
-  readonly #onEnd: (() => void)[] = [];
+  /** Called when the client has ended. */
+  onEnd: () => void = () => {};
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<unknown> | undefined;
   #lookedAt = -Infinity;
@@ -88,10 +89,6 @@ export abstract class Driver {
     this.check();
   }
 
-  onEnd(listener: () => void): void {
-    this.#onEnd.push(listener);
-  }
-
   /** Begins to look for the end of the user's client. This keeps no process alive. */
   watch(): void {
     this.#timer ??= setInterval(() => this.check(), LOOK_MS).unref();
@@ -101,7 +98,7 @@ export abstract class Driver {
     if (!this.hasEnded) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
-    for (const listener of this.#onEnd) listener();
+    this.onEnd();
   }
 }
 

@@ -2,13 +2,16 @@ import { performance } from "node:perf_hooks";
 import { ResourceLockedError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import { kindOf } from "./replies.js";
-import { after } from "./timer.js";
+import { MAX_TIMER_MS } from "./timer.js";
 
 /** Between two extensions at least. */
 const RETRY_MS = 50;
 
 /** A shorter linger makes no extensions more frequent. */
 const SHORTEST_SPAN_MS = 300;
+
+/** It may be early: by a millisecond, or because it is for longer than Node.js has a timer for. */
+const after = (ms: number, run: () => void) => setTimeout(run, Math.min(Math.ceil(ms), MAX_TIMER_MS));
 
 /** What a keeper keeps. */
 export interface Kept {
@@ -25,8 +28,8 @@ export interface Kept {
 /** Watches the end of a lease, and extends it before, once it is asked to. */
 export class Keeper {
   #isExtended = false;
-  #cancelEnd = () => {};
-  #cancelExtension = () => {};
+  #end: NodeJS.Timeout | undefined;
+  #extension: NodeJS.Timeout | undefined;
   #isExtending = false;
   #isOver = false;
   #failure: Error | undefined;
@@ -43,12 +46,12 @@ export class Keeper {
     this.#plan();
   }
 
-  /** The lease has another end. It is asked again when its time has come, because answers of the connection move its end. */
+  /** The lease has another end. It is asked again when the timer fires, because answers of the connection move its end. */
   changed(): void {
-    this.#cancelEnd();
+    clearTimeout(this.#end);
     if (this.#isOver) return;
     const { lease } = this.kept;
-    this.#cancelEnd = after(lease.remaining(performance.now()), () => {
+    this.#end = after(lease.remaining(performance.now()), () => {
       if (lease.isValid(performance.now())) return this.changed();
       this.#lose(new Error(this.message, { cause: this.#failure }));
     });
@@ -56,14 +59,14 @@ export class Keeper {
 
   /** The connection was lost: extends at once, for a hold that lingers is to be bound to the next one. */
   hurry(): void {
-    this.#cancelExtension();
+    clearTimeout(this.#extension);
     if (this.#isExtended && !this.#isExtending && !this.#isOver) void this.#extend();
   }
 
   stop(): void {
     this.#isOver = true;
-    this.#cancelEnd();
-    this.#cancelExtension();
+    clearTimeout(this.#end);
+    clearTimeout(this.#extension);
   }
 
   #lose(error: Error): void {
@@ -74,7 +77,7 @@ export class Keeper {
 
   /** The next extension comes at a third of the time within which it is needed, or before the threshold if that is sooner. */
   #plan(): void {
-    this.#cancelExtension();
+    clearTimeout(this.#extension);
     if (this.#isOver || !this.#isExtended) return;
     const { lease, threshold, request } = this.kept;
     // One whose connection is lost lasts for the linger only.
@@ -82,7 +85,7 @@ export class Keeper {
     const third = Math.min(duration, Math.max(linger, SHORTEST_SPAN_MS)) / 3;
     // Of a duration shorter than the threshold a third is enough.
     const left = lease.remaining(performance.now()) - Math.min(threshold, duration / 3);
-    this.#cancelExtension = after(Math.max(RETRY_MS, Math.min(left, third)), () => void this.#extend());
+    this.#extension = after(Math.max(RETRY_MS, Math.min(left, third)), () => void this.#extend());
   }
 
   async #extend(): Promise<void> {
@@ -100,7 +103,7 @@ export class Keeper {
       if (cause instanceof ResourceLockedError) return this.#lose(this.#failure);
       // A final error ends the extensions. The end of the lease tells of it.
       if (this.#isOver || kindOf(cause) === "final") return;
-      this.#cancelExtension = after(RETRY_MS, () => void this.#extend());
+      this.#extension = after(RETRY_MS, () => void this.#extend());
     }
   }
 }

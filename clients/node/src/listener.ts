@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
-import type { Command, Driver, Listening, Node } from "./driver.js";
+import type { Argument, Command, Driver, Listening, Node } from "./driver.js";
 import { slotOf, tagOfSlot } from "./slot.js";
 import { within } from "./timer.js";
-import { LATE, type Wire, type Wires } from "./wire.js";
+import { type Answer, LATE, LATE_MS, type Wire, type Wires } from "./wire.js";
 
 /** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
 const SPARE_MS = 2000;
@@ -63,15 +63,13 @@ export class Listener {
     private readonly wires: Wires,
   ) {}
 
-  /** Resolves with the reply or the fence, and with the connection that the hold is bound to. */
   async ask(
     key: string,
     token: string,
     command: Command,
-    keep: Command | [],
+    keep: readonly Argument[],
     ms: number,
-    answerMs: number,
-  ): Promise<{ reply: unknown; wire: Wire | undefined }> {
+  ): Promise<Answer> {
     const { closings } = this.wires;
     const until = performance.now() + ms;
     const left = () => until - performance.now();
@@ -87,20 +85,17 @@ export class Listener {
         if (!ear.wire.isOpen) continue;
         const wait = ["NOTIFY", Math.ceil(left()) + SPARE_MS, channel];
         // At the node where it listens, and nowhere else: a grant that another node publishes is not heard.
-        const reply = await wire.send(
-          [...command, ...wait, ...keep] as unknown as Command,
-          left() + answerMs,
-        );
+        const reply = await wire.send([...command, ...wait, ...keep], left() + LATE_MS);
         if (String(reply) !== "QUEUED") return { reply, wire };
         // In ioredis a value could be the same: its replies have no types.
-        const value = Buffer.isBuffer(reply) ? await wire.send(["GET", command[2]!], answerMs) : null;
+        const value = Buffer.isBuffer(reply) ? await wire.send(["GET", command[2]!], LATE_MS) : null;
         if (value !== null) return { reply: value, wire };
         const message = await within(left(), end.told, LATE).catch(() => undefined);
         if (message?.event === "granted" || message?.event === "result") {
           if (!this.driver.isCluster && message.event === "granted") return { reply: message.fence, wire };
           // A replica passes shard messages on, and its primary makes no grant that nobody hears of at the primary itself. So the primary
           // is asked, without waiting: the place stays where it is. The message of a value is without it, too.
-          const fence = await wire.send([...command, ...keep] as unknown as Command, answerMs);
+          const fence = await wire.send([...command, ...keep], LATE_MS);
           if (fence !== null) return { reply: fence, wire };
         } else if (message && message.event !== "timeout") {
           // As the error would be if the request had been answered with it.

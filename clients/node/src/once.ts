@@ -121,11 +121,12 @@ export async function once<T>(
       await redlock.store(lock, made, keep);
     });
   } catch (error) {
-    // Its maker gets a value that came too late to be stored.
-    if (made !== undefined && error !== lock.signal.reason) throw error;
-    if (made === undefined && (found === null || signal?.aborted)) throw error;
-    if (made === undefined)
+    if (made === undefined) {
+      if (found === null || signal?.aborted) throw error;
       redlock.tell(new Error(`${name} could not be made anew, so the old value is used.`, { cause: error }));
+    }
+    // Its maker gets a value that came too late to be stored.
+    else if (error !== lock.signal.reason) throw error;
   }
   return unpack(made ?? found!);
 }

@@ -298,7 +298,7 @@ export class Redlock extends EventEmitter {
       }
       this.#note(attempts, effective, failure);
       const kind = kindOf(failure);
-      const isOver = kind === "final" || this.#hasQuit || this.#server.hasEnded;
+      const isOver = kind === "final" || this.#hasQuit || this.#server.driver.hasEnded;
       if (!isOver && kind !== "silent" && performance.now() < until()) await sleep(TRY_AGAIN_MS);
       else if (isOver || patience.isOver) throw this.#failed(attempts, failure);
       else await patience.pause();

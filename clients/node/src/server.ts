@@ -15,11 +15,17 @@ import { Fallback, LOST } from "./fallback.js";
 import { Listener } from "./listener.js";
 import { is, isNotifyRefused, isUnknownCommand, kindOf, redirection } from "./replies.js";
 import { slotOf } from "./slot.js";
-import { ANSWER_MS, type Place, type Wire, Wires } from "./wire.js";
+import { type Answer, ANSWER_MS, type Wire, Wires } from "./wire.js";
+
+/** How to wait in the server. */
+export interface Waiter {
+  /** Asks, and waits for so long. Resolves with the reply or the fence, and with the connection that a hold is bound to, if it is known. */
+  ask(key: string, token: string, command: Command, keep: readonly Argument[], ms: number): Promise<Answer>;
+}
 
 /** How a request waits, and for how long. */
 export interface Waiting {
-  readonly by: Place | Listener;
+  readonly by: Waiter;
   readonly ms: number;
 }
 
@@ -36,9 +42,6 @@ const LOOK_AGAIN_MS = 50;
 
 /** How often a command follows a cluster's redirections. */
 const HOPS = 5;
-
-/** How long after its time to wait a request may take to be answered. */
-const LATE_MS = 2000;
 
 const servers = new WeakMap<Client, Server>();
 
@@ -64,10 +67,6 @@ export class Server {
     this.#fallback = new Fallback((command, key) => this.send(command, key));
   }
 
-  get hasEnded(): boolean {
-    return this.driver.hasEnded;
-  }
-
   keyOf(resource: string): string {
     return this.driver.prefix + resource;
   }
@@ -78,16 +77,16 @@ export class Server {
   }
 
   async send(command: Command, key: string, ms = ANSWER_MS): Promise<unknown> {
-    return (await this.#follow(command, key, ms))[0];
+    return (await this.#follow(command, key, ms)).reply;
   }
 
   /** Follows redirections, and says where they led. */
-  async #follow(command: Command, key: string, ms: number): Promise<[unknown, Wire]> {
+  async #follow(command: Command, key: string, ms: number) {
     let wire = await this.wires.of(key);
     let answer = wire.send(command, ms);
     for (let hop = 0; ; hop++) {
       try {
-        return [await answer, wire];
+        return { reply: await answer, wire };
       } catch (error) {
         const to = redirection(error);
         if (kindOf(error) === "elsewhere" && !to?.isAsk) void this.driver.refresh(key);
@@ -106,13 +105,17 @@ export class Server {
    */
   async acquire(request: Request, waiting?: Waiting): Promise<Grant> {
     if (this.isFallback(request)) return this.#fallback.acquire(request);
-    const { keys, resources } = request;
+    const { keys, resources, token } = request;
     const isTaken = () => new ResourceLockedError(`${resources.join(", ")} is held by another client`);
     this.#checkSlots(request);
     const command = commandOf(request);
-    const keep: Command | [] = request.grace === undefined ? [] : ["KEEP", request.grace];
+    const keep = request.grace === undefined ? [] : ["KEEP", request.grace];
+    // BLOCK 0 would wait for ever.
+    const ms = Math.floor(waiting?.ms ?? 0);
     try {
-      const { reply, wire } = await this.#ask(command, keep, request, waiting);
+      const { reply, wire }: Answer = await (waiting && ms > 0
+        ? waiting.by.ask(keys[0]!, token, command, keep, ms)
+        : this.#follow([...command, ...keep], keys[0]!, ANSWER_MS));
       this.#isPlain ??= false;
       if (reply === null) throw isTaken();
       if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
@@ -143,23 +146,6 @@ export class Server {
       this.#isPlain = true;
       return this.#fallback.acquire(request);
     }
-  }
-
-  async #ask(
-    command: Command,
-    keep: Command | [],
-    request: Request,
-    waiting: Waiting | undefined,
-  ): Promise<{ reply: unknown; wire: Wire | undefined }> {
-    const { keys, token } = request;
-    const ms = Math.floor(waiting?.ms ?? 0);
-    // BLOCK 0 would wait for ever.
-    if (waiting === undefined || ms <= 0) {
-      const [reply, wire] = await this.#follow([...command, ...keep], keys[0]!, ANSWER_MS);
-      return { reply, wire };
-    }
-    if (waiting.by instanceof Listener) return waiting.by.ask(keys[0]!, token, command, keep, ms, LATE_MS);
-    return { reply: await waiting.by.ask(keys[0]!, command, keep, ms, LATE_MS), wire: undefined };
   }
 
   /** The error to throw when the server does not know LOCK.ONCE: its module is older, or it has none. */
@@ -230,9 +216,9 @@ export class Server {
         throw isUnknownCommand(error, command("")[0]) ? missing(error) : translated(error);
       },
     );
-    const gone = keys.filter((_, i) => Number(answers[i]![0]) === 0);
+    const gone = keys.filter((_, i) => Number(answers[i]!.reply) === 0);
     if (gone.length > 0) throw lost(gone.join(", "));
-    return answers[0]![1];
+    return answers[0]!.wire;
   }
 
   /** Runs a command if the token holds the resource. */

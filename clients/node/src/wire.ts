@@ -1,5 +1,5 @@
 import { performance } from "node:perf_hooks";
-import type { Command, Driver, Link, Node } from "./driver.js";
+import type { Argument, Command, Driver, Link, Node } from "./driver.js";
 import type { Pulse } from "./lease.js";
 import { kindOf } from "./replies.js";
 import { MAX_TIMER_MS, within } from "./timer.js";
@@ -7,7 +7,16 @@ import { MAX_TIMER_MS, within } from "./timer.js";
 /** How long a command that does not wait may take to be answered. A connection that is silent for longer is given up. */
 export const ANSWER_MS = 5000;
 
+/** How long after its time to wait a request may take to be answered. */
+export const LATE_MS = 2000;
+
 export const LATE = "no answer in time";
+
+/** A reply, and the connection on which it came. */
+export interface Answer {
+  readonly reply: unknown;
+  readonly wire: Wire | undefined;
+}
 
 /** A link that rejects what is in flight when it is lost or closed, and that is given up when an answer does not come. */
 export class Wire<L extends Link = Link> implements Pulse {
@@ -82,7 +91,7 @@ export class Wires {
   closings = 0;
 
   constructor(private readonly driver: Driver) {
-    driver.onEnd(() => this.close());
+    driver.onEnd = () => this.close();
   }
 
   /** To the server of the key. */
@@ -223,17 +232,18 @@ export class Place {
   /** Asks with BLOCK. A connection that does not answer soon after its time is given up. */
   async ask(
     key: string,
+    _: string,
     command: Command,
-    keep: Command | [],
+    keep: readonly Argument[],
     ms: number,
-    answerMs: number,
-  ): Promise<unknown> {
+  ): Promise<Answer> {
     const end = performance.now() + ms;
     const { wire } = (this.#lent ??= await this.room.lend(key));
     // BLOCK 0 would wait for ever.
     const left = Math.max(1, Math.floor(end - performance.now()));
     try {
-      return await wire.send([...command, "BLOCK", left, ...keep] as unknown as Command, left + answerMs);
+      const reply = await wire.send([...command, "BLOCK", left, ...keep], left + LATE_MS);
+      return { reply, wire: undefined };
     } catch (error) {
       // After an error a new connection is always right.
       this.close();

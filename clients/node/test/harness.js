@@ -184,21 +184,18 @@ export const ioredis = Object.values(libraries).find(({ isLikeIoredis }) => isLi
 
 /** The clients of a test, which it ends together. */
 export class Clients {
-  #library;
   #all = [];
 
   constructor(library) {
-    this.#library = library;
+    this.library = library;
   }
 
-  async connect(port, options) {
-    this.#all.push(await this.#library.connect(port, options));
+  async connect(...given) {
+    this.#all.push(await this.library.connect(...given));
     return this.#all.at(-1);
   }
 
-  end() {
-    for (const client of this.#all.splice(0)) this.#library.end(client);
-  }
+  end = () => this.#all.splice(0).forEach((client) => this.library.end(client));
 }
 
 /** Each library in each way of waiting. */
