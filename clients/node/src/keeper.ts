@@ -1,6 +1,6 @@
 import { performance } from "node:perf_hooks";
 import { ResourceLockedError } from "./errors.js";
-import type { Lease } from "./lease.js";
+import type { Lock } from "./lock.js";
 import { kindOf } from "./replies.js";
 import { MAX_TIMER_MS } from "./timer.js";
 
@@ -13,18 +13,6 @@ const SHORTEST_SPAN_MS = 300;
 /** It may be early: by a millisecond, or because it is for longer than Node.js has a timer for. */
 const after = (ms: number, run: () => void) => setTimeout(run, Math.min(Math.ceil(ms), MAX_TIMER_MS));
 
-/** What a keeper keeps. */
-export interface Kept {
-  readonly lease: Lease;
-  readonly request: { readonly duration: number; readonly linger: number | undefined };
-  /** How long before the end of the lease it is extended. */
-  readonly threshold: number;
-  /** Extends it once. */
-  extendOnce(): Promise<unknown>;
-  /** The lock was lost. */
-  lose(error: Error): void;
-}
-
 /** Watches the end of a lease, and extends it before, once it is asked to. */
 export class Keeper {
   #isExtended = false;
@@ -36,7 +24,7 @@ export class Keeper {
   /** Why the lock was lost at the end of its lease. */
   message = "The lock was not extended before its lease was over.";
 
-  constructor(private readonly kept: Kept) {
+  constructor(private readonly lock: Lock) {
     this.changed();
   }
 
@@ -50,7 +38,7 @@ export class Keeper {
   changed(): void {
     clearTimeout(this.#end);
     if (this.#isOver) return;
-    const { lease } = this.kept;
+    const { lease } = this.lock;
     this.#end = after(lease.remaining(performance.now()), () => {
       if (lease.isValid(performance.now())) return this.changed();
       this.#lose(new Error(this.message, { cause: this.#failure }));
@@ -72,14 +60,14 @@ export class Keeper {
   #lose(error: Error): void {
     if (this.#isOver) return;
     this.stop();
-    this.kept.lose(error);
+    this.lock.lose(error);
   }
 
   /** The next extension comes at a third of the time within which it is needed, or before the threshold if that is sooner. */
   #plan(): void {
     clearTimeout(this.#extension);
     if (this.#isOver || !this.#isExtended) return;
-    const { lease, threshold, request } = this.kept;
+    const { lease, threshold, request } = this.lock;
     // One whose connection is lost lasts for the linger only.
     const { duration, linger = duration } = request;
     const third = Math.min(duration, Math.max(linger, SHORTEST_SPAN_MS)) / 3;
@@ -91,7 +79,7 @@ export class Keeper {
   async #extend(): Promise<void> {
     this.#isExtending = true;
     try {
-      await this.kept.extendOnce();
+      await this.lock.extendOnce();
       this.#failure = undefined;
       this.#isExtending = false;
       this.changed();
