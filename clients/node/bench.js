@@ -11,22 +11,11 @@ const TTL_MS = 30_000;
 /** All else by its default. In node-redlock: asks again after 200 ms, give or take 100. */
 const SETTINGS = { retryCount: -1 };
 
-/** As they are used in one process: one object over one connection, shared by all. */
+/** Of node-redlock 4.2.0, the latest release, and 5.0.0-beta.2. */
 const libraries = {
-  "redis-lock"(redis) {
-    const redlock = new Redlock([redis], SETTINGS);
-    return { acquire: (key) => redlock.acquire([key], TTL_MS), release: (lock) => lock.release() };
-  },
-  /** node-redlock 4.2.0, the latest release. */
-  redlock(redis) {
-    const redlock = new (require("redlock"))([redis], SETTINGS);
-    return { acquire: (key) => redlock.acquire(key, TTL_MS), release: (lock) => lock.unlock() };
-  },
-  /** node-redlock 5.0.0-beta.2. */
-  "redlock-5-beta"(redis) {
-    const redlock = new (require("redlock-5").default)([redis], SETTINGS);
-    return { acquire: (key) => redlock.acquire([key], TTL_MS), release: (lock) => lock.release() };
-  },
+  "redis-lock": Redlock,
+  redlock: require("redlock"),
+  "redlock-5-beta": require("redlock-5").default,
 };
 
 const { values, positionals } = parseArgs({
@@ -44,17 +33,20 @@ const { values, positionals } = parseArgs({
 if (values.list) {
   console.log(Object.keys(libraries).join("\n"));
 } else {
-  const create = libraries[positionals[0]];
-  if (!create) throw new Error(`which library? ${Object.keys(libraries).join(", ")}`);
-  await run(create);
+  const Library = libraries[positionals[0]];
+  if (!Library) throw new Error(`which library? ${Object.keys(libraries).join(", ")}`);
+  await run(Library);
 }
 
-async function run(create) {
+async function run(Library) {
+  // As they are used in one process: one object over one connection, shared by all.
   const redis = new Redis(values.url);
-  const { acquire, release } = create(redis);
+  const redlock = new Library([redis], SETTINGS);
+  const acquire = (key) => redlock.acquire([key], TTL_MS);
+  const release = (lock) => (lock.unlock ?? lock.release).call(lock);
   await release(await acquire(`${values.lock}:warm-up`));
 
-  const lines = [];
+  const [lines, holdMs] = [[], Number(values["hold-ms"])];
   const start = performance.now();
   console.error("start");
   const now = () => Math.round((performance.now() - start) * 1000);
@@ -63,7 +55,8 @@ async function run(create) {
       const asked = now();
       const lock = await acquire(values.lock);
       const granted = now();
-      await hold();
+      // A timer takes a millisecond at least.
+      if (holdMs > 0) await sleep(holdMs);
       await release(lock);
       lines.push(`${number} ${asked} ${granted} ${now()}`);
     }
@@ -71,10 +64,4 @@ async function run(create) {
   await Promise.all(Array.from({ length: Number(values.clients) }, client));
   redis.disconnect();
   if (lines.length > 0) process.stdout.write(`${lines.join("\n")}\n`);
-}
-
-async function hold() {
-  const ms = Number(values["hold-ms"]);
-  // A timer takes a millisecond at least.
-  if (ms > 0) await sleep(ms);
 }

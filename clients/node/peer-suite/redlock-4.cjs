@@ -15,6 +15,7 @@ class Lock {
   constructor(redlock, resource, lock, retryCount) {
     this.redlock = redlock;
     this.resource = resource;
+    this.inner = lock;
     this.value = lock.value;
     this.expiration = lock.expiration;
     this.attempts = lock.attempts.length;
@@ -86,21 +87,19 @@ class Redlock extends EventEmitter {
     return Bluebird.map(this.servers, (client) => client.quit()).nodeify(callback);
   }
 
-  /** Of what node-redlock 4 keeps of a lock: its resource, its token and its end. */
-  #innerLock({ resource, value, expiration }) {
+  /** The tests give a lock another resource, to see its release fail. */
+  #innerLock({ inner, resource }) {
     const resources = [].concat(resource);
-    const until = performance.now() + expiration - Date.now();
-    const lease = { until, isValid: (now) => now < until, remaining: (now) => Math.max(0, until - now) };
-    for (const method of ["renew", "shorten", "end"]) lease[method] = () => {};
-    lease.renew = (sent, duration) => (lease.until = sent + duration);
-    const request = { resources, keys: resources, token: value, duration: 0, mayFallBack: false };
-    return new redlockClient.Lock(this.inner, request, [], 0, lease, 0);
+    if (String(resources) === String(inner.resources)) return inner;
+    const request = { ...inner.request, resources, keys: resources };
+    return new redlockClient.Lock(this.inner, request, [], 0, inner.lease, 0);
   }
 }
 
 /** node_redis 3, with callbacks, as the package knows node-redis. */
 function adapt(client) {
-  if (!("send_command" in client)) return client;
+  // ioredis has `send_command` too, but only node_redis has no `call`.
+  if ("call" in client) return client;
   const promised = (call) =>
     new Promise((resolve, reject) => call((e, reply) => (e ? reject(e) : resolve(reply))));
   return {

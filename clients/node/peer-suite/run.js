@@ -29,24 +29,21 @@ const mocha = new Mocha({ reporter: "dot", timeout: 10_000 });
 mocha.addFile(suite);
 mocha.loadFiles();
 
-const fitting = doesNotApply.map((pattern) => ({ pattern, tests: [] }));
+const fitting = doesNotApply.map((pattern) => ({ pattern, isUsed: false }));
 mocha.suite.eachTest((test) => {
   const one = fitting.find(({ pattern }) => pattern.test(test.fullTitle()));
   if (!one) return;
   test.pending = true;
-  one.tests.push(test.fullTitle());
+  one.isUsed = true;
 });
 
 mocha.files = [];
 const runner = mocha.run(async () => {
   await server.stop();
-  const unused = fitting.filter(({ tests }) => tests.length === 0);
+  const unused = fitting.filter(({ isUsed }) => !isUsed);
   for (const { pattern } of unused) console.log(`listed, but there is no such test: ${pattern}`);
-  for (const { tests } of fitting) for (const test of tests) console.log(`does not apply: ${test}`);
   const { passes, failures, pending } = runner.stats;
-  console.log(
-    `node-redlock 4.2.0: ${passes} passed, ${failures} failed, ${pending} do not apply (PEER-SUITE.md)`,
-  );
+  console.log(`node-redlock 4.2.0: ${passes} passed, ${failures} failed, ${pending} do not apply`);
   // The suite leaves connections open.
   process.exit(failures > 0 || unused.length > 0 || passes === 0 ? 1 : 0);
 });

@@ -47,10 +47,13 @@ try {
       console.log("a lock with fence " + fence);
       client.disconnect();
     });`;
-  const commonjs = `const { Redlock } = require("redis-lock-client"); const { Redis } = require("ioredis"); ${body}`;
-  const modules = `import { Redlock } from "redis-lock-client"; import { Redis } from "iovalkey"; ${body}`;
-  process.stdout.write(run("node", ["-e", commonjs], app, { env, timeout: 20_000 }));
-  process.stdout.write(run("node", ["--input-type=module", "-e", modules], app, { env, timeout: 20_000 }));
+  for (const [kind, imports] of [
+    ["commonjs", 'const { Redlock } = require("redis-lock-client"); const { Redis } = require("ioredis");'],
+    ["module", 'import { Redlock } from "redis-lock-client"; import { Redis } from "iovalkey";'],
+  ]) {
+    const words = [`--input-type=${kind}`, "-e", imports + body];
+    process.stdout.write(run("node", words, app, { env, timeout: 20_000 }));
+  }
   // With nothing else that could declare `Symbol.asyncDispose`, and with the declarations of the package checked.
   const types = `import type { Redlock } from "redis-lock-client";
     export async function work(redlock: Redlock): Promise<number> {

@@ -7,7 +7,7 @@ import type { Request } from "./request.js";
 import type { Grant, Server, Waiting } from "./server.js";
 import { Patience, type Settings } from "./settings.js";
 import { MAX_TIMER_MS, within } from "./timer.js";
-import { LATE, type Place, type WaitingRoom } from "./wire.js";
+import { LATE, type Place, WaitingRoom } from "./wire.js";
 
 /** Before a command is sent again that was answered at once, and not as if it had waited. */
 const PAUSE_MS = 50;
@@ -23,10 +23,6 @@ const RELEASES = 10;
 /** The longest BLOCK that a timer can watch over. */
 const MAX_BLOCK_MS = MAX_TIMER_MS - 10_000;
 
-/** For how long a lock counts as taken that was so, and how many of them are known. */
-const BUSY_MS = 1000;
-const MOST_BUSY = 1000;
-
 /** A lock that was granted. */
 export interface Granted {
   /** Beside a value, 0 is no lock. */
@@ -38,26 +34,23 @@ export interface Granted {
 /** The acquires of one `Redlock`: a state machine of waits and pauses for each, which ends by a grant, an error or `stop`. */
 export class Acquiring {
   readonly #room: WaitingRoom;
-  /** Resources that others held, and until when that counts. */
-  readonly #busyUntil = new Map<string, number>();
-  /** What may have a place in a queue, and how to end its wait. */
-  readonly #waiting = new Map<Request, (reason: Error) => void>();
+  /** What may have a place in a queue. */
+  readonly #waiting = new Map<Request, Run>();
 
   constructor(
     private readonly server: Server,
     maxWaitingConnections: number,
   ) {
-    this.#room = server.room(maxWaitingConnections);
+    this.#room = new WaitingRoom(server.driver, server.wires, maxWaitingConnections);
   }
 
   /** Ends all waits, and gives up their places. */
   async quit(): Promise<void> {
     const requests = [...this.#waiting.keys()];
     const ended = new Error("the client was ended");
-    for (const stop of this.#waiting.values()) stop(ended);
+    for (const run of this.#waiting.values()) run.stop(ended);
     const giving = requests.map((request) => this.#giveBack(request));
     if (giving.length > 0) await within(GIVE_UP_MS, Promise.all(giving), LATE).catch(() => {});
-    this.#room.close();
   }
 
   /** `note` is called with the outcome of each request to the server. */
@@ -68,39 +61,21 @@ export class Acquiring {
   ): Promise<Granted> {
     const { signal } = settings;
     signal?.throwIfAborted();
-    const run = new Run(this.server, this.#room, request, settings, note, this.#wasBusy(request));
-    let stop: (reason: unknown) => void = () => {};
-    const stopped = new Promise<never>((_, reject) => {
-      stop = (reason) => {
-        run.stop(reason);
-        reject(reason);
-      };
-    });
-    const onAbort = () => stop(signal!.reason);
-    signal?.addEventListener("abort", onAbort);
-    this.#waiting.set(request, stop);
+    const run = new Run(this.server, this.#room, request, settings, note);
+    const stop = () => run.stop(signal!.reason);
+    signal?.addEventListener("abort", stop);
+    this.#waiting.set(request, run);
     try {
-      return await Promise.race([run.run(), stopped]);
+      return await Promise.race([run.run(), run.stopped]);
     } catch (error) {
-      if (error instanceof ResourceLockedError) this.#noteBusy(request);
       // It may be held if only the answer was lost, or have a place in the queue. A refusal without a wait leaves nothing.
       const isRefused = error instanceof ResourceLockedError && request.grace === undefined && !run.isInDoubt;
       if (!isRefused) await this.#giveUp(request, run);
       throw error;
     } finally {
-      signal?.removeEventListener("abort", onAbort);
+      signal?.removeEventListener("abort", stop);
       this.#waiting.delete(request);
     }
-  }
-
-  /** Whether it was taken a moment ago. Then a request without a wait would be in vain. */
-  #wasBusy(request: Request): boolean {
-    return performance.now() < (this.#busyUntil.get(request.keys[0]!) ?? 0);
-  }
-
-  #noteBusy({ keys }: Request): void {
-    if (this.#busyUntil.size >= MOST_BUSY) this.#busyUntil.clear();
-    this.#busyUntil.set(keys[0]!, performance.now() + BUSY_MS);
   }
 
   /** Releases what may be left of a request that has failed. A server that says nothing is not waited for; it goes on by itself. */
@@ -113,7 +88,7 @@ export class Acquiring {
 
   /** A release on one connection may come before the request that was sent on another, which was lost. */
   async #giveUpLater(request: Request): Promise<void> {
-    for (let i = 0; i < RELEASES && !this.server.hasEnded; i++) {
+    for (let i = 0; i < RELEASES && !this.server.driver.hasEnded; i++) {
       await sleep(RELEASE_AGAIN_MS, undefined, { ref: false });
       if (await this.#giveBack(request)) return;
     }
@@ -133,7 +108,10 @@ class Run {
   /** An answer was lost: the server may have granted it. */
   isInDoubt = false;
   #place: Place | undefined;
-  #stopped: { reason: unknown } | undefined;
+  #isStopped = false;
+  #reject: (reason: unknown) => void = () => {};
+  /** Rejects when it is stopped. */
+  readonly stopped = new Promise<never>((_, reject) => (this.#reject = reject));
   readonly #patience: Patience;
 
   constructor(
@@ -142,37 +120,28 @@ class Run {
     private readonly request: Request,
     private readonly settings: Settings,
     private readonly note: (error: Error | undefined) => void,
-    private readonly wasBusy: boolean,
   ) {
     this.#patience = new Patience(settings);
   }
 
   /** The caller has its error. What is on its way may still be granted. */
   stop(reason: unknown): void {
-    this.#stopped = { reason };
+    this.#isStopped = true;
     this.isInDoubt = true;
     this.#place?.close();
+    this.#reject(reason);
   }
 
   async run(): Promise<Granted> {
     try {
       // A channel may be named at once. A connection to block is for locks that are not free.
       let waiting = this.request.grace === undefined ? undefined : this.#listening();
-      if (
-        !waiting &&
-        this.request.grace !== undefined &&
-        this.wasBusy &&
-        !this.server.isFallback(this.request)
-      ) {
-        this.#place = this.room.enter();
-        if (this.#place.isReady) waiting = { by: this.#place, ms: this.#slice() };
-      }
       for (;;) {
-        if (this.#stopped) throw this.#stopped.reason;
+        if (this.#isStopped) throw new Error("the wait was ended");
         const start = performance.now();
         const answer = await this.#inTime(() => this.#ask(waiting, start));
         if (!(answer instanceof Error)) return answer;
-        if (this.#patience.isOver || this.server.hasEnded) throw answer;
+        if (this.#patience.isOver || this.server.driver.hasEnded) throw answer;
         waiting = await this.#next(answer, waiting, performance.now() - start);
       }
     } finally {

@@ -22,9 +22,9 @@ const LOOK_AGAIN_MS = 500;
 
 /** A connection of our own, to one server. Once it is lost it stays lost, and the library answers nothing on it any more. */
 export interface Link {
-  readonly isOpen: boolean;
+  isOpen(): boolean;
   send(command: Command): Promise<unknown>;
-  close(): void;
+  close(): unknown;
 }
 
 /** A link that listens to channels: in a cluster to shard channels. */
@@ -46,12 +46,13 @@ export interface Node {
  * that prolongs or ends a hold waits behind the user's commands.
  */
 export abstract class Driver {
-  abstract readonly isCluster: boolean;
+  readonly isCluster: boolean = false;
   /** The program has ended its client, or the library will not connect it again. */
   abstract readonly hasEnded: boolean;
   /** Libraries do not add their prefix to keys of commands that they do not know. */
   abstract readonly prefix: string;
-  readonly #onEnd: (() => void)[] = [];
+  /** Called when the client has ended. */
+  onEnd: () => void = () => {};
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<unknown> | undefined;
   #lookedAt = -Infinity;
@@ -59,7 +60,10 @@ export abstract class Driver {
   /** Where the key is, as far as the client knows. */
   abstract node(key: string): Promise<Node>;
   /** The node of a cluster that has this address. */
-  abstract at(address: string): Node;
+  at(_address: string): Node {
+    throw new Error("A single server sends nobody elsewhere.");
+  }
+
   protected abstract end(): Promise<unknown>;
 
   /** Has a cluster client ask again where the slots are. */
@@ -85,10 +89,6 @@ export abstract class Driver {
     this.check();
   }
 
-  onEnd(listener: () => void): void {
-    this.#onEnd.push(listener);
-  }
-
   /** Begins to look for the end of the user's client. This keeps no process alive. */
   watch(): void {
     this.#timer ??= setInterval(() => this.check(), LOOK_MS).unref();
@@ -98,14 +98,20 @@ export abstract class Driver {
     if (!this.hasEnded) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
-    for (const listener of this.#onEnd) listener();
+    this.onEnd();
   }
+}
+
+/** `host:port`, of which the host may have colons. */
+export function hostOf(address: string): { host: string; port: number } {
+  const colon = address.lastIndexOf(":");
+  return { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) };
 }
 
 /** Connects. The libraries have a time-out for the way to the server, and none for its answers. */
 export async function connect<T extends { connect(): Promise<unknown> }>(
   own: T,
-  end: (own: T) => void,
+  end: (own: T) => unknown,
 ): Promise<T> {
   try {
     await within(OPEN_MS, own.connect(), "the server does not answer on a new connection");

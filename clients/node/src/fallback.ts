@@ -1,6 +1,7 @@
 import type { Command } from "./driver.js";
 import { lost, ModuleMissingError, ResourceLockedError } from "./errors.js";
 import type { Request } from "./request.js";
+import type { Grant } from "./server.js";
 
 /** Only the owner's: after the end of a lease the key may be another's, and of another type. */
 const ours = (command: string) =>
@@ -9,8 +10,8 @@ const RELEASE = ours(`redis.call("DEL", KEYS[1])`);
 const RENEW = ours(`redis.call("PEXPIRE", KEYS[1], ARGV[2])`);
 const CHECK = ours("1");
 
-/** What a lock without a fence has for one. */
-export const NO_FENCE = 0;
+/** A lock without a fence. */
+const GRANT = { fence: 0, wire: undefined };
 
 /** Locks of a server without the module: a string with the token as its value, and the lease as its ttl. */
 export class Fallback {
@@ -19,7 +20,7 @@ export class Fallback {
 
   constructor(private readonly send: (command: Command, key: string) => Promise<unknown>) {}
 
-  async acquire(request: Request): Promise<number> {
+  async acquire(request: Request): Promise<Grant> {
     const { keys, token, duration } = request;
     if (request.shared) throw unavailable("a shared lock");
     if (request.limit !== undefined) throw unavailable("a semaphore");
@@ -29,8 +30,8 @@ export class Fallback {
     if (request.atLeast !== undefined) throw unavailable("the option `atLeast`");
     const key = keys[0]!;
     try {
-      if ((await this.send(["SET", key, token, "NX", "PX", duration], key)) !== null) return NO_FENCE;
-      if (this.#inDoubt.has(request) && (await this.#run(RENEW, key, token, duration))) return NO_FENCE;
+      if ((await this.send(["SET", key, token, "NX", "PX", duration], key)) !== null) return GRANT;
+      if (this.#inDoubt.has(request) && (await this.#run(RENEW, key, token, duration))) return GRANT;
     } catch (error) {
       this.#inDoubt.add(request);
       throw error;

@@ -49,7 +49,10 @@ export function idempotency(redlock: Redlock, settings: IdempotencySettings = {}
   return (request: WebRequest, response: ServerResponse, next: (error?: unknown) => void): void => {
     const key = request.headers["idempotency-key"];
     if (key === undefined || key === "") return next();
-    if (hasBody(request) && !request.readableDidRead)
+    const hasBody =
+      request.headers["transfer-encoding"] !== undefined ||
+      Number(request.headers["content-length"] ?? 0) > 0;
+    if (hasBody && !request.readableDidRead)
       return next(new Error("idempotency() stands behind what parses the body, such as express.json()."));
     const target = request.originalUrl ?? request.url ?? "";
     const fingerprint = digest(request.method ?? "", target, textOf(request.body));
@@ -115,9 +118,8 @@ function recorded(response: ServerResponse, next: () => void): Promise<Recorded>
       writeHead(status: number, ...rest: unknown[]) {
         response.statusCode = status;
         const given = rest.at(-1);
-        const flat = Array.isArray(given)
-          ? given
-          : Object.entries(given instanceof Object ? given : {}).flat(1);
+        const fields = given instanceof Object ? given : {};
+        const flat = Array.isArray(given) ? given : Object.entries(fields).flat(1);
         for (let i = 0; i < flat.length; i += 2) response.setHeader(flat[i], flat[i + 1]);
         return response;
       },
@@ -129,12 +131,8 @@ function recorded(response: ServerResponse, next: () => void): Promise<Recorded>
         Object.defineProperty(response, "headersSent", { value: true, configurable: true });
         const headers = Object.entries(response.getHeaders()).filter(([name]) => KEPT.test(name));
         const { statusCode: status } = response;
-        resolve({
-          status,
-          headers: Object.fromEntries(headers) as Answer["headers"],
-          body: Buffer.concat(chunks),
-          send,
-        });
+        const kept = Object.fromEntries(headers) as Answer["headers"];
+        resolve({ status, headers: kept, body: Buffer.concat(chunks), send });
         return response;
       },
       // By a handler that gives up. A client that goes away does not call it: the handler works on.
@@ -152,13 +150,7 @@ function problem(response: ServerResponse, status: number, title: string): void 
   response.setHeader("Content-Type", "application/problem+json").end(JSON.stringify({ status, title }));
 }
 
-function caller({ headers }: WebRequest): string {
-  return `${headers.authorization ?? ""}\n${headers.cookie ?? ""}`;
-}
-
-function hasBody({ headers }: WebRequest): boolean {
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
-}
+const caller = ({ headers }: WebRequest) => `${headers.authorization ?? ""}\n${headers.cookie ?? ""}`;
 
 function textOf(body: unknown): string | Uint8Array {
   return typeof body === "string" || body instanceof Uint8Array ? body : (JSON.stringify(body) ?? "");

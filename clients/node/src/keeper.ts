@@ -1,8 +1,8 @@
 import { performance } from "node:perf_hooks";
 import { ResourceLockedError } from "./errors.js";
-import type { Lease } from "./lease.js";
+import type { Lock } from "./lock.js";
 import { kindOf } from "./replies.js";
-import { after } from "./timer.js";
+import { MAX_TIMER_MS } from "./timer.js";
 
 /** Between two extensions at least. */
 const RETRY_MS = 50;
@@ -10,111 +10,79 @@ const RETRY_MS = 50;
 /** A shorter linger makes no extensions more frequent. */
 const SHORTEST_SPAN_MS = 300;
 
-/** Within what time a lock is to be renewed: one whose connection is lost lasts for the linger only. */
-export function spanOf(duration: number, linger = duration): number {
-  return Math.min(duration, Math.max(linger, SHORTEST_SPAN_MS));
-}
+/** It may be early: by a millisecond, or because it is for longer than Node.js has a timer for. */
+const after = (ms: number, run: () => void) => setTimeout(run, Math.min(Math.ceil(ms), MAX_TIMER_MS));
 
-/** How long to wait before the next extension: it comes at a third of the span, or before the threshold if that is sooner. */
-export function pauseBefore(remaining: number, span: number, threshold: number): number {
-  return Math.max(RETRY_MS, Math.min(remaining - threshold, span / 3));
-}
-
-/** Timers and a clock, which a test may replace. */
-export interface Clock {
-  now(): number;
-  after(ms: number, run: () => void): () => void;
-}
-
-export const CLOCK: Clock = { now: () => performance.now(), after };
-
-/** What a keeper keeps. */
-export interface Kept {
-  readonly lease: Lease;
-  /** Extends it once. */
-  extend(): Promise<unknown>;
-  /** The lock was lost. */
-  lose(error: Error): void;
-}
-
-/** When to extend, and how soon before the end. */
-export interface Schedule {
-  readonly span: number;
-  readonly threshold: number;
-}
-
-/** Watches the end of a lease, and extends it before, if a schedule is given. */
+/** Watches the end of a lease, and extends it before, once it is asked to. */
 export class Keeper {
-  #schedule: Schedule | undefined;
-  #cancelEnd = () => {};
-  #cancelExtension = () => {};
+  #isExtended = false;
+  #end: NodeJS.Timeout | undefined;
+  #extension: NodeJS.Timeout | undefined;
   #isExtending = false;
   #isOver = false;
   #failure: Error | undefined;
   /** Why the lock was lost at the end of its lease. */
   message = "The lock was not extended before its lease was over.";
 
-  constructor(
-    private readonly kept: Kept,
-    private readonly clock: Clock = CLOCK,
-  ) {
-    this.#watchEnd();
+  constructor(private readonly lock: Lock) {
+    this.changed();
   }
 
   /** Begins to extend. */
-  keep(schedule: Schedule): void {
-    this.#schedule ??= schedule;
+  keep(): void {
+    this.#isExtended = true;
     this.#plan();
   }
 
-  /** The lease has another end. */
+  /** The lease has another end. It is asked again when the timer fires, because answers of the connection move its end. */
   changed(): void {
-    if (!this.#isOver) this.#watchEnd();
+    clearTimeout(this.#end);
+    if (this.#isOver) return;
+    const { lease } = this.lock;
+    this.#end = after(lease.remaining(performance.now()), () => {
+      if (lease.isValid(performance.now())) return this.changed();
+      this.#lose(new Error(this.message, { cause: this.#failure }));
+    });
   }
 
   /** The connection was lost: extends at once, for a hold that lingers is to be bound to the next one. */
   hurry(): void {
-    this.#cancelExtension();
-    if (this.#schedule && !this.#isExtending && !this.#isOver) void this.#extend();
+    clearTimeout(this.#extension);
+    if (this.#isExtended && !this.#isExtending && !this.#isOver) void this.#extend();
   }
 
   stop(): void {
     this.#isOver = true;
-    this.#cancelEnd();
-    this.#cancelExtension();
-  }
-
-  /** The lease is asked again when its time has come, because answers of the connection move its end. */
-  #watchEnd(): void {
-    this.#cancelEnd();
-    const { lease } = this.kept;
-    this.#cancelEnd = this.clock.after(lease.remaining(this.clock.now()), () => {
-      if (lease.isValid(this.clock.now())) return this.#watchEnd();
-      this.#lose(new Error(this.message, { cause: this.#failure }));
-    });
+    clearTimeout(this.#end);
+    clearTimeout(this.#extension);
   }
 
   #lose(error: Error): void {
     if (this.#isOver) return;
     this.stop();
-    this.kept.lose(error);
+    this.lock.lose(error);
   }
 
+  /** The next extension comes at a third of the time within which it is needed, or before the threshold if that is sooner. */
   #plan(): void {
-    this.#cancelExtension();
-    if (this.#isOver || this.#schedule === undefined) return;
-    const { span, threshold } = this.#schedule;
-    const pause = pauseBefore(this.kept.lease.remaining(this.clock.now()), span, threshold);
-    this.#cancelExtension = this.clock.after(pause, () => void this.#extend());
+    clearTimeout(this.#extension);
+    if (this.#isOver || !this.#isExtended) return;
+    const { lease, threshold, request } = this.lock;
+    // One whose connection is lost lasts for the linger only.
+    const { duration, linger = duration } = request;
+    const third = Math.min(duration, Math.max(linger, SHORTEST_SPAN_MS)) / 3;
+    // Of a duration shorter than the threshold a third is enough.
+    const left = lease.remaining(performance.now()) - Math.min(threshold, duration / 3);
+    this.#extension = after(Math.max(RETRY_MS, Math.min(left, third)), () => void this.#extend());
   }
 
   async #extend(): Promise<void> {
     this.#isExtending = true;
     try {
-      await this.kept.extend();
+      await this.lock.extendOnce();
       this.#failure = undefined;
       this.#isExtending = false;
-      if (!this.#isOver) this.#watchEnd();
+      this.changed();
       this.#plan();
     } catch (error) {
       this.#isExtending = false;
@@ -123,7 +91,7 @@ export class Keeper {
       if (cause instanceof ResourceLockedError) return this.#lose(this.#failure);
       // A final error ends the extensions. The end of the lease tells of it.
       if (this.#isOver || kindOf(cause) === "final") return;
-      this.#cancelExtension = this.clock.after(RETRY_MS, () => void this.#extend());
+      this.#extension = after(RETRY_MS, () => void this.#extend());
     }
   }
 }

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
-import type { Command, Driver, Listening } from "./driver.js";
+import type { Argument, Command, Driver, Listening, Node } from "./driver.js";
 import { slotOf, tagOfSlot } from "./slot.js";
 import { within } from "./timer.js";
-import { LATE, Wire, type Wires } from "./wire.js";
+import { type Answer, LATE, LATE_MS, type Wire, type Wires } from "./wire.js";
 
 /** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
 const SPARE_MS = 2000;
@@ -16,7 +16,7 @@ const PONG_MS = 2000;
 const READY_MS = 3000;
 
 /** The end of a wait, as the server publishes it. */
-export interface Message {
+interface Message {
   /** `granted`, `result`, `timeout`, `tryagain`, `wrongtype`, `deadlock`, `cancelled`; perhaps another one in later versions. */
   readonly event: string;
   /** 0 where there is none. */
@@ -26,15 +26,19 @@ export interface Message {
 }
 
 /** Reads `event fence key-length key token`. Undefined if it is no message of the module. */
-export function parseMessage(bytes: Buffer): Message | undefined {
+function parseMessage(bytes: Buffer): Message | undefined {
   const head = /^([a-z]+) ([0-9]+) ([0-9]+) /.exec(bytes.toString("latin1"));
   if (!head) return undefined;
   const [start, event, fence, length] = head;
   // Only the length tells where the key ends: it may contain spaces, and is counted in bytes.
   const end = start.length + Number(length);
   if (bytes[end] !== " ".charCodeAt(0)) return undefined;
-  const key = bytes.toString("utf8", start.length, end);
-  return { event: event!, fence: Number(fence), key, token: bytes.toString("utf8", end + 1) };
+  return {
+    event: event!,
+    fence: Number(fence),
+    key: bytes.toString("utf8", start.length, end),
+    token: bytes.toString("utf8", end + 1),
+  };
 }
 
 /** A subscription while it lasts. */
@@ -53,29 +57,24 @@ export class Listener {
   readonly #waiters = new Map<string, (message?: Message) => void>();
   /** By node. */
   readonly #ears = new Map<string, Promise<Ear>>();
-  #closings = 0;
 
   constructor(
     private readonly driver: Driver,
     private readonly wires: Wires,
-  ) {
-    driver.onEnd(() => this.close());
-  }
+  ) {}
 
-  /** Resolves with the reply or the fence, and with the connection that the hold is bound to. */
   async ask(
     key: string,
     token: string,
     command: Command,
-    keep: Command | [],
+    keep: readonly Argument[],
     ms: number,
-    answerMs: number,
-  ): Promise<{ reply: unknown; wire: Wire | undefined }> {
-    const closings = this.#closings;
+  ): Promise<Answer> {
+    const { closings } = this.wires;
     const until = performance.now() + ms;
     const left = () => until - performance.now();
     while (left() > 0) {
-      if (closings !== this.#closings) throw new Error("the client was ended");
+      if (closings !== this.wires.closings) throw new Error("the client was ended");
       const ready = this.#subscribed(key);
       const { node, ear, channel } = await within(Math.min(left() / 2, READY_MS), ready, LATE);
       const wire = await this.wires.to(node);
@@ -86,20 +85,17 @@ export class Listener {
         if (!ear.wire.isOpen) continue;
         const wait = ["NOTIFY", Math.ceil(left()) + SPARE_MS, channel];
         // At the node where it listens, and nowhere else: a grant that another node publishes is not heard.
-        const reply = await wire.send(
-          [...command, ...wait, ...keep] as unknown as Command,
-          left() + answerMs,
-        );
+        const reply = await wire.send([...command, ...wait, ...keep], left() + LATE_MS);
         if (String(reply) !== "QUEUED") return { reply, wire };
         // In ioredis a value could be the same: its replies have no types.
-        const value = Buffer.isBuffer(reply) ? await wire.send(["GET", command[2]!], answerMs) : null;
+        const value = Buffer.isBuffer(reply) ? await wire.send(["GET", command[2]!], LATE_MS) : null;
         if (value !== null) return { reply: value, wire };
-        const message = await end.within(left());
+        const message = await within(left(), end.told, LATE).catch(() => undefined);
         if (message?.event === "granted" || message?.event === "result") {
           if (!this.driver.isCluster && message.event === "granted") return { reply: message.fence, wire };
           // A replica passes shard messages on, and its primary makes no grant that nobody hears of at the primary itself. So the primary
           // is asked, without waiting: the place stays where it is. The message of a value is without it, too.
-          const fence = await wire.send([...command, ...keep] as unknown as Command, answerMs);
+          const fence = await wire.send([...command, ...keep], LATE_MS);
           if (fence !== null) return { reply: fence, wire };
         } else if (message && message.event !== "timeout") {
           // As the error would be if the request had been answered with it.
@@ -119,18 +115,7 @@ export class Listener {
     let tell: (message?: Message) => void = () => {};
     const told = new Promise<Message | undefined>((resolve) => (tell = resolve));
     this.#waiters.set(name, tell);
-    return {
-      tell: () => tell(),
-      async within(ms: number): Promise<Message | undefined> {
-        const timer = setTimeout(tell, Math.max(0, ms));
-        try {
-          return await told;
-        } finally {
-          clearTimeout(timer);
-        }
-      },
-      stop: () => void this.#waiters.delete(name),
-    };
+    return { told, tell: () => tell(), stop: () => void this.#waiters.delete(name) };
   }
 
   /** Subscribes at the node of the key, unless it is subscribed. */
@@ -158,41 +143,25 @@ export class Listener {
     return { node, ear, channel };
   }
 
-  async #open(node: Awaited<ReturnType<Driver["node"]>>, forget: () => void): Promise<Ear> {
-    const closings = this.#closings;
+  async #open(node: Node, forget: () => void): Promise<Ear> {
     let heart: NodeJS.Timeout | undefined;
-    this.driver.watch();
+    const onLost = () => {
+      clearInterval(heart);
+      forget();
+      for (const tell of this.#waiters.values()) tell();
+    };
+    const hear = (bytes: Buffer) => {
+      const message = parseMessage(bytes);
+      if (message) this.#waiters.get(`${message.token} ${message.key}`)?.(message);
+    };
     try {
-      const wire = await Wire.open(
-        (onLost) => node.listen((bytes) => this.#dispatch(bytes), onLost),
-        () => {
-          clearInterval(heart);
-          forget();
-          for (const tell of this.#waiters.values()) tell();
-        },
-      );
+      const wire = await this.wires.open((lost) => node.listen(hear, lost), onLost);
       const beat = () => this.#waiters.size > 0 && wire.send(["PING"], PONG_MS).catch(() => {});
       heart = setInterval(beat, HEARTBEAT_MS).unref();
-      if (closings === this.#closings) return { wire, channels: new Map() };
-      wire.close();
-      throw new Error("the client was ended");
+      return { wire, channels: new Map() };
     } catch (error) {
       forget();
       throw error;
     }
-  }
-
-  #dispatch(bytes: Buffer): void {
-    const message = parseMessage(bytes);
-    if (message) this.#waiters.get(`${message.token} ${message.key}`)?.(message);
-  }
-
-  close(): void {
-    this.#closings++;
-    for (const hearing of this.#ears.values())
-      void hearing.then(
-        (ear) => ear.wire.close(),
-        () => {},
-      );
   }
 }

@@ -2,7 +2,7 @@
 import { performance } from "node:perf_hooks";
 import type { Argument } from "./driver.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
-import { Keeper, spanOf } from "./keeper.js";
+import { Keeper } from "./keeper.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
 import type { Request } from "./request.js";
@@ -93,10 +93,7 @@ export class Lock implements ExecutionResult {
   /** Extends the lock from now on, until it is released or lost. Returns this lock. */
   keep(): this {
     if (this.ended !== undefined) return this;
-    const { duration, linger } = this.request;
-    // Of a duration shorter than the threshold a third is enough.
-    const threshold = Math.min(this.threshold, duration / 3);
-    this.keeper.keep({ span: spanOf(duration, linger), threshold });
+    this.keeper.keep();
     return this;
   }
 
@@ -113,14 +110,14 @@ export class Lock implements ExecutionResult {
 
   /** @internal Watches the end of the lease. */
   get keeper(): Keeper {
-    const { lease, request } = this;
-    this.#keeper ??= new Keeper({
-      lease,
-      extend: () => this.redlock.extendOnce(this, request.duration),
-      lose: (error) => this.lose(error),
-    });
+    this.#keeper ??= new Keeper(this);
     if (this.ended !== undefined) this.#keeper.stop();
     return this.#keeper;
+  }
+
+  /** @internal For the keeper. */
+  extendOnce(): Promise<void> {
+    return this.redlock.extendOnce(this);
   }
 
   /** @internal The lease has another end. */

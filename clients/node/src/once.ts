@@ -3,13 +3,10 @@ import { checkNames, ExecutionError } from "./errors.js";
 import type { Lock } from "./lock.js";
 import type { Outcome, Redlock } from "./redlock.js";
 import { checkDuration } from "./settings.js";
-import { within } from "./timer.js";
+import { useLock } from "./using.js";
 
 /** How long the others wait between two questions where no connection waits for them. */
 const ASK_AGAIN_MS = 100;
-
-/** How long after the end of its lease a release is waited for. */
-const ANSWER_MS = 2000;
 
 /** Makes a value. The signal is aborted when the lock is lost. */
 export type Make<T> = (signal: AbortSignal) => T | Promise<T>;
@@ -115,36 +112,37 @@ export async function once<T>(
     throw error;
   });
   if (lock === undefined) return unpack(found!);
-  const start = performance.now();
-  let made: Buffer;
+  let made: Buffer | undefined;
   try {
-    made = await withSignal(lock.keep(), signal, async (both) => Buffer.from(pack(await make(both))));
+    await useLock(lock.keep(), async () => {
+      const start = performance.now();
+      made = await withSignal(lock, signal, async (both) => Buffer.from(pack(await make(both))));
+      if (early instanceof XFetch) early.madeIn(performance.now() - start);
+      await redlock.store(lock, made, keep);
+    });
   } catch (error) {
-    const released = within(lock.remaining + ANSWER_MS, lock.release(), "no answer").catch(() => {});
-    // Nobody waits for a server that may not answer to release what is lost.
-    if (!lock.signal.aborted) await released;
-    if (found === null || signal?.aborted) throw error;
-    redlock.tell(new Error(`${name} could not be made anew, so the old value is used.`, { cause: error }));
-    return unpack(found);
+    if (made === undefined) {
+      if (found === null || signal?.aborted) throw error;
+      redlock.tell(new Error(`${name} could not be made anew, so the old value is used.`, { cause: error }));
+    }
+    // Its maker gets a value that came too late to be stored.
+    else if (error !== lock.signal.reason) throw error;
   }
-  if (early instanceof XFetch) early.madeIn(performance.now() - start);
-  await redlock.store(lock, made, keep);
-  return unpack(made);
+  return unpack(made ?? found!);
 }
 
 /** Runs it with a signal that follows two. */
 async function withSignal<T>(lock: Lock, signal: AbortSignal | undefined, run: Make<T>): Promise<T> {
-  const both = new AbortController();
-  const stops = [lock.signal, ...(signal ? [signal] : [])].map((each) => {
+  const [both, done] = [new AbortController(), new AbortController()];
+  for (const each of signal ? [lock.signal, signal] : [lock.signal]) {
     const abort = () => both.abort(each.reason);
     if (each.aborted) abort();
-    each.addEventListener("abort", abort);
-    return () => each.removeEventListener("abort", abort);
-  });
+    each.addEventListener("abort", abort, { signal: done.signal });
+  }
   try {
     return await run(both.signal);
   } finally {
-    for (const stop of stops) stop();
+    done.abort();
   }
 }
 

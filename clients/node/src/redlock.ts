@@ -122,8 +122,8 @@ export class Redlock extends EventEmitter {
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;
     const attempts: Promise<ExecutionStats>[] = [];
-    const keys = target.resources.map((resource) => this.#server.keyOf(resource));
     const isOfValue = target.early !== undefined;
+    const keys = target.resources.map((resource) => this.#server.keyOf(resource));
     const request: Request = {
       ...target,
       ...(isOfValue ? { keys: [lockOf(keys[0]!)], result: keys[0]! } : { keys }),
@@ -186,9 +186,8 @@ export class Redlock extends EventEmitter {
   }
 
   /** @internal For the keeper, which asks again by itself. */
-  async extendOnce(lock: Lock, duration: number): Promise<Lock> {
-    await this.#insist(() => this.#renew(lock, duration));
-    return lock;
+  async extendOnce(lock: Lock): Promise<void> {
+    await this.#insist(() => this.#renew(lock, lock.request.duration));
   }
 
   async #renew(lock: Lock, duration: number): Promise<void> {
@@ -298,8 +297,8 @@ export class Redlock extends EventEmitter {
         failure = error as Error;
       }
       this.#note(attempts, effective, failure);
-      const kind = failure instanceof ResourceLockedError ? "final" : kindOf(failure);
-      const isOver = kind === "final" || this.#hasQuit || this.#server.hasEnded;
+      const kind = kindOf(failure);
+      const isOver = kind === "final" || this.#hasQuit || this.#server.driver.hasEnded;
       if (!isOver && kind !== "silent" && performance.now() < until()) await sleep(TRY_AGAIN_MS);
       else if (isOver || patience.isOver) throw this.#failed(attempts, failure);
       else await patience.pause();

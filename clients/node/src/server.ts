@@ -15,11 +15,17 @@ import { Fallback, LOST } from "./fallback.js";
 import { Listener } from "./listener.js";
 import { is, isNotifyRefused, isUnknownCommand, kindOf, redirection } from "./replies.js";
 import { slotOf } from "./slot.js";
-import { ANSWER_MS, type Place, type Wire, WaitingRoom, Wires } from "./wire.js";
+import { type Answer, ANSWER_MS, type Wire, Wires } from "./wire.js";
+
+/** How to wait in the server. */
+export interface Waiter {
+  /** Asks, and waits for so long. Resolves with the reply or the fence, and with the connection that a hold is bound to, if it is known. */
+  ask(key: string, token: string, command: Command, keep: readonly Argument[], ms: number): Promise<Answer>;
+}
 
 /** How a request waits, and for how long. */
 export interface Waiting {
-  readonly by: Place | Listener;
+  readonly by: Waiter;
   readonly ms: number;
 }
 
@@ -36,9 +42,6 @@ const LOOK_AGAIN_MS = 50;
 
 /** How often a command follows a cluster's redirections. */
 const HOPS = 5;
-
-/** How long after its time to wait a request may take to be answered. */
-const LATE_MS = 2000;
 
 const servers = new WeakMap<Client, Server>();
 
@@ -64,14 +67,6 @@ export class Server {
     this.#fallback = new Fallback((command, key) => this.send(command, key));
   }
 
-  room(limit: number): WaitingRoom {
-    return new WaitingRoom(this.driver, limit);
-  }
-
-  get hasEnded(): boolean {
-    return this.driver.hasEnded;
-  }
-
   keyOf(resource: string): string {
     return this.driver.prefix + resource;
   }
@@ -82,16 +77,16 @@ export class Server {
   }
 
   async send(command: Command, key: string, ms = ANSWER_MS): Promise<unknown> {
-    return (await this.#follow(command, key, ms))[0];
+    return (await this.#follow(command, key, ms)).reply;
   }
 
   /** Follows redirections, and says where they led. */
-  async #follow(command: Command, key: string, ms: number): Promise<[unknown, Wire]> {
+  async #follow(command: Command, key: string, ms: number) {
     let wire = await this.wires.of(key);
     let answer = wire.send(command, ms);
     for (let hop = 0; ; hop++) {
       try {
-        return [await answer, wire];
+        return { reply: await answer, wire };
       } catch (error) {
         const to = redirection(error);
         if (kindOf(error) === "elsewhere" && !to?.isAsk) void this.driver.refresh(key);
@@ -109,15 +104,20 @@ export class Server {
    * Rejects with a `ResourceLockedError` if it was not granted.
    */
   async acquire(request: Request, waiting?: Waiting): Promise<Grant> {
-    if (this.isFallback(request)) return this.#acquireString(request);
-    const { keys, resources } = request;
+    if (this.isFallback(request)) return this.#fallback.acquire(request);
+    const { keys, resources, token } = request;
+    const isTaken = () => new ResourceLockedError(`${resources.join(", ")} is held by another client`);
     this.#checkSlots(request);
     const command = commandOf(request);
-    const keep: Command | [] = request.grace === undefined ? [] : ["KEEP", request.grace];
+    const keep = request.grace === undefined ? [] : ["KEEP", request.grace];
+    // BLOCK 0 would wait for ever.
+    const ms = Math.floor(waiting?.ms ?? 0);
     try {
-      const { reply, wire } = await this.#ask(command, keep, request, waiting);
+      const { reply, wire }: Answer = await (waiting && ms > 0
+        ? waiting.by.ask(keys[0]!, token, command, keep, ms)
+        : this.#follow([...command, ...keep], keys[0]!, ANSWER_MS));
       this.#isPlain ??= false;
-      if (reply === null) throw new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+      if (reply === null) throw isTaken();
       if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
       if (Array.isArray(reply)) return { fence: Number(reply[1]), wire, found: reply[0] as Buffer };
       return { fence: Number(reply), wire };
@@ -128,34 +128,24 @@ export class Server {
         throw await this.#stringLock(keys, error);
       }
       if (waiting?.by === this.listener && isNotifyRefused(error)) {
-        this.#warnOfNotify(error as Error);
+        const text = `Waiting by NOTIFY is not possible, so connections block: ${(error as Error).message}`;
+        if (this.canNotify) warn("REDIS_LOCK_WITHOUT_NOTIFY", text);
+        this.canNotify = false;
         // It has waited for no time. The next wait is by BLOCK.
-        throw new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+        throw isTaken();
       }
       if (!isUnknownCommand(error, command[0])) throw translated(error);
       if (request.result !== undefined) throw await this.#lacksOnce(request, error);
       // A choice stays.
       if (!request.mayFallBack || this.#isPlain === false) throw missing(error);
-      this.#chooseStrings();
-      return this.#acquireString(request);
+      if (this.#isPlain === undefined)
+        warn(
+          "REDIS_LOCK_FALLBACK",
+          `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`,
+        );
+      this.#isPlain = true;
+      return this.#fallback.acquire(request);
     }
-  }
-
-  async #ask(
-    command: Command,
-    keep: Command | [],
-    request: Request,
-    waiting: Waiting | undefined,
-  ): Promise<{ reply: unknown; wire: Wire | undefined }> {
-    const { keys, token } = request;
-    const ms = Math.floor(waiting?.ms ?? 0);
-    // BLOCK 0 would wait for ever.
-    if (waiting === undefined || ms <= 0) {
-      const [reply, wire] = await this.#follow([...command, ...keep], keys[0]!, ANSWER_MS);
-      return { reply, wire };
-    }
-    if (waiting.by instanceof Listener) return waiting.by.ask(keys[0]!, token, command, keep, ms, LATE_MS);
-    return { reply: await waiting.by.ask(keys[0]!, command, keep, ms, LATE_MS), wire: undefined };
   }
 
   /** The error to throw when the server does not know LOCK.ONCE: its module is older, or it has none. */
@@ -173,10 +163,6 @@ export class Server {
     return [value as Buffer | null, Number(left)];
   }
 
-  async #acquireString(request: Request): Promise<Grant> {
-    return { fence: await this.#fallback.acquire(request), wire: undefined };
-  }
-
   /** One node grants all keys in one step, so they must be together. */
   #checkSlots({ keys, resources }: Request): void {
     if (!this.driver.isCluster || keys.length < 2) return;
@@ -191,16 +177,13 @@ export class Server {
 
   /** The error to throw when a key is no lock of the module. Without the right to ask, it is taken for a string. */
   async #stringLock(keys: readonly string[], error: Error): Promise<Error> {
-    const ask = async (word: string, key: string, ifForbidden: unknown) => {
-      try {
-        return await this.send([word, key], key);
-      } catch (failure) {
+    const ask = (word: string, key: string, ifForbidden: unknown) =>
+      this.send([word, key], key).catch((failure) => {
         if (is(failure, "NOPERM")) return ifForbidden;
         throw failure;
-      }
-    };
+      });
     const types = await Promise.all(keys.map((key) => ask("TYPE", key, "string")));
-    if (types.some((type) => type !== "string" && type !== "none" && type !== "redislock")) return error;
+    if (types.some((type) => !["string", "none", "redislock"].includes(String(type)))) return error;
     const key = keys[types.indexOf("string")];
     if (key === undefined) return new StringLockError(keys[0]!, 1); // It has ended since.
     const ttl = Number(await ask("PTTL", key, -1));
@@ -233,9 +216,9 @@ export class Server {
         throw isUnknownCommand(error, command("")[0]) ? missing(error) : translated(error);
       },
     );
-    const gone = keys.filter((_, i) => Number(answers[i]![0]) === 0);
+    const gone = keys.filter((_, i) => Number(answers[i]!.reply) === 0);
     if (gone.length > 0) throw lost(gone.join(", "));
-    return answers[0]![1];
+    return answers[0]!.wire;
   }
 
   /** Runs a command if the token holds the resource. */
@@ -260,24 +243,8 @@ export class Server {
     return answer === null || is(answer, "WRONGTYPE");
   }
 
-  #chooseStrings(): void {
-    if (this.#isPlain === true) return;
-    this.#isPlain = true;
-    warn(
-      "REDIS_LOCK_FALLBACK",
-      `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`,
-    );
-  }
-
-  #warnOfNotify({ message }: Error): void {
-    if (!this.canNotify) return;
-    this.canNotify = false;
-    warn("REDIS_LOCK_WITHOUT_NOTIFY", `Waiting by NOTIFY is not possible, so connections block: ${message}`);
-  }
-
   async quit(): Promise<void> {
     this.wires.close();
-    this.listener.close();
     await this.driver.quit();
   }
 }

@@ -104,11 +104,7 @@ export function checkDuration(duration: number): void {
 export class Patience {
   #left: number;
 
-  constructor(
-    private readonly settings: Pick<Settings, "retryCount" | "retryDelay" | "retryJitter">,
-    private readonly clock: () => number = () => performance.now(),
-    private readonly wait: (ms: number) => Promise<unknown> = (ms) => sleep(Math.min(ms, MAX_TIMER_MS)),
-  ) {
+  constructor(private readonly settings: Settings) {
     const { retryCount, retryDelay } = settings;
     this.#left = retryCount === -1 ? Infinity : retryCount * retryDelay;
   }
@@ -123,17 +119,17 @@ export class Patience {
 
   /** Waits for this, and counts the time. */
   async spend<T>(wait: () => Promise<T>): Promise<T> {
-    const start = this.clock();
+    const start = performance.now();
     try {
       return await wait();
     } finally {
-      this.#left -= this.clock() - start;
+      this.#left -= performance.now() - start;
     }
   }
 
   /** Sleeps for so long, but not longer than there is time. */
   sleep(ms: number): Promise<unknown> {
-    return this.spend(() => this.wait(Math.min(ms, this.left)));
+    return this.spend(() => sleep(Math.min(ms, this.left)));
   }
 
   /**
@@ -143,6 +139,7 @@ export class Patience {
   async pause(took = 0): Promise<void> {
     const { retryDelay, retryJitter } = this.settings;
     this.#left -= Math.max(retryDelay, took);
-    await this.wait(Math.max(1, retryDelay + (Math.random() * 2 - 1) * retryJitter));
+    const ms = retryDelay + (Math.random() * 2 - 1) * retryJitter;
+    await sleep(Math.min(Math.max(1, ms), MAX_TIMER_MS));
   }
 }

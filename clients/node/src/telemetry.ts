@@ -1,31 +1,23 @@
-import type { Counter, Histogram, Span, Tracer } from "@opentelemetry/api";
-
-/** The instruments, if the program has the package @opentelemetry/api. */
-interface Instruments {
-  readonly tracer: Tracer;
-  readonly waits: Histogram;
-  readonly holds: Histogram;
-  readonly losses: Counter;
-}
+import type { Span } from "@opentelemetry/api";
 
 const NAME = "redis-lock-client";
-let instruments: Instruments | undefined;
+let instruments: ReturnType<typeof create> | undefined;
 
-/** Resolves when it is known whether the package is there. */
+function create({ metrics, trace }: typeof import("@opentelemetry/api")) {
+  const meter = metrics.getMeter(NAME);
+  const seconds = (description: string) => ({ unit: "s", description });
+  const losses = { unit: "{hold}", description: "Holds that were lost" };
+  return {
+    tracer: trace.getTracer(NAME),
+    waits: meter.createHistogram("redis_lock.wait.duration", seconds("How long acquires waited")),
+    holds: meter.createHistogram("redis_lock.hold.duration", seconds("How long locks were held")),
+    losses: meter.createCounter("redis_lock.losses", losses),
+  };
+}
+
+/** Resolves when it is known whether the program has the package @opentelemetry/api. */
 export const loaded: Promise<void> = import("@opentelemetry/api").then(
-  ({ metrics, trace }) => {
-    const meter = metrics.getMeter(NAME);
-    const seconds = (description: string) => ({ unit: "s", description });
-    instruments = {
-      tracer: trace.getTracer(NAME),
-      waits: meter.createHistogram("redis_lock.wait.duration", seconds("How long acquires waited")),
-      holds: meter.createHistogram("redis_lock.hold.duration", seconds("How long locks were held")),
-      losses: meter.createCounter("redis_lock.losses", {
-        unit: "{hold}",
-        description: "Holds that were lost",
-      }),
-    };
-  },
+  (api) => void (instruments = create(api)),
   () => {},
 );
 

@@ -13,15 +13,3 @@ export async function within<T>(ms: number, promise: Promise<T>, otherwise: stri
     clearTimeout(timer);
   }
 }
-
-/** A `setTimeout` of any length, which never fires early: Node's own may, by a millisecond. Returns what cancels it. */
-export function after(ms: number, run: () => void): () => void {
-  const end = performance.now() + ms;
-  let timer: NodeJS.Timeout;
-  const set = () => {
-    const left = Math.max(0, Math.ceil(end - performance.now()));
-    timer = setTimeout(() => (performance.now() < end ? set() : run()), Math.min(left, MAX_TIMER_MS));
-  };
-  set();
-  return () => clearTimeout(timer);
-}

@@ -1,13 +1,22 @@
 import { performance } from "node:perf_hooks";
-import type { Command, Driver, Link, Node } from "./driver.js";
+import type { Argument, Command, Driver, Link, Node } from "./driver.js";
 import type { Pulse } from "./lease.js";
 import { kindOf } from "./replies.js";
-import { after, MAX_TIMER_MS } from "./timer.js";
+import { MAX_TIMER_MS, within } from "./timer.js";
 
 /** How long a command that does not wait may take to be answered. A connection that is silent for longer is given up. */
 export const ANSWER_MS = 5000;
 
+/** How long after its time to wait a request may take to be answered. */
+export const LATE_MS = 2000;
+
 export const LATE = "no answer in time";
+
+/** A reply, and the connection on which it came. */
+export interface Answer {
+  readonly reply: unknown;
+  readonly wire: Wire | undefined;
+}
 
 /** A link that rejects what is in flight when it is lost or closed, and that is given up when an answer does not come. */
 export class Wire<L extends Link = Link> implements Pulse {
@@ -20,7 +29,7 @@ export class Wire<L extends Link = Link> implements Pulse {
   /** Opens it. `onLost` is called once at most, also when it is closed. */
   static async open<L extends Link>(
     open: (onLost: () => void) => Promise<L>,
-    onLost: (wire: Wire<L>) => void = () => {},
+    onLost: (wire: Wire<L>) => void,
   ): Promise<Wire<L>> {
     const wire = new Wire<L>(onLost);
     wire.link = await open(() => wire.close());
@@ -32,7 +41,7 @@ export class Wire<L extends Link = Link> implements Pulse {
   private constructor(private readonly onLost: (wire: Wire<L>) => void) {}
 
   get isOpen(): boolean {
-    return !this.#isLost && this.link.isOpen;
+    return !this.#isLost && this.link.isOpen();
   }
 
   send(command: Command, ms = ANSWER_MS): Promise<unknown> {
@@ -73,14 +82,16 @@ export class Wire<L extends Link = Link> implements Pulse {
   }
 }
 
-/** The connections for all that is answered at once: one to each server, opened when it is first needed. */
+/** All connections of a client. Those for what is answered at once, one to each server, are opened when they are first needed. */
 export class Wires {
-  readonly #wires = new Map<string, Promise<Wire>>();
+  readonly #all = new Set<{ close(): void }>();
+  readonly #ofNodes = new Map<string, Promise<Wire>>();
   readonly #onLost = new Set<(wire: Wire) => void>();
-  #closings = 0;
+  /** How often all were closed. */
+  closings = 0;
 
   constructor(private readonly driver: Driver) {
-    driver.onEnd(() => this.close());
+    driver.onEnd = () => this.close();
   }
 
   /** To the server of the key. */
@@ -94,45 +105,44 @@ export class Wires {
   }
 
   to(node: Node): Promise<Wire> {
-    let wire = this.#wires.get(node.id);
-    if (wire === undefined) {
-      const forget = () => void (this.#wires.get(node.id) === opening && this.#wires.delete(node.id));
-      const opening = this.#open(node, forget);
-      this.#wires.set(node.id, (wire = opening));
-      opening.catch(forget);
-    }
-    return wire;
+    const known = this.#ofNodes.get(node.id);
+    if (known !== undefined) return known;
+    const forget = () => void (this.#ofNodes.get(node.id) === opening && this.#ofNodes.delete(node.id));
+    const opening = this.open(node.open, (lost) => {
+      forget();
+      for (const listener of this.#onLost) listener(lost);
+    });
+    this.#ofNodes.set(node.id, opening);
+    opening.catch(forget);
+    return opening;
   }
 
-  async #open(node: Node, forget: () => void): Promise<Wire> {
+  async open<L extends Link>(
+    open: (onLost: () => void) => Promise<L>,
+    onLost: (wire: Wire<L>) => void = () => {},
+  ): Promise<Wire<L>> {
     this.driver.watch();
-    const closings = this.#closings;
-    const wire = await Wire.open(
-      (onLost) => node.open(onLost),
-      (lost) => {
-        forget();
-        for (const listener of this.#onLost) listener(lost);
-      },
-    );
-    if (closings === this.#closings && !this.driver.hasEnded) return wire;
+    const { closings } = this;
+    const wire: Wire<L> = await Wire.open(open, (lost) => {
+      this.#all.delete(lost);
+      onLost(lost);
+    });
+    this.#all.add(wire);
+    if (wire.isOpen && closings === this.closings && !this.driver.hasEnded) return wire;
+    this.#all.delete(wire);
     wire.close();
     throw new Error("the client was ended");
   }
 
-  /** Calls this for each connection that is lost. Returns what stops it. */
+  /** Calls this for each lost connection of those for what is answered at once. Returns what stops it. */
   onLost(listener: (wire: Wire) => void): () => void {
     this.#onLost.add(listener);
     return () => void this.#onLost.delete(listener);
   }
 
   close(): void {
-    this.#closings++;
-    for (const wire of this.#wires.values())
-      void wire.then(
-        (open) => open.close(),
-        () => {},
-      );
-    this.#wires.clear();
+    this.closings++;
+    for (const wire of [...this.#all]) wire.close();
   }
 }
 
@@ -145,48 +155,41 @@ interface Lent {
 /** Connections that wait in the server by BLOCK: at most so many, kept for the next waiter. */
 export class WaitingRoom {
   #idle: Lent[] = [];
-  readonly #inUse = new Set<Place>();
-  readonly #line: Place[] = [];
-  #closings = 0;
+  #inUse = 0;
+  readonly #line = new Set<Place>();
 
   constructor(
     private readonly driver: Driver,
+    private readonly wires: Wires,
     private readonly limit: number,
-  ) {
-    driver.onEnd(() => this.close());
-  }
+  ) {}
 
   /** Joins the line for a place. */
   enter(): Place {
     const place = new Place(this);
-    this.#line.push(place);
+    this.#line.add(place);
     this.#callNext();
     return place;
   }
 
   /** Only for `Place`. */
   leave(place: Place): void {
-    const index = this.#line.indexOf(place);
-    if (index >= 0) this.#line.splice(index, 1);
-    this.#inUse.delete(place);
+    if (!this.#line.delete(place)) this.#inUse--;
     this.#callNext();
   }
 
   /** Only for `Place`: a connection to the server of the key. */
   async lend(key: string): Promise<Lent> {
-    const closings = this.#closings;
     const node = await this.driver.node(key);
     this.#idle = this.#idle.filter(({ wire }) => wire.isOpen);
-    const index = this.#idle.map((lent) => lent.node).lastIndexOf(node.id);
+    const index = this.#idle.findIndex((lent) => lent.node === node.id);
     if (index >= 0) return this.#idle.splice(index, 1)[0]!;
-    this.driver.watch();
-    const wire = await Wire.open((onLost) => node.open(onLost)).catch(async (error) => {
+    try {
+      return { wire: await this.wires.open(node.open), node: node.id };
+    } catch (error) {
       await this.driver.refresh(key);
       throw error;
-    });
-    if (closings === this.#closings) return { wire, node: node.id };
-    wire.close();
-    throw new Error("the client was ended");
+    }
   }
 
   /** Only for `Place`. Of the connections that are too many the oldest is closed. */
@@ -195,17 +198,11 @@ export class WaitingRoom {
     while (this.#idle.length > this.limit) this.#idle.shift()!.wire.close();
   }
 
-  close(): void {
-    this.#closings++;
-    for (const { wire } of this.#idle.splice(0)) wire.close();
-    for (const place of this.#inUse) place.close();
-  }
-
   #callNext(): void {
-    while (this.#inUse.size < this.limit) {
-      const next = this.#line.shift();
-      if (!next) return;
-      this.#inUse.add(next);
+    for (const next of this.#line) {
+      if (this.#inUse >= this.limit) return;
+      this.#line.delete(next);
+      this.#inUse++;
       next.call();
     }
   }
@@ -217,8 +214,6 @@ export class Place {
   #call: () => void = () => {};
   readonly #called = new Promise<void>((resolve) => (this.#call = resolve));
   #lent: Lent | undefined;
-  /** The key that the connection was lent for. */
-  #key: string | undefined;
 
   constructor(private readonly room: WaitingRoom) {}
 
@@ -230,40 +225,30 @@ export class Place {
 
   /** Whether it is free for us within this time. */
   async isReadyWithin(ms: number): Promise<boolean> {
-    if (this.isReady) return true;
-    let stop = () => {};
-    await Promise.race([this.#called, new Promise<void>((resolve) => (stop = after(ms, resolve)))]);
-    stop();
+    await within(ms, this.#called, LATE).catch(() => {});
     return this.isReady;
   }
 
   /** Asks with BLOCK. A connection that does not answer soon after its time is given up. */
   async ask(
     key: string,
+    _: string,
     command: Command,
-    keep: Command | [],
+    keep: readonly Argument[],
     ms: number,
-    answerMs: number,
-  ): Promise<unknown> {
+  ): Promise<Answer> {
     const end = performance.now() + ms;
-    if (this.#key !== key) this.#giveBack();
-    this.#key = key;
     const { wire } = (this.#lent ??= await this.room.lend(key));
     // BLOCK 0 would wait for ever.
     const left = Math.max(1, Math.floor(end - performance.now()));
     try {
-      return await wire.send([...command, "BLOCK", left, ...keep] as unknown as Command, left + answerMs);
+      const reply = await wire.send([...command, "BLOCK", left, ...keep], left + LATE_MS);
+      return { reply, wire: undefined };
     } catch (error) {
       // After an error a new connection is always right.
       this.close();
       throw error;
     }
-  }
-
-  #giveBack(): void {
-    const lent = this.#lent;
-    this.#lent = undefined;
-    if (lent?.wire.isOpen) this.room.takeBack(lent);
   }
 
   /** Closes the connection: the server has an answer to give that nobody wants. */
@@ -273,7 +258,7 @@ export class Place {
   }
 
   leave(): void {
-    this.#giveBack();
+    if (this.#lent?.wire.isOpen) this.room.takeBack(this.#lent);
     this.room.leave(this);
   }
 }

@@ -10,7 +10,6 @@ import { Redis } from "ioredis";
 import * as redis from "redis";
 import * as valkey from "iovalkey";
 
-const { createClient } = redis;
 export { Redis };
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 const launcher = join(root, "clients/testing/servers.py");
@@ -22,9 +21,8 @@ const ADMIN = { retryStrategy: () => 50, maxRetriesPerRequest: null };
 export class Launched {
   static async start(kind, ...words) {
     const launched = new Launched();
-    launched.process = spawn("python3", [launcher, kind, ...words.map(String)], {
-      stdio: ["pipe", "pipe", "inherit"],
-    });
+    const stdio = ["pipe", "pipe", "inherit"];
+    launched.process = spawn("python3", [launcher, kind, ...words.map(String)], { stdio });
     launched.lines = createInterface({ input: launched.process.stdout });
     const started = await launched.#line();
     launched.servers = started.split(" ").map((one, number) => new Server(launched, number, one));
@@ -77,34 +75,17 @@ export class Server {
   }
 
   /** Once more, after it has ended. */
-  run() {
-    return this.launched.run(this);
-  }
+  run = () => this.launched.run(this);
+  stop = () => this.launched.stop();
 
-  get url() {
-    return `redis://127.0.0.1:${this.port}`;
-  }
-
-  stop() {
-    return this.launched.stop();
-  }
-
-  /** The clients that the server knows, but `admin`. */
+  /** The clients that the server knows, but `admin`, replicas, primaries, Sentinels, and nodes that have moved a slot here. */
   async clients() {
     const [list, own] = [await this.admin.client("LIST"), await this.admin.client("ID")];
     const lines = list.trim().split("\n");
-    const clients = lines.map((line) =>
-      Object.fromEntries(line.split(" ").map((field) => field.split("=", 2))),
-    );
-    return clients.filter(({ id }) => Number(id) !== own);
-  }
-
-  /** As `clients`, without replicas, primaries, Sentinels, and nodes that have moved a slot here. */
-  async users() {
-    const clients = await this.clients();
+    const clients = lines.map((line) => fieldsOf(line.split(" ").flatMap((field) => field.split("=", 2))));
     return clients.filter(
-      ({ flags, name, cmd }) =>
-        !/[SM]/.test(flags) && !name.startsWith("sentinel-") && cmd !== "restore-asking",
+      ({ id, flags, name, cmd }) =>
+        Number(id) !== own && !/[SM]/.test(flags) && !/^sentinel-/.test(name) && cmd !== "restore-asking",
     );
   }
 
@@ -121,19 +102,18 @@ export class Server {
   }
 
   /** The places in the queue of a lock, in order: `token`, `waited`, and `client` or `channel` or neither. */
-  async places(key) {
-    const info = await this.admin.call("LOCK.INFO", key);
-    const waiters = info?.[info.indexOf("waiters") + 1] ?? [];
-    return waiters.map((waiter) =>
-      Object.fromEntries(waiter.flatMap((name, i) => (i % 2 ? [] : [[name, waiter[i + 1]]]))),
-    );
+  places(key) {
+    return this.#listed(key, "waiters");
   }
 
   /** The tokens that hold a lock. */
   async holders(key) {
+    return (await this.#listed(key, "holders")).map(({ token }) => token);
+  }
+
+  async #listed(key, what) {
     const info = await this.admin.call("LOCK.INFO", key);
-    const holders = info?.[info.indexOf("holders") + 1] ?? [];
-    return holders.map((holder) => holder[holder.indexOf("token") + 1]);
+    return info ? fieldsOf(info)[what].map(fieldsOf) : [];
   }
 
   /** How often a command was called, all clients together. */
@@ -143,6 +123,11 @@ export class Server {
   }
 }
 
+/** Names and values in turns, as a reply in RESP2 has them. */
+export function fieldsOf(reply) {
+  return Object.fromEntries(reply.flatMap((name, i) => (i % 2 ? [] : [[name, reply[i + 1]]])));
+}
+
 /** Waits for a condition, with a bound. */
 export async function until(condition, what = condition.toString(), ms = 10_000) {
   for (const end = Date.now() + ms; !(await condition()); await sleep(10)) {
@@ -150,50 +135,33 @@ export async function until(condition, what = condition.toString(), ms = 10_000)
   }
 }
 
+const nodesOf = (ports) => ports.map((port) => ({ host: "127.0.0.1", port }));
+
 const likeIoredis = (Redis) => ({
-  async connect(port, options = {}) {
-    const client = new Redis({ port, lazyConnect: true, ...options });
-    client.on("error", () => {});
-    await client.connect();
-    return client;
+  connect: (port, options = {}) => begin(new Redis({ port, lazyConnect: true, ...options })),
+  async connectSentinel(ports) {
+    return this.connect(undefined, { sentinels: nodesOf(ports), name: "locks", retryStrategy: () => 50 });
   },
-  async connectSentinel(ports, options = {}) {
-    const sentinels = ports.map((port) => ({ host: "127.0.0.1", port }));
-    return this.connect(undefined, { sentinels, name: "locks", retryStrategy: () => 50, ...options });
-  },
-  async connectCluster(ports, options = {}) {
-    const nodes = ports.map((port) => ({ host: "127.0.0.1", port }));
-    const client = new Redis.Cluster(nodes, { lazyConnect: true, ...options });
-    client.on("error", () => {});
-    await client.connect();
-    return client;
-  },
+  connectCluster: (ports, options = {}) =>
+    begin(new Redis.Cluster(nodesOf(ports), { lazyConnect: true, ...options })),
   end: (client) => client.disconnect(),
   isLikeIoredis: true,
 });
 
 /** Since version 6 a Sentinel client can be duplicated. */
 const hasSentinel =
-  "duplicate" in
-  (redis.createSentinel?.({ name: "locks", sentinelRootNodes: [{ host: "", port: 1 }] }) ?? {});
+  "duplicate" in redis.createSentinel({ name: "locks", sentinelRootNodes: [{ host: "", port: 1 }] });
 
 /** All libraries that the package works with: how to make a client, and how to end it. */
 const all = {
   ioredis: likeIoredis(Redis),
   "node-redis": {
-    async connect(port, options = {}) {
-      return begin(createClient({ socket: { host: "127.0.0.1", port }, ...options }));
-    },
+    connect: (port, options = {}) => begin(redis.createClient({ socket: nodesOf([port])[0], ...options })),
     connectSentinel:
       hasSentinel &&
-      (async (ports, options = {}) => {
-        const sentinelRootNodes = ports.map((port) => ({ host: "127.0.0.1", port }));
-        return begin(redis.createSentinel({ name: "locks", sentinelRootNodes, ...options }));
-      }),
-    async connectCluster(ports, options = {}) {
-      const rootNodes = ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
-      return begin(redis.createCluster({ rootNodes, ...options }));
-    },
+      ((ports) => begin(redis.createSentinel({ name: "locks", sentinelRootNodes: nodesOf(ports) }))),
+    connectCluster: (ports, options = {}) =>
+      begin(redis.createCluster({ rootNodes: nodesOf(ports).map((socket) => ({ socket })), ...options })),
     end: (client) => client.isOpen && client.destroy(),
     isLikeIoredis: false,
   },
@@ -216,21 +184,18 @@ export const ioredis = Object.values(libraries).find(({ isLikeIoredis }) => isLi
 
 /** The clients of a test, which it ends together. */
 export class Clients {
-  #library;
   #all = [];
 
   constructor(library) {
-    this.#library = library;
+    this.library = library;
   }
 
-  async connect(port, options) {
-    this.#all.push(await this.#library.connect(port, options));
+  async connect(...given) {
+    this.#all.push(await this.library.connect(...given));
     return this.#all.at(-1);
   }
 
-  end() {
-    for (const client of this.#all.splice(0)) this.#library.end(client);
-  }
+  end = () => this.#all.splice(0).forEach((client) => this.library.end(client));
 }
 
 /** Each library in each way of waiting. */
@@ -282,34 +247,20 @@ export class Proxy {
     this.cut();
   }
 
+  #all = () => [...this.#pairs].flat();
+  #newest = () => [...this.#pairs].at(-1);
   /** Keeps the connections, and lets nothing through. */
-  hold() {
-    for (const pair of this.#pairs) for (const socket of pair) socket.pause();
-  }
-
+  hold = () => this.#all().forEach((socket) => socket.pause());
+  holdNewest = () => this.#newest().forEach((socket) => socket.pause());
   /** Lets through what was held. */
-  go() {
-    for (const pair of this.#pairs) for (const socket of pair) socket.resume();
-  }
-
+  go = () => this.#all().forEach((socket) => socket.resume());
   /** Cuts all connections. New ones are made as ever. */
-  cut() {
-    for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
-  }
-
-  /** Holds only the newest connection. */
-  holdNewest() {
-    for (const socket of [...this.#pairs].at(-1)) socket.pause();
-  }
+  cut = () => this.#all().forEach((socket) => socket.destroy());
 
   /** Keeps the newest connection, and lets nothing through, for ever: neither side learns that it is dead. */
   freezeNewest() {
-    const pair = [...this.#pairs].at(-1);
-    for (const socket of pair) socket.pause().removeAllListeners("data").removeAllListeners("close");
-  }
-
-  get connections() {
-    return this.#pairs.size;
+    for (const socket of this.#newest())
+      socket.pause().removeAllListeners("data").removeAllListeners("close");
   }
 
   /** The next reply is lost, and its connection. */
@@ -321,10 +272,7 @@ export class Proxy {
     return this.#cutAtReply === 0;
   }
 
-  stop() {
-    for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
-    this.server.close();
-  }
+  stop = () => this.cutForGood();
 }
 
 /** Gathers the warnings of the process by their codes. Returns what stops it. */

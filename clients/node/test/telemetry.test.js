@@ -2,24 +2,16 @@
 import assert from "node:assert/strict";
 import { after, before, it } from "node:test";
 import { metrics, trace } from "@opentelemetry/api";
-import {
-  AggregationTemporality,
-  InMemoryMetricExporter,
-  MeterProvider,
-  PeriodicExportingMetricReader,
-} from "@opentelemetry/sdk-metrics";
-import {
-  BasicTracerProvider,
-  InMemorySpanExporter,
-  SimpleSpanProcessor,
-} from "@opentelemetry/sdk-trace-base";
+import * as sdkMetrics from "@opentelemetry/sdk-metrics";
+import * as sdkTrace from "@opentelemetry/sdk-trace-base";
 import { library, Server } from "./harness.js";
 
-const spans = new InMemorySpanExporter();
-const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
-const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 600_000 });
-trace.setGlobalTracerProvider(new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spans)] }));
-metrics.setGlobalMeterProvider(new MeterProvider({ readers: [reader] }));
+const spans = new sdkTrace.InMemorySpanExporter();
+const exporter = new sdkMetrics.InMemoryMetricExporter(sdkMetrics.AggregationTemporality.CUMULATIVE);
+const reader = new sdkMetrics.PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 600_000 });
+const spanProcessors = [new sdkTrace.SimpleSpanProcessor(spans)];
+trace.setGlobalTracerProvider(new sdkTrace.BasicTracerProvider({ spanProcessors }));
+metrics.setGlobalMeterProvider(new sdkMetrics.MeterProvider({ readers: [reader] }));
 const { Redlock } = await import("redis-lock-client");
 
 let server;
@@ -48,12 +40,8 @@ it("a wait and a hold have a span and a histogram each, and losses are counted",
   ]);
   await reader.forceFlush();
   const found = exporter.getMetrics().at(-1).scopeMetrics[0].metrics;
-  const counts = Object.fromEntries(
-    found.map(({ descriptor, dataPoints }) => [
-      descriptor.name,
-      dataPoints.reduce((sum, { value }) => sum + (value.count ?? value), 0),
-    ]),
-  );
+  const sum = (points) => points.reduce((all, { value }) => all + (value.count ?? value), 0);
+  const counts = Object.fromEntries(found.map((one) => [one.descriptor.name, sum(one.dataPoints)]));
   assert.deepEqual(counts, {
     "redis_lock.wait.duration": 3,
     "redis_lock.hold.duration": 2,

@@ -32,27 +32,7 @@ export class Sentinels {
     return old;
   }
 
-  /** Until there is a replica again, which a failover needs. */
-  async isWhole() {
-    const primary = await this.primary();
-    const other = this.servers.find((server) => server !== primary);
-    // The Sentinels would tell it so, after 10 seconds.
-    await other.admin.replicaof("127.0.0.1", primary.port);
-    await until(async () => {
-      const info = await other.admin.info("replication");
-      return info.includes(`master_port:${primary.port}`) && info.includes("master_link_status:up");
-    }, "the former primary is a replica");
-    await until(async () => {
-      const replicas = await this.sentinels[0].admin.call("SENTINEL", "REPLICAS", "locks");
-      return replicas
-        .map(fieldsOf)
-        .some(({ flags, port }) => flags === "slave" && Number(port) === other.port);
-    }, "the Sentinels know it");
-  }
-
-  async stop() {
-    await this.launched.stop();
-  }
+  stop = () => this.launched.stop();
 }
 
 /** Three primaries with a part of the slots each, and a replica of the first one. */
@@ -73,11 +53,10 @@ export class TestCluster {
   async isWhole() {
     await until(async () => {
       const views = await Promise.all(this.nodes.map(({ admin }) => admin.cluster("SLOTS")));
+      const part = ([from, to, [, port], ...replicas]) => [from, to, port, ...replicas.map((one) => one[1])];
       const texts = views.map((view) =>
         view
-          .map(
-            ([from, to, [, port], ...replicas]) => `${from}-${to} ${port} ${replicas.map((one) => one[1])}`,
-          )
+          .map((one) => part(one).join(" "))
           .sort()
           .join(),
       );
@@ -103,51 +82,40 @@ export class TestCluster {
     throw new Error("no node serves it");
   }
 
-  /** A key of the part that has a replica, or of another one. */
-  async key(name, hasReplica = true) {
-    const withReplica = (
-      await Promise.all(this.nodes.map(({ admin }) => admin.info("replication")))
-    ).findIndex((info) => info.includes("connected_slaves:1"));
-    for (let i = 0; ; i++) {
-      const key = `${name} ${i}`;
-      const index = this.nodes.indexOf(await this.ownerOf(key));
-      if ((index === withReplica) === hasReplica) return key;
-    }
+  /** A key of the part that has a replica. */
+  async key(name) {
+    const infos = await Promise.all(this.nodes.map(({ admin }) => admin.info("replication")));
+    const owner = this.nodes[infos.findIndex((info) => info.includes("connected_slaves:1"))];
+    for (let i = 0; ; i++) if ((await this.ownerOf(`${name} ${i}`)) === owner) return `${name} ${i}`;
   }
 
   /** The primary with a replica dies, and the others make the replica a primary. */
-  async failOver() {
-    const roles = await Promise.all(this.nodes.map(({ admin }) => admin.role()));
-    const replica = this.nodes[roles.findIndex(([role]) => role === "slave")];
-    const old = this.nodes[roles.findIndex(([role, , replicas]) => role === "master" && replicas.length > 0)];
-    old.crash();
-    await until(async () => (await replica.admin.role())[0] === "master", "the replica has taken over");
-    return { old, now: replica };
+  failOver() {
+    return this.#change((replica, old) => old.crash());
   }
 
   /** The replica takes over, in agreement with its primary, which becomes its replica. */
-  async switchOver() {
-    for (const { admin } of this.nodes) {
-      const role = await admin.role();
-      if (role[0] !== "slave") continue;
-      const isPrimary = async () => (await admin.role())[0] === "master";
+  switchOver() {
+    return this.#change(async ({ admin }, _, isPrimary) => {
       // The nodes vote for a shard once in a while only, and a failover without votes ends after five seconds.
       for (let tries = 0; tries < 3 && !(await isPrimary()); tries++) {
         await admin.cluster("FAILOVER");
         await until(isPrimary, "the replica has taken over", 6_000).catch(() => {});
       }
-      return until(isPrimary, "the replica has taken over");
-    }
-    throw new Error("there is no replica");
+    });
   }
 
-  /** Moves the slot of a key, with what is in it, to another primary. */
-  async moveSlot(key) {
-    const { to, finish } = await this.beginToMove(key);
-    await finish();
-    return to;
+  async #change(begin) {
+    const roles = await Promise.all(this.nodes.map(({ admin }) => admin.role()));
+    const replica = this.nodes[roles.findIndex(([role]) => role === "slave")];
+    const old = this.nodes[roles.findIndex(([role, , replicas]) => role === "master" && replicas.length > 0)];
+    const isPrimary = async () => (await replica.admin.role())[0] === "master";
+    await begin(replica, old, isPrimary);
+    await until(isPrimary, "the replica has taken over");
+    return replica;
   }
 
+  /** Moves the slot of a key to another primary, with what is in it at the end. */
   async beginToMove(key) {
     const slot = slotOf(key);
     const from = await this.ownerOf(key);
@@ -165,40 +133,22 @@ export class TestCluster {
     return { from, to, finish };
   }
 
-  async stop() {
-    await this.launched.stop();
-  }
-}
-
-/** Of a reply in RESP2: names and values in turns. */
-function fieldsOf(reply) {
-  return Object.fromEntries(reply.flatMap((name, i) => (i % 2 ? [] : [[name, reply[i + 1]]])));
+  stop = () => this.launched.stop();
 }
 
 /** Holds a lock and waits for it in each way, until the primary dies. The replica has all of it. */
 export async function begin(ways, connect, keyOf, primary) {
   const stories = ways.map(async ({ title, library, waitBy }) => {
-    const story = { title, key: keyOf(title), isAborted: false };
-    const holder = new Redlock([await connect(library)], { waitBy });
-    const waiter = new Redlock([await connect(library)], { retryCount: -1, waitBy });
-    const done = new Promise((resolve) => (story.finish = resolve));
-    await new Promise((resolve, reject) => {
-      const routine = async (signal, lock) => {
-        story.holder = lock;
-        resolve();
-        await done;
-        story.isAborted = signal.aborted;
-      };
-      // Long enough for a failover, and extended many times meanwhile.
-      const settings = { automaticExtensionThreshold: 19_500 };
-      story.holding = holder.using([story.key], 20_000, settings, routine);
-      story.holding.catch(reject);
-    });
-    story.waiting = waiter.acquire([story.key], 30_000);
-    story.waiting.then(() => (story.isGranted = true));
-    await until(async () => (await primary.listening(story.key)).length === 1, `${title} waits`);
-    [story.token] = await primary.waiters(story.key);
-    return story;
+    const key = keyOf(title);
+    const [holding, waiter] = [await connect(library), await connect(library)].map(
+      (client) => new Redlock([client], { retryCount: -1, waitBy }),
+    );
+    // Long enough for a failover.
+    const holder = (await holding.acquire([key], 20_000)).keep();
+    const waiting = waiter.acquire([key], 30_000);
+    await until(async () => (await primary.listening(key)).length === 1, `${title} waits`);
+    const [token] = await primary.waiters(key);
+    return { title, key, holder, waiter, waiting, token };
   });
   const begun = await Promise.all(stories);
   assert.equal(await primary.admin.call("WAIT", 1, 5000), 1);
@@ -213,15 +163,15 @@ export async function end(stories, now) {
     const since = holder.remaining;
     await until(() => holder.remaining > since, `${title} is extended`, 30_000);
   }
-  for (const { title, key, token, finish, holding, waiting, isGranted, ...story } of stories) {
-    assert.ok(!isGranted, title);
-    finish();
-    await holding;
-    assert.equal(story.isAborted, false, title);
+  for (const { title, key, holder, waiter, waiting, token } of stories) {
+    assert.equal(holder.signal.aborted, false, title);
+    await holder.release();
     const lock = await waiting;
-    assert.equal(lock.value, token, `${title} has kept its token`);
-    assert.deepEqual(await now.holders(key), [token], title);
-    assert.ok(lock.fence > story.holder.fence, `${title}: fences grow over the failover`);
+    assert.deepEqual([lock.value, await now.holders(key)], [token, [token]], title);
+    assert.ok(lock.fence > holder.fence, `${title}: fences grow over the failover`);
+    const next = waiter.acquire([key], 30_000);
+    await until(async () => (await now.listening(key)).length === 1, `${title}: the next one waits there`);
     await lock.release();
+    await (await next).release();
   }
 }

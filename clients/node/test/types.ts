@@ -14,14 +14,11 @@ import DefaultRedlock, {
   XFetch,
 } from "redis-lock-client";
 
-const redlock: DefaultRedlock = new Redlock([new Redis()], {
-  retryCount: 3,
-});
+const redlock: DefaultRedlock = new Redlock([new Redis()], { retryCount: 3 });
 
 const topologies: Client[] = [
   new Redis({ sentinels: [{ port: 26379 }], name: "main" }),
   new Cluster([{ port: 7000 }]),
-  createClient(),
   createClient({ RESP: 3 }),
   new valkey.Redis(),
   new valkey.Cluster([{ port: 7000 }]),
@@ -30,14 +27,13 @@ const topologies: Client[] = [
 ];
 
 const lock: Lock = await redlock.acquire(["a"], 1000, { shared: true });
-const fence: number = lock.fence;
 const length: number = await redlock.using(["a"], 1000, async (signal, { fence }) => {
   if (signal.aborted) throw signal.error;
   return `${fence}`.length;
 });
 redlock.on(
   "error",
-  (error: unknown) => error instanceof ExecutionError && error.attempts[0]?.then((s) => s.quorumSize),
+  (error) => error instanceof ExecutionError && error.attempts[0]?.then((s) => s.quorumSize),
 );
 
 const permit: Lock | null = await redlock.semaphore("pool", 3).tryAcquire(1000);
@@ -47,7 +43,9 @@ const result = await redlock.runOnce("report", { atMost: 60_000, atLeast: 1000 }
 const value: number | undefined = result.hasRun ? result.value : undefined;
 await several.release({ atLeast: 1000 });
 
-const page: string = await once(redlock, "page", async (signal) => fetchPage(signal), { keep: 60_000 });
+const page: string = await once(redlock, "page", (signal) => Buffer.from(String(signal.aborted)), {
+  keep: 60_000,
+});
 const rates: { usd: number } = await once(redlock, "rates", () => ({ usd: 1 }), {
   pack: (value) => JSON.stringify(value),
   unpack: (bytes) => JSON.parse(bytes.toString()),
@@ -56,7 +54,6 @@ const rates: { usd: number } = await once(redlock, "rates", () => ({ usd: 1 }), 
 createServer((request, response) => idempotency(redlock)(request, response, () => response.end()));
 // @ts-expect-error what is no text needs pack and unpack
 await once(redlock, "rates", () => ({ usd: 1 }));
-
 // @ts-expect-error without atMost a dead owner would keep it for ever
 await redlock.runOnce("report", {}, async () => {});
 // @ts-expect-error a single resource is a list, too
@@ -64,13 +61,9 @@ await redlock.acquire("a", 1000);
 // @ts-expect-error no such setting
 const settings: Partial<Settings> = { retries: 3 };
 
-async function fetchPage(signal: AbortSignal): Promise<Buffer> {
-  return Buffer.from(String(signal.aborted));
-}
-
 export async function work(): Promise<number> {
   await using held = await redlock.acquire(["a"], 1000);
   return held.fence;
 }
 
-export { fence, length, page, permit, rates, reply, settings, topologies, value };
+export { length, lock, page, permit, rates, reply, settings, topologies, value };

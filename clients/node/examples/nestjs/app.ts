@@ -22,12 +22,6 @@ export class StockService {
     await new Promise((resolve) => setTimeout(resolve, 5));
     return this.inside--;
   }
-
-  /** The database refuses a smaller fence. */
-  async fence(article: string): Promise<number> {
-    await using lock = await this.redlock.acquire([`stock:${article}`], 5000);
-    return lock.fence;
-  }
 }
 
 @Module({
@@ -49,7 +43,6 @@ await Promise.all(Array.from({ length: 20 }, () => stock.sell("7")));
 const reflector = app.get(Reflector);
 const found = {
   most: stock.most,
-  fences: [await stock.fence("7"), await stock.fence("7")],
   metadata: ["above", "below"].filter((key) => reflector.get(key, stock.sell)),
   name: stock.sell.name,
 };

@@ -1,5 +1,5 @@
-import { connect, Driver, isOfBytes, type Link, type Listening, type Node } from "../driver.js";
-import type { Argument, Command } from "../driver.js";
+import { connect, Driver, hostOf, isOfBytes, type Link, type Listening, type Node } from "../driver.js";
+import type { Argument } from "../driver.js";
 import { slotOf } from "../slot.js";
 
 /** What of an ioredis or iovalkey client (`Redis`) is used. */
@@ -39,10 +39,9 @@ export interface IoredisCluster {
   quit(): Promise<unknown>;
 }
 
-export class OfIoredis extends Driver {
-  readonly isCluster = false;
-
-  constructor(private readonly client: IoredisClient) {
+/** What both kinds have in common. */
+abstract class OfIoredisKind<C extends IoredisClient | IoredisCluster> extends Driver {
+  constructor(protected readonly client: C) {
     super();
   }
 
@@ -54,35 +53,25 @@ export class OfIoredis extends Driver {
     return this.client.options.keyPrefix ?? "";
   }
 
-  /** The client may have selected another database since. `duplicate()` goes to that of the options. */
-  async node(): Promise<Node> {
-    const db = this.client.condition?.select ?? this.client.options.db ?? 0;
-    return nodeOf(this.client, String(db), { db }, false);
-  }
-
-  at(): never {
-    throw new Error("A single server sends nobody elsewhere.");
-  }
-
   end() {
     return this.client.quit();
   }
 }
 
-export class OfIoredisCluster extends Driver {
-  readonly isCluster = true;
-
-  constructor(private readonly client: IoredisCluster) {
-    super();
+export class OfIoredis extends OfIoredisKind<IoredisClient> {
+  /** The client may have selected another database since. `duplicate()` goes to that of the options. */
+  async node(): Promise<Node> {
+    const db = this.client.condition?.select ?? this.client.options.db ?? 0;
+    return nodeOf(this.client, String(db), { db }, false);
   }
+}
 
-  get hasEnded() {
+export class OfIoredisCluster extends OfIoredisKind<IoredisCluster> {
+  override readonly isCluster = true;
+
+  override get hasEnded() {
     // It stays at `close` when the program ends it, and is `reconnecting` at once otherwise.
-    return this.client.status === "end" || this.client.status === "close";
-  }
-
-  get prefix() {
-    return this.client.options.keyPrefix ?? "";
+    return super.hasEnded || this.client.status === "close";
   }
 
   async node(key: string): Promise<Node> {
@@ -91,24 +80,16 @@ export class OfIoredisCluster extends Driver {
     return this.at(address);
   }
 
-  at(address: string): Node {
+  override at(address: string): Node {
     const nodes = this.client.nodes();
     const known = nodes.find(({ options }) => `${options.host}:${options.port}` === address);
     const template = known ?? nodes[0];
     if (template === undefined) throw new Error("no node of the cluster is known");
-    const colon = address.lastIndexOf(":");
-    const elsewhere = known
-      ? {}
-      : { host: address.slice(0, colon), port: Number(address.slice(colon + 1)), path: undefined };
-    return nodeOf(template, address, elsewhere, true);
+    return nodeOf(template, address, known ? {} : { ...hostOf(address), path: undefined }, true);
   }
 
   protected override discover() {
     return new Promise<void>((resolve) => this.client.refreshSlotsCache(resolve));
-  }
-
-  end() {
-    return this.client.quit();
   }
 }
 
@@ -128,15 +109,11 @@ function nodeOf(template: IoredisClient, id: string, override: object, isSharded
 }
 
 function linkOf(own: IoredisClient): Link {
-  return Object.defineProperty(
-    {
-      isOpen: true,
-      send: (command: Command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
-      close: () => own.disconnect(),
-    },
-    "isOpen",
-    { get: () => own.status === "ready" },
-  );
+  return {
+    isOpen: () => own.status === "ready",
+    send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
+    close: () => own.disconnect(),
+  };
 }
 
 async function open(template: IoredisClient, override: object, onLost: () => void): Promise<IoredisClient> {

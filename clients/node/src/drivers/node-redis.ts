@@ -1,5 +1,14 @@
 import { randomUUID } from "node:crypto";
-import { connect, Driver, isOfBytes, type Command, type Link, type Listening, type Node } from "../driver.js";
+import {
+  connect,
+  Driver,
+  hostOf,
+  isOfBytes,
+  type Command,
+  type Link,
+  type Listening,
+  type Node,
+} from "../driver.js";
 import { slotOf } from "../slot.js";
 import { within } from "../timer.js";
 
@@ -81,17 +90,12 @@ abstract class OfNodeRedisKind<C extends { readonly isOpen: boolean; close(): un
     return String(options?.keyPrefix ?? _keyPrefix ?? "");
   }
 
-  at(_address: string): Node {
-    throw new Error("A single server sends nobody elsewhere.");
-  }
-
   async end() {
     await this.client.close();
   }
 }
 
 export class OfNodeRedis extends OfNodeRedisKind<NodeRedisClient> {
-  readonly isCluster = false;
   #database: Promise<number> | undefined;
 
   async node(): Promise<Node> {
@@ -108,26 +112,23 @@ export class OfNodeRedis extends OfNodeRedisKind<NodeRedisClient> {
 }
 
 export class OfNodeRedisCluster extends OfNodeRedisKind<NodeRedisCluster> {
-  readonly isCluster = true;
+  override readonly isCluster = true;
 
   async node(key: string): Promise<Node> {
     const master = this.client.slots[slotOf(key)]?.master;
     if (!master) throw new Error("the node of the key is not known");
-    if (!clientOf(master)) await within(CONNECT_MS, this.#connect(master), "the node cannot be reached");
+    if (!clientOf(master)) {
+      const connecting = Promise.resolve(this.client.nodeClient(master as never));
+      await within(CONNECT_MS, connecting, "the node cannot be reached");
+    }
     return this.at(master.address);
   }
 
-  async #connect(master: Master) {
-    await this.client.nodeClient(master as never);
-  }
-
-  at(address: string): Node {
+  override at(address: string): Node {
     const known = clientOf(this.client.masters.find((master) => master.address === address));
     const template = known ?? this.client.masters.map(clientOf).find(Boolean);
     if (!template) throw new Error("no node of the cluster is known");
-    const colon = address.lastIndexOf(":");
-    const elsewhere = { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) };
-    return nodeOf(template, address, known ? {} : elsewhere, {}, true);
+    return nodeOf(template, address, known ? {} : hostOf(address), {}, true);
   }
 
   /**
@@ -147,8 +148,6 @@ export class OfNodeRedisCluster extends OfNodeRedisKind<NodeRedisCluster> {
 }
 
 export class OfNodeRedisSentinel extends OfNodeRedisKind<NodeRedisSentinel> {
-  readonly isCluster = false;
-
   async node(): Promise<Node> {
     return {
       id: "",
@@ -186,19 +185,14 @@ function endSentinel(own: NodeRedisSentinel): void {
 
 function sentinelLink(own: NodeRedisSentinel): Link {
   let isClosed = false;
-  const close = () => {
-    isClosed = true;
-    endSentinel(own);
+  return {
+    isOpen: () => !isClosed && own.isReady,
+    send: (command) => own.sendCommand(false, textsOf(command), optionsOf(command)),
+    close: () => {
+      isClosed = true;
+      endSentinel(own);
+    },
   };
-  return linkOf(
-    () => !isClosed && own.isReady,
-    (command) => own.sendCommand(false, textsOf(command), optionsOf(command)),
-    close,
-  );
-}
-
-function linkOf(isOpen: () => boolean, send: Link["send"], close: () => void): Link {
-  return Object.defineProperty({ isOpen: true, send, close }, "isOpen", { get: isOpen });
 }
 
 /** The client of a node, whether or not it is connected. */
@@ -235,14 +229,13 @@ function nodeOf(
     // A connection that is not made again ends by an error only.
     own.on("error", lose);
     own.on("end", lose);
-    return connect(own, end);
+    return connect(own, () => own.isOpen && own.destroy());
   };
-  const link = (own: NodeRedisClient) =>
-    linkOf(
-      () => own.isReady,
-      (command) => own.sendCommand(textsOf(command), optionsOf(command)),
-      () => end(own),
-    );
+  const link = (own: NodeRedisClient): Link => ({
+    isOpen: () => own.isReady,
+    send: (command) => own.sendCommand(textsOf(command), optionsOf(command)),
+    close: () => own.isOpen && own.destroy(),
+  });
   return {
     id,
     open: async (onLost) => link(await open(onLost)),
@@ -254,8 +247,4 @@ function nodeOf(
       return Object.assign(link(own), { subscribe });
     },
   };
-}
-
-function end(client: NodeRedisClient): void {
-  if (client.isOpen) client.destroy();
 }
