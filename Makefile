@@ -54,7 +54,7 @@ test-night: setup # Test elections, and whatever measures time
 	@scripts/check/nightly.sh
 
 # Each is a target of its own, and a part of the workflow. What fails is named at the end.
-NIGHTLY ?= test-night soak campaign valgrind fuzz bench-check test-clients test-examples test-matrix
+NIGHTLY ?= test-night oldest-rust soak campaign valgrind fuzz bench-check test-clients test-examples test-matrix
 nightly: ## Run all that takes too long for every change (hours)
 	@failed=; for part in $(NIGHTLY); do echo "== make $$part"; $(MAKE) $$part || failed="$$failed $$part"; done; \
 	    test -z "$$failed" || { echo "FAILED:$$failed"; exit 1; }

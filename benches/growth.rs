@@ -130,8 +130,6 @@ fn held(with: &Run, report: &mut Report) {
         ],
         &rows,
     );
-    let alt = "To take a lock and give it back while others are held: server CPU";
-    report.picture("growth", alt);
 }
 
 /// Clients that wait for many keys. Each key has its own queue.
@@ -249,8 +247,6 @@ fn contended(with: &Run, report: &mut Report) {
         &["server", "keys", "waiters each", "lock", "list", "ratio"],
         &rows,
     );
-    let alt = "A hand-off while others are waited for, 10 waiters each: server CPU";
-    report.picture("growth-contended", alt);
 }
 
 fn hand_offs(with: &Run, kind: Kind, keys: usize, waiters: usize, locks: bool) -> Vec<f64> {

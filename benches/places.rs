@@ -295,7 +295,6 @@ pub fn measure(with: &Run) {
         ],
         &rows,
     );
-    report.picture("places", "A grant with many places: server CPU");
     instructions(with, &mut report);
     report.write();
 }

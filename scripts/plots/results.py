@@ -4,7 +4,7 @@ import re
 
 import matplotlib.pyplot as plt
 from figures import between, by_number, spread
-from theme import INK, OURS, THICK, THIN, WIDTH, from_zero, line, log_axis, number
+from theme import INK, OURS, WIDTH, from_zero, line, log_axis
 
 MEDIANS = "Points are medians of the rounds, bars the smallest and the largest."
 # As results.tsv names them, in the order of the legend.
@@ -134,67 +134,3 @@ def owner(figures, theme):
         "a ratio is the median of those within each round."
     )
     return figure, finding, note, axis.get_legend_handles_labels(), 2
-
-
-def growth(figures, theme):
-    servers = figures.values("server")
-    figure, grid = plt.subplots(2, len(servers), figsize=(WIDTH, 6.2), sharex=True, sharey="row", squeeze=False)
-    ratios = []
-    for (above, below), server in zip(grid.T, servers, strict=True):
-        rows = figures.of("server", server)
-        for axis, ours, theirs in ((above, "acquire + release", "SET + DEL"), (below, "renew", "PEXPIRE")):
-            measures = (f"{what}, server CPU µs" for what in (ours, theirs))
-            points, _ = pair(axis, theme, rows, r"(\d+) held", *measures, "SET + DEL", 0.07)
-            log_axis(axis.xaxis, "locks held", [held for held, _ in points])
-        most = points[-1][0]
-        against = by_number(rows, "acquire + release against strings", r"(\d+) held")
-        ratios += [spread(row)[0] for held, row in against if held == most]
-        above.set_title(server)
-        above.set_xlabel("")
-    from_zero(grid.flat)
-    grid[0][0].set_ylabel("take and give back,\nµs of CPU per pair")
-    grid[1][0].set_ylabel("renew,\nµs of CPU")
-    finding = f"With {most:,} locks held, a lock costs {between(ratios)} times the CPU of a string with a ttl"
-    labels = "LOCK.ACQUIRE + LOCK.RELEASE, LOCK.RENEW (this module)", "SET NX PX + DEL, PEXPIRE"
-    return figure, finding, f"CPU of the server, 16 commands in a pipeline. {MEDIANS}", legend(grid[0][0], *labels), 2
-
-
-def growth_contended(figures, theme):
-    figure, axes = per_server(figures)
-    ratios = []
-    for axis, rows in axes.items():
-        measures = "hand-off, server CPU µs", "LPUSH / BLPOP, server CPU µs"
-        ours, theirs = pair(axis, theme, rows, r"(\d+) keys of 10 waiters", *measures, "BLPOP / LPUSH", 0.06)
-        ratios.append(spread(ours[-1][1])[0] / spread(theirs[-1][1])[0])
-        keys = ours[-1][0]
-        log_axis(axis.xaxis, "keys waited for", [10, 100, 1000], end=keys)
-    from_zero(axes)
-    first = next(iter(axes))
-    first.set_ylabel("µs of the server's CPU per hand-off")
-    finding = f"With 10 waiters at each of {keys:,} keys, a hand-off costs {between(ratios, 1)} times LPUSH and BLPOP"
-    return figure, finding, MEDIANS, legend(first, "a hand-off of a lock (this module)", "LPUSH and BLPOP of a list")
-
-
-def places(figures, theme):
-    # All are ours: a line tells the keys apart, and a marker the listener.
-    figure, axes = per_server(figures, height=4.2)
-    shapes = {"one key, NOTIFY": ("-", "o"), "one key, absent": ("-", "s"), "own keys, NOTIFY": ("--", "o"), "own keys, absent": ("--", "s")}
-    growth = {"one key": [], "own keys": []}
-    for axis, rows in axes.items():
-        for nth, (shape, (style, marker)) in enumerate(shapes.items()):
-            points = by_number(rows, "grant, server CPU µs", rf"(\d+) places, {shape}")
-            aside = 1.1 ** (nth - 1.5)
-            hollow = theme.colour(OURS) if marker == "o" else "none"
-            more = {"linestyle": style, "marker": marker, "markerfacecolor": hollow, "linewidth": THICK if style == "-" else THIN + 0.4}
-            line(axis, theme, OURS, [(count * aside, *spread(row)) for count, row in points], shape, **more)
-            growth[shape.split(",")[0]].append(spread(points[-1][1])[0] / spread(points[0][1])[0])
-        log_axis(axis.xaxis, "places", [count for count, _ in points])
-    from_zero(axes)
-    first = next(iter(axes))
-    first.set_ylabel("µs of the server's CPU per grant")
-    finding = (
-        f"With {number(points[-1][0])} places in one queue a grant costs {between(growth['one key'], 1)} times as much as with "
-        f"{number(points[0][0])}, and {between(growth['own keys'], 1)} times as much with a key for each"
-    )
-    labels = "one queue, told by NOTIFY", "one queue, absent", "a key for each, told by NOTIFY", "a key for each, absent"
-    return figure, finding, f"All lines are this module. {MEDIANS}", legend(first, *labels), 2
