@@ -60,7 +60,8 @@ impl CutLink {
     /// The link breaks when the server has sent this many more bytes. To be called while the server
     /// sends nothing.
     pub fn break_after(&self, bytes: u64) {
-        *self.state.end.lock().unwrap() = self.passed() + bytes;
+        let mut end = self.state.end.lock().unwrap();
+        *end = self.passed() + bytes;
     }
 
     /// From now on nothing passes in either direction. Connections stay.
@@ -141,13 +142,17 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, state: &State, are_replies: b
             }
             continue;
         }
-        let end = *state.end.lock().unwrap();
-        let passed = state.passed.load(Ordering::SeqCst);
-        let len = end.saturating_sub(passed).min(len as u64);
-        // Whoever sees the receiver's answer to them finds them counted.
-        state.passed.store(passed + len, Ordering::SeqCst);
+        // A connection that is about to end may pass something on beside the next one. Whoever sees
+        // the receiver's answer to the bytes finds them counted.
+        let (len, is_end) = {
+            let end = state.end.lock().unwrap();
+            let passed = state.passed.load(Ordering::SeqCst);
+            let len = end.saturating_sub(passed).min(len as u64);
+            state.passed.store(passed + len, Ordering::SeqCst);
+            (len, passed + len == *end)
+        };
         let is_sent = to.write_all(&bytes[..len as usize]).is_ok();
-        if !is_sent || passed + len == end {
+        if !is_sent || is_end {
             break;
         }
     }
