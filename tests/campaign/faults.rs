@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::RngExt;
 
 use super::group::Group;
-use super::plan::{Fault, Lag, Mode, SLACK_MS};
+use super::plan::{Fault, Lag, Mode, FRESH_MS, SLACK_MS};
 use super::round::Director;
 use crate::harness::{aof, disk, module, Client, Setup};
 
@@ -194,9 +194,11 @@ impl Group {
                 _ => director.random.random_range(1_000..=plan.max_ttl_ms),
             };
             let setting = match plan.is_guarded {
-                // A majority that is given up while it is closed makes `failover` wait, with its slack.
+                // A majority that is given up while it is closed makes `failover` wait, with its
+                // slack. A longer lease that `quorum` begins with makes it wait, with what is fresh.
                 true => format!(
-                    "lock.guard-slack {SLACK_MS} lock.guard {} lock.max-ttl {max_ttl_ms}",
+                    "lock.guard-slack {SLACK_MS} lock.guard-fresh {FRESH_MS} lock.guard {} \
+                     lock.max-ttl {max_ttl_ms}",
                     mode.name()
                 ),
                 false => format!("lock.max-ttl {max_ttl_ms}"),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 
 use super::partition::Partition;
-use super::plan::{Fault, Plan};
+use super::plan::{Fault, Plan, CLOCKS_APART_MS};
 use super::round::{Director, Stage};
 use crate::harness::{disk, other_build, setting, Client, Clock, CutLink, Server, Setup};
 
@@ -31,7 +31,8 @@ impl Stage for Group {
         if plan.fault == Fault::Speeds {
             for clock in &clocks {
                 // Those of two servers differ by less than a second and by less than one percent.
-                clock.set_ahead_by_us(random.random_range(-400_000..400_000));
+                let most_us = CLOCKS_APART_MS as i64 * 1_000 / 2;
+                clock.set_ahead_by_us(random.random_range(-most_us..most_us));
                 clock.set_speed(random.random_range(-4_500..4_500));
             }
         }

@@ -134,7 +134,9 @@ const FAULTS: [Fault; 30] = [
 ];
 
 pub const SLACK_MS: u64 = 500;
-const FRESH_MS: u64 = 1_000;
+pub const FRESH_MS: u64 = 1_000;
+/// The times that the clocks of `Speeds` show differ by less. It is within the guard's conditions.
+pub const CLOCKS_APART_MS: u64 = 800;
 /// A lease as it is used. After a promotion a much shorter one ends before its owner can renew it.
 pub const LONG_TTL_MS: u64 = 10_000;
 
@@ -327,10 +329,16 @@ impl Plan {
 
     /// C: for how long after the failover there is no new grant.
     pub fn wait_ms(&self) -> u64 {
-        let max_ttl_ms = self.max_ttl_ms;
+        let max_ttl_ms = match self.fault {
+            // A clock that is behind sees leases of another server that are longer by that.
+            Speeds => self.max_ttl_ms + CLOCKS_APART_MS,
+            _ => self.max_ttl_ms,
+        };
         match self.mode {
             _ if !self.is_guarded => 0,
             Mode::Quorum => (max_ttl_ms + FRESH_MS) * 104 / 100,
+            // The driver has set `quorum` for a while, and what that waits for goes on.
+            _ if self.fault == Config => (max_ttl_ms + FRESH_MS) * 104 / 100,
             _ if self.fault.is_restart() => max_ttl_ms + 1_000,
             _ => max_ttl_ms + SLACK_MS,
         }

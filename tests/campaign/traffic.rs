@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::log::GUARDED;
-use super::wire::{is_impatience, Field, Told, Wire, PATIENCE};
+use super::wire::{is_impatience, Field, Told, Wire, PATIENCE, SILENCE};
 use crate::harness::Reply;
 
 pub const CLIENTS: usize = 64;
@@ -245,7 +245,7 @@ impl<'f> Client<'f> {
             return told;
         }
         let line = self.acquire(asked, token, stay, ear.as_ref().map(|ear| ear.connection));
-        let until = Duration::from_millis(stay.wait_ms.unwrap_or(0)) + Duration::from_secs(5);
+        let until = Duration::from_millis(stay.wait_ms.unwrap_or(0)) + SILENCE;
         let ear = ear.map(|ear| (ear, until));
         self.ask_within(&line, &keys, token, ear, patience)
     }

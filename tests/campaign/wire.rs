@@ -11,6 +11,9 @@ use crate::harness::{mode_named, Info, Listener, Raw, Reply};
 /// The longest time that anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// For how long after its timeout a client listens to a channel.
+pub const SILENCE: Duration = Duration::from_secs(5);
+
 /// The numbers of connections begin again with each life of the server.
 pub const LIFE: i64 = 1_000_000;
 

@@ -62,12 +62,27 @@ impl Sentinels {
         start.elapsed()
     }
 
-    /// Has a sentinel replace a primary that is up.
+    /// Has a sentinel replace a primary that is up, and waits until it has chosen a replica.
+    ///
+    /// It chooses one of which it has heard lately. One that writes its configuration to a busy
+    /// disk meanwhile finds none, says so and has done nothing. Then it is asked again.
+    #[track_caller]
     pub fn fail_over(&self, how: &str) {
+        let sentinel = &self.sentinels[0];
         self.wait_for("a replica that may lead", || {
-            let mut c = self.sentinels[0].client();
+            let before = sentinel.log().len();
+            let mut c = sentinel.client();
             let reply = c.call(&format!("SENTINEL FAILOVER {NAME} {how}"));
-            (reply == Reply::Simple("OK".into())).then_some(())
+            if reply != Reply::Simple("OK".into()) {
+                return None;
+            }
+            let has_chosen = self.wait_for("a choice", || {
+                let log = sentinel.log();
+                let said = |event: &str| log[before..].contains(event);
+                let is_decided = said("+selected-slave") || said("-failover-abort-no-good-slave");
+                is_decided.then(|| said("+selected-slave"))
+            });
+            has_chosen.then_some(())
         });
     }
 

@@ -1,7 +1,10 @@
 //! What a client may be told, as its request arrives and when it is complete.
 
-use super::{Answer, Entry, Grant, Model, Request, What};
+use std::time::Duration;
+
+use super::{Answer, Entry, Grant, Model, Request, What, LATE_US, TURN_US};
 use crate::record::Start;
+use crate::wire::{PATIENCE, SILENCE};
 
 impl<'r, 'l> Model<'r, 'l> {
     /// What the state at the arrival can refute.
@@ -109,6 +112,7 @@ impl<'r, 'l> Model<'r, 'l> {
             }
             // Nothing is published where a token gives its place up.
             Answer::Open if request.by_channel && self.is_given_up(at, request) => None,
+            Answer::Open if self.has_stood_still(at, request) => None,
             Answer::Open => Some("no answer came"),
             Answer::Left => None,
         };
@@ -120,6 +124,33 @@ impl<'r, 'l> Model<'r, 'l> {
             };
             self.refuse(rule, format!("{text}: {request:?}"));
         }
+    }
+
+    /// Whether the server has not worked for as long as the request waits, from its arrival until
+    /// its client had no more patience. One that writes to a busy disk stands still.
+    fn has_stood_still(&self, at: usize, request: &Request<'l>) -> bool {
+        let wait = Duration::from_millis(request.wait_ms.unwrap_or(0));
+        let patience = match request.by_channel {
+            true => wait + SILENCE,
+            false => PATIENCE,
+        };
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let until_us = request.sent_us + us(patience);
+        let life = self.record.log[at..].iter();
+        let life = life.take_while(|entry| !matches!(entry, Entry::Starts(_)));
+        let looks = life.filter_map(|entry| match entry {
+            Entry::Mark(id) => self.record.looks.get(id),
+            _ => None,
+        });
+        let seen_us: Vec<u64> = looks
+            .filter(|look| look.at_us <= until_us)
+            .map(|look| look.server_us)
+            .collect();
+        let gaps_us = seen_us
+            .windows(2)
+            .map(|pair| pair[1].saturating_sub(pair[0]));
+        let worked_us: u64 = gaps_us.map(|us| us.min(TURN_US)).sum();
+        worked_us < us(wait) + LATE_US
     }
 
     /// Whether others hold one of its keys, or wait for it.

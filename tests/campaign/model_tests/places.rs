@@ -4,6 +4,9 @@ use super::{acquire, held, start, Forged, LATE_MS, TTL_MS};
 
 const GRACE_MS: u64 = 50;
 
+/// Longer than any client waits for an answer.
+const PATIENCE_MS: u64 = 31_000;
+
 /// Asks with KEEP, gets null, and nobody listens at its place.
 fn polls(h: &mut Forged, token: &str, mode: &str) {
     h.answered(&acquire(token, mode, &format!(" KEEP {GRACE_MS}")), "nil");
@@ -173,9 +176,22 @@ fn a_look_that_shows_wrong_holds_is_refused() {
 
 #[test]
 fn a_waiter_without_an_answer_is_refused() {
-    let mut h = held();
-    h.asks(&acquire("b", "1", " BLOCK 0"));
-    h.refused_for("unanswered");
+    // Unless the server stands still, or ends, before it can answer.
+    for (more, works_ms, is_right) in [
+        (" BLOCK 10", LATE_MS, false),
+        (" BLOCK 10", 100, true),
+        (" NOTIFY 10 ear", LATE_MS, false),
+        (" NOTIFY 10 ear", 100, true),
+        (" NOTIFY 200 ear", LATE_MS, true),
+    ] {
+        let mut h = held();
+        h.waits("b", "1", more);
+        h.leaves_queue("b");
+        h.works(works_ms);
+        h.after(PATIENCE_MS);
+        h.works(LATE_MS);
+        h.judged(is_right, "unanswered");
+    }
     for reply in ["lost", "UNBLOCKED by nobody"] {
         let mut h = held();
         h.answered(&acquire("b", "1", " BLOCK 0"), reply);
@@ -189,7 +205,7 @@ fn a_waiter_without_an_answer_is_refused() {
             h.answered("LOCK.RELEASE k b", "0");
         }
         h.leaves_queue("b");
-        h.looks();
+        h.works(300 + LATE_MS);
         h.judged(is_given_up, "unanswered");
     }
 }

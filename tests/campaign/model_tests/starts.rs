@@ -1,6 +1,6 @@
 //! What a restart must keep.
 
-use super::{acquire, held, start, Forged};
+use super::{acquire, held, start, Forged, LATE_MS};
 
 impl Forged {
     /// The server starts again, with what it promises to keep, and shows its locks.
@@ -49,6 +49,20 @@ fn what_was_answered_is_there_after_a_start() {
     h.leaves_queue("b");
     h.looks();
     h.refused_for("shown queue");
+}
+
+#[test]
+fn a_server_that_ends_need_not_answer() {
+    for is_ended in [true, false] {
+        let mut h = held();
+        h.waits("b", "1", " NOTIFY 10 ear");
+        h.leaves_queue("b");
+        if is_ended {
+            h.starts(ALL);
+        }
+        h.works(LATE_MS);
+        h.judged(is_ended, "unanswered");
+    }
 }
 
 #[test]
