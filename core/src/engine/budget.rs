@@ -4,7 +4,7 @@
 use super::host::{Server, Work};
 
 /// How long a turn takes at most, but for its last steps.
-pub(super) const TURN_US: u64 = 2_500;
+pub(super) const TURN_US: u64 = 1_000;
 
 /// How long a command ends what is over before its own work.
 pub(super) const COMMAND_US: u64 = 250;

@@ -1,12 +1,9 @@
 //! A key that changes under its waiters without being free in between: RESTORE brings another lock.
 //! For SWAPDB, MOVE and RENAME see tests/scenarios/locks_that_change_under_waiters.txt.
 
-use crate::harness::{Kind, Reply, Server};
+use crate::harness::{Kind, Server};
 
-on_every_server![
-    waiters_follow_a_holder_changed_by_restore,
-    a_restored_lock_causes_no_deadlock,
-];
+on_every_server![waiters_follow_a_holder_changed_by_restore];
 
 fn waiters_follow_a_holder_changed_by_restore(kind: Kind) {
     let server = Server::start(kind);
@@ -22,23 +19,4 @@ fn waiters_follow_a_holder_changed_by_restore(kind: Kind) {
     assert_eq!(c.int("LOCK.RELEASE k z"), 1);
     b.fence();
     assert_eq!(c.holders("k"), ["b"]);
-}
-
-/// Two writers wait, and the lock is replaced by one that both share.
-fn a_restored_lock_causes_no_deadlock(kind: Kind) {
-    let server = Server::start(kind);
-    let mut c = server.client();
-    c.int("LOCK.ACQUIRE k z 60000");
-    let [w, b, a] =
-        ["w", "b", "a"].map(|t| server.blocked(&format!("RWLOCK.WLOCK k {t} 60000 BLOCK 0")));
-    let [_, share] = ["a", "b"].map(|t| c.int(&format!("RWLOCK.RLOCK shares {t} 60000")));
-    let dump = c.call("DUMP shares");
-    let restored = c.send::<&[u8]>(&[b"RESTORE", b"k", b"0", dump.as_bytes(), b"REPLACE"]);
-    assert_eq!(restored, Reply::Simple("OK".into()));
-    a.error("DEADLOCK ");
-    assert_eq!(c.waiters("k"), ["b", "w"]);
-    assert_eq!(c.int("LOCK.RELEASE k a"), 1);
-    assert_eq!(b.fence(), share);
-    assert_eq!(c.int("LOCK.RELEASE k b"), 1);
-    assert!(w.fence() > share);
 }
