@@ -13,7 +13,7 @@ export REDIS_LOCK_SERVERS ?= $(CURDIR)/.servers
 
 comma := ,
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup build locktop run test setup-examples test-clients test-examples test-night nightly oversell soak campaign fuzz valgrind bench bench-peers bench-check check oldest-rust book plots servers install uninstall clean test-all
+.PHONY: help setup build locktop run test setup-examples test-clients test-examples test-night nightly oversell soak campaign fuzz valgrind mutants bench bench-peers bench-check check oldest-rust book plots servers install uninstall clean test-all
 .PHONY: proof dist dist-check prebuilt deb deb-check docker-check docker-build-check monitoring-check release test-matrix
 
 # A target with one # in front of its text is for those who look for it.
@@ -54,7 +54,7 @@ test-night: setup # Test elections, and whatever measures time
 	@scripts/check/nightly.sh
 
 # Each is a target of its own, and a part of the workflow. What fails is named at the end.
-NIGHTLY ?= test-night oldest-rust soak campaign valgrind fuzz bench-check test-clients test-examples test-matrix
+NIGHTLY ?= test-night oldest-rust soak campaign valgrind fuzz mutants bench-check test-clients test-examples test-matrix
 nightly: ## Run all that takes too long for every change (hours)
 	@failed=; for part in $(NIGHTLY); do echo "== make $$part"; $(MAKE) $$part || failed="$$failed $$part"; done; \
 	    test -z "$$failed" || { echo "FAILED:$$failed"; exit 1; }
@@ -113,6 +113,12 @@ fuzz: setup # Fuzz what reads input (FUZZ_SECONDS=60 for each)
 valgrind: setup # Run the tests of Redis 7.0 under valgrind
 	@$(MAKE) servers build
 	@scripts/check/valgrind.sh
+
+# One part in sixty of them, another one each night (SHARD=0/60). Those that no test finds are told, and no failure.
+mutants: setup # Break the core in many ways, and tell what its tests miss
+	@command -v cargo-mutants >/dev/null || cargo install --quiet --locked cargo-mutants@27.1.0
+	TEST_SHORT=1 cargo mutants --package redis-lock-core --sharding round-robin --output $(or $(CARGO_TARGET_DIR),target) \
+	    --shard $(or $(SHARD),$$(($$(date +%s) / 86400 % 60))/60) -- --lib || test $$? -eq 2
 
 # Where a measurement writes. A machine that cannot draw still measures.
 MEASURED = $(if $(filter-out 0,$(BENCH_QUICK)),$(abspath $(or $(CARGO_TARGET_DIR),target))/benchmarks,docs/benchmarks)
