@@ -1,10 +1,10 @@
+// Package peers holds this client against other lock libraries: their own tests, both on one lock while users move from one to the
+// other, and the same contention for all. It is a module of its own, so that who uses the client does not depend on its peers.
 package peers
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,32 +14,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	newlock "github.com/redis-lock/redis-lock/clients/go"
 	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
-	"github.com/redis/go-redis/v9"
 )
-
-var (
-	ctx    = context.Background()
-	client *redis.Client
-	// Both are called what their users call them.
-	newLocks *newlock.RedisLock
-	oldLocks *redsync.Redsync
-)
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		server, err := testserver.Start()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer server.Stop()
-		client = server.Client()
-		defer client.Close()
-		newLocks, oldLocks = newlock.New(client), redsync.New(goredis.NewPool(client))
-		defer newLocks.Close()
-		return m.Run()
-	}())
-}
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -48,18 +23,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// done checks what Unlock or Extend has returned.
-func done(t *testing.T) func(bool, error) {
-	return func(ok bool, err error) {
-		t.Helper()
-		if !ok || err != nil {
-			t.Fatalf("done: %v, %v", ok, err)
-		}
-	}
-}
-
-// waits has a lock be asked for while it is held, and given when it is released.
-func waits(t *testing.T, lock func() error, release func() (bool, error)) {
+// hands has a lock be asked for while another has it, and given when that is released.
+func hands(t *testing.T, unlock func() (bool, error), lock func() error) {
 	t.Helper()
 	had := make(chan error, 1)
 	go func() { had <- lock() }()
@@ -68,50 +33,46 @@ func waits(t *testing.T, lock func() error, release func() (bool, error)) {
 		t.Fatalf("both have the lock: %v", err)
 	case <-time.After(200 * time.Millisecond):
 	}
-	done(t)(release())
+	ok, err := unlock()
+	if !ok || err != nil {
+		t.Fatalf("released: %v, %v", ok, err)
+	}
 	must(t, <-had)
 }
 
-func isTaken(t *testing.T, err error) {
-	t.Helper()
-	if !errors.Is(err, &newlock.ErrTaken{}) {
-		t.Fatalf("TryLock: %v", err)
-	}
-}
+func TestOldAndNewKeepEachOtherOut(t *testing.T) {
+	server, err := testserver.Start()
+	must(t, err)
+	defer server.Stop()
+	client := server.Client()
+	defer client.Close()
+	locks := newlock.New(client)
+	defer locks.Close()
+	mutex := locks.NewMutex("a")
+	old := redsync.New(goredis.NewPool(client)).NewMutex("a", redsync.WithRetryDelay(20*time.Millisecond), redsync.WithTries(1000))
 
-func TestRedsyncKeepsThisClientOut(t *testing.T) {
-	old, mutex := oldLocks.NewMutex("redsync first"), newLocks.NewMutex("redsync first")
 	must(t, old.Lock())
-	isTaken(t, mutex.TryLock())
-	waits(t, mutex.Lock, old.Unlock)
-}
-
-func TestThisClientKeepsRedsyncOut(t *testing.T) {
-	mutex := newLocks.NewMutex("redsync second")
-	must(t, mutex.Lock())
-	old := oldLocks.NewMutex("redsync second", redsync.WithRetryDelay(20*time.Millisecond), redsync.WithTries(1000))
-	if err := old.TryLock(); err == nil {
-		t.Fatal("both have the lock")
-	}
-	// Its scripts, which read a string, get an error here, and change nothing.
+	hands(t, old.Unlock, mutex.Lock)
+	// Redsync's scripts, which read a string, get an error here, and change nothing.
 	for _, script := range []func() (bool, error){old.Extend, old.Unlock} {
 		if ok, err := script(); ok || err == nil {
 			t.Fatalf("redsync changed what it has not: %v, %v", ok, err)
 		}
 	}
-	done(t)(mutex.Extend())
-	waits(t, old.Lock, mutex.Unlock)
-}
-
-func TestBsmRedislockIsKeptOutBothWays(t *testing.T) {
-	old, err := redislock.Obtain(ctx, client, "bsm", time.Minute, nil)
+	hands(t, mutex.Unlock, old.Lock)
+	_, err = old.Unlock()
 	must(t, err)
-	mutex := newLocks.NewMutex("bsm")
-	isTaken(t, mutex.TryLock())
-	must(t, old.Release(ctx))
+
+	ctx := context.Background()
+	bsm, err := redislock.Obtain(ctx, client, "a", time.Minute, nil)
+	must(t, err)
+	if err := mutex.TryLock(); !errors.Is(err, &newlock.ErrTaken{}) {
+		t.Fatal("both have the lock: ", err)
+	}
+	must(t, bsm.Release(ctx))
 	must(t, mutex.TryLock())
 	// It has no lock, but instead of ErrNotObtained its script's WRONGTYPE, which its retries do not outwait.
-	if _, err := redislock.Obtain(ctx, client, "bsm", time.Minute, nil); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+	if _, err := redislock.Obtain(ctx, client, "a", time.Minute, nil); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Fatalf("Obtain: %v", err)
 	}
 }

@@ -28,8 +28,6 @@ type testCase struct {
 	pools     []redis.Pool //lint:ignore U1000 as above
 }
 
-// one driver, and all pools lead to the one server.
-//
 // makeCases is called by redsync's tests. There they have six drivers with poolCount servers each; here it is one driver, and
 // all pools lead to the one server.
 func makeCases(poolCount int) map[string]*testCase {

@@ -4,12 +4,11 @@ package redsync
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"time"
 
 	"github.com/go-redsync/redsync/v4/redis"
 	redislock "github.com/redis-lock/redis-lock/clients/go"
+	"github.com/redis-lock/redis-lock/clients/go/core"
 )
 
 // The errors are this client's.
@@ -67,7 +66,7 @@ type Mutex struct {
 
 // mutex is this client's, on the first of the pools.
 func (m *Mutex) mutex() *redislock.Mutex {
-	options := []redislock.Option{redislock.WithValue(m.value)}
+	options := []redislock.Option{redislock.WithValue(m.value), redislock.WithDriftFactor(m.driftFactor)}
 	if m.expiry != 0 {
 		options = append(options, redislock.WithExpiry(m.expiry))
 	}
@@ -76,9 +75,6 @@ func (m *Mutex) mutex() *redislock.Mutex {
 	}
 	if m.delayFunc != nil {
 		options = append(options, redislock.WithRetryDelayFunc(m.delayFunc))
-	}
-	if m.driftFactor != 0 {
-		options = append(options, redislock.WithDriftFactor(m.driftFactor))
 	}
 	if m.genValueFunc != nil {
 		options = append(options, redislock.WithGenValueFunc(m.genValueFunc))
@@ -102,7 +98,7 @@ func (m *Mutex) after(lock func(*redislock.Mutex) error) error {
 func (m *Mutex) Lock() error { return m.after((*redislock.Mutex).Lock) }
 
 // TryLock is redsync's.
-func (m *Mutex) TryLock() error { return m.after((*redislock.Mutex).TryLock) }
+func (m *Mutex) TryLock() error { return m.TryLockContext(context.Background()) }
 
 // TryLockContext is redsync's.
 func (m *Mutex) TryLockContext(ctx context.Context) error {
@@ -124,10 +120,6 @@ func (m *Mutex) Valid() (bool, error) {
 func (m *Mutex) Value() string { return m.value }
 
 // genValue is what the tests give as genValueFunc.
-func genValue() (string, error) {
-	b := make([]byte, 16)
-	_, err := rand.Read(b)
-	return base64.StdEncoding.EncodeToString(b), err
-}
+var genValue = core.NewToken
 
 var _ = genValue // the tests that use it are not always here
