@@ -92,15 +92,6 @@ func TestCloseEndsTheConnectionsOfHoldsThatLinger(t *testing.T) {
 	says(t, mutex.TryLock(), nil)
 }
 
-// stall is a server whose acquires of "a" wait, and what has them wait.
-func stall(t *testing.T) (*RedisLock, *proxy, *Mutex) {
-	t.Helper()
-	far, proxy := behindProxy(t)
-	holder := locksTo(t, server.Addr).NewMutex("a", minute)
-	must(t, holder.Lock())
-	return far, proxy, holder
-}
-
 func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 	for name, giveUp := range map[string]func(cancel context.CancelFunc, proxy *proxy){
 		"cancelled":            func(cancel context.CancelFunc, _ *proxy) { cancel() },
@@ -111,7 +102,9 @@ func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			far, proxy, holder := stall(t)
+			far, proxy := behindProxy(t)
+			holder := locksTo(t, server.Addr).NewMutex("a", minute)
+			must(t, holder.Lock())
 			far.client.Slice = 100 * time.Millisecond
 			within, cancel := context.WithCancel(ctx)
 			defer cancel()

@@ -7,16 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
-
-// withoutTheModule starts a server that does not have it.
-func withoutTheModule(t *testing.T) (addr string, plain *redis.Client) {
-	t.Helper()
-	server, plain := started(t, "--without-module")
-	return server.Addr, plain
-}
 
 // warnings returns what counts the warnings about the fallback, from now to the end of the test.
 func warnings(t *testing.T) func() int {
@@ -28,9 +19,9 @@ func warnings(t *testing.T) func() int {
 }
 
 func TestWithoutTheModuleEveryErrorExplains(t *testing.T) {
-	addr, plain := withoutTheModule(t)
+	at, plain := started(t, "--without-module")
 	said := warnings(t)
-	locks := locksTo(t, addr)
+	locks := locksTo(t, at.Addr)
 	known := func() *Mutex { return locks.NewMutex("a", WithValue("mine")) }
 	job := func(context.Context, *Mutex) error { panic("it shall not run") }
 	for what, ask := range map[string]func() error{
@@ -49,9 +40,9 @@ func TestWithoutTheModuleEveryErrorExplains(t *testing.T) {
 }
 
 func TestTheFallbackHoldsExtendsAndReleases(t *testing.T) {
-	addr, plain := withoutTheModule(t)
+	at, plain := started(t, "--without-module")
 	said := warnings(t)
-	proxy := newProxy(t, addr)
+	proxy := newProxy(t, at.Addr)
 	locks := locksTo(t, proxy.addr, WithFallback())
 	mutex := locks.NewMutex("a", minute, WithSetNXOnExtend())
 	must(t, mutex.Lock())
@@ -87,14 +78,11 @@ func TestTheFallbackHoldsExtendsAndReleases(t *testing.T) {
 }
 
 func TestTheFallbackSaysWhatItDoesNotHave(t *testing.T) {
-	addr, plain := withoutTheModule(t)
+	at, plain := started(t, "--without-module")
 	for _, first := range []string{"Lock", "MultiMutex", "Check"} {
 		t.Run("first use: "+first, func(t *testing.T) {
-			missing := func(what string, err error) {
-				t.Helper()
-				says(t, err, ErrModuleMissing, "not available in the fallback")
-			}
-			locks := locksTo(t, addr, WithFallback())
+			missing := func(err error) { t.Helper(); says(t, err, ErrModuleMissing, "not available in the fallback") }
+			locks := locksTo(t, at.Addr, WithFallback())
 			mutex := locks.NewMutex("a")
 			switch first {
 			case "Check":
@@ -102,15 +90,15 @@ func TestTheFallbackSaysWhatItDoesNotHave(t *testing.T) {
 				mutex = locks.NewMutex("a", WithValue("mine"))
 				released(t)(mutex.Check(ctx))
 			case "MultiMutex":
-				missing("several", locks.NewMultiMutex([]string{"a", "b"}, nil).Lock())
+				missing(locks.NewMultiMutex([]string{"a", "b"}, nil).Lock())
 				fallthrough
 			default:
 				must(t, mutex.Lock())
 			}
-			missing("linger", locks.NewMutex("b", WithLinger(time.Second)).Lock())
-			missing("Exec", mutex.Exec(ctx, "SET", "b", 1).Err())
+			missing(locks.NewMutex("b", WithLinger(time.Second)).Lock())
+			missing(mutex.Exec(ctx, "SET", "b", 1).Err())
 			_, err := locks.Once(ctx, "b", unused)
-			missing("a result", err)
+			missing(err)
 			released(t)(mutex.Unlock())
 			expect(t, "keys", plain.DBSize(ctx).Val(), 0)
 		})

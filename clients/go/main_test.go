@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ func TestMain(m *testing.M) {
 		return m.Run()
 	}())
 }
+
+// ServerAddr is for the examples, whose users have a server.
+func ServerAddr() string { return server.Addr }
 
 // A dialing says what a driver under test is to connect to.
 type dialing struct {
@@ -234,7 +238,8 @@ func result(t *testing.T, done <-chan error) error {
 
 // A proxy carries bytes, until it is told to end or to lose something.
 type proxy struct {
-	addr string
+	addr     string
+	requests atomic.Int32 // packets of the client
 
 	mu      sync.Mutex // of what follows
 	open    []net.Conn
@@ -284,6 +289,9 @@ func (p *proxy) carry(to, from net.Conn, loses chan bool, requests bool, nth int
 		n, err := from.Read(buffer)
 		if err != nil {
 			return
+		}
+		if requests {
+			p.requests.Add(1)
 		}
 		p.mu.Lock()
 		lost := nth <= p.deaf && !requests
