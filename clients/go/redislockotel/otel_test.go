@@ -35,7 +35,7 @@ func TestSpansAndMeasures(t *testing.T) {
 	client.Observer = NewWith(trace.NewTracerProvider(trace.WithSyncer(spans)), metric.NewMeterProvider(metric.WithReader(reader)))
 	lock := client.Lock("a")
 	for _, end := range []func(*core.Hold){
-		func(hold *core.Hold) { _, _ = hold.Release(ctx); _, _ = hold.Release(ctx) },
+		func(hold *core.Hold) { _, _ = hold.Release(ctx) },
 		func(hold *core.Hold) { _, _ = hold.Renew(ctx) }, // It is lost.
 	} {
 		hold, err := lock.TryAcquire(ctx)
