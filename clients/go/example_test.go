@@ -42,27 +42,6 @@ func Example() {
 	// true true
 }
 
-func ExampleSemaphore() {
-	locks := redislock.New(redis.NewClient(&redis.Options{Addr: redislock.ServerAddr()}))
-	defer locks.Close()
-
-	printers := locks.NewSemaphore("printers", 2)
-	ctx := context.Background()
-	for i := 0; i < 3; i++ {
-		permit, err := printers.TryAcquire(ctx)
-		if errors.Is(err, &redislock.ErrTaken{}) {
-			fmt.Println("all are busy")
-			continue
-		}
-		defer permit.Unlock()
-		fmt.Println("a printer")
-	}
-	// Output:
-	// a printer
-	// a printer
-	// all are busy
-}
-
 func ExampleRedisLock_RunOnce() {
 	locks := redislock.New(redis.NewClient(&redis.Options{Addr: redislock.ServerAddr()}))
 	defer locks.Close()

@@ -47,10 +47,6 @@ func TestTheFallbackHoldsExtendsAndReleases(t *testing.T) {
 	mutex := locks.NewMutex("a", minute, WithSetNXOnExtend())
 	must(t, mutex.Lock())
 	expect(t, "its string", plain.Get(ctx, "a").Val(), mutex.Value())
-	refused(t, locks.NewMutex("a").TryLock())
-	must(t, plain.PExpire(ctx, "a", 20*time.Second).Err())
-	released(t)(mutex.Extend())
-	expect(t, "extended", plain.PTTL(ctx, "a").Val() > 50*time.Second, true)
 	must(t, plain.Del(ctx, "a").Err())
 	released(t)(mutex.Extend()) // It is taken again.
 	proxy.loses("EVAL")
@@ -79,30 +75,18 @@ func TestTheFallbackHoldsExtendsAndReleases(t *testing.T) {
 
 func TestTheFallbackSaysWhatItDoesNotHave(t *testing.T) {
 	at, plain := started(t, "--without-module")
-	for _, first := range []string{"Lock", "MultiMutex", "Check"} {
-		t.Run("first use: "+first, func(t *testing.T) {
-			missing := func(err error) { t.Helper(); says(t, err, ErrModuleMissing, "not available in the fallback") }
-			locks := locksTo(t, at.Addr, WithFallback())
-			mutex := locks.NewMutex("a")
-			switch first {
-			case "Check":
-				must(t, plain.Set(ctx, "a", "mine", 0).Err())
-				mutex = locks.NewMutex("a", WithValue("mine"))
-				released(t)(mutex.Check(ctx))
-			case "MultiMutex":
-				missing(locks.NewMultiMutex([]string{"a", "b"}, nil).Lock())
-				fallthrough
-			default:
-				must(t, mutex.Lock())
-			}
-			missing(locks.NewMutex("b", WithLinger(time.Second)).Lock())
-			missing(mutex.Exec(ctx, "SET", "b", 1).Err())
-			_, err := locks.Once(ctx, "b", unused)
-			missing(err)
-			released(t)(mutex.Unlock())
-			expect(t, "keys", plain.DBSize(ctx).Val(), 0)
-		})
-	}
+	missing := func(err error) { t.Helper(); says(t, err, ErrModuleMissing, "not available in the fallback") }
+	locks := locksTo(t, at.Addr, WithFallback())
+	missing(locks.NewMultiMutex([]string{"a", "b"}, nil).Lock()) // the first use
+	mutex := locks.NewMutex("a")
+	must(t, mutex.Lock())
+	missing(locks.NewMutex("b", WithLinger(time.Second)).Lock())
+	missing(mutex.Exec(ctx, "SET", "b", 1).Err())
+	_, err := locks.Once(ctx, "b", unused)
+	missing(err)
+	released(t)(locksTo(t, at.Addr, WithFallback()).NewMutex("a", WithValue(mutex.Value())).Check(ctx)) // the first use
+	released(t)(mutex.Unlock())
+	expect(t, "keys", plain.DBSize(ctx).Val(), 0)
 }
 
 func TestWithTheModuleTheFallbackChangesNothing(t *testing.T) {

@@ -59,7 +59,7 @@ func TestOnceTakesOneRoundTripOfGoRedis(t *testing.T) {
 	expect(t, "and of a miss", proxy.requests.Load()-before, 1+3)
 	proxy.mu.Lock()
 	defer proxy.mu.Unlock()
-	expect(t, "connections, also for a pipeline", proxy.count, 1)
+	expect(t, "connections, also for a pipeline", len(proxy.links), 1)
 }
 
 func TestOnceAMakerThatPanicsLeavesNothing(t *testing.T) {
