@@ -5,40 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"os"
+	"strings"
+	"testing"
 	"time"
 
 	redislock "github.com/redis-lock/redis-lock/clients/go"
-	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
+	"github.com/redis-lock/redis-lock/clients/go/idempotency"
 	"github.com/redis/go-redis/v9"
 )
 
-// server returns the address of a server with the module; yours is a constant.
-func server() (string, func()) {
-	server, err := testserver.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return "", func() {}
-	}
-	return server.Addr, server.Stop
-}
-
-// connect does for the other examples what the first one shows.
-func connect() (*redislock.RedisLock, func()) {
-	addr, stop := server()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	locks := redislock.New(client)
-	return locks, func() {
-		defer stop()
-		_, _ = locks.Close(), client.Close()
-	}
-}
-
 func Example() {
-	addr, stop := server()
-	defer stop()
-
-	client := redis.NewClient(&redis.Options{Addr: addr})
+	client := redis.NewClient(&redis.Options{Addr: redislock.ServerAddr()})
 	defer client.Close()
 	locks := redislock.New(client)
 	defer locks.Close()
@@ -48,56 +27,24 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println("held, with a fence:", mutex.Fence() > 0)
-	if err := locks.NewMutex("jobs:42").TryLock(); errors.Is(err, &redislock.ErrTaken{}) {
-		fmt.Println("taken")
-	}
+
+	// How long another one waits is the context's to say, so the tries shall not end it.
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	err := locks.NewMutex("jobs:42", redislock.WithTries(1_000_000)).LockContext(ctx)
+	fmt.Println(errors.Is(err, redislock.ErrFailed), errors.Is(err, context.DeadlineExceeded))
+
 	if ok, err := mutex.Unlock(); !ok || err != nil {
 		log.Fatal("somebody else may have had the lock: ", err)
 	}
 	// Output:
 	// held, with a fence: true
-	// taken
-}
-
-func ExampleMutex_LockContext() {
-	locks, stop := connect()
-	defer stop()
-	if err := locks.NewMutex("jobs:42").Lock(); err != nil {
-		log.Fatal(err)
-	}
-
-	// How long to wait is the context's to say, so the tries shall not end it.
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	err := locks.NewMutex("jobs:42", redislock.WithTries(1_000_000)).LockContext(ctx)
-	fmt.Println(errors.Is(err, redislock.ErrFailed), errors.Is(err, context.DeadlineExceeded))
-	// Output: true true
-}
-
-func ExampleSemaphore() {
-	locks, stop := connect()
-	defer stop()
-
-	printers := locks.NewSemaphore("printers", 2)
-	ctx := context.Background()
-	for i := 0; i < 3; i++ {
-		permit, err := printers.TryAcquire(ctx)
-		if errors.Is(err, &redislock.ErrTaken{}) {
-			fmt.Println("all are busy")
-			continue
-		}
-		defer permit.Unlock()
-		fmt.Println("a printer")
-	}
-	// Output:
-	// a printer
-	// a printer
-	// all are busy
+	// true true
 }
 
 func ExampleRedisLock_RunOnce() {
-	locks, stop := connect()
-	defer stop()
+	locks := redislock.New(redis.NewClient(&redis.Options{Addr: redislock.ServerAddr()}))
+	defer locks.Close()
 
 	report := func(ctx context.Context, lock *redislock.Mutex) error {
 		fmt.Println("making the report, with a fence:", lock.Fence() > 0)
@@ -113,14 +60,42 @@ func ExampleRedisLock_RunOnce() {
 	// false <nil>
 }
 
-func ExampleRWMutex() {
-	locks, stop := connect()
-	defer stop()
+func render(context.Context, string) ([]byte, error) {
+	fmt.Println("rendering")
+	return []byte("<html>"), nil
+}
 
-	one, two, writer := locks.NewRWMutex("page:7"), locks.NewRWMutex("page:7"), locks.NewRWMutex("page:7")
-	fmt.Println(one.RLock(), two.RLock())
-	fmt.Println(errors.Is(writer.TryLock(), &redislock.ErrTaken{}))
+// page returns a page, which one process renders and all others get.
+func page(ctx context.Context, locks *redislock.RedisLock, id string) ([]byte, error) {
+	return locks.Once(ctx, "page:"+id, func(ctx context.Context) ([]byte, error) {
+		return render(ctx, id) // ctx ends when the lock is lost
+	}, redislock.WithKeep(time.Minute), redislock.WithEarly(10*time.Second))
+}
+
+func ExampleRedisLock_Once() {
+	locks := redislock.New(redis.NewClient(&redis.Options{Addr: redislock.ServerAddr()}))
+	defer locks.Close()
+
+	for range 2 {
+		html, err := page(context.Background(), locks, "42")
+		fmt.Println(string(html), err)
+	}
 	// Output:
-	// <nil> <nil>
-	// true
+	// rendering
+	// <html> <nil>
+	// <html> <nil>
+}
+
+func TestTheReadmesOnce(t *testing.T) {
+	readme, _ := os.ReadFile("README.md")
+	source, err := os.ReadFile("example_test.go")
+	_, function, _ := strings.Cut(string(source), "// page")
+	function, _, _ = strings.Cut(function, "\n}\n")
+	if err != nil || !strings.Contains(string(readme), function) {
+		t.Error("the README has another function")
+	}
+	// The README's line for HTTP compiles.
+	_ = func(locks *redislock.RedisLock, payments http.Handler, userOf func(*http.Request) string) {
+		http.Handle("/payments", &idempotency.Handler{Locks: locks, Next: payments, Owner: userOf})
+	}
 }

@@ -7,16 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
-
-// withoutTheModule starts a server that does not have it.
-func withoutTheModule(t *testing.T) (addr string, plain *redis.Client) {
-	t.Helper()
-	server, plain := started(t, "--without-module")
-	return server.Addr, plain
-}
 
 // warnings returns what counts the warnings about the fallback, from now to the end of the test.
 func warnings(t *testing.T) func() int {
@@ -28,9 +19,9 @@ func warnings(t *testing.T) func() int {
 }
 
 func TestWithoutTheModuleEveryErrorExplains(t *testing.T) {
-	addr, plain := withoutTheModule(t)
+	at, plain := started(t, "--without-module")
 	said := warnings(t)
-	locks := locksTo(t, addr)
+	locks := locksTo(t, at.Addr)
 	known := func() *Mutex { return locks.NewMutex("a", WithValue("mine")) }
 	job := func(context.Context, *Mutex) error { panic("it shall not run") }
 	for what, ask := range map[string]func() error{
@@ -49,17 +40,13 @@ func TestWithoutTheModuleEveryErrorExplains(t *testing.T) {
 }
 
 func TestTheFallbackHoldsExtendsAndReleases(t *testing.T) {
-	addr, plain := withoutTheModule(t)
+	at, plain := started(t, "--without-module")
 	said := warnings(t)
-	proxy := newProxy(t, addr)
+	proxy := newProxy(t, at.Addr)
 	locks := locksTo(t, proxy.addr, WithFallback())
 	mutex := locks.NewMutex("a", minute, WithSetNXOnExtend())
 	must(t, mutex.Lock())
 	expect(t, "its string", plain.Get(ctx, "a").Val(), mutex.Value())
-	refused(t, locks.NewMutex("a").TryLock())
-	must(t, plain.PExpire(ctx, "a", 20*time.Second).Err())
-	released(t)(mutex.Extend())
-	expect(t, "extended", plain.PTTL(ctx, "a").Val() > 50*time.Second, true)
 	must(t, plain.Del(ctx, "a").Err())
 	released(t)(mutex.Extend()) // It is taken again.
 	proxy.loses("EVAL")
@@ -87,34 +74,19 @@ func TestTheFallbackHoldsExtendsAndReleases(t *testing.T) {
 }
 
 func TestTheFallbackSaysWhatItDoesNotHave(t *testing.T) {
-	addr, plain := withoutTheModule(t)
-	for _, first := range []string{"Lock", "MultiMutex", "Check"} {
-		t.Run("first use: "+first, func(t *testing.T) {
-			missing := func(what string, err error) {
-				t.Helper()
-				says(t, err, ErrModuleMissing, "not available in the fallback")
-			}
-			locks := locksTo(t, addr, WithFallback())
-			mutex := locks.NewMutex("a")
-			switch first {
-			case "Check":
-				must(t, plain.Set(ctx, "a", "mine", 0).Err())
-				mutex = locks.NewMutex("a", WithValue("mine"))
-				released(t)(mutex.Check(ctx))
-			case "MultiMutex":
-				missing("several", locks.NewMultiMutex([]string{"a", "b"}, nil).Lock())
-				fallthrough
-			default:
-				must(t, mutex.Lock())
-			}
-			missing("linger", locks.NewMutex("b", WithLinger(time.Second)).Lock())
-			missing("Exec", mutex.Exec(ctx, "SET", "b", 1).Err())
-			_, err := locks.Once(ctx, "b", unused)
-			missing("a result", err)
-			released(t)(mutex.Unlock())
-			expect(t, "keys", plain.DBSize(ctx).Val(), 0)
-		})
-	}
+	at, plain := started(t, "--without-module")
+	missing := func(err error) { t.Helper(); says(t, err, ErrModuleMissing, "not available in the fallback") }
+	locks := locksTo(t, at.Addr, WithFallback())
+	missing(locks.NewMultiMutex([]string{"a", "b"}, nil).Lock()) // the first use
+	mutex := locks.NewMutex("a")
+	must(t, mutex.Lock())
+	missing(locks.NewMutex("b", WithLinger(time.Second)).Lock())
+	missing(mutex.Exec(ctx, "SET", "b", 1).Err())
+	_, err := locks.Once(ctx, "b", unused)
+	missing(err)
+	released(t)(locksTo(t, at.Addr, WithFallback()).NewMutex("a", WithValue(mutex.Value())).Check(ctx)) // the first use
+	released(t)(mutex.Unlock())
+	expect(t, "keys", plain.DBSize(ctx).Val(), 0)
 }
 
 func TestWithTheModuleTheFallbackChangesNothing(t *testing.T) {

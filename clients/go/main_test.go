@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ func TestMain(m *testing.M) {
 		return m.Run()
 	}())
 }
+
+// ServerAddr is for the examples, whose users have a server.
+func ServerAddr() string { return server.Addr }
 
 // A dialing says what a driver under test is to connect to.
 type dialing struct {
@@ -96,8 +100,8 @@ func locksTo(t *testing.T, addr string, options ...ClientOption) *RedisLock {
 // newLocks returns a RedisLock on a server without keys.
 func newLocks(t *testing.T) *RedisLock {
 	t.Helper()
-	must(t, admin.FlushAll(ctx).Err())
-	return locksTo(t, server.Addr)
+	locks, _ := behindProxy(t)
+	return locks
 }
 
 // behindProxy returns a RedisLock on a server without keys, and what its connections go through.
@@ -205,12 +209,9 @@ func calls(t *testing.T, client *redis.Client, command string) int {
 	t.Helper()
 	info, err := client.Info(ctx, "commandstats").Result()
 	must(t, err)
-	found := regexp.MustCompile(`(?i)cmdstat_` + regexp.QuoteMeta(command) + `:calls=(\d+)`).FindStringSubmatch(info)
-	if found == nil {
-		return 0
-	}
-	n, err := strconv.Atoi(found[1])
-	must(t, err)
+	_, after, _ := strings.Cut(strings.ToLower(info), "cmdstat_"+command+":calls=")
+	digits, _, _ := strings.Cut(after, ",")
+	n, _ := strconv.Atoi(digits)
 	return n
 }
 
@@ -234,14 +235,18 @@ func result(t *testing.T, done <-chan error) error {
 
 // A proxy carries bytes, until it is told to end or to lose something.
 type proxy struct {
-	addr string
+	addr     string
+	requests atomic.Int32 // packets of the clients
 
 	mu      sync.Mutex // of what follows
-	open    []net.Conn
-	shut    bool   // new connections are closed at once
-	count   int    // of the connections so far
-	deaf    int    // as many of the first ones get no replies any more
-	swallow string // the reply to the next request with this word is lost, and the connection with it
+	links   []*link    // all that there were
+	shut    bool       // new connections are closed at once
+	swallow string     // the reply to the next request with this word is lost, and the connection with it
+}
+
+type link struct {
+	client     net.Conn
+	deaf, lost atomic.Bool // it gets no replies any more; it ends with the next one
 }
 
 func newProxy(t *testing.T, to string) *proxy {
@@ -255,28 +260,27 @@ func newProxy(t *testing.T, to string) *proxy {
 			if err != nil {
 				return
 			}
+			l := &link{client: client}
 			upstream, err := net.Dial("tcp", to)
-			if err != nil || !p.admits(client) {
+			if err != nil || !p.admits(l) {
 				_ = client.Close()
 				continue
 			}
-			loses := make(chan bool, 1)
-			go p.carry(upstream, client, loses, true, p.count)
-			go p.carry(client, upstream, loses, false, p.count)
+			go p.carry(l, upstream, client)
+			go p.carry(l, client, upstream)
 		}
 	}()
 	return p
 }
 
-func (p *proxy) admits(client net.Conn) bool {
+func (p *proxy) admits(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open = append(p.open, client)
-	p.count++
+	p.links = append(p.links, l)
 	return !p.shut
 }
 
-func (p *proxy) carry(to, from net.Conn, loses chan bool, requests bool, nth int) {
+func (p *proxy) carry(l *link, to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
 	buffer := make([]byte, 4096)
@@ -285,21 +289,12 @@ func (p *proxy) carry(to, from net.Conn, loses chan bool, requests bool, nth int
 		if err != nil {
 			return
 		}
-		p.mu.Lock()
-		lost := nth <= p.deaf && !requests
-		if requests && p.swallow != "" && strings.Contains(string(buffer[:n]), p.swallow) {
-			p.swallow = ""
-			loses <- true
-		}
-		p.mu.Unlock()
-		if !requests {
-			select {
-			case <-loses:
-				return
-			default:
-			}
-		}
-		if lost {
+		switch {
+		case from == l.client:
+			p.asked(l, string(buffer[:n]))
+		case l.lost.Load():
+			return
+		case l.deaf.Load():
 			continue
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
@@ -308,29 +303,33 @@ func (p *proxy) carry(to, from net.Conn, loses chan bool, requests bool, nth int
 	}
 }
 
-// cut ends the connections, and refuses new ones until join.
-func (p *proxy) cut() {
+func (p *proxy) asked(l *link, request string) {
+	p.requests.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.shut = true
-	for _, client := range p.open {
-		_ = client.Close()
+	if p.swallow != "" && strings.Contains(request, p.swallow) {
+		p.swallow = ""
+		l.lost.Store(true)
 	}
-	p.open = nil
 }
 
-func (p *proxy) join() {
+// each does something with all connections, and has new ones be closed at once, or not.
+func (p *proxy) each(shut bool, do func(*link)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.shut = false
+	p.shut = shut
+	for _, l := range p.links {
+		do(l)
+	}
 }
+
+// cut ends the connections, and refuses new ones until join.
+func (p *proxy) cut() { p.each(true, func(l *link) { _ = l.client.Close() }) }
+
+func (p *proxy) join() { p.each(false, func(*link) {}) }
 
 // silence loses the replies of the connections that are open, and keeps these, as a dead router does. New ones work.
-func (p *proxy) silence() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.deaf = p.count
-}
+func (p *proxy) silence() { p.each(false, func(l *link) { l.deaf.Store(true) }) }
 
 // loses has the reply to the next request with a word be lost, and the connection with it.
 func (p *proxy) loses(word string) {

@@ -3,12 +3,8 @@ package redislock
 import (
 	"context"
 	"fmt"
-	"net"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // The result of these tests, and its lock.
@@ -51,36 +47,19 @@ func TestOnceRefusesWhatCannotBe(t *testing.T) {
 	says(t, err, nil, "WithTTL")
 }
 
-// writes counts the packets that a connection sends.
-type writes struct {
-	net.Conn
-	count *atomic.Int32
-}
-
-func (w writes) Write(b []byte) (int, error) {
-	w.count.Add(1)
-	return w.Conn.Write(b)
-}
-
 func TestOnceTakesOneRoundTripOfGoRedis(t *testing.T) {
-	must(t, admin.FlushAll(ctx).Err())
-	var dialled, sent atomic.Int32
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dialled.Add(1)
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return writes{conn, &sent}, err
-	}})
-	defer client.Close()
-	locks := New(client)
-	defer locks.Close()
+	ofGoRedis(t) // The others send signs of life, too.
+	locks, proxy := behindProxy(t)
 	got(t, "new")(locks.Once(ctx, page, value("new")))
-	sent.Store(0)
+	before := proxy.requests.Load()
 	got(t, "new")(locks.Once(ctx, page, unused))
-	expect(t, "packets of a hit", sent.Load(), 1)
+	expect(t, "packets of a hit", proxy.requests.Load()-before, 1)
 	must(t, admin.Del(ctx, page).Err())
 	got(t, "newer")(locks.Once(ctx, page, value("newer"), WithWait(0)))
-	expect(t, "and of a miss", sent.Load(), 1+3)
-	expect(t, "connections, also for a pipeline", dialled.Load(), 1)
+	expect(t, "and of a miss", proxy.requests.Load()-before, 1+3)
+	proxy.mu.Lock()
+	defer proxy.mu.Unlock()
+	expect(t, "connections, also for a pipeline", len(proxy.links), 1)
 }
 
 func TestOnceAMakerThatPanicsLeavesNothing(t *testing.T) {
@@ -100,25 +79,13 @@ func TestOnceXFetchDrawsHowEarlyAResultIs(t *testing.T) {
 	isStored(t, "drawn")
 }
 
-func TestOnceAMakerThatHasLostTheLockStoresNothing(t *testing.T) {
-	locks := newLocks(t)
-	short := WithTTL(300 * time.Millisecond)
-	var cause error
-	got(t, "old")(locks.Once(ctx, page, func(within context.Context) ([]byte, error) {
+func TestOnceAMakerThatHasLostTheLockIsTold(t *testing.T) {
+	_, err := newLocks(t).Once(ctx, page, func(within context.Context) ([]byte, error) {
 		must(t, admin.Del(ctx, pageLock).Err())
-		got(t, "new")(locks.Once(ctx, page, value("new")))
-		eventually(t, "the end of its context", func() bool { return within.Err() != nil })
-		cause = context.Cause(within)
-		return []byte("old"), nil
-	}, short))
-	says(t, cause, ErrNotHeld)
-	isStored(t, "new")
-	must(t, admin.Del(ctx, page).Err())
-	_, err := locks.Once(ctx, page, func(within context.Context) ([]byte, error) {
-		must(t, admin.Del(ctx, pageLock).Err())
-		eventually(t, "the end of its context", func() bool { return within.Err() != nil })
+		<-within.Done()
+		says(t, context.Cause(within), ErrNotHeld)
 		return nil, within.Err()
-	}, short)
+	}, WithTTL(300*time.Millisecond))
 	says(t, err, ErrNotHeld)
 	says(t, err, context.Canceled)
 }
@@ -134,19 +101,4 @@ func TestOnceALostReplyIsAskedForAgain(t *testing.T) {
 	}, WithWait(patience)))
 	expect(t, "both are lost", proxy.hasLost(), true)
 	isStored(t, "1")
-}
-
-func TestOnceNeedsItsRights(t *testing.T) {
-	rights := []any{"+lock.once", "+lock.exec", "+get", "+pttl"}
-	const mine, itsLock = "jobs:page", "{jobs:page}:once"
-	allow := func() { must(t, admin.Do(ctx, "ACL", "SETUSER", "worker", "~{jobs:*").Err()) }
-	locks := worker(t, append(rights, "+set")...)
-	allow()
-	got(t, "new")(locks.Once(ctx, mine, value("new")))
-	locks = worker(t, rights...)
-	allow()
-	result, err := locks.Once(ctx, mine, value("new"))
-	says(t, err, nil, "NOPERM")
-	expect(t, "the result comes with it", string(result), "new")
-	expect(t, "keys", admin.Exists(ctx, mine, itsLock).Val(), 0)
 }

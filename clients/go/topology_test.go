@@ -2,8 +2,8 @@ package redislock
 
 import (
 	"fmt"
+	"net"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,21 +20,25 @@ func tokenWaiting(client *redis.Client, key string) string {
 	return found[1]
 }
 
-// survives has a holder and a waiter at work while fail ends the primary of the key, and another takes its place. Both go on there.
-func survives(t *testing.T, locks *RedisLock, key string, before, after *redis.Client, fail func()) {
+// survives has a holder and a waiter at work while the primary of the key is killed, and its replica takes its place. Both go on there.
+func survives(t *testing.T, locks *RedisLock, key string, primary, replica *testserver.Server) {
 	t.Helper()
+	before, after := clientOf(t, primary), clientOf(t, replica)
 	later := "{" + key + "}later"
-	holder := locks.NewMutex(key, WithExpiry(time.Minute))
+	holder := locks.NewMutex(key, minute)
 	must(t, holder.Lock())
-	waiter := locks.NewMutex(key, WithTries(forever), WithExpiry(time.Minute))
+	waiter := locks.NewMutex(key, WithTries(forever), minute)
 	done := inBackground(waiter.Lock)
 	eventually(t, "a place in the queue", func() bool { return waiting(before, key) == 1 })
 	token := tokenWaiting(before, key)
 	// The replica has the hold when it has what came after it.
 	must(t, locks.NewMutex(later).Lock())
-	eventually(t, "a replica that has the hold", func() bool { return replicated(after, later) })
+	reading := after.Conn()
+	defer reading.Close()
+	_ = reading.ReadOnly(ctx).Err() // A cluster's answers MOVED otherwise.
+	eventually(t, "a replica that has the hold", func() bool { return reading.Exists(ctx, later).Val() == 1 })
 
-	fail()
+	primary.Kill()
 	says(t, locks.NewMutex(key, WithTries(2), WithRetryDelay(300*time.Millisecond)).Lock(), nil) // In its own time.
 	eventually(t, "a place at the new primary", func() bool { return waiting(after, key) == 1 })
 	expect(t, "the same token", token != "" && tokenWaiting(after, key) == token, true)
@@ -49,144 +53,98 @@ func survives(t *testing.T, locks *RedisLock, key string, before, after *redis.C
 	released(t)(waiter.Unlock())
 }
 
-// replicated tells whether a replica has a key. A cluster's answers MOVED otherwise.
-func replicated(replica *redis.Client, key string) bool {
-	connection := replica.Conn()
-	defer connection.Close()
-	_ = connection.ReadOnly(ctx).Err()
-	return connection.Exists(ctx, key).Val() == 1
+func launched(t *testing.T, what string) []*testserver.Server {
+	t.Helper()
+	servers, err := testserver.Launch(what)
+	must(t, err)
+	t.Cleanup(servers[0].Stop)
+	return servers
 }
 
 func TestSentinelFailoverInTheMiddleOfAHoldAndAWait(t *testing.T) {
 	t.Parallel()
-	watched, err := testserver.StartWatched()
-	must(t, err)
-	t.Cleanup(watched.Stop)
-	locks := connected(t, dialing{addrs: []string{watched.Sentinel.Addr}, master: testserver.Master})
-	survives(t, locks, "a", clientOf(t, watched.Primary), clientOf(t, watched.Replica), watched.Primary.Kill)
+	servers := launched(t, "sentinel") // a primary, a replica, and a Sentinel
+	survives(t, connected(t, dialing{addrs: []string{servers[2].Addr}, master: "locks"}), "a", servers[0], servers[1])
 }
 
-func TestClusterSlotMovesUnderAWaiterAndAClusterFailover(t *testing.T) {
+func TestACluster(t *testing.T) {
 	t.Parallel()
-	cluster, err := testserver.StartCluster()
-	must(t, err)
-	t.Cleanup(cluster.Stop)
-	locks := connected(t, dialing{addrs: cluster.Addrs(), cluster: true})
-	t.Run("locks are spread by key", func(t *testing.T) { clusterSpreads(t, cluster, locks) })
-	t.Run("a slot moves under a waiter", func(t *testing.T) { clusterSlotMoves(t, cluster, locks) })
-	t.Run("a waiter follows ASK and TRYAGAIN", func(t *testing.T) { clusterAsks(t, cluster, locks) })
-	from, _ := cluster.Owner("f")
-	expect(t, "it is the one that has a replica", from == cluster.Primaries[0], true)
-	first, second := clientOf(t, from), clientOf(t, cluster.Replica)
-	t.Run("only primaries are asked", func(t *testing.T) { clusterAsksPrimaries(t, cluster, locks) })
-	t.Run("a clean failover between two waits", func(t *testing.T) { clusterHandsOver(t, locks, first, second) })
-	t.Run("a failover in the middle of a hold and a wait", func(t *testing.T) { survives(t, locks, "f", second, first, cluster.Replica.Kill) })
-}
-
-// clusterHandsOver has one slot's waiters return at a primary, and at the replica that takes over from it.
-func clusterHandsOver(t *testing.T, locks *RedisLock, primary, replica *redis.Client) {
-	waitsAt(t, locks, "f", primary)
-	must(t, replica.ClusterFailover(ctx).Err())
-	eventually(t, "a promotion", func() bool { return strings.Contains(replica.Info(ctx, "replication").Val(), "role:master") })
-	waitsAt(t, locks, "f", replica)
-}
-
-// waitsAt has a waiter get the lock at a primary.
-func waitsAt(t *testing.T, locks *RedisLock, key string, primary *redis.Client) {
-	t.Helper()
-	holder, waiter := locks.NewMutex(key, WithTries(forever)), locks.NewMutex(key, WithTries(forever))
-	must(t, holder.Lock())
-	done := inBackground(waiter.Lock)
-	eventually(t, "a place in the queue", func() bool { return waiting(primary, key) == 1 })
-	released(t)(holder.Unlock())
-	must(t, result(t, done))
-	released(t)(waiter.Unlock())
-}
-
-func clusterSpreads(t *testing.T, cluster *testserver.Cluster, locks *RedisLock) {
-	used := map[*testserver.Server]bool{}
-	for i := 0; len(used) < 3 && i < 100; i++ {
-		mutex := locks.NewMutex(fmt.Sprint("spread", i))
+	servers := launched(t, "cluster") // three primaries, and a replica of the first
+	locks := connected(t, dialing{addrs: []string{servers[0].Addr, servers[1].Addr, servers[2].Addr}, cluster: true})
+	first := clientOf(t, servers[0])
+	// at is the primary that has a key by the division with which the cluster began.
+	at := func(key string) (node int, slot int64) {
+		slot = first.ClusterKeySlot(ctx, key).Val()
+		return int(slot * 3 / 16_384), slot
+	}
+	t.Run("locks are spread by key", func(t *testing.T) {
+		used := map[int]bool{}
+		for i := 0; len(used) < 3 && i < 100; i++ {
+			mutex := locks.NewMutex(fmt.Sprint("spread", i))
+			must(t, mutex.Lock())
+			node, _ := at(mutex.Name())
+			expect(t, "it is on its node", clientOf(t, servers[node]).Exists(ctx, mutex.Name()).Val(), 1)
+			used[node] = true
+			released(t)(mutex.Unlock())
+		}
+		expect(t, "nodes", len(used), 3)
+		says(t, locks.NewMultiMutex([]string{"spread1", "spread2"}, nil).Lock(), nil, "CROSSSLOT")
+		got(t, "x")(locks.Once(ctx, "spread1", value("x")))
+		both := locks.NewMultiMutex([]string{"{x}a", "{x}b"}, nil, WithLinger(20*time.Second))
+		must(t, both.Lock())
+		released(t)(both.Extend())
+		must(t, both.Exec(ctx, "SET", "{x}c", 1).Err())
+		released(t)(both.Unlock())
+	})
+	t.Run("a slot moves under a holder and a waiter", func(t *testing.T) {
+		node, slot := at("{b}x")
+		from, to := clientOf(t, servers[node]), clientOf(t, servers[(node+1)%3])
+		id := func(client *redis.Client) string { return client.Do(ctx, "CLUSTER", "MYID").Val().(string) }
+		setSlot := func(client *redis.Client, what string, of *redis.Client) {
+			must(t, client.Do(ctx, "CLUSTER", "SETSLOT", slot, what, id(of)).Err())
+		}
+		holder, waiter := locks.NewMutex("{b}x", minute), locks.NewMutex("{b}x", WithTries(forever))
+		must(t, holder.Lock())
+		done := inBackground(waiter.Lock)
+		eventually(t, "a place in the queue", func() bool { return waiting(from, "{b}x") == 1 })
+		setSlot(to, "IMPORTING", from)
+		setSlot(from, "MIGRATING", to)
+		host, port, _ := net.SplitHostPort(to.Options().Addr)
+		must(t, from.Migrate(ctx, host, port, "{b}x", 0, 5*time.Second).Err())
+		// This key is not at its node any more, which says ASK.
+		eventually(t, "a waiter that followed ASK", func() bool { return calls(t, to, "lock.acquire") > 0 })
+		released(t)(holder.Extend())
+		// One key is here and one is there: TRYAGAIN.
+		must(t, locks.NewMutex("{b}y").TryLock())
+		both := locks.NewMultiMutex([]string{"{b}x", "{b}z"}, nil, WithTries(forever))
+		multi := inBackground(both.Lock)
+		select {
+		case err := <-done:
+			t.Fatal("the waiter returned: ", err)
+		case err := <-multi:
+			t.Fatal("the multi-mutex returned: ", err)
+		case <-time.After(300 * time.Millisecond):
+		}
+		setSlot(to, "NODE", to)
+		setSlot(from, "NODE", to)
+		eventually(t, "places at the new node", func() bool { return waiting(to, "{b}x") == 2 })
+		released(t)(holder.Unlock())
+		must(t, result(t, done))
+		expect(t, "fences rise", waiter.Fence() > 0, true)
+		released(t)(waiter.Unlock())
+		must(t, result(t, multi))
+		released(t)(both.Unlock())
+	})
+	node, _ := at("f")
+	expect(t, "the one that has a replica", node, 0)
+	t.Run("only primaries are asked", func(t *testing.T) { // A replica's answer may be old.
+		mutex := locks.NewMutex("f")
 		must(t, mutex.Lock())
-		owner, _ := cluster.Owner(mutex.Name())
-		expect(t, "it is on its node", clientOf(t, owner).Exists(ctx, mutex.Name()).Val(), 1)
-		used[owner] = true
+		for range 30 {
+			released(t)(mutex.Check(ctx))
+		}
+		expect(t, "checks at the replica", calls(t, clientOf(t, servers[3]), "lock.check"), 0)
 		released(t)(mutex.Unlock())
-	}
-	expect(t, "nodes", len(used), 3)
-	says(t, locks.NewMultiMutex([]string{"spread1", "spread2"}, nil).Lock(), nil, "CROSSSLOT")
-	got(t, "x")(locks.Once(ctx, "spread1", value("x")))
-	both := locks.NewMultiMutex([]string{"{x}a", "{x}b"}, nil, WithLinger(20*time.Second))
-	must(t, both.Lock())
-	released(t)(both.Extend())
-	must(t, both.Exec(ctx, "SET", "{x}c", 1).Err())
-	released(t)(both.Unlock())
-}
-
-// clusterAsksPrimaries has a client that sends what only reads to any node of the slot. A replica's answer may be old.
-func clusterAsksPrimaries(t *testing.T, cluster *testserver.Cluster, locks *RedisLock) {
-	mutex, replica := locks.NewMutex("f"), clientOf(t, cluster.Replica)
-	must(t, mutex.Lock())
-	for range 30 {
-		released(t)(mutex.Check(ctx))
-	}
-	expect(t, "checks at the replica", calls(t, replica, "lock.check"), 0)
-	released(t)(mutex.Unlock())
-}
-
-func clusterSlotMoves(t *testing.T, cluster *testserver.Cluster, locks *RedisLock) {
-	from, slot := cluster.Owner("b")
-	to := cluster.Primaries[2]
-	expect(t, "another node", from != to, true)
-	holder := locks.NewMutex("b", WithExpiry(time.Minute))
-	must(t, holder.Lock())
-	waiter := locks.NewMutex("b", WithTries(forever))
-	done := inBackground(waiter.Lock)
-	eventually(t, "a place in the queue", func() bool { return waiting(clientOf(t, from), "b") == 1 })
-	must(t, cluster.BeginMove(slot, from, to))
-	must(t, cluster.MoveKey("b", from, to))
-	must(t, cluster.EndMove(slot, from, to))
-	eventually(t, "a place at the new node", func() bool { return waiting(clientOf(t, to), "b") == 1 })
-	released(t)(holder.Extend())
-	released(t)(holder.Unlock())
-	must(t, result(t, done))
-	expect(t, "fences rise", waiter.Fence() > 0, true)
-	released(t)(waiter.Unlock())
-}
-
-// clusterAsks has a slot stay half way, as it does while many keys are moved.
-func clusterAsks(t *testing.T, cluster *testserver.Cluster, locks *RedisLock) {
-	from, slot := cluster.Owner("{c}x")
-	to := cluster.Primaries[0]
-	if from == to {
-		to = cluster.Primaries[1]
-	}
-	holder := locks.NewMutex("{c}x", WithExpiry(time.Minute))
-	must(t, holder.Lock())
-	must(t, cluster.BeginMove(slot, from, to))
-	must(t, cluster.MoveKey("{c}x", from, to))
-	target := clientOf(t, to)
-	must(t, target.ConfigResetStat(ctx).Err())
-	// This key is not at its node any more, which says ASK.
-	waiter := locks.NewMutex("{c}x", WithTries(forever))
-	done := inBackground(waiter.Lock)
-	eventually(t, "a waiter that followed ASK", func() bool { return calls(t, target, "lock.acquire") > 0 })
-	released(t)(holder.Extend())
-	// One key is here and one is there: TRYAGAIN.
-	must(t, locks.NewMutex("{c}y").TryLock())
-	both := locks.NewMultiMutex([]string{"{c}x", "{c}z"}, nil, WithTries(forever))
-	multi := inBackground(both.Lock)
-	select {
-	case err := <-done:
-		t.Fatal("the waiter returned: ", err)
-	case err := <-multi:
-		t.Fatal("the multi-mutex returned: ", err)
-	case <-time.After(300 * time.Millisecond):
-	}
-	must(t, cluster.EndMove(slot, from, to))
-	released(t)(holder.Unlock())
-	must(t, result(t, done))
-	released(t)(waiter.Unlock())
-	must(t, result(t, multi))
-	released(t)(both.Unlock())
+	})
+	t.Run("a failover in the middle of a hold and a wait", func(t *testing.T) { survives(t, locks, "f", servers[0], servers[3]) })
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis-lock/redis-lock/clients/go/driver"
 	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
@@ -73,14 +74,24 @@ type play struct {
 
 // An actor is a program with a client of its own, and what it holds.
 type actor struct {
+	play    *play
 	proxy   *proxy
 	locks   *RedisLock
 	mutex   *Mutex
 	within  context.Context
 	stop    context.CancelFunc
 	pending chan string
-	maker   *maker
+	making  chan bool  // its maker of a result has begun
+	ends    chan maker // what it does in the end
 }
+
+type maker func() ([]byte, error)
+
+func returns(text string) maker { return func() ([]byte, error) { return []byte(text), nil } }
+
+var errMaker = errors.New("the maker failed")
+
+func raises() ([]byte, error) { return nil, errMaker }
 
 func (p *play) end() {
 	for _, a := range p.actors {
@@ -96,20 +107,27 @@ func (p *play) actor(name string) *actor {
 			options = append(options, WithFallback())
 		}
 		proxy := newProxy(p.t, p.server.Addr)
-		p.actors[name] = &actor{proxy: proxy, locks: locksTo(p.t, proxy.addr, options...), stop: func() {}, maker: newMaker(&p.made)}
+		p.actors[name] = &actor{
+			play: p, proxy: proxy, locks: locksTo(p.t, proxy.addr, options...), stop: func() {},
+			making: make(chan bool, 1), ends: make(chan maker, 1),
+		}
 	}
 	return p.actors[name]
+}
+
+func anys(words []string) []any {
+	args := make([]any, len(words))
+	for i, word := range words {
+		args[i] = word
+	}
+	return args
 }
 
 func (p *play) step(subject string, words []string) string {
 	t := p.t
 	switch subject {
 	case "server":
-		args := make([]any, len(words))
-		for i, word := range words {
-			args[i] = word
-		}
-		reply, err := p.admin.Do(ctx, args...).Result()
+		reply, err := p.admin.Do(ctx, anys(words)...).Result()
 		must(t, err)
 		return fmt.Sprint(reply)
 	case "queue":
@@ -179,11 +197,7 @@ func (a *actor) do(verb string, words []string) string {
 			return map[bool]string{true: "yes", false: "no"}[ok]
 		}
 	case "exec":
-		args := make([]any, len(words)-1)
-		for i := range args {
-			args[i] = words[i+1]
-		}
-		reply := a.mutex.Exec(ctx, words[0], args...)
+		reply := a.mutex.Exec(ctx, words[0], anys(words[1:])...)
 		if err = reply.Err(); err == nil {
 			return fmt.Sprint(reply.Val())
 		}
@@ -201,15 +215,21 @@ func (a *actor) do(verb string, words []string) string {
 		}
 	case "get":
 		return a.get(words)
-	case "making", "returns", "raises":
-		a.maker.told(verb, words)
+	case "making":
+		<-a.making
+		return ""
+	case "returns":
+		a.ends <- returns(words[0])
+		return ""
+	case "raises":
+		a.ends <- raises
 		return ""
 	default:
 		err = a.take(verb, words)
-		if err == nil {
+		switch {
+		case err == nil:
 			return "held"
-		}
-		if errors.Is(err, &ErrTaken{}) {
+		case errors.Is(err, &ErrTaken{}):
 			return "busy"
 		}
 	}
@@ -240,21 +260,19 @@ func outcome(ok bool, err error) string {
 }
 
 func (a *actor) take(kind string, words []string) error {
-	ttl, wait := "30000", "0"
+	said := map[string]string{"ttl": "30000", "wait": "0"}
 	var names []string
-	var options []Option
 	for _, word := range words {
-		if value, ok := strings.CutPrefix(word, "ttl="); ok {
-			ttl = value
-		} else if value, ok := strings.CutPrefix(word, "wait="); ok {
-			wait = value
-		} else if value, ok := strings.CutPrefix(word, "linger="); ok {
-			options = append(options, WithLinger(ms(value)))
+		if option, value, ok := strings.Cut(word, "="); ok {
+			said[option] = value
 		} else {
 			names = append(names, word)
 		}
 	}
-	options = append(options, WithExpiry(ms(ttl)), WithTries(2), WithRetryDelay(ms(wait)))
+	options := []Option{WithExpiry(ms(said["ttl"])), WithTries(2), WithRetryDelay(ms(said["wait"]))}
+	if said["linger"] != "" {
+		options = append(options, WithLinger(ms(said["linger"])))
+	}
 	switch kind {
 	case "lock":
 		a.mutex = a.locks.NewMutex(names[0], options...)
@@ -273,4 +291,66 @@ func (a *actor) take(kind string, words []string) error {
 		a.mutex = a.locks.NewMultiMutex(exclusive, shared, options...).Mutex
 	}
 	return a.mutex.Lock()
+}
+
+// get is a call of Once. What it makes is in the words, or it waits to be told.
+func (a *actor) get(words []string) string {
+	options := []OnceOption{WithEarly(0)}
+	var end maker
+	for _, word := range words[1:] {
+		switch option, value, _ := strings.Cut(word, "="); option {
+		case "make":
+			end = returns(value)
+		case "fail":
+			end = raises
+		case "keep":
+			options = append(options, WithKeep(ms(value)))
+		case "early":
+			options = append(options, WithEarly(ms(value)))
+		case "ttl":
+			options = append(options, WithTTL(ms(value)))
+		case "wait":
+			options = append(options, WithWait(ms(value)))
+		}
+	}
+	made := "got:"
+	result, err := a.locks.Once(ctx, words[0], func(context.Context) ([]byte, error) {
+		a.play.made.Add(1)
+		if end == nil {
+			a.making <- true
+			end = <-a.ends
+		}
+		result, err := end()
+		if err == nil {
+			made = "made:"
+		}
+		return result, err
+	}, options...)
+	switch {
+	case err == nil:
+		return made + string(result)
+	case errors.Is(err, errMaker):
+		return "failed"
+	case errors.Is(err, &ErrTaken{}):
+		return "busy"
+	}
+	return outcome(false, err)
+}
+
+// A spy is a server that knows only which lock it was asked for.
+type spy struct {
+	driver.Driver
+	lock string
+}
+
+func (s *spy) Send(_ context.Context, commands ...driver.Command) []driver.Reply {
+	s.lock = commands[0].FirstKey() // The last command is LOCK.ONCE.
+	return make([]driver.Reply, len(commands))
+}
+
+// lockOf returns the key of the lock of a result.
+func lockOf(name string) string {
+	s := &spy{}
+	_, _ = NewWith(s).Once(ctx, name, unused, WithWait(0))
+	return s.lock
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -88,10 +89,8 @@ func (c *Client) Lock(name string) *Lock {
 // NewToken returns 16 random bytes in base64.
 func NewToken() (string, error) {
 	b := make([]byte, 16)
-	if _, err := rand.Read(b); err != nil {
-		return "", err
-	}
-	return base64.StdEncoding.EncodeToString(b), nil
+	_, err := rand.Read(b)
+	return base64.StdEncoding.EncodeToString(b), err
 }
 
 // Acquire takes the lock. It waits in the server's queue for Wait or until ctx ends, whichever is first. It returns an [ErrTaken] if
@@ -278,7 +277,7 @@ func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
 		}
 		hold.sent, hold.known = sent, sent
 	}
-	if hold.fence != 0 && !time.Now().Before(hold.end()) {
+	if hold.fence != 0 && !time.Now().Before(hold.lease()) {
 		hold.fence, a.left, reply = 0, true, driver.Reply{}
 	}
 	granted := hold.fence != 0
@@ -397,18 +396,11 @@ func about(command, key string, args ...any) driver.Command {
 	return driver.Command{Args: append([]any{command, key}, args...), Key: 1}
 }
 
-func (c *Client) slice() time.Duration {
-	if c.Slice == 0 {
-		return LongestSlice
-	}
-	return c.Slice
-}
+func (c *Client) slice() time.Duration { return cmp.Or(c.Slice, LongestSlice) }
 
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

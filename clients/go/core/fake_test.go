@@ -21,6 +21,7 @@ type fake struct {
 	mu       sync.Mutex
 	begun    time.Time
 	asked    []string // each command with the time since the beginning, in ms
+	last     []any    // the words of the last one
 	answers  []answer // what is answered first; then the commands succeed
 	cut      bool     // all connections have ended, and there are no new ones
 	silent   bool     // nothing is answered
@@ -39,14 +40,6 @@ type answer struct {
 
 var errEnded = errors.New("the connection has ended")
 
-func (f *fake) answer(ctx context.Context, commands []driver.Command) []driver.Reply {
-	replies := make([]driver.Reply, len(commands))
-	for i, command := range commands {
-		replies[i] = f.one(ctx, command)
-	}
-	return replies
-}
-
 func (f *fake) one(ctx context.Context, command driver.Command) driver.Reply {
 	name := fmt.Sprint(command.Args[0])
 	f.mu.Lock()
@@ -54,6 +47,7 @@ func (f *fake) one(ctx context.Context, command driver.Command) driver.Reply {
 		f.mu.Unlock()
 		return driver.Reply{Err: io.EOF}
 	}
+	f.last = command.Args
 	f.asked = append(f.asked, fmt.Sprint(name, "@", time.Since(f.begun).Milliseconds()))
 	next := answer{reply: driver.Reply{Value: int64(1)}}
 	if strings.Contains(name, "LOCK.") && strings.HasSuffix(name, "LOCK") || strings.HasSuffix(name, "ACQUIRE") {
@@ -78,7 +72,11 @@ func (f *fake) one(ctx context.Context, command driver.Command) driver.Reply {
 }
 
 func (f *fake) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	return f.answer(ctx, commands)
+	replies := make([]driver.Reply, len(commands))
+	for i, command := range commands {
+		replies[i] = f.one(ctx, command)
+	}
+	return replies
 }
 
 func (f *fake) Open(context.Context, string) (driver.Conn, error) {
@@ -99,6 +97,13 @@ func (f *fake) set(change func()) {
 	change()
 }
 
+// refuses has so many of the next commands be answered by an error.
+func (f *fake) refuses(command, word string, times int) {
+	for range times {
+		f.plan(answer{command, refusal(word), 0})
+	}
+}
+
 // plan has the next commands be answered so.
 func (f *fake) plan(answers ...answer) { f.set(func() { f.answers = append(f.answers, answers...) }) }
 
@@ -109,11 +114,7 @@ func (f *fake) connections() (open int) {
 }
 
 // count is how often a command was sent.
-func (f *fake) count(command string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return strings.Count(strings.Join(f.asked, " "), command+"@")
-}
+func (f *fake) count(command string) int { return strings.Count(f.said(), command+"@") }
 
 func (f *fake) said() string {
 	f.mu.Lock()
@@ -128,13 +129,12 @@ type fakeConn struct {
 }
 
 func (c *fakeConn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	c.mu.Lock()
-	dead := c.dead
-	c.mu.Unlock()
+	var dead bool
+	c.set(func() { dead = c.dead })
 	if dead {
 		return driver.Failed(commands, errEnded)
 	}
-	replies := c.answer(ctx, commands)
+	replies := c.fake.Send(ctx, commands...)
 	if ctx.Err() != nil || errors.Is(replies[0].Err, io.EOF) {
 		c.set(func() { c.dead = true })
 	}

@@ -45,7 +45,9 @@ func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 	if !h.lingers() {
 		return merged(h.lock.Client.send(ctx, commands...))
 	}
-	conn := h.connection()
+	h.mu.Lock()
+	conn := h.conn
+	h.mu.Unlock()
 	if conn == nil {
 		return h.bind(ctx, commands)
 	}
@@ -83,33 +85,27 @@ func (h *Hold) bind(ctx context.Context, commands []driver.Command) driver.Reply
 	}
 	answer := conn.Send(ctx, h.lock.request(h.token))[0]
 	h.mu.Lock()
-	if number(answer) == h.fence && h.overAt.IsZero() {
+	same := number(answer) == h.fence
+	bound := same && h.overAt.IsZero()
+	if bound {
 		h.conn = conn
-		h.mu.Unlock()
-		return renewed
 	}
 	h.mu.Unlock()
-	lost := driver.Reply{Value: int64(0)}
 	switch {
-	case number(answer) == h.fence:
+	case bound:
+	case same:
 		conn.Close()
 	case number(answer) != 0: // It was lost since its renewal, and nobody knows of this one.
 		conn.Send(ctx, h.commands("LOCK.RELEASE")...)
 		conn.Close()
-		return lost
-	case says(answer.Err, "WRONGTYPE"), says(answer.Err, "PARTIAL"):
-		conn.Release()
-		return lost
+		renewed.Value = int64(0)
 	default: // A guard says null to any acquire.
 		dispose(conn, answer)
+		if says(answer.Err, "WRONGTYPE") || says(answer.Err, "PARTIAL") {
+			renewed.Value = int64(0)
+		}
 	}
 	return renewed
-}
-
-func (h *Hold) connection() driver.Conn {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.conn
 }
 
 // unbind closes a connection that has broken.
@@ -126,12 +122,9 @@ func (h *Hold) unbind(conn driver.Conn) {
 func (h *Hold) watch() {
 	third := h.lock.Linger / 3
 	for wait := third; ; {
-		timer := time.NewTimer(max(wait, time.Millisecond))
-		select {
-		case <-h.done:
-			timer.Stop()
+		sleep(h.life, max(wait, time.Millisecond))
+		if h.life.Err() != nil {
 			return
-		case <-timer.C:
 		}
 		h.asking <- struct{}{} // A renewal that has come between has heard of the connection.
 		h.mu.Lock()
@@ -168,19 +161,11 @@ func (h *Hold) Keep(ctx context.Context) (within context.Context, stop context.C
 	return within, func() { cancel(nil) }
 }
 
-// nextRenewal is the time until the next renewal after one that has ended so. left is what is left of the lease.
-func nextRenewal(span, left time.Duration, failed bool) time.Duration {
-	if failed {
-		return min(span/10, tryAgain)
-	}
-	return max(min(span, left), 0) / 3 // Some of the lease may be over before the first one.
-}
-
 func (h *Hold) keep(ctx context.Context) {
 	span := h.lock.span()
 	wait := span / 3
-	if until := h.Until(); !until.IsZero() {
-		wait = nextRenewal(span, time.Until(until), false)
+	if until := h.Until(); !until.IsZero() { // Some of the lease may be over before the first one.
+		wait = max(min(span, time.Until(until)), 0) / 3
 	}
 	for {
 		sleep(ctx, wait)
@@ -194,9 +179,12 @@ func (h *Hold) keep(ctx context.Context) {
 			h.failure = fmt.Errorf("%w: %w", ErrNotHeld, err)
 			h.mu.Unlock()
 			return
-		case !renewed && err == nil:
+		case err != nil:
+			wait = min(span/10, tryAgain)
+		case renewed:
+			wait = span / 3
+		default:
 			return
 		}
-		wait = nextRenewal(span, span, err != nil)
 	}
 }

@@ -25,10 +25,14 @@ func TestTheKeeperRenewsAtAThirdOfTheLease(t *testing.T) {
 		expect(t, "renewals after the stop", f.count("LOCK.RENEW"), 3)
 		expect(t, "it is over", hold.isOver(), true)
 	})
-	expect(t, "the next one", nextRenewal(30*time.Second, time.Hour, false), 10*time.Second)
-	expect(t, "after seven of nine seconds", nextRenewal(9*time.Second, 1900*time.Millisecond, false), 1900*time.Millisecond/3)
-	expect(t, "after an error", nextRenewal(9*time.Second, time.Second, true), tryAgain)
-	expect(t, "of a short lease", nextRenewal(time.Second, time.Second, true), 100*time.Millisecond)
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		hold := acquired(t, lock)
+		time.Sleep(26_698 * time.Millisecond)
+		_, stop := hold.Keep(context.Background())
+		defer stop()
+		time.Sleep(10 * time.Second)
+		expect(t, "of what is left of it", f.said(), "LOCK.ACQUIRE@0 LOCK.RENEW@27698")
+	})
 }
 
 func TestTheKeeperOfAHoldThatLingersRenewsAtAThirdOfTheLinger(t *testing.T) {
@@ -46,28 +50,29 @@ func TestTheKeeperOfAHoldThatLingersRenewsAtAThirdOfTheLinger(t *testing.T) {
 }
 
 func TestWhatPassesIsNoLoss(t *testing.T) {
-	for _, word := range []string{"TRYAGAIN", "BUSY", "MISCONF", "READONLY", "LOADING"} {
-		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
-			hold := acquired(t, lock)
-			within, stop := hold.Keep(context.Background())
-			defer stop()
-			for range 60 {
-				f.plan(answer{"LOCK.RENEW", refusal(word), 0})
-			}
-			time.Sleep(50 * time.Second)
-			expect(t, word, within.Err(), nil)
-		})
-	}
-}
-
-func TestARenewalThatIsNeverPossibleEndsWithTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		hold := acquired(t, lock)
-		for range 1000 {
-			f.plan(answer{"LOCK.RENEW", refusal("TRYAGAIN a guard"), 0})
+		within, stop := hold.Keep(context.Background())
+		defer stop()
+		for _, word := range []string{"TRYAGAIN", "BUSY", "READONLY"} {
+			f.refuses("LOCK.RENEW", word, 60)
+			time.Sleep(25 * time.Second)
+			expect(t, word, within.Err(), nil)
 		}
-		begun := time.Now()
+		// Nor is a connection that dies, or a server that is silent for a while.
+		f.set(func() { f.silent = true })
+		time.Sleep(18 * time.Second)
+		f.set(func() { f.silent = false })
+		time.Sleep(20 * time.Second)
+		expect(t, "it is held", within.Err(), nil)
+		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0})
 		renewed, err := hold.Renew(context.Background())
+		expect(t, "sent again", renewed && err == nil, true)
+		// What goes on for ever ends with the lease.
+		stop()
+		f.refuses("LOCK.RENEW", "TRYAGAIN a guard", 1000)
+		begun := time.Now()
+		renewed, err = hold.Renew(context.Background())
 		expect(t, "no error", renewed || err != nil, false)
 		expect(t, "the time", time.Since(begun).Round(time.Second), 30*time.Second)
 	})
@@ -100,23 +105,6 @@ func TestALossIsToldAtOnce(t *testing.T) {
 			is(t, context.Cause(within), ErrNotHeld)
 		})
 	}
-}
-
-func TestARenewalOutlivesConnectionsThatHaveDied(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
-		hold := acquired(t, lock)
-		within, stop := hold.Keep(context.Background())
-		defer stop()
-		time.Sleep(9 * time.Second)
-		f.set(func() { f.silent = true })
-		time.Sleep(12 * time.Second)
-		f.set(func() { f.silent = false })
-		time.Sleep(20 * time.Second)
-		expect(t, "it is held", within.Err(), nil)
-		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0})
-		renewed, err := hold.Renew(context.Background())
-		expect(t, "sent again", renewed && err == nil, true)
-	})
 }
 
 func TestAnAdoptedHoldIsRenewedAndReleased(t *testing.T) {

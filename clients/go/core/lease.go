@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -13,8 +14,9 @@ type Hold struct {
 	lock   *Lock
 	token  string
 	fence  int64
-	result []byte        // that came with it, or in its place, if the fence is 0; nil: none
-	done   chan struct{} // closed when the hold is over
+	result []byte          // that came with it, or in its place, if the fence is 0; nil: none
+	life   context.Context // ends when the hold is over
+	end    context.CancelCauseFunc
 	asking chan struct{} // full while a renewal or a ping is on its way: one after the other
 
 	mu       sync.Mutex // of what follows
@@ -29,7 +31,8 @@ type Hold struct {
 }
 
 func newHold(lock *Lock, token string, sent time.Time) *Hold {
-	return &Hold{lock: lock, token: token, sent: sent, known: sent, done: make(chan struct{}), asking: make(chan struct{}, 1)}
+	life, end := context.WithCancelCause(context.Background())
+	return &Hold{lock: lock, token: token, sent: sent, known: sent, life: life, end: end, asking: make(chan struct{}, 1)}
 }
 
 // Adopt returns the hold of a token that was taken elsewhere. Its fence is 0, and its lease begins with the first renewal. It does not
@@ -43,7 +46,7 @@ func (h *Hold) begin(ctx context.Context) {
 	if observer := h.lock.Client.Observer; observer != nil {
 		h.observed = observer.Holds(ctx, h.lock.Names, h.fence)
 	}
-	h.timer = time.AfterFunc(time.Until(h.end()), h.expire)
+	h.timer = time.AfterFunc(time.Until(h.lease()), h.expire)
 	if h.lingers() {
 		go h.watch()
 	}
@@ -61,36 +64,33 @@ func (h *Hold) Fence() int64 { return max(h.fence, 0) }
 func (h *Hold) Until() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	end := h.end()
-	if !h.overAt.IsZero() && h.overAt.Before(end) {
+	lease := h.lease()
+	if !h.overAt.IsZero() && h.overAt.Before(lease) {
 		return h.overAt
 	}
-	return end
+	return lease
 }
 
 // Done returns a channel that is closed when the hold is over: released, lost, or not renewed in time.
-func (h *Hold) Done() <-chan struct{} { return h.done }
+func (h *Hold) Done() <-chan struct{} { return h.life.Done() }
 
 // Context returns a context that ends with the hold. Its cause is [ErrNotHeld] then.
 func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelCauseFunc) {
-	within, cancel = context.WithCancelCause(ctx)
+	within, end := context.WithCancelCause(ctx)
 	if h.isOver() {
-		cancel(h.cause())
-		return within, cancel
+		h.finish(true)
+		end(context.Cause(h.life)) // The other way would come a moment later.
 	}
-	go func() {
-		select {
-		case <-h.done:
-			cancel(h.cause())
-		case <-within.Done():
-		}
-	}()
-	return within, cancel
+	forget := context.AfterFunc(h.life, func() { end(context.Cause(h.life)) })
+	return within, func(cause error) {
+		forget()
+		end(cause)
+	}
 }
 
-// end is the end of the lease. The server counts it from a moment that was not before sent, and ends a hold that lingers not before
+// lease is the end of the lease. The server counts it from a moment that was not before sent, and ends a hold that lingers not before
 // its linger has passed since known.
-func (h *Hold) end() time.Time {
+func (h *Hold) lease() time.Time {
 	if h.sent.IsZero() {
 		return time.Time{}
 	}
@@ -123,39 +123,29 @@ func (l *Lock) span() time.Duration {
 func (h *Hold) isOver() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.overAt.IsZero() || !h.sent.IsZero() && !time.Now().Before(h.end())
+	return h.over()
 }
 
-func (h *Hold) cause() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.failure != nil {
-		return h.failure
-	}
-	return ErrNotHeld
+func (h *Hold) over() bool {
+	return !h.overAt.IsZero() || !h.sent.IsZero() && !time.Now().Before(h.lease())
 }
 
 // expire is called when the lease may be over.
 func (h *Hold) expire() {
-	h.mu.Lock()
-	if left := time.Until(h.end()); left > 0 {
-		h.timer.Reset(left)
-		h.mu.Unlock()
-		return
+	if h.isOver() { // Otherwise a renewal has come between.
+		h.finish(true)
 	}
-	h.mu.Unlock()
-	h.finish(true)
 }
 
 // finish ends the hold here. lost tells whether nobody wanted that. It returns until when the lease would have lasted. The connection
 // that the hold depends on is closed, so that the server ends it, too.
 func (h *Hold) finish(lost bool) (lease time.Time) {
 	h.mu.Lock()
-	lease, conn, observed := h.end(), h.conn, h.observed
+	lease, conn, observed := h.lease(), h.conn, h.observed
 	h.conn, h.observed = nil, nil
 	if h.overAt.IsZero() {
 		h.overAt = time.Now()
-		close(h.done)
+		h.end(cmp.Or(h.failure, ErrNotHeld))
 	}
 	if h.timer != nil {
 		h.timer.Stop()
@@ -174,7 +164,7 @@ func (h *Hold) finish(lost bool) (lease time.Time) {
 func (h *Hold) heard(sent time.Time, renewed bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.overAt.IsZero() || !h.sent.IsZero() && !time.Now().Before(h.end()) {
+	if h.over() {
 		return false
 	}
 	if h.known.Before(sent) {
@@ -183,14 +173,11 @@ func (h *Hold) heard(sent time.Time, renewed bool) bool {
 	if renewed && h.sent.Before(sent) {
 		h.sent = sent
 	}
-	if !time.Now().Before(h.end()) {
-		return false
+	if h.timer != nil {
+		h.timer.Stop()
 	}
-	if h.timer == nil {
-		h.timer = time.AfterFunc(time.Until(h.end()), h.expire)
-	}
-	h.timer.Reset(time.Until(h.end()))
-	return true
+	h.timer = time.AfterFunc(time.Until(h.lease()), h.expire)
+	return !h.over()
 }
 
 // Release ends the hold. It returns false when the hold was over before. A release whose answer was lost and that is sent again is
@@ -202,18 +189,16 @@ func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, e
 	if h.token == "" {
 		return false, nil
 	}
-	// A renewal that the server gets later would prolong what is left.
 	var options []any
-	still := false // nothing is on its way on the connection
 	if atLeast > 0 {
 		options = []any{"ATLEAST", atLeast.Milliseconds()}
-		h.asking <- struct{}{}
-		still = true
-	} else {
-		select {
-		case h.asking <- struct{}{}:
-			still = true
-		default:
+	}
+	still := true // nothing is on its way on the connection
+	select {
+	case h.asking <- struct{}{}:
+	default:
+		if still = atLeast > 0; still { // A renewal that the server gets later would prolong what is left.
+			h.asking <- struct{}{}
 		}
 	}
 	if still {
@@ -228,12 +213,12 @@ func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, e
 		return merged(h.lock.Client.send(ctx, h.commands("LOCK.RELEASE", options...)...))
 	})
 	class := ClassOf(reply)
-	if conn != nil {
-		if still && class == Answered {
-			conn.Release()
-		} else {
-			conn.Close()
-		}
+	switch {
+	case conn == nil:
+	case still && class == Answered:
+		conn.Release()
+	default:
+		conn.Close()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

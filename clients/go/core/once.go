@@ -108,31 +108,24 @@ func (o *Once) read(ctx context.Context, early int64) (value []byte, fresh bool,
 func (o *Once) make(ctx context.Context, hold *Hold, maker func(ctx context.Context) ([]byte, error)) (made []byte, err error) {
 	within, stop := hold.Keep(ctx)
 	defer stop()
-	// The end of the caller's context does not keep the others waiting. Nor does a silent server keep the caller: the lease ends the hold.
-	ending := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeout(context.WithoutCancel(ctx), 2*Margin)
-	}
-	finished := false
 	defer func() { // Also if the maker panics.
-		if !finished {
-			ctx, cancel := ending()
-			defer cancel()
+		// The end of the caller's context does not keep the others waiting. Nor does a silent server keep the caller: the lease ends the hold.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*Margin)
+		defer cancel()
+		if made == nil {
 			_, _ = hold.Release(ctx)
+		} else {
+			err = o.store(ctx, hold, made)
 		}
 	}()
-	if made, err = maker(within); err != nil {
-		if cause := context.Cause(within); errors.Is(cause, ErrNotHeld) {
-			err = fmt.Errorf("%w: %w", cause, err)
-		}
-		return nil, err
+	result, err := maker(within)
+	switch cause := context.Cause(within); {
+	case err == nil:
+		return append([]byte{}, result...), nil
+	case errors.Is(cause, ErrNotHeld):
+		return nil, fmt.Errorf("%w: %w", cause, err)
 	}
-	if made == nil {
-		made = []byte{}
-	}
-	finished = true
-	ctx, cancel := ending()
-	defer cancel()
-	return made, o.store(ctx, hold, made)
+	return nil, err
 }
 
 // store writes the result if the server still has the hold, and releases that, in one pipeline. It can be sent again: the second time

@@ -87,30 +87,19 @@ func TestAResultIsForItsMakerWhateverBecomesOfIt(t *testing.T) {
 			expect(t, "released with it", f.said(), "GET@0 PTTL@0 LOCK.ONCE@0 LOCK.EXEC@0 LOCK.RELEASE@0")
 		})
 	}
-	// A server that is silent in the end keeps nobody.
-	shared(t, 0, func(t *testing.T, f *fake, once *Once) {
-		begun := time.Now()
-		got, err := once.Get(context.Background(), func(context.Context) ([]byte, error) {
-			f.set(func() { f.silent = true })
-			return []byte("new"), nil
+	// A server that is silent in the end keeps nobody, whether there is a result or an error.
+	for _, trouble := range []error{nil, errors.New("no database")} {
+		shared(t, 0, func(t *testing.T, f *fake, once *Once) {
+			begun := time.Now()
+			got, err := once.Get(context.Background(), func(context.Context) ([]byte, error) {
+				f.set(func() { f.silent = true })
+				return []byte("new"), trouble
+			})
+			expect(t, "the result", string(got) == "new", trouble == nil)
+			expect(t, "the error, and its time", errors.Is(err, trouble) && time.Since(begun) <= 2*Margin, true)
+			f.set(func() { f.silent = false })
 		})
-		expect(t, "the result", string(got), "new")
-		expect(t, "no error, and its time", err == nil && time.Since(begun) <= 2*Margin, true)
-		f.set(func() { f.silent = false })
-	})
-}
-
-func TestTheMakersErrorIsToldWhileNobodyAnswers(t *testing.T) {
-	shared(t, 0, func(t *testing.T, f *fake, once *Once) {
-		trouble, begun := errors.New("no database"), time.Now()
-		_, err := once.Get(context.Background(), func(context.Context) ([]byte, error) {
-			f.set(func() { f.silent = true })
-			return nil, trouble
-		})
-		is(t, err, trouble)
-		expect(t, "its time", time.Since(begun) <= 2*Margin, true)
-		f.set(func() { f.silent = false })
-	})
+	}
 }
 
 func TestXFetchDrawsWithItsMean(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,32 +72,27 @@ func New(client redis.UniversalClient) (driver.Driver, error) {
 }
 
 func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	c, err := l.connect(ctx, commands[0].FirstKey())
+	opened, err := l.Open(ctx, commands[0].FirstKey())
 	if err != nil {
 		return driver.Failed(commands, err)
 	}
-	if limit := c.client.Load().patience; limit > 0 {
+	c := opened.(*conn)
+	if limit := c.client.Load().options.ReadTimeout; limit > 0 { // for an answer that the server gives at once
 		within, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		ctx = within
 	}
 	replies := c.Send(ctx, commands...)
-	for _, reply := range replies {
-		if core.Leaves(reply) {
-			c.Close()
-			return replies
-		}
+	if slices.ContainsFunc(replies, core.Leaves) {
+		c.Close()
+	} else {
+		c.Release()
 	}
-	c.Release()
 	return replies
 }
 
+// Open returns an idle connection to the server that has the key, or a new one.
 func (l *library) Open(ctx context.Context, key string) (driver.Conn, error) {
-	return l.connect(ctx, key)
-}
-
-// connect returns an idle connection to the server that has the key, or a new one.
-func (l *library) connect(ctx context.Context, key string) (*conn, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ctx.Err())
 	}
@@ -160,13 +156,11 @@ func (l *library) Close() error {
 // single is a client that connects once.
 type single struct {
 	*redis.Client
-	dialled  atomic.Bool
-	options  redis.Options // of the user's client
-	patience time.Duration // for an answer that the server gives at once; 0: for ever
+	options redis.Options // of the user's client
 }
 
 func newSingle(user redis.Options) *single {
-	options, s := user, &single{options: user, patience: max(user.ReadTimeout, 0)}
+	options := user
 	options.PoolSize, options.MinIdleConns = 1, 0
 	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0                  // a hold may depend on it
 	options.ReadTimeout = core.LongestSlice + core.Margin                     // of the longest wait
@@ -180,15 +174,14 @@ func newSingle(user redis.Options) *single {
 		config.Elem().FieldByName("Mode").SetString("disabled")
 		v.Set(config)
 	})
-	dial := options.Dialer
+	var dialled atomic.Bool
 	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if s.dialled.Swap(true) {
+		if dialled.Swap(true) {
 			return nil, fmt.Errorf("%w: it has ended", driver.ErrNotSent)
 		}
-		return dial(ctx, network, addr)
+		return user.Dialer(ctx, network, addr)
 	}
-	s.Client = redis.NewClient(&options)
-	return s
+	return &single{redis.NewClient(&options), user}
 }
 
 // set sets an option that only later versions of go-redis have.
@@ -208,7 +201,7 @@ type conn struct {
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	replies := c.send(ctx, false, commands...)
 	if !c.used && errors.Is(replies[0].Err, driver.ErrNotSent) && ctx.Err() == nil { // It has ended while it was idle.
-		c.reconnect("")
+		c.reconnect(c.client.Load().options.Addr)
 		replies = c.send(ctx, false, commands...)
 	}
 	for i := range replies {
@@ -217,7 +210,11 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 			if !redirected || ctx.Err() != nil {
 				break
 			}
-			c.reconnect(resolved(addr, c.client.Load().options.Addr))
+			if strings.HasPrefix(addr, ":") { // A server that does not know its own name sends only the port.
+				host, _, _ := net.SplitHostPort(c.client.Load().options.Addr)
+				addr = net.JoinHostPort(host, addr[1:])
+			}
+			c.reconnect(addr)
 			replies[i] = c.send(ctx, asking, commands[i])[0]
 			if !asking {
 				c.library.reload()
@@ -262,27 +259,13 @@ func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command
 	return replies
 }
 
-// reconnect begins another connection, to the same server or to the one at addr.
+// reconnect begins another connection, to the server at addr.
 func (c *conn) reconnect(addr string) {
 	before := c.client.Load()
 	options := before.options
-	if addr != "" {
-		options.Addr = addr
-	}
+	options.Addr = addr
 	c.client.Store(newSingle(options))
 	_ = before.Close()
-}
-
-// resolved is the address that a redirection names. A server that does not know its own name sends only the port.
-func resolved(addr, from string) string {
-	if !strings.HasPrefix(addr, ":") {
-		return addr
-	}
-	host, _, err := net.SplitHostPort(from)
-	if err != nil {
-		return addr
-	}
-	return net.JoinHostPort(host, addr[1:])
 }
 
 func (c *conn) Release() {

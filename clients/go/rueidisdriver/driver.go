@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -28,25 +29,16 @@ const maxHops = 3
 
 // New returns a driver that uses client, which stays the caller's to close.
 func New(client rueidis.Client) driver.Driver {
-	return &library{client: client, open: map[*conn]bool{}}
+	return &library{client: client}
 }
 
 type library struct {
 	client rueidis.Client
-
-	mu   sync.Mutex // of what follows
-	open map[*conn]bool
+	open   sync.Map // of the connections in use
 }
 
 func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	built, err := build(l.client.B(), commands)
-	if err != nil {
-		return driver.Failed(commands, err)
-	}
-	if len(built) == 1 { // In older versions only Do follows ASK.
-		return []driver.Reply{replyOf(l.client.Do(ctx, built[0]))}
-	}
-	return repliesOf(l.client.DoMulti(ctx, built...))
+	return send(ctx, l.client, commands)
 }
 
 func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
@@ -58,9 +50,7 @@ func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
 	}()
 	select {
 	case <-opened:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.open[c] = true
+		l.open.Store(c, true)
 		return c, nil
 	case <-ctx.Done():
 		go func() {
@@ -73,10 +63,8 @@ func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
 
 // Close closes the connections that are in use. It does not wait for a server that is silent.
 func (l *library) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.open {
-		go c.Close()
+	for c := range l.open.Range {
+		go c.(*conn).Close()
 	}
 	return nil
 }
@@ -91,7 +79,7 @@ type conn struct {
 }
 
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	// With a deadline, rueidis would read until then and not look at a cancellation. Without one it looks.
+	// With a deadline, rueidis would read until then and not look at a cancellation. Without one it looks, but not while it connects.
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	answers := make(chan []driver.Reply, 1)
 	go func() { answers <- c.send(within, commands) }()
@@ -110,11 +98,7 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 }
 
 func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Reply {
-	built, err := build(c.client.B(), commands)
-	if err != nil {
-		return driver.Failed(commands, err)
-	}
-	replies := repliesOf(c.client.DoMulti(ctx, built...))
+	replies := send(ctx, c.client, commands)
 	for hops := 0; hops < maxHops; hops++ {
 		addr, asking, ok := driver.Redirection(replies[0].Err)
 		// In a cluster a dedicated connection stays at its node. An unknown node is known a moment later.
@@ -127,9 +111,7 @@ func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Rep
 		if asking {
 			c.client.Do(ctx, c.client.B().Arbitrary("ASKING").Build())
 		}
-		if built, err = build(c.client.B(), commands); err == nil {
-			replies = repliesOf(c.client.DoMulti(ctx, built...))
-		}
+		replies = send(ctx, c.client, commands)
 	}
 	c.failed = replies[len(replies)-1].Err != nil
 	return replies
@@ -149,47 +131,40 @@ func (c *conn) Close() { c.end(func() { c.client.Close() }) }
 
 func (c *conn) end(first func()) {
 	c.ended.Do(func() {
-		c.library.mu.Lock()
-		delete(c.library.open, c)
-		c.library.mu.Unlock()
+		c.library.open.Delete(c)
 		first()
 		c.release()
 	})
 }
 
-// build makes commands whose keys the client finds the node by. What may wait says so.
-func build(b rueidis.Builder, commands []driver.Command) ([]rueidis.Completed, error) {
+// send sends commands once. Their keys tell the client the node, and what may wait says so.
+func send(ctx context.Context, client rueidis.CoreClient, commands []driver.Command) []driver.Reply {
 	built := make([]rueidis.Completed, len(commands))
 	for i, command := range commands {
 		words := make([]string, len(command.Args))
-		waits := false
 		for n, arg := range command.Args {
-			word, err := word(arg)
-			if err != nil {
-				return nil, err
+			var err error
+			if words[n], err = word(arg); err != nil {
+				return driver.Failed(commands, err)
 			}
-			words[n] = word
-			waits = waits || word == "BLOCK" && command.Key > 0 && n > command.Key
 		}
 		key := command.Key
-		made := b.Arbitrary(words[:max(key, 1)]...)
+		made := client.B().Arbitrary(words[:max(key, 1)]...)
 		if key > 0 {
 			made = made.Keys(words[key])
-			words = words[1:]
 		}
-		made = made.Args(words[max(key, 1):]...)
-		if waits {
+		made = made.Args(words[key+1:]...)
+		if key > 0 && slices.Contains(words[key+1:], "BLOCK") {
 			built[i] = made.Blocking()
 		} else {
 			built[i] = made.Build()
 		}
 	}
-	return built, nil
-}
-
-func repliesOf(results []rueidis.RedisResult) []driver.Reply {
-	replies := make([]driver.Reply, len(results))
-	for i, result := range results {
+	if len(built) == 1 { // In older versions only Do follows ASK.
+		return []driver.Reply{replyOf(client.Do(ctx, built[0]))}
+	}
+	replies := make([]driver.Reply, len(built))
+	for i, result := range client.DoMulti(ctx, built...) {
 		replies[i] = replyOf(result)
 	}
 	return replies
@@ -197,13 +172,12 @@ func repliesOf(results []rueidis.RedisResult) []driver.Reply {
 
 func replyOf(result rueidis.RedisResult) driver.Reply {
 	value, err := result.ToAny()
-	if rueidis.IsRedisNil(err) {
-		value, err = nil, nil
-	}
 	if errors.Is(err, rueidis.ErrClosing) {
 		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
-	if reply, ok := rueidis.IsRedisErr(err); ok {
+	if reply, ok := rueidis.IsRedisErr(err); rueidis.IsRedisNil(err) {
+		err = nil
+	} else if ok {
 		err = driver.Error(reply.Error())
 	}
 	return driver.Reply{Value: value, Err: err}

@@ -2,17 +2,18 @@
 //
 //	beliefs PORT KEYS KEY CLIENTS TTL_MS HOLD_MS
 //
-// Each client takes one of so many locks, KEY0, KEY1, …, extends it for so long, unlocks it, and begins again until the process is
+// Each client takes one of so many locks, KEY0, KEY1, …, keeps it for so long, unlocks it, and begins again until the process is
 // ended. Printed is a line for each hold: LOCK TOKEN FENCE FROM_US UNTIL_US, by the machine's monotonic clock. UNTIL is when it was
 // last seen not to be lost. It says start on stderr.
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
-	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -21,58 +22,42 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-type settings struct {
-	key       string
-	keys      int
-	ttl, hold time.Duration
-}
-
 func main() {
-	if len(os.Args) != 7 {
-		fmt.Fprintln(os.Stderr, "usage: beliefs PORT KEYS KEY CLIENTS TTL_MS HOLD_MS")
+	var port, key string
+	var keys, clients int
+	var ttl, hold int64
+	if _, err := fmt.Sscan(strings.Join(os.Args[1:], " "), &port, &keys, &key, &clients, &ttl, &hold); err != nil {
+		fmt.Fprintln(os.Stderr, "usage: beliefs PORT KEYS KEY CLIENTS TTL_MS HOLD_MS:", err)
 		os.Exit(1)
 	}
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + os.Args[1]})
-	locks := redislock.New(client)
-	s := settings{key: os.Args[3], keys: number(2), ttl: millis(5), hold: millis(6)}
+	locks := redislock.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port}))
+	expiry := redislock.WithExpiry(time.Duration(ttl) * time.Millisecond)
 	fmt.Fprintln(os.Stderr, "start")
-	for range number(4) {
-		go live(locks, s)
+	for range clients {
+		go func() {
+			for {
+				name := fmt.Sprint(key, rand.IntN(keys))
+				if err := use(locks.NewMutex(name, expiry, redislock.WithTries(math.MaxInt)), hold*1000); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+		}()
 	}
 	select {}
 }
 
-func live(locks *redislock.RedisLock, s settings) {
-	for {
-		name := s.key + strconv.Itoa(rand.IntN(s.keys))
-		mutex := locks.NewMutex(name, redislock.WithExpiry(s.ttl), redislock.WithTries(math.MaxInt))
-		if err := use(mutex, s); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
-}
-
-func use(mutex *redislock.Mutex, s settings) error {
+func use(mutex *redislock.Mutex, holdUs int64) error {
 	if err := mutex.Lock(); err != nil {
 		return err
 	}
+	_, stop := mutex.KeepAlive(context.Background())
+	defer stop()
 	begun := nowUs()
-	until, end := begun, begun+s.hold.Microseconds()
-	extended := time.Now()
-	for {
-		// The mutex is looked at after the clock, so that it was held at that time.
-		now := nowUs()
-		if now >= end || !time.Now().Before(mutex.Until()) {
-			break
-		}
+	until := begun
+	// The mutex is looked at after the clock, so that it was held at that time.
+	for now := begun; now < begun+holdUs && time.Now().Before(mutex.Until()); now = nowUs() {
 		until = now
-		if time.Since(extended) > s.ttl/3 {
-			extended = time.Now()
-			if ok, err := mutex.Extend(); err != nil || !ok {
-				break
-			}
-		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	fmt.Println(mutex.Name(), mutex.Value(), mutex.Fence(), begun, until)
@@ -80,25 +65,12 @@ func use(mutex *redislock.Mutex, s settings) error {
 	return err
 }
 
-// clockMonotonic is CLOCK_MONOTONIC of Linux. The time package counts from the start of the process.
-const clockMonotonic = 1
-
+// nowUs is CLOCK_MONOTONIC of Linux. The time package counts from the start of the process.
 func nowUs() int64 {
+	const clockMonotonic = 1
 	var now syscall.Timespec
-	_, _, err := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0)
-	if err != 0 {
+	if _, _, err := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0); err != 0 {
 		panic(err)
 	}
 	return now.Nano() / 1000
 }
-
-func number(argument int) int {
-	n, err := strconv.Atoi(os.Args[argument])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "beliefs:", err)
-		os.Exit(1)
-	}
-	return n
-}
-
-func millis(argument int) time.Duration { return time.Duration(number(argument)) * time.Millisecond }

@@ -3,20 +3,71 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"log"
+	"math"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	newlock "github.com/redis-lock/redis-lock/clients/go"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 )
 
+const expiry = 30 * time.Second
+
+// A locker is one who contends: redsync's mutex, and this client's, for they have the same face.
+type locker interface {
+	LockContext(context.Context) error
+	UnlockContext(context.Context) (bool, error)
+}
+
+type library struct {
+	name    string
+	connect func(client *redis.Client, key string) func() locker
+}
+
+// Each library with its defaults, but with an expiry of 30s and no end of patience.
+var libraries = []library{
+	{"redis-lock", func(client *redis.Client, key string) func() locker {
+		locks := newlock.New(client)
+		return func() locker { return locks.NewMutex(key, newlock.WithExpiry(expiry), newlock.WithTries(math.MaxInt)) }
+	}},
+	// It tries again after 50 to 250ms, and of its own accord 31 times.
+	{"redsync", func(client *redis.Client, key string) func() locker {
+		locks := redsync.New(goredis.NewPool(client))
+		return func() locker { return locks.NewMutex(key, redsync.WithExpiry(expiry), redsync.WithTries(math.MaxInt)) }
+	}},
+	// Of its own accord it does not try again; every 100ms is what its documentation shows.
+	{"bsm-redislock", func(client *redis.Client, key string) func() locker {
+		locks := redislock.New(client)
+		return func() locker { return &bsm{locks: locks, key: key} }
+	}},
+}
+
+type bsm struct {
+	locks *redislock.Client
+	key   string
+	lock  *redislock.Lock
+}
+
+func (b *bsm) LockContext(ctx context.Context) (err error) {
+	b.lock, err = b.locks.Obtain(ctx, b.key, expiry, &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
+	return err
+}
+
+func (b *bsm) UnlockContext(ctx context.Context) (bool, error) { return true, b.lock.Release(ctx) }
+
 func main() {
 	log.SetFlags(0)
+	log.SetPrefix("bench: ")
 	if len(os.Args) < 2 {
 		log.Fatal("usage: bench LIBRARY --url URL --lock KEY --clients N --hold-ms H --seconds S, or bench --list")
 	}
@@ -40,70 +91,61 @@ func main() {
 	options.PoolSize, options.MinIdleConns = *clients, *clients
 	client := redis.NewClient(options)
 	defer client.Close()
-	locks := library(os.Args[1])(client, *key)
-	lockers := make([]locker, *clients)
-	for i := range lockers {
-		lockers[i] = locks()
+	named := slices.IndexFunc(libraries, func(l library) bool { return l.name == os.Args[1] })
+	if named < 0 {
+		log.Fatalf("no library is called %q: see bench --list", os.Args[1])
 	}
-	var warm errgroup.Group
+	locks := libraries[named].connect(client, *key)
+	var group errgroup.Group
 	for range *clients {
-		warm.Go(func() error { return client.Ping(context.Background()).Err() })
+		group.Go(func() error { return client.Ping(context.Background()).Err() })
 	}
-	check(warm.Wait())
+	check(group.Wait())
 
 	start := time.Now()
 	fmt.Fprintln(os.Stderr, "start")
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(time.Duration(*seconds*float64(time.Second))))
 	defer cancel()
-	acquisitions := make([][]acquisition, *clients)
-	var group errgroup.Group
-	for i := range lockers {
-		group.Go(func() (err error) {
-			acquisitions[i], err = contend(ctx, lockers[i], time.Duration(*hold)*time.Millisecond)
-			return err
+	printed := make([]bytes.Buffer, *clients)
+	for i := range printed {
+		locker := locks()
+		group.Go(func() error {
+			return contend(ctx, locker, time.Duration(*hold)*time.Millisecond, func(asked, granted, released time.Time) {
+				us := func(t time.Time) int64 { return t.Sub(start).Microseconds() }
+				fmt.Fprintln(&printed[i], i, us(asked), us(granted), us(released))
+			})
 		})
 	}
 	check(group.Wait())
-
-	out := bufio.NewWriter(os.Stdout)
-	since := func(t time.Time) int64 { return t.Sub(start).Microseconds() }
-	for client, acquisitions := range acquisitions {
-		for _, a := range acquisitions {
-			fmt.Fprintln(out, client, since(a.asked), since(a.granted), since(a.released))
-		}
+	for i := range printed {
+		_, err = printed[i].WriteTo(os.Stdout)
+		check(err)
 	}
-	check(out.Flush())
 }
-
-type acquisition struct{ asked, granted, released time.Time }
 
 func check(err error) {
 	if err != nil {
-		log.Fatal("bench: ", err)
+		log.Fatal(err)
 	}
 }
 
 // contend acquires, holds and releases until ctx is over.
-func contend(ctx context.Context, locker locker, hold time.Duration) ([]acquisition, error) {
-	var done []acquisition
+func contend(ctx context.Context, locker locker, hold time.Duration, done func(asked, granted, released time.Time)) error {
 	for ctx.Err() == nil {
-		var a acquisition
-		a.asked = time.Now()
-		err := locker.acquire(ctx)
-		if ctx.Err() != nil && err != nil {
-			break // the end came while it waited
+		asked := time.Now()
+		if err := locker.LockContext(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil // The end came while it waited.
+			}
+			return err
 		}
-		if err != nil {
-			return nil, err
-		}
-		a.granted = time.Now()
+		granted := time.Now()
 		time.Sleep(hold)
 		// What is held at the end is released all the same.
-		if err := locker.release(context.WithoutCancel(ctx)); err != nil {
-			return nil, err
+		if ok, err := locker.UnlockContext(context.WithoutCancel(ctx)); err != nil || !ok {
+			return fmt.Errorf("not released: %v, %w", ok, err)
 		}
-		a.released = time.Now()
-		done = append(done, a)
+		done(asked, granted, time.Now())
 	}
-	return done, nil
+	return nil
 }
