@@ -136,8 +136,9 @@ fn a_handed_over_event_follows_the_event_of_its_cause(kind: Kind) {
     d.fence();
     listener.wait_for(&["del", "lock.forced", "lock.handover"]);
     // By time.
+    let e = server.blocked("LOCK.ACQUIRE k e 600000 BLOCK 0");
     c.int("LOCK.RENEW k d 20");
-    server.later("LOCK.ACQUIRE k e 600000 BLOCK 0").fence();
+    e.fence();
     listener.wait_for(&["lock.renew", "expired", "lock.expire", "lock.handover"]);
     // To a client that is gone.
     let gone = server.blocked("LOCK.ACQUIRE k gone 600000 BLOCK 0");

@@ -28,10 +28,13 @@ fn a_key_expires_exactly_with_its_hold(kind: Kind) {
 fn an_expired_lock_counts_as_one_expired_key(kind: Kind) {
     let server = Server::start(kind);
     let mut c = server.client();
-    c.int("LOCK.ACQUIRE alone me 20");
-    for (token, ttl) in [("a", 10), ("b", 30), ("d", 50)] {
-        c.int(&format!("RWLOCK.RLOCK shared {token} {ttl}"));
-    }
+    // In one step, so that all are there before the first one ends.
+    c.multi(&[
+        "LOCK.ACQUIRE alone me 20",
+        "RWLOCK.RLOCK shared a 10",
+        "RWLOCK.RLOCK shared b 30",
+        "RWLOCK.RLOCK shared d 50",
+    ]);
     c.until("DBSIZE", 0);
     assert_eq!(c.info("expired_keys"), "2");
 }

@@ -71,23 +71,18 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> BookMut for Indexed<L, S> {
             place.ids.push(self.queues.enter(key));
         }
         self.load.add(&place);
-        let id = PlaceId::of(self.places.insert(Box::new(place)));
-        self.slots = self.slots.max(id.index().saturating_add(1));
-        let Some(place) = self.places.get(id.index()) else {
-            return id;
-        };
-        self.tokens.insert(place, id);
-        let mut others = self.places_of_hash(place.hash, &place.token);
-        let other = others
-            .find(|(other, _)| *other != id)
-            .map(|(other, _)| other);
-        drop(others);
+        let id = PlaceId::of(self.places.vacant_key());
+        let other = self.places_of_hash(place.hash, &place.token).next();
+        let other = other.map(|(other, _)| other);
+        self.tokens.insert(&place, id);
         let is_elsewhere = other.is_some() || place.is_for_several_keys();
-        self.tokens.set_elsewhere(place, id, is_elsewhere);
+        self.tokens.set_elsewhere(&place, id, is_elsewhere);
         // With two others or more, those know.
         if let Some((other, id)) = other.and_then(|id| Some((self.places.get(id.index())?, id))) {
             self.tokens.set_elsewhere(other, id, true);
         }
+        self.places.insert(Box::new(place));
+        self.slots = self.slots.max(id.index().saturating_add(1));
         id
     }
 

@@ -53,7 +53,7 @@ impl<L> Book for Flat<'_, L> {
         let mut pairs = self
             .places
             .iter()
-            .flat_map(|(_, p)| p.ids.iter().zip(p.keys()));
+            .flat_map(|(_, p)| p.ids.iter().zip(p.keys.iter()));
         pairs.find(|(id, _)| **id == key).map(|(_, name)| name)
     }
 

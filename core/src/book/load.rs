@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use super::bytes;
 use super::users::Users;
 use crate::book::counts::Counts;
-use crate::rules::place::{Place, TableKeys, UserId};
+use crate::rules::place::{Place, TableKeys};
 
 /// The sums over all places.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,9 @@ impl<S: BuildHasher> Load<S> {
     pub(super) fn change(&mut self, before: &TableKeys, after: &TableKeys) {
         self.counts.change(before, after);
         if before.user != after.user {
-            self.set_user(before.user, after.user);
+            // The new one first: it may be the same request that leaves.
+            after.user.map(|user| self.users.add(user));
+            before.user.map(|user| self.users.remove(user));
         }
     }
 
@@ -40,15 +42,5 @@ impl<S: BuildHasher> Load<S> {
         self.bytes = self.bytes.saturating_sub(bytes::of_place(place));
         let is_for_several = usize::from(place.is_for_several_keys());
         self.for_several = self.for_several.saturating_sub(is_for_several);
-    }
-
-    fn set_user(&mut self, before: Option<UserId>, after: Option<UserId>) {
-        // The new one first: it may be the same request that leaves.
-        if let Some(user) = after {
-            self.users.add(user);
-        }
-        if let Some(user) = before {
-            self.users.remove(user);
-        }
     }
 }

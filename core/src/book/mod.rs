@@ -177,7 +177,7 @@ impl<L: Copy + Eq + std::hash::Hash, S: BuildHasher> Indexed<L, S> {
             }
             let others = self.places_of_hash(place.hash, &place.token);
             let has_others = others.filter(|(other, _)| other != id).count() > 0;
-            for (key, name) in place.ids.iter().zip(place.keys()) {
+            for (key, name) in place.ids.iter().zip(place.keys.iter()) {
                 assert_eq!(self.queues.id_of(name), Some(*key));
                 let text = place.token.text();
                 assert_eq!(self.of_token(*key, text.as_token()), Some(*id));

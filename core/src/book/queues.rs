@@ -87,7 +87,7 @@ impl<S: BuildHasher> Queues<S> {
         self.get(self.id_of(key)?)
     }
 
-    /// A reference to a key, by the name that its places share or that was kept.
+    /// A reference to a key, by the name that its places share.
     pub(crate) fn key_ref(&self, db: i32, name: &[u8]) -> Option<KeyRef> {
         self.get(self.id(db, name)?).map(|queue| queue.key.clone())
     }

@@ -86,9 +86,7 @@ impl Claim<'_> {
                 let own = key.lock().and_then(|lock| lock.release(self.token, at));
                 if let Some((effect, _)) = own.filter(|(_, hold)| hold.fence == fence) {
                     commit(key, &effect, Cause::TakenBack, at);
-                    if key.parts().machine.registry.is_waited_for(&key_ref) {
-                        serve_changed(key, &key_ref, at);
-                    }
+                    serve_changed(key, &key_ref, at);
                 }
             });
         }

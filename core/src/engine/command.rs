@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use super::commit::{commit, drop_many_ended, repair_ttl, Cause};
 use super::count::Count;
 use super::guard::Guard;
-use super::host::{End, Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
+use super::host::{Host, Key, Name, Parts, Purpose, Server, TypesOfKey};
 use super::machine::{Machine, Registry, Removed};
 use super::once::Look;
 use super::serve;
 use super::{ending, guarding, linger, overdue, several};
 use crate::command::{Error, Reply};
-use crate::lock::{Effect, FenceClock, Lock, Now, Refusal, Token, Ttl};
+use crate::lock::{Deadline, Effect, FenceClock, Lock, Now, Refusal, Token, Ttl};
 use crate::wait::{KeyRef, Keys, Linger};
 
 /// The word that is the key of a command with one key.
@@ -29,7 +29,8 @@ pub(super) struct Scene<'s, 'f, K: Key + 's> {
     pub(super) queue: Option<(&'s KeyRef, &'s RegistryOf<K>)>,
     pub(super) fences: &'f mut FenceClock,
     pub(super) guard: &'s Guard,
-    pub(super) key_end: K::End<'s>,
+    /// When the key ends by itself, if [`change`] was to ask for it.
+    pub(super) key_end: Option<Deadline>,
 }
 
 type RegistryOf<K> = Registry<<<K as Key>::Server as Server>::Types>;
@@ -74,11 +75,13 @@ pub(super) enum Done<'r, K> {
 }
 
 /// Opens the key, serves its waiters, decides, does what was decided, and serves again. `taker`
-/// takes a hold with it, and then needs no place any more.
+/// takes a hold with it, and then needs no place any more. `asks_end` says that the decision needs
+/// the key's own end.
 #[inline(always)] // Each command knows what it may decide.
 pub(super) fn change<'k, 'r, H: Host>(
     host: &'k mut H,
     taker: Option<Taker<'_>>,
+    asks_end: bool,
     decide: impl FnOnce(Scene<'_, '_, H::Key<'k>>) -> Decided<'r>,
 ) -> Result<Done<'r, H::Key<'k>>, Error> {
     let mut key = key_to_change(host)?;
@@ -87,7 +90,8 @@ pub(super) fn change<'k, 'r, H: Host>(
         look.look(&mut key)?;
         key_ref = waited_key_ref(&mut key);
     }
-    match decide_on(&mut key, key_ref.as_ref(), now, decide) {
+    let key_end = asks_end.then(|| key.deadline()).flatten();
+    match decide_on(&mut key, key_ref.as_ref(), now, key_end, decide) {
         Decided::Change(mut effect, cause, reply) => {
             if let Some(linger) = taker.and_then(|taker| taker.linger) {
                 linger::mark_in(&mut effect, linger, &key.parts().machine.guard);
@@ -150,9 +154,7 @@ pub(super) fn change<'k, 'r, H: Host>(
 #[inline]
 pub(super) fn key_to_change<H: Host>(host: &mut H) -> Result<H::Key<'_>, Error> {
     overdue::end_first(host);
-    if may_lack_keys(host) {
-        check_that_it_is_here(host, KEY_AT)?;
-    }
+    check_that_it_is_here(host, KEY_AT)?;
     if host.machine().registry.has_several() {
         serve_first(host)?;
     }
@@ -169,18 +171,16 @@ fn serve_first<H: Host>(host: &mut H) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether absent keys may be at another node of the cluster.
-#[inline]
-pub(super) fn may_lack_keys<H: Host>(host: &mut H) -> bool {
-    host.shared().inbox.has_lock_left()
-}
-
 /// Refuses a key that is absent because it has gone to another node of the cluster: it may be held
 /// there. The server itself sends clients there, but not in the running transaction. `at` is its
 /// word.
+#[inline]
 pub(super) fn check_that_it_is_here<H: Host>(host: &mut H, at: usize) -> Result<(), Error> {
-    let is_absent = host.open_word(at, Purpose::Write)?.lock().is_none();
-    if is_absent && host.shared().inbox.has_lock_left() && !host.serves_word(at) {
+    let may_lack_keys = host.shared().inbox.has_lock_left();
+    if may_lack_keys
+        && host.open_word(at, Purpose::Write)?.lock().is_none()
+        && !host.serves_word(at)
+    {
         return Err(Error::TryAgain);
     }
     Ok(())
@@ -201,14 +201,14 @@ pub(super) fn waited_key_ref<K: Key>(key: &mut K) -> Option<KeyRef> {
 /// last grant. `may_grant` says whether the command itself may grant something.
 #[inline(always)] // Nobody waits for most keys.
 pub(super) fn serve_waiters<K: Key>(key: &mut K, may_grant: bool) -> (Option<KeyRef>, Now) {
-    let mut now = key.server().command_time();
+    let server = key.server();
+    let mut now = server.command_time();
     let key_ref = waited_key_ref(key);
     if key_ref.is_some() {
         // Who is granted later in this step gets a later time.
-        let server = key.server();
-        guarding::look_if_on_at(key, || server.now());
+        guarding::look_if_on(server, key.parts().machine, || server.now());
     } else if may_grant {
-        guarding::look_if_on_at(key, || now);
+        guarding::look_if_on(server, key.parts().machine, || now);
     }
     let is_lost = key.shared().bindings.has_lost();
     let has_changed = is_lost && linger::bring_forward(key, now);
@@ -226,6 +226,7 @@ fn decide_on<'r, K: Key>(
     key: &mut K,
     key_ref: Option<&KeyRef>,
     now: Now,
+    key_end: Option<Deadline>,
     decide: impl FnOnce(Scene<'_, '_, K>) -> Decided<'r>,
 ) -> Decided<'r> {
     let name = key.name();
@@ -233,7 +234,6 @@ fn decide_on<'r, K: Key>(
         lock,
         machine,
         shared,
-        key_end,
     } = key.parts();
     let queue = key_ref.map(|key_ref| (key_ref, &machine.registry));
     shared.fences.with(|fences| {
@@ -271,13 +271,13 @@ pub(super) fn note_resumed<S: Server>(server: S, since_us: Option<u64>) {
 /// If the key has a value of another type, or has moved.
 pub fn release<H: Host>(host: &mut H, token: Token<'_>, at_least_ms: u64) -> Result<(), Error> {
     let server = host.server();
-    let outcome = change(host, None, |scene| {
+    let outcome = change(host, None, at_least_ms > 0, |scene| {
         let now = scene.now;
         let ended = scene.lock.and_then(|lock| match at_least_ms {
             0 => lock
                 .release(token, now)
                 .map(|(effect, hold)| (effect, Some(hold))),
-            ms => lock.release_at_least(token, ms, scene.key_end.deadline(), now),
+            ms => lock.release_at_least(token, ms, scene.key_end, now),
         });
         match ended {
             Some((effect, hold)) => {
@@ -333,8 +333,8 @@ pub(super) fn end_waits<K: Key>(
 /// If the key has a value of another type, or has moved.
 pub fn renew<H: Host>(host: &mut H, token: Token<'_>, ttl: Ttl) -> Result<(), Error> {
     let server = host.server();
-    guarding::look_if_on_at_command(host);
-    let outcome = change(host, None, |scene| {
+    guarding::look_if_on(server, host.machine(), || server.command_time());
+    let outcome = change(host, None, false, |scene| {
         let name = || scene.name.bytes();
         let usable = scene.guard.usable(name, || server.boot_us());
         let lock = usable.of(scene.lock, token, scene.now);

@@ -5,7 +5,7 @@ use super::host::Server;
 use super::machine::{Machine, Removed};
 use super::message::{Message, Outcome};
 use crate::command::Error;
-use crate::wait::{ChannelRequest, Ending, KeyRef, Listener, PlaceAfter};
+use crate::wait::{ChannelRequest, Ending, KeyRef, Listener};
 
 /// Ends all requests of a channel that nobody listens to.
 pub(super) fn unheard<S: Server>(server: S, machine: &mut Machine<S::Types>, channel: &[u8]) {
@@ -28,7 +28,7 @@ pub(super) fn end_unheard<S: Server>(
 /// Counts a request that has ended, because nobody listens to its channel.
 fn note_unheard<S: Server>(server: S, removed: &Removed<S::Types>) {
     server.count(Count::Unheard);
-    if removed.rest == PlaceAfter::Ended {
+    if removed.is_last {
         server.count(Count::PassedOver);
     }
 }

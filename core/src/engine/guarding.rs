@@ -19,31 +19,16 @@ pub(super) fn usable<K: Key>(key: &mut K) -> Usable {
 }
 
 /// Looks at the guard, if there is one, before anything is decided.
+/// A wall clock that was stepped matters only as far as `now` says so, by which something is to be
+/// granted or renewed.
 #[inline]
-pub(super) fn look_if_on<H: Host>(host: &mut H) {
-    if host.machine().guard.is_on() {
-        let server = host.server();
-        look_if_needed(server, host.machine(), server.now());
-    }
-}
-
-/// The same before a command grants something by its own time. A wall clock that was stepped
-/// matters only as far as that time says so.
-#[inline]
-pub(super) fn look_if_on_at<K: Key>(key: &mut K, now: impl FnOnce() -> Now) {
-    let server = key.server();
-    let machine = key.parts().machine;
+pub(super) fn look_if_on<S: Server>(
+    server: S,
+    machine: &mut Machine<S::Types>,
+    now: impl FnOnce() -> Now,
+) {
     if machine.guard.is_on() {
         look_if_needed(server, machine, now());
-    }
-}
-
-/// The same before a hold is renewed.
-#[inline]
-pub(super) fn look_if_on_at_command<H: Host>(host: &mut H) {
-    if host.machine().guard.is_on() {
-        let server = host.server();
-        look_if_needed(server, host.machine(), server.command_time());
     }
 }
 
@@ -128,7 +113,7 @@ pub(super) fn beat_if_due<H: Host>(host: &mut H) {
     } else {
         look_at_slots(host);
         beat(server, host.machine());
-        look_if_on(host);
+        look_if_on(server, host.machine(), || server.now());
     }
 }
 

@@ -167,10 +167,6 @@ pub trait Host {
 pub trait Key {
     type Server: Server;
     type Name: Name;
-    /// When it expires by itself, once somebody asks.
-    type End<'p>: End
-    where
-        Self: 'p;
 
     fn server(&self) -> Self::Server;
     fn name(&self) -> Self::Name;
@@ -181,6 +177,7 @@ pub trait Key {
     where
         Self: Sized;
     fn shared(&self) -> &Shared<<Self::Server as Server>::Types>;
+    /// When it expires by itself. The server looks it up, so it is asked for only where it matters.
     fn deadline(&self) -> Option<Deadline>;
 
     /// Changes the lock, and the ttl of the key with it. [`super::commit`] alone calls it. False if
@@ -212,18 +209,11 @@ pub trait Name: Copy {
     fn bytes(&self) -> &[u8];
 }
 
-/// When an open key expires by itself.
-pub trait End: Copy {
-    /// The deadline, looked up when it is asked for.
-    fn deadline(self) -> Option<Deadline>;
-}
-
 /// What can be used while a key is open.
 pub struct Parts<'p, K: Key + 'p> {
     pub lock: Option<&'p Lock>,
     pub machine: &'p mut Machine<<K::Server as Server>::Types>,
     pub shared: &'p Shared<<K::Server as Server>::Types>,
-    pub key_end: K::End<'p>,
 }
 
 /// The types of a host.

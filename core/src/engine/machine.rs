@@ -29,6 +29,7 @@ pub(super) type Removed<T> = wait::Removed<<T as Types>::Client>;
 pub(super) type Came<T> = wait::Came<<T as Types>::Client>;
 
 /// What commands and the timer work on.
+#[derive(Default)]
 pub struct Machine<T: Types> {
     /// Everybody who waits.
     pub registry: Registry<T>,
@@ -110,26 +111,6 @@ impl<T: Types> Default for Shared<T> {
     }
 }
 
-impl<T: Types> Default for Machine<T> {
-    fn default() -> Self {
-        Self {
-            registry: Registry::<T>::default(),
-            contended: wait::Contended::default(),
-            sweep: Sweep::default(),
-            slots_checked_us: None,
-            looked_us: 0,
-            was_demoted: false,
-            has_overdue: false,
-            refused_us: 0,
-            refusal_asked_us: 0,
-            cycle_logged_us: None,
-            absent_result: None,
-            guard: Guard::default(),
-            is_due_changed: false,
-        }
-    }
-}
-
 impl<T: Types> Shared<T> {
     /// Tells callbacks whether the names of keys matter that locks leave: only while somebody
     /// waits. For the end of each command, and before each call that may come back.
@@ -165,7 +146,7 @@ impl<T: Types> Machine<T> {
             self.was_demoted || self.registry.is_passing() || self.registry.slots().is_asking();
         let rest_at_us = has_rest.then_some(0);
         let more = [
-            self.sweep.due_at_us(),
+            self.sweep.due_us,
             slots_at_us,
             rest_at_us,
             self.guard.due_us(),

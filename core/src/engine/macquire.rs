@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::arrive::{self, Stay};
 use super::claim::Claim;
-use super::command::{check_that_it_is_here, may_lack_keys, note_resumed, waited_key_ref};
+use super::command::{check_that_it_is_here, note_resumed, waited_key_ref};
 use super::count::Count;
 use super::deadlock;
 use super::guarding;
@@ -47,7 +47,7 @@ struct Decided {
 /// What the client gets in place of a fence.
 pub fn run<H: Host>(host: &mut H, request: &Macquire<'_>) -> Result<(), Error> {
     let server = host.server();
-    guarding::look_if_on(host);
+    guarding::look_if_on(server, host.machine(), || server.now());
     overdue::end_first(host);
     let this = Call {
         request,
@@ -117,9 +117,8 @@ impl Call<'_, '_> {
 
     /// Refuses keys that are absent because they have gone to another node of the cluster.
     fn check_that_they_are_here<H: Host>(&self, host: &mut H) -> Result<(), Error> {
-        let may_lack_keys = may_lack_keys(host);
-        let mut words = self.keys().filter(|_| may_lack_keys);
-        words.try_for_each(|(at, _)| check_that_it_is_here(host, at))
+        self.keys()
+            .try_for_each(|(at, _)| check_that_it_is_here(host, at))
     }
 
     /// Serves the keys that are waited for.

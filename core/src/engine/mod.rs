@@ -32,7 +32,6 @@ mod notes;
 mod once;
 mod overdue;
 pub mod printable;
-mod scan;
 mod serve;
 pub mod several;
 #[cfg(test)]

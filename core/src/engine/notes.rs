@@ -97,7 +97,6 @@ impl<T: Types> Machine<T> {
     /// Notes that a request has left its queue: the waiter behind it may be next.
     pub(super) fn left(&mut self, removed: &Removed<T>, now_us: u64) {
         self.wait_ended(removed, now_us);
-        let first = removed.keys.first();
-        self.registry.mark(first.db, &first.name);
+        self.registry.mark(removed.keys.first());
     }
 }

@@ -1,4 +1,4 @@
-//! Serving: waiters are queued, granted and dismissed, by the rules of [`crate::wait`]. A key is
+//! Serving: waiters are queued, granted and dismissed, by [`crate::rules`]. A key is
 //! **served** in a command of the module, before and after its own work, and in the timer. Nowhere
 //! else: a write in the middle of something else reaches replicas out of order, or not at all.
 
@@ -46,20 +46,14 @@ pub(super) fn serve_changed<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) -> 
 /// How many waiters of a key are granted or refused in one go.
 const MOST_STEPS: u32 = 1_000;
 
-/// Has the timer go on with a key.
-fn mark<K: Key>(key: &mut K, key_ref: &KeyRef) {
-    let registry = &mut key.parts().machine.registry;
-    registry.mark(key_ref.db, &key_ref.name);
-}
-
 /// The time by then, and whether the key has changed by it, or was marked as changed.
 fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool) {
     if key.parts().machine.has_overdue {
-        mark(key, key_ref);
+        key.parts().machine.registry.mark(key_ref);
         return (now, false);
     }
     let Ok(answered) = once::answer(key, key_ref) else {
-        mark(key, key_ref);
+        key.parts().machine.registry.mark(key_ref);
         return (now, true);
     };
     let mut has_changed = answered.is_any;
@@ -84,7 +78,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
                     Ok(true) => asked = Some(offer.channel),
                     Ok(false) => unheard(key.server(), key.parts().machine, &offer.channel),
                     Err(WrongType) => {
-                        mark(key, key_ref);
+                        key.parts().machine.registry.mark(key_ref);
                         return (now, true);
                     }
                 }
@@ -96,7 +90,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
                 // It is answered in the next turn.
                 Ok(Found::Value(..) | Found::Elsewhere) => steps_left = 0,
                 Err(WrongType) => {
-                    mark(key, key_ref);
+                    key.parts().machine.registry.mark(key_ref);
                     return (now, true);
                 }
             },
@@ -108,7 +102,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         if steps_left == 0 {
             // A million readers may be next, or something has changed the key. The timer goes on at
             // once.
-            mark(key, key_ref);
+            key.parts().machine.registry.mark(key_ref);
             return (now, true);
         }
     }
@@ -118,7 +112,7 @@ fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool)
         has_changed = true;
     }
     if answered.is_rest {
-        mark(key, key_ref);
+        key.parts().machine.registry.mark(key_ref);
     }
     (now, has_changed)
 }

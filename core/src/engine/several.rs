@@ -1,5 +1,5 @@
 //! The end of a step, where places for several keys are granted. The rules are those of
-//! [`crate::wait`].
+//! [`crate::rules`].
 //!
 //! Serving a key does not grant a place for several keys: it only notes that its turn may have
 //! come. When the command or the timer has closed its key, it finishes the step ([`finish`],
@@ -70,7 +70,10 @@ fn finish_all<H: Host>(host: &mut H, now: Now, is_timer: bool) {
                 granted_keys = granted_keys.saturating_add(candidate.several.iter().count());
             }
             Ok(false) => {}
-            Err(_) => host.machine().registry.put_off_candidate(&candidate),
+            Err(_) => {
+                let first = &candidate.several.first().key_ref;
+                host.machine().registry.mark(first);
+            }
         }
     }
     host.machine().registry.set_ending(false);
@@ -79,9 +82,10 @@ fn finish_all<H: Host>(host: &mut H, now: Now, is_timer: bool) {
 }
 
 fn serve_again<H: Host>(host: &mut H, key_ref: &KeyRef, now: Now) {
-    let served = with_served_key(host, key_ref, |key| serve_if_waited_for(key, key_ref, now));
+    let served = with_served_key(host, key_ref, |key| serve_changed(key, key_ref, now));
     if served.is_none() {
-        mark(host, key_ref);
+        // The timer tells its waiters what is wrong with it.
+        host.machine().registry.mark(key_ref);
     }
 }
 
@@ -98,11 +102,6 @@ fn with_served_key<H: Host, R>(
         return None;
     }
     claim::with_key(host, key_ref, act).ok()
-}
-
-/// Has the timer look at a key, which tells its waiters what is wrong with it.
-fn mark<H: Host>(host: &mut H, key_ref: &KeyRef) {
-    host.machine().registry.mark(key_ref.db, &key_ref.name);
 }
 
 /// Whether a place may be granted now. It is an error where that is to be seen later.
@@ -130,7 +129,7 @@ fn is_its_turn<H: Host>(host: &mut H, candidate: &Candidate, now: Now) -> Result
             turn
         });
         match turn {
-            None => mark(host, key_ref),
+            None => drop(host.machine().registry.mark(key_ref)),
             Some(TurnAt::Other) => host.machine().registry.serve_later([key_ref].into_iter()),
             Some(TurnAt::Its | TurnAt::Nobody) => {}
         }
@@ -216,13 +215,6 @@ fn grant<H: Host>(host: &mut H, candidate: &Candidate, now: Now) {
     }
     if is_heard {
         host.shared().deliveries.hear(fence);
-    }
-}
-
-fn serve_if_waited_for<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) {
-    let registry = &key.parts().machine.registry;
-    if registry.is_waited_for(key_ref) {
-        serve_changed(key, key_ref, now);
     }
 }
 

@@ -12,39 +12,43 @@
 
 use std::rc::Rc;
 
+use super::guard::Guard;
+use super::guarding;
+use super::host::Server;
+use super::machine::Registry;
 use super::types::Types;
 use crate::lock::{Deadline, Lock};
 
+/// How long a step may take, and the pause after it.
+const STEP_US: u64 = 500;
+const REST_US: u64 = 5_000;
+/// The number of buckets between two looks at the clock.
+const BUCKETS: usize = 64;
+/// The pause before the next try while the server loads.
+const LATER_US: u64 = 100_000;
+
 /// The sweep that is running or requested.
+#[derive(Default)]
 pub struct Sweep<T: Types> {
-    pub(super) run: Option<Run<T>>,
+    run: Option<Run<T>>,
     /// When the next step is due, on the monotonic clock. `None` without a sweep.
     pub(super) due_us: Option<u64>,
     /// Whether a sweep was requested since the last one began.
-    pub(super) is_requested: bool,
+    is_requested: bool,
 }
 
 /// The progress of a sweep.
-pub(super) struct Run<T: Types> {
-    pub(super) db: i32,
-    pub(super) cursor: T::Cursor,
+struct Run<T: Types> {
+    db: i32,
+    cursor: T::Cursor,
 }
 
 /// The results of a step.
+#[derive(Default)]
 pub struct Findings {
-    pub(super) without_ttl: Vec<Rc<[u8]>>,
+    without_ttl: Vec<Rc<[u8]>>,
     /// When the longest lease ends.
-    pub(super) latest: Option<Deadline>,
-}
-
-impl<T: Types> Default for Sweep<T> {
-    fn default() -> Self {
-        Self {
-            run: None,
-            due_us: None,
-            is_requested: false,
-        }
-    }
+    latest: Option<Deadline>,
 }
 
 #[cfg(test)]
@@ -82,9 +86,74 @@ impl<T: Types> Sweep<T> {
         *self = Self::default();
     }
 
-    /// When the next step is due, on the monotonic clock.
-    pub const fn due_at_us(&self) -> Option<u64> {
-        self.due_us
+    /// Does the next step if it is due, and marks the keys that it finds. Only on a primary.
+    pub fn step<S: Server<Types = T>>(
+        &mut self,
+        server: S,
+        registry: &mut Registry<T>,
+        guard: &mut Guard,
+    ) {
+        let now_us = server.monotonic_us();
+        if self.due_us.is_none_or(|due_us| due_us > now_us) {
+            return;
+        }
+        if server.is_loading() {
+            self.due_us = Some(now_us.saturating_add(LATER_US));
+            return;
+        }
+        if !server.has_locks() {
+            return self.cancel();
+        }
+        let run = match self.run.take() {
+            Some(run) => Some(run),
+            None => {
+                self.is_requested = false;
+                server.begin_scan().map(|cursor| Run { db: 0, cursor })
+            }
+        };
+        let Some(mut run) = run else {
+            return self.cancel();
+        };
+        let is_over = run.go_on(server, registry, guard, now_us.saturating_add(STEP_US));
+        if !is_over {
+            self.run = Some(run);
+        } else if !self.is_requested {
+            return self.cancel();
+        }
+        self.due_us = Some(server.monotonic_us().saturating_add(REST_US));
+    }
+}
+
+impl<T: Types> Run<T> {
+    /// Continues until a time. True if all databases have been swept.
+    fn go_on<S: Server<Types = T>>(
+        &mut self,
+        server: S,
+        registry: &mut Registry<T>,
+        guard: &mut Guard,
+        until_us: u64,
+    ) -> bool {
+        while server.select_db(self.db) {
+            let mut findings = Findings::default();
+            let has_more = (0..BUCKETS).all(|_| server.scan(&mut self.cursor, &mut findings));
+            if let Some(latest) = findings.latest {
+                guarding::note_lease(server, guard, latest, server.now());
+            }
+            for key in findings.without_ttl {
+                registry.mark_anyway(self.db, &key);
+            }
+            if !has_more {
+                self.db = self.db.saturating_add(1);
+                match server.begin_scan() {
+                    Some(cursor) => self.cursor = cursor,
+                    None => return true,
+                }
+            }
+            if server.monotonic_us() > until_us {
+                return false;
+            }
+        }
+        true
     }
 }
 

@@ -46,7 +46,7 @@ fn take<'r, H: Host>(
         linger,
         look,
     };
-    let (arrival, now) = match change(host, Some(taker), |scene| {
+    let (arrival, now) = match change(host, Some(taker), false, |scene| {
         decide_acquire(acquire, look, scene)
     })? {
         Done::Reply(reply) => {
@@ -93,7 +93,7 @@ fn stay_or_leave<H: Host>(
     let arrived = key.map(|mut key| arrive::arrived(&mut key, key_ref, arrival.entered, now));
     if arrived.is_err() {
         // The timer tells what is wrong with it.
-        host.machine().registry.mark(key_ref.db, &key_ref.name);
+        host.machine().registry.mark(key_ref);
     }
     answer_not_granted(host.server(), Ok(arrival.stay))
 }

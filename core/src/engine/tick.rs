@@ -37,7 +37,7 @@ pub fn run<H: Host>(host: &mut H) -> Option<u64> {
     let machine = host.machine();
     let is_due = machine.registry.has_work()
         || machine.registry.is_passing()
-        || machine.sweep.due_at_us().is_some();
+        || machine.sweep.due_us.is_some();
     machine.is_due_changed = true;
     pause_us.filter(|_| is_due)
 }
@@ -47,9 +47,9 @@ pub fn run<H: Host>(host: &mut H) -> Option<u64> {
 /// be left alone, if it takes no writes.
 fn do_due<H: Host>(host: &mut H) -> Option<u64> {
     host.shared().inbox.forget_left_locks();
-    guarding::look_if_on(host);
-    overdue::note_refusal(host);
     let server = host.server();
+    guarding::look_if_on(server, host.machine(), || server.now());
+    overdue::note_refusal(host);
     let mut budget = Budget::begin(server, TURN_US);
     overdue::end(server, host.machine(), &mut budget);
     let bindings = &host.shared().bindings;
@@ -168,7 +168,7 @@ fn look_in_passing<H: Host>(host: &mut H, key_ref: &KeyRef) {
         _ => false,
     };
     if !is_watched {
-        host.machine().registry.mark(key_ref.db, &key_ref.name);
+        host.machine().registry.mark(key_ref);
     }
 }
 

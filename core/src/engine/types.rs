@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash};
 
 /// The types that the machine remembers for a server.
-pub trait Types: 'static {
+pub trait Types: Default + 'static {
     /// A blocked client. The machine only compares it.
     type Client: Copy + Eq + Hash + Debug;
     /// How tables hash.

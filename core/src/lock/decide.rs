@@ -22,7 +22,7 @@ pub struct Ask<'a> {
 /// The facts about the waiters of the same lock that a decision needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Waiting {
-    /// Whether somebody waits. Then a new request must not pass.
+    /// Whether the request must wait, because of somebody who waits.
     pub any: bool,
     /// Whether another token has a hold and waits to make it exclusive.
     pub other_upgrades: bool,

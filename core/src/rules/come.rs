@@ -15,7 +15,7 @@ use crate::lock::{Mode, Refusal, Token, Ttl};
 pub struct NewRequest<'a, L> {
     /// For whom.
     pub token: Token<'a>,
-    /// Exclusive or shared.
+    /// Exclusive, shared or counted.
     pub mode: Mode,
     /// For how long it will hold, counted from the grant.
     pub ttl: Ttl,
@@ -117,7 +117,7 @@ const NOBODY: Seq = Seq(0);
 pub(crate) fn enter<B: BookMut>(
     book: &mut B,
     keys: &Keys,
-    new: NewRequest<'_, B::Client>,
+    mut new: NewRequest<'_, B::Client>,
 ) -> (Entered, Option<Came<B::Client>>) {
     let own = place_of(book, keys, new.token);
     let place = own.and_then(|id| book.place(id));
@@ -142,9 +142,9 @@ pub(crate) fn enter<B: BookMut>(
     if takes_words {
         book.rename(id, keys);
     }
-    let (seq, replaced) = match waits {
-        true => add_request(book, id, new),
-        false => (keep_by(book, id, &new), None),
+    let (seq, replaced) = match new.listener.take() {
+        Some(listener) => add_request(book, id, new, listener),
+        None => (keep_by(book, id, &new), None),
     };
     if refusal == Refusal::BusyUpgrade {
         book.change(id, |place| place.stands = Stands::Converts);
@@ -224,11 +224,9 @@ fn add_request<B: BookMut>(
     book: &mut B,
     id: PlaceId,
     new: NewRequest<'_, B::Client>,
+    listener: Listener<B::Client>,
 ) -> (Seq, Option<Replaced<B::Client>>) {
     let seq = book.next_seq();
-    let Some(listener) = new.listener else {
-        return (seq, None);
-    };
     let before = match listener {
         Listener::Channel(_) => book.place(id).and_then(Place::channel),
         Listener::Client(_) => None,

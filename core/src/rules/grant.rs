@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::key_ref::{KeyId, KeyRef};
 use super::leave::{end, leave, LeaveReason, Removed};
-use super::place::{Listener, Place, PlaceId, Request, Seq, Stands, Ticket};
+use super::place::{Listener, Place, PlaceId, Request, Seq, Stands};
 use super::turn::{self, Next};
 use super::BookMut;
 use crate::lock::{CompactToken, FenceClock, Grant, Lock, Now, Refusal, TokenBuf};
@@ -66,7 +66,6 @@ pub struct Offer {
     pub grant: Grant,
     /// The request, which ends where nobody has received the message.
     pub request: ChannelRequest,
-    ticket: Ticket,
 }
 
 impl Offer {
@@ -88,7 +87,6 @@ impl Offer {
                 place: id,
                 seq: request.seq,
             },
-            ticket: place.ticket,
         })
     }
 }
@@ -154,8 +152,6 @@ pub(crate) fn step<B: BookMut>(
 /// `None` when the request has left meanwhile.
 pub(crate) fn heard<B: BookMut>(book: &mut B, offer: Offer) -> Option<Granted<B::Client>> {
     let ChannelRequest { place, seq } = offer.request;
-    let at = book.place(place);
-    at.filter(|at| at.ticket == offer.ticket)?;
     Some(Granted {
         removed: leave(book, place, seq, LeaveReason::Granted)?,
         grant: offer.grant,

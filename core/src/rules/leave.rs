@@ -17,7 +17,7 @@ pub struct Removed<L> {
     pub listener: Option<Listener<L>>,
     /// Whose it is.
     pub token: CompactToken,
-    /// Exclusive or shared.
+    /// Exclusive, shared or counted.
     pub mode: Mode,
     /// Since when it has had its place, on the monotonic clock.
     pub since_us: u64,
@@ -29,19 +29,8 @@ pub struct Removed<L> {
     pub linger: Option<Linger>,
     /// The result that it takes in place of a hold.
     pub result: Option<Rc<[u8]>>,
-    /// What has become of its place.
-    pub rest: PlaceAfter,
-}
-
-/// What has become of a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlaceAfter {
-    /// It has ended.
-    Ended,
-    /// Others listen at it.
-    Listens,
-    /// Nobody listens at it for a while.
-    Absent,
+    /// Whether its place has ended with it.
+    pub is_last: bool,
 }
 
 /// Why a request leaves its place.
@@ -99,7 +88,7 @@ pub(crate) fn leave<B: BookMut>(
         LeaveReason::Granted | LeaveReason::Refused => false,
     };
     let keeps = matches!(why, LeaveReason::Ungranted(_)) && request.keep_ms > 0;
-    let (request, extra, rest) = book.take(id, seq, keeps, |place, request| {
+    let (request, extra, is_last) = book.take(id, seq, keeps, |place, request| {
         match why {
             LeaveReason::Ungranted(leaving) => {
                 if request.keep_ms > 0 {
@@ -118,15 +107,11 @@ pub(crate) fn leave<B: BookMut>(
         if place.is_absent() && !may_stay {
             place.kept = None;
         }
-        match (place.is_over(), place.is_absent()) {
-            (true, _) => PlaceAfter::Ended,
-            (_, true) => PlaceAfter::Absent,
-            (_, false) => PlaceAfter::Listens,
-        }
+        place.is_over()
     })?;
     let place = book.place(id)?;
-    let removed = removed(place, Some((request, uncounted_us)), extra, rest);
-    if rest == PlaceAfter::Ended {
+    let removed = removed(place, Some((request, uncounted_us)), extra, is_last);
+    if is_last {
         book.close(id);
     }
     Some(removed)
@@ -139,7 +124,7 @@ pub(crate) fn end<B: BookMut>(book: &mut B, id: PlaceId) -> Vec<Removed<B::Clien
         match place.first().map(|request| request.seq) {
             Some(seq) => all.extend(leave(book, id, seq, LeaveReason::Refused)),
             None => {
-                all.push(removed(place, None, Extra::default(), PlaceAfter::Ended));
+                all.push(removed(place, None, Extra::default(), true));
                 book.change(id, |place| place.kept = None);
                 book.close(id);
             }
@@ -205,7 +190,7 @@ fn removed<L>(
     place: &Place<L>,
     request: Option<(Request<L>, u64)>,
     extra: Extra,
-    rest: PlaceAfter,
+    is_last: bool,
 ) -> Removed<L> {
     let (request, uncounted_us) = request.unzip();
     let mode = request.as_ref().map(|request| request.mode);
@@ -219,6 +204,6 @@ fn removed<L>(
         linger: extra.linger,
         result: extra.result,
         listener: request.map(|request| request.listener),
-        rest,
+        is_last,
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use crate::lock::{Ask, CompactToken, FenceClock, Grant, Lock, Mode, Now, Refusal, Ttl, Waiting};
-use crate::rules::key_ref::{KeyId, KeyRef};
+use crate::rules::key_ref::KeyId;
 use crate::rules::keys::Keys;
 
 /// The position of a place in its queues: smaller is earlier. A server gives each to one place
@@ -184,11 +184,6 @@ impl TableKeys {
 
 /// Questions.
 impl<L> Place<L> {
-    /// The keys that it waits for.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &KeyRef> {
-        self.keys.iter()
-    }
-
     /// Whether it is granted several keys at once, or none.
     pub(crate) const fn is_for_several_keys(&self) -> bool {
         self.keys.several().is_some()

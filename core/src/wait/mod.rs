@@ -27,5 +27,5 @@ pub use crate::rules::cycle;
 pub use crate::rules::grant::{ChannelRequest, Granted, Offer, Step};
 pub use crate::rules::key_ref::{self, KeyRef};
 pub use crate::rules::keys::{self, Keys, Several, Wanted};
-pub use crate::rules::leave::{Leaving, PlaceAfter, Removed};
+pub use crate::rules::leave::{Leaving, Removed};
 pub use crate::rules::place::{Linger, Listener};

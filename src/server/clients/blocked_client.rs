@@ -13,7 +13,8 @@ use crate::server::api::{call, Context};
 use redis_lock_core::engine::{self, Outcome, Types};
 
 /// What the machine remembers for this server.
-pub(crate) enum Redis {}
+#[derive(Default)]
+pub(crate) struct Redis;
 
 impl Types for Redis {
     type Client = BlockedClient;

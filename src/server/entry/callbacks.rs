@@ -1,4 +1,4 @@
-//! Every entry from the server but the commands and the type's other methods: the table in
+//! Every entry from the server but the commands and the type's other methods: see
 //! `docs/ARCHITECTURE.md`, "Callbacks".
 //!
 //! A callback runs in the middle of something of the server's. It leaves a note and sets the timer,

@@ -7,7 +7,7 @@ use crate::server::observe::stats;
 use crate::server::replication::writes;
 use redis_lock_core::command::info::{self, Info};
 use redis_lock_core::command::Error;
-use redis_lock_core::engine::host::{End as _, Host, Key as _, Parts, Purpose};
+use redis_lock_core::engine::host::{Host, Key as _, Parts, Purpose};
 use redis_lock_core::wait::KeyRef;
 
 pub(in crate::server) fn info(task: &mut Task<'_>) -> Result<(), Error> {
@@ -16,12 +16,8 @@ pub(in crate::server) fn info(task: &mut Task<'_>) -> Result<(), Error> {
     let mut key = task.open_key(Purpose::Read)?;
     let (db, key_name) = (key.server().selected_db(), key.name());
     let (name, now, now_us) = (key_name.bytes(), clock::of_command(), clock::monotonic_us());
-    let Parts {
-        lock,
-        machine,
-        key_end,
-        ..
-    } = key.parts();
+    let key_end = key.deadline();
+    let Parts { lock, machine, .. } = key.parts();
     let closed_for = machine.guard.all_closed_for(Some(name), clock::boot_us());
     let guard_ms = closed_for.map(|(ms, _)| ms);
     let registry = &mut machine.registry;
@@ -30,14 +26,7 @@ pub(in crate::server) fn info(task: &mut Task<'_>) -> Result<(), Error> {
     }
     let waiters: Vec<_> = registry.waiters(db, name).take(shown.waiters).collect();
     let count = registry.counts_of(db, name).waiting();
-    match Info::of(
-        lock,
-        key_end.deadline(),
-        shown.holders,
-        count,
-        guard_ms,
-        now,
-    ) {
+    match Info::of(lock, key_end, shown.holders, count, guard_ms, now) {
         Some(info) => info_reply::send(ctx, &info, &waiters, now, now_us),
         None => ctx.reply_null(),
     }

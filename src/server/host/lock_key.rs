@@ -11,7 +11,7 @@ use crate::server::clients::channel;
 use crate::server::observe::notify;
 use crate::server::observe::stats::held;
 use crate::server::replication::propagation;
-use redis_lock_core::engine::host::{self, End, Found, Key as _, Name, Purpose, WrongType};
+use redis_lock_core::engine::host::{self, Found, Key as _, Name, Purpose, WrongType};
 use redis_lock_core::engine::Event;
 use redis_lock_core::lock::{Deadline, Effect, Fate, Lock};
 
@@ -34,25 +34,6 @@ pub(in crate::server) struct Key<'k, 'c> {
     deadline: Cell<Option<Option<Deadline>>>,
     /// Whether the server was told that it has changed.
     is_signalled: bool,
-}
-
-/// When the key expires by itself, once somebody asks: the server looks it up.
-#[derive(Clone, Copy)]
-pub(in crate::server) struct KeyEnd<'p> {
-    open: &'p OpenKey<'p>,
-    known: &'p Cell<Option<Option<Deadline>>>,
-}
-
-impl End for KeyEnd<'_> {
-    fn deadline(self) -> Option<Deadline> {
-        if let Some(known) = self.known.get() {
-            return known;
-        }
-        let at_ms = self.open.expires_at_ms();
-        let deadline = at_ms.and_then(|at_ms| Deadline::from_millis(at_ms.min(Deadline::MAX_MS)));
-        self.known.set(Some(deadline));
-        deadline
-    }
 }
 
 impl Name for Arg<'_> {
@@ -182,10 +163,6 @@ impl<'k, 'c> Key<'k, 'c> {
 impl<'k, 'c> host::Key for Key<'k, 'c> {
     type Server = Context<'c>;
     type Name = Arg<'k>;
-    type End<'p>
-        = KeyEnd<'p>
-    where
-        Self: 'p;
 
     #[inline]
     fn server(&self) -> Context<'c> {
@@ -209,10 +186,6 @@ impl<'k, 'c> host::Key for Key<'k, 'c> {
             lock: self.lock.as_deref(),
             machine: self.task.machine(),
             shared,
-            key_end: KeyEnd {
-                open: &self.open,
-                known: &self.deadline,
-            },
         }
     }
 
@@ -223,8 +196,13 @@ impl<'k, 'c> host::Key for Key<'k, 'c> {
 
     #[inline]
     fn deadline(&self) -> Option<Deadline> {
-        let (open, known) = (&self.open, &self.deadline);
-        KeyEnd { open, known }.deadline()
+        if let Some(known) = self.deadline.get() {
+            return known;
+        }
+        let at_ms = self.open.expires_at_ms();
+        let deadline = at_ms.and_then(|at_ms| Deadline::from_millis(at_ms.min(Deadline::MAX_MS)));
+        self.deadline.set(Some(deadline));
+        deadline
     }
 
     fn apply(&mut self, effect: &Effect<'_>) -> bool {

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash};
 
 use super::agenda::Pass;
 use super::Registry;
+use crate::book::Indexed;
 use crate::lock::{FenceClock, Lock, Now, Token};
 use crate::rules::come::{self, Came, Entered, NewRequest};
 use crate::rules::grant::{self, Decision, Granted, Offer, Step};
@@ -39,45 +40,39 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Takes a request that was refused: see [`come::enter`]. Its token does not wait for any of
     /// the keys otherwise ([`Registry::waits_otherwise`]).
     pub fn enter(&mut self, keys: &Keys, new: NewRequest<'_, L>) -> (Entered, Option<Came<L>>) {
-        let entered = come::enter(&mut self.book, keys, new);
-        self.note_ended();
-        entered
+        self.by_rules(|book| come::enter(book, keys, new))
     }
 
     /// Has a request leave as if it had never come: see [`come::take_back`].
     pub fn take_back(&mut self, came: Came<L>) -> Option<bool> {
-        let must_serve = come::take_back(&mut self.book, came);
-        self.note_ended();
-        must_serve
+        self.by_rules(|book| come::take_back(book, came))
     }
 
     /// Takes a request out of its place, which stays or ends by the rules.
     pub(super) fn leave(&mut self, id: PlaceId, seq: Seq, why: LeaveReason) -> Option<Removed<L>> {
-        let removed = leave::leave(&mut self.book, id, seq, why);
-        self.note_ended();
-        removed
+        self.by_rules(|book| leave::leave(book, id, seq, why))
     }
 
     /// Ends a place. There is one entry for each of its requests, or one without a listener.
     pub(super) fn end(&mut self, id: PlaceId) -> Vec<Removed<L>> {
-        let removed = leave::end(&mut self.book, id);
-        self.note_ended();
-        removed
+        self.by_rules(|book| leave::end(book, id))
     }
 
-    /// Marks the keys of places for several keys that have ended: the waiters behind them may be
-    /// next.
+    /// Applies a rule to the book. The keys of places for several keys that it has ended are marked:
+    /// the waiters behind them may be next.
     #[inline]
-    pub(super) fn note_ended(&mut self) {
+    pub(super) fn by_rules<R>(&mut self, rule: impl FnOnce(&mut Indexed<L, S>) -> R) -> R {
+        let result = rule(&mut self.book);
         for keys in self.book.take_ended() {
             for key in keys.iter() {
-                self.mark(key.db, &key.name);
+                self.mark(key);
             }
         }
         if self.is_empty() {
             // Whoever comes next is not passed by a way that goes on.
             self.agenda.pass = Pass::default();
         }
+        result
     }
 
     /// Takes out the request of a client that is gone; `None` when it does not wait any more. With
@@ -90,9 +85,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Takes out what is over first: the next request that times out, or place whose grace has
     /// ended, which has no listener. The caller marks the key.
     pub fn take_timed_out(&mut self, leaving: Leaving) -> Option<Removed<L>> {
-        let removed = leave::take_timed_out(&mut self.book, leaving);
-        self.note_ended();
-        removed
+        self.by_rules(|book| leave::take_timed_out(book, leaving))
     }
 
     /// Whether anything is over.
@@ -123,7 +116,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     pub fn dismiss(&mut self, key: &KeyRef, most: usize) -> Vec<Removed<L>> {
         let ids: Vec<PlaceId> = self.all_at(key).take(most).collect();
         let removed = ids.into_iter().flat_map(|id| self.end(id)).collect();
-        self.mark(key.db, &key.name);
+        self.mark(key);
         removed
     }
 
@@ -136,9 +129,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     /// Ends the place at which nobody listens that a token has for these keys: see
     /// [`leave::resume`]. The caller serves the keys.
     pub fn resume(&mut self, keys: &Keys, token: Token<'_>) -> Option<u64> {
-        let since_us = leave::resume(&mut self.book, keys, token);
-        self.note_ended();
-        since_us
+        self.by_rules(|book| leave::resume(book, keys, token))
     }
 }
 
@@ -172,9 +163,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             let ticket = self.book.place(id)?.ticket;
             self.agenda.step.candidates.insert((ticket, id));
         }
-        let (book, at) = (&mut self.book, || granted_at(now));
-        let step = grant::step(book, decision, lock, terms.longest_ms, at, fences);
-        self.note_ended();
+        let (longest_ms, at) = (terms.longest_ms, || granted_at(now));
+        let step = self.by_rules(|book| grant::step(book, decision, lock, longest_ms, at, fences));
         match step {
             Some(Step::Offered(offer)) if self.has_ended(&offer) => {
                 Some(Step::Unheard(offer.request))
@@ -191,8 +181,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
 
     /// Somebody has received what was published: see [`grant::heard`].
     pub fn heard(&mut self, offer: Offer) -> Option<Granted<L>> {
-        let granted = grant::heard(&mut self.book, offer);
-        self.note_ended();
-        granted
+        self.by_rules(|book| grant::heard(book, offer))
     }
 }

@@ -54,7 +54,11 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         while let Some((ticket, id)) = self.agenda.step.candidates.pop_first() {
             if self.is_behind() {
                 let place = self.book.place(id);
-                let keys: Vec<_> = place.into_iter().flat_map(Place::keys).cloned().collect();
+                let keys: Vec<_> = place
+                    .into_iter()
+                    .flat_map(|place| place.keys.iter())
+                    .cloned()
+                    .collect();
                 keys.iter().for_each(|key| self.follow_changes(key));
             }
             let place = self.book.place(id).filter(|place| place.ticket == ticket);
@@ -151,8 +155,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     ) -> Vec<Granted<L>> {
         let id = self.place_at(candidate).map(|_| candidate.place);
         let grant = |last: &Request<L>| Grant::new(None, last.mode, last.ttl, fence, at);
-        let granted = id.map(|id| grant::grant_claim(&mut self.book, id, grant));
-        self.note_ended();
+        let granted = id.map(|id| self.by_rules(|book| grant::grant_claim(book, id, grant)));
         granted.unwrap_or_default()
     }
 
@@ -162,12 +165,6 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
             Some(_) => self.end(candidate.place),
             None => Vec::new(),
         }
-    }
-
-    /// Leaves a candidate to a later step.
-    pub fn put_off_candidate(&mut self, candidate: &Candidate) {
-        let first = &candidate.several.first().key_ref;
-        self.mark(first.db, &first.name);
     }
 
     fn place_at(&self, candidate: &Candidate) -> Option<&Place<L>> {

@@ -59,7 +59,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let place = id.and_then(|id| Some((id, self.book.place(id)?)));
         let is_cancelled = |(_, place): &(PlaceId, &Place<L>)| {
             let mut last = place
-                .keys()
+                .keys
+                .iter()
                 .filter_map(|key| self.agenda.endings.cancelled.get(key));
             last.any(|last| place.ticket <= *last)
         };
@@ -85,7 +86,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         let removed = ids.into_iter().filter_map(|id| {
             let place = self.book.place(id)?;
             let seq = place.channel()?;
-            self.agenda.step.unserved.extend(place.keys().cloned());
+            self.agenda.step.unserved.extend(place.keys.iter().cloned());
             self.leave(id, seq, LeaveReason::Ungranted(leaving))
         });
         removed.collect()
@@ -143,7 +144,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                     Vec::new()
                 }
             };
-            self.mark(key.db, &key.name);
+            self.mark(&key);
             return Some(Ending::Cancelled(removed));
         }
         if let Some(client) = self.agenda.endings.lost.first().copied() {
@@ -179,7 +180,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
     pub fn end_unheard(&mut self, one: &ChannelRequest, leaving: Leaving) -> Option<Removed<L>> {
         let removed = self.leave(one.place, one.seq, LeaveReason::Ungranted(leaving))?;
         for key in removed.keys.iter() {
-            self.mark(key.db, &key.name);
+            self.mark(key);
         }
         Some(removed)
     }
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
     use crate::lock::{FenceClock, Mode, Now, Refusal, Token, Ttl};
     use crate::rules::keys::{Keys, Several, Wanted};
-    use crate::wait::{Listener, NewRequest, PlaceAfter, Step, Terms};
+    use crate::wait::{Listener, NewRequest, Step, Terms};
 
     type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
 
@@ -272,7 +273,7 @@ mod tests {
         for n in 0..MOST + 500 {
             enter(&mut world, &k, n, b"k");
             let removed = world.unheard(b"k", LEAVING);
-            assert!(removed.iter().all(|one| one.rest == PlaceAfter::Absent));
+            assert!(removed.iter().all(|one| !one.is_last));
         }
         enter(&mut world, &k, 0, b"heard");
         while world.take_unserved().is_some() {}

@@ -17,15 +17,20 @@ impl<L, S: BuildHasher> Registry<L, S> {
     }
 
     /// Marks a key as changed, if anybody waits for it. Answers whether somebody does.
-    pub fn mark(&mut self, db: i32, name: &[u8]) -> bool {
-        let key = self.book.queues.key_ref(db, name);
-        key.map(|key| self.agenda.marks.add(key)).is_some()
+    pub fn mark(&mut self, key: &KeyRef) -> bool {
+        let queue = self.book.queues.of(key);
+        queue
+            .map(|queue| self.agenda.marks.add(queue.key.clone()))
+            .is_some()
     }
 
     /// The same where the key has lost its lock, and may get another one in its place.
     pub fn mark_replaced(&mut self, db: i32, name: &[u8]) -> bool {
-        self.set_replaced(db, name, true);
-        self.mark(db, name)
+        let key = self.book.queues.key_ref(db, name);
+        key.is_some_and(|key| {
+            self.set_replaced(&key, true);
+            self.mark(&key)
+        })
     }
 
     /// Marks a key as changed, whether anybody waits for it or not.
@@ -61,11 +66,11 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Notes that the lock of a key that was just served has changed by a grant only, to a token
     /// that does not wait for it.
     pub fn lock_granted(&mut self, key: &KeyRef) {
-        self.set_replaced(key.db, &key.name, false);
+        self.set_replaced(key, false);
     }
 
-    fn set_replaced(&mut self, db: i32, name: &[u8], is_replaced: bool) {
-        let id = self.book.queues.id(db, name);
+    fn set_replaced(&mut self, key: &KeyRef, is_replaced: bool) {
+        let id = self.book.queues.id_of(key);
         if let Some(queue) = id.and_then(|id| self.book.queues.get_mut(id)) {
             queue.is_replaced = is_replaced;
         }
@@ -117,7 +122,7 @@ mod tests {
     #[test]
     fn a_key_is_served_again_only_after_a_change_or_when_its_time_has_come() {
         assert!(!is_due_after(|_| {}));
-        assert!(is_due_after(|world| assert!(world.mark(0, b"k"))));
+        assert!(is_due_after(|world| assert!(world.mark(&key(b"k")))));
         assert!(!is_due_after(|world| world.mark_anyway(1, b"k")));
         for (at_ms, is_due) in [(999, true), (1_000, true), (1_001, false)] {
             let wake = |world: &mut World| world.set_wake(&key(b"k"), Some(at_ms));

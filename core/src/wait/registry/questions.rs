@@ -20,7 +20,7 @@ use crate::wait::due::Due;
 pub struct Waiter<'a, L> {
     /// For whom.
     pub token: TokenText<'a>,
-    /// Exclusive or shared.
+    /// Exclusive, shared or counted.
     pub mode: Mode,
     /// When its place was taken, on the monotonic clock.
     pub since_us: u64,

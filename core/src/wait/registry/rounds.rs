@@ -82,7 +82,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if !std::mem::take(&mut queue.is_behind) {
             return;
         }
-        self.mark(key.db, &key.name);
+        self.mark(key);
         let is_over = |id: &PlaceId| {
             self.book
                 .place(*id)
@@ -118,7 +118,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         if let Some((id, place)) = self.agenda.pass.here(&self.book) {
             let follows = self.agenda.pass.follows().then(|| place.keys.clone());
             if self.agenda.pass.looks() {
-                let pairs = place.keys().zip(&place.ids);
+                let pairs = place.keys.iter().zip(&place.ids);
                 let first = pairs.filter(|(_, key)| self.book.first_at(**key) == Some(id));
                 looks.extend(first.map(|(key, _)| key.clone()));
             }
@@ -131,7 +131,7 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
                 if place.is_some_and(|place| self.was_emptied(place)) {
                     drop(self.end(id));
                     for key in keys.iter() {
-                        self.mark(key.db, &key.name);
+                        self.mark(key);
                     }
                 }
             }

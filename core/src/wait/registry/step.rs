@@ -30,7 +30,7 @@ impl<L, S: BuildHasher> Registry<L, S> {
     /// Has the keys marked that are to be served, because the step cannot go on.
     pub fn mark_unserved(&mut self) {
         while let Some(key) = self.agenda.step.unserved.pop_first() {
-            self.mark(key.db, &key.name);
+            self.mark(&key);
         }
     }
 }

@@ -243,13 +243,16 @@ fn waiters_of_an_absent_key_get_tryagain_when_its_slot_leaves(kind: Kind) {
     let fixture = Fixture::start(kind);
     let [k] = &fixture.keys(["k"]);
     let (mut source, mut target) = (fixture.source(), fixture.target());
-    let fence = source.int(&format!("LOCK.ACQUIRE {k} a 500"));
+    let fence = source.int(&format!("LOCK.ACQUIRE {k} a 600000"));
     let waiters = ["b", "c"].map(|token| {
         let line = format!("LOCK.ACQUIRE {k} {token} 60000 BLOCK 0");
         fixture.cluster.blocked(FROM, &line)
     });
     // Nobody is granted in the meantime.
-    source.text("CONFIG SET min-replicas-to-write 2");
+    source.multi(&[
+        &format!("LOCK.RENEW {k} a 20"),
+        "CONFIG SET min-replicas-to-write 2",
+    ]);
     wait_for("it to expire", || {
         (fixture.keys_at(FROM) == 0).then_some(())
     });

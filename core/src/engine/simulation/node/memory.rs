@@ -23,8 +23,8 @@ use crate::lock::{Deadline, Hold, Lock, Now, Token};
 use crate::wait::{Delivery, KeyRef, Leaving, Limits};
 
 /// The types of the server in memory.
-#[derive(Clone, Copy)]
-pub(in super::super) enum Toy {}
+#[derive(Clone, Copy, Default)]
+pub(in super::super) struct Toy;
 
 impl Types for Toy {
     type Client = Client;

@@ -10,7 +10,7 @@ use crate::command::acquire::{self, Acquire};
 use crate::command::once;
 use crate::command::{rlock, Args, Error, Reply};
 use crate::engine::guard::slots::Cluster;
-use crate::engine::host::{End, Found, Host, Key, Name, Parts, Purpose, Server, WrongType};
+use crate::engine::host::{Found, Host, Key, Name, Parts, Purpose, Server, WrongType};
 use crate::engine::{self, check, command, several, Event as KeyEvent, Machine, Shared};
 use crate::lock::slot::slot_of;
 use crate::lock::{Deadline, Effect, Fate, Lock, Mode, Token};
@@ -251,15 +251,6 @@ impl Name for OpenName {
     }
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct OpenEnd(Option<Deadline>);
-
-impl End for OpenEnd {
-    fn deadline(self) -> Option<Deadline> {
-        self.0
-    }
-}
-
 impl Open<'_, '_> {
     /// Takes the value out of the server.
     fn take(&mut self) -> Result<(), WrongType> {
@@ -295,10 +286,6 @@ impl Drop for Open<'_, '_> {
 impl<'n> Key for Open<'_, 'n> {
     type Server = Ctx<'n>;
     type Name = OpenName;
-    type End<'p>
-        = OpenEnd
-    where
-        Self: 'p;
 
     fn server(&self) -> Ctx<'n> {
         self.memory.ctx()
@@ -317,7 +304,6 @@ impl<'n> Key for Open<'_, 'n> {
             lock: self.lock.as_ref(),
             machine: self.machine,
             shared: self.shared,
-            key_end: OpenEnd(self.end.get()),
         }
     }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::lock::{Mode, Refusal, Ttl};
 use crate::rules::keys::{Several, Wanted};
 use crate::wait::Leaving;
-use crate::wait::{Entered, Listener, NewRequest, PlaceAfter, PlaceBefore};
+use crate::wait::{Entered, Listener, NewRequest, PlaceBefore};
 
 type World = Registry<u64, BuildHasherDefault<DefaultHasher>>;
 
@@ -161,9 +161,9 @@ fn places_beyond_the_bound_of_absent_ones_end() {
     let rests = [1, 2].map(|client| {
         let removed = world.remove_listener(client, leaving).unwrap();
         assert!(world.is_tight());
-        removed.rest
+        removed.is_last
     });
-    assert_eq!(rests, [PlaceAfter::Absent, PlaceAfter::Ended]);
+    assert_eq!(rests, [false, true]);
     let absent = come(&mut world, &["k"], "d", ListensBy::Nobody, None, &LIMITS);
     assert_eq!(absent, Err(LimitMet::Absent));
     let absent = come(
