@@ -5,7 +5,7 @@ use redis_lock::lock::{
     Ask, Deadline, Effect, Fate, FenceClock, Lock, Mode, Now, Refusal, Token, Ttl, Waiting,
 };
 use redis_lock::wait::{
-    KeyRef, Keys, Leaving, Listener, NewRequest, PlaceAfter, Registry, Removed, Step, Terms,
+    KeyRef, Keys, Leaving, Listener, NewRequest, Registry, Removed, Step, Terms,
 };
 use std::collections::hash_map::RandomState;
 
@@ -177,7 +177,7 @@ impl World {
     fn gone(&mut self, removed: &Removed<u64>) {
         match removed.listener {
             Some(Listener::Client(client)) => self.waiting.retain(|other| *other != client),
-            _ => assert_eq!(removed.rest, PlaceAfter::Ended),
+            _ => assert!(removed.is_last),
         }
     }
 
@@ -231,7 +231,7 @@ impl World {
     fn serve(&mut self) {
         let now = self.now();
         while let Some(over) = self.registry.take_timed_out(leaving(now)) {
-            assert_eq!((over.listener, over.rest), (None, PlaceAfter::Ended));
+            assert_eq!((over.listener, over.is_last), (None, true));
         }
         loop {
             let lock = self.lock.as_ref();
