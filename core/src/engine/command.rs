@@ -90,8 +90,7 @@ pub(super) fn change<'k, 'r, H: Host>(
         look.look(&mut key)?;
         key_ref = waited_key_ref(&mut key);
     }
-    let key_end = asks_end.then(|| key.deadline()).flatten();
-    match decide_on(&mut key, key_ref.as_ref(), now, key_end, decide) {
+    match decide_on(&mut key, key_ref.as_ref(), now, asks_end, decide) {
         Decided::Change(mut effect, cause, reply) => {
             if let Some(linger) = taker.and_then(|taker| taker.linger) {
                 linger::mark_in(&mut effect, linger, &key.parts().machine.guard);
@@ -226,10 +225,11 @@ fn decide_on<'r, K: Key>(
     key: &mut K,
     key_ref: Option<&KeyRef>,
     now: Now,
-    key_end: Option<Deadline>,
+    asks_end: bool,
     decide: impl FnOnce(Scene<'_, '_, K>) -> Decided<'r>,
 ) -> Decided<'r> {
     let name = key.name();
+    let key_end = asks_end.then(|| key.deadline()).flatten();
     let Parts {
         lock,
         machine,

@@ -58,8 +58,8 @@ impl<L: Copy + Eq + Hash, S: BuildHasher + Default> Registry<L, S> {
         self.by_rules(|book| leave::end(book, id))
     }
 
-    /// Applies a rule to the book. The keys of places for several keys that it has ended are marked:
-    /// the waiters behind them may be next.
+    /// Applies a rule to the book. The keys of places for several keys that it has ended are
+    /// marked: the waiters behind them may be next.
     #[inline]
     pub(super) fn by_rules<R>(&mut self, rule: impl FnOnce(&mut Indexed<L, S>) -> R) -> R {
         let result = rule(&mut self.book);
