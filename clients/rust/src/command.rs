@@ -84,11 +84,6 @@ impl Place {
         }
     }
 
-    /// What a message about it says.
-    pub(crate) fn head(&self) -> Self {
-        Self::new(&self.key, self.token.clone())
-    }
-
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(self.key.as_slice()).chain(self.more.iter().map(Vec::as_slice))
     }

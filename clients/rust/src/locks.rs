@@ -17,6 +17,7 @@ use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::options::bounded_ttl;
 use crate::settle::Settle;
+use crate::support::Support;
 use crate::{Mode, Options};
 
 /// What a method that asks the server returns.
@@ -33,8 +34,13 @@ pub struct LockClient<D: Driver> {
 
 impl<D: Driver> LockClient<D> {
     pub(crate) fn with(connections: D::Connections, options: Options) -> Self {
+        let engine = Engine {
+            connections,
+            options,
+            support: Support::default(),
+        };
         Self {
-            engine: Engine::new(connections, options),
+            engine: Arc::new(engine),
         }
     }
 
@@ -276,13 +282,15 @@ impl<D: Driver, K> Request<D, K> {
             let (engine, place) = (engine.clone(), place.without_job());
             async move { engine.give_up(&place, ttl).await }
         });
-        let granted = engine
-            .acquire(&place, claim, ttl, patience)
-            .instrument(tracing::debug_span!("lock.wait", %key))
-            .await;
+        let mut attempt = engine.attempt(&place, claim, ttl, patience);
+        let span = tracing::debug_span!("lock.wait", %key);
+        let granted = engine.run(&mut attempt).instrument(span).await;
+        if !matches!(granted, Ok(Some(_))) {
+            engine.clean_up(&attempt).await;
+        }
         settle.disarm();
-        let (granted, found) = granted?;
-        let guard = granted.map(|grant| Guard {
+        let found = attempt.found;
+        let guard = granted?.map(|grant| Guard {
             hold: Hold {
                 engine: engine.clone(),
                 lease: Lease::new(grant, ttl, engine.linger(), claim.clone()),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, ToSingleRedisArg, Value};
+use redis::{FromRedisValue, ToSingleRedisArg, Value};
 
 use crate::attempt::{Patience, random};
 use crate::command::{Claim, hash_tag, millis};
@@ -103,13 +103,6 @@ impl<D: Driver> Once<D> {
         &self.lock
     }
 
-    fn set(&self, value: impl ToSingleRedisArg) -> Cmd {
-        let mut command = redis::cmd("SET");
-        command.arg(&self.name).arg(value);
-        command.arg("PX").arg(millis(self.keep));
-        command
-    }
-
     /// Finds the value, or the right to make it.
     pub(crate) async fn look(&self) -> Result<Look<'_, D>> {
         let patience = Patience::of(self.wait);
@@ -206,7 +199,9 @@ impl<D: Driver> Making<'_, D> {
         drop(self.keep_alive);
         match (made, self.old) {
             (Ok(value), _) => {
-                let set = self.once.set(&value);
+                let mut set = redis::cmd("SET");
+                set.arg(&self.once.name).arg(&value);
+                set.arg("PX").arg(millis(self.once.keep));
                 self.guard.hold.store(&set).await?;
                 Ok(value)
             }

@@ -40,7 +40,7 @@ pub struct Sentinel {
     /// The number of the one that has named the primary.
     last: Arc<AtomicUsize>,
     name: String,
-    like: Option<ConnectionInfo>,
+    like: ConnectionInfo,
 }
 
 impl Sentinel {
@@ -49,21 +49,18 @@ impl Sentinel {
         sentinels: impl IntoIterator<Item = A>,
         name: impl Into<String>,
     ) -> Result<Self> {
-        let sentinels = sentinels
-            .into_iter()
-            .map(unnamed)
-            .collect::<RedisResult<Vec<_>>>()?;
+        let sentinels = sentinels.into_iter().map(unnamed);
         Ok(Self {
-            sentinels,
+            sentinels: sentinels.collect::<RedisResult<_>>()?,
             last: Arc::default(),
             name: name.into(),
-            like: None,
+            like: unnamed("redis://any")?,
         })
     }
 
     /// Takes the credentials, the database and TLS of the servers from an address.
     pub fn servers(mut self, like: impl IntoConnectionInfo) -> Result<Self> {
-        self.like = Some(unnamed(like)?);
+        self.like = unnamed(like)?;
         Ok(self)
     }
 
@@ -86,11 +83,11 @@ impl Sentinel {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let named = A::ask(sentinel.clone(), question, time).await?;
-        let address = self.read(&named)?;
+        let address = address(&named).ok_or_else(|| self.nobody())?;
         if !locked(asked).insert(address.clone()) {
             return Err(self.nobody());
         }
-        let server = self.server(&address)?;
+        let server = with_address(&self.like, &address);
         let role = A::ask(server.clone(), redis::cmd("ROLE"), time).await;
         if !is_primary(&role) {
             return Err(self.nobody());
@@ -99,31 +96,20 @@ impl Sentinel {
         Ok(server)
     }
 
-    /// The address that a sentinel names.
-    fn read(&self, answer: &Value) -> RedisResult<Address> {
-        let port = |value: &Value| text(value)?.parse().ok();
-        if let Some([host, port_value, ..]) = answer.as_sequence()
-            && let (Some(host), Some(port)) = (text(host), port(port_value))
-        {
-            return Ok((host.to_owned(), port));
-        }
-        Err(self.nobody())
-    }
-
-    fn server(&self, (host, port): &Address) -> RedisResult<ConnectionInfo> {
-        let like = match &self.like {
-            Some(like) => like.clone(),
-            None => unnamed("redis://any")?,
-        };
-        Ok(with_address(&like, host, *port))
-    }
-
     /// An error that waiting may cure, as sentinels elect a primary.
     pub(crate) fn nobody(&self) -> RedisError {
         let kind = redis::ErrorKind::MasterNameNotFoundBySentinel;
         let what = "no sentinel names a server that is a primary";
         (kind, what, self.name.clone()).into()
     }
+}
+
+/// The address that a sentinel names.
+fn address(answer: &Value) -> Option<Address> {
+    let [host, port, ..] = answer.as_sequence()? else {
+        return None;
+    };
+    Some((text(host)?.to_owned(), text(port)?.parse().ok()?))
 }
 
 /// Whether the answer to ROLE is a primary's. A user without the right to ask is not told.
@@ -136,6 +122,3 @@ fn is_primary(role: &RedisResult<Value>) -> bool {
         Err(error) => error.code() == Some("NOPERM"),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -56,6 +56,7 @@ use std::time::Duration;
 
 use redis::{Client, FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
 
+use crate::attempt::Patience;
 use crate::error::{Error, Result};
 use crate::info::unnamed;
 use crate::once::{Look, read};
@@ -171,8 +172,7 @@ impl LockClient {
         nodes: impl IntoIterator<Item = A>,
         options: Options,
     ) -> Result<Self> {
-        let topology = crate::cluster::Topology::new(nodes)?;
-        let connections = Connections::cluster(topology, &options);
+        let connections = Connections::cluster(nodes, &options)?;
         Ok(Self::with(connections, options.with_failover()))
     }
 
@@ -252,13 +252,13 @@ impl Once {
 impl Guard {
     /// Waits until the hold is over. With [`Guard::keep_alive`] that is when it was lost.
     pub async fn lost(&self) {
-        self.hold.lease.lost().await;
+        self.hold.lease.lost::<Tasks>(Patience::Forever).await;
     }
 }
 
 impl KeepAlive {
     /// Waits until the hold is over or released.
     pub async fn lost(&self) {
-        self.lease.lost().await;
+        self.lease.lost::<Tasks>(Patience::Forever).await;
     }
 }

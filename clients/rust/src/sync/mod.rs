@@ -41,10 +41,13 @@ mod driver;
 mod sentinel;
 
 use std::fmt;
+#[cfg(feature = "cluster")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
 
+use crate::attempt::Patience;
 use crate::error::{Error, Result};
 use crate::info::unnamed;
 use crate::once::{Look, read};
@@ -121,8 +124,8 @@ impl LockClient {
         nodes: impl IntoIterator<Item = A>,
         options: Options,
     ) -> Result<Self> {
-        let topology = crate::cluster::Topology::new(nodes)?;
-        let nodes = cluster::Nodes::new(topology);
+        let cluster = crate::cluster::Cluster::new(nodes, |_, _, _| {})?;
+        let nodes: cluster::Nodes = Arc::new(cluster);
         Ok(Self::new(nodes, options.with_failover()))
     }
 
@@ -190,6 +193,6 @@ impl Once {
 impl KeepAlive {
     /// Waits until the hold is over or released, `timeout` at most. True if it is over or released.
     pub fn wait_lost(&self, timeout: Duration) -> bool {
-        self.lease.wait_ended(timeout)
+        now(self.lease.lost::<Blocking>(Patience::of(timeout)))
     }
 }
