@@ -39,22 +39,23 @@ impl Patience {
             .map_or(Self::Forever, Self::Until)
     }
 
-    /// The time that is left, or `None` without an end.
-    pub(crate) fn left(self) -> Option<Duration> {
+    /// The time that is left then, or `None` without an end.
+    fn left_at(self, then: Instant) -> Option<Duration> {
         match self {
             Self::None | Self::Never => Some(Duration::ZERO),
-            Self::Until(end) => Some(end.saturating_duration_since(Instant::now())),
+            Self::Until(end) => Some(end.saturating_duration_since(then)),
             Self::Forever => None,
         }
     }
 
     pub(crate) fn is_over(self) -> bool {
-        self.left().is_some_and(|left| left.is_zero())
+        self.left_at(Instant::now()) == Some(Duration::ZERO)
     }
 
     /// The part of a time that is left.
     pub(crate) fn bounded(self, time: Duration) -> Duration {
-        self.left().map_or(time, |left| left.min(time))
+        let left = self.left_at(Instant::now());
+        left.map_or(time, |left| left.min(time))
     }
 }
 
@@ -270,11 +271,8 @@ impl Attempt<'_> {
             _ => PACE,
         };
         let since = *self.put_off.get_or_insert(now);
-        let goes_on = match self.patience {
-            Patience::Never => false,
-            _ => !self.patience.is_over() || since.elapsed() < self.options.reach(),
-        };
-        match goes_on {
+        let is_over = self.patience.is_over() && since.elapsed() >= self.options.reach();
+        match self.patience != Patience::Never && !is_over {
             true => Verdict::AskAgain(pause),
             false => Verdict::Failed(error.into()),
         }
@@ -282,13 +280,10 @@ impl Attempt<'_> {
 
     /// How long it asks again that has asked in vain since then.
     fn reach(&self, since: Instant) -> Duration {
-        let left = match self.patience {
-            Patience::Never => return Duration::ZERO,
-            Patience::None => Some(Duration::ZERO),
-            Patience::Until(end) => Some(end.saturating_duration_since(since)),
-            Patience::Forever => None,
-        };
-        self.options.reach_within(left)
+        match self.patience {
+            Patience::Never => Duration::ZERO,
+            patience => self.options.reach_within(patience.left_at(since)),
+        }
     }
 
     /// The part of a time that a server still has. One that is out of reach has what is left of it.

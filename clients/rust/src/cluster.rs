@@ -10,7 +10,7 @@ use redis::{
 };
 
 use crate::command::hash_tag;
-use crate::driver::{answered, locked};
+use crate::driver::{Peer, answered, locked};
 use crate::error::Result;
 use crate::info::{Address, text, unnamed, with_address};
 use crate::replies::{has_code, is_unanswered};
@@ -20,17 +20,6 @@ const SLOTS_TIME: Duration = Duration::from_secs(1);
 
 /// How often one command follows a redirection.
 const REDIRECTIONS: usize = 5;
-
-/// What connects to one node.
-pub(crate) trait Node: Send + Sync {
-    fn of(client: Client) -> Self;
-
-    fn send(
-        &self,
-        commands: &[Cmd],
-        time: Duration,
-    ) -> impl Future<Output = RedisResult<Value>> + Send;
-}
 
 /// Is told of a node's failure, and whether a slot has moved.
 type HasFailed = Box<dyn Fn(&Address, &RedisError, bool) + Send + Sync>;
@@ -51,7 +40,7 @@ struct Inner<N> {
     questions: usize,
 }
 
-impl<N: Node> Cluster<N> {
+impl<N: Peer> Cluster<N> {
     pub(crate) fn new<A: IntoConnectionInfo>(
         addresses: impl IntoIterator<Item = A>,
         has_failed: impl Fn(&Address, &RedisError, bool) + Send + Sync + 'static,
@@ -102,14 +91,14 @@ impl<N: Node> Cluster<N> {
         self.inner().nodes.clear();
     }
 
-    /// Sends commands to the node of their slot, as far as that is known, and on to where that one
-    /// sends them. Returns the node that has answered, too.
+    /// Sends commands to the node of their slot, and on to where that one sends them. Returns the node
+    /// that has answered, too.
     pub(crate) async fn send(
         &self,
-        owner: Address,
         commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<(Value, Address)> {
+        let owner = self.ask_owner(slot_of_commands(commands), time).await?;
         let (mut node, mut is_asking) = (owner, false);
         let mut redirections = 0..REDIRECTIONS;
         loop {

@@ -8,7 +8,7 @@ use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Client, Cmd, RedisResult, Value};
 
 use crate::attempt::{Attempt, Verdict};
 use crate::locks::Returns;
@@ -99,6 +99,18 @@ impl<D: Driver> fmt::Debug for Engine<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.options.fmt(f)
     }
+}
+
+/// What connects to one server.
+pub(crate) trait Peer: Send + Sync {
+    fn of(client: Client) -> Self;
+
+    /// Sends commands once, together. The answer is that of `answered`.
+    fn send(
+        &self,
+        commands: &[Cmd],
+        time: Duration,
+    ) -> impl Future<Output = RedisResult<Value>> + Send;
 }
 
 /// What no panic leaves half done.

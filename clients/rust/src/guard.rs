@@ -161,7 +161,8 @@ impl<D: Driver> Drop for Guard<D> {
     fn drop(&mut self) {
         if self.hold.lease.is_to_release() {
             self.hold.lease.end();
-            drop(self.hold.settle(self.hold.clone().release_at_last()));
+            let (engine, rest) = (self.hold.engine.clone(), self.hold.clone());
+            D::settle(engine, &self.hold.runtime, rest.release_at_last());
         }
     }
 }

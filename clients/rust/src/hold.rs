@@ -235,7 +235,7 @@ impl<D: Driver> Hold<D> {
     }
 
     pub(crate) async fn unlock(&self) -> Result<()> {
-        let settle = self.settle(self.clone().release_at_last());
+        let settle = Settle::new(&self.engine, &self.runtime, self.clone().release_at_last());
         let released = self.release(self.persistence()).await;
         settle.disarm();
         released
@@ -254,21 +254,14 @@ impl<D: Driver> Hold<D> {
             return Ok(true);
         }
         let asking = self.alone(Kind::Conversion).await;
-        let settle = self.settle(self.clone().read_at_last(asking));
+        let rest = self.clone().read_at_last(asking);
+        let settle = Settle::new(&self.engine, &self.runtime, rest);
         let converted = match mode {
             Mode::Shared => self.restore_reader().await.map(|()| true),
             _ => self.become_writer(patience).await,
         };
         settle.disarm();
         converted
-    }
-
-    /// Does the rest if this future, or its guard, is dropped.
-    pub(crate) fn settle<F>(&self, rest: F) -> Settle<D, F>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        Settle::new(&self.engine, &self.runtime, rest)
     }
 
     /// Releases what nobody has any more.

@@ -71,16 +71,23 @@ impl<D: Driver> LockClient<D> {
         all
     }
 
-    /// The lock of a job that runs once.
-    pub(crate) async fn job(
+    /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago.
+    pub(crate) async fn run<T>(
         &self,
         key: &[u8],
-        at_most: Duration,
-        at_least: Duration,
-    ) -> Result<Option<Guard<D>>> {
-        let mut job = self.lock(key).with_ttl(at_most);
-        job.at_least = (!at_least.is_zero()).then_some(at_least.min(job.ttl));
-        job.take(&job.claim, Patience::None).await
+        (at_most, at_least): (Duration, Duration),
+        job: impl AsyncFnOnce(&Guard<D>) -> T,
+    ) -> Result<Option<T>> {
+        let mut lock = self.lock(key).with_ttl(at_most);
+        lock.at_least = (!at_least.is_zero()).then_some(at_least.min(lock.ttl));
+        let Some(guard) = lock.take(&lock.claim, Patience::None).await? else {
+            return Ok(None);
+        };
+        let result = job(&guard).await;
+        if let Err(error) = guard.hold.unlock().await {
+            tracing::warn!(%error, "the lock of a job was not released by it");
+        }
+        Ok(Some(result))
     }
 
     pub(crate) fn request<K>(

@@ -5,20 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
+use redis::{Client, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
-use crate::driver::locked;
+use crate::driver::{Peer, locked};
 use crate::error::Result;
 use crate::info::{Address, text, unnamed, with_address};
-
-/// Asks a server one question, by a connection of its own.
-pub(crate) trait Ask {
-    fn ask(
-        server: ConnectionInfo,
-        command: Cmd,
-        time: Duration,
-    ) -> impl Future<Output = RedisResult<Value>> + Send;
-}
 
 /// The sentinels that watch a primary, which the locks are on.
 ///
@@ -74,21 +65,23 @@ impl Sentinel {
 
     /// How to connect to the primary that one of them names. Most name the same one, and a server
     /// that is silent takes its time: it is asked once, as `asked` remembers.
-    pub(crate) async fn named_by<A: Ask>(
+    pub(crate) async fn named_by<P: Peer>(
         &self,
         (number, sentinel): (usize, &ConnectionInfo),
         asked: &Mutex<HashSet<Address>>,
         time: Duration,
-    ) -> RedisResult<ConnectionInfo> {
+    ) -> RedisResult<Client> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        let named = A::ask(sentinel.clone(), question, time).await?;
+        let sentinel = P::of(Client::open(sentinel.clone())?);
+        let named = sentinel.send(&[question], time).await?;
         let address = address(&named).ok_or_else(|| self.nobody())?;
         if !locked(asked).insert(address.clone()) {
             return Err(self.nobody());
         }
-        let server = with_address(&self.like, &address);
-        let role = A::ask(server.clone(), redis::cmd("ROLE"), time).await;
+        let server = Client::open(with_address(&self.like, &address))?;
+        let asking = P::of(server.clone());
+        let role = asking.send(&[redis::cmd("ROLE")], time).await;
         if !is_primary(&role) {
             return Err(self.nobody());
         }

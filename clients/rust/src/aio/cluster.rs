@@ -1,12 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Client, Cmd, IntoConnectionInfo, RedisResult, Value};
+use redis::{Cmd, IntoConnectionInfo, RedisResult, Value};
 use tokio::sync::Mutex;
 
-use super::link::{Origin, Own, Source, within};
+use super::link::{Own, Source, within};
 use super::listener::{Hub, Subscribed};
-use crate::cluster::{Cluster, Node, slot_of, slot_of_commands, tag_of};
+use crate::cluster::{Cluster, slot_of, slot_of_commands, tag_of};
 use crate::error::Result;
 use crate::info::Address;
 
@@ -16,16 +16,6 @@ pub(super) struct Nodes {
     /// One task asks for the slots, and the others wait for it.
     asking: Mutex<()>,
     hub: Arc<Hub>,
-}
-
-impl Node for Own {
-    fn of(client: Client) -> Self {
-        Self::new(Origin::Server(client.into()), None)
-    }
-
-    async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
-        self.send(commands, time).await
-    }
 }
 
 impl Nodes {
@@ -68,8 +58,8 @@ impl Nodes {
         commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<(Value, Address)> {
-        let owner = self.owner(slot_of_commands(commands), time).await?;
-        self.cluster.send(owner, commands, time).await
+        self.owner(slot_of_commands(commands), time).await?;
+        self.cluster.send(commands, time).await
     }
 
     async fn owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::ConnectionLike;
 use redis::{Cmd, IntoConnectionInfo, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -14,7 +14,7 @@ use super::cluster::Nodes;
 use super::link::{Boxed, Origin, Own, Source, shared};
 use super::listener::{Hub, Node, Subscribed};
 use crate::attempt::{Attempt, Verdict};
-use crate::driver::{Driver, Engine, locked};
+use crate::driver::{Driver, Engine, Peer, locked};
 use crate::error::Result;
 use crate::locks::Returns;
 use crate::options::Options;
@@ -112,7 +112,7 @@ pub(crate) struct Connections {
     pub(super) hub: Arc<Hub>,
     /// As many connections may block at a time.
     pub(super) waiting: Semaphore,
-    pub(super) idle: Mutex<Vec<MultiplexedConnection>>,
+    pub(super) idle: Mutex<Vec<Own>>,
     left: watch::Sender<()>,
 }
 

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value};
-use tokio::sync::Mutex;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisResult, Value,
+};
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
 use super::listener::Hub;
-use crate::driver::{answered, rest_for_answer};
+use crate::driver::{Peer, answered, rest_for_answer};
 use crate::replies::is_to_leave;
 
 /// The time for a new connection. A server that is there accepts at once.
@@ -32,13 +34,24 @@ impl Source {
         Self(Arc::new(move || Box::pin(find())))
     }
 
-    pub(super) async fn client(&self) -> RedisResult<Client> {
-        (self.0)().await
-    }
-
-    /// Makes a connection whose answers may take as long as they like.
-    pub(super) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        connect_to(&self.client().await?).await
+    /// Makes a connection whose answers may take as long as they like, or one that listens.
+    pub(super) async fn connect(
+        &self,
+        pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+    ) -> RedisResult<MultiplexedConnection> {
+        let mut client = (self.0)().await?;
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIME));
+        let mut config = config.set_response_timeout(None);
+        if let Some(pushes) = pushes {
+            let info = client.get_connection_info().clone();
+            let settings = info.redis_settings().clone();
+            let settings = settings.set_protocol(ProtocolVersion::RESP3);
+            client = Client::open(info.set_redis_settings(settings))?;
+            config = config.set_response_timeout(Some(CONNECT_TIME));
+            config = config.set_push_sender(pushes);
+        }
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        within(CONNECT_TIME, connecting).await
     }
 }
 
@@ -84,25 +97,6 @@ impl Own {
         }
     }
 
-    pub(super) async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
-        let start = Instant::now();
-        let connection = self.connection(time).await?;
-        let time = rest_for_answer(start, time);
-        let answer = within(time, connection(commands)).await;
-        if let Err(error) = &answer
-            && is_to_leave(error)
-        {
-            let mut current = self.current.lock().await;
-            let present = current.connection.as_ref();
-            if present.is_some_and(|present| Arc::ptr_eq(present, &connection)) {
-                // A server that is no longer primary is not asked again: a new one asks who is.
-                current.connection = None;
-                current.has_left |= !error.is_timeout();
-            }
-        }
-        answer
-    }
-
     /// The present connection, or a new one. A short time for an answer leaves a second for that.
     async fn connection(&self, time: Duration) -> RedisResult<Shared> {
         let connecting = async {
@@ -112,7 +106,7 @@ impl Own {
                 return Ok(connection.clone());
             }
             let connection = match &self.from {
-                Origin::Server(source) => shared(source.connect().await?),
+                Origin::Server(source) => shared(source.connect(None).await?),
                 Origin::Program(shared) => shared.clone(),
             };
             if std::mem::take(&mut current.has_left)
@@ -131,13 +125,29 @@ impl Own {
     }
 }
 
-/// Makes a connection whose answers may take as long as they like.
-pub(super) async fn connect_to(client: &Client) -> RedisResult<MultiplexedConnection> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIME))
-        .set_response_timeout(None);
-    let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    within(CONNECT_TIME, connecting).await
+impl Peer for Own {
+    fn of(client: Client) -> Self {
+        Self::new(Origin::Server(client.into()), None)
+    }
+
+    async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
+        let start = Instant::now();
+        let connection = self.connection(time).await?;
+        let time = rest_for_answer(start, time);
+        let answer = within(time, connection(commands)).await;
+        if let Err(error) = &answer
+            && is_to_leave(error)
+        {
+            let mut current = self.current.lock().await;
+            let present = current.connection.as_ref();
+            if present.is_some_and(|present| Arc::ptr_eq(present, &connection)) {
+                // A server that is no longer primary is not asked again: a new one asks who is.
+                current.connection = None;
+                current.has_left |= !error.is_timeout();
+            }
+        }
+        answer
+    }
 }
 
 pub(super) fn shared(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Shared {

@@ -5,14 +5,11 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult,
-    Value,
-};
+use redis::{PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, mpsc, watch};
 use tokio::time::timeout;
 
-use super::link::{CONNECT_TIME, Source, within};
+use super::link::{Source, within};
 use crate::attempt::PACE;
 use crate::command::Place;
 use crate::driver::locked;
@@ -125,19 +122,8 @@ impl Hub {
             _ => {}
         }
         let (sender, pushes) = mpsc::unbounded_channel();
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIME))
-            .set_response_timeout(Some(CONNECT_TIME))
-            .set_push_sender(sender);
-        let connecting = async {
-            let info = source.client().await?.get_connection_info().clone();
-            let settings = info.redis_settings().clone();
-            let settings = settings.set_protocol(ProtocolVersion::RESP3);
-            let client = Client::open(info.set_redis_settings(settings))?;
-            let connecting = client.get_multiplexed_async_connection_with_config(&config);
-            within(CONNECT_TIME, connecting).await
-        };
-        let connection = connecting.await.inspect_err(|error| {
+        let connecting = source.connect(Some(sender)).await;
+        let connection = connecting.inspect_err(|error| {
             *locked(&line.failure) = Some((Instant::now(), error.clone()));
         })?;
         let hearing = Hearing {

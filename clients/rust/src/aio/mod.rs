@@ -59,7 +59,6 @@ use redis::{Client, FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
 use crate::attempt::Patience;
 use crate::error::{Error, Result};
 use crate::info::unnamed;
-use crate::once::{Look, read};
 use crate::options::Options;
 use driver::Connections;
 #[cfg(feature = "sentinel")]
@@ -197,14 +196,7 @@ impl LockClient {
         at_least: Duration,
         job: impl AsyncFnOnce(&Guard) -> T,
     ) -> Result<Option<T>> {
-        let Some(guard) = self.job(key.as_ref(), at_most, at_least).await? else {
-            return Ok(None);
-        };
-        let result = job(&guard).await;
-        if let Err(error) = guard.unlock().await {
-            tracing::warn!(%error, "the lock of a job was not released by it");
-        }
-        Ok(Some(result))
+        self.run(key.as_ref(), (at_most, at_least), job).await
     }
 }
 
@@ -239,13 +231,7 @@ impl Once {
         T: ToSingleRedisArg + FromRedisValue,
         E: From<Error> + fmt::Debug,
     {
-        match self.look().await? {
-            Look::Found(value) => Ok(read(value)?),
-            Look::Making(making) => {
-                let made = make(&making.guard).await;
-                making.end(made).await
-            }
-        }
+        self.value(make).await
     }
 }
 

@@ -3,15 +3,15 @@
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, RedisResult, Value};
+use redis::RedisError;
 use tokio::time::{sleep, timeout};
 
 use super::driver::Tasks;
-use super::link::{Source, within};
+use super::link::{Origin, Own, Source};
 use super::listener::Event;
 use crate::Error;
 use crate::attempt::{Attempt, PACE, Verdict, Wait, bound};
-use crate::driver::{Engine, locked};
+use crate::driver::{Engine, Peer, locked};
 use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
 
 /// The time after which a task without a connection that waits asks again.
@@ -110,25 +110,16 @@ impl Engine<Tasks> {
         let Ok(Ok(_permit)) = waiting.await else {
             return self.ask_once(attempt, Wait::Keep).await;
         };
-        let start = Instant::now();
         let idle = locked(&self.connections.idle).pop();
-        let connection = match idle {
-            Some(connection) => Ok(connection),
-            None => source.connect().await,
-        };
-        let mut connection = match connection {
-            Ok(connection) => connection,
-            Err(error) => return attempt.has_failed(error, start),
-        };
+        let own = idle.unwrap_or_else(|| Own::new(Origin::Server(source.clone()), None));
         let question = attempt.question(Wait::Block);
         // If this future is dropped here, the connection is closed, and the server ends the wait.
-        let asking = question.command.query_async(&mut connection);
-        let answer: RedisResult<Value> = within(question.time, asking).await;
+        let answer = own.send(from_ref(&question.command), question.time).await;
+        let mut idle = locked(&self.connections.idle);
         match &answer {
-            Err(error) if is_unanswered(error) || is_demoted(error) => {
-                locked(&self.connections.idle).clear()
-            }
-            _ => locked(&self.connections.idle).push(connection),
+            // The others are of the same server, and older.
+            Err(error) if is_unanswered(error) || is_demoted(error) => idle.clear(),
+            _ => idle.push(own),
         }
         attempt.verdict(&question, answer)
     }

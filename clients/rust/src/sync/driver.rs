@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Client, Cmd, RedisResult, Value};
 
 use super::connect::{CONNECT_TIME, Connect, Connection};
 use crate::attempt::{Attempt, Verdict, Wait};
-use crate::driver::{Driver, Engine, locked, rest_for_answer};
+use crate::driver::{Driver, Engine, Peer, locked, rest_for_answer};
 use crate::locks::Returns;
 use crate::replies::{is_demoted, is_to_leave, is_unanswered};
 
@@ -68,7 +68,7 @@ impl Returns for Blocking {
 }
 
 impl Driver for Blocking {
-    type Connections = Pool;
+    type Connections = Ask;
     type Runtime = ();
 
     const BLOCKS: bool = true;
@@ -82,7 +82,7 @@ impl Driver for Blocking {
     }
 
     async fn send(engine: &Engine<Self>, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
-        engine.connections.ask(commands, time)
+        (engine.connections)(commands, time)
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
@@ -113,6 +113,9 @@ impl Driver for Blocking {
     }
 }
 
+/// Sends commands once, to a server or to the nodes of a cluster. The answer is that of `answered`.
+pub(crate) type Ask = Box<dyn Fn(&[Cmd], Duration) -> RedisResult<Value> + Send + Sync>;
+
 /// As many connections as threads use at a time.
 pub(crate) struct Pool {
     connect: Box<dyn Connect>,
@@ -126,10 +129,19 @@ impl Pool {
             idle: Mutex::default(),
         }
     }
+}
 
-    pub(super) fn ask(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
+impl Peer for Pool {
+    fn of(client: Client) -> Self {
+        Self::new(client)
+    }
+
+    async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
         let start = Instant::now();
-        let answer = self.connection(time).and_then(|mut connection| {
+        let idle = locked(&self.idle).pop();
+        // A server that is there accepts at once, however long the command itself may take.
+        let connect = || self.connect.connect(time.min(CONNECT_TIME));
+        let answer = idle.map_or_else(connect, Ok).and_then(|mut connection| {
             let time = rest_for_answer(start, time);
             let answer = connection.ask(commands, time);
             let answer = answer.and_then(Value::extract_error);
@@ -146,14 +158,5 @@ impl Pool {
             locked(&self.idle).clear();
         }
         answer
-    }
-
-    fn connection(&self, time: Duration) -> RedisResult<Box<dyn Connection>> {
-        let idle = locked(&self.idle).pop();
-        match idle {
-            Some(connection) => Ok(connection),
-            // A server that is there accepts at once, however long the command itself may take.
-            None => self.connect.connect(time.min(CONNECT_TIME)),
-        }
     }
 }
