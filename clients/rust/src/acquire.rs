@@ -48,7 +48,8 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Asks until the lock is granted or the patience is over. Its caller sees to what is left behind.
+    /// Asks until the lock is granted or the patience is over. Its caller sees to what is left
+    /// behind.
     pub(crate) async fn run(&self, attempt: &mut Attempt<'_>) -> Result<Option<Grant>> {
         loop {
             attempt.refused()?;

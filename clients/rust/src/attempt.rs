@@ -228,8 +228,8 @@ impl Attempt<'_> {
             // There is no fence.
             Value::Int(1) if self.support.is_fallback() => Verdict::Granted(bound(0, sent)),
             Value::Int(fence @ 1..) => Verdict::Granted(bound(fence.cast_unsigned(), sent)),
-            // The connection does not wait. Or a guard says so at once to one that waits, if its token
-            // holds all by an unseen grant.
+            // The connection does not wait. Or a guard says so at once to one that waits, if its
+            // token holds all by an unseen grant.
             Value::Nil if self.has_place => {
                 let soonest = PACE.min(self.options.slice).min(self.options.grace);
                 self.again_or_unavailable(soonest.saturating_sub(sent.elapsed()))

@@ -91,8 +91,8 @@ impl<N: Peer> Cluster<N> {
         self.inner().nodes.clear();
     }
 
-    /// Sends commands to the node of their slot, and on to where that one sends them. Returns the node
-    /// that has answered, too.
+    /// Sends commands to the node of their slot, and on to where that one sends them. Returns the
+    /// node that has answered, too.
     pub(crate) async fn send(
         &self,
         commands: &[Cmd],
@@ -191,14 +191,14 @@ impl<N: Peer> Cluster<N> {
     fn learn(&self, slots: &Value, asked: &Address) -> bool {
         let slots = slots.as_sequence().unwrap_or_default().iter();
         let ranges: Vec<_> = slots.filter_map(|range| read_range(range, asked)).collect();
-        let has = |node: &Address| ranges.iter().any(|(.., named)| named == node);
         // Also a node that is not used yet may be asked for the slots.
         let is_known = ranges.iter().all(|(.., node)| self.node(node).is_ok());
-        let mut inner = self.inner();
         if ranges.is_empty() || !is_known {
             return false;
         }
-        inner.nodes.retain(|node, _| has(node));
+        let mut inner = self.inner();
+        let is_named = |node: &Address| ranges.iter().any(|(.., named)| named == node);
+        inner.nodes.retain(|node, _| is_named(node));
         inner.ranges = ranges;
         true
     }

@@ -1,7 +1,7 @@
 //! The only place that knows a library: how commands are sent, and how time passes.
 //!
-//! All that is above it awaits a `Driver`. That of `sync` blocks where it is polled, so its futures end
-//! when they are polled.
+//! All that is above it awaits a `Driver`. That of `sync` blocks where it is polled, so its futures
+//! end when they are polled.
 
 use std::fmt;
 use std::future::{Future, pending};

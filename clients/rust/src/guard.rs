@@ -26,7 +26,7 @@ pub struct Guard<D: Driver> {
 impl<D: Driver> Guard<D> {
     /// The key of the lock, the first one of several.
     pub fn key(&self) -> &[u8] {
-        &self.hold.place.key
+        self.hold.place.key()
     }
 
     /// The token by which the server knows the owner.

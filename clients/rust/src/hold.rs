@@ -60,7 +60,7 @@ impl<D: Driver> Engine<D> {
 
     /// Where one of several locks is lost, the others are of no use.
     pub(crate) async fn release_rest(&self, place: &Place, ttl: Duration) {
-        if !place.more.is_empty() {
+        if place.keys.len() > 1 {
             self.give_up(place, ttl).await;
         }
     }
@@ -227,11 +227,9 @@ impl<D: Driver> Hold<D> {
         Error::NotHeld
     }
 
-    pub(crate) fn still_held(&self) -> Result<()> {
-        match self.lease.may_be_held() {
-            true => Ok(()),
-            false => Err(Error::NotHeld),
-        }
+    fn still_held(&self) -> Result<()> {
+        let is_held = self.lease.may_be_held();
+        is_held.then_some(()).ok_or(Error::NotHeld)
     }
 
     pub(crate) async fn unlock(&self) -> Result<()> {

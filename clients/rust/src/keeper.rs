@@ -62,7 +62,7 @@ async fn run<D: Driver>(hold: Hold<D>, is_stopped: Arc<AtomicBool>) {
         return;
     }
     let lost = LostLock {
-        key: hold.place.key.clone(),
+        key: hold.place.key().to_vec(),
         token: hold.place.token.clone(),
         fence: hold.lease.fence(),
     };

@@ -302,7 +302,8 @@ impl Lease {
         })
     }
 
-    /// Waits until the hold is ended or lost, its time included. False if the patience is over before.
+    /// Waits until the hold is ended or lost, its time included. False if the patience is over
+    /// before.
     pub(crate) async fn lost<D: Driver>(&self, patience: Patience) -> bool {
         let is_stopped = AtomicBool::new(false);
         while !self.is_lost() && !self.is_ended() {

@@ -67,7 +67,7 @@ impl<D: Driver> LockClient<D> {
     /// The server refuses a key that is named twice, and in a cluster keys of several slots.
     pub fn multi_lock<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock<D> {
         let mut all = self.request(keys, Claim::Lock);
-        all.claim = Claim::All(vec![Mode::Exclusive; all.keys.len()]);
+        all.claim = Claim::All(vec![Mode::Exclusive; all.place.keys.len()]);
         all
     }
 
@@ -79,7 +79,7 @@ impl<D: Driver> LockClient<D> {
         job: impl AsyncFnOnce(&Guard<D>) -> T,
     ) -> Result<Option<T>> {
         let mut lock = self.lock(key).with_ttl(at_most);
-        lock.at_least = (!at_least.is_zero()).then_some(at_least.min(lock.ttl));
+        lock.place.at_least = (!at_least.is_zero()).then_some(at_least.min(lock.ttl));
         let Some(guard) = lock.take(&lock.claim, Patience::None).await? else {
             return Ok(None);
         };
@@ -97,9 +97,11 @@ impl<D: Driver> LockClient<D> {
     ) -> Request<D, K> {
         Request {
             engine: self.engine.clone(),
-            keys: owned(keys),
+            place: Place {
+                keys: owned(keys),
+                ..Place::default()
+            },
             claim,
-            at_least: None,
             token: None,
             ttl: self.engine.options.ttl,
             kind: PhantomData,
@@ -149,9 +151,9 @@ pub mod kinds {
 #[derive(Clone, Debug)]
 pub struct Request<D: Driver, K> {
     engine: Arc<Engine<D>>,
-    keys: Vec<Vec<u8>>,
+    /// Without a token.
+    place: Place,
     claim: Claim,
-    at_least: Option<Duration>,
     token: Option<Vec<u8>>,
     ttl: Duration,
     kind: PhantomData<K>,
@@ -181,7 +183,7 @@ impl<D: Driver> MultiLock<D> {
         if let Claim::All(modes) = &mut self.claim {
             modes.extend(keys.iter().map(|_| Mode::Shared));
         }
-        self.keys.extend(keys);
+        self.place.keys.extend(keys);
         self
     }
 }
@@ -259,7 +261,7 @@ impl<D: Driver, K> Request<D, K> {
 
     /// The key of the lock, the first one of several.
     pub fn key(&self) -> &[u8] {
-        self.keys.first().map_or(&[], Vec::as_slice)
+        self.place.key()
     }
 
     /// Takes it. `None` if it is unavailable for as long as the patience is.
@@ -277,13 +279,11 @@ impl<D: Driver, K> Request<D, K> {
             return Err(Error::NoRuntime);
         };
         let place = Arc::new(Place {
-            key: self.key().to_vec(),
-            more: self.keys.iter().skip(1).cloned().collect(),
             token: self.token.clone().unwrap_or_else(new_token),
-            at_least: self.at_least,
+            ..self.place.clone()
         });
         let (engine, ttl) = (&self.engine, self.ttl);
-        let key = String::from_utf8_lossy(&place.key).into_owned();
+        let key = String::from_utf8_lossy(place.key()).into_owned();
         // A job that has not begun keeps nothing.
         let settle = Settle::new(engine, &runtime, {
             let (engine, place) = (engine.clone(), place.without_job());

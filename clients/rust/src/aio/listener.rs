@@ -25,6 +25,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A node of a cluster, and `None` for the only server.
 pub(super) type Node = Option<Address>;
 
+/// The key and the token of a place, as a message names them.
+type Heard = (Vec<u8>, Vec<u8>);
+
 /// A channel that is listened to.
 pub(super) struct Subscribed {
     /// The number of ends before it.
@@ -39,7 +42,7 @@ pub(super) struct Hub {
     /// With `:` and a tag behind it in a cluster.
     channel: String,
     /// More than one at a place only where a token of the caller's own is used twice.
-    listeners: Mutex<HashMap<Place, Vec<mpsc::UnboundedSender<Event>>>>,
+    listeners: Mutex<HashMap<Heard, Vec<mpsc::UnboundedSender<Event>>>>,
     /// Those that may live.
     lines: Mutex<HashMap<Node, Arc<Line>>>,
     /// How many subscriptions have ended. Their waiters ask again.
@@ -170,7 +173,7 @@ impl Hub {
     /// Listens for one place. Messages from before are not heard: the answer to the next request
     /// tells the same.
     pub(super) fn listen(self: &Arc<Self>, place: &Place) -> Listener {
-        let place = Place::new(&place.key, place.token.clone());
+        let place = (place.key().to_vec(), place.token.clone());
         let (sender, events) = mpsc::unbounded_channel();
         let mut listeners = locked(&self.listeners);
         listeners.entry(place.clone()).or_default().push(sender);
@@ -260,7 +263,7 @@ impl Hearing {
 /// Hears what becomes of one place, until it is dropped.
 pub(super) struct Listener {
     hub: Arc<Hub>,
-    place: Place,
+    place: Heard,
     pub(super) events: mpsc::UnboundedReceiver<Event>,
 }
 
@@ -289,7 +292,7 @@ pub(super) enum Event {
 
 /// Reads a message of the module's, and the place that it is about. Keys and tokens are any bytes,
 /// spaces and line breaks included.
-fn read(message: &[u8]) -> Option<(Place, Event)> {
+fn read(message: &[u8]) -> Option<(Heard, Event)> {
     let (event, rest) = word(message)?;
     let (fence, rest) = number(rest)?;
     let (length, rest) = number(rest)?;
@@ -307,7 +310,7 @@ fn read(message: &[u8]) -> Option<(Place, Event)> {
         b"timeout" | b"result" => Event::AskAgain(Duration::ZERO),
         _ => Event::AskAgain(PACE),
     };
-    Some((Place::new(key, token.to_vec()), event))
+    Some(((key.to_vec(), token.to_vec()), event))
 }
 
 /// The bytes up to the next space, and what is behind it.

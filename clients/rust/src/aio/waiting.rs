@@ -45,7 +45,7 @@ impl Engine<Tasks> {
         let slice = attempt.patience.bounded(self.options.slice);
         let time = self.options.short_reach().max(PACE).min(slice);
         let (start, time) = (Instant::now(), attempt.bounded(time));
-        let key = &attempt.place.key;
+        let key = attempt.place.key();
         let connections = &self.connections;
         let subscribed = match connections.listen(key, time).await {
             Ok(subscribed) => subscribed,
