@@ -3,37 +3,14 @@
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use redis::Value;
-
 use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
 use crate::command::{Claim, Place};
 use crate::driver::{Driver, Engine};
 use crate::error::Result;
 use crate::lease::{Grant, until};
-use crate::options::ANSWER_TIME;
 use crate::replies::Binding;
 
 impl<D: Driver> Engine<D> {
-    /// Asks until the lock is granted or the patience is over. Leaves nothing behind without a
-    /// grant. Returns the result that was found, too.
-    pub(crate) async fn acquire(
-        &self,
-        place: &Place,
-        claim: &Claim,
-        ttl: Duration,
-        patience: Patience,
-    ) -> Result<(Option<Grant>, Option<Value>)> {
-        let mut attempt = self.attempt(place, claim, ttl, patience);
-        let granted = self.run(&mut attempt).await;
-        if !matches!(granted, Ok(Some(_))) && attempt.leaves_something() {
-            // A server that is out of reach has had its time.
-            let time = attempt.bounded(self.options.answer_time(ttl));
-            let rest = attempt.rest_of_reach();
-            self.give_up_within(&place.without_job(), time, rest).await;
-        }
-        Ok((granted?, attempt.found))
-    }
-
     pub(crate) fn attempt<'a>(
         &'a self,
         place: &'a Place,
@@ -58,12 +35,24 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Its caller sees to what is left behind.
+    /// Gives up what is left behind without a grant.
+    pub(crate) async fn clean_up(&self, attempt: &Attempt<'_>) {
+        if attempt.leaves_something() {
+            // A server that is out of reach has had its time.
+            let time = attempt.bounded(self.options.answer_time(attempt.ttl));
+            let tried = attempt.out_of_reach.map(|since| since.elapsed());
+            let rest = self.options.short_reach();
+            let rest = rest.saturating_sub(tried.unwrap_or_default());
+            let place = attempt.place.without_job();
+            self.give_up_within(&place, time, rest).await;
+        }
+    }
+
+    /// Asks until the lock is granted or the patience is over. Its caller sees to what is left
+    /// behind.
     pub(crate) async fn run(&self, attempt: &mut Attempt<'_>) -> Result<Option<Grant>> {
         loop {
-            if let Some(refusal) = attempt.refused() {
-                return Err(refusal);
-            }
+            attempt.refused()?;
             let mut verdict = D::ask_next(self, attempt).await;
             attempt.is_first = false;
             if let Verdict::Granted(grant) = verdict
@@ -91,13 +80,7 @@ impl<D: Driver> Engine<D> {
     /// Asks once, without waiting for longer than an answer takes.
     pub(crate) async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
         let question = attempt.question(wait);
-        let time = match question.wait.is_zero() {
-            true => self.options.answer_time(attempt.ttl),
-            // Connecting must not take the time of the wait.
-            false => ANSWER_TIME,
-        };
-        let time = question.wait.saturating_add(attempt.bounded(time));
-        let answer = D::send(self, from_ref(&question.command), time).await;
+        let answer = D::send(self, from_ref(&question.command), question.time).await;
         attempt.verdict(&question, answer)
     }
 
@@ -108,29 +91,30 @@ impl<D: Driver> Engine<D> {
         let sent = Instant::now();
         let (place, ttl) = (attempt.place, attempt.ttl);
         let end = until(sent, self.options.reach().min(ttl));
-        let renewed = match self.renew(place, ttl, (ttl, end)).await {
+        let times = (ttl, self.options.answer_time(ttl));
+        match self.renew(place, times, (ttl, end)).await {
             // The server may say so for long.
             Err(error) if error.is_temporary() => return Verdict::AskAgain(Duration::ZERO),
             Err(error) => return Verdict::Failed(error),
-            Ok(renewed) => renewed,
-        };
-        if !renewed {
-            self.release_rest(place, ttl).await;
-            attempt.is_uncertain = false;
-            return Verdict::AskAgain(Duration::ZERO);
+            Ok(false) => {
+                self.release_rest(place, ttl).await;
+                attempt.is_uncertain = false;
+                return Verdict::AskAgain(Duration::ZERO);
+            }
+            // Another may hold it by now.
+            Ok(true) if until(sent, ttl) <= Instant::now() => {
+                return attempt.again_or_unavailable(Duration::ZERO);
+            }
+            Ok(true) => {}
         }
-        // Another may hold it by now.
-        if until(sent, ttl) <= Instant::now() {
-            return attempt.again_or_unavailable(Duration::ZERO);
-        }
-        let times = (ttl, self.options.answer_time(ttl));
         match self.rebind(place, attempt.claim, grant.fence, times).await {
-            Binding::Bound => {}
-            Binding::NotBound => return Verdict::AskAgain(PACE),
-            Binding::Over => return Verdict::AskAgain(Duration::ZERO),
+            Binding::Bound => {
+                attempt.is_uncertain = false;
+                Verdict::Granted(Grant { sent, ..grant })
+            }
+            Binding::NotBound => Verdict::AskAgain(PACE),
+            Binding::Over => Verdict::AskAgain(Duration::ZERO),
         }
-        attempt.is_uncertain = false;
-        Verdict::Granted(Grant { sent, ..grant })
     }
 
     /// Binds a hold that was just renewed to the connection that answers, if it ends with that.

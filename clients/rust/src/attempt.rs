@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, RedisError, RedisResult, Value};
 
 use crate::command::{Claim, Place, millis};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::lease::{Grant, Lease};
-use crate::options::Options;
+use crate::options::{ANSWER_TIME, Options};
 use crate::replies::{Class, class, is_foreign, is_partial, is_unanswered, is_unknown_command};
 use crate::support::Support;
 
@@ -39,22 +39,23 @@ impl Patience {
             .map_or(Self::Forever, Self::Until)
     }
 
-    /// The time that is left, or `None` without an end.
-    pub(crate) fn left(self) -> Option<Duration> {
+    /// The time that is left then, or `None` without an end.
+    fn left_at(self, then: Instant) -> Option<Duration> {
         match self {
             Self::None | Self::Never => Some(Duration::ZERO),
-            Self::Until(end) => Some(end.saturating_duration_since(Instant::now())),
+            Self::Until(end) => Some(end.saturating_duration_since(then)),
             Self::Forever => None,
         }
     }
 
     pub(crate) fn is_over(self) -> bool {
-        self.left().is_some_and(|left| left.is_zero())
+        self.left_at(Instant::now()) == Some(Duration::ZERO)
     }
 
     /// The part of a time that is left.
     pub(crate) fn bounded(self, time: Duration) -> Duration {
-        self.left().map_or(time, |left| left.min(time))
+        let left = self.left_at(Instant::now());
+        left.map_or(time, |left| left.min(time))
     }
 }
 
@@ -71,18 +72,13 @@ pub(crate) enum Wait<'a> {
     Keep,
 }
 
-/// A command, and how long its answer takes if the server has nothing to say before.
+/// A command, and how long its answer may take.
 pub(crate) struct Question {
     pub(crate) command: Cmd,
-    pub(crate) wait: Duration,
+    pub(crate) time: Duration,
     pub(crate) sent: Instant,
-}
-
-impl Question {
-    /// When its answer is late from.
-    fn due(&self) -> Instant {
-        self.sent.checked_add(self.wait).unwrap_or(self.sent)
-    }
+    /// When a server that has nothing to say before answers.
+    due: Instant,
 }
 
 /// The meaning of an answer.
@@ -128,28 +124,26 @@ pub(crate) struct Attempt<'a> {
 impl Attempt<'_> {
     /// The next command.
     pub(crate) fn question(&mut self, wait: Wait<'_>) -> Question {
-        if self.support.is_fallback() {
-            return Question {
-                command: self.place.set(self.ttl),
-                wait: Duration::ZERO,
-                sent: Instant::now(),
-            };
-        }
-        let mut command = self.place.acquire(self.claim, self.ttl);
-        let mut blocked = Duration::ZERO;
-        let wait = match self.patience.is_over() {
+        let is_fallback = self.support.is_fallback();
+        let mut command = match is_fallback {
+            true => self.place.set(self.ttl),
+            false => self.place.acquire(self.claim, self.ttl),
+        };
+        let wait = match is_fallback || self.patience.is_over() {
             true => Wait::No,
             false => wait,
         };
+        let (mut blocked, mut answer_time) = (Duration::ZERO, self.options.answer_time(self.ttl));
         match wait {
-            Wait::No => {}
+            Wait::No | Wait::Keep => {}
             Wait::Block => {
                 // An answer soon also says that a server which was out of reach is back.
                 let slice = match self.has_place && self.out_of_reach.is_none() {
                     true => self.options.slice,
                     false => self.options.slice.min(FIRST_SLICE),
                 };
-                blocked = self.patience.bounded(slice);
+                // Connecting must not take the time of the wait.
+                (blocked, answer_time) = (self.patience.bounded(slice), ANSWER_TIME);
                 command.arg("BLOCK").arg(millis(blocked));
             }
             Wait::Notify(channel) => {
@@ -158,19 +152,20 @@ impl Attempt<'_> {
                 let time = self.patience.bounded(self.options.slice.saturating_mul(2));
                 command.arg("NOTIFY").arg(millis(time)).arg(channel);
             }
-            Wait::Keep => {}
         }
         if wait != Wait::No {
             command.arg("KEEP").arg(millis(self.options.grace));
             self.has_place = true;
         }
-        if let Some(linger) = self.options.linger {
+        if let Some(linger) = self.options.linger.filter(|_| !is_fallback) {
             command.arg("LINGER").arg(millis(linger));
         }
+        let sent = Instant::now();
         Question {
             command,
-            wait: blocked,
-            sent: Instant::now(),
+            time: blocked.saturating_add(self.bounded(answer_time)),
+            sent,
+            due: sent.checked_add(blocked).unwrap_or(sent),
         }
     }
 
@@ -185,7 +180,7 @@ impl Attempt<'_> {
             Err(error) => error,
         };
         if class(&error) != Class::Final {
-            return self.has_failed(error, question.due());
+            return self.has_failed(error, question.due);
         }
         let is_once = matches!(self.claim, Claim::Once(..));
         if is_unknown_command(&error) {
@@ -226,21 +221,26 @@ impl Attempt<'_> {
             value => value,
         };
         match value {
-            Value::Int(0) if self.support.is_fallback() => self.again_or_unavailable(jittered()),
+            // Those who poll do not stay in step.
+            Value::Int(0) if self.support.is_fallback() => {
+                self.again_or_unavailable(PACE.mul_f64(0.5 + random()))
+            }
             // There is no fence.
             Value::Int(1) if self.support.is_fallback() => Verdict::Granted(bound(0, sent)),
-            Value::Int(fence) => match u64::try_from(fence) {
-                Ok(fence) => Verdict::Granted(bound(fence, sent)),
-                Err(_) => unexpected(),
-            },
-            // A guard says so at once to one that waits, if its token holds all by an unseen grant.
+            Value::Int(fence @ 1..) => Verdict::Granted(bound(fence.cast_unsigned(), sent)),
+            // The connection does not wait. Or a guard says so at once to one that waits, if its
+            // token holds all by an unseen grant.
             Value::Nil if self.has_place => {
-                let soonest = PACE.min(self.options.slice);
+                let soonest = PACE.min(self.options.slice).min(self.options.grace);
                 self.again_or_unavailable(soonest.saturating_sub(sent.elapsed()))
             }
             Value::Nil => self.again_or_unavailable(Duration::ZERO),
             Value::SimpleString(status) if status == "QUEUED" => Verdict::Queued,
-            _ => unexpected(),
+            _ => {
+                let what = "the server's answer is neither a fence nor null";
+                let error = RedisError::from((redis::ErrorKind::UnexpectedReturnType, what));
+                Verdict::Failed(error.into())
+            }
         }
     }
 
@@ -271,11 +271,8 @@ impl Attempt<'_> {
             _ => PACE,
         };
         let since = *self.put_off.get_or_insert(now);
-        let goes_on = match self.patience {
-            Patience::Never => false,
-            _ => !self.patience.is_over() || since.elapsed() < self.options.reach(),
-        };
-        match goes_on {
+        let is_over = self.patience.is_over() && since.elapsed() >= self.options.reach();
+        match self.patience != Patience::Never && !is_over {
             true => Verdict::AskAgain(pause),
             false => Verdict::Failed(error.into()),
         }
@@ -283,13 +280,10 @@ impl Attempt<'_> {
 
     /// How long it asks again that has asked in vain since then.
     fn reach(&self, since: Instant) -> Duration {
-        let left = match self.patience {
-            Patience::Never => return Duration::ZERO,
-            Patience::None => Some(Duration::ZERO),
-            Patience::Until(end) => Some(end.saturating_duration_since(since)),
-            Patience::Forever => None,
-        };
-        self.options.reach_within(left)
+        match self.patience {
+            Patience::Never => Duration::ZERO,
+            patience => self.options.reach_within(patience.left_at(since)),
+        }
     }
 
     /// The part of a time that a server still has. One that is out of reach has what is left of it.
@@ -301,18 +295,11 @@ impl Attempt<'_> {
         time.min(left.max(LAST_TRY))
     }
 
-    /// How long what is left behind may be given up.
-    pub(crate) fn rest_of_reach(&self) -> Duration {
-        let tried = self.out_of_reach.map(|since| since.elapsed());
-        let reach = self.options.short_reach();
-        reach.saturating_sub(tried.unwrap_or_default())
-    }
-
     /// An error if there is nothing to convert any more, or the server has no such claim and never
     /// will.
-    pub(crate) fn refused(&self) -> Option<Error> {
+    pub(crate) fn refused(&self) -> Result<()> {
         if self.lease.is_some_and(|lease| !lease.may_be_held()) {
-            return Some(Error::NotHeld);
+            return Err(Error::NotHeld);
         }
         self.support.refuse(self.claim, self.place.at_least)
     }
@@ -348,19 +335,8 @@ pub(crate) fn bound(fence: u64, sent: Instant) -> Grant {
     }
 }
 
-/// From a half to one and a half of the usual pace, so that those who poll do not stay in step.
-fn jittered() -> Duration {
-    PACE.mul_f64(0.5 + random())
-}
-
 /// At least 0, and below 1.
 pub(crate) fn random() -> f64 {
     let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
     f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
-}
-
-fn unexpected() -> Verdict {
-    let what = "the server's answer is neither a fence nor null";
-    let error = RedisError::from((redis::ErrorKind::UnexpectedReturnType, what));
-    Verdict::Failed(error.into())
 }

@@ -1,19 +1,18 @@
-//! The slots of a cluster and their nodes, without I/O.
+//! The slots of a cluster, and its nodes.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::{
-    Arg, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value,
+    Arg, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult,
+    Value,
 };
 
 use crate::command::hash_tag;
-use crate::driver::{answered, locked};
+use crate::driver::{Peer, answered, locked};
 use crate::error::Result;
-pub(crate) use crate::info::Address;
-use crate::info::unnamed;
-use crate::info::{text, with_address};
+use crate::info::{Address, text, unnamed, with_address};
 use crate::replies::{has_code, is_unanswered};
 
 /// The time for the slots of a cluster. The next node is asked after it.
@@ -22,40 +21,29 @@ const SLOTS_TIME: Duration = Duration::from_secs(1);
 /// How often one command follows a redirection.
 const REDIRECTIONS: usize = 5;
 
-/// The connections to the nodes.
-pub(crate) trait Nodes: Sync {
-    fn send(
-        &self,
-        node: &Address,
-        commands: &[Cmd],
-        time: Duration,
-    ) -> impl Future<Output = RedisResult<Value>> + Send;
+/// Is told of a node's failure, and whether a slot has moved.
+type HasFailed = Box<dyn Fn(&Address, &RedisError, bool) + Send + Sync>;
 
-    /// Whoever listens at a node is told of its failure, or that a slot has moved.
-    fn has_failed(&self, _node: &Address, _error: &RedisError, _has_moved: bool) {}
-}
-
-/// Which node has which slot, as far as it is known.
-#[derive(Debug)]
-pub(crate) struct Topology {
+/// Which node has which slot, as far as it is known, and how to ask it.
+pub(crate) struct Cluster<N> {
     /// Credentials, TLS and the like are those of the first address.
     like: ConnectionInfo,
     seeds: Vec<Address>,
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner<N>>,
+    has_failed: HasFailed,
 }
 
-#[derive(Debug)]
-struct Inner {
+struct Inner<N> {
     /// What redirections have taught comes first.
     ranges: Vec<(u16, u16, Address)>,
-    /// Those to ask for the slots. The seeds are among them.
-    nodes: Vec<Address>,
+    nodes: BTreeMap<Address, Arc<N>>,
     questions: usize,
 }
 
-impl Topology {
+impl<N: Peer> Cluster<N> {
     pub(crate) fn new<A: IntoConnectionInfo>(
         addresses: impl IntoIterator<Item = A>,
+        has_failed: impl Fn(&Address, &RedisError, bool) + Send + Sync + 'static,
     ) -> Result<Self> {
         let infos = addresses
             .into_iter()
@@ -74,76 +62,94 @@ impl Topology {
         };
         Ok(Self {
             like: like.clone(),
+            seeds,
             inner: Mutex::new(Inner {
-                nodes: seeds.clone(),
                 ranges: Vec::new(),
+                nodes: BTreeMap::new(),
                 questions: 0,
             }),
-            seeds,
+            has_failed: Box::new(has_failed),
         })
     }
 
-    /// How to connect to a node.
-    pub(crate) fn info(&self, (host, port): &Address) -> ConnectionInfo {
-        with_address(&self.like, host, *port)
+    pub(crate) fn client(&self, address: &Address) -> RedisResult<Client> {
+        Client::open(with_address(&self.like, address))
     }
 
-    /// Sends commands to the node of their slot, as far as that is known, and on to where that one
-    /// sends them. Returns the node that has answered, too.
+    fn node(&self, address: &Address) -> RedisResult<Arc<N>> {
+        let mut inner = self.inner();
+        if let Some(node) = inner.nodes.get(address) {
+            return Ok(node.clone());
+        }
+        let node = Arc::new(N::of(self.client(address)?));
+        inner.nodes.insert(address.clone(), node.clone());
+        Ok(node)
+    }
+
+    /// Ends the connections. Those that are needed are made anew.
+    pub(crate) fn close(&self) {
+        self.inner().nodes.clear();
+    }
+
+    /// Sends commands to the node of their slot, and on to where that one sends them. Returns the
+    /// node that has answered, too.
     pub(crate) async fn send(
         &self,
-        nodes: &impl Nodes,
-        owner: Address,
         commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<(Value, Address)> {
-        let mut node = owner;
-        let mut answer = nodes.send(&node, commands, time).await;
-        for _ in 0..REDIRECTIONS {
-            let Err(error) = &answer else {
-                break;
+        let owner = self.ask_owner(slot_of_commands(commands), time).await?;
+        let (mut node, mut is_asking) = (owner, false);
+        let mut redirections = 0..REDIRECTIONS;
+        loop {
+            let error = match self.send_to(&node, is_asking, commands, time).await {
+                Ok(answer) => return Ok((answer, node)),
+                Err(error) => error,
             };
-            let Some((next, is_asking)) = self.learn_from(nodes, &node, error) else {
-                break;
-            };
-            node = next;
-            answer = match is_asking {
-                true => {
-                    let sent = nodes.send(&node, &behind_asking(commands), time).await;
-                    sent.and_then(without_asking)
-                }
-                false => nodes.send(&node, commands, time).await,
-            };
+            match self.learn_from(&node, &error) {
+                Some(next) if redirections.next().is_some() => (node, is_asking) = next,
+                _ => return Err(error),
+            }
         }
-        answer.map(|answer| (answer, node))
+    }
+
+    async fn send_to(
+        &self,
+        node: &Address,
+        is_asking: bool,
+        commands: &[Cmd],
+        time: Duration,
+    ) -> RedisResult<Value> {
+        let node = self.node(node)?;
+        if !is_asking {
+            return node.send(commands, time).await;
+        }
+        // It answers although their slot has not arrived there yet.
+        let pairs = commands
+            .iter()
+            .flat_map(|command| [redis::cmd("ASKING"), command.clone()]);
+        let sent = node.send(&pairs.collect::<Vec<_>>(), time).await?;
+        let answers = sent.into_sequence().unwrap_or_default();
+        answered(answers.into_iter().skip(1).step_by(2).collect())
     }
 
     /// Where a node sends a command, and whether to say ASKING there. `None` if that is nowhere.
-    pub(crate) fn learn_from(
-        &self,
-        nodes: &impl Nodes,
-        node: &Address,
-        error: &RedisError,
-    ) -> Option<(Address, bool)> {
+    pub(crate) fn learn_from(&self, node: &Address, error: &RedisError) -> Option<(Address, bool)> {
         if is_stale(error) {
-            self.forget();
+            // The nodes are asked again.
+            self.inner().ranges.clear();
         }
         let next = redirection(node, error);
         let has_moved = next.as_ref().is_some_and(|(slot, next, is_asking)| {
             // Only the key has arrived where a slot is on its way to, or is not there yet.
             !is_asking && self.has_moved(*slot, next)
         });
-        nodes.has_failed(node, error, has_moved);
+        (self.has_failed)(node, error, has_moved);
         next.map(|(_, next, is_asking)| (next, is_asking))
     }
 
     /// Asks one node after the other for the slots, unless the owner is known.
-    pub(crate) async fn ask_owner(
-        &self,
-        nodes: &impl Nodes,
-        slot: u16,
-        time: Duration,
-    ) -> RedisResult<Address> {
+    pub(crate) async fn ask_owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
         if let Some(address) = self.owner(slot) {
             return Ok(address);
         }
@@ -151,7 +157,7 @@ impl Topology {
         let time = time.min(SLOTS_TIME);
         let mut last = None;
         for node in self.candidates() {
-            match nodes.send(&node, &question, time).await {
+            match self.send_to(&node, false, &question, time).await {
                 Ok(slots) if self.learn(&slots, &node) => break,
                 Ok(_) => {}
                 Err(error) => last = Some(error),
@@ -174,7 +180,8 @@ impl Topology {
     fn candidates(&self) -> Vec<Address> {
         let mut inner = self.inner();
         inner.questions = inner.questions.wrapping_add(1);
-        let mut candidates = inner.nodes.clone();
+        let all: BTreeSet<_> = inner.nodes.keys().chain(&self.seeds).cloned().collect();
+        let mut candidates: Vec<_> = all.into_iter().collect();
         let turn = inner.questions.checked_rem(candidates.len());
         candidates.rotate_left(turn.unwrap_or(0));
         candidates
@@ -184,13 +191,14 @@ impl Topology {
     fn learn(&self, slots: &Value, asked: &Address) -> bool {
         let slots = slots.as_sequence().unwrap_or_default().iter();
         let ranges: Vec<_> = slots.filter_map(|range| read_range(range, asked)).collect();
-        if ranges.is_empty() {
+        // Also a node that is not used yet may be asked for the slots.
+        let is_known = ranges.iter().all(|(.., node)| self.node(node).is_ok());
+        if ranges.is_empty() || !is_known {
             return false;
         }
-        let named = ranges.iter().map(|(.., address)| address);
-        let nodes: BTreeSet<_> = named.chain(&self.seeds).cloned().collect();
         let mut inner = self.inner();
-        inner.nodes = nodes.into_iter().collect();
+        let is_named = |node: &Address| ranges.iter().any(|(.., named)| named == node);
+        inner.nodes.retain(|node, _| is_named(node));
         inner.ranges = ranges;
         true
     }
@@ -198,20 +206,13 @@ impl Topology {
     /// Remembers where a slot is. True if that is new.
     fn has_moved(&self, slot: u16, address: &Address) -> bool {
         let is_new = self.owner(slot).as_ref() != Some(address);
-        let mut inner = self.inner();
-        inner
-            .ranges
-            .retain(|(first, last, _)| (*first, *last) != (slot, slot));
-        inner.ranges.insert(0, (slot, slot, address.clone()));
+        let ranges = &mut self.inner().ranges;
+        ranges.retain(|(first, last, _)| (*first, *last) != (slot, slot));
+        ranges.insert(0, (slot, slot, address.clone()));
         is_new
     }
 
-    /// Forgets the slots, but not the nodes, which are asked again.
-    fn forget(&self) {
-        self.inner().ranges.clear();
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, Inner<N>> {
         locked(&self.inner)
     }
 }
@@ -223,25 +224,25 @@ fn read_range(range: &Value, asked: &Address) -> Option<(u16, u16, Address)> {
     let [host, Value::Int(port), ..] = primary.as_sequence()? else {
         return None;
     };
-    let host = match text(host) {
-        // A node that does not know its own name means the one that was asked for.
-        None | Some("" | "?") => asked.0.clone(),
-        Some(host) => host.to_owned(),
-    };
-    let port = u16::try_from(*port).ok()?;
-    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
-    Some((first, last, (host, port)))
+    let node = (named(text(host), asked), u16::try_from(*port).ok()?);
+    Some((
+        u16::try_from(*first).ok()?,
+        u16::try_from(*last).ok()?,
+        node,
+    ))
+}
+
+/// A node that does not know its own name means the one that was asked for.
+fn named(host: Option<&str>, asked: &Address) -> String {
+    let host = host.filter(|host| !matches!(*host, "" | "?"));
+    host.unwrap_or(&asked.0).to_owned()
 }
 
 /// The slot that a node sends elsewhere, the node that it names, and whether to say ASKING there.
 fn redirection(from: &Address, error: &RedisError) -> Option<(u16, Address, bool)> {
     let (address, slot) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
-    let host = match host {
-        "" | "?" => &from.0,
-        host => host,
-    };
-    let node = (host.to_owned(), port.parse().ok()?);
+    let node = (named(Some(host), from), port.parse().ok()?);
     Some((slot, node, error.code() == Some("ASK")))
 }
 
@@ -250,32 +251,19 @@ fn is_stale(error: &RedisError) -> bool {
     is_unanswered(error) || has_code(error, &["READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING"])
 }
 
-/// The same commands, which the node answers although their slot has not arrived there yet.
-fn behind_asking(commands: &[Cmd]) -> Vec<Cmd> {
-    let pairs = commands
-        .iter()
-        .map(|command| [redis::cmd("ASKING"), command.clone()]);
-    pairs.flatten().collect()
-}
-
-fn without_asking(answer: Value) -> RedisResult<Value> {
-    let answers = answer.into_sequence().unwrap_or_default();
-    answered(answers.into_iter().skip(1).step_by(2).collect())
-}
-
 /// The slot of commands of this crate's, which they share.
 pub(crate) fn slot_of_commands(commands: &[Cmd]) -> u16 {
-    let words = |at| commands.first()?.args_iter().nth(at);
-    let word = |at| match words(at) {
-        Some(Arg::Simple(word)) => word,
-        _ => b"".as_slice(),
+    let words = commands.iter().flat_map(Cmd::args_iter);
+    let mut words = words.map(|word| match word {
+        Arg::Simple(word) => word,
+        _ => &[],
+    });
+    let before_key = match words.next() {
+        Some(b"LOCK.MACQUIRE") => 1,
+        Some(b"EVAL") => 2,
+        _ => 0,
     };
-    let key = match word(0) {
-        b"LOCK.MACQUIRE" => word(2),
-        b"EVAL" => word(3),
-        _ => word(1),
-    };
-    slot_of(key)
+    slot_of(words.nth(before_key).unwrap_or_default())
 }
 
 pub(crate) fn slot_of(key: &[u8]) -> u16 {

@@ -23,12 +23,10 @@ return redis.call('DEL', KEYS[1])";
 const CHECK: &str = "return redis.pcall('GET', KEYS[1]) == ARGV[1] and 1 or 0";
 
 /// The keys, and the token that asks for them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
-    /// The first key. Messages name it.
-    pub(crate) key: Vec<u8>,
-    /// The other keys, where several are asked for in one step.
-    pub(crate) more: Vec<Vec<u8>>,
+    /// Several where they are asked for in one step.
+    pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) token: Vec<u8>,
     /// The time from the grant before which a release does not end the hold.
     pub(crate) at_least: Option<Duration>,
@@ -68,12 +66,9 @@ pub(crate) fn new_token() -> Vec<u8> {
 }
 
 impl Place {
-    pub(crate) fn new(key: &[u8], token: Vec<u8>) -> Self {
-        Self {
-            key: key.to_vec(),
-            token,
-            ..Self::default()
-        }
+    /// The first key. Messages name it.
+    pub(crate) fn key(&self) -> &[u8] {
+        self.keys.first().map_or(&[], Vec::as_slice)
     }
 
     /// Without the time that only a job which has begun keeps.
@@ -82,15 +77,6 @@ impl Place {
             at_least: None,
             ..self.clone()
         }
-    }
-
-    /// What a message about it says.
-    pub(crate) fn head(&self) -> Self {
-        Self::new(&self.key, self.token.clone())
-    }
-
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        std::iter::once(self.key.as_slice()).chain(self.more.iter().map(Vec::as_slice))
     }
 
     /// The words of an acquire up to its way of waiting.
@@ -102,12 +88,12 @@ impl Place {
             Claim::Lock | Claim::Permit(_) => "LOCK.ACQUIRE",
             Claim::Once(result, early) => {
                 let mut command = redis::cmd("LOCK.ONCE");
-                command.arg(&self.key).arg(result).arg(&self.token);
+                command.arg(self.key()).arg(result).arg(&self.token);
                 command.arg(millis(ttl)).arg("EARLY").arg(*early);
                 return command;
             }
         };
-        let mut command = self.command(name, &self.key);
+        let mut command = self.command(name, self.key());
         command.arg(millis(ttl));
         if let Claim::Permit(permits) = claim {
             command.arg("LIMIT").arg(*permits);
@@ -118,7 +104,7 @@ impl Place {
     fn acquire_all(&self, modes: &[Mode], ttl: Duration) -> Cmd {
         let mut command = redis::cmd("LOCK.MACQUIRE");
         command.arg(modes.len());
-        for (key, _) in self.keys().zip(modes) {
+        for key in &self.keys {
             command.arg(key);
         }
         command.arg(self.token.as_slice()).arg(millis(ttl));
@@ -141,7 +127,7 @@ impl Place {
 
     fn script(&self, script: &str) -> Cmd {
         let mut command = redis::cmd("EVAL");
-        command.arg(script).arg(1).arg(&self.key).arg(&self.token);
+        command.arg(script).arg(1).arg(self.key()).arg(&self.token);
         command
     }
 
@@ -165,7 +151,7 @@ impl Place {
 
     /// The same command, to be run only while the first key is held.
     pub(crate) fn exec(&self, inner: &Cmd) -> Cmd {
-        let mut command = self.command("LOCK.EXEC", &self.key);
+        let mut command = self.command("LOCK.EXEC", self.key());
         for arg in inner.args_iter() {
             match arg {
                 Arg::Simple(word) => command.arg(word),
@@ -178,7 +164,7 @@ impl Place {
 
     /// One command for each key, of which the fallback has one.
     fn each(&self, name: &str, script: Option<&str>, options: impl Fn(&mut Cmd)) -> Vec<Cmd> {
-        let of = |key| {
+        let of = |key: &Vec<u8>| {
             let mut command = match script {
                 Some(script) => self.script(script),
                 None => self.command(name, key),
@@ -186,7 +172,7 @@ impl Place {
             options(&mut command);
             command
         };
-        self.keys().map(of).collect()
+        self.keys.iter().map(of).collect()
     }
 
     fn command(&self, name: &str, key: &[u8]) -> Cmd {

@@ -1,18 +1,16 @@
 //! The only place that knows a library: how commands are sent, and how time passes.
 //!
-//! All that is above it awaits a `Driver`. That of `sync` is never pending, so its futures end when
-//! they are polled.
+//! All that is above it awaits a `Driver`. That of `sync` blocks where it is polled, so its futures
+//! end when they are polled.
 
 use std::fmt;
-use std::future::Future;
-use std::sync::atomic::AtomicBool;
+use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Client, Cmd, RedisResult, Value};
 
 use crate::attempt::{Attempt, Verdict};
-use crate::lease::Lease;
 use crate::locks::Returns;
 use crate::options::Options;
 use crate::support::Support;
@@ -56,21 +54,17 @@ pub(crate) trait Driver:
         attempt: &mut Attempt<'_>,
     ) -> impl Future<Output = Verdict> + Send;
 
-    fn pause(time: Duration) -> impl Future<Output = ()> + Send;
-
-    /// Waits for `time`, until the lease ends before `until`, or until its keeper is stopped.
-    fn pause_of_keeper(
-        lease: &Lease,
-        until: Instant,
+    /// What a future comes to, or `None` if it does not come to it in time.
+    fn within<T: Send>(
         time: Duration,
-        is_stopped: &AtomicBool,
-    ) -> impl Future<Output = ()> + Send;
-
-    /// What a future comes to, or `None` if it cannot come to it before `end`.
-    fn until<T: Send>(
-        end: Instant,
         future: impl Future<Output = T> + Send,
     ) -> impl Future<Output = Option<T>> + Send;
+
+    fn pause(time: Duration) -> impl Future<Output = ()> + Send {
+        async move {
+            Self::within(time, pending::<()>()).await;
+        }
+    }
 
     /// Calls back where that delays nothing else.
     fn tell(call: impl FnOnce() + Send + 'static);
@@ -94,14 +88,6 @@ pub(crate) struct Engine<D: Driver> {
 }
 
 impl<D: Driver> Engine<D> {
-    pub(crate) fn new(connections: D::Connections, options: Options) -> Arc<Self> {
-        Arc::new(Self {
-            connections,
-            options,
-            support: Support::default(),
-        })
-    }
-
     /// How long holds outlive their connections, if they end with them.
     pub(crate) fn linger(&self) -> Option<Duration> {
         let linger = self.options.linger;
@@ -113,6 +99,18 @@ impl<D: Driver> fmt::Debug for Engine<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.options.fmt(f)
     }
+}
+
+/// What connects to one server.
+pub(crate) trait Peer: Send + Sync {
+    fn of(client: Client) -> Self;
+
+    /// Sends commands once, together. The answer is that of `answered`.
+    fn send(
+        &self,
+        commands: &[Cmd],
+        time: Duration,
+    ) -> impl Future<Output = RedisResult<Value>> + Send;
 }
 
 /// What no panic leaves half done.

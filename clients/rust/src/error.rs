@@ -2,7 +2,7 @@ use std::fmt;
 
 use redis::RedisError;
 
-use crate::replies::{Class, class, is_unknown_command};
+use crate::replies::{Class, class, is_unanswered, is_unknown_command};
 
 /// The result of an operation on a lock.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -100,6 +100,11 @@ impl Error {
     /// Whether the server has answered, and may say something else in a moment.
     pub(crate) fn is_temporary(&self) -> bool {
         matches!(self, Self::Redis(error) if !matches!(class(error), Class::Away | Class::Final))
+    }
+
+    /// Whether a connection ended before the answer came.
+    pub(crate) fn is_cut(&self) -> bool {
+        matches!(self, Self::Redis(error) if is_unanswered(error) && !error.is_timeout())
     }
 
     /// Of something that only the module has.

@@ -26,7 +26,7 @@ pub struct Guard<D: Driver> {
 impl<D: Driver> Guard<D> {
     /// The key of the lock, the first one of several.
     pub fn key(&self) -> &[u8] {
-        &self.hold.place.key
+        self.hold.place.key()
     }
 
     /// The token by which the server knows the owner.
@@ -109,7 +109,8 @@ impl<D: Driver> Guard<D> {
     /// It counts as a reader as soon as that is sent. After an error the server may have it as a
     /// writer yet: another `downgrade` asks again.
     pub fn downgrade(&mut self) -> D::Done<'_, Result<()>> {
-        D::done(self.hold.downgrade())
+        let conversion = self.hold.convert(Mode::Shared, Patience::None);
+        D::done(async { conversion.await.map(drop) })
     }
 
     /// Makes the only reader the writer. Waits for the other readers, ahead of the queue, and reads
@@ -124,20 +125,27 @@ impl<D: Driver> Guard<D> {
     /// the place. Only one reader of a lock can wait so, which is at most 20 commands per second.
     pub fn upgrade(&mut self) -> D::Done<'_, Result<()>> {
         D::done(async {
-            while !self.hold.upgrade(Patience::Forever).await? {}
+            while !self
+                .hold
+                .convert(Mode::Exclusive, Patience::Forever)
+                .await?
+            {}
             Ok(())
         })
     }
 
     /// Makes the only reader the writer. False if there are others; then it is a reader still.
     pub fn try_upgrade(&mut self) -> D::Done<'_, Result<bool>> {
-        D::done(self.hold.upgrade(Patience::None))
+        D::done(self.hold.convert(Mode::Exclusive, Patience::None))
     }
 
     /// Makes the only reader the writer. False if there are others for all of `timeout`; then it is a
     /// reader still.
     pub fn upgrade_timeout(&mut self, timeout: Duration) -> D::Done<'_, Result<bool>> {
-        D::done(async move { self.hold.upgrade(Patience::of(timeout)).await })
+        D::done(async move {
+            let patience = Patience::of(timeout);
+            self.hold.convert(Mode::Exclusive, patience).await
+        })
     }
 
     /// Releases the lock. [`Error::NotHeld`] if it was lost before.
@@ -153,7 +161,8 @@ impl<D: Driver> Drop for Guard<D> {
     fn drop(&mut self) {
         if self.hold.lease.is_to_release() {
             self.hold.lease.end();
-            drop(self.hold.settle(self.hold.clone().release_at_last()));
+            let (engine, rest) = (self.hold.engine.clone(), self.hold.clone());
+            D::settle(engine, &self.hold.runtime, rest.release_at_last());
         }
     }
 }

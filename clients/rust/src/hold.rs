@@ -10,7 +10,7 @@ use crate::attempt::{LAST_TRY, PACE, Patience};
 use crate::command::{Claim, Place, SHARE};
 use crate::driver::{Driver, Engine};
 use crate::error::{Result, names};
-use crate::lease::{Asking, Grant, Lease, until};
+use crate::lease::{Asking, Grant, Kind, Lease, until};
 use crate::options::bounded_ttl;
 use crate::replies::{Binding, Class, class, is_foreign, is_unanswered, owner_answer};
 use crate::settle::Settle;
@@ -34,14 +34,13 @@ pub(crate) struct Hold<D: Driver> {
 }
 
 impl<D: Driver> Engine<D> {
-    /// Renews. False if nothing is held.
+    /// Renews, and an answer takes `time` at most. False if nothing is held.
     pub(crate) async fn renew(
         &self,
         place: &Place,
-        ttl: Duration,
+        (ttl, time): (Duration, Duration),
         (away, end): Persistence,
     ) -> Result<bool> {
-        let time = self.options.answer_time(ttl);
         let renew = place.renew(ttl, self.support.is_fallback());
         let away = self.options.reach().min(away);
         let (renewed, _) = self.insist(renew.chunks(1), time, (away, end)).await?;
@@ -61,7 +60,7 @@ impl<D: Driver> Engine<D> {
 
     /// Where one of several locks is lost, the others are of no use.
     pub(crate) async fn release_rest(&self, place: &Place, ttl: Duration) {
-        if !place.more.is_empty() {
+        if place.keys.len() > 1 {
             self.give_up(place, ttl).await;
         }
     }
@@ -124,51 +123,49 @@ impl<D: Driver> Hold<D> {
     /// Sets the deadline to `ttl` from now on.
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
-        let _renewing = self.alone(Lease::renews).await;
+        let _renewing = self.alone(Kind::Renewal).await;
         if !self.lease.may_be_held() {
             return Err(self.not_held().await);
         }
         let sent = self.lease.sends(ttl);
         // Its owner is to hear of its end, however long a server is away.
         let persistence = (self.lease.left(), self.lease.end_of_ttl());
-        let binding = match self.engine.renew(&self.place, ttl, persistence).await {
-            Ok(true) => {
-                let time = self.engine.options.answer_time(ttl);
-                self.rebound(ttl, time).await
-            }
-            Ok(false) => Binding::Over,
+        let times = (ttl, self.engine.options.answer_time(ttl));
+        match self.renewed(times, persistence).await {
+            Ok(Binding::Over) => Err(self.not_held().await),
             // The lease is over by now.
-            Err(error) if error.is_temporary() => Binding::Over,
-            Err(error) => return Err(error),
-        };
-        if binding == Binding::Over {
-            return Err(self.not_held().await);
-        }
-        match self.lease.renewed(sent, binding == Binding::Bound) {
-            true => Ok(()),
-            false => Err(self.too_late().await),
+            Err(error) if error.is_temporary() => Err(self.not_held().await),
+            Err(error) => Err(error),
+            Ok(binding) if self.lease.renewed(sent, binding == Binding::Bound) => Ok(()),
+            Ok(_) => Err(self.too_late().await),
         }
     }
 
-    /// Binds it to the connection that has renewed it, if it ends with that. An answer takes `time` at
-    /// most.
-    pub(crate) async fn rebound(&self, ttl: Duration, time: Duration) -> Binding {
-        let (engine, lease) = (&self.engine, &self.lease);
-        if engine.linger().is_none() {
-            return Binding::Bound;
+    /// Renews it, and binds it to the connection that has answered, if it ends with that.
+    pub(crate) async fn renewed(
+        &self,
+        times: (Duration, Duration),
+        persistence: Persistence,
+    ) -> Result<Binding> {
+        let (engine, place, lease) = (&self.engine, &self.place, &self.lease);
+        if !engine.renew(place, times, persistence).await? {
+            return Ok(Binding::Over);
+        }
+        if engine.linger().is_none() || lease.is_ended() {
+            return Ok(Binding::Bound);
         }
         // A conversion binds it as well.
-        let Some(_asking) = lease.asks() else {
-            return Binding::NotBound;
+        let Some(_asking) = lease.alone(Kind::Conversion) else {
+            return Ok(Binding::NotBound);
         };
         let (claim, fence) = (lease.claim(), lease.fence());
-        engine.rebind(&self.place, &claim, fence, (ttl, time)).await
+        Ok(engine.rebind(place, &claim, fence, times).await)
     }
 
     /// Waits until there is no other request of this kind.
-    pub(crate) async fn alone(&self, asks: fn(&Arc<Lease>) -> Option<Asking>) -> Asking {
+    pub(crate) async fn alone(&self, kind: Kind) -> Asking {
         loop {
-            if let Some(asking) = asks(&self.lease) {
+            if let Some(asking) = self.lease.alone(kind) {
                 return asking;
             }
             D::pause(PACE).await;
@@ -230,75 +227,49 @@ impl<D: Driver> Hold<D> {
         Error::NotHeld
     }
 
-    pub(crate) fn still_held(&self) -> Result<()> {
-        match self.lease.may_be_held() {
-            true => Ok(()),
-            false => Err(Error::NotHeld),
-        }
+    fn still_held(&self) -> Result<()> {
+        let is_held = self.lease.may_be_held();
+        is_held.then_some(()).ok_or(Error::NotHeld)
     }
 
     pub(crate) async fn unlock(&self) -> Result<()> {
-        let settle = self.settle(self.clone().release_at_last());
-        let released = self.release().await;
+        let settle = Settle::new(&self.engine, &self.runtime, self.clone().release_at_last());
+        let released = self.release(self.persistence()).await;
         settle.disarm();
         released
     }
 
-    pub(crate) async fn downgrade(&self) -> Result<()> {
-        let claim = self.convertible()?;
-        if let Some(refusal) = self.engine.support.refuse(&SHARE, None) {
-            return Err(refusal);
+    /// Makes it a reader's, or a writer's. False if that is impossible for all of the patience.
+    pub(crate) async fn convert(&self, mode: Mode, patience: Patience) -> Result<bool> {
+        let claim = self.lease.claim();
+        if !matches!(claim, Claim::Lock | Claim::RwLock(_)) {
+            return Err(Error::NoConversion);
         }
+        let support = &self.engine.support;
+        support.refuse(&Claim::RwLock(mode), None)?;
         self.still_held()?;
-        if claim.mode() != Mode::Exclusive && !self.lease.is_unconfirmed() {
-            return Ok(());
-        }
-        let asking = self.alone(Lease::asks).await;
-        let settle = self.settle(self.clone().read_at_last(asking));
-        let downgraded = self.restore_reader().await;
-        settle.disarm();
-        downgraded
-    }
-
-    pub(crate) async fn upgrade(&self, patience: Patience) -> Result<bool> {
-        let claim = self.convertible()?;
-        self.still_held()?;
-        if claim.mode() == Mode::Exclusive {
+        if claim.mode() == mode && !self.lease.is_unconfirmed() {
             return Ok(true);
         }
-        let asking = self.alone(Lease::asks).await;
-        let settle = self.settle(self.clone().read_at_last(asking));
-        let upgraded = self.become_writer(patience).await;
+        let asking = self.alone(Kind::Conversion).await;
+        let rest = self.clone().read_at_last(asking);
+        let settle = Settle::new(&self.engine, &self.runtime, rest);
+        let converted = match mode {
+            Mode::Shared => self.restore_reader().await.map(|()| true),
+            _ => self.become_writer(patience).await,
+        };
         settle.disarm();
-        upgraded
-    }
-
-    fn convertible(&self) -> Result<Claim> {
-        match self.lease.claim() {
-            claim @ (Claim::Lock | Claim::RwLock(_)) => Ok(claim),
-            _ => Err(Error::NoConversion),
-        }
-    }
-
-    /// Does the rest if this future, or its guard, is dropped.
-    pub(crate) fn settle<F>(&self, rest: F) -> Settle<D, F>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        Settle::new(&self.engine, &self.runtime, rest)
+        converted
     }
 
     /// Releases what nobody has any more.
     pub(crate) async fn release_at_last(self) {
-        let released = match D::BLOCKS {
-            true => {
-                let time = self.engine.options.answer_time(self.ttl);
-                self.release_within((time, until(Instant::now(), time)))
-                    .await
-            }
-            false => self.release().await,
+        let time = self.engine.options.answer_time(self.ttl);
+        let persistence = match D::BLOCKS {
+            true => (time, until(Instant::now(), time)),
+            false => self.persistence(),
         };
-        match released {
+        match self.release(persistence).await {
             Ok(()) => {}
             Err(Error::NotHeld) => tracing::warn!("a lock was lost before its guard was dropped"),
             Err(error) => tracing::warn!(%error, "a lock could not be released"),
@@ -339,13 +310,12 @@ impl<D: Driver> Hold<D> {
                 self.engine.give_up(&self.place, self.ttl).await;
                 Err(error)
             }
-            Ok(None) if leaves_something => self.restore_reader().await.map(|()| false),
-            Ok(None) => Ok(false),
-            Err(error) => {
-                if leaves_something {
-                    let _ = self.restore_reader().await;
-                }
-                Err(error)
+            ended => {
+                let restored = match leaves_something {
+                    true => self.restore_reader().await,
+                    false => Ok(()),
+                };
+                ended.and(restored).map(|()| false)
             }
         }
     }
@@ -364,7 +334,8 @@ impl<D: Driver> Hold<D> {
             // While a guard is on, one that has a share already waits for it as others do.
             None => {
                 let sent = Instant::now();
-                let is_held = engine.renew(place, ttl, (ttl, until(sent, ttl))).await?;
+                let times = (ttl, engine.options.answer_time(ttl));
+                let is_held = engine.renew(place, times, (ttl, until(sent, ttl))).await?;
                 is_held.then_some(Grant {
                     fence,
                     sent,
@@ -382,11 +353,6 @@ impl<D: Driver> Hold<D> {
     fn persistence(&self) -> Persistence {
         let away = self.engine.options.reach_within(Some(self.lease.left()));
         (away, self.lease.end_of_ttl())
-    }
-
-    /// Releases it. What failed can be repeated, until the server has answered.
-    async fn release(&self) -> Result<()> {
-        self.release_within(self.persistence()).await
     }
 
     /// Stores the result of LOCK.ONCE and releases, in one way there and back. One that comes too late
@@ -409,14 +375,15 @@ impl<D: Driver> Hold<D> {
                 tracing::warn!(%error, "a value may not be stored");
             }
             Err(error) => {
-                let _ = self.release().await;
+                let _ = self.release(self.persistence()).await;
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    async fn release_within(&self, persistence: Persistence) -> Result<()> {
+    /// Releases it. What failed can be repeated, until the server has answered.
+    async fn release(&self, persistence: Persistence) -> Result<()> {
         let lease = &self.lease;
         if lease.is_released() {
             return Err(Error::NotHeld);
@@ -424,7 +391,7 @@ impl<D: Driver> Hold<D> {
         let was_held = lease.end();
         // A renewal that the server gets later would prolong what a job leaves.
         let _renewing = match self.place.at_least {
-            Some(_) => Some(self.alone(Lease::renews).await),
+            Some(_) => Some(self.alone(Kind::Renewal).await),
             None => None,
         };
         let engine = &self.engine;

@@ -15,15 +15,17 @@ pub(crate) fn unnamed(address: impl IntoConnectionInfo) -> RedisResult<Connectio
 pub(crate) type Address = (String, u16);
 
 /// The same connection to another server.
-pub(crate) fn with_address(like: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
+pub(crate) fn with_address(like: &ConnectionInfo, (host, port): &Address) -> ConnectionInfo {
     let mut addr = like.addr().clone();
-    match &mut addr {
-        ConnectionAddr::TcpTls {
-            host: of_like,
-            port: port_of_like,
-            ..
-        } => (*of_like, *port_of_like) = (host.to_owned(), port),
-        _ => addr = ConnectionAddr::Tcp(host.to_owned(), port),
+    if let ConnectionAddr::TcpTls {
+        host: of_like,
+        port: port_of_like,
+        ..
+    } = &mut addr
+    {
+        (*of_like, *port_of_like) = (host.clone(), *port);
+    } else {
+        addr = ConnectionAddr::Tcp(host.clone(), *port);
     }
     like.clone().set_addr(addr)
 }

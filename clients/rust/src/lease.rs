@@ -1,13 +1,16 @@
 //! A hold as far as this process knows of it. Time is an argument of what decides, so that tests
 //! need not wait.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::Mode;
+use crate::attempt::Patience;
 use crate::command::Claim;
-use crate::driver::locked;
+use crate::driver::{Driver, locked};
 
 /// Each lease counts less by this and by 1 %, because clocks differ in speed.
 const DRIFT: Duration = Duration::from_millis(2);
@@ -36,6 +39,8 @@ enum State {
     Held,
     /// Its owner has ended it. The server may not have heard of that yet.
     Ended,
+    /// The server has answered a release.
+    Released,
     Lost,
 }
 
@@ -44,41 +49,54 @@ struct Inner {
     fence: u64,
     /// The end of the ttl.
     until: Instant,
+    /// Set where the hold ends with its connection.
+    linger: Option<Duration>,
     /// When the connection that a hold with linger is bound to was last known to live. The server
     /// ends the hold `linger` after it sees the end of that connection, which is later.
     alive: Instant,
-    last: Instant,
     state: State,
-    /// The server has answered a release.
-    is_released: bool,
     /// A release was sent, and its answer did not come.
     is_release_uncertain: bool,
     claim: Claim,
     /// It was to become a reader's, and no answer has said that it is.
     is_unconfirmed: bool,
-    is_asking: bool,
-    is_renewing: bool,
+    under_way: Vec<Kind>,
+    /// Of those that wait for a change.
+    wakers: Vec<Waker>,
 }
 
-/// One request of its kind. A late one would undo the next unseen.
-pub(crate) struct Asking(Arc<Lease>, fn(&mut Inner) -> &mut bool);
+impl Inner {
+    /// Until when it is surely held.
+    fn end(&self) -> Instant {
+        let bound = self.linger.map(|linger| until(self.alive, linger));
+        bound.map_or(self.until, |bound| bound.min(self.until))
+    }
+
+    /// Whether the server may hold it: its ttl is not over, though its connection may be.
+    fn may_be_held(&self) -> bool {
+        self.state == State::Held && Instant::now() < self.until
+    }
+}
+
+/// Requests of which there is one at a time. A late one would undo the next unseen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Conversion,
+    Renewal,
+}
+
+/// A request that is under way until this is dropped.
+pub(crate) struct Asking(Arc<Lease>, Kind);
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        *self.1(&mut self.0.inner()) = false;
+        self.0.inner().under_way.retain(|kind| *kind != self.1);
     }
 }
 
 /// One hold, shared by its guard and its keeper.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    inner: Mutex<Inner>,
-    /// Set where the hold ends with its connection.
-    linger: Option<Duration>,
-    changed: Condvar,
-    #[cfg(feature = "tokio")]
-    notify: tokio::sync::Notify,
-}
+pub(crate) struct Lease(Mutex<Inner>);
 
 impl Lease {
     pub(crate) fn new(
@@ -87,25 +105,18 @@ impl Lease {
         linger: Option<Duration>,
         claim: Claim,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            inner: Mutex::new(Inner {
-                fence: grant.fence,
-                until: until(grant.sent, ttl),
-                alive: grant.sent,
-                last: grant.sent,
-                state: State::Held,
-                is_released: false,
-                is_release_uncertain: false,
-                claim,
-                is_unconfirmed: false,
-                is_asking: false,
-                is_renewing: false,
-            }),
+        Arc::new(Self(Mutex::new(Inner {
+            fence: grant.fence,
+            until: until(grant.sent, ttl),
             linger,
-            changed: Condvar::new(),
-            #[cfg(feature = "tokio")]
-            notify: tokio::sync::Notify::new(),
-        })
+            alive: grant.sent,
+            state: State::Held,
+            is_release_uncertain: false,
+            claim,
+            is_unconfirmed: false,
+            under_way: Vec::new(),
+            wakers: Vec::new(),
+        })))
     }
 
     pub(crate) fn fence(&self) -> u64 {
@@ -114,12 +125,7 @@ impl Lease {
 
     /// Until when it is surely held.
     pub(crate) fn until(&self) -> Instant {
-        self.end_of(&self.inner())
-    }
-
-    fn end_of(&self, inner: &Inner) -> Instant {
-        let bound = self.linger.map(|linger| until(inner.alive, linger));
-        bound.map_or(inner.until, |bound| bound.min(inner.until))
+        self.inner().end()
     }
 
     /// Until when the server may hold it.
@@ -150,37 +156,26 @@ impl Lease {
         self.inner().is_unconfirmed
     }
 
-    /// Keeps other requests for a mode off until the result is dropped. `None` if there is one.
-    pub(crate) fn asks(self: &Arc<Self>) -> Option<Asking> {
-        self.alone(|inner| &mut inner.is_asking)
+    /// Keeps other requests of this kind off until the result is dropped. `None` if there is one.
+    pub(crate) fn alone(self: &Arc<Self>, kind: Kind) -> Option<Asking> {
+        let mut inner = self.inner();
+        if inner.under_way.contains(&kind) {
+            return None;
+        }
+        inner.under_way.push(kind);
+        Some(Asking(self.clone(), kind))
     }
 
-    /// Keeps other renewals off until the result is dropped. `None` if there is one.
-    pub(crate) fn renews(self: &Arc<Self>) -> Option<Asking> {
-        self.alone(|inner| &mut inner.is_renewing)
-    }
-
-    fn alone(self: &Arc<Self>, kind: fn(&mut Inner) -> &mut bool) -> Option<Asking> {
-        let is_other = std::mem::replace(kind(&mut self.inner()), true);
-        (!is_other).then(|| Asking(self.clone(), kind))
-    }
-
-    /// Whether the server may hold it: its ttl is not over, though its connection may be.
     pub(crate) fn may_be_held(&self) -> bool {
-        let inner = self.inner();
-        inner.state == State::Held && Instant::now() < inner.until
+        self.inner().may_be_held()
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost_at(Instant::now())
-    }
-
-    fn is_lost_at(&self, now: Instant) -> bool {
         let inner = self.inner();
         match inner.state {
-            State::Held => now >= self.end_of(&inner),
+            State::Held => Instant::now() >= inner.end(),
             State::Lost => true,
-            State::Ended => false,
+            State::Ended | State::Released => false,
         }
     }
 
@@ -191,17 +186,11 @@ impl Lease {
     /// Remembers that a renewal is sent now. One that shortens the lease counts, whatever becomes of
     /// its answer.
     pub(crate) fn sends(&self, ttl: Duration) -> Sent {
-        let mut inner = self.inner();
-        let sent = Sent {
-            at: Instant::now(),
-            ttl,
-            before: inner.until,
-        };
-        inner.until = inner.until.min(until(sent.at, ttl));
-        inner.last = sent.at;
-        drop(inner);
-        self.wake();
-        sent
+        self.change(|inner| {
+            let (at, before) = (Instant::now(), inner.until);
+            inner.until = before.min(until(at, ttl));
+            Sent { at, ttl, before }
+        })
     }
 
     /// Remembers that a renewal was answered. False if the ttl was over by then: it stays so.
@@ -209,34 +198,31 @@ impl Lease {
         if Instant::now() >= sent.before {
             return false;
         }
-        let mut inner = self.inner();
-        // Another one may have overtaken it.
-        if inner.state == State::Held && inner.last == sent.at {
-            inner.until = until(sent.at, sent.ttl);
-        }
-        if is_bound {
-            inner.alive = inner.alive.max(sent.at);
-        }
-        drop(inner);
-        self.wake();
+        self.change(|inner| {
+            if inner.state == State::Held {
+                inner.until = until(sent.at, sent.ttl);
+            }
+            if is_bound {
+                inner.alive = inner.alive.max(sent.at);
+            }
+        });
         true
     }
 
     /// Remembers a conversion. False if the ttl was over by then: it stays so.
     pub(crate) fn converted(&self, grant: Grant, ttl: Duration, mode: Mode) -> bool {
-        let mut inner = self.inner();
-        let is_held = inner.state == State::Held && Instant::now() < inner.until;
-        if is_held {
-            inner.claim = Claim::RwLock(mode);
-            inner.is_unconfirmed = false;
-            inner.until = until(grant.sent, ttl);
-            if grant.is_bound {
-                inner.alive = inner.alive.max(grant.sent);
+        self.change(|inner| {
+            let is_held = inner.may_be_held();
+            if is_held {
+                inner.claim = Claim::RwLock(mode);
+                inner.is_unconfirmed = false;
+                inner.until = until(grant.sent, ttl);
+                if grant.is_bound {
+                    inner.alive = inner.alive.max(grant.sent);
+                }
             }
-        }
-        drop(inner);
-        self.wake();
-        is_held
+            is_held
+        })
     }
 
     /// The ttl of a conversion, which shortens no lease.
@@ -249,7 +235,7 @@ impl Lease {
     /// Ends it by the will of its owner. False if it was lost before.
     pub(crate) fn end(&self) -> bool {
         self.finish(State::Ended);
-        self.inner().state == State::Ended
+        self.inner().state != State::Lost
     }
 
     /// Ends it against the will of its owner. False if it was over before.
@@ -257,19 +243,31 @@ impl Lease {
         self.finish(State::Lost)
     }
 
+    fn finish(&self, state: State) -> bool {
+        self.change(|inner| {
+            let was_held = inner.state == State::Held;
+            if was_held {
+                inner.state = state;
+            }
+            was_held
+        })
+    }
+
     /// Whether there may be something left to release.
     pub(crate) fn is_to_release(&self) -> bool {
-        let inner = self.inner();
-        inner.state != State::Lost && !inner.is_released
+        matches!(self.inner().state, State::Held | State::Ended)
     }
 
     /// Remembers that the server has answered a release: there is nothing to release any more.
     pub(crate) fn is_released_now(&self) {
-        self.inner().is_released = true;
+        let mut inner = self.inner();
+        if inner.state == State::Ended {
+            inner.state = State::Released;
+        }
     }
 
     pub(crate) fn is_released(&self) -> bool {
-        self.inner().is_released
+        self.inner().state == State::Released
     }
 
     /// Remembers whether the answer to a release was lost, in this try or in one before.
@@ -281,83 +279,56 @@ impl Lease {
 
     /// Ends a wait for a shorter lease.
     pub(crate) fn stop(&self, is_stopped: &AtomicBool) {
-        let inner = self.inner();
-        is_stopped.store(true, Relaxed);
-        drop(inner);
-        self.wake();
+        self.change(|_| is_stopped.store(true, Relaxed));
     }
 
-    fn is_shorter(&self, inner: &Inner, until: Instant, is_stopped: &AtomicBool) -> bool {
-        inner.state != State::Held || self.end_of(inner) < until || is_stopped.load(Relaxed)
+    /// Waits until the hold is over, ends before `end`, or `is_stopped`.
+    pub(crate) fn shorter(
+        &self,
+        end: Instant,
+        is_stopped: &AtomicBool,
+    ) -> impl Future<Output = ()> {
+        poll_fn(move |context| {
+            let mut inner = self.inner();
+            let is_shorter = inner.state != State::Held || inner.end() < end;
+            if is_shorter || is_stopped.load(Relaxed) {
+                return Poll::Ready(());
+            }
+            let wakes = |waker: &Waker| waker.will_wake(context.waker());
+            if !inner.wakers.iter().any(wakes) {
+                inner.wakers.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
     }
 
-    /// Waits until the hold is over, ends before `until`, or `is_stopped`; `time` at most.
-    #[cfg(feature = "sync")]
-    pub(crate) fn wait_shorter(&self, until: Instant, time: Duration, is_stopped: &AtomicBool) {
-        let goes_on = |inner: &mut Inner| !self.is_shorter(inner, until, is_stopped);
-        drop(self.changed.wait_timeout_while(self.inner(), time, goes_on));
-    }
-
-    /// Waits until the hold is over, its time included, `time` at most. True if it is over.
-    #[cfg(feature = "sync")]
-    pub(crate) fn wait_ended(&self, time: Duration) -> bool {
-        let start = Instant::now();
+    /// Waits until the hold is ended or lost, its time included. False if the patience is over
+    /// before.
+    pub(crate) async fn lost<D: Driver>(&self, patience: Patience) -> bool {
+        let is_stopped = AtomicBool::new(false);
         while !self.is_lost() && !self.is_ended() {
-            let patience = time.saturating_sub(start.elapsed());
-            if patience.is_zero() {
+            if patience.is_over() {
                 return false;
             }
             let end = self.until();
-            let left = end.saturating_duration_since(Instant::now());
-            self.wait_shorter(end, left.min(patience), &AtomicBool::new(false));
+            let time = end.saturating_duration_since(Instant::now());
+            D::within(patience.bounded(time), self.shorter(end, &is_stopped)).await;
         }
         true
     }
 
-    /// Waits until the hold is over, ends before `until`, or `is_stopped`.
-    #[cfg(feature = "tokio")]
-    pub(crate) async fn shorter(&self, until: Instant, is_stopped: &AtomicBool) {
-        loop {
-            let notified = self.notify.notified();
-            tokio::pin!(notified);
-            notified.as_mut().enable();
-            if self.is_shorter(&self.inner(), until, is_stopped) {
-                return;
-            }
-            notified.await;
-        }
-    }
-
-    /// Waits until the hold is ended or lost, its time included.
-    #[cfg(feature = "tokio")]
-    pub(crate) async fn lost(&self) {
-        let is_stopped = AtomicBool::new(false);
-        while !self.is_lost() && !self.is_ended() {
-            let end = self.until();
-            let shorter = self.shorter(end, &is_stopped);
-            let _ = tokio::time::timeout_at(end.into(), shorter).await;
-        }
-    }
-
-    fn finish(&self, state: State) -> bool {
+    /// Changes it, and wakes those that wait for that.
+    fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner = self.inner();
-        let was_held = inner.state == State::Held;
-        if was_held {
-            inner.state = state;
-        }
+        let changed = change(&mut inner);
+        let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);
-        self.wake();
-        was_held
-    }
-
-    fn wake(&self) {
-        self.changed.notify_all();
-        #[cfg(feature = "tokio")]
-        self.notify.notify_waiters();
+        wakers.into_iter().for_each(Waker::wake);
+        changed
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        locked(&self.inner)
+        locked(&self.0)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::options::bounded_ttl;
 use crate::settle::Settle;
+use crate::support::Support;
 use crate::{Mode, Options};
 
 /// What a method that asks the server returns.
@@ -33,8 +34,13 @@ pub struct LockClient<D: Driver> {
 
 impl<D: Driver> LockClient<D> {
     pub(crate) fn with(connections: D::Connections, options: Options) -> Self {
+        let engine = Engine {
+            connections,
+            options,
+            support: Support::default(),
+        };
         Self {
-            engine: Engine::new(connections, options),
+            engine: Arc::new(engine),
         }
     }
 
@@ -61,20 +67,27 @@ impl<D: Driver> LockClient<D> {
     /// The server refuses a key that is named twice, and in a cluster keys of several slots.
     pub fn multi_lock<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock<D> {
         let mut all = self.request(keys, Claim::Lock);
-        all.claim = Claim::All(vec![Mode::Exclusive; all.keys.len()]);
+        all.claim = Claim::All(vec![Mode::Exclusive; all.place.keys.len()]);
         all
     }
 
-    /// The lock of a job that runs once.
-    pub(crate) async fn job(
+    /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago.
+    pub(crate) async fn run<T>(
         &self,
         key: &[u8],
-        at_most: Duration,
-        at_least: Duration,
-    ) -> Result<Option<Guard<D>>> {
-        let mut job = self.lock(key).with_ttl(at_most);
-        job.at_least = (!at_least.is_zero()).then_some(at_least.min(job.ttl));
-        job.take(&job.claim, Patience::None).await
+        (at_most, at_least): (Duration, Duration),
+        job: impl AsyncFnOnce(&Guard<D>) -> T,
+    ) -> Result<Option<T>> {
+        let mut lock = self.lock(key).with_ttl(at_most);
+        lock.place.at_least = (!at_least.is_zero()).then_some(at_least.min(lock.ttl));
+        let Some(guard) = lock.take(&lock.claim, Patience::None).await? else {
+            return Ok(None);
+        };
+        let result = job(&guard).await;
+        if let Err(error) = guard.hold.unlock().await {
+            tracing::warn!(%error, "the lock of a job was not released by it");
+        }
+        Ok(Some(result))
     }
 
     pub(crate) fn request<K>(
@@ -84,9 +97,11 @@ impl<D: Driver> LockClient<D> {
     ) -> Request<D, K> {
         Request {
             engine: self.engine.clone(),
-            keys: owned(keys),
+            place: Place {
+                keys: owned(keys),
+                ..Place::default()
+            },
             claim,
-            at_least: None,
             token: None,
             ttl: self.engine.options.ttl,
             kind: PhantomData,
@@ -136,9 +151,9 @@ pub mod kinds {
 #[derive(Clone, Debug)]
 pub struct Request<D: Driver, K> {
     engine: Arc<Engine<D>>,
-    keys: Vec<Vec<u8>>,
+    /// Without a token.
+    place: Place,
     claim: Claim,
-    at_least: Option<Duration>,
     token: Option<Vec<u8>>,
     ttl: Duration,
     kind: PhantomData<K>,
@@ -168,7 +183,7 @@ impl<D: Driver> MultiLock<D> {
         if let Claim::All(modes) = &mut self.claim {
             modes.extend(keys.iter().map(|_| Mode::Shared));
         }
-        self.keys.extend(keys);
+        self.place.keys.extend(keys);
         self
     }
 }
@@ -246,7 +261,7 @@ impl<D: Driver, K> Request<D, K> {
 
     /// The key of the lock, the first one of several.
     pub fn key(&self) -> &[u8] {
-        self.keys.first().map_or(&[], Vec::as_slice)
+        self.place.key()
     }
 
     /// Takes it. `None` if it is unavailable for as long as the patience is.
@@ -264,25 +279,25 @@ impl<D: Driver, K> Request<D, K> {
             return Err(Error::NoRuntime);
         };
         let place = Arc::new(Place {
-            key: self.key().to_vec(),
-            more: self.keys.iter().skip(1).cloned().collect(),
             token: self.token.clone().unwrap_or_else(new_token),
-            at_least: self.at_least,
+            ..self.place.clone()
         });
         let (engine, ttl) = (&self.engine, self.ttl);
-        let key = String::from_utf8_lossy(&place.key).into_owned();
+        let key = String::from_utf8_lossy(place.key()).into_owned();
         // A job that has not begun keeps nothing.
         let settle = Settle::new(engine, &runtime, {
             let (engine, place) = (engine.clone(), place.without_job());
             async move { engine.give_up(&place, ttl).await }
         });
-        let granted = engine
-            .acquire(&place, claim, ttl, patience)
-            .instrument(tracing::debug_span!("lock.wait", %key))
-            .await;
+        let mut attempt = engine.attempt(&place, claim, ttl, patience);
+        let span = tracing::debug_span!("lock.wait", %key);
+        let granted = engine.run(&mut attempt).instrument(span).await;
+        if !matches!(granted, Ok(Some(_))) {
+            engine.clean_up(&attempt).await;
+        }
         settle.disarm();
-        let (granted, found) = granted?;
-        let guard = granted.map(|grant| Guard {
+        let found = attempt.found;
+        let guard = granted?.map(|grant| Guard {
             hold: Hold {
                 engine: engine.clone(),
                 lease: Lease::new(grant, ttl, engine.linger(), claim.clone()),

@@ -3,14 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, ToSingleRedisArg, Value};
+use redis::{FromRedisValue, ToSingleRedisArg, Value};
 
 use crate::attempt::{Patience, random};
 use crate::command::{Claim, hash_tag, millis};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::keeper::KeepAlive;
 use crate::locks::LockClient;
 use crate::replies::{Class, class};
 
@@ -103,15 +102,43 @@ impl<D: Driver> Once<D> {
         &self.lock
     }
 
-    fn set(&self, value: impl ToSingleRedisArg) -> Cmd {
-        let mut command = redis::cmd("SET");
-        command.arg(&self.name).arg(value);
-        command.arg("PX").arg(millis(self.keep));
-        command
+    /// Returns the value, made by `make` or by another caller.
+    pub(crate) async fn value<T, E>(
+        &self,
+        make: impl AsyncFnOnce(&Guard<D>) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E>
+    where
+        T: ToSingleRedisArg + FromRedisValue,
+        E: From<Error> + fmt::Debug,
+    {
+        let (guard, old) = match self.look().await? {
+            (Some(guard), old) => (guard, old),
+            (None, Some(value)) => return Ok(read(value)?),
+            (None, None) => return Err(Error::InProgress.into()),
+        };
+        let keep_alive = guard.keep_alive();
+        let made = make(&guard).await;
+        drop(keep_alive);
+        let error = match made {
+            Ok(value) => {
+                let mut set = redis::cmd("SET");
+                set.arg(&self.name).arg(&value);
+                set.arg("PX").arg(millis(self.keep));
+                guard.hold.store(&set).await?;
+                return Ok(value);
+            }
+            Err(error) => error,
+        };
+        let _ = guard.hold.unlock().await;
+        let Some(old) = old else {
+            return Err(error);
+        };
+        tracing::warn!(?error, "no new value could be made, so the old one is used");
+        Ok(read(old)?)
     }
 
-    /// Finds the value, or the right to make it.
-    pub(crate) async fn look(&self) -> Result<Look<'_, D>> {
+    /// Finds the value, or the right to make it and what there is to use if that fails.
+    async fn look(&self) -> Result<(Option<Guard<D>>, Option<Value>)> {
         let patience = Patience::of(self.wait);
         let early = match self.beta {
             None => self.early,
@@ -126,37 +153,22 @@ impl<D: Driver> Once<D> {
         let early = early.min(self.keep.div_f64(2.0)).as_millis();
         let early = u64::try_from(early).unwrap_or(u64::MAX).min(1 << 48);
         let (old, is_early) = self.peek(early).await?;
-        let old = match old {
-            Some(value) if !is_early => return Ok(Look::Found(value)),
-            old => old,
-        };
+        if old.is_some() && !is_early {
+            return Ok((None, old));
+        }
         let claim = Claim::Once(self.name.clone(), early);
         let request = self.client.lock(&self.lock).with_ttl(self.ttl);
-        if let Some(old) = old {
+        if old.is_some() {
             // Nobody waits because of a value that is there, nor fails.
             match request.take_or_find(&claim, Patience::Never).await {
                 Ok((None, None)) => {}
-                Ok(answer) => return self.look_at(answer),
                 Err(Error::Redis(error)) if class(&error) != Class::Final => {
-                    return Ok(Look::Found(old));
+                    return Ok((None, old));
                 }
-                Err(error) => return Err(error),
+                answer => return answer,
             }
         }
-        self.look_at(request.take_or_find(&claim, patience).await?)
-    }
-
-    fn look_at(&self, answer: (Option<Guard<D>>, Option<Value>)) -> Result<Look<'_, D>> {
-        match answer {
-            (Some(guard), old) => Ok(Look::Making(Making {
-                keep_alive: guard.keep_alive(),
-                guard,
-                old,
-                once: self,
-            })),
-            (None, Some(value)) => Ok(Look::Found(value)),
-            (None, None) => Err(Error::InProgress),
-        }
+        request.take_or_find(&claim, patience).await
     }
 
     /// The value, if there is one, and whether it is early. The acquire waits for the end of what
@@ -178,51 +190,7 @@ impl<D: Driver> Once<D> {
     }
 }
 
-/// What a caller has found.
-pub(crate) enum Look<'a, D: Driver> {
-    Found(Value),
-    Making(Making<'a, D>),
-}
-
-/// The right to make a value, which is renewed.
-pub(crate) struct Making<'a, D: Driver> {
-    keep_alive: KeepAlive<D>,
-    pub(crate) guard: Guard<D>,
-    /// What there is to use if this fails.
-    old: Option<Value>,
-    once: &'a Once<D>,
-}
-
-impl<D: Driver> Making<'_, D> {
-    /// Ends it, with the value or the error of the maker.
-    pub(crate) async fn end<T, E>(
-        self,
-        made: std::result::Result<T, E>,
-    ) -> std::result::Result<T, E>
-    where
-        T: ToSingleRedisArg + FromRedisValue,
-        E: From<Error> + fmt::Debug,
-    {
-        drop(self.keep_alive);
-        match (made, self.old) {
-            (Ok(value), _) => {
-                let set = self.once.set(&value);
-                self.guard.hold.store(&set).await?;
-                Ok(value)
-            }
-            (Err(error), old) => {
-                let _ = self.guard.hold.unlock().await;
-                let Some(old) = old else {
-                    return Err(error);
-                };
-                tracing::warn!(?error, "no new value could be made, so the old one is used");
-                Ok(read(old)?)
-            }
-        }
-    }
-}
-
 /// Reads what is stored as a value.
-pub(crate) fn read<T: FromRedisValue>(value: Value) -> Result<T> {
+fn read<T: FromRedisValue>(value: Value) -> Result<T> {
     T::from_redis_value(value).map_err(|error| Error::Redis(error.into()))
 }

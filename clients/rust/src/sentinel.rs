@@ -5,20 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
+use redis::{Client, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
-use crate::driver::locked;
+use crate::driver::{Peer, locked};
 use crate::error::Result;
 use crate::info::{Address, text, unnamed, with_address};
-
-/// Asks a server one question, by a connection of its own.
-pub(crate) trait Ask {
-    fn ask(
-        server: ConnectionInfo,
-        command: Cmd,
-        time: Duration,
-    ) -> impl Future<Output = RedisResult<Value>> + Send;
-}
 
 /// The sentinels that watch a primary, which the locks are on.
 ///
@@ -40,7 +31,7 @@ pub struct Sentinel {
     /// The number of the one that has named the primary.
     last: Arc<AtomicUsize>,
     name: String,
-    like: Option<ConnectionInfo>,
+    like: ConnectionInfo,
 }
 
 impl Sentinel {
@@ -49,21 +40,18 @@ impl Sentinel {
         sentinels: impl IntoIterator<Item = A>,
         name: impl Into<String>,
     ) -> Result<Self> {
-        let sentinels = sentinels
-            .into_iter()
-            .map(unnamed)
-            .collect::<RedisResult<Vec<_>>>()?;
+        let sentinels = sentinels.into_iter().map(unnamed);
         Ok(Self {
-            sentinels,
+            sentinels: sentinels.collect::<RedisResult<_>>()?,
             last: Arc::default(),
             name: name.into(),
-            like: None,
+            like: unnamed("redis://any")?,
         })
     }
 
     /// Takes the credentials, the database and TLS of the servers from an address.
     pub fn servers(mut self, like: impl IntoConnectionInfo) -> Result<Self> {
-        self.like = Some(unnamed(like)?);
+        self.like = unnamed(like)?;
         Ok(self)
     }
 
@@ -77,45 +65,28 @@ impl Sentinel {
 
     /// How to connect to the primary that one of them names. Most name the same one, and a server
     /// that is silent takes its time: it is asked once, as `asked` remembers.
-    pub(crate) async fn named_by<A: Ask>(
+    pub(crate) async fn named_by<P: Peer>(
         &self,
         (number, sentinel): (usize, &ConnectionInfo),
         asked: &Mutex<HashSet<Address>>,
         time: Duration,
-    ) -> RedisResult<ConnectionInfo> {
+    ) -> RedisResult<Client> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        let named = A::ask(sentinel.clone(), question, time).await?;
-        let address = self.read(&named)?;
+        let sentinel = P::of(Client::open(sentinel.clone())?);
+        let named = sentinel.send(&[question], time).await?;
+        let address = address(&named).ok_or_else(|| self.nobody())?;
         if !locked(asked).insert(address.clone()) {
             return Err(self.nobody());
         }
-        let server = self.server(&address)?;
-        let role = A::ask(server.clone(), redis::cmd("ROLE"), time).await;
+        let server = Client::open(with_address(&self.like, &address))?;
+        let asking = P::of(server.clone());
+        let role = asking.send(&[redis::cmd("ROLE")], time).await;
         if !is_primary(&role) {
             return Err(self.nobody());
         }
         self.last.store(number, Relaxed);
         Ok(server)
-    }
-
-    /// The address that a sentinel names.
-    fn read(&self, answer: &Value) -> RedisResult<Address> {
-        let port = |value: &Value| text(value)?.parse().ok();
-        if let Some([host, port_value, ..]) = answer.as_sequence()
-            && let (Some(host), Some(port)) = (text(host), port(port_value))
-        {
-            return Ok((host.to_owned(), port));
-        }
-        Err(self.nobody())
-    }
-
-    fn server(&self, (host, port): &Address) -> RedisResult<ConnectionInfo> {
-        let like = match &self.like {
-            Some(like) => like.clone(),
-            None => unnamed("redis://any")?,
-        };
-        Ok(with_address(&like, host, *port))
     }
 
     /// An error that waiting may cure, as sentinels elect a primary.
@@ -124,6 +95,14 @@ impl Sentinel {
         let what = "no sentinel names a server that is a primary";
         (kind, what, self.name.clone()).into()
     }
+}
+
+/// The address that a sentinel names.
+fn address(answer: &Value) -> Option<Address> {
+    let [host, port, ..] = answer.as_sequence()? else {
+        return None;
+    };
+    Some((text(host)?.to_owned(), text(port)?.parse().ok()?))
 }
 
 /// Whether the answer to ROLE is a primary's. A user without the right to ask is not told.
@@ -136,6 +115,3 @@ fn is_primary(role: &RedisResult<Value>) -> bool {
         Err(error) => error.code() == Some("NOPERM"),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Mode;
 use crate::command::Claim;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::options::Options;
 
 /// The ways of waiting that the server has refused. All are tried until then.
@@ -41,17 +41,17 @@ impl Support {
     }
 
     /// An error if the fallback has no such claim, or no release that waits for a time.
-    pub(crate) fn refuse(&self, claim: &Claim, at_least: Option<Duration>) -> Option<Error> {
+    pub(crate) fn refuse(&self, claim: &Claim, at_least: Option<Duration>) -> Result<()> {
         let what = match claim {
-            _ if !self.is_fallback() => return None,
+            _ if !self.is_fallback() => return Ok(()),
             _ if at_least.is_some() => "a least time",
-            Claim::Lock | Claim::RwLock(Mode::Exclusive) => return None,
+            Claim::Lock | Claim::RwLock(Mode::Exclusive) => return Ok(()),
             Claim::RwLock(_) => "a share",
             Claim::Permit(_) => "a permit",
             Claim::All(_) => "a lock of several keys",
             Claim::Once(..) => "a result that is made once",
         };
-        Some(Error::not_in_fallback(what))
+        Err(Error::not_in_fallback(what))
     }
 
     pub(crate) fn notify(&self) -> bool {

@@ -14,9 +14,6 @@ use std::time::Duration;
 use redis_lock_client::redis::{FromRedisValue, ToSingleRedisArg};
 use redis_lock_client::{Options, Result, Sentinel};
 
-trait Value: ToSingleRedisArg + FromRedisValue {}
-impl<T: ToSingleRedisArg + FromRedisValue> Value for T {}
-
 #[path = "both"]
 mod blocking {
     pub(crate) use redis_lock_client::sync as library;
@@ -68,7 +65,7 @@ mod blocking {
         locks.run_once(key, ms(most), ms(least), |_| job())
     }
 
-    pub(crate) fn get<T: Value>(
+    pub(crate) fn get<T: ToSingleRedisArg + FromRedisValue>(
         once: &library::Once,
         make: impl FnOnce(&library::Guard) -> Result<T>,
     ) -> Result<T> {
@@ -131,7 +128,7 @@ mod tasks {
         now(locks.run_once(key, ms(most), ms(least), async |_| job()))
     }
 
-    pub(crate) fn get<T: Value>(
+    pub(crate) fn get<T: ToSingleRedisArg + FromRedisValue>(
         once: &library::Once,
         make: impl FnOnce(&library::Guard) -> Result<T>,
     ) -> Result<T> {

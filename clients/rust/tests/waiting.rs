@@ -172,22 +172,6 @@ fn a_late_renewal_neither_prolongs_what_a_job_leaves_nor_shortens_a_lease() {
     }
 }
 
-/// With a client beside it, it listens: see the planned failover.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_programs_only_connection_serves() {
-    let server = Server::start();
-    let client = server.client();
-    let connection = client.get_multiplexed_async_connection();
-    let locks = LockClient::polling(connection.await.unwrap(), Options::default()).unwrap();
-    let mut admin = server.admin();
-    admin.run(&["LOCK.ACQUIRE", "k", "holder", "400"]);
-    let lock = locks.lock("k");
-    assert!(lock.lock_timeout(ms(20)).await.unwrap().is_none());
-    let guard = lock.lock_timeout(BOUND).await.unwrap().unwrap();
-    guard.unlock().await.unwrap();
-    assert!(admin.is_free("k"));
-}
-
 /// As each `#[tokio::test]` has one of its own.
 #[test]
 fn a_client_outlives_the_runtime_that_it_was_made_in() {
@@ -254,14 +238,22 @@ fn a_wait_needs_a_runtime() {
     assert!(is_told);
 }
 
-/// Whatever the program does with its own connection.
+/// Also with no other one. With a client beside it, it listens: see the planned failover.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_programs_connection_delays_no_renewal_and_no_release() {
+async fn the_programs_connection_serves_and_delays_no_renewal_and_no_release() {
     let server = Server::start();
     let (client, mut admin) = (server.client(), server.admin());
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let connection = client.get_multiplexed_async_connection_with_config(&config);
     let mut busy = connection.await.unwrap();
+    let locks = LockClient::polling(busy.clone(), Options::default()).unwrap();
+    admin.run(&["LOCK.ACQUIRE", "k", "holder", "400"]);
+    let lock = locks.lock("k");
+    assert!(lock.lock_timeout(ms(20)).await.unwrap().is_none());
+    let guard = lock.lock_timeout(BOUND).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    assert!(admin.is_free("k"));
+
     let locks = LockClient::with_connection(client, busy.clone(), Options::default());
     let guard = locks.unwrap().lock("k").lock().await.unwrap();
     let blocked = tokio::spawn(async move {
@@ -304,6 +296,40 @@ async fn a_grant_is_heard_and_a_lost_subscription_is_made_up_for() {
     admin.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     admin.run(&["LOCK.RELEASE", "k", "holder"]);
     timeout(BOUND, waiting).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_read_and_other_bytes_are_ignored() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    admin.run(&["LOCK.ACQUIRE", "a k", "holder", "60000"]);
+    let patient = Options::default().slice(ms(3_600_000));
+    let lock = LockClient::open(server.url(), patient).unwrap().lock("a k");
+    let waiting = tokio::spawn(async move { lock.with_token("t").lock().await.map(drop) });
+    admin.await_waiters("a k", 1);
+    let channels = admin.run(&["PUBSUB", "CHANNELS", "redis-lock:*"]);
+    let [channel]: [String; 1] = redis::from_redis_value(channels).unwrap();
+    let asked = admin.calls("lock.acquire");
+    for other in [
+        "granted",
+        "granted 17 3 a k ",
+        "granted 17 3 a kt",
+        "granted +7 3 a k t",
+        "granted 0 3 a k t",
+        "granted 17 99999999999999999999 a k t",
+        "granted 17 18446744073709551615 a k t",
+    ] {
+        admin.run(&["PUBLISH", &channel, other]);
+    }
+    let reasons = ["timeout", "result", "tryagain", "wrongtype", "revoked"];
+    for (before, reason) in reasons.iter().enumerate() {
+        admin.run(&["PUBLISH", &channel, &format!("{reason} 0 3 a k t")]);
+        eventually(reason, || admin.calls("lock.acquire") > asked + before);
+    }
+    admin.run(&["PUBLISH", &channel, "deadlock 0 3 a k t"]);
+    let ended = timeout(BOUND, waiting).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(Error::Deadlock(_))), "{ended:?}");
+    assert_eq!(admin.calls("lock.acquire"), asked + reasons.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

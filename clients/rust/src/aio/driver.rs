@@ -1,26 +1,23 @@
 //! Connections that tasks share.
 
 use std::future::Future;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, RedisResult, Value};
+use redis::aio::ConnectionLike;
+use redis::{Cmd, IntoConnectionInfo, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout;
 
 use super::cluster::Nodes;
-use super::link::{Boxed, Own, Source, ask, within};
+use super::link::{Boxed, Origin, Own, Source, shared};
 use super::listener::{Hub, Node, Subscribed};
 use crate::attempt::{Attempt, Verdict};
-use crate::cluster::Topology;
-use crate::driver::{Driver, Engine, locked};
-use crate::lease::Lease;
+use crate::driver::{Driver, Engine, Peer, locked};
+use crate::error::Result;
 use crate::locks::Returns;
 use crate::options::Options;
-use crate::replies::is_to_leave;
 
 /// A connection that many tasks use at the same time, as redis-rs has several.
 ///
@@ -72,21 +69,8 @@ impl Driver for Tasks {
         engine.ask_in_the_best_way(attempt).await
     }
 
-    async fn pause(time: Duration) {
-        tokio::time::sleep(time).await;
-    }
-
-    async fn pause_of_keeper(
-        lease: &Lease,
-        until: Instant,
-        time: Duration,
-        is_stopped: &AtomicBool,
-    ) {
-        let _ = timeout(time, lease.shorter(until, is_stopped)).await;
-    }
-
-    async fn until<T: Send>(end: Instant, future: impl Future<Output = T> + Send) -> Option<T> {
-        timeout_at(end.into(), future).await.ok()
+    async fn within<T: Send>(time: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
+        timeout(time, future).await.ok()
     }
 
     /// It may block, which must not delay the renewals of other holds.
@@ -103,7 +87,7 @@ impl Driver for Tasks {
         runtime: &Handle,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        let left = Left::begin(engine);
+        let left = engine.connections.left.subscribe();
         drop(Self::here_or(runtime).spawn(async move {
             work.await;
             drop(left);
@@ -118,24 +102,6 @@ impl Tasks {
     }
 }
 
-/// Something that is left to be done, for which a shutdown waits. It is over too if its runtime is.
-struct Left(Arc<Engine<Tasks>>);
-
-impl Left {
-    fn begin(engine: Arc<Engine<Tasks>>) -> Self {
-        let left = &engine.connections.left;
-        left.send_modify(|left| *left = left.saturating_add(1));
-        Self(engine)
-    }
-}
-
-impl Drop for Left {
-    fn drop(&mut self) {
-        let left = &self.0.connections.left;
-        left.send_modify(|left| *left = left.saturating_sub(1));
-    }
-}
-
 /// All connections of a client.
 pub(crate) struct Connections {
     to: To,
@@ -146,58 +112,61 @@ pub(crate) struct Connections {
     pub(super) hub: Arc<Hub>,
     /// As many connections may block at a time.
     pub(super) waiting: Semaphore,
-    pub(super) idle: Mutex<Vec<MultiplexedConnection>>,
-    left: watch::Sender<usize>,
+    pub(super) idle: Mutex<Vec<Own>>,
+    left: watch::Sender<()>,
 }
 
 enum To {
-    Own(Own),
-    /// The program's own connection, which reconnects by itself if it does at all. Without a source
-    /// a waiter asks again and again.
-    Borrowed(Box<Borrowed>),
+    /// A server, by a connection of the client's or of the program's.
+    One(Own),
     Cluster(Box<Nodes>),
 }
-
-type Borrowed = dyn for<'a> Fn(&'a [Cmd]) -> Boxed<'a, RedisResult<Value>> + Send + Sync;
 
 impl Connections {
     fn new(to: To, source: Option<Source>, hub: Arc<Hub>, options: &Options) -> Self {
         let permits = options.max_waiting_connections.min(Semaphore::MAX_PERMITS);
-        let owners = match to {
-            To::Borrowed(_) => source.clone(),
-            _ => None,
-        };
         Self {
             to,
             source,
-            owners: owners.map(|source| Own::new(source, None)),
+            owners: None,
             hub,
             waiting: Semaphore::new(permits),
             idle: Mutex::default(),
-            left: watch::Sender::new(0),
+            left: watch::Sender::new(()),
         }
     }
 
     pub(super) fn own(source: Source, options: &Options) -> Self {
         let hub = Hub::new();
-        let own = Own::new(source.clone(), Some(hub.clone()));
-        Self::new(To::Own(own), Some(source), hub, options)
+        let server = Origin::Server(source.clone());
+        let own = Own::new(server, Some(hub.clone()));
+        Self::new(To::One(own), Some(source), hub, options)
     }
 
+    /// Without a source a waiter asks again and again.
     pub(super) fn borrowed(
         connection: impl SharedConnection,
         source: Option<Source>,
         options: &Options,
     ) -> Self {
-        let ask: Box<Borrowed> =
-            Box::new(move |commands| Box::pin(ask(connection.clone(), commands)));
-        Self::new(To::Borrowed(ask), source, Hub::new(), options)
+        let hub = Hub::new();
+        let program = Origin::Program(shared(connection));
+        let own = Own::new(program, Some(hub.clone()));
+        let owners = source.clone().map(Origin::Server);
+        let owners = owners.map(|origin| Own::new(origin, None));
+        Self {
+            owners,
+            ..Self::new(To::One(own), source, hub, options)
+        }
     }
 
-    pub(super) fn cluster(topology: Topology, options: &Options) -> Self {
+    pub(super) fn cluster<A: IntoConnectionInfo>(
+        nodes: impl IntoIterator<Item = A>,
+        options: &Options,
+    ) -> Result<Self> {
         let hub = Hub::new();
-        let nodes = Box::new(Nodes::new(topology, hub.clone()));
-        Self::new(To::Cluster(nodes), None, hub, options)
+        let nodes = Box::new(Nodes::new(nodes, hub.clone())?);
+        Ok(Self::new(To::Cluster(nodes), None, hub, options))
     }
 
     /// Whether it can hear of grants.
@@ -211,19 +180,13 @@ impl Connections {
         commands: &[Cmd],
         time: Duration,
     ) -> RedisResult<(Value, Node)> {
-        let answer = match &self.to {
-            To::Own(own) => own.send(commands, time).await,
-            To::Borrowed(ask) => within(time, ask(commands)).await.inspect_err(|error| {
-                if is_to_leave(error) && !error.is_timeout() {
-                    self.hub.connect_anew(&None);
-                }
-            }),
+        match &self.to {
+            To::One(own) => Ok((own.send(commands, time).await?, None)),
             To::Cluster(nodes) => {
                 let (answer, node) = nodes.send(commands, time).await?;
-                return Ok((answer, Some(node)));
+                Ok((answer, Some(node)))
             }
-        };
-        answer.map(|answer| (answer, None))
+        }
     }
 
     /// Listens for a key, unless it does.
@@ -236,13 +199,12 @@ impl Connections {
     }
 
     pub(super) async fn shutdown(&self) {
-        let _ = self.left.subscribe().wait_for(|left| *left == 0).await;
+        self.left.closed().await;
         self.hub.close();
         locked(&self.idle).clear();
         match &self.to {
-            To::Own(own) => own.close().await,
-            To::Borrowed(_) => {}
-            To::Cluster(nodes) => nodes.close().await,
+            To::One(own) => own.close().await,
+            To::Cluster(nodes) => nodes.cluster.close(),
         }
         if let Some(own) = &self.owners {
             own.close().await;

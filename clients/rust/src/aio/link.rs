@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value};
-use tokio::sync::Mutex;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisResult, Value,
+};
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
 use super::listener::Hub;
-use crate::driver::{answered, rest_for_answer};
+use crate::driver::{Peer, answered, rest_for_answer};
 use crate::replies::is_to_leave;
 
 /// The time for a new connection. A server that is there accepts at once.
@@ -32,13 +34,24 @@ impl Source {
         Self(Arc::new(move || Box::pin(find())))
     }
 
-    pub(super) async fn client(&self) -> RedisResult<Client> {
-        (self.0)().await
-    }
-
-    /// Makes a connection whose answers may take as long as they like.
-    pub(super) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        connect_to(&self.client().await?).await
+    /// Makes a connection whose answers may take as long as they like, or one that listens.
+    pub(super) async fn connect(
+        &self,
+        pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+    ) -> RedisResult<MultiplexedConnection> {
+        let mut client = (self.0)().await?;
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIME));
+        let mut config = config.set_response_timeout(None);
+        if let Some(pushes) = pushes {
+            let info = client.get_connection_info().clone();
+            let settings = info.redis_settings().clone();
+            let settings = settings.set_protocol(ProtocolVersion::RESP3);
+            client = Client::open(info.set_redis_settings(settings))?;
+            config = config.set_response_timeout(Some(CONNECT_TIME));
+            config = config.set_push_sender(pushes);
+        }
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        within(CONNECT_TIME, connecting).await
     }
 }
 
@@ -48,12 +61,21 @@ impl From<Client> for Source {
     }
 }
 
-/// A connection of the client's, made anew after a failure.
+/// Sends commands together, as `answered` says, over a connection that tasks share.
+pub(super) type Shared =
+    Arc<dyn for<'a> Fn(&'a [Cmd]) -> Boxed<'a, RedisResult<Value>> + Send + Sync>;
+
+/// Where a shared connection comes from.
+pub(super) enum Origin {
+    Server(Source),
+    /// The program's, which reconnects by itself if it does at all.
+    Program(Shared),
+}
+
+/// A shared connection, made anew after a failure.
 pub(super) struct Own {
-    pub(super) source: Source,
+    from: Origin,
     current: Mutex<Current>,
-    /// Whether to make another connection after this error.
-    has_failed: fn(&RedisError) -> bool,
     /// Is told when a connection takes the place of one that was refused or cut, as it may be to
     /// another server. A busy server is only late: those that wait must not all ask it again.
     hub: Option<Arc<Hub>>,
@@ -61,65 +83,39 @@ pub(super) struct Own {
 
 #[derive(Default)]
 struct Current {
-    connection: Option<MultiplexedConnection>,
-    number: u64,
+    connection: Option<Shared>,
     /// The one before was refused or cut.
     has_left: bool,
 }
 
 impl Own {
-    /// A server that is no longer primary is not asked again: a new connection asks who is.
-    pub(super) fn new(source: Source, hub: Option<Arc<Hub>>) -> Self {
+    pub(super) fn new(from: Origin, hub: Option<Arc<Hub>>) -> Self {
         Self {
-            source,
+            from,
             current: Mutex::default(),
-            has_failed: is_to_leave,
             hub,
         }
     }
 
-    /// A node of a cluster, which goes on after it has sent a command elsewhere.
-    pub(super) fn node(client: Client) -> Self {
-        Self {
-            has_failed: crate::replies::is_unanswered,
-            ..Self::new(client.into(), None)
-        }
-    }
-
-    pub(super) async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
-        let start = Instant::now();
-        let (connection, number) = self.connection(time).await?;
-        let time = rest_for_answer(start, time);
-        let answer = within(time, ask(connection, commands)).await;
-        if let Err(error) = &answer
-            && (self.has_failed)(error)
-        {
-            let mut current = self.current.lock().await;
-            if current.number == number {
-                current.connection = None;
-                current.has_left |= !error.is_timeout();
-            }
-        }
-        answer
-    }
-
     /// The present connection, or a new one. A short time for an answer leaves a second for that.
-    async fn connection(&self, time: Duration) -> RedisResult<(MultiplexedConnection, u64)> {
+    async fn connection(&self, time: Duration) -> RedisResult<Shared> {
         let connecting = async {
             // One task connects, and the others wait for it.
             let mut current = self.current.lock().await;
             if let Some(connection) = &current.connection {
-                return Ok((connection.clone(), current.number));
+                return Ok(connection.clone());
             }
-            let connection = self.source.connect().await?;
-            current.number = current.number.wrapping_add(1);
+            let connection = match &self.from {
+                Origin::Server(source) => shared(source.connect(None).await?),
+                Origin::Program(shared) => shared.clone(),
+            };
             if std::mem::take(&mut current.has_left)
                 && let Some(hub) = &self.hub
             {
                 hub.connect_anew(&None);
             }
             current.connection = Some(connection.clone());
-            Ok((connection, current.number))
+            Ok(connection)
         };
         within(time.clamp(Duration::from_secs(1), CONNECT_TIME), connecting).await
     }
@@ -129,32 +125,47 @@ impl Own {
     }
 }
 
-/// Makes a connection whose answers may take as long as they like.
-pub(super) async fn connect_to(client: &Client) -> RedisResult<MultiplexedConnection> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIME))
-        .set_response_timeout(None);
-    let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    within(CONNECT_TIME, connecting).await
+impl Peer for Own {
+    fn of(client: Client) -> Self {
+        Self::new(Origin::Server(client.into()), None)
+    }
+
+    async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
+        let start = Instant::now();
+        let connection = self.connection(time).await?;
+        let time = rest_for_answer(start, time);
+        let answer = within(time, connection(commands)).await;
+        if let Err(error) = &answer
+            && is_to_leave(error)
+        {
+            let mut current = self.current.lock().await;
+            let present = current.connection.as_ref();
+            if present.is_some_and(|present| Arc::ptr_eq(present, &connection)) {
+                // A server that is no longer primary is not asked again: a new one asks who is.
+                current.connection = None;
+                current.has_left |= !error.is_timeout();
+            }
+        }
+        answer
+    }
 }
 
-/// Sends commands together. The answer is that of `answered`.
-pub(super) async fn ask(
-    mut connection: impl ConnectionLike,
-    commands: &[Cmd],
-) -> RedisResult<Value> {
-    let answers = match commands {
-        [command] => vec![connection.req_packed_command(command).await?],
-        commands => {
-            let mut pipeline = Pipeline::with_capacity(commands.len());
-            for command in commands {
-                pipeline.add_command(command.clone());
-            }
-            let asking = connection.req_packed_commands(&pipeline, 0, commands.len());
-            asking.await?
-        }
-    };
-    answered(answers)
+pub(super) fn shared(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Shared {
+    Arc::new(move |commands| Box::pin(ask(connection.clone(), commands)))
+}
+
+async fn ask(mut connection: impl ConnectionLike, commands: &[Cmd]) -> RedisResult<Value> {
+    // A connection of a cluster follows a redirection of one command, and of no pipeline.
+    if let [command] = commands {
+        let answer = connection.req_packed_command(command).await?;
+        return answer.extract_error();
+    }
+    let mut pipeline = Pipeline::with_capacity(commands.len());
+    for command in commands {
+        pipeline.add_command(command.clone());
+    }
+    let asking = connection.req_packed_commands(&pipeline, 0, commands.len());
+    answered(asking.await?)
 }
 
 /// An error of the connection if `time` passes first.

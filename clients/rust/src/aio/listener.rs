@@ -5,14 +5,12 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult,
-    Value,
-};
-use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
+use redis::{PushInfo, PushKind, RedisError, RedisResult, Value};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, mpsc, watch};
 use tokio::time::timeout;
 
-use super::link::{CONNECT_TIME, Source, within};
+use super::link::{Source, within};
+use crate::attempt::PACE;
 use crate::command::Place;
 use crate::driver::locked;
 use crate::info::Address;
@@ -26,6 +24,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// A node of a cluster, and `None` for the only server.
 pub(super) type Node = Option<Address>;
+
+/// The key and the token of a place, as a message names them.
+type Heard = (Vec<u8>, Vec<u8>);
 
 /// A channel that is listened to.
 pub(super) struct Subscribed {
@@ -41,26 +42,21 @@ pub(super) struct Hub {
     /// With `:` and a tag behind it in a cluster.
     channel: String,
     /// More than one at a place only where a token of the caller's own is used twice.
-    listeners: Mutex<HashMap<Place, Vec<mpsc::UnboundedSender<Event>>>>,
-    lines: Mutex<HashMap<Node, Arc<Current>>>,
+    listeners: Mutex<HashMap<Heard, Vec<mpsc::UnboundedSender<Event>>>>,
+    /// Those that may live.
+    lines: Mutex<HashMap<Node, Arc<Line>>>,
     /// How many subscriptions have ended. Their waiters ask again.
     ends: watch::Sender<u64>,
 }
 
-/// The connection that listens to a node.
+/// The connection that listens to a node, and what it has subscribed to. One task connects or
+/// subscribes, and the others wait for it.
 #[derive(Default)]
-struct Current {
-    line: Mutex<Option<Arc<Line>>>,
-    /// Of the task that connects or subscribes, with the last failure to connect. The others wait
-    /// for it.
-    making: AsyncMutex<Option<(Instant, RedisError)>>,
-}
-
-/// A connection that listens. Its channels stay subscribed.
 struct Line {
-    connection: MultiplexedConnection,
-    /// `None` if the connection is over.
-    channels: Mutex<Option<HashSet<String>>>,
+    connection: OnceCell<MultiplexedConnection>,
+    channels: AsyncMutex<HashSet<String>>,
+    /// The last one to connect.
+    failure: Mutex<Option<(Instant, RedisError)>>,
 }
 
 impl Hub {
@@ -76,7 +72,7 @@ impl Hub {
     /// Whether a connection listens.
     pub(super) fn is_up(&self) -> bool {
         let lines = locked(&self.lines);
-        lines.values().any(|current| current.living().is_some())
+        lines.values().any(|line| line.connection.initialized())
     }
 
     /// Listens at a server, unless it does. In a cluster it is by a channel whose tag leads to the
@@ -92,78 +88,54 @@ impl Hub {
             Some(tag) => (format!("{}:{{{tag}}}", self.channel), "SSUBSCRIBE"),
             None => (self.channel.clone(), "SUBSCRIBE"),
         };
-        let subscribed = Subscribed {
-            // What ends from now on ends this one.
-            number: *self.ends.borrow(),
-            channel,
-            node,
-        };
-        let current = self.current(&subscribed.node);
+        // What ends from now on ends this one.
+        let number = *self.ends.borrow();
+        let line = locked(&self.lines).entry(node.clone()).or_default().clone();
         let subscribing = async {
-            let mut failure = current.making.lock().await;
-            let line = match current.living() {
-                Some(line) => line,
-                None => self.connect(&current, &mut failure, source).await?,
-            };
-            let channel = &subscribed.channel;
-            let has = |channels: &HashSet<String>| channels.contains(channel);
-            if locked(&line.channels).as_ref().is_some_and(has) {
-                return Ok(());
-            }
-            let mut connection = line.connection.clone();
-            let mut subscribe = redis::cmd(subscribe);
-            let answer = subscribe.arg(channel).exec_async(&mut connection).await;
-            if answer.as_ref().is_err_and(RedisError::is_io_error) {
-                line.end(self);
-            }
-            answer?;
-            let mut channels = locked(&line.channels);
-            // Otherwise it may be over already.
-            if *self.ends.borrow() == subscribed.number
-                && let Some(channels) = channels.as_mut()
-            {
+            let connecting = || self.connect(&node, &line, source);
+            let mut connection = line.connection.get_or_try_init(connecting).await?.clone();
+            let mut channels = line.channels.lock().await;
+            if !channels.contains(&channel) {
+                let mut subscribe = redis::cmd(subscribe);
+                let answer = subscribe.arg(&channel).exec_async(&mut connection).await;
+                if answer.as_ref().is_err_and(RedisError::is_io_error) {
+                    self.end(&node, &line);
+                }
+                answer?;
                 channels.insert(channel.clone());
             }
             Ok(())
         };
         within(time, subscribing).await?;
-        Ok(subscribed)
+        Ok(Subscribed {
+            number,
+            channel,
+            node,
+        })
     }
 
     async fn connect(
         self: &Arc<Self>,
-        current: &Current,
-        failure: &mut Option<(Instant, RedisError)>,
+        node: &Node,
+        line: &Arc<Line>,
         source: &Source,
-    ) -> RedisResult<Arc<Line>> {
-        match failure {
+    ) -> RedisResult<MultiplexedConnection> {
+        match &*locked(&line.failure) {
             Some((when, error)) if when.elapsed() < PAUSE => return Err(error.clone()),
             _ => {}
         }
         let (sender, pushes) = mpsc::unbounded_channel();
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIME))
-            .set_response_timeout(Some(CONNECT_TIME))
-            .set_push_sender(sender);
-        let connecting = async {
-            let info = source.client().await?.get_connection_info().clone();
-            let settings = info.redis_settings().clone();
-            let settings = settings.set_protocol(ProtocolVersion::RESP3);
-            let client = Client::open(info.set_redis_settings(settings))?;
-            let connecting = client.get_multiplexed_async_connection_with_config(&config);
-            within(CONNECT_TIME, connecting).await
-        };
-        let connection = connecting.await.inspect_err(|error| {
-            *failure = Some((Instant::now(), error.clone()));
+        let connecting = source.connect(Some(sender)).await;
+        let connection = connecting.inspect_err(|error| {
+            *locked(&line.failure) = Some((Instant::now(), error.clone()));
         })?;
-        let line = Arc::new(Line {
-            connection,
-            channels: Mutex::new(Some(HashSet::new())),
-        });
-        let hearing = Hearing(Arc::downgrade(self), Arc::downgrade(&line));
+        let hearing = Hearing {
+            hub: Arc::downgrade(self),
+            node: node.clone(),
+            line: Arc::downgrade(line),
+        };
         tokio::spawn(hearing.run(pushes));
-        *locked(&current.line) = Some(line.clone());
-        Ok(line)
+        Ok(connection)
     }
 
     /// Returns when a subscription has ended since that number.
@@ -179,17 +151,29 @@ impl Hub {
 
     /// Gives up a connection that may be dead, or that of a server which is no primary any more.
     pub(super) fn connect_anew(&self, node: &Node) {
+        let line = locked(&self.lines).get(node).cloned();
         // One that is being made is new.
-        let line = locked(&self.current(node).line).take();
-        if let Some(line) = line {
-            line.end(self);
+        if let Some(line) = line.filter(|line| line.connection.initialized()) {
+            self.end(node, &line);
+        }
+    }
+
+    /// The connection is over. Those that wait by it ask again.
+    fn end(&self, node: &Node, line: &Arc<Line>) {
+        let mut lines = locked(&self.lines);
+        if lines
+            .get(node)
+            .is_some_and(|other| Arc::ptr_eq(line, other))
+        {
+            lines.remove(node);
+            self.subscribe_anew();
         }
     }
 
     /// Listens for one place. Messages from before are not heard: the answer to the next request
     /// tells the same.
     pub(super) fn listen(self: &Arc<Self>, place: &Place) -> Listener {
-        let place = place.head();
+        let place = (place.key().to_vec(), place.token.clone());
         let (sender, events) = mpsc::unbounded_channel();
         let mut listeners = locked(&self.listeners);
         listeners.entry(place.clone()).or_default().push(sender);
@@ -203,13 +187,12 @@ impl Hub {
 
     /// Tells a message to those that listen for its place.
     fn dispatch(&self, payload: &[u8]) {
-        let Some(message) = Message::parse(payload) else {
+        let Some((place, event)) = read(payload) else {
             return tracing::warn!("a message on the channel of locks could not be read");
         };
-        let place = Place::new(message.key, message.token.to_vec());
         for sender in locked(&self.listeners).get(&place).into_iter().flatten() {
             // One that is about to go has no use for it.
-            let _ = sender.send(message.event);
+            let _ = sender.send(event);
         }
     }
 
@@ -218,48 +201,30 @@ impl Hub {
         locked(&self.lines).clear();
         self.subscribe_anew();
     }
-
-    fn current(&self, node: &Node) -> Arc<Current> {
-        locked(&self.lines).entry(node.clone()).or_default().clone()
-    }
-}
-
-impl Current {
-    fn living(&self) -> Option<Arc<Line>> {
-        let line = locked(&self.line).clone();
-        line.filter(|line| locked(&line.channels).is_some())
-    }
 }
 
 impl Line {
-    /// The connection is over. Those that wait by it ask again.
-    fn end(&self, hub: &Hub) {
-        if locked(&self.channels).take().is_some() {
-            hub.subscribe_anew();
-        }
-    }
-
-    /// A slot leaves the node, which ends the subscriptions to its channels there.
-    fn clear(&self, hub: &Hub) {
-        locked(&self.channels).iter_mut().for_each(HashSet::clear);
-        hub.subscribe_anew();
-    }
-
     /// Whether the server answers, be it that the user has no right to ask so.
     async fn is_alive(&self) -> bool {
-        let mut connection = self.connection.clone();
+        let Some(mut connection) = self.connection.get().cloned() else {
+            return true;
+        };
         let answer = redis::cmd("PING").exec_async(&mut connection).await;
         !answer.is_err_and(|error| is_unanswered(&error))
     }
 }
 
 /// Hears what a server pushes, until its connection, the hub or the runtime is gone.
-struct Hearing(Weak<Hub>, Weak<Line>);
+struct Hearing {
+    hub: Weak<Hub>,
+    node: Node,
+    line: Weak<Line>,
+}
 
 impl Drop for Hearing {
     fn drop(&mut self) {
-        if let (Some(hub), Some(line)) = (self.0.upgrade(), self.1.upgrade()) {
-            line.end(&hub);
+        if let (Some(hub), Some(line)) = (self.hub.upgrade(), self.line.upgrade()) {
+            hub.end(&self.node, &line);
         }
     }
 }
@@ -268,7 +233,7 @@ impl Hearing {
     async fn run(self, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
         loop {
             let push = timeout(HEARTBEAT, pushes.recv()).await;
-            let (Some(hub), Some(line)) = (self.0.upgrade(), self.1.upgrade()) else {
+            let (Some(hub), Some(line)) = (self.hub.upgrade(), self.line.upgrade()) else {
                 return;
             };
             match push {
@@ -278,7 +243,11 @@ impl Hearing {
                             hub.dispatch(payload);
                         }
                     }
-                    PushKind::SUnsubscribe => line.clear(&hub),
+                    // A slot leaves the node, which ends the subscriptions to its channels there.
+                    PushKind::SUnsubscribe => {
+                        line.channels.lock().await.clear();
+                        hub.subscribe_anew();
+                    }
                     PushKind::Disconnection => return,
                     _ => {}
                 },
@@ -294,7 +263,7 @@ impl Hearing {
 /// Hears what becomes of one place, until it is dropped.
 pub(super) struct Listener {
     hub: Arc<Hub>,
-    place: Place,
+    place: Heard,
     pub(super) events: mpsc::UnboundedReceiver<Event>,
 }
 
@@ -313,52 +282,35 @@ impl Drop for Listener {
 
 /// The end of a wait, or a reason to ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(super) enum Event {
     Granted(u64),
-    Timeout,
-    TryAgain,
-    WrongType,
     Deadlock,
     Cancelled,
-    /// There is a result to be had.
-    Result,
-    /// A word of a later version. Asking again tells what it means.
-    Other,
+    /// The answer to the next request, after the pause, tells what it means.
+    AskAgain(Duration),
 }
 
-/// A message, with the place that it is about. Keys and tokens are any bytes, spaces and line
-/// breaks included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Message<'a> {
-    pub(crate) event: Event,
-    pub(crate) key: &'a [u8],
-    pub(crate) token: &'a [u8],
-}
-
-impl<'a> Message<'a> {
-    /// Reads a message. `None` if it is none of the module's.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let (event, rest) = word(bytes)?;
-        let (fence, rest) = number(rest)?;
-        let (length, rest) = number(rest)?;
-        let (key, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-        let token = rest.strip_prefix(b" ")?;
-        if token.is_empty() {
-            return None;
-        }
-        let event = match event {
-            b"granted" if fence > 0 => Event::Granted(fence),
-            b"granted" => return None,
-            b"timeout" => Event::Timeout,
-            b"tryagain" => Event::TryAgain,
-            b"wrongtype" => Event::WrongType,
-            b"deadlock" => Event::Deadlock,
-            b"result" => Event::Result,
-            b"cancelled" => Event::Cancelled,
-            _ => Event::Other,
-        };
-        Some(Self { event, key, token })
+/// Reads a message of the module's, and the place that it is about. Keys and tokens are any bytes,
+/// spaces and line breaks included.
+fn read(message: &[u8]) -> Option<(Heard, Event)> {
+    let (event, rest) = word(message)?;
+    let (fence, rest) = number(rest)?;
+    let (length, rest) = number(rest)?;
+    let (key, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    let token = rest.strip_prefix(b" ")?;
+    if token.is_empty() {
+        return None;
     }
+    let event = match event {
+        b"granted" if fence > 0 => Event::Granted(fence),
+        b"granted" => return None,
+        b"deadlock" => Event::Deadlock,
+        b"cancelled" => Event::Cancelled,
+        // The client's own clock decides whether its time is over.
+        b"timeout" | b"result" => Event::AskAgain(Duration::ZERO),
+        _ => Event::AskAgain(PACE),
+    };
+    Some(((key.to_vec(), token.to_vec()), event))
 }
 
 /// The bytes up to the next space, and what is behind it.
@@ -376,6 +328,3 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     }
     Some((std::str::from_utf8(digits).ok()?.parse().ok()?, rest))
 }
-
-#[cfg(test)]
-mod tests;

@@ -56,9 +56,9 @@ use std::time::Duration;
 
 use redis::{Client, FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
 
+use crate::attempt::Patience;
 use crate::error::{Error, Result};
 use crate::info::unnamed;
-use crate::once::{Look, read};
 use crate::options::Options;
 use driver::Connections;
 #[cfg(feature = "sentinel")]
@@ -171,8 +171,7 @@ impl LockClient {
         nodes: impl IntoIterator<Item = A>,
         options: Options,
     ) -> Result<Self> {
-        let topology = crate::cluster::Topology::new(nodes)?;
-        let connections = Connections::cluster(topology, &options);
+        let connections = Connections::cluster(nodes, &options)?;
         Ok(Self::with(connections, options.with_failover()))
     }
 
@@ -197,14 +196,7 @@ impl LockClient {
         at_least: Duration,
         job: impl AsyncFnOnce(&Guard) -> T,
     ) -> Result<Option<T>> {
-        let Some(guard) = self.job(key.as_ref(), at_most, at_least).await? else {
-            return Ok(None);
-        };
-        let result = job(&guard).await;
-        if let Err(error) = guard.unlock().await {
-            tracing::warn!(%error, "the lock of a job was not released by it");
-        }
-        Ok(Some(result))
+        self.run(key.as_ref(), (at_most, at_least), job).await
     }
 }
 
@@ -239,26 +231,20 @@ impl Once {
         T: ToSingleRedisArg + FromRedisValue,
         E: From<Error> + fmt::Debug,
     {
-        match self.look().await? {
-            Look::Found(value) => Ok(read(value)?),
-            Look::Making(making) => {
-                let made = make(&making.guard).await;
-                making.end(made).await
-            }
-        }
+        self.value(make).await
     }
 }
 
 impl Guard {
     /// Waits until the hold is over. With [`Guard::keep_alive`] that is when it was lost.
     pub async fn lost(&self) {
-        self.hold.lease.lost().await;
+        self.hold.lease.lost::<Tasks>(Patience::Forever).await;
     }
 }
 
 impl KeepAlive {
     /// Waits until the hold is over or released.
     pub async fn lost(&self) {
-        self.lease.lost().await;
+        self.lease.lost::<Tasks>(Patience::Forever).await;
     }
 }

@@ -3,16 +3,15 @@
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, RedisResult, Value};
-use tokio::sync::SemaphorePermit;
-use tokio::time::sleep;
+use redis::RedisError;
+use tokio::time::{sleep, timeout};
 
 use super::driver::Tasks;
-use super::link::{Source, within};
+use super::link::{Origin, Own, Source};
 use super::listener::Event;
 use crate::Error;
 use crate::attempt::{Attempt, PACE, Verdict, Wait, bound};
-use crate::driver::{Engine, locked};
+use crate::driver::{Engine, Peer, locked};
 use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
 
 /// The time after which a task without a connection that waits asks again.
@@ -26,30 +25,17 @@ impl Engine<Tasks> {
         }
         let connections = &self.connections;
         let hears = self.support.notify() && connections.hears();
-        // A cancelled upgrade gives up its place and keeps its share. A release would end the share,
-        // and a request as a reader ends the place only while nobody listens there.
-        if attempt.lease.is_some() {
-            return self.poll(attempt).await;
-        }
-        // A free lock needs neither a subscription nor a connection that blocks.
-        if attempt.is_first && !(hears && connections.hub.is_up()) {
-            return self.ask_once(attempt, Wait::No).await;
-        }
         match &connections.source {
+            // A cancelled upgrade gives up its place and keeps its share. A release would end the
+            // share, and a request as a reader ends the place only while nobody listens there.
+            _ if attempt.lease.is_some() => self.ask_once(attempt, Wait::Keep).await,
+            // A free lock needs neither a subscription nor a connection that blocks.
+            _ if attempt.is_first && !(hears && connections.hub.is_up()) => {
+                self.ask_once(attempt, Wait::No).await
+            }
             _ if hears => self.ask_notified(attempt).await,
             Some(source) => self.ask_blocking(attempt, source).await,
-            None => self.poll(attempt).await,
-        }
-    }
-
-    /// Asks at intervals. The server keeps the place meanwhile.
-    async fn poll(&self, attempt: &mut Attempt<'_>) -> Verdict {
-        match self.ask_once(attempt, Wait::Keep).await {
-            Verdict::AskAgain(pause) => {
-                let pace = attempt.patience.bounded(PACE.min(self.options.grace));
-                Verdict::AskAgain(pause.max(pace))
-            }
-            verdict => verdict,
+            None => self.ask_once(attempt, Wait::Keep).await,
         }
     }
 
@@ -59,7 +45,7 @@ impl Engine<Tasks> {
         let slice = attempt.patience.bounded(self.options.slice);
         let time = self.options.short_reach().max(PACE).min(slice);
         let (start, time) = (Instant::now(), attempt.bounded(time));
-        let key = &attempt.place.key;
+        let key = attempt.place.key();
         let connections = &self.connections;
         let subscribed = match connections.listen(key, time).await {
             Ok(subscribed) => subscribed,
@@ -69,8 +55,7 @@ impl Engine<Tasks> {
         // It listens before it asks.
         let mut listener = connections.hub.listen(attempt.place);
         let question = attempt.question(Wait::Notify(&subscribed.channel));
-        let answer_time = attempt.bounded(self.options.answer_time(attempt.ttl));
-        let asking = connections.send(from_ref(&question.command), answer_time);
+        let asking = connections.send(from_ref(&question.command), question.time);
         let (answer, node) = match asking.await {
             Ok((answer, node)) => (Ok(answer), node),
             Err(error) => (Err(error), None),
@@ -96,7 +81,12 @@ impl Engine<Tasks> {
             Some(event) = listener.events.recv() => match event {
                 // It is a hint: a node that was the primary hears what the primary publishes.
                 Event::Granted(_) if node.is_some() => Verdict::AskAgain(Duration::ZERO),
-                event => heard(event, question.sent),
+                Event::Granted(fence) => Verdict::Granted(bound(fence, question.sent)),
+                Event::AskAgain(pause) => Verdict::AskAgain(pause),
+                Event::Cancelled => Verdict::Failed(Error::Cancelled),
+                Event::Deadlock => Verdict::Failed(Error::Deadlock(
+                    "the server refused the wait while it was going on".to_owned(),
+                )),
             },
             () = connections.hub.ended(subscribed.number) => Verdict::AskAgain(Duration::ZERO),
             // The answer to the next request tells what was missed.
@@ -113,44 +103,23 @@ impl Engine<Tasks> {
     /// Waits for a slice on a connection that blocks. Asks at intervals while there are too many of
     /// them.
     async fn ask_blocking(&self, attempt: &mut Attempt<'_>, source: &Source) -> Verdict {
-        let permit = tokio::select! {
-            biased;
-            permit = self.connections.waiting.acquire() => permit.ok(),
-            () = sleep(attempt.patience.bounded(POLL)) => None,
+        let waiting = timeout(
+            attempt.patience.bounded(POLL),
+            self.connections.waiting.acquire(),
+        );
+        let Ok(Ok(_permit)) = waiting.await else {
+            return self.ask_once(attempt, Wait::Keep).await;
         };
-        match permit {
-            Some(permit) => self.block(attempt, source, permit).await,
-            None => self.ask_once(attempt, Wait::Keep).await,
-        }
-    }
-
-    async fn block(
-        &self,
-        attempt: &mut Attempt<'_>,
-        source: &Source,
-        _permit: SemaphorePermit<'_>,
-    ) -> Verdict {
-        let start = Instant::now();
         let idle = locked(&self.connections.idle).pop();
-        let connection = match idle {
-            Some(connection) => Ok(connection),
-            None => source.connect().await,
-        };
-        let mut connection = match connection {
-            Ok(connection) => connection,
-            Err(error) => return attempt.has_failed(error, start),
-        };
+        let own = idle.unwrap_or_else(|| Own::new(Origin::Server(source.clone()), None));
         let question = attempt.question(Wait::Block);
-        let answer_time = attempt.bounded(self.options.answer_time(attempt.ttl));
-        let time = question.wait.saturating_add(answer_time);
         // If this future is dropped here, the connection is closed, and the server ends the wait.
-        let answer: RedisResult<Value> =
-            within(time, question.command.query_async(&mut connection)).await;
+        let answer = own.send(from_ref(&question.command), question.time).await;
+        let mut idle = locked(&self.connections.idle);
         match &answer {
-            Err(error) if is_unanswered(error) || is_demoted(error) => {
-                locked(&self.connections.idle).clear()
-            }
-            _ => locked(&self.connections.idle).push(connection),
+            // The others are of the same server, and older.
+            Err(error) if is_unanswered(error) || is_demoted(error) => idle.clear(),
+            _ => idle.push(own),
         }
         attempt.verdict(&question, answer)
     }
@@ -170,19 +139,3 @@ fn is_notify_refused(error: &RedisError) -> bool {
         .is_some_and(|detail| detail.to_ascii_uppercase().contains("NOTIFY"));
     is_refused(error) || has_code(error, &["CROSSSLOT"]) || is_of_notify
 }
-
-fn heard(event: Event, sent: Instant) -> Verdict {
-    match event {
-        Event::Granted(fence) => Verdict::Granted(bound(fence, sent)),
-        // The client's own clock decides whether its time is over.
-        Event::Timeout | Event::Result => Verdict::AskAgain(Duration::ZERO),
-        Event::TryAgain | Event::WrongType | Event::Other => Verdict::AskAgain(PACE),
-        Event::Cancelled => Verdict::Failed(Error::Cancelled),
-        Event::Deadlock => Verdict::Failed(Error::Deadlock(
-            "the server refused the wait while it was going on".to_owned(),
-        )),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -14,20 +14,6 @@ fn slots_are_the_servers() {
 }
 
 #[test]
-fn a_node_without_a_name_is_the_one_that_was_asked() {
-    let asked = address("seed", 7_000);
-    let range = |host| {
-        let node = Value::Array(vec![host, Value::Int(7_002)]);
-        let range = Value::Array(vec![Value::Int(100), Value::Int(16_383), node]);
-        read_range(&range, &asked)
-    };
-    let named = range(Value::BulkString(b"two".into()));
-    assert_eq!(named, Some((100, 16_383, address("two", 7_002))));
-    let unnamed = range(Value::Nil);
-    assert_eq!(unnamed, Some((100, 16_383, address("seed", 7_002))));
-}
-
-#[test]
 fn redirections_are_followed() {
     let to = |text: &str| {
         let error = crate::replies::tests::server_error(text);

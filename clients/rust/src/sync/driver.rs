@@ -1,18 +1,16 @@
 //! Connections that block.
 
-use std::pin::pin;
-use std::sync::atomic::AtomicBool;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
-use std::thread;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Client, Cmd, RedisResult, Value};
 
 use super::connect::{CONNECT_TIME, Connect, Connection};
 use crate::attempt::{Attempt, Verdict, Wait};
-use crate::driver::{Driver, Engine, locked, rest_for_answer};
-use crate::lease::Lease;
+use crate::driver::{Driver, Engine, Peer, locked, rest_for_answer};
 use crate::locks::Returns;
 use crate::replies::{is_demoted, is_to_leave, is_unanswered};
 
@@ -23,15 +21,45 @@ const MAX_IDLE: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub enum Blocking {}
 
+/// The thread that waits for a future.
+struct Waits(Thread);
+
+impl Wake for Waits {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+thread_local! {
+    /// A change of a lease wakes a thread once, however often it has waited for that.
+    static WAKER: Waker = Arc::new(Waits(thread::current())).into();
+}
+
+/// What a future comes to before `end`.
+fn before<T>(end: Instant, mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    // A guard may be dropped with its thread.
+    let waker = WAKER.try_with(Waker::clone);
+    let waker = waker.unwrap_or_else(|_| Waker::noop().clone());
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return Some(done);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        thread::park_timeout(left);
+    }
+}
+
 /// The result of a future over `Blocking`, which is never pending.
 pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
     loop {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+        if let Some(done) = before(Instant::now(), future.as_mut()) {
             return done;
         }
-        thread::yield_now();
     }
 }
 
@@ -40,7 +68,7 @@ impl Returns for Blocking {
 }
 
 impl Driver for Blocking {
-    type Connections = Pool;
+    type Connections = Ask;
     type Runtime = ();
 
     const BLOCKS: bool = true;
@@ -54,29 +82,16 @@ impl Driver for Blocking {
     }
 
     async fn send(engine: &Engine<Self>, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
-        engine.connections.ask(commands, time)
+        (engine.connections)(commands, time)
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
         engine.ask_once(attempt, Wait::Block).await
     }
 
-    async fn pause(time: Duration) {
-        thread::sleep(time);
-    }
-
-    async fn pause_of_keeper(
-        lease: &Lease,
-        until: Instant,
-        time: Duration,
-        is_stopped: &AtomicBool,
-    ) {
-        lease.wait_shorter(until, time, is_stopped);
-    }
-
-    /// An answer is waited for no longer than the lease lasts anyway.
-    async fn until<T: Send>(_: Instant, future: impl Future<Output = T> + Send) -> Option<T> {
-        Some(future.await)
+    async fn within<T: Send>(time: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
+        let now = Instant::now();
+        before(now.checked_add(time).unwrap_or(now), pin!(future))
     }
 
     fn tell(call: impl FnOnce() + Send + 'static) {
@@ -98,6 +113,9 @@ impl Driver for Blocking {
     }
 }
 
+/// Sends commands once, to a server or to the nodes of a cluster. The answer is that of `answered`.
+pub(crate) type Ask = Box<dyn Fn(&[Cmd], Duration) -> RedisResult<Value> + Send + Sync>;
+
 /// As many connections as threads use at a time.
 pub(crate) struct Pool {
     connect: Box<dyn Connect>,
@@ -111,16 +129,26 @@ impl Pool {
             idle: Mutex::default(),
         }
     }
+}
 
-    pub(super) fn ask(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
+impl Peer for Pool {
+    fn of(client: Client) -> Self {
+        Self::new(client)
+    }
+
+    async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
         let start = Instant::now();
-        let answer = self.connection(time).and_then(|mut connection| {
+        let idle = locked(&self.idle).pop();
+        // A server that is there accepts at once, however long the command itself may take.
+        let connect = || self.connect.connect(time.min(CONNECT_TIME));
+        let answer = idle.map_or_else(connect, Ok).and_then(|mut connection| {
             let time = rest_for_answer(start, time);
             let answer = connection.ask(commands, time);
             let answer = answer.and_then(Value::extract_error);
             // A server that is no longer primary is not asked again: a new connection asks who is.
-            if !answer.as_ref().is_err_and(is_to_leave) {
-                self.put_back(connection);
+            let mut idle = locked(&self.idle);
+            if !answer.as_ref().is_err_and(is_to_leave) && idle.len() < MAX_IDLE {
+                idle.push(connection);
             }
             answer
         });
@@ -130,21 +158,5 @@ impl Pool {
             locked(&self.idle).clear();
         }
         answer
-    }
-
-    fn connection(&self, time: Duration) -> RedisResult<Box<dyn Connection>> {
-        let idle = locked(&self.idle).pop();
-        match idle {
-            Some(connection) => Ok(connection),
-            // A server that is there accepts at once, however long the command itself may take.
-            None => self.connect.connect(time.min(CONNECT_TIME)),
-        }
-    }
-
-    fn put_back(&self, connection: Box<dyn Connection>) {
-        let mut idle = locked(&self.idle);
-        if idle.len() < MAX_IDLE {
-            idle.push(connection);
-        }
     }
 }

@@ -33,8 +33,6 @@
 //! connections. A client that gives up releases its place. Renewals and releases never wait for a
 //! connection that waits.
 
-#[cfg(feature = "cluster")]
-mod cluster;
 mod connect;
 mod driver;
 #[cfg(feature = "sentinel")]
@@ -45,14 +43,15 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
 
+use crate::attempt::Patience;
+use crate::driver::Peer;
 use crate::error::{Error, Result};
 use crate::info::unnamed;
-use crate::once::{Look, read};
 use crate::options::Options;
 
 pub use connect::{Connect, Connection};
 pub use driver::Blocking;
-use driver::now;
+use driver::{Ask, Pool, now};
 
 /// Makes locks. One client serves all threads of a program, and a clone is the same client.
 pub type LockClient = crate::locks::LockClient<Blocking>;
@@ -81,7 +80,9 @@ impl LockClient {
 
     /// Makes a client of a `redis::Client`, or of anything else that makes connections.
     pub fn new(connect: impl Connect + 'static, options: Options) -> Self {
-        Self::with(driver::Pool::new(connect), options)
+        let pool = Pool::new(connect);
+        let ask: Ask = Box::new(move |commands, time| now(pool.send(commands, time)));
+        Self::with(ask, options)
     }
 
     /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
@@ -121,9 +122,12 @@ impl LockClient {
         nodes: impl IntoIterator<Item = A>,
         options: Options,
     ) -> Result<Self> {
-        let topology = crate::cluster::Topology::new(nodes)?;
-        let nodes = cluster::Nodes::new(topology);
-        Ok(Self::new(nodes, options.with_failover()))
+        let cluster = crate::cluster::Cluster::<Pool>::new(nodes, |_, _, _| {})?;
+        let ask: Ask = Box::new(move |commands, time| {
+            let (answer, _) = now(cluster.send(commands, time))?;
+            Ok(answer)
+        });
+        Ok(Self::with(ask, options.with_failover()))
     }
 
     /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did
@@ -139,14 +143,8 @@ impl LockClient {
         at_least: Duration,
         job: impl FnOnce(&Guard) -> T,
     ) -> Result<Option<T>> {
-        let Some(guard) = now(self.job(key.as_ref(), at_most, at_least))? else {
-            return Ok(None);
-        };
-        let result = job(&guard);
-        if let Err(error) = guard.unlock() {
-            tracing::warn!(%error, "the lock of a job was not released by it");
-        }
-        Ok(Some(result))
+        let job = async |guard: &Guard| job(guard);
+        now(self.run(key.as_ref(), (at_most, at_least), job))
     }
 }
 
@@ -177,19 +175,13 @@ impl Once {
         T: ToSingleRedisArg + FromRedisValue,
         E: From<Error> + fmt::Debug,
     {
-        match now(self.look())? {
-            Look::Found(value) => Ok(read(value)?),
-            Look::Making(making) => {
-                let made = make(&making.guard);
-                now(making.end(made))
-            }
-        }
+        now(self.value(async |guard| make(guard)))
     }
 }
 
 impl KeepAlive {
     /// Waits until the hold is over or released, `timeout` at most. True if it is over or released.
     pub fn wait_lost(&self, timeout: Duration) -> bool {
-        self.lease.wait_ended(timeout)
+        now(self.lease.lost::<Blocking>(Patience::of(timeout)))
     }
 }

@@ -12,20 +12,6 @@ use super::common::{BOUND, Proxy, Server, counter, eventually, proxied};
 use super::{is_told, ms, now, once, open};
 
 #[test]
-fn a_dropped_guard_releases() {
-    let (_server, proxy, mut admin) = proxied();
-    let lock = open(proxy.url(), Options::default()).lock("a key");
-    let guard = now(lock.lock()).unwrap();
-    assert_eq!((lock.key(), guard.key()), (&b"a key"[..], &b"a key"[..]));
-    assert_eq!(guard.mode(), Mode::Exclusive);
-    assert!(!guard.is_lost() && guard.valid_until() > Instant::now() + ms(20_000));
-    let token = guard.token().to_vec();
-    drop(guard);
-    eventually("it is free", || admin.is_free("a key"));
-    assert!(now(lock.try_lock()).unwrap().unwrap().token() != token);
-}
-
-#[test]
 fn a_hold_is_converted_in_both_directions() {
     let (_server, proxy, mut admin) = proxied();
     let pages = open(proxy.url(), Options::default()).rwlock("page");
@@ -111,21 +97,6 @@ fn a_lost_reply_is_asked_for_again() {
             assert_eq!(server.admin().int(&["EXISTS", "k"]), 0);
         }
     }
-}
-
-/// Nor does a grant that nobody saw: see the job that never ran.
-#[test]
-fn giving_up_leaves_no_hold_behind() {
-    let (_server, proxy, mut admin) = proxied();
-    let lock = open(proxy.url(), Options::default().reconnect(ms(300))).lock("k");
-    // A wait that is cut for longer than the client is willing to ask again.
-    admin.run(&["LOCK.ACQUIRE", "k", "holder", "60000"]);
-    let waiting = thread::spawn(move || now(lock.lock()).map(drop));
-    admin.await_waiters("k", 1);
-    proxy.close();
-    assert!(matches!(waiting.join().unwrap(), Err(Error::Redis(_))));
-    admin.run(&["LOCK.RELEASE", "k", "holder"]);
-    eventually("the lock is free", || admin.is_free("k"));
 }
 
 #[test]
@@ -222,18 +193,13 @@ fn permits_and_several_locks_have_no_conversion() {
     assert_eq!((permit.key(), permit.mode()), (&b"k"[..], Mode::Counted));
     assert!(matches!(now(permit.upgrade()), Err(Error::NoConversion)));
     assert!(matches!(now(permit.downgrade()), Err(Error::NoConversion)));
-    let none = now(locks.semaphore("k", 0).try_acquire());
-    assert!(matches!(none, Err(Error::Redis(_))));
-
     let mut guard = now(locks.multi_lock(["a", "b"]).lock()).unwrap();
     assert_eq!(guard.mode(), Mode::Exclusive);
     assert!(matches!(now(guard.downgrade()), Err(Error::NoConversion)));
     // A part that is held is not this attempt's.
     let part = now(locks.lock("c").with_token("t").lock()).unwrap();
-    for wrong in [&["a", "a"][..], &[], &["c", "d"]] {
-        let refused = now(locks.multi_lock(wrong).with_token("t").try_lock());
-        assert!(matches!(refused, Err(Error::Redis(_))), "{refused:?}");
-    }
+    let refused = now(locks.multi_lock(["c", "d"]).with_token("t").try_lock());
+    assert!(matches!(refused, Err(Error::Redis(_))), "{refused:?}");
     now(part.unlock()).unwrap();
 }
 
@@ -335,10 +301,6 @@ fn a_renewal_binds_a_hold_in_the_mode_that_it_has_by_now() {
     assert!(!keep_alive.is_lost());
 }
 
-fn falling_back() -> Options {
-    Options::default().fallback(true)
-}
-
 #[track_caller]
 fn is_missing<T>(result: Result<T>, part: &str) {
     let error = result.err().expect("it is missing");
@@ -346,34 +308,28 @@ fn is_missing<T>(result: Result<T>, part: &str) {
     assert!(error.to_string().contains(part), "{error}");
 }
 
-#[test]
-fn another_type_over_the_key_is_somebody_elses() {
-    let server = Server::start_without_module();
-    let locks = open(server.url(), falling_back());
-    let mut admin = server.admin();
-    let late = now(locks.lock("k").with_ttl(ms(60_000)).lock()).unwrap();
-    assert!(admin.int(&["PTTL", "k"]) > 50_000);
-    admin.run(&["DEL", "k"]);
-    admin.run(&["HSET", "k", "f", "1"]);
-    assert!(now(locks.lock("k").try_lock()).unwrap().is_none());
-    assert!(!now(late.check()).unwrap());
-    assert!(matches!(now(late.renew()), Err(Error::NotHeld)));
-    assert!(matches!(now(late.unlock()), Err(Error::NotHeld)));
-    assert_eq!(admin.int(&["DEL", "k"]), 1);
-}
-
 /// What else it lacks is in the scenarios, for a client that has chosen it before.
 #[test]
 fn the_fallback_has_no_more_than_a_lock_and_says_so_once() {
     let server = Server::start_without_module();
-    let part = "not available in the fallback";
+    let (mut admin, part) = (server.admin(), "not available in the fallback");
     let (said, count) = counter::<str>();
-    let locks = open(server.url(), falling_back().on_fallback(count));
+    let options = Options::default().fallback(true).on_fallback(count);
+    let locks = open(server.url(), options);
     is_missing(now(locks.multi_lock(["k", "l"]).lock()), part);
-    let mut guard = now(locks.rwlock("k").write()).unwrap();
+    let mut guard = now(locks.rwlock("k").with_ttl(ms(60_000)).write()).unwrap();
+    assert!(admin.int(&["PTTL", "k"]) > 50_000);
     is_missing(now(guard.exec::<()>(&redis::cmd("PING"))), part);
     is_missing(now(guard.downgrade()), part);
     assert_eq!(said.load(SeqCst), 1);
+    // Another type over the key is somebody else's.
+    admin.run(&["DEL", "k"]);
+    admin.run(&["HSET", "k", "f", "1"]);
+    assert!(now(locks.lock("k").try_lock()).unwrap().is_none());
+    assert!(!now(guard.check()).unwrap());
+    assert!(matches!(now(guard.renew()), Err(Error::NotHeld)));
+    assert!(matches!(now(guard.unlock()), Err(Error::NotHeld)));
+    assert_eq!(admin.int(&["DEL", "k"]), 1);
 }
 
 /// The choice is made once, so that the two ways of locking never meet in one client.
@@ -382,7 +338,8 @@ fn the_fallback_is_chosen_once_and_not_where_the_module_is() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let (said, count) = counter::<str>();
-    let locks = open(proxy.url(), falling_back().on_fallback(count));
+    let options = Options::default().fallback(true).on_fallback(count);
+    let locks = open(proxy.url(), options);
     let guard = now(locks.lock("k").lock()).unwrap();
     assert!(guard.fence() > 0);
     now(guard.unlock()).unwrap();

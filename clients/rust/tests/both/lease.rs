@@ -10,7 +10,6 @@ use super::common::{Server, counter, eventually, proxied};
 use super::{LISTENS, is_told, ms, now, open};
 
 const TRY_AGAIN: &str = "-TRYAGAIN not enough servers have confirmed it\r\n";
-const ALWAYS: usize = usize::MAX;
 
 /// A short ttl would be over on a busy machine.
 fn options() -> Options {
@@ -26,6 +25,20 @@ fn a_lease_counts_from_the_sending_less_the_drift() {
     now(guard.extend(ms(100_000))).unwrap();
     let early = guard.valid_until() - sent;
     assert!(early >= ms(98_998) && early < ms(99_150), "{early:?}");
+}
+
+#[test]
+fn a_keeper_renews_in_time_what_became_shorter() {
+    let (_server, proxy, _) = proxied();
+    let lock = open(proxy.url(), options()).lock("a").with_ttl(ms(600_000));
+    let guard = now(lock.lock()).unwrap();
+    let _kept = guard.keep_alive();
+    // By the second time it sleeps.
+    for _ in 0..2 {
+        now(guard.extend(ms(4_000))).unwrap();
+        let is_long = || guard.valid_until() > Instant::now() + ms(300_000);
+        eventually("it is renewed", is_long);
+    }
 }
 
 #[test]
@@ -92,7 +105,7 @@ fn try_again_loses_nothing_before_the_lease_is_over() {
     proxy.answer("LOCK.RENEW", 3, TRY_AGAIN);
     eventually("it renews", || admin.calls("lock.renew") > before);
     assert!(proxy.faults().fakes == 0 && !watchdog.is_lost());
-    proxy.answer("LOCK.RENEW", ALWAYS, TRY_AGAIN);
+    proxy.answer("LOCK.RENEW", usize::MAX, TRY_AGAIN);
     assert!(is_told(&watchdog));
     assert!(Instant::now() >= guard.valid_until());
     eventually("it is told", || lost.load(SeqCst) == 1);
@@ -122,7 +135,7 @@ fn a_renewal_by_hand_asks_again_and_for_no_longer_than_its_lease_lasts() {
         assert_eq!(proxy.faults().fakes, 0);
         // Holds that linger are bound to the connection.
         assert_eq!(proxy.connections(), 1);
-        proxy.answer("LOCK.RENEW", ALWAYS, TRY_AGAIN);
+        proxy.answer("LOCK.RENEW", usize::MAX, TRY_AGAIN);
         if is_away {
             proxy.close();
         }

@@ -43,6 +43,12 @@ fn a_value_has_the_type_that_is_asked_for() {
     }
     // What is left behind somebody would have to give up.
     assert_eq!(admin.calls("lock.release"), admin.calls("lock.exec"));
+    for key in ["page", LOCK] {
+        admin.run(&["DEL", "page"]);
+        admin.run(&["LPUSH", key, "x"]);
+        let refused = get(&page(&locks), unused).unwrap_err().to_string();
+        assert!(refused.contains("WRONGTYPE"), "{refused}");
+    }
 }
 
 #[test]
@@ -91,20 +97,6 @@ fn with_linger_the_lock_is_bound_to_the_next_connection() {
     });
     assert_eq!(made.unwrap(), "new");
     assert_eq!(stored(&mut admin).unwrap(), "new");
-}
-
-#[test]
-fn another_type_is_an_error_at_once() {
-    let (_server, proxy, mut admin) = proxied();
-    let locks = open(proxy.url(), Options::default());
-    for key in ["page", LOCK] {
-        admin.run(&["LPUSH", key, "x"]);
-        match get(&page(&locks), unused) {
-            Err(Error::Redis(error)) => assert_eq!(error.code(), Some("WRONGTYPE")),
-            other => panic!("{other:?}"),
-        }
-        admin.run(&["DEL", key]);
-    }
 }
 
 /// The fallback of plain locks is chosen by an answer about them.

@@ -18,8 +18,6 @@ const LISTEN: [&str; 2] = match LISTENS {
     ],
     false => ["", ""],
 };
-/// The command that a test runs under its lock.
-const INNER: &str = "+set";
 /// The user of the project's documents, who has neither several locks nor a channel.
 const DOCUMENTED: &str =
     "+lock.acquire +rwlock.wlock +rwlock.rlock +lock.renew +lock.release +ping";
@@ -77,7 +75,7 @@ fn each_operation(locks: &library::LockClient, admin: &mut Admin) -> Result<()> 
 fn a_worker_needs_the_locks_commands_and_a_channel() {
     let server = Server::start();
     let mut admin = server.admin();
-    user(&mut admin, &[LOCKS, INNER, LISTEN[0]]);
+    user(&mut admin, &[LOCKS, "+set", LISTEN[0]]);
     let (said, count) = counter::<str>();
     let options = Options::default().on_fallback(count);
     let locks = open(as_worker(&server.url()), options);
@@ -107,8 +105,6 @@ fn the_worker_of_the_documents_locks_and_waits() {
     let guard = waiting.join().unwrap();
     now(guard.renew()).unwrap();
     now(guard.unlock()).unwrap();
-    let permit = now(locks.semaphore("jobs:1", 2).acquire()).unwrap();
-    now(permit.unlock()).unwrap();
     assert_eq!(once(&locks, ("jobs:1", 1_000, 1), || 7).unwrap(), Some(7));
     only_refused(&mut admin, if LISTENS { "subscribe" } else { "" });
 }
@@ -117,7 +113,7 @@ fn the_worker_of_the_documents_locks_and_waits() {
 fn a_worker_of_a_cluster_needs_the_slots_too() {
     let servers = Cluster::start();
     for node in &servers.nodes {
-        let rules = [LOCKS, INNER, "+cluster|slots +asking", LISTEN[1]];
+        let rules = [LOCKS, "+set +cluster|slots +asking", LISTEN[1]];
         user(&mut node.admin(), &rules);
     }
     let urls = servers.urls().iter().map(|url| as_worker(url)).collect();

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle, sleep};
@@ -13,6 +12,9 @@ use redis_lock_client::{Error, Options, Result};
 
 use super::common::{Admin, BOUND, Proxy, Server, eventually};
 use super::{get, is_told, library, ms, now, once, open};
+
+/// How many makers have begun in the scenario.
+static MADE: AtomicUsize = AtomicUsize::new(0);
 
 /// What a request comes to, and what is held by then.
 type Outcome = (String, Option<library::Guard>);
@@ -25,8 +27,6 @@ struct Actor {
     fence: u64,
     kept: Option<library::KeepAlive>,
     pending: Option<JoinHandle<Outcome>>,
-    /// How many makers have begun in the scenario.
-    made: Arc<AtomicUsize>,
     /// Hears that its maker has begun, and tells what that returns, or nothing for an error.
     maker: Option<(Receiver<()>, Sender<Option<String>>)>,
 }
@@ -36,24 +36,23 @@ struct Play<'a> {
     admin: Admin,
     is_fallback: bool,
     actors: HashMap<String, Actor>,
-    made: Arc<AtomicUsize>,
 }
 
 impl Play<'_> {
     fn step(&mut self, words: &[&str]) -> String {
         match words {
-            ["server", words @ ..] => return text(&self.admin.run(words)),
+            ["server", words @ ..] => return text(self.admin.run(words)),
             ["queue", key, count] => self.admin.await_waiters(key, count.parse().unwrap()),
             ["places", key] => return self.admin.waiters(key).to_string(),
             ["gone", key] => eventually("it ends", || self.admin.int(&["EXISTS", key]) == 0),
-            ["made"] => return self.made.load(SeqCst).to_string(),
+            ["made"] => return MADE.load(SeqCst).to_string(),
             ["lock", name] => {
                 let once = self.actor("A").locks.once(name);
                 return String::from_utf8_lossy(once.lock_key()).into_owned();
             }
             ["calls", command] => return self.admin.calls(command).to_string(),
-            ["rises", one, other] => assert!(self.fence(one) < self.fence(other)),
-            ["fence", actor] => return self.fence(actor).to_string(),
+            ["rises", one, other] => assert!(self.actors[*one].fence < self.actors[*other].fence),
+            ["fence", actor] => return self.actor(actor).fence.to_string(),
             ["pause", ms] => sleep(time(ms)),
             ["busy", ms] => self.keep_busy(time(ms)),
             ["cut", actor] => self.actor(actor).proxy.close(),
@@ -94,14 +93,9 @@ impl Play<'_> {
                 fence: 0,
                 kept: None,
                 pending: None,
-                made: self.made.clone(),
                 maker: None,
             }
         })
-    }
-
-    fn fence(&self, actor: &str) -> u64 {
-        self.actors[actor].fence
     }
 }
 
@@ -129,7 +123,7 @@ impl Actor {
             ["check"] => return now(guard.unwrap().check()).map(yes_or_no),
             ["exec", name, args @ ..] => {
                 let command = redis::cmd(name).arg(args).to_owned();
-                return Ok(text(&now(guard.unwrap().exec(&command))?));
+                return Ok(text(now(guard.unwrap().exec(&command))?));
             }
             ["once", key, most, least] => {
                 let times = (*key, most.parse().unwrap(), least.parse().unwrap());
@@ -184,11 +178,10 @@ impl Actor {
         let (begins, begun) = channel();
         let (ends, told) = channel();
         self.maker = Some((begun, ends));
-        let made = self.made.clone();
         move || {
             let mut has_made = false;
             let got: Result<String> = get(&once, |_| {
-                made.fetch_add(1, SeqCst);
+                MADE.fetch_add(1, SeqCst);
                 let _ = begins.send(());
                 let value = match (value, fails) {
                     (None, false) => told.recv_timeout(BOUND).unwrap(),
@@ -264,8 +257,8 @@ fn scenarios() {
             admin,
             is_fallback: place == Some("plain"),
             actors: HashMap::new(),
-            made: Arc::default(),
         };
+        MADE.store(0, SeqCst);
         let is_step = |line: &&str| !line.is_empty() && !line.starts_with('#');
         for line in steps.lines().filter(is_step) {
             let words: Vec<&str> = line.split(' ').collect();
@@ -309,12 +302,7 @@ fn time(text: &str) -> Duration {
     ms(text.parse().unwrap())
 }
 
-fn text(reply: &Value) -> String {
-    match reply {
-        Value::Int(number) => number.to_string(),
-        Value::Okay => "OK".to_owned(),
-        Value::SimpleString(text) => text.clone(),
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        reply => format!("{reply:?}"),
-    }
+/// Nobody looks at any other reply.
+fn text(reply: Value) -> String {
+    redis::from_redis_value(reply).unwrap_or_default()
 }
