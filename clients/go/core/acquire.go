@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -140,9 +141,6 @@ func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from 
 		a.grace = 0 // A release that gives the place up would end the hold that the token has.
 	}
 	for deadline := time.Now().Add(wait); ; {
-		if err := l.beyondFallback(); err != nil {
-			return nil, err
-		}
 		began := time.Now()
 		a.wait = deadline.Sub(began)
 		hold, reply := a.ask(ctx)
@@ -159,9 +157,6 @@ func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from 
 			}
 			hold.begin(ctx)
 			return hold, nil
-		}
-		if before := l.Client.chosen(); before == undecided && l.Client.choose(l.Command, reply) == theFallback {
-			continue
 		}
 		again, err := a.judge(ctx, reply, began)
 		if again < 0 || wait > 0 && time.Until(deadline)-again < time.Millisecond {
@@ -251,46 +246,37 @@ func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
 	}
 	within, cancel := context.WithTimeout(ctx, wait+Margin)
 	defer cancel()
-	send, reply := a.Client.Driver.Send, driver.Reply{}
-	if a.Client.chosen() == theFallback {
-		send = a.Client.send
-	}
-	var conn driver.Conn
+	over, conn := sender(a.Client.Driver), driver.Conn(nil)
 	if wait > 0 || a.Lingers {
 		var err error
 		if conn, err = a.Client.Driver.Open(within, a.Names[0]); err != nil {
 			return nil, driver.Reply{Err: err}
 		}
-		send = conn.Send
+		over = conn
 	}
-	reply = send(within, command)[0]
+	reply := a.Client.send(within, over, command)[0]
 	if a.Command == acquireOnce {
 		hold.result, reply = resultIn(reply)
 	}
 	if hold.fence = number(reply); hold.fence != 0 && time.Since(hold.sent) > a.span()/10 {
 		a.left = true // Whatever becomes of the renewal.
-		sent := time.Now()
+		hold.sent, hold.known = time.Now(), time.Now()
 		within, cancel := context.WithTimeout(ctx, Margin)
 		defer cancel()
-		if reply = merged(send(within, hold.commands("LOCK.RENEW", a.Expiry.Milliseconds())...)); number(reply) == 0 {
-			hold.fence = 0
+		if renewed := hold.send(within, over, "LOCK.RENEW", a.Expiry.Milliseconds()); number(renewed) == 0 {
+			hold.fence, reply = 0, driver.Reply{Err: renewed.Err}
 		}
-		hold.sent, hold.known = sent, sent
 	}
-	if hold.fence != 0 && !time.Now().Before(hold.lease()) {
+	if hold.fence != 0 && hold.isOver() {
 		hold.fence, a.left, reply = 0, true, driver.Reply{}
 	}
-	granted := hold.fence != 0
 	switch {
-	case granted && a.Lingers:
+	case hold.fence != 0 && a.Lingers:
 		hold.conn = conn
 	case conn != nil:
 		dispose(conn, reply)
 	}
-	if !granted && hold.result == nil {
-		if number(reply) == 0 && reply.Err == nil {
-			reply.Value = nil
-		}
+	if hold.fence == 0 && hold.result == nil {
 		return nil, reply
 	}
 	return hold, reply
@@ -323,7 +309,7 @@ func (a *attempt) goOnReading(ctx context.Context, reply driver.Reply) (*Hold, d
 	hold.fence = from.fence
 	within, cancel := context.WithTimeout(ctx, Margin)
 	defer cancel()
-	renewed := a.Client.send(within, hold.commands("LOCK.RENEW", a.Expiry.Milliseconds())...)[0]
+	renewed := hold.send(within, a.Client.Driver, "LOCK.RENEW", a.Expiry.Milliseconds())
 	switch {
 	case number(renewed) == 1 && time.Now().Before(lease):
 		return hold, renewed
@@ -344,13 +330,8 @@ func (l *Lock) request(token string) driver.Command {
 			r.Args = append(r.Args, name)
 		}
 		r.Args = append(r.Args, token, l.Expiry.Milliseconds(), "MODES")
-		for i := range l.Names {
-			mode := "EXCLUSIVE"
-			if i >= len(l.Names)-l.Shared {
-				mode = "SHARED"
-			}
-			r.Args = append(r.Args, mode)
-		}
+		r.Args = append(r.Args, slices.Repeat([]any{"EXCLUSIVE"}, len(l.Names)-l.Shared)...)
+		r.Args = append(r.Args, slices.Repeat([]any{"SHARED"}, l.Shared)...)
 	}
 	if l.Command == acquireOnce {
 		r = about(l.Command, l.Names[0], l.result, token, l.Expiry.Milliseconds(), "EARLY", l.early)
@@ -378,17 +359,9 @@ func (a *attempt) giveBack(ctx context.Context) {
 	if a.from != nil {
 		a.from.finish(false)
 	}
-	ctx = context.WithoutCancel(ctx)
-	release := newHold(a.Lock, a.token, time.Time{}).commands("LOCK.RELEASE")
-	for range 2 { // What ended our wait may have ended this connection, too.
-		within, cancel := context.WithTimeout(ctx, Margin)
-		reply := merged(a.Client.send(within, release...))
-		silent := within.Err() != nil
-		cancel()
-		if silent || ClassOf(reply) != Unheard {
-			return
-		}
-	}
+	// What ended our wait may have ended this connection, too: there is time for another one.
+	hold, until := a.Adopt(a.token), time.Now().Add(3*pause)
+	hold.insist(context.WithoutCancel(ctx), until, hold.sends("LOCK.RELEASE"))
 }
 
 // about is a command about one key.

@@ -186,9 +186,6 @@ func (h *Hold) Release(ctx context.Context) (bool, error) { return h.ReleaseAfte
 
 // ReleaseAfter is Release, but the server keeps the hold until atLeast has passed since its grant.
 func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, error) {
-	if h.token == "" {
-		return false, nil
-	}
 	var options []any
 	if atLeast > 0 {
 		options = []any{"ATLEAST", atLeast.Milliseconds()}
@@ -209,9 +206,7 @@ func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, e
 	h.conn = nil
 	h.mu.Unlock()
 	lease := h.finish(false) // Whether or not the answer comes.
-	reply, _, unheard := h.insist(ctx, lease, Margin, func(ctx context.Context) driver.Reply {
-		return merged(h.lock.Client.send(ctx, h.commands("LOCK.RELEASE", options...)...))
-	})
+	reply, _, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
 	class := ClassOf(reply)
 	switch {
 	case conn == nil:
@@ -233,12 +228,7 @@ func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, e
 // Check asks the server whether the lock is held now. After Until the answer is no: the server may still have a longer lease. The
 // answer is old when it arrives: guard a write by Exec or by the fence.
 func (h *Hold) Check(ctx context.Context) (bool, error) {
-	if h.token == "" {
-		return false, nil
-	}
-	reply, _, _ := h.insist(ctx, time.Now().Add(Margin), Margin, func(ctx context.Context) driver.Reply {
-		return merged(h.lock.Client.send(ctx, h.commands("LOCK.CHECK")...))
-	})
+	reply, _, _ := h.insist(ctx, time.Now().Add(Margin), h.sends("LOCK.CHECK"))
 	if ClassOf(reply) != Answered {
 		return false, h.trouble(ctx, "LOCK.CHECK", reply)
 	}
@@ -252,13 +242,10 @@ const execGuarded = "LOCK.EXEC"
 // Of several names, the first one guards. It is never sent again.
 func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, error) {
 	client, name := h.lock.Client, h.lock.Names[0]
-	if client.chosen() == theFallback {
-		return nil, notInFallback("a guarded command is")
-	}
 	if h.token == "" {
 		return nil, ErrNotHeld
 	}
-	reply := client.Driver.Send(ctx, about(execGuarded, name, append([]any{h.token, command}, args...)...))[0]
+	reply := client.send(ctx, client.Driver, about(execGuarded, name, append([]any{h.token, command}, args...)...))[0]
 	lost := says(reply.Err, "NOTHELD")
 	if says(reply.Err, "WRONGTYPE") { // Of the lock, or of the command.
 		held, err := h.Check(ctx)
@@ -282,10 +269,10 @@ func (h *Hold) commands(command string, args ...any) []driver.Command {
 	return commands
 }
 
-// merged is one reply for the same command about several names: 1 if each has succeeded, 0 if one has not, or the error.
-func merged(replies []driver.Reply) driver.Reply {
+// send sends the same command for each name. The reply is 1 if each has succeeded, 0 if one has not, or the error.
+func (h *Hold) send(ctx context.Context, over sender, command string, args ...any) driver.Reply {
 	all := driver.Reply{Value: int64(1)}
-	for _, reply := range replies {
+	for _, reply := range h.lock.Client.send(ctx, over, h.commands(command, args...)...) {
 		switch {
 		case ClassOf(reply) != Answered && !isTaken(reply):
 			return reply
@@ -296,18 +283,26 @@ func merged(replies []driver.Reply) driver.Reply {
 	return all
 }
 
+// sends returns what sends a command by way of the driver.
+func (h *Hold) sends(command string, args ...any) func(context.Context) driver.Reply {
+	return func(ctx context.Context) driver.Reply { return h.send(ctx, h.lock.Client.Driver, command, args...) }
+}
+
 // insist sends a request of the owner until the server has decided. What passes is tried again until a time, and what has no answer a
 // few times. It returns when the request was sent that was answered, and whether another one may have reached the server.
 func (h *Hold) insist(
-	ctx context.Context, until time.Time, limit time.Duration, send func(context.Context) driver.Reply,
+	ctx context.Context, until time.Time, send func(context.Context) driver.Reply,
 ) (reply driver.Reply, sent time.Time, unheard bool) {
 	const tries = 4
+	if h.token == "" { // Nobody has it.
+		return driver.Reply{Value: int64(0)}, time.Time{}, false
+	}
 	if until.IsZero() {
 		until = time.Now().Add(h.lock.surely(h.lock.Expiry))
 	}
 	for silent := 0; ; {
 		sent = time.Now()
-		within, cancel := context.WithTimeout(ctx, limit)
+		within, cancel := context.WithTimeout(ctx, min(Margin, h.lock.span()/3))
 		reply = send(within)
 		cancel()
 		again := min(tryAgain, h.lock.span()/10)
