@@ -174,7 +174,7 @@ func (a *attempt) converts() bool { return a.from != nil && a.from.lock.Command 
 func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time) (again time.Duration, err error) {
 	class := ClassOf(reply)
 	kept := a.wait >= time.Millisecond && a.grace > 0 // a place was asked for
-	a.left = a.left || class == Unheard && !notSent(reply.Err) || kept && class != Final
+	a.left = a.left || !notSent(reply.Err) && (class == Unheard || kept && class != Final)
 	if class == Unheard {
 		a.unheard++
 	}

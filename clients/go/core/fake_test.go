@@ -21,7 +21,6 @@ type fake struct {
 	mu       sync.Mutex
 	begun    time.Time
 	asked    []string // each command with the time since the beginning, in ms
-	last     []any    // the words of the last one
 	answers  []answer // what is answered first; then the commands succeed
 	cut      bool     // all connections have ended, and there are no new ones
 	silent   bool     // nothing is answered
@@ -38,7 +37,12 @@ type answer struct {
 	after   time.Duration
 }
 
-var errEnded = errors.New("the connection has ended")
+var (
+	errEnded = errors.New("the connection has ended")
+	null     = driver.Reply{}
+	granted  = driver.Reply{Value: int64(7)}
+	broken   = driver.Reply{Err: io.EOF}
+)
 
 func (f *fake) one(ctx context.Context, command driver.Command) driver.Reply {
 	name := fmt.Sprint(command.Args[0])
@@ -47,7 +51,6 @@ func (f *fake) one(ctx context.Context, command driver.Command) driver.Reply {
 		f.mu.Unlock()
 		return driver.Reply{Err: io.EOF}
 	}
-	f.last = command.Args
 	f.asked = append(f.asked, fmt.Sprint(name, "@", time.Since(f.begun).Milliseconds()))
 	next := answer{reply: driver.Reply{Value: int64(1)}}
 	if strings.Contains(name, "LOCK.") && strings.HasSuffix(name, "LOCK") || strings.HasSuffix(name, "ACQUIRE") {

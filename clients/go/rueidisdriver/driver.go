@@ -202,10 +202,8 @@ func word(arg any) (string, error) {
 		return value.String(), nil
 	case value.Kind() == reflect.Bool:
 		return map[bool]string{true: "1", false: "0"}[value.Bool()], nil
-	case value.CanInt():
-		return strconv.FormatInt(value.Int(), 10), nil
-	case value.CanUint():
-		return strconv.FormatUint(value.Uint(), 10), nil
+	case value.CanInt(), value.CanUint():
+		return fmt.Sprintf("%d", arg), nil
 	case value.CanFloat():
 		return strconv.FormatFloat(value.Float(), 'f', -1, value.Type().Bits()), nil
 	}
