@@ -4,7 +4,6 @@ package core
 
 import (
 	"context"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +64,7 @@ func TestWhatPassesIsNoLoss(t *testing.T) {
 		f.set(func() { f.silent = false })
 		time.Sleep(20 * time.Second)
 		expect(t, "it is held", within.Err(), nil)
-		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0})
+		f.plan(answer{"LOCK.RENEW", broken, 0})
 		renewed, err := hold.Renew(context.Background())
 		expect(t, "sent again", renewed && err == nil, true)
 		// What goes on for ever ends with the lease.
@@ -78,31 +77,29 @@ func TestWhatPassesIsNoLoss(t *testing.T) {
 	})
 }
 
-func TestAFinalErrorEndsTheRenewals(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
-		hold := acquired(t, lock)
-		f.plan(answer{"LOCK.RENEW", refusal("NOPERM no right to lock.renew"), 0})
-		within, stop := hold.Keep(context.Background())
-		defer stop()
-		expect(t, "the end of the lease", ends(within), 29_698)
-		expect(t, "renewals", f.count("LOCK.RENEW"), 1)
-		is(t, context.Cause(within), ErrNotHeld)
-		expect(t, "it says why", strings.Contains(context.Cause(within).Error(), "NOPERM"), true)
-	})
-}
-
-func TestALossIsToldAtOnce(t *testing.T) {
-	for _, reply := range []driver.Reply{{Value: int64(0)}, refusal("WRONGTYPE a string")} {
+func TestALossIsToldAtOnceAndAFinalErrorWithTheLease(t *testing.T) {
+	for _, c := range []struct {
+		answer driver.Reply
+		told   int64 // after so many ms
+		says   string
+	}{
+		{driver.Reply{Value: int64(0)}, 9899, ""},
+		{refusal("WRONGTYPE a string"), 9899, ""},
+		{refusal("NOPERM no right to lock.renew"), 29_698, "NOPERM"},
+	} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 			hold := acquired(t, lock)
+			f.plan(answer{"LOCK.RENEW", c.answer, 0})
 			within, stop := hold.Keep(context.Background())
 			defer stop()
-			f.plan(answer{"LOCK.RENEW", reply, 0})
-			expect(t, "at the renewal", ends(within), 9899)
-			is(t, context.Cause(within), ErrNotHeld)
-			within, stop = hold.Keep(context.Background())
+			expect(t, c.says, ends(within), c.told)
+			again, stop := hold.Keep(context.Background())
 			defer stop()
-			is(t, context.Cause(within), ErrNotHeld)
+			for _, within := range []context.Context{within, again} {
+				is(t, context.Cause(within), ErrNotHeld)
+				expect(t, "it says why", strings.Contains(context.Cause(within).Error(), c.says), true)
+			}
+			expect(t, "renewals", f.count("LOCK.RENEW"), 1)
 		})
 	}
 }

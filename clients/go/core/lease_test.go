@@ -4,9 +4,7 @@ package core
 
 import (
 	"context"
-	"errors"
 	"io"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,7 +66,7 @@ func TestAHoldThatLingersIsOverALingerAfterTheLastSignOfLife(t *testing.T) {
 func TestARenewalBindsAHoldThatLingersToAnotherConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		hold := acquired(t, lingering(lock))
-		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0})
+		f.plan(answer{"LOCK.RENEW", broken, 0})
 		renewed, err := hold.Renew(context.Background())
 		expect(t, "renewed", renewed && err == nil, true)
 		expect(t, "bound again", f.count("LOCK.ACQUIRE"), 2)
@@ -76,7 +74,7 @@ func TestARenewalBindsAHoldThatLingersToAnotherConnection(t *testing.T) {
 		expect(t, "it lives", hold.isOver(), false)
 		expect(t, "connections", f.connections(), 1)
 		// Where no connection is to be had, a renewal counts for the linger.
-		f.set(func() { f.unbound, f.answers = true, []answer{{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0}} })
+		f.set(func() { f.unbound, f.answers = true, []answer{{"LOCK.RENEW", broken, 0}} })
 		renewed, _ = hold.Renew(context.Background())
 		expect(t, "renewed", renewed, true)
 		expect(t, "the lease", time.Until(hold.Until()), 988*time.Millisecond)
@@ -89,23 +87,26 @@ func TestARenewalBindsAHoldThatLingersToAnotherConnection(t *testing.T) {
 }
 
 func TestARenewalThatBindsAnotherHoldIsALoss(t *testing.T) {
-	for _, reply := range []driver.Reply{{Value: int64(8)}, refusal("WRONGTYPE"), refusal("PARTIAL")} {
+	for _, c := range []struct {
+		answer driver.Reply
+		lost   bool
+		after  string
+	}{
+		{driver.Reply{Value: int64(8)}, true, "LOCK.ACQUIRE@0 LOCK.RELEASE@0"}, // What nobody knows of is given back.
+		{refusal("WRONGTYPE"), true, "LOCK.ACQUIRE@0"},
+		{refusal("PARTIAL"), true, "LOCK.ACQUIRE@0"},
+		{null, false, "LOCK.ACQUIRE@0"}, // A guard says null to any acquire.
+	} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 			hold := acquired(t, lingering(lock))
-			f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0}, answer{"LOCK.ACQUIRE", reply, 0})
+			f.plan(answer{"LOCK.RENEW", broken, 0}, answer{"LOCK.ACQUIRE", c.answer, 0})
 			renewed, err := hold.Renew(context.Background())
-			expect(t, "renewed", renewed || err != nil, false)
-			expect(t, "it is over", hold.isOver(), true)
-			expect(t, "what nobody knows of is given back", f.count("LOCK.RELEASE") == 1, reply.Err == nil)
+			expect(t, "renewed", renewed == !c.lost && err == nil, true)
+			expect(t, "it is over", hold.isOver(), c.lost)
+			expect(t, "requests", f.said(), "LOCK.ACQUIRE@0 LOCK.RENEW@0 LOCK.RENEW@0 "+c.after)
 			expect(t, "connections", f.connections(), 0)
 		})
 	}
-	inBubble(t, func(t *testing.T, f *fake, lock *Lock) { // A guard says null to any acquire.
-		hold := acquired(t, lingering(lock))
-		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0}, answer{"LOCK.ACQUIRE", driver.Reply{}, 0})
-		renewed, err := hold.Renew(context.Background())
-		expect(t, "renewed", renewed && err == nil, true)
-	})
 }
 
 func TestTheEndOfACallersContextDoesNotEndAHoldThatLingers(t *testing.T) {
@@ -154,39 +155,34 @@ func TestAReleaseIsTriedAgainUntilTheLeaseIsOver(t *testing.T) {
 			expect(t, word, released && err == nil, true)
 			hold = acquired(t, lock)
 			f.refuses("LOCK.RELEASE", word, 1000)
-			begun := time.Now()
-			_, err = hold.Release(context.Background())
-			is(t, err, driver.Error(word))
-			expect(t, "the time", time.Since(begun).Round(time.Second), 30*time.Second)
-			hold = acquired(t, lock)
 			within, cancel := context.WithTimeoutCause(context.Background(), time.Second, errEnded)
 			defer cancel()
 			_, err = hold.Release(within)
 			is(t, err, context.DeadlineExceeded, errEnded)
+			_, err = hold.Release(context.Background())
+			is(t, err, driver.Error(word))
+			expect(t, "until its end", time.Since(hold.Until()).Round(time.Second), 30*time.Second)
 		})
 	}
 }
 
-func TestExecSaysThatTheLockIsLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
-		hold := acquired(t, lock)
-		f.plan(answer{execGuarded, refusal("NOTHELD the token does not hold the lock"), 0})
-		_, err := hold.Exec(context.Background(), "SET", "b", 1)
-		is(t, err, ErrNotHeld)
-		expect(t, "no word of a failure to run", strings.Contains(err.Error(), "failed to run"), false)
-		f.plan(answer{execGuarded, driver.Reply{Err: io.EOF}, 0})
-		_, err = hold.Exec(context.Background(), "INCR", "b")
-		expect(t, "not sent again", errors.Is(err, io.EOF) && f.count(execGuarded) == 2, true)
-		_, err = lock.Adopt("").Exec(context.Background(), "INCR", "b")
-		is(t, err, ErrNotHeld)
-		unknown := answer{execGuarded, refusal("ERR unknown command 'LOCK.EXEC'"), 0}
-		f.plan(unknown)
-		_, err = hold.Exec(context.Background(), "INCR", "b")
-		is(t, err, ErrUnsupported)
-		f.plan(unknown, answer{"LOCK.INFO", refusal("ERR Command is not available: 'LOCK.INFO'"), 0})
-		_, err = hold.Exec(context.Background(), "INCR", "b")
-		is(t, err, ErrModuleMissing)
-	})
+func TestExecIsSentOnceAndSaysWhatTheServerLacks(t *testing.T) {
+	unknown := refusal("ERR unknown command 'LOCK.EXEC'")
+	for _, c := range []struct {
+		answers []answer
+		want    error
+	}{
+		{[]answer{{execGuarded, broken, 0}}, io.EOF},
+		{[]answer{{execGuarded, unknown, 0}}, ErrUnsupported}, // It knows LOCK.INFO.
+		{[]answer{{execGuarded, unknown, 0}, {"LOCK.INFO", refusal("ERR Command is not available: 'LOCK.INFO'"), 0}}, ErrModuleMissing},
+	} {
+		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+			f.plan(c.answers...)
+			_, err := acquired(t, lock).Exec(context.Background(), "INCR", "b")
+			is(t, err, c.want)
+			expect(t, "requests", f.count(execGuarded), 1)
+		})
+	}
 }
 
 func TestARenewalThatIsOnItsWayComesBeforeAReleaseThatLeavesSomething(t *testing.T) {
