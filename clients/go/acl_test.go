@@ -21,14 +21,6 @@ func userOf(t *testing.T, target *testserver.Server, d dialing, rights []any, op
 	return connected(t, d, options...)
 }
 
-// worker returns locks whose user has a worker's rights, and more.
-func worker(t *testing.T, more ...any) *RedisLock {
-	t.Helper()
-	must(t, admin.FlushAll(ctx).Err())
-	t.Cleanup(func() { admin.Do(context.Background(), "ACL", "DELUSER", "worker") })
-	return userOf(t, server, dialing{addrs: []string{server.Addr}}, slices.Concat(workersRights, more))
-}
-
 // worksAsWorker does all that needs no more than a worker's rights.
 func worksAsWorker(t *testing.T, locks *RedisLock) {
 	t.Helper()
@@ -53,45 +45,32 @@ func worksAsWorker(t *testing.T, locks *RedisLock) {
 	released(t)(locks.RunOnce(ctx, "jobs:5", time.Minute, time.Millisecond, func(context.Context, *Mutex) error { return nil }))
 }
 
-func TestACLOfAWorkerAndOfEachFurtherRight(t *testing.T) {
-	locks := worker(t)
+func TestACLOfAWorkerAndOfFurtherRights(t *testing.T) {
+	must(t, admin.FlushAll(ctx).Err())
+	t.Cleanup(func() { admin.Do(context.Background(), "ACL", "DELUSER", "worker") })
+	at := dialing{addrs: []string{server.Addr}}
+	locks := userOf(t, server, at, workersRights)
 	worksAsWorker(t, locks)
-	says(t, locks.NewMutex("other").Lock(), nil, "NOPERM")
-	for _, c := range []struct {
-		do     func(*RedisLock, *Mutex) error
-		rights []any
-	}{
-		{func(_ *RedisLock, held *Mutex) error { _, err := held.Check(ctx); return err }, []any{"+lock.check"}},
-		{func(_ *RedisLock, held *Mutex) error { return held.Exec(ctx, "SET", "jobs:n", 3).Err() }, []any{"+lock.exec", "+set"}},
-		{func(locks *RedisLock, _ *Mutex) error {
-			several := locks.NewMultiMutex([]string{"jobs:1", "jobs:2"}, nil)
-			if err := several.Lock(); err != nil {
-				return err
-			}
-			released(t)(several.Extend())
-			released(t)(several.Unlock())
-			return nil
-		}, []any{"+lock.macquire"}},
-		{func(locks *RedisLock, _ *Mutex) error {
-			result, err := locks.Once(ctx, "jobs:page", value("new"))
-			if result != nil { // Also where it cannot be stored.
-				expect(t, "its result", string(result), "new")
-			}
-			expect(t, "locks left", admin.Exists(ctx, "{jobs:page}:once").Val(), 0)
-			return err
-		}, []any{"+lock.once", "+lock.exec", "+get", "+pttl", "+set"}},
+	held := locks.NewMutex("jobs:7", minute)
+	must(t, held.Lock())
+	_, checked := held.Check(ctx)
+	_, got := locks.Once(ctx, "jobs:page", unused)
+	for _, err := range []error{
+		checked, got, held.Exec(ctx, "SET", "jobs:n", 3).Err(), locks.NewMultiMutex([]string{"jobs:8"}, nil).Lock(), locks.NewMutex("other").Lock(),
 	} {
-		for n := range len(c.rights) + 1 {
-			locks := worker(t, c.rights[:n]...)
-			held := locks.NewMutex("jobs:7")
-			must(t, held.Lock())
-			if err := c.do(locks, held); n == len(c.rights) {
-				must(t, err)
-			} else {
-				says(t, err, nil, "NOPERM")
-			}
-		}
+		says(t, err, nil, "NOPERM")
 	}
+	further := []any{"+lock.macquire", "+lock.check", "+lock.exec", "+lock.once", "+get", "+pttl", "+set"}
+	locks = userOf(t, server, at, slices.Concat(workersRights, further))
+	several := locks.NewMultiMutex([]string{"jobs:8", "jobs:9"}, nil)
+	must(t, several.Lock())
+	released(t)(several.Extend())
+	released(t)(several.Check(ctx))
+	must(t, several.Exec(ctx, "SET", "jobs:n", 3).Err())
+	released(t)(several.Unlock())
+	_, err := locks.Once(ctx, "jobs:page", value("new"))
+	must(t, err)
+	expect(t, "locks left", admin.Exists(ctx, "{jobs:page}:once").Val(), 0)
 }
 
 func TestACLOfTheFallback(t *testing.T) {

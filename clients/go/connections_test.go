@@ -78,7 +78,7 @@ func TestSilentConnectionsAreNotUsedAgain(t *testing.T) {
 
 func TestCloseEndsTheConnectionsOfHoldsThatLinger(t *testing.T) {
 	ofGoRedis(t) // The others keep the idle ones in the client's pool.
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	mutex := locks.NewMutex("m", WithExpiry(time.Hour), WithLinger(time.Second))
 	must(t, mutex.Lock())
 	must(t, locks.Close())

@@ -97,13 +97,6 @@ func locksTo(t *testing.T, addr string, options ...ClientOption) *RedisLock {
 	return connected(t, dialing{addrs: []string{addr}}, options...)
 }
 
-// newLocks returns a RedisLock on a server without keys.
-func newLocks(t *testing.T) *RedisLock {
-	t.Helper()
-	locks, _ := behindProxy(t)
-	return locks
-}
-
 // behindProxy returns a RedisLock on a server without keys, and what its connections go through.
 func behindProxy(t *testing.T) (*RedisLock, *proxy) {
 	t.Helper()
@@ -157,22 +150,17 @@ func says(t *testing.T, err, is error, words ...string) {
 // refused checks that a lock was not had because others have it.
 func refused(t *testing.T, err error) { t.Helper(); says(t, err, &ErrTaken{}) }
 
-// released checks what Unlock returned.
-func released(t *testing.T) func(bool, error) {
-	return func(ok bool, err error) {
-		t.Helper()
-		if !ok || err != nil {
-			t.Fatalf("done: %v, %v", ok, err)
-		}
-	}
-}
+// released checks that it was done.
+func released(t *testing.T) func(bool, error) { return is(t, true, nil) }
 
 // failed checks that nothing was done, and that the error says why; nil: that there is none.
-func failed(t *testing.T, want error) func(bool, error) {
+func failed(t *testing.T, want error) func(bool, error) { return is(t, false, want) }
+
+func is(t *testing.T, done bool, want error) func(bool, error) {
 	return func(ok bool, err error) {
 		t.Helper()
-		if ok || !errors.Is(err, want) {
-			t.Fatalf("done: %v, %v instead of %v", ok, err, want)
+		if ok != done || !errors.Is(err, want) {
+			t.Fatalf("done: %v, %v instead of %v, %v", ok, err, done, want)
 		}
 	}
 }
@@ -237,11 +225,11 @@ func result(t *testing.T, done <-chan error) error {
 type proxy struct {
 	addr     string
 	requests atomic.Int32 // packets of the clients
+	swallow  atomic.Value // the reply to the next request with this word is lost, and the connection with it
 
-	mu      sync.Mutex // of what follows
-	links   []*link    // all that there were
-	shut    bool       // new connections are closed at once
-	swallow string     // the reply to the next request with this word is lost, and the connection with it
+	mu    sync.Mutex // of what follows
+	links []*link    // all that there were
+	shut  bool       // new connections are closed at once
 }
 
 type link struct {
@@ -254,30 +242,27 @@ func newProxy(t *testing.T, to string) *proxy {
 	must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	p := &proxy{addr: listener.Addr().String()}
+	p.loses("")
 	go func() {
 		for {
 			client, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			l := &link{client: client}
 			upstream, err := net.Dial("tcp", to)
-			if err != nil || !p.admits(l) {
+			l := &link{client: client}
+			p.mu.Lock()
+			p.links = append(p.links, l)
+			if p.shut || err != nil {
 				_ = client.Close()
-				continue
+			} else {
+				go p.carry(l, upstream, client)
+				go p.carry(l, client, upstream)
 			}
-			go p.carry(l, upstream, client)
-			go p.carry(l, client, upstream)
+			p.mu.Unlock()
 		}
 	}()
 	return p
-}
-
-func (p *proxy) admits(l *link) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.links = append(p.links, l)
-	return !p.shut
 }
 
 func (p *proxy) carry(l *link, to, from net.Conn) {
@@ -291,7 +276,10 @@ func (p *proxy) carry(l *link, to, from net.Conn) {
 		}
 		switch {
 		case from == l.client:
-			p.asked(l, string(buffer[:n]))
+			p.requests.Add(1)
+			if word := p.swallow.Load().(string); word != "" && strings.Contains(string(buffer[:n]), word) {
+				l.lost.Store(p.swallow.CompareAndSwap(word, ""))
+			}
 		case l.lost.Load():
 			return
 		case l.deaf.Load():
@@ -300,16 +288,6 @@ func (p *proxy) carry(l *link, to, from net.Conn) {
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
-	}
-}
-
-func (p *proxy) asked(l *link, request string) {
-	p.requests.Add(1)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.swallow != "" && strings.Contains(request, p.swallow) {
-		p.swallow = ""
-		l.lost.Store(true)
 	}
 }
 
@@ -332,14 +310,6 @@ func (p *proxy) join() { p.each(false, func(*link) {}) }
 func (p *proxy) silence() { p.each(false, func(l *link) { l.deaf.Store(true) }) }
 
 // loses has the reply to the next request with a word be lost, and the connection with it.
-func (p *proxy) loses(word string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.swallow = word
-}
+func (p *proxy) loses(word string) { p.swallow.Store(word) }
 
-func (p *proxy) hasLost() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.swallow == ""
-}
+func (p *proxy) hasLost() bool { return p.swallow.Load() == "" }

@@ -19,7 +19,7 @@ var (
 )
 
 func TestAMutexHasRedsyncsErrors(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	mutex, other := locks.NewMutex("a"), locks.NewMutex("a")
 	failed(t, ErrLockAlreadyExpired)(mutex.Unlock())
 	failed(t, ErrExtendFailed)(mutex.Extend())
@@ -42,11 +42,13 @@ func TestAMutexHasRedsyncsErrors(t *testing.T) {
 }
 
 func TestWithValueMovesTheOwnership(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	mutex := locks.NewMutex("a")
 	must(t, mutex.Lock())
-	elsewhere := locks.NewMutex("a", WithValue(mutex.Value()), WithExpiry(time.Hour))
+	elsewhere := locks.NewMutex("a", WithValue(mutex.Value()), WithExpiry(time.Hour), WithLinger(time.Second))
+	expect(t, "nobody knows its lease", elsewhere.Until().IsZero(), true)
 	released(t)(elsewhere.Extend())
+	expect(t, "it depends on no connection", time.Until(elsewhere.Until()) > 59*time.Minute, true)
 	expect(t, "an hour", admin.PTTL(ctx, "a").Val() > 59*time.Minute, true)
 	released(t)(elsewhere.Check(ctx))
 	must(t, elsewhere.Exec(ctx, "SET", "n", 1).Err())
@@ -55,7 +57,7 @@ func TestWithValueMovesTheOwnership(t *testing.T) {
 }
 
 func TestSetNXOnExtendTakesALostLockAgainButNotAReleasedOne(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	mutex := locks.NewMutex("a", WithSetNXOnExtend(), minute)
 	must(t, mutex.Lock())
 	fence := mutex.Fence()
@@ -77,7 +79,7 @@ func TestSetNXOnExtendTakesALostLockAgainButNotAReleasedOne(t *testing.T) {
 
 // An Unlock waits for an Extend that is taking the lock again, and releases what it has got.
 func TestAnUnlockReleasesWhatAnExtensionIsTakingAgain(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	mutex := locks.NewMutex("a", minute, WithSetNXOnExtend())
 	must(t, mutex.Lock())
 	must(t, admin.Del(ctx, "a").Err())
@@ -132,7 +134,7 @@ func TestPatienceIsTheSumOfTheDelays(t *testing.T) {
 }
 
 func TestExecAnswersAsGoRedisDoes(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	mutex := locks.NewMutex("a", minute)
 	says(t, mutex.Exec(ctx, "INCR", "n").Err(), ErrNotHeld)
 	must(t, mutex.Lock())
@@ -149,7 +151,7 @@ func TestExecAnswersAsGoRedisDoes(t *testing.T) {
 }
 
 func TestAJobHasAContextAndGivesTheLockBack(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	trouble := errors.New("trouble")
 	within, cancel := context.WithCancelCause(ctx)
 	options := append(make([]Option, 0, 2), WithTries(1))
@@ -173,7 +175,7 @@ func TestAJobHasAContextAndGivesTheLockBack(t *testing.T) {
 }
 
 func TestNoNamesAndNoPermitsAreRefused(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	none := locks.NewMultiMutex(nil, []string{}, WithSetNXOnExtend(), WithValue("mine"))
 	expect(t, "its name", none.Name(), "")
 	says(t, none.Lock(), nil, "at least one name")

@@ -37,7 +37,7 @@ func isStored(t *testing.T, want string) {
 }
 
 func TestOnceRefusesWhatCannotBe(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	must(t, admin.LPush(ctx, page, "x").Err())
 	_, err := locks.Once(ctx, page, unused)
 	says(t, err, nil, "WRONGTYPE")
@@ -63,7 +63,7 @@ func TestOnceTakesOneRoundTripOfGoRedis(t *testing.T) {
 }
 
 func TestOnceAMakerThatPanicsLeavesNothing(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	func() {
 		defer func() { expect(t, "a panic", recover(), any("it shall not run")) }()
 		_, _ = locks.Once(ctx, page, unused)
@@ -72,7 +72,7 @@ func TestOnceAMakerThatPanicsLeavesNothing(t *testing.T) {
 }
 
 func TestOnceXFetchDrawsHowEarlyAResultIs(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	must(t, admin.Set(ctx, page, "old", 20*time.Second).Err())
 	got(t, "old")(locks.Once(ctx, page, unused, WithEarly(29*time.Second), WithXFetch(time.Microsecond, 1)))
 	got(t, "drawn")(locks.Once(ctx, page, value("drawn"), WithXFetch(time.Hour, 1e9)))
@@ -80,7 +80,8 @@ func TestOnceXFetchDrawsHowEarlyAResultIs(t *testing.T) {
 }
 
 func TestOnceAMakerThatHasLostTheLockIsTold(t *testing.T) {
-	_, err := newLocks(t).Once(ctx, page, func(within context.Context) ([]byte, error) {
+	locks, _ := behindProxy(t)
+	_, err := locks.Once(ctx, page, func(within context.Context) ([]byte, error) {
 		must(t, admin.Del(ctx, pageLock).Err())
 		<-within.Done()
 		says(t, context.Cause(within), ErrNotHeld)

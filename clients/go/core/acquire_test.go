@@ -57,7 +57,7 @@ func TestAnAcquireAsksUntilTheServerHasDecided(t *testing.T) {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 			lock.Wait = test.wait
 			f.plan(test.answers...)
-			hold, err := lock.Acquire(context.Background())
+			hold, err := lock.Acquire(ctx)
 			expect(t, what, f.said(), test.said)
 			expect(t, what, err == nil, test.errs == nil)
 			is(t, err, test.errs...)
@@ -73,13 +73,13 @@ func TestAContextThatEndsKeepsItsCause(t *testing.T) {
 	trouble := errors.New("the job was withdrawn")
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		f.plan(answer{"LOCK.ACQUIRE", null, time.Hour})
-		within, cancel := context.WithCancelCause(context.Background())
+		within, cancel := context.WithCancelCause(ctx)
 		time.AfterFunc(time.Second, func() { cancel(trouble) })
 		_, err := lock.Acquire(within)
 		is(t, err, ErrFailed, context.Canceled, trouble)
 		_, err = lock.TryAcquire(within)
 		is(t, err, ErrFailed, trouble)
-		within, stop := context.WithTimeout(context.Background(), 0)
+		within, stop := context.WithTimeout(ctx, 0)
 		defer stop()
 		_, err = lock.Acquire(within)
 		is(t, err, ErrFailed, context.DeadlineExceeded)
@@ -91,7 +91,7 @@ func TestAGrantThatIsHeardAfterItsLeaseIsNone(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		lock.Expiry = 900 * time.Millisecond
 		f.plan(answer{"LOCK.ACQUIRE", granted, 200 * time.Millisecond}, answer{"LOCK.RENEW", driver.Reply{Value: int64(1)}, 900 * time.Millisecond})
-		_, err := lock.TryAcquire(context.Background())
+		_, err := lock.TryAcquire(ctx)
 		is(t, err, &ErrTaken{})
 		expect(t, "it is given back", f.count("LOCK.RELEASE"), 1)
 	})
@@ -110,7 +110,7 @@ func TestWhatCanNeverBeHeldIsRefused(t *testing.T) {
 		} {
 			changed := *lock
 			change(&changed)
-			_, err := changed.Acquire(context.Background())
+			_, err := changed.Acquire(ctx)
 			expect(t, fmt.Sprint(err), err != nil, true)
 		}
 		expect(t, "requests", f.said(), "")

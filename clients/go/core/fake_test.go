@@ -38,6 +38,7 @@ type answer struct {
 }
 
 var (
+	ctx      = context.Background()
 	errEnded = errors.New("the connection has ended")
 	null     = driver.Reply{}
 	granted  = driver.Reply{Value: int64(7)}
@@ -173,6 +174,17 @@ func expect[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// done checks what a method of a hold returned; without errors: that there is none.
+func done(t *testing.T, want bool, wants ...error) func(bool, error) {
+	return func(ok bool, err error) {
+		t.Helper()
+		if ok != want || err != nil && len(wants) == 0 {
+			t.Fatalf("done: %v, %v", ok, err)
+		}
+		is(t, err, wants...)
 	}
 }
 

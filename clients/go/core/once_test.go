@@ -45,7 +45,7 @@ func TestAResultIsOldOrNewOrThere(t *testing.T) {
 	} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 			f.plan(c.answers...)
-			got, err := lock.Client.Once("a").Get(context.Background(), made)
+			got, err := lock.Client.Once("a").Get(ctx, made)
 			if string(got) != c.want || !errors.Is(err, c.err) {
 				t.Fatalf("%s: got %q, %v", what, got, err)
 			}
@@ -59,7 +59,7 @@ func TestAServerThatIsSilentInTheEndKeepsNobody(t *testing.T) {
 	for _, trouble := range []error{nil, errors.New("no database")} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 			begun := time.Now()
-			got, err := lock.Client.Once("a").Get(context.Background(), func(context.Context) ([]byte, error) {
+			got, err := lock.Client.Once("a").Get(ctx, func(context.Context) ([]byte, error) {
 				f.set(func() { f.silent = true })
 				return []byte("new"), trouble
 			})

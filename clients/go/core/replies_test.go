@@ -1,7 +1,6 @@
 package core
 
 import (
-	"errors"
 	"maps"
 	"os"
 	"strings"
@@ -22,20 +21,12 @@ func TestTheTableOfErrorWordsIsThatOfAllAdapters(t *testing.T) {
 	if err != nil || !maps.Equal(words, table) {
 		t.Errorf("%v: %v, and not %v", err, words, table)
 	}
-}
-
-func TestClassesOfReplies(t *testing.T) {
-	for want, replies := range map[Class][]driver.Reply{
-		Answered:  {{Value: int64(0)}, {Value: "OK"}},
-		Null:      {{}},
-		Temporary: {refusal("BUSY some text"), refusal("OOM")},
-		Final:     {refusal("NEWWORD nobody knows it"), refusal("DEADLOCK a cycle of 2 waits"), refusal("")},
-		Unheard:   {{Err: errors.New("EOF")}, {Err: driver.ErrNotSent}},
+	for reply, want := range map[driver.Reply]Class{
+		{Value: int64(0)}: Answered, {Value: "OK"}: Answered, {}: Null, refusal("BUSY some text"): Temporary, refusal("OOM"): Temporary,
+		refusal("NOPERM"): Final, refusal("NEWWORD nobody knows it"): Final, refusal(""): Final, {Err: os.ErrClosed}: Unheard, {Err: driver.ErrNotSent}: Unheard,
 	} {
-		for _, reply := range replies {
-			if got := ClassOf(reply); got != want {
-				t.Errorf("%v: %v", reply, got)
-			}
+		if got := ClassOf(reply); got != want {
+			t.Errorf("%v: %v", reply, got)
 		}
 	}
 }
