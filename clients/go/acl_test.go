@@ -73,17 +73,6 @@ func TestACLOfAWorkerAndOfFurtherRights(t *testing.T) {
 	expect(t, "locks left", admin.Exists(ctx, "{jobs:page}:once").Val(), 0)
 }
 
-func TestACLOfTheFallback(t *testing.T) {
-	plain, _ := started(t, "--without-module")
-	rights := []any{"+set", "+eval", "+get", "+type", "+pexpire", "+del", "+ping"}
-	locks := userOf(t, plain, dialing{addrs: []string{plain.Addr}}, rights, WithFallback())
-	mutex := locks.NewMutex("jobs:1")
-	must(t, mutex.Lock())
-	released(t)(mutex.Extend())
-	released(t)(mutex.Check(ctx))
-	released(t)(mutex.Unlock())
-}
-
 func TestACLOfAWorkerInACluster(t *testing.T) {
 	node, direct := started(t, "--cluster-enabled", "yes")
 	for slot := 0; slot < 16384; slot += 4096 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"os"
 	"regexp"
@@ -32,17 +33,14 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if server, err = testserver.Start(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer server.Stop()
-		admin = server.Client()
-		defer admin.Close()
-		return m.Run()
-	}())
+	var err error
+	if server, err = testserver.Start(); err != nil {
+		log.Fatal(err)
+	}
+	admin = server.Client()
+	code := m.Run()
+	server.Stop()
+	os.Exit(code)
 }
 
 // ServerAddr is for the examples, whose users have a server.
@@ -105,12 +103,18 @@ func behindProxy(t *testing.T) (*RedisLock, *proxy) {
 	return locksTo(t, proxy.addr), proxy
 }
 
-// started returns a server of its own for a test.
+// launched returns servers of its own for a test, as servers.py says.
+func launched(t *testing.T, words ...string) []*testserver.Server {
+	t.Helper()
+	servers, err := testserver.Launch(words...)
+	must(t, err)
+	t.Cleanup(servers[0].Stop)
+	return servers
+}
+
 func started(t *testing.T, words ...string) (*testserver.Server, *redis.Client) {
 	t.Helper()
-	server, err := testserver.Start(words...)
-	must(t, err)
-	t.Cleanup(server.Stop)
+	server := launched(t, append([]string{"server"}, words...)...)[0]
 	return server, clientOf(t, server)
 }
 

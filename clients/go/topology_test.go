@@ -52,14 +52,6 @@ func survives(t *testing.T, locks *RedisLock, key string, primary, replica *test
 	released(t)(waiter.Unlock())
 }
 
-func launched(t *testing.T, what string) []*testserver.Server {
-	t.Helper()
-	servers, err := testserver.Launch(what)
-	must(t, err)
-	t.Cleanup(servers[0].Stop)
-	return servers
-}
-
 func TestSentinelFailoverInTheMiddleOfAHoldAndAWait(t *testing.T) {
 	t.Parallel()
 	servers := launched(t, "sentinel") // a primary, a replica, and a Sentinel

@@ -263,12 +263,9 @@ func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
 		hold.sent, hold.known = time.Now(), time.Now()
 		within, cancel := context.WithTimeout(ctx, Margin)
 		defer cancel()
-		if renewed := hold.send(within, over, "LOCK.RENEW", a.Expiry.Milliseconds()); number(renewed) == 0 {
+		if renewed := hold.send(within, over, "LOCK.RENEW", a.Expiry.Milliseconds()); number(renewed) == 0 || hold.isOver() {
 			hold.fence, reply = 0, driver.Reply{Err: renewed.Err}
 		}
-	}
-	if hold.fence != 0 && hold.isOver() {
-		hold.fence, a.left, reply = 0, true, driver.Reply{}
 	}
 	switch {
 	case hold.fence != 0 && a.Lingers:
