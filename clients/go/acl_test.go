@@ -31,9 +31,9 @@ func worksAsWorker(t *testing.T, locks *RedisLock) {
 	within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	says(t, locks.NewMutex("jobs:1", WithTries(forever)).LockContext(within), ErrFailed)
-	next := inBackground(locks.NewMutex("jobs:1", WithTries(forever)).Lock)
+	next := inBackground(t, locks.NewMutex("jobs:1", WithTries(forever)).Lock)
 	released(t)(mutex.Unlock())
-	must(t, result(t, next))
+	must(t, next())
 
 	must(t, both.RLock())
 	released(t)(both.RUnlock())
@@ -79,6 +79,6 @@ func TestACLOfAWorkerInACluster(t *testing.T) {
 		must(t, direct.ClusterAddSlotsRange(ctx, slot, slot+4095).Err())
 	}
 	eventually(t, "a cluster that is up", func() bool { return direct.Exists(ctx, "a").Err() == nil })
-	worksAsWorker(t, userOf(t, node, dialing{addrs: []string{node.Addr}, cluster: true},
+	worksAsWorker(t, userOf(t, node, dialing{addrs: []string{node.Addr, node.Addr}},
 		slices.Concat(workersRights, []any{"+cluster|slots", "+cluster|shards"})))
 }

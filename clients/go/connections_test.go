@@ -34,10 +34,10 @@ func TestAnExhaustedPoolStopsNeitherUnlockNorRenewal(t *testing.T) {
 		mutex := locks.NewMutex("a", option)
 		must(t, mutex.Lock())
 		released(t)(mutex.Extend())
-		waiter := inBackground(locks.NewMutex("a", WithTries(forever)).Lock)
+		waiter := inBackground(t, locks.NewMutex("a", WithTries(forever)).Lock)
 		queued(t, "a", 1)
 		released(t)(mutex.Unlock())
-		must(t, result(t, waiter))
+		must(t, waiter())
 		must(t, admin.FlushAll(ctx).Err())
 	}
 }
@@ -101,11 +101,11 @@ func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 			far.client.Slice = 100 * time.Millisecond
 			within, cancel := context.WithCancel(ctx)
 			defer cancel()
-			done := inBackground(func() error { return far.NewMutex("a", WithTries(forever), WithGrace(time.Hour)).LockContext(within) })
+			done := inBackground(t, func() error { return far.NewMutex("a", WithTries(forever), WithGrace(time.Hour)).LockContext(within) })
 			defer admin.ConfigSet(ctx, "lock.max-keep", "3600000")
 			queued(t, "a", 1)
 			giveUp(cancel, proxy)
-			says(t, result(t, done), nil)
+			says(t, done(), nil)
 			queued(t, "a", 0)
 			released(t)(holder.Unlock())
 			expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)

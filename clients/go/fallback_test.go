@@ -66,9 +66,9 @@ func TestTheFallbackHoldsExtendsAndReleases(t *testing.T) {
 	expect(t, "its string", proxy.hasLost() && plain.Get(ctx, "jobs:a").Val() == lost.Value(), true)
 	// One that gives up leaves nothing.
 	within, cancel := context.WithCancel(ctx)
-	done := inBackground(func() error { return locks.NewMutex("jobs:a", WithTries(forever)).LockContext(within) })
+	done := inBackground(t, func() error { return locks.NewMutex("jobs:a", WithTries(forever)).LockContext(within) })
 	cancel()
-	says(t, result(t, done), ErrFailed)
+	says(t, done(), ErrFailed)
 	expect(t, "the holder's string", plain.Get(ctx, "jobs:a").Val(), lost.Value())
 	// A late owner changes nothing, also where the key has another type.
 	must(t, plain.Del(ctx, "jobs:a").Err())

@@ -48,38 +48,26 @@ func ServerAddr() string { return server.Addr }
 
 // A dialing says what a driver under test is to connect to.
 type dialing struct {
-	addrs   []string // of one server, of Sentinels, or of a cluster
-	master  string   // the name that the Sentinels know the primary by
-	cluster bool
-	user    string
-	secret  string
+	addrs  []string // of one server, or several of a cluster, or of Sentinels
+	master string   // the name that the Sentinels know the primary by
+	user   string
+	secret string
 }
 
 // libraries are the drivers that the tests can run on. testdata/rueidis_test.go adds that of the other module.
 var libraries = map[string]func(dialing) (driver.Driver, func(), error){"": goRedisOf, "go-redis": goRedisOf}
 
 func goRedisOf(d dialing) (driver.Driver, func(), error) {
-	var client redis.UniversalClient = redis.NewClient(&redis.Options{Addr: d.addrs[0], Username: d.user, Password: d.secret})
-	switch {
-	case d.cluster:
-		client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: d.addrs, Username: d.user, Password: d.secret, RouteRandomly: d.user == ""})
-	case d.master != "":
-		client = redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: d.master, SentinelAddrs: d.addrs, Username: d.user, Password: d.secret,
-		})
-	}
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: d.addrs, MasterName: d.master, Username: d.user, Password: d.secret, RouteRandomly: len(d.addrs) > 1 && d.user == "",
+	})
 	driver, err := goredisdriver.New(client)
 	return driver, func() { _ = client.Close() }, err
 }
 
 // connected returns a RedisLock on the driver under test: REDIS_LOCK_DRIVER names it.
 func connected(t *testing.T, d dialing, options ...ClientOption) *RedisLock {
-	t.Helper()
-	open := libraries[os.Getenv("REDIS_LOCK_DRIVER")]
-	if open == nil {
-		t.Fatalf("there is no driver %q: see the Makefile", os.Getenv("REDIS_LOCK_DRIVER"))
-	}
-	driver, closeClient, err := open(d)
+	driver, closeClient, err := libraries[os.Getenv("REDIS_LOCK_DRIVER")](d)
 	must(t, err)
 	locks := NewWith(driver, options...)
 	t.Cleanup(func() {
@@ -91,13 +79,11 @@ func connected(t *testing.T, d dialing, options ...ClientOption) *RedisLock {
 
 // locksTo returns a RedisLock on one server whose keys are left as they are.
 func locksTo(t *testing.T, addr string, options ...ClientOption) *RedisLock {
-	t.Helper()
 	return connected(t, dialing{addrs: []string{addr}}, options...)
 }
 
 // behindProxy returns a RedisLock on a server without keys, and what its connections go through.
 func behindProxy(t *testing.T) (*RedisLock, *proxy) {
-	t.Helper()
 	must(t, admin.FlushAll(ctx).Err())
 	proxy := newProxy(t, server.Addr)
 	return locksTo(t, proxy.addr), proxy
@@ -105,7 +91,6 @@ func behindProxy(t *testing.T) (*RedisLock, *proxy) {
 
 // launched returns servers of its own for a test, as servers.py says.
 func launched(t *testing.T, words ...string) []*testserver.Server {
-	t.Helper()
 	servers, err := testserver.Launch(words...)
 	must(t, err)
 	t.Cleanup(servers[0].Stop)
@@ -113,7 +98,6 @@ func launched(t *testing.T, words ...string) []*testserver.Server {
 }
 
 func started(t *testing.T, words ...string) (*testserver.Server, *redis.Client) {
-	t.Helper()
 	server := launched(t, append([]string{"server"}, words...)...)[0]
 	return server, clientOf(t, server)
 }
@@ -207,21 +191,18 @@ func calls(t *testing.T, client *redis.Client, command string) int {
 	return n
 }
 
-// inBackground runs Lock and returns its result when it is there.
-func inBackground(lock func() error) <-chan error {
+// inBackground runs Lock, and returns what waits for its result.
+func inBackground(t *testing.T, lock func() error) (result func() error) {
 	done := make(chan error, 1)
 	go func() { done <- lock() }()
-	return done
-}
-
-func result(t *testing.T, done <-chan error) error {
-	t.Helper()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(patience):
-		t.Fatal("it never returned")
-		return nil
+	return func() error {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(patience):
+			t.Fatal("it never returned")
+			return nil
+		}
 	}
 }
 

@@ -48,11 +48,8 @@ func TestVectors(t *testing.T) {
 				}
 			}
 			for _, line := range strings.Split(strings.TrimSpace(steps), "\n") {
-				words := strings.Fields(line)
-				want := ""
-				if n := len(words) - 2; n > 0 && words[n] == "=" {
-					words, want = words[:n], words[n+1]
-				}
+				step, want, _ := strings.Cut(line, " = ")
+				words := strings.Fields(step)
 				if got := play.step(words[0], words[1:]); want != "" && got != want {
 					t.Fatalf("%s: got %s", line, got)
 				}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,7 +52,7 @@ func (f *fake) one(ctx context.Context, command driver.Command) driver.Reply {
 		f.mu.Unlock()
 		return driver.Reply{Err: io.EOF}
 	}
-	f.asked = append(f.asked, fmt.Sprint(name, "@", time.Since(f.begun).Milliseconds()))
+	f.asked = append(f.asked, fmt.Sprint(strings.TrimPrefix(name, "LOCK."), "@", time.Since(f.begun).Milliseconds()))
 	next := answer{reply: driver.Reply{Value: int64(1)}}
 	if name == "LOCK.ACQUIRE" {
 		next.reply = granted
@@ -100,13 +101,6 @@ func (f *fake) set(change func()) {
 	change()
 }
 
-// refuses has so many of the next commands be answered by an error.
-func (f *fake) refuses(command, word string, times int) {
-	for range times {
-		f.plan(answer{command, refusal(word), 0})
-	}
-}
-
 // plan has the next commands be answered so.
 func (f *fake) plan(answers ...answer) { f.set(func() { f.answers = append(f.answers, answers...) }) }
 
@@ -117,7 +111,9 @@ func (f *fake) connections() (open int) {
 }
 
 // count is how often a command was sent.
-func (f *fake) count(command string) int { return strings.Count(f.said(), command+"@") }
+func (f *fake) count(command string) int {
+	return strings.Count(f.said(), strings.TrimPrefix(command, "LOCK.")+"@")
+}
 
 func (f *fake) said() string {
 	f.mu.Lock()
@@ -128,24 +124,22 @@ func (f *fake) said() string {
 type fakeConn struct {
 	*fake
 	once sync.Once
-	dead bool
+	dead atomic.Bool
 }
 
 func (c *fakeConn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	var dead bool
-	c.set(func() { dead = c.dead })
-	if dead {
+	if c.dead.Load() {
 		return driver.Failed(commands, errEnded)
 	}
 	replies := c.fake.Send(ctx, commands...)
 	if ctx.Err() != nil || errors.Is(replies[0].Err, io.EOF) {
-		c.set(func() { c.dead = true })
+		c.dead.Store(true)
 	}
 	return replies
 }
 
 func (c *fakeConn) Release() { c.once.Do(func() { c.set(func() { c.open--; c.released++ }) }) }
-func (c *fakeConn) Close()   { c.once.Do(func() { c.set(func() { c.open--; c.dead = true }) }) }
+func (c *fakeConn) Close()   { c.once.Do(func() { c.set(func() { c.open-- }); c.dead.Store(true) }) }
 
 // inBubble runs a test by a clock that moves only when all wait.
 func inBubble(t *testing.T, test func(t *testing.T, f *fake, lock *Lock)) {

@@ -4,6 +4,7 @@ package core
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ func TestTheKeeperRenewsAtAThirdOfTheLease(t *testing.T) {
 		hold := acquired(t, lock)
 		within, stop := hold.Keep(ctx)
 		time.Sleep(35 * time.Second)
-		expect(t, "its requests", f.said(), "LOCK.ACQUIRE@0 LOCK.RENEW@9899 LOCK.RENEW@19899 LOCK.RENEW@29899")
+		expect(t, "its requests", f.said(), "ACQUIRE@0 RENEW@9899 RENEW@19899 RENEW@29899")
 		expect(t, "it is held", within.Err(), nil)
 		stop()
 		is(t, context.Cause(within), context.Canceled)
@@ -30,7 +31,7 @@ func TestTheKeeperRenewsAtAThirdOfTheLease(t *testing.T) {
 		_, stop := hold.Keep(ctx)
 		defer stop()
 		time.Sleep(10 * time.Second)
-		expect(t, "of what is left of it", f.said(), "LOCK.ACQUIRE@0 LOCK.RENEW@27698")
+		expect(t, "of what is left of it", f.said(), "ACQUIRE@0 RENEW@27698")
 	})
 }
 
@@ -40,7 +41,7 @@ func TestWhatPassesIsNoLoss(t *testing.T) {
 		within, stop := hold.Keep(ctx)
 		defer stop()
 		for _, word := range []string{"TRYAGAIN", "BUSY", "READONLY"} {
-			f.refuses("LOCK.RENEW", word, 60)
+			f.plan(slices.Repeat([]answer{{"LOCK.RENEW", refusal(word), 0}}, 60)...)
 			time.Sleep(25 * time.Second)
 			expect(t, word, within.Err(), nil)
 		}
@@ -54,7 +55,7 @@ func TestWhatPassesIsNoLoss(t *testing.T) {
 		done(t, true)(hold.Renew(ctx)) // It is sent again.
 		// What goes on for ever ends with the lease.
 		stop()
-		f.refuses("LOCK.RENEW", "TRYAGAIN a guard", 1000)
+		f.plan(slices.Repeat([]answer{{"LOCK.RENEW", refusal("TRYAGAIN a guard"), 0}}, 1000)...)
 		begun := time.Now()
 		done(t, false)(hold.Renew(ctx))
 		expect(t, "the time", time.Since(begun).Round(time.Second), 30*time.Second)

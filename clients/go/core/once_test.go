@@ -14,7 +14,7 @@ import (
 func made(context.Context) ([]byte, error) { return []byte("new"), nil }
 
 func TestAResultIsOldOrNewOrThere(t *testing.T) {
-	const reads, asks, stores = "GET@0 PTTL@0", "GET@0 PTTL@0 LOCK.ONCE@0", "GET@0 PTTL@0 LOCK.ONCE@0 LOCK.EXEC@0 LOCK.RELEASE@0"
+	const reads, asks, stores = "GET@0 PTTL@0", "GET@0 PTTL@0 ONCE@0", "GET@0 PTTL@0 ONCE@0 EXEC@0 RELEASE@0"
 	old := func(seconds int64, then ...answer) []answer {
 		return append([]answer{{"GET", driver.Reply{Value: "old"}, 0}, {"PTTL", driver.Reply{Value: seconds * 1000}, 0}}, then...)
 	}
@@ -29,13 +29,13 @@ func TestAResultIsOldOrNewOrThere(t *testing.T) {
 		"early, and no memory":  {old(5, answer{acquireOnce, refusal("OOM"), 0}), "old", nil, asks},
 		"early, and no right":   {old(5, answer{acquireOnce, refusal("NOPERM"), 0}), "old", nil, asks},
 		"early, and taken":      {old(5, answer{acquireOnce, null, 0}), "old", nil, asks},
-		"early, and not known":  {old(5, answer{acquireOnce, refusal("ERR unknown command 'LOCK.ONCE'"), 0}), "", ErrUnsupported, asks + " LOCK.INFO@0"},
+		"early, and not known":  {old(5, answer{acquireOnce, refusal("ERR unknown command 'LOCK.ONCE'"), 0}), "", ErrUnsupported, asks + " INFO@0"},
 		"no right to read":      {[]answer{{"PTTL", refusal("NOPERM"), 0}}, "", driver.Error("NOPERM"), reads},
 		"not now":               {[]answer{{"GET", refusal("LOADING"), 0}, there}, "there", nil, asks},
 		"no answer":             {[]answer{{"GET", broken, 0}, there}, "there", nil, asks},
-		"there when asked anew": {[]answer{{acquireOnce, broken, 0}, there}, "there", nil, asks + " LOCK.ONCE@50 LOCK.RELEASE@50"}, // A place may be left.
+		"there when asked anew": {[]answer{{acquireOnce, broken, 0}, there}, "there", nil, asks + " ONCE@50 RELEASE@50"}, // A place may be left.
 		"early, and its hold is lost": {[]answer{{acquireOnce, driver.Reply{Value: []any{"old", int64(7)}}, 4 * time.Second},
-			{"LOCK.RENEW", driver.Reply{Value: int64(0)}, 0}}, "old", nil, asks + " LOCK.RENEW@4000 LOCK.RELEASE@4000"},
+			{"LOCK.RENEW", driver.Reply{Value: int64(0)}, 0}}, "old", nil, asks + " RENEW@4000 RELEASE@4000"},
 		// Its maker gets it, whatever becomes of it.
 		"stored":           {nil, "new", nil, stores},
 		"no memory for it": {[]answer{{execGuarded, refusal("OOM"), 0}}, "new", nil, stores},
@@ -67,22 +67,5 @@ func TestAServerThatIsSilentInTheEndKeepsNobody(t *testing.T) {
 			expect(t, "the error, and its time", errors.Is(err, trouble) && time.Since(begun) <= 2*Margin, true)
 			f.set(func() { f.silent = false })
 		})
-	}
-}
-
-func TestXFetchDrawsWithItsMean(t *testing.T) {
-	once := (&Client{}).Once("a")
-	once.Keep, once.Delta, once.Beta = time.Hour, time.Second, 2
-	var sum time.Duration
-	const draws = 20_000
-	for range draws {
-		early := once.early()
-		if early < 0 || early > once.Keep {
-			t.Fatal(early)
-		}
-		sum += early
-	}
-	if mean := sum / draws; mean < 1900*time.Millisecond || mean > 2100*time.Millisecond { // 7 standard deviations.
-		t.Fatalf("the mean is %v, not delta * beta", mean)
 	}
 }

@@ -23,7 +23,8 @@ func TestTheTableOfErrorWordsIsThatOfAllAdapters(t *testing.T) {
 	}
 	for reply, want := range map[driver.Reply]Class{
 		{Value: int64(0)}: Answered, {Value: "OK"}: Answered, {}: Null, refusal("BUSY some text"): Temporary, refusal("OOM"): Temporary,
-		refusal("NOPERM"): Final, refusal("NEWWORD nobody knows it"): Final, refusal(""): Final, {Err: os.ErrClosed}: Unheard, {Err: driver.ErrNotSent}: Unheard,
+		refusal("NOPERM"): Final, refusal("NEWWORD nobody knows it"): Final, refusal(""): Final,
+		{Err: os.ErrClosed}: Unheard, {Err: driver.ErrNotSent}: Unheard,
 	} {
 		if got := ClassOf(reply); got != want {
 			t.Errorf("%v: %v", reply, got)
