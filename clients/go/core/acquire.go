@@ -269,23 +269,14 @@ func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
 	}
 	switch {
 	case hold.fence != 0 && a.Lingers:
-		hold.conn = conn
+		hold.depend(conn)
 	case conn != nil:
-		dispose(conn, reply)
+		conn.Release()
 	}
 	if hold.fence == 0 && hold.result == nil {
 		return nil, reply
 	}
 	return hold, reply
-}
-
-// dispose gives a connection back, or closes one that is of no more use.
-func dispose(conn driver.Conn, reply driver.Reply) {
-	if Leaves(reply) {
-		conn.Close()
-		return
-	}
-	conn.Release()
 }
 
 // goOnReading is for a token that the server may have made a reader without our hearing of it. Others may read, so it is no writer any

@@ -40,16 +40,13 @@ func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 		return h.send(ctx, h.lock.Client.Driver, "LOCK.RENEW", ttl)
 	}
 	ctx = context.WithoutCancel(ctx) // The end of the caller's context would close the connection.
-	h.mu.Lock()
-	conn := h.conn
-	h.mu.Unlock()
-	if conn != nil {
+	if h.conn != nil {
 		within, cancel := context.WithTimeout(ctx, min(Margin, h.lock.span()/3))
 		defer cancel()
-		if reply := h.send(within, conn, "LOCK.RENEW", ttl); !Leaves(reply) {
+		if reply := h.send(within, h.conn, "LOCK.RENEW", ttl); !Leaves(reply) {
 			return reply
 		}
-		h.unbind(conn)
+		h.unbind()
 	}
 	within, cancel := context.WithTimeout(ctx, Margin)
 	defer cancel()
@@ -70,42 +67,30 @@ func (h *Hold) bind(ctx context.Context, ttl int64) driver.Reply {
 		}
 	}
 	if number(renewed) == 0 || !free || h.isOver() { // It was converted meanwhile, or released.
-		dispose(conn, renewed)
+		conn.Release()
 		return renewed
 	}
 	answer := conn.Send(ctx, h.lock.request(h.token))[0]
-	h.mu.Lock()
-	same := number(answer) == h.fence
-	bound := same && h.overAt.IsZero()
-	if bound {
-		h.conn = conn
-	}
-	h.mu.Unlock()
-	switch {
-	case bound:
-	case same:
-		conn.Close()
-	case number(answer) != 0: // It was lost since its renewal, and nobody knows of this one.
-		h.send(ctx, conn, "LOCK.RELEASE")
-		conn.Close()
-		renewed.Value = int64(0)
-	default: // A guard says null to any acquire.
-		dispose(conn, answer)
+	switch number(answer) {
+	case h.fence:
+		h.depend(conn)
+	case 0: // A guard says null to any acquire.
+		conn.Release()
 		if says(answer.Err, "WRONGTYPE") || says(answer.Err, "PARTIAL") {
 			renewed.Value = int64(0)
 		}
+	default: // It was lost since its renewal, and nobody knows of this one.
+		h.send(ctx, conn, "LOCK.RELEASE")
+		conn.Close()
+		renewed.Value = int64(0)
 	}
 	return renewed
 }
 
 // unbind closes a connection that has broken.
-func (h *Hold) unbind(conn driver.Conn) {
-	h.mu.Lock()
-	if h.conn == conn {
-		h.conn = nil
-	}
-	h.mu.Unlock()
-	conn.Close()
+func (h *Hold) unbind() {
+	h.conn.Close()
+	h.conn = nil
 }
 
 // watch asks for a sign of life on the connection of a hold that lingers whenever there has been none for a third of the linger.
@@ -123,10 +108,10 @@ func (h *Hold) ping(while time.Duration) time.Duration {
 	h.asking <- struct{}{}
 	defer func() { <-h.asking }()
 	h.mu.Lock()
-	conn, silent := h.conn, time.Since(h.known)
+	silent := time.Since(h.known)
 	h.mu.Unlock()
 	switch {
-	case conn == nil:
+	case h.conn == nil:
 		return 0
 	case silent < while:
 		return silent
@@ -134,8 +119,8 @@ func (h *Hold) ping(while time.Duration) time.Duration {
 	sent := time.Now()
 	within, cancel := context.WithDeadline(context.Background(), h.Until())
 	defer cancel()
-	if reply := conn.Send(within, driver.Command{Args: []any{"PING"}})[0]; ClassOf(reply) == Unheard {
-		h.unbind(conn)
+	if reply := h.conn.Send(within, driver.Command{Args: []any{"PING"}})[0]; ClassOf(reply) == Unheard {
+		h.unbind()
 	} else {
 		h.heard(sent, false)
 	}

@@ -19,12 +19,14 @@ type Hold struct {
 	end    context.CancelCauseFunc
 	asking chan struct{} // full while a renewal or a ping is on its way: one after the other
 
+	conn   driver.Conn // on which it depends; for who asks
+	forget func() bool // keeps the connection when the hold is over
+
 	mu       sync.Mutex // of what follows
 	sent     time.Time  // before the request that began the lease; zero: nobody knows when it began
 	known    time.Time  // before the last request that has proved that the server had not seen the end of the connection
 	overAt   time.Time  // zero: it is not over
 	failure  error      // why nobody renews it any more
-	conn     driver.Conn
 	timer    *time.Timer
 	unheard  bool // a release may have reached the server, and its answer has not come
 	observed func(lost bool)
@@ -32,7 +34,10 @@ type Hold struct {
 
 func newHold(lock *Lock, token string, sent time.Time) *Hold {
 	life, end := context.WithCancelCause(context.Background())
-	return &Hold{lock: lock, token: token, sent: sent, known: sent, life: life, end: end, asking: make(chan struct{}, 1)}
+	h := &Hold{lock: lock, token: token, sent: sent, known: sent, life: life, end: end, asking: make(chan struct{}, 1)}
+	h.timer = time.AfterFunc(time.Hour, h.expire)
+	h.timer.Stop() // until its lease begins
+	return h
 }
 
 // Adopt returns the hold of a token that was taken elsewhere. Its fence is 0, and its lease begins with the first renewal. It does not
@@ -46,10 +51,15 @@ func (h *Hold) begin(ctx context.Context) {
 	if observer := h.lock.Client.Observer; observer != nil {
 		h.observed = observer.Holds(ctx, h.lock.Names, h.fence)
 	}
-	h.timer = time.AfterFunc(time.Until(h.lease()), h.expire)
+	h.timer.Reset(time.Until(h.lease()))
 	if h.lingers() {
 		go h.watch()
 	}
+}
+
+// depend has the hold depend on a connection, which is closed when the hold is over, so that the server ends it, too.
+func (h *Hold) depend(conn driver.Conn) {
+	h.conn, h.forget = conn, context.AfterFunc(h.life, conn.Close)
 }
 
 // Token returns the owner's name.
@@ -137,23 +147,17 @@ func (h *Hold) expire() {
 	}
 }
 
-// finish ends the hold here. lost tells whether nobody wanted that. It returns until when the lease would have lasted. The connection
-// that the hold depends on is closed, so that the server ends it, too.
+// finish ends the hold here. lost tells whether nobody wanted that. It returns until when the lease would have lasted.
 func (h *Hold) finish(lost bool) (lease time.Time) {
 	h.mu.Lock()
-	lease, conn, observed := h.lease(), h.conn, h.observed
-	h.conn, h.observed = nil, nil
+	lease, observed := h.lease(), h.observed
+	h.observed = nil
 	if h.overAt.IsZero() {
 		h.overAt = time.Now()
 		h.end(cmp.Or(h.failure, ErrNotHeld))
 	}
-	if h.timer != nil {
-		h.timer.Stop()
-	}
+	h.timer.Stop()
 	h.mu.Unlock()
-	if conn != nil {
-		conn.Close()
-	}
 	if observed != nil {
 		observed(lost)
 	}
@@ -173,10 +177,7 @@ func (h *Hold) heard(sent time.Time, renewed bool) bool {
 	if renewed && h.sent.Before(sent) {
 		h.sent = sent
 	}
-	if h.timer != nil {
-		h.timer.Stop()
-	}
-	h.timer = time.AfterFunc(time.Until(h.lease()), h.expire)
+	h.timer.Reset(time.Until(h.lease()))
 	return !h.over()
 }
 
@@ -198,19 +199,19 @@ func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, e
 			h.asking <- struct{}{}
 		}
 	}
+	var conn driver.Conn // that will be used again
 	if still {
 		defer func() { <-h.asking }()
+		if h.conn != nil && h.forget() {
+			conn, h.conn = h.conn, nil
+		}
 	}
-	h.mu.Lock()
-	conn := h.conn
-	h.conn = nil
-	h.mu.Unlock()
 	lease := h.finish(false) // Whether or not the answer comes.
 	reply, _, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
 	class := ClassOf(reply)
 	switch {
 	case conn == nil:
-	case still && class == Answered:
+	case class == Answered:
 		conn.Release()
 	default:
 		conn.Close()

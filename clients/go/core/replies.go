@@ -109,7 +109,7 @@ func ClassOf(reply driver.Reply) Class {
 	return Answered
 }
 
-// Leaves tells whether a connection is of no more use after a reply: the next one asks anew who the server is.
+// Leaves tells whether a connection is of no more use after a reply: the next one asks anew who the server is. A driver closes it then.
 func Leaves(reply driver.Reply) bool {
 	class := ClassOf(reply)
 	return class == Unheard || class == Elsewhere || says(reply.Err, "UNBLOCKED") || says(reply.Err, "CLUSTERDOWN")

@@ -82,13 +82,8 @@ func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver
 		defer cancel()
 		ctx = within
 	}
-	replies := c.Send(ctx, commands...)
-	if slices.ContainsFunc(replies, core.Leaves) {
-		c.Close()
-	} else {
-		c.Release()
-	}
-	return replies
+	defer c.Release()
+	return c.Send(ctx, commands...)
 }
 
 // Open returns an idle connection to the server that has the key, or a new one.
@@ -157,6 +152,7 @@ type conn struct {
 	library *library
 	client  atomic.Pointer[single]
 	since   time.Time   // when it became idle
+	leaves  bool        // the last answers say that it is of no more use
 	mayDial atomic.Bool // nothing has been answered since it was opened, so another connection will do
 }
 
@@ -222,6 +218,7 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 			}
 		}
 	}
+	c.leaves = slices.ContainsFunc(replies, core.Leaves)
 	if core.ClassOf(replies[0]) != core.Unheard {
 		c.mayDial.Store(false)
 	}
@@ -258,6 +255,10 @@ func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command
 }
 
 func (c *conn) Release() {
+	if c.leaves {
+		c.Close()
+		return
+	}
 	l, addr := c.library, c.client.Load().options.Addr
 	l.mu.Lock()
 	defer l.mu.Unlock()
