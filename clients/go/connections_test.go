@@ -21,7 +21,6 @@ func ofGoRedis(t *testing.T) {
 // What prolongs or ends a hold does not depend on the user's pool: here its only connection is taken, and there is no second one.
 func TestAnExhaustedPoolStopsNeitherUnlockNorRenewal(t *testing.T) {
 	ofGoRedis(t)
-	must(t, admin.FlushAll(ctx).Err())
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 1, PoolTimeout: time.Millisecond, MaxRetries: -1})
 	defer client.Close()
 	locks := New(client)
@@ -30,15 +29,14 @@ func TestAnExhaustedPoolStopsNeitherUnlockNorRenewal(t *testing.T) {
 	defer taken.Close()
 	must(t, taken.Ping(ctx).Err())
 	says(t, client.Ping(ctx).Err(), nil) // The pool is exhausted.
-	for _, option := range []Option{minute, WithLinger(20 * time.Second)} {
-		mutex := locks.NewMutex("a", option)
+	for key, option := range map[string]Option{"pool:1": minute, "pool:2": WithLinger(20 * time.Second)} {
+		mutex := locks.NewMutex(key, option)
 		must(t, mutex.Lock())
 		released(t)(mutex.Extend())
-		waiter := inBackground(t, locks.NewMutex("a", WithTries(forever)).Lock)
-		queued(t, "a", 1)
+		waiter := inBackground(t, locks.NewMutex(key, WithTries(forever)).Lock)
+		queued(t, key, 1)
 		released(t)(mutex.Unlock())
 		must(t, waiter())
-		must(t, admin.FlushAll(ctx).Err())
 	}
 }
 

@@ -73,8 +73,6 @@ func TestAContextThatEndsKeepsItsCause(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(trouble) })
 		_, err := lock.Acquire(within)
 		is(t, err, ErrFailed, context.Canceled, trouble)
-		_, err = lock.TryAcquire(within)
-		is(t, err, ErrFailed, trouble)
 		_, err = lock.Acquire(within)
 		is(t, err, ErrFailed, trouble)
 		expect(t, "its place is given up, and one that had ended before asks nothing", f.said(), "ACQUIRE@0 RELEASE@1000")

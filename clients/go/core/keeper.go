@@ -46,7 +46,8 @@ func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 		if reply := h.send(within, h.conn, "LOCK.RENEW", ttl); !Leaves(reply) {
 			return reply
 		}
-		h.unbind()
+		h.conn.Close()
+		h.conn = nil
 	}
 	within, cancel := context.WithTimeout(ctx, Margin)
 	defer cancel()
@@ -87,12 +88,6 @@ func (h *Hold) bind(ctx context.Context, ttl int64) driver.Reply {
 	return renewed
 }
 
-// unbind closes a connection that has broken.
-func (h *Hold) unbind() {
-	h.conn.Close()
-	h.conn = nil
-}
-
 // watch asks for a sign of life on the connection of a hold that lingers whenever there has been none for a third of the linger.
 func (h *Hold) watch() {
 	third := h.lock.Linger / 3
@@ -117,11 +112,9 @@ func (h *Hold) ping(while time.Duration) time.Duration {
 		return silent
 	}
 	sent := time.Now()
-	within, cancel := context.WithDeadline(context.Background(), h.Until())
+	within, cancel := context.WithTimeout(context.Background(), while) // A renewal that waits has time for another connection.
 	defer cancel()
-	if reply := h.conn.Send(within, driver.Command{Args: []any{"PING"}})[0]; ClassOf(reply) == Unheard {
-		h.unbind()
-	} else {
+	if reply := h.conn.Send(within, driver.Command{Args: []any{"PING"}})[0]; ClassOf(reply) != Unheard {
 		h.heard(sent, false)
 	}
 	return 0

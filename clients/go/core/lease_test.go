@@ -65,14 +65,18 @@ func TestAHoldThatLingersIsOverALingerAfterTheLastSignOfLife(t *testing.T) {
 func TestARenewalBindsAHoldThatLingersToAnotherConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		hold := acquired(t, lingering(lock))
+		// A connection that is silent leaves time for another one.
+		f.plan(answer{"PING", broken, time.Hour})
+		time.Sleep(400 * time.Millisecond)
+		done(t, true)(hold.Renew(ctx))
 		// The end of a caller's context does not end the connection, and the answer counts.
 		f.plan(answer{"LOCK.RENEW", driver.Reply{Value: int64(1)}, 100 * time.Millisecond}, answer{"LOCK.RENEW", broken, 0})
 		within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer cancel()
 		done(t, true)(hold.Renew(within))
-		expect(t, "on the same connection", f.count("LOCK.ACQUIRE"), 1)
+		expect(t, "on the same connection", f.count("LOCK.ACQUIRE"), 2)
 		done(t, true)(hold.Renew(ctx))
-		expect(t, "bound again", f.count("LOCK.ACQUIRE"), 2)
+		expect(t, "bound again", f.count("LOCK.ACQUIRE"), 3)
 		time.Sleep(10 * time.Second)
 		expect(t, "it lives, on one connection", !hold.isOver() && f.connections() == 1, true)
 		// Where no connection is to be had, a renewal counts for the linger.
@@ -84,6 +88,9 @@ func TestARenewalBindsAHoldThatLingersToAnotherConnection(t *testing.T) {
 		expect(t, "and bound", f.connections(), 1)
 		done(t, true)(hold.Release(ctx))
 		expect(t, "its connection is used again", f.connections() == 0 && f.released > 0, true)
+		acquired(t, lock)
+		time.Sleep(lock.Expiry)
+		expect(t, "the connection ends with the lease", f.connections(), 0)
 	})
 }
 

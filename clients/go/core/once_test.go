@@ -65,7 +65,6 @@ func TestAServerThatIsSilentInTheEndKeepsNobody(t *testing.T) {
 			})
 			expect(t, "the result", string(got) == "new", trouble == nil)
 			expect(t, "the error, and its time", errors.Is(err, trouble) && time.Since(begun) <= 2*Margin, true)
-			f.set(func() { f.silent = false })
 		})
 	}
 }
