@@ -25,7 +25,7 @@ type Mutex struct {
 	tries         int
 	delayFunc     DelayFunc
 	setNXOnExtend bool
-	otherSide     *Mutex // the reader of this writer, or the writer of this reader; nil where there is none
+	otherSide     *Mutex // the reader of this writer, or the writer of this reader; itself where there is none
 
 	retaking sync.Mutex // an Extend that takes the lock again has it, and an Unlock waits for that
 
@@ -101,9 +101,6 @@ func (m *Mutex) takeWith(ctx context.Context, token string, wait time.Duration, 
 // live is the hold of a token on either side if it is not over. nil: there is none.
 func (m *Mutex) live(token string) *core.Hold {
 	for _, side := range []*Mutex{m, m.otherSide} {
-		if side == nil {
-			continue
-		}
 		if hold := side.current(); hold.Token() == token && time.Now().Before(hold.Until()) {
 			return hold
 		}

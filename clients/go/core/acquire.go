@@ -96,18 +96,10 @@ func NewToken() (string, error) {
 
 // Acquire takes the lock. It waits in the server's queue for Wait or until ctx ends, whichever is first. It returns an [ErrTaken] if
 // others hold the lock, and an [ErrFailed] if ctx has ended.
-func (l *Lock) Acquire(ctx context.Context) (*Hold, error) { return l.acquire(ctx, l.Wait) }
+func (l *Lock) Acquire(ctx context.Context) (*Hold, error) { return l.Take(ctx, "", l.Wait, nil) }
 
 // TryAcquire takes the lock if it is available at once: nobody holds it and nobody waits for it.
-func (l *Lock) TryAcquire(ctx context.Context) (*Hold, error) { return l.acquire(ctx, 0) }
-
-func (l *Lock) acquire(ctx context.Context, wait time.Duration) (*Hold, error) {
-	token, err := l.Token()
-	if err != nil {
-		return nil, err
-	}
-	return l.Take(ctx, token, wait, nil)
-}
+func (l *Lock) TryAcquire(ctx context.Context) (*Hold, error) { return l.Take(ctx, "", 0, nil) }
 
 // An attempt is one acquire with all its requests. All have one token, so that a hold whose reply was lost is had by asking again,
 // and a place in the queue is kept.
@@ -121,11 +113,16 @@ type attempt struct {
 	unheard int   // how many requests have had no answer
 }
 
-// Take is Acquire with a token and a time to wait. from is the live hold of the same token, in this mode or in the other one, which
-// the new hold takes the place of; nil: there is none. A reader that does not become the writer goes on reading.
+// Take is Acquire with a token and a time to wait; an empty token: a new one. from is the live hold of the same token, in this mode or
+// in the other one, which the new hold takes the place of; nil: there is none. A reader that does not become the writer goes on reading.
 func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from *Hold) (hold *Hold, err error) {
 	if err := l.wrong(); err != nil {
 		return nil, err
+	}
+	if token == "" {
+		if token, err = l.Token(); err != nil {
+			return nil, err
+		}
 	}
 	if l.Client.Observer != nil {
 		within, done := l.Client.Observer.Waits(ctx, l.Names)
