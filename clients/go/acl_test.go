@@ -21,14 +21,6 @@ func userOf(t *testing.T, target *testserver.Server, d dialing, rights []any, op
 	return connected(t, d, options...)
 }
 
-// worker returns locks whose user has a worker's rights, and more.
-func worker(t *testing.T, more ...any) *RedisLock {
-	t.Helper()
-	must(t, admin.FlushAll(ctx).Err())
-	t.Cleanup(func() { admin.Do(context.Background(), "ACL", "DELUSER", "worker") })
-	return userOf(t, server, dialing{addrs: []string{server.Addr}}, slices.Concat(workersRights, more))
-}
-
 // worksAsWorker does all that needs no more than a worker's rights.
 func worksAsWorker(t *testing.T, locks *RedisLock) {
 	t.Helper()
@@ -39,9 +31,9 @@ func worksAsWorker(t *testing.T, locks *RedisLock) {
 	within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	says(t, locks.NewMutex("jobs:1", WithTries(forever)).LockContext(within), ErrFailed)
-	next := inBackground(locks.NewMutex("jobs:1", WithTries(forever)).Lock)
+	next := inBackground(t, locks.NewMutex("jobs:1", WithTries(forever)).Lock)
 	released(t)(mutex.Unlock())
-	must(t, result(t, next))
+	must(t, next())
 
 	must(t, both.RLock())
 	released(t)(both.RUnlock())
@@ -53,56 +45,32 @@ func worksAsWorker(t *testing.T, locks *RedisLock) {
 	released(t)(locks.RunOnce(ctx, "jobs:5", time.Minute, time.Millisecond, func(context.Context, *Mutex) error { return nil }))
 }
 
-func TestACLOfAWorkerAndOfEachFurtherRight(t *testing.T) {
-	locks := worker(t)
+func TestACLOfAWorkerAndOfFurtherRights(t *testing.T) {
+	must(t, admin.FlushAll(ctx).Err())
+	t.Cleanup(func() { admin.Do(context.Background(), "ACL", "DELUSER", "worker") })
+	at := dialing{addrs: []string{server.Addr}}
+	locks := userOf(t, server, at, workersRights)
 	worksAsWorker(t, locks)
-	says(t, locks.NewMutex("other").Lock(), nil, "NOPERM")
-	for _, c := range []struct {
-		do     func(*RedisLock, *Mutex) error
-		rights []any
-	}{
-		{func(_ *RedisLock, held *Mutex) error { _, err := held.Check(ctx); return err }, []any{"+lock.check"}},
-		{func(_ *RedisLock, held *Mutex) error { return held.Exec(ctx, "SET", "jobs:n", 3).Err() }, []any{"+lock.exec", "+set"}},
-		{func(locks *RedisLock, _ *Mutex) error {
-			several := locks.NewMultiMutex([]string{"jobs:1", "jobs:2"}, nil)
-			if err := several.Lock(); err != nil {
-				return err
-			}
-			released(t)(several.Extend())
-			released(t)(several.Unlock())
-			return nil
-		}, []any{"+lock.macquire"}},
-		{func(locks *RedisLock, _ *Mutex) error {
-			result, err := locks.Once(ctx, "jobs:page", value("new"))
-			if result != nil { // Also where it cannot be stored.
-				expect(t, "its result", string(result), "new")
-			}
-			expect(t, "locks left", admin.Exists(ctx, "{jobs:page}:once").Val(), 0)
-			return err
-		}, []any{"+lock.once", "+lock.exec", "+get", "+pttl", "+set"}},
+	held := locks.NewMutex("jobs:7", minute)
+	must(t, held.Lock())
+	_, checked := held.Check(ctx)
+	_, got := locks.Once(ctx, "jobs:page", unused)
+	for _, err := range []error{
+		checked, got, held.Exec(ctx, "SET", "jobs:n", 3).Err(), locks.NewMultiMutex([]string{"jobs:8"}, nil).Lock(), locks.NewMutex("other").Lock(),
 	} {
-		for n := range len(c.rights) + 1 {
-			locks := worker(t, c.rights[:n]...)
-			held := locks.NewMutex("jobs:7")
-			must(t, held.Lock())
-			if err := c.do(locks, held); n == len(c.rights) {
-				must(t, err)
-			} else {
-				says(t, err, nil, "NOPERM")
-			}
-		}
+		says(t, err, nil, "NOPERM")
 	}
-}
-
-func TestACLOfTheFallback(t *testing.T) {
-	plain, _ := started(t, "--without-module")
-	rights := []any{"+set", "+eval", "+get", "+type", "+pexpire", "+del", "+ping"}
-	locks := userOf(t, plain, dialing{addrs: []string{plain.Addr}}, rights, WithFallback())
-	mutex := locks.NewMutex("jobs:1")
-	must(t, mutex.Lock())
-	released(t)(mutex.Extend())
-	released(t)(mutex.Check(ctx))
-	released(t)(mutex.Unlock())
+	further := []any{"+lock.macquire", "+lock.check", "+lock.exec", "+lock.once", "+get", "+pttl", "+set"}
+	locks = userOf(t, server, at, slices.Concat(workersRights, further))
+	several := locks.NewMultiMutex([]string{"jobs:8", "jobs:9"}, nil)
+	must(t, several.Lock())
+	released(t)(several.Extend())
+	released(t)(several.Check(ctx))
+	must(t, several.Exec(ctx, "SET", "jobs:n", 3).Err())
+	released(t)(several.Unlock())
+	_, err := locks.Once(ctx, "jobs:page", value("new"))
+	must(t, err)
+	expect(t, "locks left", admin.Exists(ctx, "{jobs:page}:once").Val(), 0)
 }
 
 func TestACLOfAWorkerInACluster(t *testing.T) {
@@ -111,6 +79,6 @@ func TestACLOfAWorkerInACluster(t *testing.T) {
 		must(t, direct.ClusterAddSlotsRange(ctx, slot, slot+4095).Err())
 	}
 	eventually(t, "a cluster that is up", func() bool { return direct.Exists(ctx, "a").Err() == nil })
-	worksAsWorker(t, userOf(t, node, dialing{addrs: []string{node.Addr}, cluster: true},
+	worksAsWorker(t, userOf(t, node, dialing{addrs: []string{node.Addr, node.Addr}},
 		slices.Concat(workersRights, []any{"+cluster|slots", "+cluster|shards"})))
 }

@@ -21,7 +21,6 @@ func ofGoRedis(t *testing.T) {
 // What prolongs or ends a hold does not depend on the user's pool: here its only connection is taken, and there is no second one.
 func TestAnExhaustedPoolStopsNeitherUnlockNorRenewal(t *testing.T) {
 	ofGoRedis(t)
-	must(t, admin.FlushAll(ctx).Err())
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 1, PoolTimeout: time.Millisecond, MaxRetries: -1})
 	defer client.Close()
 	locks := New(client)
@@ -30,15 +29,14 @@ func TestAnExhaustedPoolStopsNeitherUnlockNorRenewal(t *testing.T) {
 	defer taken.Close()
 	must(t, taken.Ping(ctx).Err())
 	says(t, client.Ping(ctx).Err(), nil) // The pool is exhausted.
-	for _, option := range []Option{minute, WithLinger(20 * time.Second)} {
-		mutex := locks.NewMutex("a", option)
+	for key, option := range map[string]Option{"pool:1": minute, "pool:2": WithLinger(20 * time.Second)} {
+		mutex := locks.NewMutex(key, option)
 		must(t, mutex.Lock())
 		released(t)(mutex.Extend())
-		waiter := inBackground(locks.NewMutex("a", WithTries(forever)).Lock)
-		queued(t, "a", 1)
+		waiter := inBackground(t, locks.NewMutex(key, WithTries(forever)).Lock)
+		queued(t, key, 1)
 		released(t)(mutex.Unlock())
-		must(t, result(t, waiter))
-		must(t, admin.FlushAll(ctx).Err())
+		must(t, waiter())
 	}
 }
 
@@ -78,7 +76,7 @@ func TestSilentConnectionsAreNotUsedAgain(t *testing.T) {
 
 func TestCloseEndsTheConnectionsOfHoldsThatLinger(t *testing.T) {
 	ofGoRedis(t) // The others keep the idle ones in the client's pool.
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	mutex := locks.NewMutex("m", WithExpiry(time.Hour), WithLinger(time.Second))
 	must(t, mutex.Lock())
 	must(t, locks.Close())
@@ -101,11 +99,11 @@ func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 			far.client.Slice = 100 * time.Millisecond
 			within, cancel := context.WithCancel(ctx)
 			defer cancel()
-			done := inBackground(func() error { return far.NewMutex("a", WithTries(forever), WithGrace(time.Hour)).LockContext(within) })
+			done := inBackground(t, func() error { return far.NewMutex("a", WithTries(forever), WithGrace(time.Hour)).LockContext(within) })
 			defer admin.ConfigSet(ctx, "lock.max-keep", "3600000")
 			queued(t, "a", 1)
 			giveUp(cancel, proxy)
-			says(t, result(t, done), nil)
+			says(t, done(), nil)
 			queued(t, "a", 0)
 			released(t)(holder.Unlock())
 			expect(t, "holds left", admin.Exists(ctx, "a").Val(), 0)

@@ -42,24 +42,6 @@ func Example() {
 	// true true
 }
 
-func ExampleRedisLock_RunOnce() {
-	locks := redislock.New(redis.NewClient(&redis.Options{Addr: redislock.ServerAddr()}))
-	defer locks.Close()
-
-	report := func(ctx context.Context, lock *redislock.Mutex) error {
-		fmt.Println("making the report, with a fence:", lock.Fence() > 0)
-		return ctx.Err()
-	}
-	for i := 0; i < 2; i++ {
-		ran, err := locks.RunOnce(context.Background(), "report:lock", time.Minute, 10*time.Second, report)
-		fmt.Println(ran, err)
-	}
-	// Output:
-	// making the report, with a fence: true
-	// true <nil>
-	// false <nil>
-}
-
 func render(context.Context, string) ([]byte, error) {
 	fmt.Println("rendering")
 	return []byte("<html>"), nil

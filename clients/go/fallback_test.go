@@ -21,6 +21,10 @@ func warnings(t *testing.T) func() int {
 func TestWithoutTheModuleEveryErrorExplains(t *testing.T) {
 	at, plain := started(t, "--without-module")
 	said := warnings(t)
+	// With the module the option changes nothing.
+	must(t, admin.FlushAll(ctx).Err())
+	must(t, locksTo(t, server.Addr, WithFallback()).NewMutex("a").Lock())
+	expect(t, "the native type", admin.Type(ctx, "a").Val(), "redislock")
 	locks := locksTo(t, at.Addr)
 	known := func() *Mutex { return locks.NewMutex("a", WithValue("mine")) }
 	job := func(context.Context, *Mutex) error { panic("it shall not run") }
@@ -43,33 +47,36 @@ func TestTheFallbackHoldsExtendsAndReleases(t *testing.T) {
 	at, plain := started(t, "--without-module")
 	said := warnings(t)
 	proxy := newProxy(t, at.Addr)
-	locks := locksTo(t, proxy.addr, WithFallback())
-	mutex := locks.NewMutex("a", minute, WithSetNXOnExtend())
+	// These rights will do.
+	rights := []any{"+set", "+eval", "+get", "+type", "+pexpire", "+del", "+ping"}
+	locks := userOf(t, at, dialing{addrs: []string{proxy.addr}}, rights, WithFallback())
+	mutex := locks.NewMutex("jobs:a", minute, WithSetNXOnExtend())
 	must(t, mutex.Lock())
-	expect(t, "its string", plain.Get(ctx, "a").Val(), mutex.Value())
-	must(t, plain.Del(ctx, "a").Err())
+	expect(t, "its string", plain.Get(ctx, "jobs:a").Val(), mutex.Value())
+	released(t)(mutex.Check(ctx))
+	must(t, plain.Del(ctx, "jobs:a").Err())
 	released(t)(mutex.Extend()) // It is taken again.
 	proxy.loses("EVAL")
 	released(t)(mutex.Unlock())
-	expect(t, "a lost reply, and no hold", proxy.hasLost() && plain.Exists(ctx, "a").Val() == 0, true)
+	expect(t, "a lost reply, and no hold", proxy.hasLost() && plain.Exists(ctx, "jobs:a").Val() == 0, true)
 	// A hold whose reply was lost is had by its token.
 	proxy.loses("EVAL")
-	lost := locks.NewMutex("a", WithTries(forever), WithExpiry(time.Hour))
+	lost := locks.NewMutex("jobs:a", WithTries(forever), WithExpiry(time.Hour))
 	must(t, lost.Lock())
-	expect(t, "its string", proxy.hasLost() && plain.Get(ctx, "a").Val() == lost.Value(), true)
+	expect(t, "its string", proxy.hasLost() && plain.Get(ctx, "jobs:a").Val() == lost.Value(), true)
 	// One that gives up leaves nothing.
 	within, cancel := context.WithCancel(ctx)
-	done := inBackground(func() error { return locks.NewMutex("a", WithTries(forever)).LockContext(within) })
+	done := inBackground(t, func() error { return locks.NewMutex("jobs:a", WithTries(forever)).LockContext(within) })
 	cancel()
-	says(t, result(t, done), ErrFailed)
-	expect(t, "the holder's string", plain.Get(ctx, "a").Val(), lost.Value())
+	says(t, done(), ErrFailed)
+	expect(t, "the holder's string", plain.Get(ctx, "jobs:a").Val(), lost.Value())
 	// A late owner changes nothing, also where the key has another type.
-	must(t, plain.Del(ctx, "a").Err())
-	must(t, plain.LPush(ctx, "a", "x").Err())
+	must(t, plain.Del(ctx, "jobs:a").Err())
+	must(t, plain.LPush(ctx, "jobs:a", "x").Err())
 	failed(t, ErrExtendFailed)(lost.Extend())
 	failed(t, ErrLockAlreadyExpired)(lost.Unlock())
 	failed(t, nil)(lost.Check(ctx))
-	refused(t, locks.NewMutex("a").TryLock())
+	refused(t, locks.NewMutex("jobs:a").TryLock())
 	expect(t, "warnings", said(), 1)
 }
 
@@ -87,13 +94,4 @@ func TestTheFallbackSaysWhatItDoesNotHave(t *testing.T) {
 	released(t)(locksTo(t, at.Addr, WithFallback()).NewMutex("a", WithValue(mutex.Value())).Check(ctx)) // the first use
 	released(t)(mutex.Unlock())
 	expect(t, "keys", plain.DBSize(ctx).Val(), 0)
-}
-
-func TestWithTheModuleTheFallbackChangesNothing(t *testing.T) {
-	said := warnings(t)
-	must(t, admin.FlushAll(ctx).Err())
-	locks := locksTo(t, server.Addr, WithFallback())
-	must(t, locks.NewMutex("a").Lock())
-	expect(t, "the native type", admin.Type(ctx, "a").Val(), "redislock")
-	expect(t, "warnings", said(), 0)
 }

@@ -12,15 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	redisServer = filepath.Join(os.Getenv("REDIS_LOCK_SERVERS"), "redis-7.0.15", "bin", "server")
-	module      = os.Getenv("REDIS_LOCK_MODULE")
-)
-
 // locksOf returns locks on a server of the test's own, which ends with the test.
 func locksOf(t *testing.T) *redislock.RedisLock {
 	socket := filepath.Join(t.TempDir(), "socket")
-	server := exec.Command(redisServer, "--port", "0", "--unixsocket", socket, "--save", "", "--loadmodule", module)
+	binary, module := filepath.Join(os.Getenv("REDIS_LOCK_SERVERS"), "redis-7.0.15", "bin", "server"), os.Getenv("REDIS_LOCK_MODULE")
+	server := exec.Command(binary, "--port", "0", "--unixsocket", socket, "--save", "", "--loadmodule", module)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"os"
 	"regexp"
@@ -32,17 +33,14 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if server, err = testserver.Start(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer server.Stop()
-		admin = server.Client()
-		defer admin.Close()
-		return m.Run()
-	}())
+	var err error
+	if server, err = testserver.Start(); err != nil {
+		log.Fatal(err)
+	}
+	admin = server.Client()
+	code := m.Run()
+	server.Stop()
+	os.Exit(code)
 }
 
 // ServerAddr is for the examples, whose users have a server.
@@ -50,38 +48,26 @@ func ServerAddr() string { return server.Addr }
 
 // A dialing says what a driver under test is to connect to.
 type dialing struct {
-	addrs   []string // of one server, of Sentinels, or of a cluster
-	master  string   // the name that the Sentinels know the primary by
-	cluster bool
-	user    string
-	secret  string
+	addrs  []string // of one server, or several of a cluster, or of Sentinels
+	master string   // the name that the Sentinels know the primary by
+	user   string
+	secret string
 }
 
 // libraries are the drivers that the tests can run on. testdata/rueidis_test.go adds that of the other module.
 var libraries = map[string]func(dialing) (driver.Driver, func(), error){"": goRedisOf, "go-redis": goRedisOf}
 
 func goRedisOf(d dialing) (driver.Driver, func(), error) {
-	var client redis.UniversalClient = redis.NewClient(&redis.Options{Addr: d.addrs[0], Username: d.user, Password: d.secret})
-	switch {
-	case d.cluster:
-		client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: d.addrs, Username: d.user, Password: d.secret, RouteRandomly: d.user == ""})
-	case d.master != "":
-		client = redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: d.master, SentinelAddrs: d.addrs, Username: d.user, Password: d.secret,
-		})
-	}
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: d.addrs, MasterName: d.master, Username: d.user, Password: d.secret, RouteRandomly: len(d.addrs) > 1 && d.user == "",
+	})
 	driver, err := goredisdriver.New(client)
 	return driver, func() { _ = client.Close() }, err
 }
 
 // connected returns a RedisLock on the driver under test: REDIS_LOCK_DRIVER names it.
 func connected(t *testing.T, d dialing, options ...ClientOption) *RedisLock {
-	t.Helper()
-	open := libraries[os.Getenv("REDIS_LOCK_DRIVER")]
-	if open == nil {
-		t.Fatalf("there is no driver %q: see the Makefile", os.Getenv("REDIS_LOCK_DRIVER"))
-	}
-	driver, closeClient, err := open(d)
+	driver, closeClient, err := libraries[os.Getenv("REDIS_LOCK_DRIVER")](d)
 	must(t, err)
 	locks := NewWith(driver, options...)
 	t.Cleanup(func() {
@@ -93,31 +79,26 @@ func connected(t *testing.T, d dialing, options ...ClientOption) *RedisLock {
 
 // locksTo returns a RedisLock on one server whose keys are left as they are.
 func locksTo(t *testing.T, addr string, options ...ClientOption) *RedisLock {
-	t.Helper()
 	return connected(t, dialing{addrs: []string{addr}}, options...)
-}
-
-// newLocks returns a RedisLock on a server without keys.
-func newLocks(t *testing.T) *RedisLock {
-	t.Helper()
-	locks, _ := behindProxy(t)
-	return locks
 }
 
 // behindProxy returns a RedisLock on a server without keys, and what its connections go through.
 func behindProxy(t *testing.T) (*RedisLock, *proxy) {
-	t.Helper()
 	must(t, admin.FlushAll(ctx).Err())
 	proxy := newProxy(t, server.Addr)
 	return locksTo(t, proxy.addr), proxy
 }
 
-// started returns a server of its own for a test.
-func started(t *testing.T, words ...string) (*testserver.Server, *redis.Client) {
-	t.Helper()
-	server, err := testserver.Start(words...)
+// launched returns servers of its own for a test, as servers.py says.
+func launched(t *testing.T, words ...string) []*testserver.Server {
+	servers, err := testserver.Launch(words...)
 	must(t, err)
-	t.Cleanup(server.Stop)
+	t.Cleanup(servers[0].Stop)
+	return servers
+}
+
+func started(t *testing.T, words ...string) (*testserver.Server, *redis.Client) {
+	server := launched(t, append([]string{"server"}, words...)...)[0]
 	return server, clientOf(t, server)
 }
 
@@ -157,22 +138,17 @@ func says(t *testing.T, err, is error, words ...string) {
 // refused checks that a lock was not had because others have it.
 func refused(t *testing.T, err error) { t.Helper(); says(t, err, &ErrTaken{}) }
 
-// released checks what Unlock returned.
-func released(t *testing.T) func(bool, error) {
-	return func(ok bool, err error) {
-		t.Helper()
-		if !ok || err != nil {
-			t.Fatalf("done: %v, %v", ok, err)
-		}
-	}
-}
+// released checks that it was done.
+func released(t *testing.T) func(bool, error) { return is(t, true, nil) }
 
 // failed checks that nothing was done, and that the error says why; nil: that there is none.
-func failed(t *testing.T, want error) func(bool, error) {
+func failed(t *testing.T, want error) func(bool, error) { return is(t, false, want) }
+
+func is(t *testing.T, done bool, want error) func(bool, error) {
 	return func(ok bool, err error) {
 		t.Helper()
-		if ok || !errors.Is(err, want) {
-			t.Fatalf("done: %v, %v instead of %v", ok, err, want)
+		if ok != done || !errors.Is(err, want) {
+			t.Fatalf("done: %v, %v instead of %v, %v", ok, err, done, want)
 		}
 	}
 }
@@ -215,21 +191,18 @@ func calls(t *testing.T, client *redis.Client, command string) int {
 	return n
 }
 
-// inBackground runs Lock and returns its result when it is there.
-func inBackground(lock func() error) <-chan error {
+// inBackground runs Lock, and returns what waits for its result.
+func inBackground(t *testing.T, lock func() error) (result func() error) {
 	done := make(chan error, 1)
 	go func() { done <- lock() }()
-	return done
-}
-
-func result(t *testing.T, done <-chan error) error {
-	t.Helper()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(patience):
-		t.Fatal("it never returned")
-		return nil
+	return func() error {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(patience):
+			t.Fatal("it never returned")
+			return nil
+		}
 	}
 }
 
@@ -237,11 +210,11 @@ func result(t *testing.T, done <-chan error) error {
 type proxy struct {
 	addr     string
 	requests atomic.Int32 // packets of the clients
+	swallow  atomic.Value // the reply to the next request with this word is lost, and the connection with it
 
-	mu      sync.Mutex // of what follows
-	links   []*link    // all that there were
-	shut    bool       // new connections are closed at once
-	swallow string     // the reply to the next request with this word is lost, and the connection with it
+	mu    sync.Mutex // of what follows
+	links []*link    // all that there were
+	shut  bool       // new connections are closed at once
 }
 
 type link struct {
@@ -254,30 +227,27 @@ func newProxy(t *testing.T, to string) *proxy {
 	must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	p := &proxy{addr: listener.Addr().String()}
+	p.loses("")
 	go func() {
 		for {
 			client, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			l := &link{client: client}
 			upstream, err := net.Dial("tcp", to)
-			if err != nil || !p.admits(l) {
+			l := &link{client: client}
+			p.mu.Lock()
+			p.links = append(p.links, l)
+			if p.shut || err != nil {
 				_ = client.Close()
-				continue
+			} else {
+				go p.carry(l, upstream, client)
+				go p.carry(l, client, upstream)
 			}
-			go p.carry(l, upstream, client)
-			go p.carry(l, client, upstream)
+			p.mu.Unlock()
 		}
 	}()
 	return p
-}
-
-func (p *proxy) admits(l *link) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.links = append(p.links, l)
-	return !p.shut
 }
 
 func (p *proxy) carry(l *link, to, from net.Conn) {
@@ -291,7 +261,10 @@ func (p *proxy) carry(l *link, to, from net.Conn) {
 		}
 		switch {
 		case from == l.client:
-			p.asked(l, string(buffer[:n]))
+			p.requests.Add(1)
+			if word := p.swallow.Load().(string); word != "" && strings.Contains(string(buffer[:n]), word) {
+				l.lost.Store(p.swallow.CompareAndSwap(word, ""))
+			}
 		case l.lost.Load():
 			return
 		case l.deaf.Load():
@@ -300,16 +273,6 @@ func (p *proxy) carry(l *link, to, from net.Conn) {
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
-	}
-}
-
-func (p *proxy) asked(l *link, request string) {
-	p.requests.Add(1)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.swallow != "" && strings.Contains(request, p.swallow) {
-		p.swallow = ""
-		l.lost.Store(true)
 	}
 }
 
@@ -332,14 +295,6 @@ func (p *proxy) join() { p.each(false, func(*link) {}) }
 func (p *proxy) silence() { p.each(false, func(l *link) { l.deaf.Store(true) }) }
 
 // loses has the reply to the next request with a word be lost, and the connection with it.
-func (p *proxy) loses(word string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.swallow = word
-}
+func (p *proxy) loses(word string) { p.swallow.Store(word) }
 
-func (p *proxy) hasLost() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.swallow == ""
-}
+func (p *proxy) hasLost() bool { return p.swallow.Load() == "" }

@@ -25,13 +25,12 @@ type Mutex struct {
 	tries         int
 	delayFunc     DelayFunc
 	setNXOnExtend bool
-	adopted       string // the token of WithValue
-	otherSide     *Mutex // the reader of this writer, or the writer of this reader; nil where there is none
+	otherSide     *Mutex // the reader of this writer, or the writer of this reader; itself where there is none
 
 	retaking sync.Mutex // an Extend that takes the lock again has it, and an Unlock waits for that
 
 	mu       sync.Mutex // of what follows
-	hold     *core.Hold // the last one; nil: there was none
+	hold     *core.Hold // the last one, or one of nothing
 	released bool       // by an Unlock since the last Lock
 }
 
@@ -55,13 +54,9 @@ func (m *Mutex) Until() time.Time { return m.current().Until() }
 // write, and let the resource refuse a number smaller than the largest that it has seen. It is 0 until a lock is had.
 func (m *Mutex) Fence() int64 { return m.current().Fence() }
 
-// current is the last hold, or one of nothing.
 func (m *Mutex) current() *core.Hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.hold == nil {
-		m.hold = m.lock.Adopt(m.adopted)
-	}
 	return m.hold
 }
 
@@ -71,7 +66,7 @@ func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
 // LockContext takes the lock. It waits in the server's queue, for the time that [WithTries] explains or until ctx ends,
 // whichever is first. A ctx that ends gives the place in the queue up at once.
 func (m *Mutex) LockContext(ctx context.Context) error {
-	_, err := m.take(ctx, m.patience())
+	_, err := m.Acquire(ctx)
 	return err
 }
 
@@ -89,32 +84,28 @@ func (m *Mutex) take(ctx context.Context, wait time.Duration) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := m.live(token)
-	if from == nil && m.otherSide != nil {
-		from = m.otherSide.live(token)
-	}
+	return m.takeWith(ctx, token, wait, m.live(token))
+}
+
+func (m *Mutex) takeWith(ctx context.Context, token string, wait time.Duration, from *core.Hold) (*Hold, error) {
 	hold, err := m.lock.Take(ctx, token, wait, from)
 	if err != nil {
 		return nil, err
 	}
-	m.remember(hold)
-	return hold, nil
-}
-
-// live is the hold of a token if it is not over. nil: there is none.
-func (m *Mutex) live(token string) *core.Hold {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.hold == nil || m.hold.Token() != token || !time.Now().Before(m.hold.Until()) {
-		return nil
-	}
-	return m.hold
-}
-
-func (m *Mutex) remember(hold *core.Hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.hold, m.released = hold, false
+	return hold, nil
+}
+
+// live is the hold of a token on either side if it is not over. nil: there is none.
+func (m *Mutex) live(token string) *core.Hold {
+	for _, side := range []*Mutex{m, m.otherSide} {
+		if hold := side.current(); hold.Token() == token && time.Now().Before(hold.Until()) {
+			return hold
+		}
+	}
+	return nil
 }
 
 // Unlock releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held. After another error the server may
@@ -126,15 +117,13 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) { return m.unlo
 
 func (m *Mutex) unlock(ctx context.Context, atLeast time.Duration) (bool, error) {
 	m.retaking.Lock()
-	hold := m.current()
 	m.mu.Lock()
+	hold := m.hold
 	m.released = true
 	m.mu.Unlock()
 	m.retaking.Unlock()
-	if m.otherSide != nil {
-		if other := m.otherSide.live(hold.Token()); other != nil && other != hold {
-			hold = other // The server has one hold of both, which is the one that is live.
-		}
+	if live := m.live(hold.Token()); live != nil {
+		hold = live // The server has one hold of both sides.
 	}
 	released, err := hold.ReleaseAfter(ctx, atLeast)
 	if err == nil && !released {
@@ -156,24 +145,15 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	}
 	m.retaking.Lock()
 	defer m.retaking.Unlock()
-	if m.setNXOnExtend && hold.Token() != "" && m.mayRetake(hold) {
-		again, err := m.lock.Take(ctx, hold.Token(), 0, nil)
-		if err == nil {
-			m.remember(again)
-			return true, nil
-		}
-		if !errors.Is(err, &ErrTaken{}) {
-			return false, err
+	m.mu.Lock()
+	retakes := m.setNXOnExtend && m.hold == hold && !m.released && hold.Token() != ""
+	m.mu.Unlock()
+	if retakes {
+		if _, err := m.takeWith(ctx, hold.Token(), 0, nil); !errors.Is(err, &ErrTaken{}) {
+			return err == nil, err
 		}
 	}
 	return false, fmt.Errorf("%w: %w", ErrExtendFailed, &ErrTaken{Nodes: []int{0}})
-}
-
-// mayRetake tells whether a hold is still the last one, and nobody has released it.
-func (m *Mutex) mayRetake(hold *core.Hold) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.hold == hold && !m.released
 }
 
 // KeepAlive renews the lock at a third of its expiry, or of its linger, in the background, and returns a context that ends when the

@@ -88,7 +88,7 @@ func WithGenValueFunc(genValueFunc func() (string, error)) Option {
 
 // WithValue sets the token without a Lock, so that another mutex's lock can be extended or unlocked.
 func WithValue(v string) Option {
-	return OptionFunc(func(m *Mutex) { m.adopted = v })
+	return OptionFunc(func(m *Mutex) { m.hold = m.lock.Adopt(v) })
 }
 
 func defaultDelay(int) time.Duration {

@@ -113,6 +113,7 @@ func (r *RedisLock) NewMutex(name string, options ...Option) *Mutex {
 func (r *RedisLock) newMutex(name, command string, options []Option) *Mutex {
 	m := &Mutex{lock: *r.client.Lock(name), tries: 32, delayFunc: defaultDelay}
 	m.lock.Command = command
+	m.hold, m.otherSide = m.lock.Adopt(""), m
 	for _, option := range options {
 		option.Apply(m)
 	}

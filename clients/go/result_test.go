@@ -36,8 +36,13 @@ func isStored(t *testing.T, want string) {
 	expect(t, "locks", admin.Exists(ctx, pageLock).Val(), 0)
 }
 
-func TestOnceRefusesWhatCannotBe(t *testing.T) {
-	locks := newLocks(t)
+func TestOnceRefusesWhatCannotBeAndAPanicLeavesNothing(t *testing.T) {
+	locks, _ := behindProxy(t)
+	func() {
+		defer func() { expect(t, "a panic", recover(), any("it shall not run")) }()
+		_, _ = locks.Once(ctx, page, unused)
+	}()
+	isStored(t, "")
 	must(t, admin.LPush(ctx, page, "x").Err())
 	_, err := locks.Once(ctx, page, unused)
 	says(t, err, nil, "WRONGTYPE")
@@ -62,25 +67,17 @@ func TestOnceTakesOneRoundTripOfGoRedis(t *testing.T) {
 	expect(t, "connections, also for a pipeline", len(proxy.links), 1)
 }
 
-func TestOnceAMakerThatPanicsLeavesNothing(t *testing.T) {
-	locks := newLocks(t)
-	func() {
-		defer func() { expect(t, "a panic", recover(), any("it shall not run")) }()
-		_, _ = locks.Once(ctx, page, unused)
-	}()
-	isStored(t, "")
-}
-
 func TestOnceXFetchDrawsHowEarlyAResultIs(t *testing.T) {
-	locks := newLocks(t)
+	locks, _ := behindProxy(t)
 	must(t, admin.Set(ctx, page, "old", 20*time.Second).Err())
 	got(t, "old")(locks.Once(ctx, page, unused, WithEarly(29*time.Second), WithXFetch(time.Microsecond, 1)))
-	got(t, "drawn")(locks.Once(ctx, page, value("drawn"), WithXFetch(time.Hour, 1e9)))
+	got(t, "drawn")(locks.Once(ctx, page, value("drawn"), WithXFetch(time.Microsecond, 1e15)))
 	isStored(t, "drawn")
 }
 
 func TestOnceAMakerThatHasLostTheLockIsTold(t *testing.T) {
-	_, err := newLocks(t).Once(ctx, page, func(within context.Context) ([]byte, error) {
+	locks, _ := behindProxy(t)
+	_, err := locks.Once(ctx, page, func(within context.Context) ([]byte, error) {
 		must(t, admin.Del(ctx, pageLock).Err())
 		<-within.Done()
 		says(t, context.Cause(within), ErrNotHeld)

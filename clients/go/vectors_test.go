@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis-lock/redis-lock/clients/go/driver"
 	"github.com/redis-lock/redis-lock/clients/go/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
@@ -21,8 +21,7 @@ import (
 func TestVectors(t *testing.T) {
 	plain, _ := started(t, "--without-module")
 	bounded, _ := started(t, "max-ttl", "2000")
-	places := map[string]*testserver.Server{"": server, "plain": plain, "strict": plain, "bounded": bounded}
-
+	places := map[string]*testserver.Server{"plain": plain, "strict": plain, "bounded": bounded}
 	var scenarios []string
 	for _, file := range []string{"scenarios", "faults", "once"} {
 		text, err := os.ReadFile("../vectors/" + file + ".txt")
@@ -36,12 +35,11 @@ func TestVectors(t *testing.T) {
 				t.Skip("a Mutex has one expiry")
 			}
 			_, place, _ := strings.Cut(name, " on ")
-			at := places[place]
-			if at == nil {
-				at = server
+			at := cmp.Or(places[place], server)
+			play := &play{t: t, server: at, admin: clientOf(t, at), actors: map[string]*actor{}}
+			if place == "plain" {
+				play.options = []ClientOption{WithFallback()}
 			}
-			play := &play{t: t, server: at, admin: at.Client(), fallback: place == "plain", actors: map[string]*actor{}}
-			defer play.end()
 			must(t, play.admin.FlushAll(ctx).Err())
 			must(t, play.admin.ConfigResetStat(ctx).Err())
 			for _, name := range []string{"A", "B", "C", "D", "E"} { // Their clients are there before anything goes wrong.
@@ -50,11 +48,8 @@ func TestVectors(t *testing.T) {
 				}
 			}
 			for _, line := range strings.Split(strings.TrimSpace(steps), "\n") {
-				words := strings.Fields(line)
-				want := ""
-				if n := len(words) - 2; n > 0 && words[n] == "=" {
-					words, want = words[:n], words[n+1]
-				}
+				step, want, _ := strings.Cut(line, " = ")
+				words := strings.Fields(step)
 				if got := play.step(words[0], words[1:]); want != "" && got != want {
 					t.Fatalf("%s: got %s", line, got)
 				}
@@ -64,12 +59,12 @@ func TestVectors(t *testing.T) {
 }
 
 type play struct {
-	t        *testing.T
-	server   *testserver.Server
-	admin    *redis.Client
-	fallback bool
-	actors   map[string]*actor
-	made     atomic.Int32 // how many makers of results have begun
+	t       *testing.T
+	server  *testserver.Server
+	admin   *redis.Client
+	options []ClientOption
+	actors  map[string]*actor
+	made    atomic.Int32 // how many makers of results have begun
 }
 
 // An actor is a program with a client of its own, and what it holds.
@@ -85,34 +80,46 @@ type actor struct {
 	ends    chan maker // what it does in the end
 }
 
-type maker func() ([]byte, error)
-
-func returns(text string) maker { return func() ([]byte, error) { return []byte(text), nil } }
+// A maker is the end of a maker of a result: the result, or an error.
+type maker struct {
+	result string
+	err    error
+}
 
 var errMaker = errors.New("the maker failed")
 
-func raises() ([]byte, error) { return nil, errMaker }
-
-func (p *play) end() {
-	for _, a := range p.actors {
-		a.stop()
-	}
-	_ = p.admin.Close()
-}
-
 func (p *play) actor(name string) *actor {
 	if p.actors[name] == nil {
-		var options []ClientOption
-		if p.fallback {
-			options = append(options, WithFallback())
-		}
 		proxy := newProxy(p.t, p.server.Addr)
-		p.actors[name] = &actor{
-			play: p, proxy: proxy, locks: locksTo(p.t, proxy.addr, options...), stop: func() {},
+		a := &actor{
+			play: p, proxy: proxy, locks: locksTo(p.t, proxy.addr, p.options...), stop: func() {},
 			making: make(chan bool, 1), ends: make(chan maker, 1),
 		}
+		p.actors[name] = a
+		p.t.Cleanup(func() { a.stop() })
 	}
 	return p.actors[name]
+}
+
+// said is a word for one of both.
+func said(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
+}
+
+// optionsIn parts words such as ttl=100 from the others.
+func optionsIn(words []string) (others []string, options map[string]string) {
+	options = map[string]string{}
+	for _, word := range words {
+		if name, value, ok := strings.Cut(word, "="); ok {
+			options[name] = value
+		} else {
+			others = append(others, word)
+		}
+	}
+	return others, options
 }
 
 func anys(words []string) []any {
@@ -139,7 +146,12 @@ func (p *play) step(subject string, words []string) string {
 	case "calls":
 		return strconv.Itoa(calls(t, p.admin, words[0]))
 	case "lock":
-		return lockOf(words[0])
+		var keys []string
+		_, _ = locksTo(t, server.Addr).Once(ctx, words[0], func(context.Context) ([]byte, error) {
+			keys = admin.Keys(ctx, "*").Val()
+			return nil, errMaker
+		})
+		return strings.Join(keys, " ")
 	case "made":
 		return strconv.Itoa(int(p.made.Load()))
 	case "rises":
@@ -191,10 +203,10 @@ func (a *actor) do(verb string, words []string) string {
 	case "renew":
 		ok, err = a.mutex.Extend()
 	case "believes":
-		return map[bool]string{true: "yes", false: "no"}[time.Now().Before(a.mutex.Until())]
+		return said(time.Now().Before(a.mutex.Until()), "yes", "no")
 	case "check":
 		if ok, err = a.mutex.Check(ctx); err == nil {
-			return map[bool]string{true: "yes", false: "no"}[ok]
+			return said(ok, "yes", "no")
 		}
 	case "exec":
 		reply := a.mutex.Exec(ctx, words[0], anys(words[1:])...)
@@ -211,7 +223,7 @@ func (a *actor) do(verb string, words []string) string {
 		job := func(context.Context, *Mutex) error { return nil }
 		ok, err = a.locks.RunOnce(ctx, words[0], ms(words[1]), ms(words[2]), job)
 		if err == nil {
-			return map[bool]string{true: "ran", false: "skipped"}[ok]
+			return said(ok, "ran", "skipped")
 		}
 	case "get":
 		return a.get(words)
@@ -219,10 +231,10 @@ func (a *actor) do(verb string, words []string) string {
 		<-a.making
 		return ""
 	case "returns":
-		a.ends <- returns(words[0])
+		a.ends <- maker{words[0], nil}
 		return ""
 	case "raises":
-		a.ends <- raises
+		a.ends <- maker{"", errMaker}
 		return ""
 	default:
 		err = a.take(verb, words)
@@ -260,16 +272,8 @@ func outcome(ok bool, err error) string {
 }
 
 func (a *actor) take(kind string, words []string) error {
-	said := map[string]string{"ttl": "30000", "wait": "0"}
-	var names []string
-	for _, word := range words {
-		if option, value, ok := strings.Cut(word, "="); ok {
-			said[option] = value
-		} else {
-			names = append(names, word)
-		}
-	}
-	options := []Option{WithExpiry(ms(said["ttl"])), WithTries(2), WithRetryDelay(ms(said["wait"]))}
+	names, said := optionsIn(words)
+	options := []Option{WithExpiry(ms(cmp.Or(said["ttl"], "30000"))), WithTries(2), WithRetryDelay(ms(said["wait"]))}
 	if said["linger"] != "" {
 		options = append(options, WithLinger(ms(said["linger"])))
 	}
@@ -295,62 +299,34 @@ func (a *actor) take(kind string, words []string) error {
 
 // get is a call of Once. What it makes is in the words, or it waits to be told.
 func (a *actor) get(words []string) string {
-	options := []OnceOption{WithEarly(0)}
-	var end maker
-	for _, word := range words[1:] {
-		switch option, value, _ := strings.Cut(word, "="); option {
-		case "make":
-			end = returns(value)
-		case "fail":
-			end = raises
-		case "keep":
-			options = append(options, WithKeep(ms(value)))
-		case "early":
-			options = append(options, WithEarly(ms(value)))
-		case "ttl":
-			options = append(options, WithTTL(ms(value)))
-		case "wait":
-			options = append(options, WithWait(ms(value)))
+	_, says := optionsIn(words)
+	options := []OnceOption{WithEarly(ms(says["early"]))}
+	for name, option := range map[string]func(time.Duration) OnceOption{"keep": WithKeep, "ttl": WithTTL, "wait": WithWait} {
+		if value, ok := says[name]; ok {
+			options = append(options, option(ms(value)))
 		}
 	}
-	made := "got:"
+	value, makes := says["make"]
+	end, made := maker{value, nil}, false
+	if says["fail"] != "" {
+		end.err = errMaker
+	}
 	result, err := a.locks.Once(ctx, words[0], func(context.Context) ([]byte, error) {
 		a.play.made.Add(1)
-		if end == nil {
+		if !makes && end.err == nil {
 			a.making <- true
 			end = <-a.ends
 		}
-		result, err := end()
-		if err == nil {
-			made = "made:"
-		}
-		return result, err
+		made = end.err == nil
+		return []byte(end.result), end.err
 	}, options...)
 	switch {
 	case err == nil:
-		return made + string(result)
+		return said(made, "made:", "got:") + string(result)
 	case errors.Is(err, errMaker):
 		return "failed"
 	case errors.Is(err, &ErrTaken{}):
 		return "busy"
 	}
 	return outcome(false, err)
-}
-
-// A spy is a server that knows only which lock it was asked for.
-type spy struct {
-	driver.Driver
-	lock string
-}
-
-func (s *spy) Send(_ context.Context, commands ...driver.Command) []driver.Reply {
-	s.lock = commands[0].FirstKey() // The last command is LOCK.ONCE.
-	return make([]driver.Reply, len(commands))
-}
-
-// lockOf returns the key of the lock of a result.
-func lockOf(name string) string {
-	s := &spy{}
-	_, _ = NewWith(s).Once(ctx, name, unused, WithWait(0))
-	return s.lock
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,18 +96,10 @@ func NewToken() (string, error) {
 
 // Acquire takes the lock. It waits in the server's queue for Wait or until ctx ends, whichever is first. It returns an [ErrTaken] if
 // others hold the lock, and an [ErrFailed] if ctx has ended.
-func (l *Lock) Acquire(ctx context.Context) (*Hold, error) { return l.acquire(ctx, l.Wait) }
+func (l *Lock) Acquire(ctx context.Context) (*Hold, error) { return l.Take(ctx, "", l.Wait, nil) }
 
 // TryAcquire takes the lock if it is available at once: nobody holds it and nobody waits for it.
-func (l *Lock) TryAcquire(ctx context.Context) (*Hold, error) { return l.acquire(ctx, 0) }
-
-func (l *Lock) acquire(ctx context.Context, wait time.Duration) (*Hold, error) {
-	token, err := l.Token()
-	if err != nil {
-		return nil, err
-	}
-	return l.Take(ctx, token, wait, nil)
-}
+func (l *Lock) TryAcquire(ctx context.Context) (*Hold, error) { return l.Take(ctx, "", 0, nil) }
 
 // An attempt is one acquire with all its requests. All have one token, so that a hold whose reply was lost is had by asking again,
 // and a place in the queue is kept.
@@ -120,11 +113,16 @@ type attempt struct {
 	unheard int   // how many requests have had no answer
 }
 
-// Take is Acquire with a token and a time to wait. from is the live hold of the same token, in this mode or in the other one, which
-// the new hold takes the place of; nil: there is none. A reader that does not become the writer goes on reading.
+// Take is Acquire with a token and a time to wait; an empty token: a new one. from is the live hold of the same token, in this mode or
+// in the other one, which the new hold takes the place of; nil: there is none. A reader that does not become the writer goes on reading.
 func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from *Hold) (hold *Hold, err error) {
 	if err := l.wrong(); err != nil {
 		return nil, err
+	}
+	if token == "" {
+		if token, err = l.Token(); err != nil {
+			return nil, err
+		}
 	}
 	if l.Client.Observer != nil {
 		within, done := l.Client.Observer.Waits(ctx, l.Names)
@@ -140,9 +138,6 @@ func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from 
 		a.grace = 0 // A release that gives the place up would end the hold that the token has.
 	}
 	for deadline := time.Now().Add(wait); ; {
-		if err := l.beyondFallback(); err != nil {
-			return nil, err
-		}
 		began := time.Now()
 		a.wait = deadline.Sub(began)
 		hold, reply := a.ask(ctx)
@@ -160,9 +155,6 @@ func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from 
 			hold.begin(ctx)
 			return hold, nil
 		}
-		if before := l.Client.chosen(); before == undecided && l.Client.choose(l.Command, reply) == theFallback {
-			continue
-		}
 		again, err := a.judge(ctx, reply, began)
 		if again < 0 || wait > 0 && time.Until(deadline)-again < time.Millisecond {
 			a.giveUp(ctx)
@@ -179,7 +171,7 @@ func (a *attempt) converts() bool { return a.from != nil && a.from.lock.Command 
 func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time) (again time.Duration, err error) {
 	class := ClassOf(reply)
 	kept := a.wait >= time.Millisecond && a.grace > 0 // a place was asked for
-	a.left = a.left || class == Unheard && !notSent(reply.Err) || kept && class != Final
+	a.left = a.left || !notSent(reply.Err) && (class == Unheard || kept && class != Final)
 	if class == Unheard {
 		a.unheard++
 	}
@@ -251,58 +243,37 @@ func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
 	}
 	within, cancel := context.WithTimeout(ctx, wait+Margin)
 	defer cancel()
-	send, reply := a.Client.Driver.Send, driver.Reply{}
-	if a.Client.chosen() == theFallback {
-		send = a.Client.send
-	}
-	var conn driver.Conn
+	over, conn := sender(a.Client.Driver), driver.Conn(nil)
 	if wait > 0 || a.Lingers {
 		var err error
 		if conn, err = a.Client.Driver.Open(within, a.Names[0]); err != nil {
 			return nil, driver.Reply{Err: err}
 		}
-		send = conn.Send
+		over = conn
 	}
-	reply = send(within, command)[0]
+	reply := a.Client.send(within, over, command)[0]
 	if a.Command == acquireOnce {
 		hold.result, reply = resultIn(reply)
 	}
 	if hold.fence = number(reply); hold.fence != 0 && time.Since(hold.sent) > a.span()/10 {
 		a.left = true // Whatever becomes of the renewal.
-		sent := time.Now()
+		hold.sent, hold.known = time.Now(), time.Now()
 		within, cancel := context.WithTimeout(ctx, Margin)
 		defer cancel()
-		if reply = merged(send(within, hold.commands("LOCK.RENEW", a.Expiry.Milliseconds())...)); number(reply) == 0 {
-			hold.fence = 0
+		if renewed := hold.send(within, over, "LOCK.RENEW", a.Expiry.Milliseconds()); number(renewed) == 0 || hold.isOver() {
+			hold.fence, reply = 0, driver.Reply{Err: renewed.Err}
 		}
-		hold.sent, hold.known = sent, sent
 	}
-	if hold.fence != 0 && !time.Now().Before(hold.lease()) {
-		hold.fence, a.left, reply = 0, true, driver.Reply{}
-	}
-	granted := hold.fence != 0
 	switch {
-	case granted && a.Lingers:
-		hold.conn = conn
+	case hold.fence != 0 && a.Lingers:
+		hold.depend(conn)
 	case conn != nil:
-		dispose(conn, reply)
+		conn.Release()
 	}
-	if !granted && hold.result == nil {
-		if number(reply) == 0 && reply.Err == nil {
-			reply.Value = nil
-		}
+	if hold.fence == 0 && hold.result == nil {
 		return nil, reply
 	}
 	return hold, reply
-}
-
-// dispose gives a connection back, or closes one that is of no more use.
-func dispose(conn driver.Conn, reply driver.Reply) {
-	if Leaves(reply) {
-		conn.Close()
-		return
-	}
-	conn.Release()
 }
 
 // goOnReading is for a token that the server may have made a reader without our hearing of it. Others may read, so it is no writer any
@@ -323,7 +294,7 @@ func (a *attempt) goOnReading(ctx context.Context, reply driver.Reply) (*Hold, d
 	hold.fence = from.fence
 	within, cancel := context.WithTimeout(ctx, Margin)
 	defer cancel()
-	renewed := a.Client.send(within, hold.commands("LOCK.RENEW", a.Expiry.Milliseconds())...)[0]
+	renewed := hold.send(within, a.Client.Driver, "LOCK.RENEW", a.Expiry.Milliseconds())
 	switch {
 	case number(renewed) == 1 && time.Now().Before(lease):
 		return hold, renewed
@@ -344,13 +315,8 @@ func (l *Lock) request(token string) driver.Command {
 			r.Args = append(r.Args, name)
 		}
 		r.Args = append(r.Args, token, l.Expiry.Milliseconds(), "MODES")
-		for i := range l.Names {
-			mode := "EXCLUSIVE"
-			if i >= len(l.Names)-l.Shared {
-				mode = "SHARED"
-			}
-			r.Args = append(r.Args, mode)
-		}
+		r.Args = append(r.Args, slices.Repeat([]any{"EXCLUSIVE"}, len(l.Names)-l.Shared)...)
+		r.Args = append(r.Args, slices.Repeat([]any{"SHARED"}, l.Shared)...)
 	}
 	if l.Command == acquireOnce {
 		r = about(l.Command, l.Names[0], l.result, token, l.Expiry.Milliseconds(), "EARLY", l.early)
@@ -378,17 +344,9 @@ func (a *attempt) giveBack(ctx context.Context) {
 	if a.from != nil {
 		a.from.finish(false)
 	}
-	ctx = context.WithoutCancel(ctx)
-	release := newHold(a.Lock, a.token, time.Time{}).commands("LOCK.RELEASE")
-	for range 2 { // What ended our wait may have ended this connection, too.
-		within, cancel := context.WithTimeout(ctx, Margin)
-		reply := merged(a.Client.send(within, release...))
-		silent := within.Err() != nil
-		cancel()
-		if silent || ClassOf(reply) != Unheard {
-			return
-		}
-	}
+	// What ended our wait may have ended this connection, too: there is time for another one.
+	hold, until := a.Adopt(a.token), time.Now().Add(3*pause)
+	hold.insist(context.WithoutCancel(ctx), until, hold.sends("LOCK.RELEASE"))
 }
 
 // about is a command about one key.

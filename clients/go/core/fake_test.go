@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,13 +22,11 @@ type fake struct {
 	mu       sync.Mutex
 	begun    time.Time
 	asked    []string // each command with the time since the beginning, in ms
-	last     []any    // the words of the last one
 	answers  []answer // what is answered first; then the commands succeed
 	cut      bool     // all connections have ended, and there are no new ones
 	silent   bool     // nothing is answered
 	unbound  bool     // no connection is to be had, but what answers at once works
-	fence    int64
-	open     int // connections that are neither released nor closed
+	open     int      // connections that are neither released nor closed
 	released int
 }
 
@@ -38,7 +37,13 @@ type answer struct {
 	after   time.Duration
 }
 
-var errEnded = errors.New("the connection has ended")
+var (
+	ctx      = context.Background()
+	errEnded = errors.New("the connection has ended")
+	null     = driver.Reply{}
+	granted  = driver.Reply{Value: int64(7)}
+	broken   = driver.Reply{Err: io.EOF}
+)
 
 func (f *fake) one(ctx context.Context, command driver.Command) driver.Reply {
 	name := fmt.Sprint(command.Args[0])
@@ -47,11 +52,10 @@ func (f *fake) one(ctx context.Context, command driver.Command) driver.Reply {
 		f.mu.Unlock()
 		return driver.Reply{Err: io.EOF}
 	}
-	f.last = command.Args
-	f.asked = append(f.asked, fmt.Sprint(name, "@", time.Since(f.begun).Milliseconds()))
+	f.asked = append(f.asked, fmt.Sprint(strings.TrimPrefix(name, "LOCK."), "@", time.Since(f.begun).Milliseconds()))
 	next := answer{reply: driver.Reply{Value: int64(1)}}
-	if strings.Contains(name, "LOCK.") && strings.HasSuffix(name, "LOCK") || strings.HasSuffix(name, "ACQUIRE") {
-		next.reply.Value = f.fence
+	if name == "LOCK.ACQUIRE" {
+		next.reply = granted
 	}
 	for i, planned := range f.answers {
 		if planned.command == name {
@@ -97,13 +101,6 @@ func (f *fake) set(change func()) {
 	change()
 }
 
-// refuses has so many of the next commands be answered by an error.
-func (f *fake) refuses(command, word string, times int) {
-	for range times {
-		f.plan(answer{command, refusal(word), 0})
-	}
-}
-
 // plan has the next commands be answered so.
 func (f *fake) plan(answers ...answer) { f.set(func() { f.answers = append(f.answers, answers...) }) }
 
@@ -114,7 +111,9 @@ func (f *fake) connections() (open int) {
 }
 
 // count is how often a command was sent.
-func (f *fake) count(command string) int { return strings.Count(f.said(), command+"@") }
+func (f *fake) count(command string) int {
+	return strings.Count(f.said(), strings.TrimPrefix(command, "LOCK.")+"@")
+}
 
 func (f *fake) said() string {
 	f.mu.Lock()
@@ -125,30 +124,28 @@ func (f *fake) said() string {
 type fakeConn struct {
 	*fake
 	once sync.Once
-	dead bool
+	dead atomic.Bool
 }
 
 func (c *fakeConn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	var dead bool
-	c.set(func() { dead = c.dead })
-	if dead {
+	if c.dead.Load() {
 		return driver.Failed(commands, errEnded)
 	}
 	replies := c.fake.Send(ctx, commands...)
 	if ctx.Err() != nil || errors.Is(replies[0].Err, io.EOF) {
-		c.set(func() { c.dead = true })
+		c.dead.Store(true)
 	}
 	return replies
 }
 
 func (c *fakeConn) Release() { c.once.Do(func() { c.set(func() { c.open--; c.released++ }) }) }
-func (c *fakeConn) Close()   { c.once.Do(func() { c.set(func() { c.open--; c.dead = true }) }) }
+func (c *fakeConn) Close()   { c.once.Do(func() { c.set(func() { c.open-- }); c.dead.Store(true) }) }
 
 // inBubble runs a test by a clock that moves only when all wait.
 func inBubble(t *testing.T, test func(t *testing.T, f *fake, lock *Lock)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{begun: time.Now(), fence: 7}
+		f := &fake{begun: time.Now()}
 		lock := (&Client{Driver: f}).Lock("a")
 		lock.Expiry = 30 * time.Second
 		test(t, f, lock)
@@ -170,6 +167,17 @@ func expect[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// done checks what a method of a hold returned; without errors: that there is none.
+func done(t *testing.T, want bool, wants ...error) func(bool, error) {
+	return func(ok bool, err error) {
+		t.Helper()
+		if ok != want || err != nil && len(wants) == 0 {
+			t.Fatalf("done: %v, %v", ok, err)
+		}
+		is(t, err, wants...)
 	}
 }
 

@@ -30,8 +30,17 @@ var scripts = map[string]string{
 	"LOCK.CHECK":   "if " + ours + " then return 1 end return 0",
 }
 
-// beyond are the commands that an older module may lack, too, and what the fallback says of them.
-var beyond = map[string]string{execGuarded: "a guarded command is", acquireOnce: "a result that is made once is"}
+// beyond is what the fallback does not have, by the word of a command that asks for it. Those that are commands an older module may lack,
+// too.
+var beyond = map[string]string{
+	AcquireSeveral: "several locks in one step are", AcquireWriter: "a reader-writer lock is", AcquireShare: "a reader-writer lock is",
+	"LIMIT": "a semaphore is", "LINGER": "WithLinger is", execGuarded: "a guarded command is", acquireOnce: "a result that is made once is",
+}
+
+// A sender is a driver, or one of its connections.
+type sender interface {
+	Send(ctx context.Context, commands ...driver.Command) []driver.Reply
+}
 
 func (c *Client) chosen() choice {
 	c.mu.Lock()
@@ -59,50 +68,37 @@ func (c *Client) choose(command string, reply driver.Reply) choice {
 	return c.choice
 }
 
-// send sends commands of a token, in the form of the fallback where that is the choice.
-func (c *Client) send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	name := fmt.Sprint(commands[0].Args[0])
+// send sends commands of a token over one of both, in the form of the fallback where that is the choice.
+func (c *Client) send(ctx context.Context, over sender, commands ...driver.Command) []driver.Reply {
+	name := commands[0].Args[0].(string)
 	if c.chosen() != theFallback {
-		replies := c.Driver.Send(ctx, commands...)
+		replies := over.Send(ctx, commands...)
 		if c.choose(name, replies[0]) != theFallback {
 			return replies
 		}
 	}
 	evals := make([]driver.Command, len(commands))
 	for i, command := range commands {
-		evals[i] = driver.Command{Args: append([]any{"EVAL", scripts[name], 1}, command.Args[1:]...), Key: 3}
+		for n, arg := range command.Args {
+			if word, _ := arg.(string); beyond[word] != "" && (n == 0 || n > 3) { // What is between is a key, a token and a time.
+				return driver.Failed(commands, notInFallback(beyond[word]))
+			}
+		}
+		args := command.Args[1:min(len(command.Args), 4)]
+		evals[i] = driver.Command{Args: append([]any{"EVAL", scripts[name], 1}, args...), Key: 3}
 	}
-	return c.Driver.Send(ctx, evals...)
+	return over.Send(ctx, evals...)
 }
 
-// notInFallback returns an error for what the fallback does not have.
+// notInFallback returns an error for what the fallback does not have. It is final, as if the server had said so.
 func notInFallback(what string) error {
-	return fmt.Errorf("%w: %s not available in the fallback", ErrModuleMissing, what)
+	return fmt.Errorf("%w: %w", ErrModuleMissing, driver.Error(what+" not available in the fallback"))
 }
 
 // AtLeast returns an error if the server cannot keep a hold after its release.
 func (c *Client) AtLeast() error {
 	if c.chosen() == theFallback {
 		return notInFallback("atLeast is")
-	}
-	return nil
-}
-
-// beyondFallback returns an error for what this lock has and the fallback does not, where that is the choice.
-func (l *Lock) beyondFallback() error {
-	switch {
-	case l.Client.chosen() != theFallback:
-		return nil
-	case l.Command == AcquireSeveral:
-		return notInFallback("several locks in one step are")
-	case l.Command == acquireOnce:
-		return notInFallback(beyond[acquireOnce])
-	case l.Limit > 0:
-		return notInFallback("a semaphore is")
-	case l.Command != AcquireExclusive:
-		return notInFallback("a reader-writer lock is")
-	case l.Lingers:
-		return notInFallback("WithLinger is")
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ package core
 
 import (
 	"context"
-	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,47 +15,32 @@ import (
 func TestTheKeeperRenewsAtAThirdOfTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		hold := acquired(t, lock)
-		within, stop := hold.Keep(context.Background())
+		within, stop := hold.Keep(ctx)
 		time.Sleep(35 * time.Second)
-		expect(t, "its requests", f.said(), "LOCK.ACQUIRE@0 LOCK.RENEW@9899 LOCK.RENEW@19899 LOCK.RENEW@29899")
+		expect(t, "its requests", f.said(), "ACQUIRE@0 RENEW@9899 RENEW@19899 RENEW@29899")
 		expect(t, "it is held", within.Err(), nil)
 		stop()
 		is(t, context.Cause(within), context.Canceled)
 		time.Sleep(time.Minute)
 		expect(t, "renewals after the stop", f.count("LOCK.RENEW"), 3)
-		expect(t, "it is over", hold.isOver(), true)
 	})
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		hold := acquired(t, lock)
 		time.Sleep(26_698 * time.Millisecond)
-		_, stop := hold.Keep(context.Background())
+		_, stop := hold.Keep(ctx)
 		defer stop()
 		time.Sleep(10 * time.Second)
-		expect(t, "of what is left of it", f.said(), "LOCK.ACQUIRE@0 LOCK.RENEW@27698")
-	})
-}
-
-func TestTheKeeperOfAHoldThatLingersRenewsAtAThirdOfTheLinger(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
-		hold := acquired(t, lingering(lock))
-		time.Sleep(2 * time.Second)
-		expect(t, "signs of life without a keeper", f.count("PING"), 6)
-		_, stop := hold.Keep(context.Background())
-		defer stop()
-		time.Sleep(10 * time.Second)
-		if renewals := f.count("LOCK.RENEW"); renewals < 29 || renewals > 31 {
-			t.Fatalf("%d renewals", renewals)
-		}
+		expect(t, "of what is left of it", f.said(), "ACQUIRE@0 RENEW@27698")
 	})
 }
 
 func TestWhatPassesIsNoLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		hold := acquired(t, lock)
-		within, stop := hold.Keep(context.Background())
+		within, stop := hold.Keep(ctx)
 		defer stop()
 		for _, word := range []string{"TRYAGAIN", "BUSY", "READONLY"} {
-			f.refuses("LOCK.RENEW", word, 60)
+			f.plan(slices.Repeat([]answer{{"LOCK.RENEW", refusal(word), 0}}, 60)...)
 			time.Sleep(25 * time.Second)
 			expect(t, word, within.Err(), nil)
 		}
@@ -65,57 +50,40 @@ func TestWhatPassesIsNoLoss(t *testing.T) {
 		f.set(func() { f.silent = false })
 		time.Sleep(20 * time.Second)
 		expect(t, "it is held", within.Err(), nil)
-		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0})
-		renewed, err := hold.Renew(context.Background())
-		expect(t, "sent again", renewed && err == nil, true)
+		f.plan(answer{"LOCK.RENEW", broken, 0})
+		done(t, true)(hold.Renew(ctx)) // It is sent again.
 		// What goes on for ever ends with the lease.
 		stop()
-		f.refuses("LOCK.RENEW", "TRYAGAIN a guard", 1000)
+		f.plan(slices.Repeat([]answer{{"LOCK.RENEW", refusal("TRYAGAIN a guard"), 0}}, 1000)...)
 		begun := time.Now()
-		renewed, err = hold.Renew(context.Background())
-		expect(t, "no error", renewed || err != nil, false)
+		done(t, false)(hold.Renew(ctx))
 		expect(t, "the time", time.Since(begun).Round(time.Second), 30*time.Second)
 	})
 }
 
-func TestAFinalErrorEndsTheRenewals(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
-		hold := acquired(t, lock)
-		f.plan(answer{"LOCK.RENEW", refusal("NOPERM no right to lock.renew"), 0})
-		within, stop := hold.Keep(context.Background())
-		defer stop()
-		expect(t, "the end of the lease", ends(within), 29_698)
-		expect(t, "renewals", f.count("LOCK.RENEW"), 1)
-		is(t, context.Cause(within), ErrNotHeld)
-		expect(t, "it says why", strings.Contains(context.Cause(within).Error(), "NOPERM"), true)
-	})
-}
-
-func TestALossIsToldAtOnce(t *testing.T) {
-	for _, reply := range []driver.Reply{{Value: int64(0)}, refusal("WRONGTYPE a string")} {
+func TestALossIsToldAtOnceAndAFinalErrorWithTheLease(t *testing.T) {
+	for _, c := range []struct {
+		answer driver.Reply
+		told   int64 // after so many ms
+		says   string
+	}{
+		{driver.Reply{Value: int64(0)}, 9899, ""},
+		{refusal("WRONGTYPE a string"), 9899, ""},
+		{refusal("NOPERM no right to lock.renew"), 29_698, "NOPERM"},
+	} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 			hold := acquired(t, lock)
-			within, stop := hold.Keep(context.Background())
+			f.plan(answer{"LOCK.RENEW", c.answer, 0})
+			within, stop := hold.Keep(ctx)
 			defer stop()
-			f.plan(answer{"LOCK.RENEW", reply, 0})
-			expect(t, "at the renewal", ends(within), 9899)
-			is(t, context.Cause(within), ErrNotHeld)
-			within, stop = hold.Keep(context.Background())
+			expect(t, c.says, ends(within), c.told)
+			again, stop := hold.Keep(ctx)
 			defer stop()
-			is(t, context.Cause(within), ErrNotHeld)
+			for _, within := range []context.Context{within, again} {
+				is(t, context.Cause(within), ErrNotHeld)
+				expect(t, "it says why", strings.Contains(context.Cause(within).Error(), c.says), true)
+			}
+			expect(t, "renewals", f.count("LOCK.RENEW"), 1)
 		})
 	}
-}
-
-func TestAnAdoptedHoldIsRenewedAndReleased(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
-		hold := lingering(lock).Adopt("mine")
-		expect(t, "nobody knows its lease", hold.Until().IsZero(), true)
-		renewed, err := hold.Renew(context.Background())
-		expect(t, "renewed", renewed && err == nil, true)
-		expect(t, "its lease", time.Until(hold.Until()), 19_798*time.Millisecond)
-		expect(t, "over no connection of its own", f.connections(), 0)
-		released, err := hold.Release(context.Background())
-		expect(t, "released", released && err == nil, true)
-	})
 }

@@ -19,12 +19,14 @@ type Hold struct {
 	end    context.CancelCauseFunc
 	asking chan struct{} // full while a renewal or a ping is on its way: one after the other
 
+	conn   driver.Conn // on which it depends; for who asks
+	forget func() bool // keeps the connection when the hold is over
+
 	mu       sync.Mutex // of what follows
 	sent     time.Time  // before the request that began the lease; zero: nobody knows when it began
 	known    time.Time  // before the last request that has proved that the server had not seen the end of the connection
 	overAt   time.Time  // zero: it is not over
 	failure  error      // why nobody renews it any more
-	conn     driver.Conn
 	timer    *time.Timer
 	unheard  bool // a release may have reached the server, and its answer has not come
 	observed func(lost bool)
@@ -32,7 +34,10 @@ type Hold struct {
 
 func newHold(lock *Lock, token string, sent time.Time) *Hold {
 	life, end := context.WithCancelCause(context.Background())
-	return &Hold{lock: lock, token: token, sent: sent, known: sent, life: life, end: end, asking: make(chan struct{}, 1)}
+	h := &Hold{lock: lock, token: token, sent: sent, known: sent, life: life, end: end, asking: make(chan struct{}, 1)}
+	h.timer = time.AfterFunc(time.Hour, h.expire)
+	h.timer.Stop() // until its lease begins
+	return h
 }
 
 // Adopt returns the hold of a token that was taken elsewhere. Its fence is 0, and its lease begins with the first renewal. It does not
@@ -46,10 +51,15 @@ func (h *Hold) begin(ctx context.Context) {
 	if observer := h.lock.Client.Observer; observer != nil {
 		h.observed = observer.Holds(ctx, h.lock.Names, h.fence)
 	}
-	h.timer = time.AfterFunc(time.Until(h.lease()), h.expire)
+	h.timer.Reset(time.Until(h.lease()))
 	if h.lingers() {
 		go h.watch()
 	}
+}
+
+// depend has the hold depend on a connection, which is closed when the hold is over, so that the server ends it, too.
+func (h *Hold) depend(conn driver.Conn) {
+	h.conn, h.forget = conn, context.AfterFunc(h.life, conn.Close)
 }
 
 // Token returns the owner's name.
@@ -137,23 +147,17 @@ func (h *Hold) expire() {
 	}
 }
 
-// finish ends the hold here. lost tells whether nobody wanted that. It returns until when the lease would have lasted. The connection
-// that the hold depends on is closed, so that the server ends it, too.
+// finish ends the hold here. lost tells whether nobody wanted that. It returns until when the lease would have lasted.
 func (h *Hold) finish(lost bool) (lease time.Time) {
 	h.mu.Lock()
-	lease, conn, observed := h.lease(), h.conn, h.observed
-	h.conn, h.observed = nil, nil
+	lease, observed := h.lease(), h.observed
+	h.observed = nil
 	if h.overAt.IsZero() {
 		h.overAt = time.Now()
 		h.end(cmp.Or(h.failure, ErrNotHeld))
 	}
-	if h.timer != nil {
-		h.timer.Stop()
-	}
+	h.timer.Stop()
 	h.mu.Unlock()
-	if conn != nil {
-		conn.Close()
-	}
 	if observed != nil {
 		observed(lost)
 	}
@@ -173,10 +177,7 @@ func (h *Hold) heard(sent time.Time, renewed bool) bool {
 	if renewed && h.sent.Before(sent) {
 		h.sent = sent
 	}
-	if h.timer != nil {
-		h.timer.Stop()
-	}
-	h.timer = time.AfterFunc(time.Until(h.lease()), h.expire)
+	h.timer.Reset(time.Until(h.lease()))
 	return !h.over()
 }
 
@@ -186,9 +187,6 @@ func (h *Hold) Release(ctx context.Context) (bool, error) { return h.ReleaseAfte
 
 // ReleaseAfter is Release, but the server keeps the hold until atLeast has passed since its grant.
 func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, error) {
-	if h.token == "" {
-		return false, nil
-	}
 	var options []any
 	if atLeast > 0 {
 		options = []any{"ATLEAST", atLeast.Milliseconds()}
@@ -201,21 +199,19 @@ func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, e
 			h.asking <- struct{}{}
 		}
 	}
+	var conn driver.Conn // that will be used again
 	if still {
 		defer func() { <-h.asking }()
+		if h.conn != nil && h.forget() {
+			conn, h.conn = h.conn, nil
+		}
 	}
-	h.mu.Lock()
-	conn := h.conn
-	h.conn = nil
-	h.mu.Unlock()
 	lease := h.finish(false) // Whether or not the answer comes.
-	reply, _, unheard := h.insist(ctx, lease, Margin, func(ctx context.Context) driver.Reply {
-		return merged(h.lock.Client.send(ctx, h.commands("LOCK.RELEASE", options...)...))
-	})
+	reply, _, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
 	class := ClassOf(reply)
 	switch {
 	case conn == nil:
-	case still && class == Answered:
+	case class == Answered:
 		conn.Release()
 	default:
 		conn.Close()
@@ -233,12 +229,7 @@ func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, e
 // Check asks the server whether the lock is held now. After Until the answer is no: the server may still have a longer lease. The
 // answer is old when it arrives: guard a write by Exec or by the fence.
 func (h *Hold) Check(ctx context.Context) (bool, error) {
-	if h.token == "" {
-		return false, nil
-	}
-	reply, _, _ := h.insist(ctx, time.Now().Add(Margin), Margin, func(ctx context.Context) driver.Reply {
-		return merged(h.lock.Client.send(ctx, h.commands("LOCK.CHECK")...))
-	})
+	reply, _, _ := h.insist(ctx, time.Now().Add(Margin), h.sends("LOCK.CHECK"))
 	if ClassOf(reply) != Answered {
 		return false, h.trouble(ctx, "LOCK.CHECK", reply)
 	}
@@ -252,13 +243,10 @@ const execGuarded = "LOCK.EXEC"
 // Of several names, the first one guards. It is never sent again.
 func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, error) {
 	client, name := h.lock.Client, h.lock.Names[0]
-	if client.chosen() == theFallback {
-		return nil, notInFallback("a guarded command is")
-	}
 	if h.token == "" {
 		return nil, ErrNotHeld
 	}
-	reply := client.Driver.Send(ctx, about(execGuarded, name, append([]any{h.token, command}, args...)...))[0]
+	reply := client.send(ctx, client.Driver, about(execGuarded, name, append([]any{h.token, command}, args...)...))[0]
 	lost := says(reply.Err, "NOTHELD")
 	if says(reply.Err, "WRONGTYPE") { // Of the lock, or of the command.
 		held, err := h.Check(ctx)
@@ -282,10 +270,10 @@ func (h *Hold) commands(command string, args ...any) []driver.Command {
 	return commands
 }
 
-// merged is one reply for the same command about several names: 1 if each has succeeded, 0 if one has not, or the error.
-func merged(replies []driver.Reply) driver.Reply {
+// send sends the same command for each name. The reply is 1 if each has succeeded, 0 if one has not, or the error.
+func (h *Hold) send(ctx context.Context, over sender, command string, args ...any) driver.Reply {
 	all := driver.Reply{Value: int64(1)}
-	for _, reply := range replies {
+	for _, reply := range h.lock.Client.send(ctx, over, h.commands(command, args...)...) {
 		switch {
 		case ClassOf(reply) != Answered && !isTaken(reply):
 			return reply
@@ -296,18 +284,26 @@ func merged(replies []driver.Reply) driver.Reply {
 	return all
 }
 
+// sends returns what sends a command by way of the driver.
+func (h *Hold) sends(command string, args ...any) func(context.Context) driver.Reply {
+	return func(ctx context.Context) driver.Reply { return h.send(ctx, h.lock.Client.Driver, command, args...) }
+}
+
 // insist sends a request of the owner until the server has decided. What passes is tried again until a time, and what has no answer a
 // few times. It returns when the request was sent that was answered, and whether another one may have reached the server.
 func (h *Hold) insist(
-	ctx context.Context, until time.Time, limit time.Duration, send func(context.Context) driver.Reply,
+	ctx context.Context, until time.Time, send func(context.Context) driver.Reply,
 ) (reply driver.Reply, sent time.Time, unheard bool) {
 	const tries = 4
+	if h.token == "" { // Nobody has it.
+		return driver.Reply{Value: int64(0)}, time.Time{}, false
+	}
 	if until.IsZero() {
 		until = time.Now().Add(h.lock.surely(h.lock.Expiry))
 	}
 	for silent := 0; ; {
 		sent = time.Now()
-		within, cancel := context.WithTimeout(ctx, limit)
+		within, cancel := context.WithTimeout(ctx, min(Margin, h.lock.span()/3))
 		reply = send(within)
 		cancel()
 		again := min(tryAgain, h.lock.span()/10)

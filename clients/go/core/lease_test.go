@@ -4,9 +4,8 @@ package core
 
 import (
 	"context"
-	"errors"
 	"io"
-	"strings"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,14 +24,12 @@ func TestALeaseCountsFromTheSendingLessTheDrift(t *testing.T) {
 		sent := time.Now()
 		hold := acquired(t, lock)
 		expect(t, "the lease", hold.Until().Sub(sent), 29_698*time.Millisecond)
-		within, cancel := hold.Context(context.Background())
+		within, cancel := hold.Context(ctx)
 		defer cancel(nil)
 		expect(t, "its end", ends(within), 29_198)
 		is(t, context.Cause(within), ErrNotHeld)
-		renewed, err := hold.Renew(context.Background())
-		expect(t, "a lease that is over stays lost", renewed || err != nil, false)
-		held, err := hold.Check(context.Background())
-		expect(t, "also when the server has it", held || err != nil, false)
+		done(t, false)(hold.Renew(ctx)) // A lease that is over stays lost, also when the server has it.
+		done(t, false)(hold.Check(ctx))
 		lock.Drift = 0.05
 		expect(t, "a larger drift", lock.surely(100*time.Second), 94_998*time.Millisecond)
 	})
@@ -44,11 +41,11 @@ func TestAHoldThatLingersIsOverALingerAfterTheLastSignOfLife(t *testing.T) {
 		for _, kept := range []bool{false, true} {
 			inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 				hold := acquired(t, lingering(lock))
-				within, cancel := hold.Context(context.Background())
+				within, cancel := hold.Context(ctx)
 				defer cancel(nil)
 				if kept {
 					var stop context.CancelFunc
-					within, stop = hold.Keep(context.Background())
+					within, stop = hold.Keep(ctx)
 					defer stop()
 				}
 				time.Sleep(10 * time.Second)
@@ -68,58 +65,55 @@ func TestAHoldThatLingersIsOverALingerAfterTheLastSignOfLife(t *testing.T) {
 func TestARenewalBindsAHoldThatLingersToAnotherConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		hold := acquired(t, lingering(lock))
-		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0})
-		renewed, err := hold.Renew(context.Background())
-		expect(t, "renewed", renewed && err == nil, true)
-		expect(t, "bound again", f.count("LOCK.ACQUIRE"), 2)
+		// A connection that is silent leaves time for another one.
+		f.plan(answer{"PING", broken, time.Hour})
+		time.Sleep(400 * time.Millisecond)
+		done(t, true)(hold.Renew(ctx))
+		// The end of a caller's context does not end the connection, and the answer counts.
+		f.plan(answer{"LOCK.RENEW", driver.Reply{Value: int64(1)}, 100 * time.Millisecond}, answer{"LOCK.RENEW", broken, 0})
+		within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		done(t, true)(hold.Renew(within))
+		expect(t, "on the same connection", f.count("LOCK.ACQUIRE"), 2)
+		done(t, true)(hold.Renew(ctx))
+		expect(t, "bound again", f.count("LOCK.ACQUIRE"), 3)
 		time.Sleep(10 * time.Second)
-		expect(t, "it lives", hold.isOver(), false)
-		expect(t, "connections", f.connections(), 1)
+		expect(t, "it lives, on one connection", !hold.isOver() && f.connections() == 1, true)
 		// Where no connection is to be had, a renewal counts for the linger.
-		f.set(func() { f.unbound, f.answers = true, []answer{{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0}} })
-		renewed, _ = hold.Renew(context.Background())
-		expect(t, "renewed", renewed, true)
+		f.set(func() { f.unbound, f.answers = true, []answer{{"LOCK.RENEW", broken, 0}} })
+		done(t, true)(hold.Renew(ctx))
 		expect(t, "the lease", time.Until(hold.Until()), 988*time.Millisecond)
 		f.set(func() { f.unbound = false })
-		renewed, _ = hold.Renew(context.Background())
-		expect(t, "and bound", renewed && f.connections() == 1, true)
-		released, _ := hold.Release(context.Background())
-		expect(t, "its connection is used again", released && f.connections() == 0 && f.released > 0, true)
+		done(t, true)(hold.Renew(ctx))
+		expect(t, "and bound", f.connections(), 1)
+		done(t, true)(hold.Release(ctx))
+		expect(t, "its connection is used again", f.connections() == 0 && f.released > 0, true)
+		acquired(t, lock)
+		time.Sleep(lock.Expiry)
+		expect(t, "the connection ends with the lease", f.connections(), 0)
 	})
 }
 
 func TestARenewalThatBindsAnotherHoldIsALoss(t *testing.T) {
-	for _, reply := range []driver.Reply{{Value: int64(8)}, refusal("WRONGTYPE"), refusal("PARTIAL")} {
+	for _, c := range []struct {
+		answer driver.Reply
+		lost   bool
+		after  string
+	}{
+		{driver.Reply{Value: int64(8)}, true, "ACQUIRE@0 RELEASE@0"}, // What nobody knows of is given back.
+		{refusal("WRONGTYPE"), true, "ACQUIRE@0"},
+		{refusal("PARTIAL"), true, "ACQUIRE@0"},
+		{null, false, "ACQUIRE@0"}, // A guard says null to any acquire.
+	} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 			hold := acquired(t, lingering(lock))
-			f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0}, answer{"LOCK.ACQUIRE", reply, 0})
-			renewed, err := hold.Renew(context.Background())
-			expect(t, "renewed", renewed || err != nil, false)
-			expect(t, "it is over", hold.isOver(), true)
-			expect(t, "what nobody knows of is given back", f.count("LOCK.RELEASE") == 1, reply.Err == nil)
+			f.plan(answer{"LOCK.RENEW", broken, 0}, answer{"LOCK.ACQUIRE", c.answer, 0})
+			done(t, !c.lost)(hold.Renew(ctx))
+			expect(t, "it is over", hold.isOver(), c.lost)
+			expect(t, "requests", f.said(), "ACQUIRE@0 RENEW@0 RENEW@0 "+c.after)
 			expect(t, "connections", f.connections(), 0)
 		})
 	}
-	inBubble(t, func(t *testing.T, f *fake, lock *Lock) { // A guard says null to any acquire.
-		hold := acquired(t, lingering(lock))
-		f.plan(answer{"LOCK.RENEW", driver.Reply{Err: io.EOF}, 0}, answer{"LOCK.ACQUIRE", driver.Reply{}, 0})
-		renewed, err := hold.Renew(context.Background())
-		expect(t, "renewed", renewed && err == nil, true)
-	})
-}
-
-func TestTheEndOfACallersContextDoesNotEndAHoldThatLingers(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
-		hold := acquired(t, lingering(lock))
-		f.plan(answer{"LOCK.RENEW", driver.Reply{Value: int64(1)}, 100 * time.Millisecond})
-		within, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		defer cancel()
-		renewed, err := hold.Renew(within)
-		expect(t, "the answer counts", renewed && err == nil, true)
-		expect(t, "on the same connection", f.count("LOCK.ACQUIRE"), 1)
-		time.Sleep(lock.Expiry)
-		expect(t, "connections after the lease", f.connections(), 0)
-	})
 }
 
 func TestAReleaseThatFailsCanBeRepeated(t *testing.T) {
@@ -127,21 +121,18 @@ func TestAReleaseThatFailsCanBeRepeated(t *testing.T) {
 		hold := acquired(t, lock)
 		// One whose answer was lost is one, as long as nothing else can have ended the hold.
 		f.set(func() { f.cut = true })
-		_, err := hold.Release(context.Background())
-		expect(t, "no answer, and nobody works on", err != nil && hold.isOver(), true)
+		done(t, false, io.EOF)(hold.Release(ctx))
+		expect(t, "nobody works on", hold.isOver(), true)
 		nothing := answer{"LOCK.RELEASE", driver.Reply{Value: int64(0)}, 0}
 		f.set(func() { f.cut, f.answers = false, []answer{nothing, nothing} })
-		released, err := hold.Release(context.Background())
-		expect(t, "released", released && err == nil, true)
+		done(t, true)(hold.Release(ctx))
 		time.Sleep(lock.Expiry)
-		released, err = hold.Release(context.Background())
-		expect(t, "not when its lease is over", released || err != nil, false)
+		done(t, false)(hold.Release(ctx)) // Its lease is over.
 
 		// What surely did not reach the server has done nothing.
 		hold = acquired(t, lock)
 		f.plan(answer{"LOCK.RELEASE", driver.Reply{Err: driver.ErrNotSent}, 0}, nothing)
-		released, err = hold.Release(context.Background())
-		expect(t, "a loss", released || err != nil, false)
+		done(t, false)(hold.Release(ctx))
 	})
 }
 
@@ -149,53 +140,45 @@ func TestAReleaseIsTriedAgainUntilTheLeaseIsOver(t *testing.T) {
 	for _, word := range []string{"BUSY", "READONLY"} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 			hold := acquired(t, lock)
-			f.refuses("LOCK.RELEASE", word, 20)
-			released, err := hold.Release(context.Background())
-			expect(t, word, released && err == nil, true)
+			f.plan(slices.Repeat([]answer{{"LOCK.RELEASE", refusal(word), 0}}, 20)...)
+			done(t, true)(hold.Release(ctx))
 			hold = acquired(t, lock)
-			f.refuses("LOCK.RELEASE", word, 1000)
-			begun := time.Now()
-			_, err = hold.Release(context.Background())
-			is(t, err, driver.Error(word))
-			expect(t, "the time", time.Since(begun).Round(time.Second), 30*time.Second)
-			hold = acquired(t, lock)
-			within, cancel := context.WithTimeoutCause(context.Background(), time.Second, errEnded)
+			f.plan(slices.Repeat([]answer{{"LOCK.RELEASE", refusal(word), 0}}, 1000)...)
+			within, cancel := context.WithTimeoutCause(ctx, time.Second, errEnded)
 			defer cancel()
-			_, err = hold.Release(within)
-			is(t, err, context.DeadlineExceeded, errEnded)
+			done(t, false, context.DeadlineExceeded, errEnded)(hold.Release(within))
+			done(t, false, driver.Error(word))(hold.Release(ctx))
+			expect(t, "until its end", time.Since(hold.Until()).Round(time.Second), 30*time.Second)
 		})
 	}
 }
 
-func TestExecSaysThatTheLockIsLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
-		hold := acquired(t, lock)
-		f.plan(answer{execGuarded, refusal("NOTHELD the token does not hold the lock"), 0})
-		_, err := hold.Exec(context.Background(), "SET", "b", 1)
-		is(t, err, ErrNotHeld)
-		expect(t, "no word of a failure to run", strings.Contains(err.Error(), "failed to run"), false)
-		f.plan(answer{execGuarded, driver.Reply{Err: io.EOF}, 0})
-		_, err = hold.Exec(context.Background(), "INCR", "b")
-		expect(t, "not sent again", errors.Is(err, io.EOF) && f.count(execGuarded) == 2, true)
-		_, err = lock.Adopt("").Exec(context.Background(), "INCR", "b")
-		is(t, err, ErrNotHeld)
-		unknown := answer{execGuarded, refusal("ERR unknown command 'LOCK.EXEC'"), 0}
-		f.plan(unknown)
-		_, err = hold.Exec(context.Background(), "INCR", "b")
-		is(t, err, ErrUnsupported)
-		f.plan(unknown, answer{"LOCK.INFO", refusal("ERR Command is not available: 'LOCK.INFO'"), 0})
-		_, err = hold.Exec(context.Background(), "INCR", "b")
-		is(t, err, ErrModuleMissing)
-	})
+func TestExecIsSentOnceAndSaysWhatTheServerLacks(t *testing.T) {
+	unknown := refusal("ERR unknown command 'LOCK.EXEC'")
+	for _, c := range []struct {
+		answers []answer
+		want    error
+	}{
+		{[]answer{{execGuarded, broken, 0}}, io.EOF},
+		{[]answer{{execGuarded, unknown, 0}}, ErrUnsupported}, // It knows LOCK.INFO.
+		{[]answer{{execGuarded, unknown, 0}, {"LOCK.INFO", refusal("ERR Command is not available: 'LOCK.INFO'"), 0}}, ErrModuleMissing},
+	} {
+		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+			f.plan(c.answers...)
+			_, err := acquired(t, lock).Exec(ctx, "INCR", "b")
+			is(t, err, c.want)
+			expect(t, "requests", f.count(execGuarded), 1)
+		})
+	}
 }
 
 func TestARenewalThatIsOnItsWayComesBeforeAReleaseThatLeavesSomething(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		hold := acquired(t, lock)
 		f.plan(answer{"LOCK.RENEW", driver.Reply{Value: int64(1)}, 300 * time.Millisecond})
-		go hold.Renew(context.Background())
+		go hold.Renew(ctx)
 		synctest.Wait()
-		_, _ = hold.ReleaseAfter(context.Background(), time.Second)
-		expect(t, "the order", f.said(), "LOCK.ACQUIRE@0 LOCK.RENEW@0 LOCK.RELEASE@300")
+		_, _ = hold.ReleaseAfter(ctx, time.Second)
+		expect(t, "the order", f.said(), "ACQUIRE@0 RENEW@0 RELEASE@300")
 	})
 }

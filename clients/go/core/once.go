@@ -134,7 +134,7 @@ func (o *Once) store(ctx context.Context, hold *Hold, made []byte) error {
 	set := about(execGuarded, hold.lock.Names[0], hold.token, "SET", o.Name, string(made), "PX", o.Keep.Milliseconds())
 	commands := append([]driver.Command{set}, hold.commands("LOCK.RELEASE")...)
 	var stored driver.Reply
-	hold.insist(ctx, hold.finish(false), Margin, func(ctx context.Context) driver.Reply {
+	hold.insist(ctx, hold.finish(false), func(ctx context.Context) driver.Reply {
 		replies := o.Client.Driver.Send(ctx, commands...)
 		stored = replies[0]
 		return replies[1]

@@ -73,45 +73,43 @@ func (e RedisError) Unwrap() error { return e.Err }
 type Class int
 
 const (
+	// Final: the same request will always fail. Every error word that is not in the table is final.
+	Final Class = iota
 	// Answered: the server has decided.
-	Answered Class = iota
+	Answered
 	// Null: the server has nothing for the caller, because somebody else has it.
 	Null
 	// Temporary: the same request will do later.
 	Temporary
 	// Elsewhere: the same request will do at the server that is responsible now.
 	Elsewhere
-	// Final: the same request will always fail. Every error word that is not in the table is final.
-	Final
 	// Unheard: there is no reply. The server may have executed the request.
 	Unheard
 )
 
-// words is the table of clients/vectors/errors.txt.
+// words is the table of clients/vectors/errors.txt, without those that are final.
 var words = map[string]Class{
 	"LOADING": Temporary, "BUSY": Temporary, "MISCONF": Temporary, "NOREPLICAS": Temporary, "TRYAGAIN": Temporary, "OOM": Temporary,
 	"CLUSTERDOWN": Temporary, "UNBLOCKED": Temporary,
 	"MASTERDOWN": Elsewhere, "READONLY": Elsewhere, "MOVED": Elsewhere, "ASK": Elsewhere,
-	"NOPERM": Final, "NOAUTH": Final, "WRONGPASS": Final, "WRONGTYPE": Final, "CROSSSLOT": Final, "ERR": Final,
 }
 
 // ClassOf returns the class of a reply.
 func ClassOf(reply driver.Reply) Class {
+	text, said := textOf(reply.Err)
 	switch {
-	case reply.Err != nil && replyIn(reply.Err) == nil:
-		return Unheard
+	case said:
+		word, _, _ := strings.Cut(text, " ")
+		return words[word]
 	case reply.Err != nil:
-		if class, known := words[word(reply.Err)]; known {
-			return class
-		}
-		return Final
+		return Unheard
 	case reply.Value == nil:
 		return Null
 	}
 	return Answered
 }
 
-// Leaves tells whether a connection is of no more use after a reply: the next one asks anew who the server is.
+// Leaves tells whether a connection is of no more use after a reply: the next one asks anew who the server is. A driver closes it then.
 func Leaves(reply driver.Reply) bool {
 	class := ClassOf(reply)
 	return class == Unheard || class == Elsewhere || says(reply.Err, "UNBLOCKED") || says(reply.Err, "CLUSTERDOWN")
@@ -126,27 +124,22 @@ func number(reply driver.Reply) int64 {
 	return n
 }
 
-// replyIn is the server's reply in an error, or nil.
-func replyIn(err error) error {
+// textOf is the text of the server's reply in an error, if there is one.
+func textOf(err error) (text string, said bool) {
 	var reply interface {
 		error
 		RedisError()
 	}
-	if !errors.As(err, &reply) {
-		return nil
+	if errors.As(err, &reply) {
+		return reply.Error(), true
 	}
-	return reply
-}
-
-func word(err error) string {
-	first, _, _ := strings.Cut(replyIn(err).Error(), " ")
-	return first
+	return "", false
 }
 
 // says tells whether err is a reply of the server that begins with these words.
 func says(err error, words string) bool {
-	reply := replyIn(err)
-	return reply != nil && strings.HasPrefix(strings.TrimPrefix(reply.Error(), "ERR "), words)
+	text, said := textOf(err)
+	return said && strings.HasPrefix(strings.TrimPrefix(text, "ERR "), words)
 }
 
 // notSent tells whether a request surely did not reach the server.
@@ -171,13 +164,11 @@ var (
 // lacks tells whether the server does not know a command of ours, in the words of any server or proxy. A text that quotes another
 // command first speaks of that one.
 func lacks(err error, command string) bool {
-	if err == nil {
+	text, said := textOf(err)
+	if !said || ClassOf(driver.Reply{Err: err}) != Final || !unknownCommand.MatchString(text) {
 		return false
 	}
-	if ClassOf(driver.Reply{Err: err}) != Final || !unknownCommand.MatchString(replyIn(err).Error()) {
-		return false
-	}
-	name := quoted.FindStringSubmatch(replyIn(err).Error())
+	name := quoted.FindStringSubmatch(text)
 	return name == nil || strings.EqualFold(name[1], command)
 }
 
@@ -190,6 +181,8 @@ const lost = "no fair queue, no fence, no readers and writers, no counted or sev
 func (c *Client) explain(ctx context.Context, command, key string, err error) error {
 	wrapped := error(&RedisError{Err: err})
 	switch {
+	case errors.Is(err, ErrModuleMissing):
+		return err
 	case says(err, "ttl must not be above lock.max-ttl"):
 		return fmt.Errorf("%w: %w", ErrExpiry, wrapped)
 	case !lacks(err, command):

@@ -35,7 +35,7 @@ type Conn interface {
 	// server learns that nobody waits any more.
 	Send(ctx context.Context, commands ...Command) []Reply
 
-	// Release gives the connection back, to be used again.
+	// Release gives the connection back, to be used again if the last answers do not say that it is of no more use: core.Leaves.
 	Release()
 
 	// Close closes the connection. What is idle to the same server is not trusted any more either.

@@ -82,13 +82,8 @@ func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver
 		defer cancel()
 		ctx = within
 	}
-	replies := c.Send(ctx, commands...)
-	if slices.ContainsFunc(replies, core.Leaves) {
-		c.Close()
-	} else {
-		c.Release()
-	}
-	return replies
+	defer c.Release()
+	return c.Send(ctx, commands...)
 }
 
 // Open returns an idle connection to the server that has the key, or a new one.
@@ -116,11 +111,11 @@ func (l *library) Open(ctx context.Context, key string) (driver.Conn, error) {
 	var c *conn
 	if last := len(idle) - 1; last >= 0 && time.Since(idle[last].since) < longestIdle {
 		c, l.idle[options.Addr] = idle[last], idle[:last]
-		c.used = false
+		c.mayDial.Store(true) // It may have ended while it was idle.
 	} else {
 		l.closeIdle(options.Addr) // The one that was used last is too old, and so are the others.
 		c = &conn{library: l}
-		c.client.Store(newSingle(options))
+		c.connect(options)
 	}
 	l.open[c] = true
 	return c, nil
@@ -153,13 +148,22 @@ func (l *library) Close() error {
 	return nil
 }
 
-// single is a client that connects once.
+type conn struct {
+	library *library
+	client  atomic.Pointer[single]
+	since   time.Time   // when it became idle
+	leaves  bool        // the last answers say that it is of no more use
+	mayDial atomic.Bool // nothing has been answered since it was opened, so another connection will do
+}
+
+// single is a client that has one connection.
 type single struct {
 	*redis.Client
 	options redis.Options // of the user's client
 }
 
-func newSingle(user redis.Options) *single {
+// connect begins a connection, in place of the one that there was.
+func (c *conn) connect(user redis.Options) {
 	options := user
 	options.PoolSize, options.MinIdleConns = 1, 0
 	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0                  // a hold may depend on it
@@ -174,14 +178,16 @@ func newSingle(user redis.Options) *single {
 		config.Elem().FieldByName("Mode").SetString("disabled")
 		v.Set(config)
 	})
-	var dialled atomic.Bool
 	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if dialled.Swap(true) {
+		if !c.mayDial.Load() {
 			return nil, fmt.Errorf("%w: it has ended", driver.ErrNotSent)
 		}
 		return user.Dialer(ctx, network, addr)
 	}
-	return &single{redis.NewClient(&options), user}
+	c.mayDial.Store(true)
+	if before := c.client.Swap(&single{redis.NewClient(&options), user}); before != nil {
+		_ = before.Close()
+	}
 }
 
 // set sets an option that only later versions of go-redis have.
@@ -191,37 +197,31 @@ func set(options *redis.Options, name string, to func(reflect.Value)) {
 	}
 }
 
-type conn struct {
-	library *library
-	client  atomic.Pointer[single]
-	since   time.Time // when it became idle
-	used    bool      // something has been answered since it was opened
-}
-
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	replies := c.send(ctx, false, commands...)
-	if !c.used && errors.Is(replies[0].Err, driver.ErrNotSent) && ctx.Err() == nil { // It has ended while it was idle.
-		c.reconnect(c.client.Load().options.Addr)
-		replies = c.send(ctx, false, commands...)
-	}
 	for i := range replies {
 		for hops := 0; hops < maxHops; hops++ {
 			addr, asking, redirected := driver.Redirection(replies[i].Err)
 			if !redirected || ctx.Err() != nil {
 				break
 			}
+			options := c.client.Load().options
 			if strings.HasPrefix(addr, ":") { // A server that does not know its own name sends only the port.
-				host, _, _ := net.SplitHostPort(c.client.Load().options.Addr)
+				host, _, _ := net.SplitHostPort(options.Addr)
 				addr = net.JoinHostPort(host, addr[1:])
 			}
-			c.reconnect(addr)
+			options.Addr = addr
+			c.connect(options)
 			replies[i] = c.send(ctx, asking, commands[i])[0]
 			if !asking {
 				c.library.reload()
 			}
 		}
 	}
-	c.used = c.used || core.ClassOf(replies[0]) != core.Unheard
+	c.leaves = slices.ContainsFunc(replies, core.Leaves)
+	if core.ClassOf(replies[0]) != core.Unheard {
+		c.mayDial.Store(false)
+	}
 	return replies
 }
 
@@ -232,23 +232,18 @@ func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command
 	if asking {
 		_ = client.Do(ctx, "ASKING").Err()
 	}
-	process, pipeline := client.Process, client.Pipeline()
-	if len(commands) > 1 {
-		process = pipeline.Process
+	pipeline := client.Pipeline()
+	for _, command := range commands {
+		pipeline.Do(ctx, command.Args...)
 	}
-	cmds := make([]*redis.Cmd, len(commands))
-	for i, command := range commands {
-		cmds[i] = redis.NewCmd(ctx, command.Args...)
-		_ = process(ctx, cmds[i])
-	}
-	_, failure := pipeline.Exec(ctx) // Of one command it sends nothing.
+	cmds, failure := pipeline.Exec(ctx)
 	replies := make([]driver.Reply, len(commands))
 	for i, cmd := range cmds {
-		value, err := cmd.Result()
+		value, err := cmd.(*redis.Cmd).Result()
 		switch {
 		case errors.Is(err, redis.Nil):
 			err = nil
-		case err == nil && value == nil: // Older versions tell the commands of a pipeline nothing where there is no connection.
+		case err == nil && value == nil: // Older versions tell the commands nothing where there is no connection.
 			err = failure
 		}
 		replies[i] = driver.Reply{Value: value, Err: err}
@@ -259,16 +254,11 @@ func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command
 	return replies
 }
 
-// reconnect begins another connection, to the server at addr.
-func (c *conn) reconnect(addr string) {
-	before := c.client.Load()
-	options := before.options
-	options.Addr = addr
-	c.client.Store(newSingle(options))
-	_ = before.Close()
-}
-
 func (c *conn) Release() {
+	if c.leaves {
+		c.Close()
+		return
+	}
 	l, addr := c.library, c.client.Load().options.Addr
 	l.mu.Lock()
 	defer l.mu.Unlock()

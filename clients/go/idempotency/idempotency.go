@@ -9,6 +9,7 @@ package idempotency
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,13 +20,15 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	redislock "github.com/redis-lock/redis-lock/clients/go"
 )
 
-// stored are the headers of an answer that are stored with it. The others, such as Set-Cookie, only the first one gets.
-var stored = []string{"Content-Type", "Content-Encoding", "Content-Language", "ETag", "Last-Modified", "Link", "Location"}
+// stored are the headers of an answer that are stored with it, as net/http writes them. The others, such as Set-Cookie, only the first one
+// gets.
+var stored = []string{"Content-Type", "Content-Encoding", "Content-Language", "Etag", "Last-Modified", "Link", "Location"}
 
 // A Handler is a middleware. Requests without the header Idempotency-Key go to Next as they are. With it, Next answers the first one,
 // and the others get that answer, with the header Idempotency-Replayed: true. Next works on when the client goes away. If Next panics
@@ -55,17 +58,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Next.ServeHTTP(w, r)
 		return
 	}
-	limit, keep, owner := h.Limit, h.Keep, ""
-	if limit == 0 {
-		limit = 1 << 20
-	}
-	if keep == 0 {
-		keep = 24 * time.Hour
-	}
+	owner := ""
 	if h.Owner != nil {
 		owner = h.Owner(r)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, cmp.Or(h.Limit, 1<<20)))
 	if err != nil {
 		status := http.StatusBadRequest
 		if errors.As(err, new(*http.MaxBytesError)) {
@@ -87,14 +84,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if made.status >= http.StatusInternalServerError {
 			return nil, errNotKept
 		}
-		header := http.Header{}
-		for _, name := range stored {
-			if values := made.sent.Values(name); values != nil {
-				header[http.CanonicalHeaderKey(name)] = values
-			}
-		}
+		header := made.sent.Clone()
+		maps.DeleteFunc(header, func(name string, _ []string) bool { return !slices.Contains(stored, name) })
 		return json.Marshal(answer{Request: request, Status: made.status, Header: header, Body: made.body.Bytes()})
-	}, redislock.WithKeep(keep), redislock.WithEarly(0), redislock.WithWait(0))
+	}, redislock.WithKeep(cmp.Or(h.Keep, 24*time.Hour)), redislock.WithEarly(0), redislock.WithWait(0))
 	before := answer{}
 	if err == nil {
 		err = json.Unmarshal(text, &before)

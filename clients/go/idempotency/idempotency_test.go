@@ -107,12 +107,12 @@ func TestARequestInProgressIsAConflictAndOutlivesItsClient(t *testing.T) {
 		fmt.Fprint(w, "done")
 	})
 	within, cancel := context.WithCancel(context.Background())
+	request := httptest.NewRequestWithContext(within, "POST", "/pay", nil)
+	request.Header.Set("Idempotency-Key", "k1")
 	answered := make(chan bool)
 	go func() {
-		defer close(answered)
-		request := httptest.NewRequestWithContext(within, "POST", "/pay", nil)
-		request.Header.Set("Idempotency-Key", "k1")
 		h.ServeHTTP(httptest.NewRecorder(), request)
+		close(answered)
 	}()
 	<-begun
 	cancel()
@@ -130,9 +130,8 @@ func TestWithoutAServerNothingIsExecuted(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&said, nil)))
 	t.Cleanup(func() { slog.SetDefault(before) })
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer client.Close()
-	h := &Handler{Locks: redislock.New(client), Next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("it shall not run") })}
+	h, _ := handler(t, func(http.ResponseWriter, *http.Request) { panic("it shall not run") })
+	h.Locks = redislock.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	ask(t, h, "k1", "", "POST /pay ", 503, "unknown", "")
 	if !strings.Contains(said.String(), "refused") {
 		t.Fatal(said.String())

@@ -74,7 +74,7 @@ type conn struct {
 	library *library
 	client  rueidis.DedicatedClient
 	release func()
-	failed  bool // the last reply was an error
+	failed  bool // one of the last replies was an error
 	ended   sync.Once
 }
 
@@ -86,9 +86,11 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 	select {
 	case replies := <-answers:
 		cancel()
+		c.failed = slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil })
 		return replies
 	case <-ctx.Done():
 		cancel()
+		c.failed = true
 		go func() {
 			<-answers
 			c.Close()
@@ -113,7 +115,6 @@ func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Rep
 		}
 		replies = send(ctx, c.client, commands)
 	}
-	c.failed = replies[len(replies)-1].Err != nil
 	return replies
 }
 
@@ -202,10 +203,8 @@ func word(arg any) (string, error) {
 		return value.String(), nil
 	case value.Kind() == reflect.Bool:
 		return map[bool]string{true: "1", false: "0"}[value.Bool()], nil
-	case value.CanInt():
-		return strconv.FormatInt(value.Int(), 10), nil
-	case value.CanUint():
-		return strconv.FormatUint(value.Uint(), 10), nil
+	case value.CanInt(), value.CanUint():
+		return fmt.Sprintf("%d", arg), nil
 	case value.CanFloat():
 		return strconv.FormatFloat(value.Float(), 'f', -1, value.Type().Bits()), nil
 	}

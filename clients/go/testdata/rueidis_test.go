@@ -18,7 +18,7 @@ func init() {
 			InitAddress:       d.addrs,
 			Username:          d.user,
 			Password:          d.secret,
-			ForceSingleClient: !d.cluster && d.master == "",
+			ForceSingleClient: len(d.addrs) == 1 && d.master == "",
 			DisableCache:      true,
 			// The proxy of the tests loses the next reply, which shall not be that of a PING or of another connection's handshake.
 			PipelineMultiplex: -1,

@@ -5,8 +5,8 @@ package testserver
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,10 +19,9 @@ import (
 
 // A Server runs until Stop.
 type Server struct {
-	Addr     string
-	pid      int
-	launcher *exec.Cmd
-	stdin    io.Closer // with which the launcher ends
+	Addr string
+	pid  int
+	stop func() error
 }
 
 // Start starts a server, with words of the module and further settings if there are any, or with --without-module.
@@ -40,20 +39,14 @@ func Launch(words ...string) (servers []*Server, err error) {
 	script := filepath.Join(filepath.Dir(here), "..", "..", "..", "testing", "servers.py")
 	launcher := exec.Command("python3", append([]string{script}, words...)...)
 	launcher.Stderr = os.Stderr
-	stdin, err := launcher.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := launcher.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
+	stdin, _ := launcher.StdinPipe() // With it the launcher ends.
+	stdout, _ := launcher.StdoutPipe()
 	if err := launcher.Start(); err != nil {
 		return nil, err
 	}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	for _, one := range strings.Fields(line) {
-		server := &Server{launcher: launcher, stdin: stdin}
+		server := &Server{stop: func() error { return errors.Join(stdin.Close(), launcher.Wait()) }}
 		var port int
 		_, err = fmt.Sscanf(one, "%d/%d", &port, &server.pid)
 		server.Addr = fmt.Sprintf("127.0.0.1:%d", port)
@@ -66,10 +59,7 @@ func Launch(words ...string) (servers []*Server, err error) {
 func (s *Server) Kill() { _ = syscall.Kill(s.pid, syscall.SIGKILL) }
 
 // Stop ends the server, and those that were started with it.
-func (s *Server) Stop() {
-	_ = s.stdin.Close()
-	_ = s.launcher.Wait()
-}
+func (s *Server) Stop() { _ = s.stop() }
 
 // Client returns a new client of the server with go-redis' own settings.
 func (s *Server) Client() *redis.Client { return redis.NewClient(&redis.Options{Addr: s.Addr}) }
