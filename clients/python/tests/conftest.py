@@ -7,8 +7,9 @@ import pytest
 import redis
 import redis.asyncio
 
+from .package import Package
+from .proxy import Proxy
 from .server import Server, running, versions
-from .worker import Package
 
 # Who is started in the background by a script ignores it, and some tests interrupt themselves.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,10 +28,10 @@ def server(shared_server: Server) -> Server:
     return shared_server
 
 
-@pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
-def protocol(request: pytest.FixtureRequest) -> int:
-    number: int = request.param
-    return number
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with Proxy(server.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -47,6 +48,14 @@ async def async_client(server: Server) -> AsyncIterator["redis.asyncio.Redis"]:
 
 @pytest.fixture(params=["threads", "asyncio"])
 def package(request: pytest.FixtureRequest) -> Iterator[Package]:
+    package = Package(request.param)
+    yield package
+    package.end()
+
+
+@pytest.fixture(params=["threads", "asyncio", "notify"])
+def way(request: pytest.FixtureRequest) -> Iterator[Package]:
+    """Either package, in each way to wait."""
     package = Package(request.param)
     yield package
     package.end()

@@ -1,9 +1,8 @@
-"""What users' programs met: pools, threads, forks, cancellations, the ends of loops."""
+"""What users' programs met: subclasses, forks, greenlets, cancellations again and again, the ends of loops."""
 
 import asyncio
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ import redis
 import redis.asyncio
 import redis.lock
 
-import redis_lock_client
-from redis_lock_client import Lock, LockNotOwnedError, MultiLock, Semaphore
+from redis_lock_client import Lock
 from redis_lock_client import asyncio as ours
 
 from .proxy import Proxy
 from .server import PATIENCE, Server, until
-from .worker import Package
 
 Client = redis.asyncio.Redis
 HERE = Path(__file__).parent
@@ -38,10 +35,7 @@ def test_a_lock_can_be_subclassed_as_that_of_the_library(server: Server, client:
         assert (lock.retries, type(lock)) == (5, JobLock)
         assert isinstance(lock, redis.lock.Lock)
         assert server.admin.exists("job:7")
-    assert type(Lock(client, "a")) is Lock
-    assert isinstance(client.lock("a", lock_class=Lock), redis.lock.Lock)
-    for cls in (Lock, Semaphore, MultiLock):
-        assert getattr(redis_lock_client, cls.__name__) is cls
+    assert isinstance(client.lock("a", lock_class=Lock), Lock)
 
 
 def test_a_client_of_the_wrong_kind_is_refused_at_construction() -> None:
@@ -53,79 +47,6 @@ def test_a_client_of_the_wrong_kind_is_refused_at_construction() -> None:
         Lock(redis.asyncio.RedisCluster(host="127.0.0.1"), "stock")
     with pytest.raises(ValueError, match="wait"):
         Lock(redis.Redis(), "stock", wait="notify")
-
-
-@pytest.mark.parametrize("what", ["Lock", "ReadLock", "Semaphore"])
-def test_a_token_that_came_as_text_is_extended_by_what_is_left(server: Server, package: Package, what: str) -> None:
-    with package.client(port=server.port) as client:
-        permits = {"permits": 3} if what == "Semaphore" else {}
-        lock = package.made(what, client, timeout=60, **permits)
-        package.now(lock.acquire(token="mine"))
-        other = package.made(what, client, timeout=60, **permits)
-        other.local.token = "mine"
-        package.now(other.extend(10))
-        assert 65_000 < server.admin.pttl("stock") <= 70_000
-        other.local.token = "somebody else's"
-        with pytest.raises(LockNotOwnedError):
-            package.now(other.extend(10))
-        # Not by a list of all the holders.
-        assert server.calls("lock.info") <= (what != "Lock")
-        assert package.now(lock.owned())
-
-
-def test_a_release_that_fails_does_not_take_the_lock_of_another_thread(server: Server) -> None:
-    """With `thread_local=False` it put the old token back over the new one."""
-    with Proxy(server.port) as proxy, redis.Redis(port=proxy.port) as client:
-        lock = Lock(client, "stock", timeout=30, thread_local=False)
-        lock.acquire()
-        send = lock._driver.send
-
-        def send_late(*args: Any, **how: Any) -> Any:
-            lock._driver.send = send
-            # Meanwhile the lock has ended, and another thread takes it by the same object.
-            server.admin.delete("stock")
-            assert lock.acquire(token="new")
-            raise redis.ConnectionError("lost")
-
-        lock._driver.send = send_late
-        # The second try finds nothing, as the first may have been done: that is no error.
-        lock.release()
-        assert lock.local.token == b"new"
-        assert lock.owned()
-
-
-@pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
-def test_a_pool_that_others_use_up_stops_no_renewal_and_no_release(server: Server, package: Package, kind: str) -> None:
-    full = getattr(package.redis, kind)(port=server.port, max_connections=1)
-    with package.closing(package.redis.Redis(connection_pool=full)) as client:
-        locks = [package.made("MultiLock", client, linger=20), package.lock(client, name="other")]
-        for lock in locks:
-            package.now(lock.acquire())
-        connection = package.now(full.get_connection("_"))
-        start = time.monotonic()
-        for lock in locks:
-            package.now(lock.reacquire())
-            package.now(lock.release())
-        if package.is_sync:
-            with package.lock(client, name="third"):
-                pass
-        # A pool that waits does so for 20 s.
-        assert time.monotonic() - start < 10
-        package.now(full.release(connection))
-        package.now(full.disconnect())
-    assert not server.admin.exists("stock", "prices", "other")
-
-
-def test_client_side_caching_tells_nothing_old(server: Server) -> None:
-    cache = pytest.importorskip("redis.cache")
-    with redis.Redis(port=server.port, protocol=3, cache_config=cache.CacheConfig()) as client:
-        lock = Lock(client, "stock", timeout=30)
-        for _ in range(3):
-            assert not lock.locked()
-            with Lock(server.admin, "stock", timeout=30):
-                assert lock.locked()
-            with lock:
-                assert lock.owned()
 
 
 FORK = """
@@ -206,15 +127,10 @@ def test_a_program_that_ends_leaves_no_places_and_no_holds(server: Server, wait:
 
 
 @pytest.mark.parametrize("wait", ["block", "notify"])
-async def test_anyio_cancels_again_and_again_and_the_lock_is_free(server: Server, wait: Any) -> None:
-    with Proxy(server.port) as proxy:
-        # What is on its way when the cancellation comes.
-        proxy.delay = 0.05
-        await cancelled_again_and_again(server, Client(port=proxy.port, max_connections=4), wait)
-
-
-async def cancelled_again_and_again(server: Server, client: Client, wait: Any) -> None:
-    async with client:
+async def test_anyio_cancels_again_and_again_and_the_lock_is_free(server: Server, proxy: Proxy, wait: Any) -> None:
+    # What is on its way when the cancellation comes.
+    proxy.delay = 0.05
+    async with Client(port=proxy.port, max_connections=4) as client:
         with anyio.move_on_after(2) as scope:
             async with ours.Lock(client, "stock", timeout=60, wait=wait) as lock, lock.keep_alive():
                 await anyio.sleep(PATIENCE)
@@ -224,24 +140,3 @@ async def cancelled_again_and_again(server: Server, client: Client, wait: Any) -
             with anyio.move_on_after(2):
                 await ours.Lock(client, "stock", timeout=60, grace=50, wait=wait).acquire()
             await asyncio.to_thread(server.wait_for_waiters, "stock", 0)
-
-
-async def test_a_closed_client_keeps_no_connection(server: Server) -> None:
-    client = Client(port=server.port, client_name="ours")
-    async with client, ours.Lock(client, "stock", timeout=30, wait="notify"):
-        pass
-
-    def ours_left() -> list[Any]:
-        return [each for each in server.admin.client_list() if each["name"] == "ours"]
-
-    await asyncio.to_thread(until, lambda: not ours_left(), "the end of the subscription")
-
-
-def test_a_release_whose_reply_was_lost_is_done(server: Server, package: Package) -> None:
-    with Proxy(server.port) as proxy, package.client(port=proxy.port) as client:
-        lock = package.lock(client)
-        package.now(lock.acquire())
-        proxy.lose_reply_to(b"LOCK.RELEASE")
-        package.now(lock.release())
-        assert (proxy.lost, server.calls("lock.release"), lock.fence) == (1, 2, None)
-    assert not server.admin.exists("stock")

@@ -4,12 +4,13 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError, RWLock
 from redis_lock_client import asyncio as ours
@@ -18,17 +19,10 @@ from .proxy import Proxy
 from .server import PATIENCE, Server, until
 
 TRY_AGAIN = b"-TRYAGAIN not enough servers have confirmed it"
-Client = redis.asyncio.Redis
 
 
-@pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
-    with Proxy(server.port) as proxy:
-        yield proxy
-
-
-def kept(client: Any, **options: Any) -> Lock:
-    lock = Lock(client, "stock", **{"timeout": 30, "thread_local": False, **options})
+def kept(client: Any, name: str = "stock", **options: Any) -> Lock:
+    lock = Lock(client, name, **{"timeout": 30, "thread_local": False, **options})
     lock.acquire()
     return lock
 
@@ -36,23 +30,17 @@ def kept(client: Any, **options: Any) -> Lock:
 def test_one_keeper_renews_all_the_holds_of_a_process(server: Server, client: redis.Redis) -> None:
     before = threading.active_count()
     with ExitStack() as stack:
-        leases = []
-        for number in range(50):
-            lock = stack.enter_context(Lock(client, f"stock{number}", timeout=3))
-            leases.append(stack.enter_context(lock.keep_alive()))
+        leases = [stack.enter_context(kept(client, f"stock{n}", timeout=3).keep_alive()) for n in range(50)]
         until(lambda: server.calls("lock.renew") >= 150, "two renewals of each")
         # One that looks at the clock and one that renews.
         assert threading.active_count() <= before + 2
         assert not any(lease.lost.is_set() for lease in leases)
-    renewals = server.calls("lock.renew")
-    time.sleep(1.5)
-    assert server.calls("lock.renew") == renewals
 
 
 def test_a_server_that_hangs_keeps_no_other_from_its_renewals(server: Server, proxy: Proxy) -> None:
     with redis.Redis(port=proxy.port) as hanging, redis.Redis(port=server.port) as client:
-        hung, alive = kept(hanging, timeout=3), Lock(client, "alive", timeout=3)
-        with hung.keep_alive() as lost, alive, alive.keep_alive() as lease:
+        hung, alive = kept(hanging, timeout=3), kept(client, "alive", timeout=3)
+        with hung.keep_alive() as lost, alive.keep_alive() as lease:
             proxy.pause()
             # Told by the end of the lease, while its renewal hangs.
             assert lost.lost.wait(PATIENCE)
@@ -70,9 +58,7 @@ def test_a_slow_on_lost_delays_no_other(client: redis.Redis, monkeypatch: pytest
         assert go.wait(PATIENCE)
         raise ZeroDivisionError
 
-    slow_one, other = Lock(client, "slow", timeout=3), Lock(client, "other", timeout=3)
-    slow_one.acquire()
-    other.acquire()
+    slow_one, other = (kept(client, name, timeout=3) for name in ("slow", "other"))
     with slow_one.keep_alive(on_lost=slow), other.keep_alive() as lease:
         client.delete("slow", "other")
         assert lease.lost.wait(PATIENCE)
@@ -82,45 +68,44 @@ def test_a_slow_on_lost_delays_no_other(client: redis.Redis, monkeypatch: pytest
 
 
 def test_only_a_held_lock_is_kept_alive_and_a_context_is_entered_once(client: redis.Redis) -> None:
-    lock = Lock(client, "stock", timeout=30)
     with pytest.raises(LockError):
-        lock.keep_alive()
-    with lock:
-        context = lock.keep_alive()
-        with context:
-            pass
-        with pytest.raises(RuntimeError, match="once only"), context:
-            pass
-        client.delete("stock")
-        with pytest.raises(LockNotOwnedError), lock.keep_alive():
-            pass
-        lock.raise_on_release_error = False
+        Lock(client, "stock", timeout=30).keep_alive()
+    lock = kept(client)
+    context = lock.keep_alive()
+    with context:
+        pass
+    with pytest.raises(RuntimeError, match="once only"), context:
+        pass
+    client.delete("stock")
+    with pytest.raises(LockNotOwnedError), lock.keep_alive():
+        pass
 
 
-def test_the_end_of_a_lease_that_the_work_has_shortened_is_told(client: redis.Redis) -> None:
-    # The next renewal would come minutes later.
+def test_the_end_of_a_lease_is_told_long_before_the_next_renewal(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The work has shortened it.
     lock = kept(client, timeout=600)
     with lock.keep_alive() as lease:
         lock.extend(0.5, replace_ttl=True)
         assert lease.lost.wait(PATIENCE)
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        # The machine was suspended.
+        lock, read = kept(client, "other", timeout=600), time.clock_gettime
+        with lock.keep_alive() as lease:
+            monkeypatch.setattr(time, "clock_gettime", lambda clock: read(clock) + 700)
+            assert lease.lost.wait(PATIENCE)
+        with pytest.raises(LockNotOwnedError):
+            lock.reacquire()
 
 
-@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="a clock of Linux")
-def test_a_lease_ends_while_the_machine_is_suspended(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = kept(client, timeout=600)
-    read = time.clock_gettime
-    with lock.keep_alive() as lease:
-        monkeypatch.setattr(time, "clock_gettime", lambda clock: read(clock) + 700)
-        assert lease.lost.wait(PATIENCE)
-    with pytest.raises(LockNotOwnedError):
-        lock.reacquire()
-
-
-@pytest.mark.parametrize("options", [{"at_least": 5}, {"linger": 20}, {}])
-def test_a_release_by_the_work_ends_the_renewals_and_is_no_loss(
+@pytest.mark.parametrize("options", [{"at_least": 5}, {"linger": 20}, {"timeout": 3}])
+def test_renewals_end_with_a_release_which_is_no_loss_and_with_their_context(
     server: Server, client: redis.Redis, options: dict[str, Any]
 ) -> None:
-    lock = kept(client, timeout=3 if not options else 30, **options)
+    with kept(client, "other", timeout=3).keep_alive():
+        pass
+    lock = kept(client, **options)
     with lock.keep_alive() as lease:
         lock.release()
         renewals = server.calls("lock.renew")
@@ -183,63 +168,57 @@ def test_a_renewal_with_linger_converts_nothing_back(server: Server, client: red
 
 
 @pytest.mark.parametrize(
-    ("reply", "is_lost"),
-    [(b"$-1", False), (b"-ERR of another kind", False), (b"-PARTIAL release them first", True), (b"-WRONGTYPE", True)],
+    ("word", "reply", "is_lost"),
+    [
+        (b"LOCK.ACQUIRE", b"$-1", False),
+        (b"LOCK.ACQUIRE", b"-ERR of another kind", False),
+        (b"LOCK.ACQUIRE", b"-PARTIAL release them first", True),
+        (b"LOCK.ACQUIRE", b"-WRONGTYPE", True),
+        # It is lost between both, and not taken anew.
+        (b"LOCK.RENEW", b":1", True),
+    ],
 )
-def test_what_the_binding_says_of_the_hold(server: Server, proxy: Proxy, reply: bytes, is_lost: bool) -> None:
+def test_what_the_binding_says_of_the_hold(
+    server: Server, proxy: Proxy, word: bytes, reply: bytes, is_lost: bool
+) -> None:
     with redis.Redis(port=proxy.port, protocol=2) as client:
         lock = kept(client, linger=3)
-        proxy.answer(b"LOCK.ACQUIRE", reply)
-        if is_lost:
-            with pytest.raises(LockNotOwnedError):
-                lock.reacquire()
+        proxy.answer(word, reply, times=1)
+        if not is_lost:
+            lock.reacquire()
+            # It may be bound to a connection that is gone: the linger goes on, and the ttl begins anew.
+            assert lock.local.lease.sure() < 3 < lock.local.lease.left()
             return
-        lock.reacquire()
-        # It may be bound to a connection that is gone: the linger goes on, and the ttl begins anew.
-        assert lock.local.lease.sure() < 3 < lock.local.lease.left()
-
-
-def test_a_hold_that_is_lost_before_its_binding_is_not_taken_anew(server: Server, proxy: Proxy) -> None:
-    with redis.Redis(port=proxy.port) as client:
-        lock = kept(client, linger=20)
         server.admin.delete("stock")
-        proxy.answer(b"LOCK.RENEW", b":1", times=1)
         with pytest.raises(LockNotOwnedError):
             lock.reacquire()
     assert not server.admin.exists("stock")
 
 
-# Tasks.
-
-
-async def kept_by_task(client: Client, **options: Any) -> ours.Lock:
+async def kept_by_task(client: Any, **options: Any) -> ours.Lock:
     lock = ours.Lock(client, "stock", **{"timeout": 30, **options})
     await lock.acquire()
     return lock
 
 
-async def test_asyncio_the_work_is_cancelled_by_the_end_of_the_lease(proxy: Proxy) -> None:
+async def test_a_task_is_cancelled_by_the_end_of_the_lease_and_by_nothing_that_passes(
+    server: Server, proxy: Proxy
+) -> None:
     async def work(lock: ours.Lock) -> None:
-        async with lock.keep_alive():
-            proxy.pause()
-            await asyncio.sleep(PATIENCE)
-
-    async with Client(port=proxy.port) as client:
-        with pytest.raises(LockNotOwnedError):
-            await work(await kept_by_task(client, timeout=2))
-        proxy.resume()
-
-
-async def test_asyncio_an_error_that_passes_loses_nothing(server: Server, proxy: Proxy) -> None:
-    async with Client(port=proxy.port) as client:
-        lock = await kept_by_task(client, timeout=3)
         async with lock.keep_alive() as lease:
             proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
             await asyncio.to_thread(until, lambda: server.calls("lock.renew") >= 2, "a renewal that is answered")
             assert (proxy.refusals, lease.lost) == (2, False)
+            proxy.pause()
+            await asyncio.sleep(PATIENCE)
+
+    async with redis.asyncio.Redis(port=proxy.port) as client:
+        with pytest.raises(LockNotOwnedError):
+            await work(await kept_by_task(client, timeout=3))
+        proxy.resume()
 
 
-async def test_asyncio_a_cancellation_from_outside_stays_one(async_client: Client) -> None:
+async def test_a_cancellation_from_outside_stays_one(async_client: "redis.asyncio.Redis") -> None:
     lock = await kept_by_task(async_client)
     inside = asyncio.Event()
 
@@ -256,8 +235,8 @@ async def test_asyncio_a_cancellation_from_outside_stays_one(async_client: Clien
     assert await lock.owned()
 
 
-async def test_asyncio_leaving_during_a_renewal_with_linger_ends_no_hold(
-    server: Server, async_client: Client, monkeypatch: pytest.MonkeyPatch
+async def test_to_leave_during_a_renewal_with_linger_ends_no_hold(
+    server: Server, async_client: "redis.asyncio.Redis", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock, under_way, go = await kept_by_task(async_client, linger=0.3), asyncio.Event(), asyncio.Event()
     async with lock.keep_alive():
