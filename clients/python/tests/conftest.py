@@ -7,7 +7,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from .package import Package
+from .package import KINDS, Package
 from .proxy import Proxy
 from .server import Server, running, versions
 
@@ -53,7 +53,7 @@ def package(request: pytest.FixtureRequest) -> Iterator[Package]:
     package.end()
 
 
-@pytest.fixture(params=["threads", "asyncio", "notify"])
+@pytest.fixture(params=KINDS)
 def way(request: pytest.FixtureRequest) -> Iterator[Package]:
     """Either package, in each way to wait."""
     package = Package(request.param)

@@ -23,6 +23,7 @@ import redis_lock_client.asyncio
 
 from .server import PATIENCE, until
 
+KINDS = ["threads", "asyncio", "notify"]
 # What can be waited for, each with its command.
 LOCKS = {"Lock": "lock.acquire", "Semaphore": "lock.acquire", "MultiLock": "lock.macquire"}
 BOTH = ["stock", "prices"]
@@ -112,6 +113,40 @@ class Package:
         if not self.is_sync:
             self.now(cancel_others())
             self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+class Kept:
+    """A hold that is kept alive, in asyncio by a task that is cancelled when it is lost."""
+
+    def __init__(self, package: Package, lock: Any) -> None:
+        self._package = package
+        self.told, self._stopped, begun = threading.Event(), asyncio.Event(), threading.Event()
+        if package.is_sync:
+            self._context = lock.keep_alive(on_lost=self.told.set).__enter__()
+        else:
+            self._context = lock.keep_alive()
+            self._task = package.begin(self._keep, begun.set)
+            assert begun.wait(PATIENCE)
+
+    async def _keep(self, begun: Callable[[], None]) -> None:
+        try:
+            async with self._context:
+                begun()
+                await self._stopped.wait()
+        except redis_lock_client.LockNotOwnedError:
+            self.told.set()
+
+    def is_lost(self) -> bool:
+        """Whether the client says so, without a question to the server."""
+        lost: Any = self._context.lost
+        return bool(lost.is_set() if self._package.is_sync else lost)
+
+    def stop(self) -> None:
+        if self._package.is_sync:
+            self._context.__exit__()
+        else:
+            self._package.loop.call_soon_threadsafe(self._stopped.set)
+            self._task.result(PATIENCE)
 
 
 async def cancel_others() -> None:
