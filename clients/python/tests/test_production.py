@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
-import pytest
 import yaml
 
 from .server import Server, running
@@ -50,17 +49,15 @@ def test_a_process_that_is_told_to_end_releases(server: Server, tmp_path: Path) 
 
 
 def documents(name: str) -> list[Any]:
-    return list(yaml.safe_load_all((TEMPLATES / name).read_text()))
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in TEMPLATES.iterdir()))
-def test_the_templates_are_as_kubernetes_wants_them(name: str) -> None:
-    for document in documents(name):
+    """What is in a template, which has to be as Kubernetes wants it."""
+    found = list(yaml.safe_load_all((TEMPLATES / name).read_text()))
+    for document in found:
         kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+    return found
 
 
-# Where the image has the module.
-def built() -> str:
+def module() -> str:
+    """Where the image has it."""
     (folder,) = re.findall(r"target/release/libredis_lock\.so (\S+/)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     return f"{folder}libredis_lock.so"
 
@@ -84,17 +81,19 @@ def test_the_server_of_the_template(shared_server: Server) -> None:
     assert service["spec"]["selector"] == pods["spec"]["template"]["metadata"]["labels"]
     lines = [line.split() for line in config["data"][file].splitlines() if not line.startswith("#")]
     loads, *settings = lines
-    assert loads[:2] == ["loadmodule", built()]
+    assert loads[:2] == ["loadmodule", module()]
     words = [*loads[2:], *(word for name, *values in settings for word in (f"--{name}", *values))]
-    with running(shared_server.version, *words) as server:
+    with (
+        running(shared_server.version, *words) as server,
+        running(shared_server.version, with_module=False) as bare,
+    ):
         assert server.admin.config_get("lock.guard") == {"lock.guard": "restart"}
         assert server.admin.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
         for probe in ("startupProbe", "readinessProbe"):
             program, *command = container[probe]["exec"]["command"]
             assert program == "redis-cli"
             assert redis_cli(server, command).returncode == 0
-            with running(shared_server.version, with_module=False) as bare:
-                assert redis_cli(bare, command).returncode != 0
+            assert redis_cli(bare, command).returncode != 0
 
 
 def test_the_module_that_an_init_container_brings(shared_server: Server) -> None:
@@ -103,9 +102,12 @@ def test_the_module_that_an_init_container_brings(shared_server: Server) -> None
     (volume,) = pod["spec"]["volumes"]
     assert is_ours(brings["image"])
     assert not is_ours(container["image"])
-    assert brings["command"] == ["cp", built(), f"{mounts(brings)[volume['name']]}/"]
+    assert brings["command"] == ["cp", module(), f"{mounts(brings)[volume['name']]}/"]
     option, path, *words = container["args"]
-    assert option == "--loadmodule"
-    assert path == f"{mounts(container)[volume['name']]}/libredis_lock.so"
+    assert (option, path) == ("--loadmodule", f"{mounts(container)[volume['name']]}/libredis_lock.so")
     with running(shared_server.version, *words) as server:
         assert server.admin.config_get("lock.guard") == {"lock.guard": "failover"}
+
+
+def test_all_templates_are_tested() -> None:
+    assert {path.name for path in TEMPLATES.iterdir()} == {"statefulset.yaml", "init-container.yaml"}

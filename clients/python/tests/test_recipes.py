@@ -1,75 +1,69 @@
-"""The programs of docs/RECIPES.md, each on a real server."""
+"""The programs of docs/RECIPES.md and of the READMEs, each on a real server."""
 
+import json
+import os
 import re
+import socket
 import sqlite3
+import subprocess
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from redis_lock_client import FingerprintError, Lock, LockNotOwnedError, once
 
 from .server import PATIENCE, Server, until
 
-PAGE = Path(__file__).parents[3] / "docs" / "RECIPES.md"
+ROOT = Path(__file__).parents[3]
+# What the programs call, and what that returns.
+CALLS = {
+    "make_backup": None,
+    "call_api": b"ok",
+    "render": b"<html>",
+    "ask_the_bank": b"1.1",
+    "ask_the_station": b"sun",
+    "save": None,
+    "fetch_token": b"secret",
+    "pay": {"paid": 5},
+    "handle": None,
+    "make_report": b"pdf",
+    "send_mail": None,
+    "load_orders": b"o",
+    "load_stock": b"s",
+}
 
 
-class Calls:
-    """What the programs call, and how often."""
-
-    def __init__(self) -> None:
-        self.count: Counter[str] = Counter()
-
-    def does(self, name: str, value: Any = None) -> Any:
-        def call(*_: Any) -> Any:
-            self.count[name] += 1
-            if isinstance(value, Exception):
-                raise value
-            return value
-
-        return call
+def blocks(page: Path, number: int, begin: str = "") -> list[str]:
+    found = re.findall(rf"```python\n({begin}.*?)```", page.read_text(), re.DOTALL)
+    assert len(found) == number
+    return found
 
 
-@pytest.fixture
-def calls() -> Calls:
-    return Calls()
-
-
-# The programs of the page, which call what stands under these names.
 def read(**names: Any) -> dict[str, Any]:
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 18
-    for block in blocks:
+    """The programs of the recipes, which call what stands under these names."""
+    names = {name: Mock(return_value=value) for name, value in CALLS.items()} | names
+    for block in blocks(ROOT / "docs" / "RECIPES.md", 18):
         exec(block, names)
     return names
 
 
 @pytest.fixture
-def programs(calls: Calls) -> dict[str, Any]:
-    return read(
-        make_backup=calls.does("backup"),
-        call_api=calls.does("api", b"ok"),
-        render=calls.does("render", b"<html>"),
-        ask_the_bank=calls.does("bank", b"1.1"),
-        ask_the_station=calls.does("station", b"sun"),
-        save=calls.does("save"),
-        fetch_token=calls.does("token", b"secret"),
-        pay=calls.does("pay", {"paid": 5}),
-        handle=calls.does("handle"),
-        make_report=calls.does("report", b"pdf"),
-        send_mail=calls.does("mail"),
-        load_orders=calls.does("orders", b"o"),
-        load_stock=calls.does("stock", b"s"),
-    )
+def programs() -> dict[str, Any]:
+    return read()
 
 
-def test_a_cron_job_on_one_machine(client: redis.Redis, programs: dict[str, Any], calls: Calls) -> None:
+def test_a_cron_job_on_one_machine(client: redis.Redis, programs: dict[str, Any]) -> None:
     assert [programs["nightly_backup"](client) for _ in range(3)] == [True, False, False]
-    assert calls.count["backup"] == 1
+    programs["make_backup"].assert_called_once()
 
 
 def test_a_migration_at_deploy(client: redis.Redis) -> None:
@@ -97,20 +91,19 @@ class Brief(Lock):
         Brief.kept = super().keep_alive(on_lost)
         return Brief.kept
 
-
-def test_a_migration_that_loses_its_lock(client: redis.Redis) -> None:
-    applied = []
-
-    def apply(step: int) -> None:
-        applied.append(step)
-        client.delete("migration")
+    @staticmethod
+    def lose(client: redis.Redis, name: str) -> None:
+        client.delete(name)
         until(lambda: Brief.kept.lost.is_set(), "the loss")
 
+
+def test_a_migration_that_loses_its_lock(client: redis.Redis) -> None:
+    apply = Mock(side_effect=lambda step: Brief.lose(client, "migration"))
     programs = read(pending_steps=lambda: [1, 2], apply=apply)
     programs["Lock"] = Brief
     with pytest.raises(LockNotOwnedError):
         programs["migrate"](client)
-    assert applied == [1]
+    apply.assert_called_once()
 
 
 def test_a_leader_that_stops_hands_over(client: redis.Redis, server: Server) -> None:
@@ -139,9 +132,8 @@ def test_a_leader_that_is_deposed_steps_down(client: redis.Redis) -> None:
         leaders.append(fence)
         if len(leaders) == 2:
             process["stopping"].set()
-            return
-        client.delete("leader")
-        until(lambda: Brief.kept.lost.is_set(), "the loss")
+        else:
+            Brief.lose(client, "leader")
 
     process = read(do_a_round=do_a_round)
     process["Lock"] = Brief
@@ -160,21 +152,17 @@ def test_a_worker_pool(client: redis.Redis, server: Server) -> None:
 
 
 def test_one_worker_per_file(client: redis.Redis) -> None:
-    files, done, processed = list(range(20)), set[int](), Counter[int]()
+    processed = Counter[int]()
     both = threading.Barrier(2)
+    programs = read(process=lambda file: processed.update([file]), is_done=lambda file: file in processed)
 
-    def process(file: int) -> None:
-        processed.update([file])
-        done.add(file)
-
-    def worker(files: list[int]) -> None:
+    def worker(_: int) -> None:
         both.wait(PATIENCE)
-        work_through(client, files)
+        programs["work_through"](client, range(20))
 
-    work_through = read(process=process, is_done=lambda file: file in done)["work_through"]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(worker, [files, files]))
-    assert processed == dict.fromkeys(files, 1)
+        list(pool.map(worker, range(2)))
+    assert processed == dict.fromkeys(range(20), 1)
     assert not client.keys("file:*")
 
 
@@ -183,9 +171,9 @@ def test_a_transfer(client: redis.Redis) -> None:
 
     def move(source: str, target: str, amount: int, fence: int) -> None:
         assert fence
-        assert client.exists("account:anna", "account:bert") == 2
         seen = dict(balance)
-        client.ping()  # Another thread has its turn.
+        # Another thread has its turn.
+        assert client.exists("account:anna", "account:bert") == 2
         balance[source], balance[target] = seen[source] - amount, seen[target] + amount
 
     transfer = read(move=move)["transfer"]
@@ -195,74 +183,67 @@ def test_a_transfer(client: redis.Redis) -> None:
     assert balance == {"anna": 80, "bert": 120}
 
 
-@pytest.fixture
-def stock() -> sqlite3.Connection:
+@pytest.mark.parametrize("next_owner_comes", ["never", "before the read", "after the read"])
+def test_a_guarded_write(client: redis.Redis, next_owner_comes: str) -> None:
     db = sqlite3.connect(":memory:")
     db.execute("CREATE TABLE stock (id, n, fence BIGINT NOT NULL DEFAULT 0)")
     db.execute("INSERT INTO stock (id, n) VALUES ('pen', 5)")
-    return db
 
-
-def test_a_guarded_write(client: redis.Redis, stock: sqlite3.Connection) -> None:
-    read(count_after_sale=lambda n: n - 1)["sell"](client, stock, "pen")
-    assert stock.execute("SELECT n FROM stock").fetchone() == (4,)
-
-
-@pytest.mark.parametrize("is_before_the_read", [True, False])
-def test_a_late_owner_writes_nothing(client: redis.Redis, stock: sqlite3.Connection, is_before_the_read: bool) -> None:
-    def next_owner() -> None:
-        with stock:
-            stock.execute("UPDATE stock SET n = 0, fence = 9e15")
+    def comes(when: str) -> None:
+        if when == next_owner_comes:
+            with db:
+                db.execute("UPDATE stock SET n = 0, fence = 9e15")
 
     def count_after_sale(n: int) -> int:
-        if not is_before_the_read:
-            next_owner()
+        comes("after the read")
         return n - 1
 
-    if is_before_the_read:
-        next_owner()
-    with pytest.raises(RuntimeError, match="a newer owner"):
-        read(count_after_sale=count_after_sale)["sell"](client, stock, "pen")
-    assert stock.execute("SELECT n FROM stock").fetchone() == (0,)
+    sell = read(count_after_sale=count_after_sale)["sell"]
+    comes("before the read")
+    if next_owner_comes == "never":
+        sell(client, db, "pen")
+    else:
+        with pytest.raises(RuntimeError, match="a newer owner"):
+            sell(client, db, "pen")
+    assert db.execute("SELECT n FROM stock").fetchone() == (4 if next_owner_comes == "never" else 0,)
 
 
-def test_a_rate_limit(client: redis.Redis, server: Server, programs: dict[str, Any], calls: Calls) -> None:
+def test_a_rate_limit(client: redis.Redis, server: Server, programs: dict[str, Any]) -> None:
     with ThreadPoolExecutor(1) as pool:
         for _ in range(10):
             programs["limited_call"](client, "bob")
         last = pool.submit(programs["limited_call"], client, "bob")
         server.wait_for_waiters("rate:bob", 1)
-        assert calls.count["api"] == 10
+        assert programs["call_api"].call_count == 10
         assert last.result(PATIENCE) == b"ok"
 
 
-def test_a_cold_page(client: redis.Redis, programs: dict[str, Any], calls: Calls) -> None:
+def test_a_cold_page(client: redis.Redis, programs: dict[str, Any]) -> None:
     with ThreadPoolExecutor(8) as pool:
-        pages = list(pool.map(lambda _: programs["page"](client, 7), range(8)))
-    assert pages == [b"<html>"] * 8
-    assert calls.count["render"] == 1
+        assert list(pool.map(lambda _: programs["page"](client, 7), range(8))) == [b"<html>"] * 8
+    programs["render"].assert_called_once()
 
 
-@pytest.mark.parametrize(("name", "key", "call"), [("rates", "rates", "bank"), ("api_token", "api:token", "token")])
-def test_refreshed_ahead(
-    client: redis.Redis, programs: dict[str, Any], calls: Calls, name: str, key: str, call: str
-) -> None:
-    first = programs[name](client)
-    assert programs[name](client) == first
-    assert calls.count[call] == 1
+@pytest.mark.parametrize(
+    ("name", "key", "call"),
+    [
+        ("rates", "rates", "ask_the_bank"),
+        ("api_token", "api:token", "fetch_token"),
+        ("weather", "weather", "ask_the_station"),
+    ],
+)
+def test_what_is_made_anew_ahead(client: redis.Redis, programs: dict[str, Any], name: str, key: str, call: str) -> None:
+    make, calls = programs[name], programs[call]
+    assert make(client) == make(client) == CALLS[call]
+    assert calls.call_count == 1
     client.pexpire(key, 20_000)
-    assert programs[name](client) == first
-    assert calls.count[call] == 2
+    # An old value is better than none.
+    calls.side_effect = OSError("away")
+    assert make(client) == client.get(key) == CALLS[call]
+    calls.side_effect = None
+    assert make(client) == CALLS[call]
+    assert calls.call_count == 3
     assert client.pttl(key) > 100_000
-
-
-def test_an_old_value_is_better_than_none(client: redis.Redis, programs: dict[str, Any], calls: Calls) -> None:
-    assert programs["weather"](client) == b"sun"
-    client.pexpire("weather", 50_000)
-    programs["ask_the_station"] = calls.does("station", OSError("away"))
-    assert programs["weather"](client) == b"sun"
-    assert calls.count["station"] == 2
-    assert client.get("weather") == b"sun"
 
 
 def test_no_stale_value_after_a_change(client: redis.Redis, programs: dict[str, Any]) -> None:
@@ -276,20 +257,80 @@ def test_no_stale_value_after_a_change(client: redis.Redis, programs: dict[str, 
     assert once(client, "price:pen", lambda: b"2") == b"2"
 
 
-def test_a_payment(client: redis.Redis, programs: dict[str, Any], calls: Calls) -> None:
+def test_what_happens_once(client: redis.Redis, programs: dict[str, Any]) -> None:
     charge = programs["payments"](client)
-    assert charge("k", 5) == charge("k", 5) == {"paid": 5}
-    assert calls.count["pay"] == 1
-    with pytest.raises(FingerprintError):
-        charge("k", 6)
-
-
-def test_what_happens_once(client: redis.Redis, programs: dict[str, Any], calls: Calls) -> None:
     for _ in range(3):
+        assert charge("k", 5) == {"paid": 5}
         assert programs["on_webhook"](client, {"id": 1}) == b"done"
         assert programs["nightly"](client, "2026-11-28") == b"pdf"
         assert programs["warn"](client, "bob") == b"sent"
         assert programs["report"](client) == b"os"
-    assert calls.count == {"handle": 1, "report": 1, "mail": 1, "orders": 1, "stock": 1}
+    for name in ("pay", "handle", "make_report", "send_mail", "load_orders", "load_stock"):
+        programs[name].assert_called_once()
+    with pytest.raises(FingerprintError):
+        charge("k", 6)
     with Lock(client, "{report:2026-11-29}:once", timeout=30):
         assert programs["nightly"](client, "2026-11-29") is None
+
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+@pytest.fixture
+def from_readme(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
+    monkeypatch.setenv("REDIS_SERVER", f"{os.environ['REDIS_LOCK_SERVERS']}/{server.version}/bin/server")
+    names: dict[str, Any] = dict(
+        os=os, socket=socket, subprocess=subprocess, redis=redis, Retry=Retry, ConstantBackoff=ConstantBackoff
+    )
+    (fixture,) = blocks(README, 1, "@pytest.fixture\n")
+    exec(fixture.partition("\n")[2], names)
+    yield from names["client"](tmp_path)
+
+
+def test_a_test_of_an_application(from_readme: redis.Redis) -> None:
+    with Lock(from_readme, "stock", timeout=30) as lock:
+        assert lock.check() == lock.fence
+        assert not Lock(from_readme, "stock", blocking=False).acquire()
+
+
+def test_a_value_that_one_makes(client: redis.Redis) -> None:
+    ask = Mock(return_value={"item": "pen"})
+    names: dict[str, Any] = {"client": client, "json": json, "render": str, "ask_the_shop": ask}
+    (block,) = blocks(README, 1, "from redis_lock_client import once")
+    exec(block, names)
+    assert names["html"] == client.get("page:7") == b"7"
+    assert names["price"]("pen") == names["price"]("pen") == {"item": "pen"}
+    ask.assert_called_once()
+
+
+def first_program(server: Server, work: Callable[[], object], timeout: int = 10) -> None:
+    (program,) = blocks(ROOT / "README.md", 1)
+    changes = [("port=6379", f"port={server.port}"), ("time.sleep(1)", "work()"), ("timeout=10", f"timeout={timeout}")]
+    for words, others in changes:
+        assert words in program
+        program = program.replace(words, others)
+    exec(program, {"work": work})
+
+
+def test_the_first_program(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    held: list[object] = []
+    first_program(server, lambda: held.append(server.admin.exists("report")))
+    assert held == [1] * 8
+    assert re.fullmatch(r"has the lock, fence \d{16}\ndone, the lock is released\n", capsys.readouterr().out)
+    assert not server.admin.exists("report")
+    with pytest.raises(OSError, match="no route"):
+        first_program(server, Mock(side_effect=OSError("no route")))
+    assert not server.admin.exists("report")
+
+
+def test_the_first_program_stops_when_the_lock_is_lost(server: Server) -> None:
+    def work() -> None:
+        server.admin.delete("report")
+        renewals = server.calls("lock.renew")
+        until(lambda: server.calls("lock.renew") > renewals, "a renewal")
+
+    # So that a renewal comes soon.
+    works = Mock(side_effect=work)
+    with pytest.raises(LockNotOwnedError):
+        first_program(server, works, timeout=1)
+    works.assert_called_once()

@@ -1,0 +1,282 @@
+"""Measures LOCK.ONCE beside the ways that people use without it, into docs/benchmarks/once.tsv and once.md.
+
+    python -m scripts.bench_once [PART…] [--ways once,pubsub,…] [--rounds 5] [--version redis-7.0.15]
+
+The parts are SITUATION:BYTES (all without a word). What is not measured again keeps its rows.
+
+- cold    1,000 clients want one value that is not there. The making takes 500 ms
+- failing the same, but the first maker releases the lock after 100 ms, and has no value
+- killed  its connection ends after 100 ms
+- silent  its connection stays, and nothing comes from it
+- turns   5,000 wait: the longest turn of the server's event loop in which they are answered
+
+Server and clients have a core each. The ways take turns, round by round.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import resource
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.server import running
+
+ROOT = Path(__file__).parents[3]
+FILE = ROOT / "docs/benchmarks/once.tsv"
+PAGE = FILE.with_suffix(".md")
+HEAD = "way\tsituation\tbytes\tfigure\tmedian\tlow\thigh"
+MARK = "<!-- Below this line `make -C clients/python bench-once` writes. -->\n"
+PARTS = ["cold:100", "cold:10000", "cold:100000", "failing:100", "killed:100", "silent:100", "turns:10000"]
+KEEP_MS = 60_000
+# When the first maker fails, dies or falls silent.
+FALLS_AFTER = 0.1
+
+# What each line of the page shows of a situation, by the names of the figures.
+CROWD = "{values made:,.0f}, {all answered after ms:,.0f}"
+LINES = {
+    "cold, 100 bytes": ("cold:100", CROWD),
+    "cold, 100 KB": ("cold:100000", CROWD),
+    "failing": ("failing:100", CROWD),
+    "killed": ("killed:100", CROWD),
+    "silent": ("silent:100", CROWD),
+    "commands": ("cold:100", "{commands:,.0f}"),
+    "server CPU ms, 100 bytes": ("cold:100", "{server CPU ms:,.0f}"),
+    "server CPU ms, 10 KB": ("cold:10000", "{server CPU ms:,.0f}"),
+    "longest turn, ms": ("turns:10000", "{longest turn CPU ms:.1f}"),
+}
+
+
+class Raw:
+    """A connection that speaks RESP3 and nothing else, so that the clients cost little."""
+
+    sent = 0
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take both ends of it."""
+        self.reader, self.writer = reader, writer
+
+    async def all(self, *commands: tuple[Any, ...]) -> list[Any]:
+        """Send commands in one pipeline and return their replies."""
+        Raw.sent += len(commands)
+        for words in commands:
+            parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+            self.writer.write(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
+        return [await self.read() for _ in commands]
+
+    async def call(self, *words: Any) -> Any:
+        """Send a command and return its reply."""
+        return (await self.all(words))[0]
+
+    async def read(self) -> Any:
+        """Return the next reply or message, or raise an error of the server."""
+        line = (await self.reader.readuntil(b"\r\n"))[:-2]
+        kind, rest = line[:1], line[1:]
+        if kind == b"-":
+            raise redis.ResponseError(rest.decode())
+        if kind == b"$":
+            return (await self.reader.readexactly(int(rest) + 2))[:-2]
+        if kind in b"*>%":
+            return [await self.read() for _ in range(int(rest) * (2 if kind == b"%" else 1))]
+        return int(rest) if kind == b":" else None if kind == b"_" else rest
+
+
+class GoneError(Exception):
+    """The maker has died or fallen silent: it releases nothing."""
+
+
+class Wanted:
+    """A value that many want."""
+
+    name, lock = "v", "{v}:once"
+
+    def __init__(self, size: int, situation: str, turns: Path) -> None:
+        """Say how long it is, what becomes of the first maker, and where the server writes its turns."""
+        self.value, self.situation, self.turns = b"v" * size, situation, turns
+        # How long a lock lasts whose owner is silent. For the turns all wait before the value is made.
+        self.ttl_ms = 30_000 if situation == "turns" else 3_000
+        self.makings = 0
+        self.made_at = 0.0
+
+    async def make(self, one: Raw) -> list[tuple[Any, ...]]:
+        """Make it, and return the words that follow the name in a SET, or nothing if the making fails."""
+        self.makings += 1
+        if self.makings == 1 and self.situation in ("failing", "killed", "silent"):
+            await asyncio.sleep(FALLS_AFTER)
+            if self.situation == "failing":
+                return []
+            if self.situation == "killed":
+                one.writer.transport.abort()
+            raise GoneError
+        await asyncio.sleep(2 if self.situation == "turns" else 0.5)
+        self.made_at = self.made_at or time.monotonic()
+        if self.situation == "turns":
+            # 0 begins the figures of benches/turns.c anew.
+            self.turns.write_bytes(bytes(32))
+        return [("SET", self.name, self.value, "PX", KEEP_MS)]
+
+
+async def once(one: Raw, of: Wanted, token: str) -> None:
+    """Want it by LOCK.ONCE, which looks at the value first."""
+    reply = await one.call("LOCK.ONCE", of.lock, of.name, token, of.ttl_ms, "BLOCK", 0, "LINGER", 0)
+    if not isinstance(reply, bytes):
+        sets = [("LOCK.EXEC", of.lock, token, *words) for words in await of.make(one)]
+        await one.all(*sets, ("LOCK.RELEASE", of.lock, token))
+
+
+async def pubsub(one: Raw, of: Wanted, token: str) -> None:
+    """Want it as MemoLock does. A client that hears nothing looks once more when the maker's lock has ended."""
+    if await one.call("GET", of.name) is not None:
+        return
+    if not await one.call("SET", of.lock, token, "NX", "PX", of.ttl_ms):
+        await one.call("SUBSCRIBE", "news")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(of.ttl_ms / 1_000):
+                if await one.call("GET", of.name) is None:
+                    await one.read()
+                return
+        await one.call("UNSUBSCRIBE")
+    await make_and_tell(one, of)
+
+
+async def make_and_tell(one: Raw, of: Wanted) -> None:
+    """Look once more, make it, store it, and tell those who have subscribed."""
+    sets = await of.make(one) if await one.call("GET", of.name) is None else []
+    tells = [("PUBLISH", "news", of.value)] if sets else []
+    await one.all(*sets, *tells, ("DEL", of.lock))
+
+
+async def polling(one: Raw, of: Wanted, token: str) -> None:
+    """Want it, and look again each 50 ms."""
+    while await one.call("GET", of.name) is None:
+        if await one.call("SET", of.lock, token, "NX", "PX", of.ttl_ms):
+            return await make_and_tell(one, of)
+        await asyncio.sleep(0.05)
+    return None
+
+
+WAYS = {"once": ("LOCK.ONCE", once), "pubsub": ("Pub/Sub", pubsub), "polling": ("polling", polling)}
+
+
+def seen(admin: redis.Redis) -> tuple[float, float]:
+    """Return the CPU of the server in ms, and the KB of its network."""
+    info: dict[str, Any] = admin.info("everything")
+    cpu = info["used_cpu_user"] + info["used_cpu_sys"]
+    return cpu * 1_000, (info["total_net_input_bytes"] + info["total_net_output_bytes"]) / 1_000
+
+
+async def play(way: str, of: Wanted, admin: redis.Redis, port: int) -> dict[str, float]:
+    """Play a round, and return its figures."""
+    admin.flushall()
+    number = 5_000 if of.situation == "turns" else 1_000
+    all_of = [Raw(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(number)]
+    for one in all_of:
+        await one.call("HELLO", 3)
+    answered: list[float] = []
+
+    async def want(n: int) -> None:
+        with contextlib.suppress(GoneError):
+            await WAYS[way][1](all_of[n], of, f"t{n}")
+            answered.append(time.monotonic())
+
+    Raw.sent, before, began = 0, seen(admin), time.monotonic()
+    await asyncio.gather(*(want(n) for n in range(number)))
+    cpu_ms, kb = (now - then for then, now in zip(before, seen(admin), strict=True))
+    for one in all_of:
+        one.writer.close()
+    if of.situation == "turns":
+        cpu_ns, _, long_ones, _ = struct.unpack("4Q", of.turns.read_bytes())
+        return {"values made": of.makings, "longest turn CPU ms": cpu_ns / 1e6, "turns above 10 ms": long_ones}
+    return {
+        "values made": of.makings,
+        "all answered after ms": (max(answered) - began) * 1_000,
+        "last answer after the value ms": (max(answered) - of.made_at) * 1_000,
+        "commands": Raw.sent,
+        "server CPU ms": cpu_ms,
+        "network KB": kb,
+    }
+
+
+def measure(part: str, said: argparse.Namespace, turns: Path) -> None:
+    """Measure a part in its ways, which take turns."""
+    situation, size = part.split(":")
+    rounds: dict[str, list[dict[str, float]]] = {way: [] for way in said.ways.split(",")}
+    if situation == "turns":
+        # The server writes down how long the turns of its event loop are.
+        rounds.pop("polling", None)
+        library = turns.with_suffix(".so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, ROOT / "benches/turns.c"], check=True)
+        turns.write_bytes(bytes(32))
+        os.environ.update(LD_PRELOAD=str(library), TURNS_FILE=str(turns))
+    with running(said.version) as server:
+        if (os.cpu_count() or 1) > 1:
+            os.sched_setaffinity(server.pid, {0})
+            os.sched_setaffinity(0, {1})
+        for _ in range(said.rounds):
+            for way, played in rounds.items():
+                of = Wanted(int(size), situation, turns)
+                played.append(asyncio.run(play(way, of, server.admin, server.port)))
+    os.environ.pop("LD_PRELOAD", None)
+    for way, played in rounds.items():
+        note([way, situation, size], {name: [figures[name] for figures in played] for name in played[0]})
+
+
+def rows() -> list[list[str]]:
+    """Return those of the file."""
+    return [line.split("\t") for line in FILE.read_text().splitlines()[1:]]
+
+
+def note(of: list[str], figures: dict[str, list[float]]) -> None:
+    """Put figures into the file, in place of those that were measured before."""
+    new = []
+    for name, all_of in figures.items():
+        spread = statistics.median(all_of), min(all_of), max(all_of)
+        new.append([*of, name, *(f"{value:.4g}" if value < 1_000 else f"{value:.0f}" for value in spread)])
+    kept = [row for row in rows() if row[:3] != of and row[0] in WAYS] + new
+    kept.sort(key=lambda row: (row[1], int(row[2]), [*WAYS].index(row[0])))
+    FILE.write_text("\n".join([HEAD, *("\t".join(row) for row in kept), ""]))
+    print(*("\t".join(row) for row in new), sep="\n", flush=True)
+
+
+def write(version: str) -> None:
+    """Write the table of the medians, and where they were measured. The module's folder tells its commit."""
+    medians: dict[tuple[str, str], dict[str, float]] = {}
+    for way, situation, size, name, median, *_ in rows():
+        medians.setdefault((f"{situation}:{size}", way), {})[name] = float(median)
+    told = [["made, ms until all are answered", *(title for title, _ in WAYS.values())], ["---", *["---:"] * len(WAYS)]]
+    for label, (part, cell) in LINES.items():
+        told.append([label, *(cell.format_map(medians[part, way]) if (part, way) in medians else "" for way in WAYS)])
+    module = Path(os.environ.get("REDIS_LOCK_MODULE", ROOT / "target/release/libredis_lock.so"))
+    log = ["git", "log", "-1", "--format=%h", "--", ":/core", ":/src", ":/Cargo.lock"]
+    commit = subprocess.run(log, cwd=module.parent, capture_output=True, text=True, check=True).stdout.strip()
+    model = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
+    where = f"{version}, commit {commit}, {time.strftime('%F')}, {os.cpu_count()} x {model.split(': ')[1]}."
+    table = "".join(f"| {' | '.join(line)} |\n" for line in told)
+    PAGE.write_text("\n".join([PAGE.read_text().split(MARK)[0] + MARK, where, "", table]))
+
+
+def main() -> None:
+    """Measure what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=PARTS)
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--version", default="redis-7.0.15")
+    said = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    with tempfile.TemporaryDirectory() as folder:
+        for part in said.parts:
+            measure(part, said, Path(folder) / "turns")
+    write(said.version)
+
+
+if __name__ == "__main__":
+    main()
