@@ -1,6 +1,5 @@
 """What a user of the lock must be allowed, and what comes of it when it is not."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +8,31 @@ import redis
 import redis.asyncio
 
 from redis_lock_client import Lock, MultiLock, RWLock, Semaphore, run_once
-from redis_lock_client import asyncio as ours
 
-from .server import Server, running, until
+from .package import Package
+from .server import Server, cluster_of_one
 
 # The role `worker` of the documents: docs/OPERATIONS.md, "Rights".
 WORKER = ("+lock.acquire", "+rwlock.rlock", "+rwlock.wlock", "+lock.release", "+lock.renew")
+PAGE = Path(__file__).parents[3] / "docs" / "OPERATIONS.md"
+LOGIN: dict[str, Any] = {"username": "worker", "password": "secret"}
+
+
+def allow(server: Server, *rights: str) -> None:
+    """Give the user these rights, and no other."""
+    arguments = ["reset", "on", ">secret", "~app:*", "resetchannels", "-@all", *rights]
+    server.admin.execute_command("ACL", "SETUSER", "worker", *arguments)
 
 
 @pytest.fixture
 def worker(server: Server) -> redis.Redis:
-    """A client with the rights of the role `worker`, and no other."""
-    arguments = ["on", ">secret", "~app:*", "resetchannels", "-@all", *WORKER]
-    server.admin.execute_command("ACL", "SETUSER", "worker", "reset", *arguments)
-    return redis.Redis(port=server.port, username="worker", password="secret")
+    allow(server, *WORKER)
+    return redis.Redis(port=server.port, **LOGIN)
 
 
+@pytest.mark.skipif(not PAGE.exists(), reason="this is not the repository")
 def test_the_documents_name_these_rights() -> None:
-    page = Path(__file__).parent.parent.parent.parent / "docs" / "OPERATIONS.md"
-    if not page.exists():
-        pytest.skip("this is not the repository")
-    (line,) = (line for line in page.read_text().splitlines() if line.startswith("ACL SETUSER worker "))
+    (line,) = (line for line in PAGE.read_text().splitlines() if line.startswith("ACL SETUSER worker "))
     assert set(WORKER) <= set(line.split())
 
 
@@ -41,13 +44,14 @@ def test_a_worker_can_do_all_that_takes_and_ends_a_hold(server: Server, worker: 
             assert not Lock(worker, "app:stock", blocking_timeout=0.1).acquire()
         assert not Lock(worker, "app:stock", blocking_timeout=0.1).acquire(token="mine")
     pair = RWLock(worker, "app:page", timeout=30)
-    with pair.read() as reader:
-        # Converted, with a token that was passed.
-        writer = pair.write()
-        assert writer.acquire(token=reader.local.token)
-        reader.local.token = None
-        writer.release()
-        reader.acquire()
+    with pair.read() as reader, pair.read(thread_local=False) as other:
+        # Who gives up an upgrade keeps the share.
+        assert not pair.write().acquire(blocking_timeout=0.1, token=reader.local.token)
+        assert len(server.tokens("app:page")) == 2
+        other.release()
+        other.acquire(token=reader.local.token)
+        assert pair.write().acquire(token=reader.local.token)
+        reader.raise_on_release_error = False
     with Semaphore(worker, "app:permits", 3, timeout=30):
         assert server.mode("app:permits") == "counted"
     assert run_once(worker, "app:report", lambda: 7, at_most=30, at_least=1) == (True, 7)
@@ -57,50 +61,43 @@ def test_a_worker_can_do_all_that_takes_and_ends_a_hold(server: Server, worker: 
         pass
 
 
-def test_a_worker_that_gives_up_an_upgrade_keeps_its_share(server: Server, worker: redis.Redis) -> None:
-    pair = RWLock(worker, "app:page", timeout=30)
-    with pair.read() as reader, pair.read(thread_local=False):
-        assert not pair.write().acquire(blocking_timeout=0.1, token=reader.local.token)
-        assert len(server.tokens("app:page")) == 2
-
-
 def test_each_question_needs_its_right(server: Server, worker: redis.Redis) -> None:
     with Lock(worker, "app:stock", timeout=30) as lock:
         for question in (lock.locked, lock.owned, lambda: lock.extend(1)):
             with pytest.raises(redis.exceptions.NoPermissionError):
                 question()
-        server.admin.execute_command("ACL", "SETUSER", "worker", "+lock.check", "+exists")
+        allow(server, *WORKER, "+lock.check", "+exists")
         assert lock.owned()
         assert lock.locked()
         # By its own lease, as it may not ask for the ttl.
         assert lock.extend(1)
 
 
-async def test_a_worker_that_is_notified_of_grants(server: Server, worker: redis.Redis) -> None:
+def test_a_worker_that_is_notified_of_grants(server: Server, worker: redis.Redis) -> None:
+    tasks = Package("notify")
     # Not `ping`: that the server refuses it is an answer, too.
-    server.admin.execute_command("ACL", "SETUSER", "worker", "+subscribe", "&redis-lock:*")
-    settings: Any = {"port": server.port, "username": "worker", "password": "secret", "socket_timeout": 0.4}
-    async with redis.asyncio.Redis(**settings) as client:
-        lock = ours.Lock(client, "app:stock", timeout=30, wait="notify")
-        held = Lock(worker, "app:stock", timeout=30, thread_local=False)
-        held.acquire()
-        threading.Timer(1, held.release).start()
-        async with lock:
-            assert lock.fence
-    server.admin.execute_command("ACL", "SETUSER", "worker", "resetchannels")
-    async with redis.asyncio.Redis(**settings) as client:
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            await ours.Lock(client, "app:stock", timeout=30, wait="notify").acquire()
+    allow(server, *WORKER, "+subscribe", "&redis-lock:*")
+    held = Lock(worker, "app:stock", timeout=30)
+    held.acquire()
+    with tasks.client(server.port, **LOGIN, socket_timeout=0.4) as client:
+        lock = tasks.lock(client, name="app:stock")
+        waiting = tasks.begin(lock.acquire)
+        server.wait_for_waiters("app:stock", 1)
+        # So long that the connection that hears has been asked several times.
+        assert not tasks.now(tasks.lock(client, name="app:stock", blocking_timeout=1).acquire())
+        held.release()
+        assert waiting.result(20)
+    allow(server, *WORKER, "+subscribe")
+    with tasks.client(server.port, **LOGIN) as client, pytest.raises(redis.exceptions.NoPermissionError):
+        tasks.now(tasks.lock(client, name="app:stock").acquire())
+    tasks.end()
 
 
 def test_a_worker_in_a_cluster(server: Server) -> None:
     """The client itself asks for the slots and the commands."""
-    with running(server.version, "--cluster-enabled", "yes") as node:
-        node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-        until(lambda: node.admin.cluster("info")["cluster_state"] == "ok", "a cluster")
-        rights = (*WORKER, "+cluster|slots", "+command", "+lock.macquire")
-        node.admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", "~app:*", "-@all", *rights)
-        client = redis.RedisCluster(host="127.0.0.1", port=node.port, username="worker", password="secret")
+    with cluster_of_one(server.version) as node:
+        allow(node, *WORKER, "+cluster|slots", "+command", "+lock.macquire")
+        client = redis.RedisCluster(host="127.0.0.1", port=node.port, **LOGIN)
         with Lock(client, "app:stock", timeout=30) as lock:
             assert lock.reacquire()
         with MultiLock(client, ["app:{7}:a", "app:{7}:b"], timeout=30) as both:

@@ -1,27 +1,16 @@
 """Servers without the module: what is told, and what the locks do there with `fallback=True`."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
 import pytest
 import redis
-import redis.asyncio
 
-from redis_lock_client import (
-    Lock,
-    ModuleMissingError,
-    NotSupportedError,
-    RWLock,
-    Semaphore,
-    run_once,
-)
-from redis_lock_client import asyncio as ours
-from redis_lock_client.driver import SLOTS
+from redis_lock_client import Lock, ModuleMissingError, RWLock, Semaphore, run_once
 
+from .package import Package
 from .proxy import Proxy
-from .server import Server, running, until, versions
-from .worker import Package
+from .server import Server, cluster_of_one, running, versions
 
 
 @pytest.fixture(scope="module", params=versions())
@@ -43,18 +32,26 @@ def client(plain: Server) -> Iterator[redis.Redis]:
         yield client
 
 
-def test_without_the_option_the_error_says_what_to_do(client: redis.Redis) -> None:
-    told = r"has not loaded the module redis-lock.*loadmodule /path/libredis_lock\.so.*restart.*fallback=True.*fences"
-    uses: list[Callable[[], object]] = [
-        lambda: Lock(client, "stock").acquire(token="mine"),
-        Semaphore(client, "stock", 3).available,
-        lambda: run_once(client, "stock", pytest.fail, at_most=9),
+def test_what_it_cannot_do_is_told(plain: Server, client: redis.Redis) -> None:
+    uses: list[Callable[[dict[str, bool]], object]] = [
+        lambda more: Semaphore(client, "a", 3, **more).available(),
+        lambda more: RWLock(client, "a", **more).write().acquire(),
+        lambda more: Lock(client, "a", linger=3, **more).acquire(),
+        lambda more: run_once(client, "a", pytest.fail, at_most=9, at_least=1, **more),
     ]
+    beyond = "is not available in the fallback"
+    missing = (
+        r"has not loaded the module redis-lock.*loadmodule /path/libredis_lock\.so.*restart.*fallback=True.*fences"
+    )
     for use in uses:
-        with pytest.raises(ModuleMissingError, match=told) as error:
-            use()
-        assert isinstance(error.value, NotSupportedError)
-        assert isinstance(error.value, redis.ResponseError)
+        for more, told in (({}, missing), ({"fallback": True}, beyond)):
+            with pytest.raises(ModuleMissingError, match=told):
+                use(more)
+    with Lock(client, "a", timeout=30, fallback=True) as lock:
+        for question in (lambda: lock.exec("SET", "b", 1), lock.check):
+            with pytest.raises(ModuleMissingError, match=beyond):
+                question()
+    assert plain.admin.dbsize() == 0
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -68,84 +65,46 @@ def test_a_lost_reply_does_not_lose_the_lock(plain: Server, blocking: bool) -> N
     assert not plain.admin.exists("stock")
 
 
-async def test_a_cancelled_wait_leaves_nothing_behind(plain: Server) -> None:
-    async with redis.asyncio.Redis.from_url(plain.url) as client:
-        held = ours.Lock(client, "stock", timeout=30, fallback=True)
-        await held.acquire()
-        task = asyncio.create_task(ours.Lock(client, "stock", timeout=30, fallback=True).acquire())
-        await asyncio.to_thread(until, lambda: plain.calls("set") >= 3, "a waiter that polls")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await held.owned()
-        await held.release()
+def test_an_interrupted_wait_leaves_nothing_behind(plain: Server, package: Package) -> None:
+    with package.client(plain.port) as client:
+        held, waiter = (package.lock(client, fallback=True) for _ in range(2))
+        package.now(held.acquire())
+        package.interrupt(waiter.acquire, lambda: plain.calls("set") >= 3)
+        assert package.now(held.owned())
+        package.now(held.release())
     assert not plain.admin.exists("stock")
 
 
 def test_what_is_lost_is_said_once_for_each_client(plain: Server, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "redis_lock_client"), redis.Redis.from_url(plain.url) as client:
-        for name in ("a", "b", "c"):
-            with Lock(client, name, timeout=30, fallback=True):
-                pass
-        (record,) = caplog.records
-        for lost in ("fair queue", "fences", "readers and writers", "semaphores", "guarded", "eviction", "failover"):
-            assert lost in record.message
-        with redis.Redis.from_url(plain.url) as another, Lock(another, "a", timeout=30, fallback=True):
-            assert len(caplog.records) == 2
+    with caplog.at_level(logging.WARNING, "redis_lock_client"):
+        for number in (1, 2):
+            with redis.Redis.from_url(plain.url) as client:
+                for name in ("a", "b", "c"):
+                    with Lock(client, name, timeout=30, fallback=True):
+                        assert len(caplog.records) == number
+    for lost in ("fair queue", "fences", "readers and writers", "semaphores", "guarded", "eviction", "failover"):
+        assert lost in caplog.text
 
 
-def test_what_it_cannot_do_is_told(plain: Server, client: redis.Redis) -> None:
-    not_there = "is not available in the fallback"
-    beyond: list[Callable[[], object]] = [
-        lambda: RWLock(client, "a", fallback=True).write().acquire(),
-        lambda: Semaphore(client, "a", 3, fallback=True).available(),
-        lambda: Lock(client, "a", linger=3, fallback=True).acquire(),
-    ]
-    for use in beyond:
-        with pytest.raises(ModuleMissingError, match=not_there):
-            use()
-    assert run_once(client, "a", lambda: 7, at_most=30, fallback=True) == (True, 7)
-    with Lock(client, "a", timeout=30, fallback=True) as lock:
-        for use in (lambda: lock.exec("SET", "b", 1), lock.check):
-            with pytest.raises(ModuleMissingError, match=not_there):
-                use()
-    assert plain.admin.dbsize() == 0
-
-
-@pytest.fixture(scope="module")
-def plain_cluster(plain_server: Server) -> Iterator[Server]:
-    with running(plain_server.version, "--cluster-enabled", "yes", with_module=False) as node:
-        node.admin.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))
-        until(lambda: node.admin.cluster("info")["cluster_state"] == "ok", "a cluster")
-        yield node
-
-
-def test_in_a_cluster_too(plain_cluster: Server, package: Package) -> None:
-    now = package.now
-    with package.closing(package.redis.RedisCluster.from_url(plain_cluster.url)) as cluster:
-        with pytest.raises(ModuleMissingError):
-            now(package.lock(cluster).acquire())
-        several = package.made("MultiLock", cluster, name=["{7}:stock", "{7}:prices"])
+def test_in_a_cluster_who_does_without_the_option_spoils_nothing_for_others(plain: Server, way: Package) -> None:
+    now = way.now
+    with (
+        cluster_of_one(plain.version, with_module=False) as node,
+        way.closing(way.redis.RedisCluster.from_url(node.url)) as cluster,
+    ):
+        several = way.made("MultiLock", cluster, name=["{7}:stock", "{7}:prices"])
         several.local.token = b"mine"
         with pytest.raises(ModuleMissingError):
             now(several.release())
-        lock = package.lock(cluster, fallback=True)
-        assert now(lock.acquire())
-        assert lock.fence == 0
-        now(lock.release())
-
-
-async def test_in_a_cluster_a_task_without_the_option_spoils_nothing_for_others(plain_cluster: Server) -> None:
-    async def work(fallback: bool) -> None:
-        async with ours.Lock(client, "stock", timeout=30, sleep=0.01, fallback=fallback, wait="notify"):
-            pass
-
-    async with redis.asyncio.RedisCluster.from_url(plain_cluster.url) as client:
-        # So that the line has the commands of both from now on.
-        await work(True)
-        done = await asyncio.gather(*map(work, [True, False] * 5), return_exceptions=True)
-    assert done[::2] == [None] * 5
-    assert all(isinstance(each, ModuleMissingError) for each in done[1::2])
+        for _ in range(5):
+            # Notified tasks send the commands of all of them together.
+            without = way.begin(way.lock(cluster).acquire)
+            lock = way.lock(cluster, fallback=True)
+            assert now(lock.acquire())
+            with pytest.raises(ModuleMissingError):
+                without.result(20)
+            assert lock.fence == 0
+            now(lock.release())
 
 
 @pytest.mark.parametrize(
@@ -159,7 +118,7 @@ async def test_in_a_cluster_a_task_without_the_option_spoils_nothing_for_others(
 def test_a_proxy_that_says_in_its_own_words_that_it_lacks_the_module(
     plain: Server, package: Package, told: bytes
 ) -> None:
-    with Proxy(plain.port) as proxy, package.client(port=proxy.port) as client:
+    with Proxy(plain.port) as proxy, package.client(proxy.port) as client:
         proxy.answer(rb"LOCK\.[A-Z]+", told)
         with pytest.raises(ModuleMissingError):
             package.now(package.lock(client).acquire())
