@@ -1,7 +1,6 @@
 """One server of each version for all tests, emptied for each."""
 
 import signal
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
@@ -9,52 +8,52 @@ import redis.asyncio
 
 from .package import KINDS, Package
 from .proxy import Proxy
-from .server import Server, running, versions
+from .server import running, versions
 
 # Who is started in the background by a script ignores it, and some tests interrupt themselves.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", params=versions())
-def shared_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+def shared_server(request):
     with running(request.param) as server:
         yield server
 
 
 @pytest.fixture
-def server(shared_server: Server) -> Server:
+def server(shared_server):
     shared_server.admin.flushall()
     shared_server.admin.config_resetstat()
     return shared_server
 
 
 @pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
+def proxy(server):
     with Proxy(server.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[redis.Redis]:
+def client(server):
     with redis.Redis.from_url(server.url) as client:
         yield client
 
 
 @pytest.fixture
-async def async_client(server: Server) -> AsyncIterator["redis.asyncio.Redis"]:
+async def async_client(server):
     async with redis.asyncio.Redis.from_url(server.url) as client:
         yield client
 
 
 @pytest.fixture(params=["threads", "asyncio"])
-def package(request: pytest.FixtureRequest) -> Iterator[Package]:
+def package(request):
     package = Package(request.param)
     yield package
     package.end()
 
 
 @pytest.fixture(params=KINDS)
-def way(request: pytest.FixtureRequest) -> Iterator[Package]:
+def way(request):
     """Either package, in each way to wait."""
     package = Package(request.param)
     yield package

@@ -35,7 +35,7 @@ class Server:
         # To arrange and to look, never to lock.
         self.admin = redis.Redis(port=port, decode_responses=True)
 
-    def info(self, key: str) -> dict[str, Any]:
+    def info(self, key: Any) -> dict[str, Any]:
         """What LOCK.INFO says of a lock: nothing of one that is free."""
         return as_map(self.admin.execute_command("LOCK.INFO", key) or ())
 
@@ -45,10 +45,10 @@ class Server:
     def tokens(self, key: str) -> list[str]:
         return [as_map(holder)["token"] for holder in self.info(key).get("holders", ())]
 
-    def waiters(self, key: str) -> list[dict[str, Any]]:
+    def waiters(self, key: Any) -> list[dict[str, Any]]:
         return [as_map(waiter) for waiter in self.info(key).get("waiters", ())]
 
-    def wait_for_waiters(self, key: str, number: int) -> None:
+    def wait_for_waiters(self, key: Any, number: int) -> None:
         until(lambda: len(self.waiters(key)) == number, f"{number} waiters for {key}")
 
     def calls(self, command: str) -> int:
@@ -61,7 +61,7 @@ def as_map(reply: Any) -> dict[str, Any]:
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
-def until(condition, what: str):  # type: ignore[no-untyped-def]
+def until(condition, what: str):
     """Wait until the condition is true, and return what it returned."""
     end = time.monotonic() + PATIENCE
     while not (result := condition()):

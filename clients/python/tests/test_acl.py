@@ -10,7 +10,7 @@ import redis.asyncio
 from redis_lock_client import Lock, MultiLock, RWLock, Semaphore, run_once
 
 from .package import Package
-from .server import Server, cluster_of_one
+from .server import cluster_of_one
 
 # The role `worker` of the documents: docs/OPERATIONS.md, "Rights".
 WORKER = ("+lock.acquire", "+rwlock.rlock", "+rwlock.wlock", "+lock.release", "+lock.renew")
@@ -18,25 +18,25 @@ PAGE = Path(__file__).parents[3] / "docs" / "OPERATIONS.md"
 LOGIN: dict[str, Any] = {"username": "worker", "password": "secret"}
 
 
-def allow(server: Server, *rights: str) -> None:
+def allow(server, *rights):
     """Give the user these rights, and no other."""
     arguments = ["reset", "on", ">secret", "~app:*", "resetchannels", "-@all", *rights]
     server.admin.execute_command("ACL", "SETUSER", "worker", *arguments)
 
 
 @pytest.fixture
-def worker(server: Server) -> redis.Redis:
+def worker(server):
     allow(server, *WORKER)
     return redis.Redis(port=server.port, **LOGIN)
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="this is not the repository")
-def test_the_documents_name_these_rights() -> None:
+def test_the_documents_name_these_rights():
     (line,) = (line for line in PAGE.read_text().splitlines() if line.startswith("ACL SETUSER worker "))
     assert set(WORKER) <= set(line.split())
 
 
-def test_a_worker_can_do_all_that_takes_and_ends_a_hold(server: Server, worker: redis.Redis) -> None:
+def test_a_worker_can_do_all_that_takes_and_ends_a_hold(server, worker):
     with Lock(worker, "app:stock", timeout=30, linger=20) as lock:
         assert lock.extend(20, replace_ttl=True)
         assert lock.reacquire()
@@ -61,7 +61,7 @@ def test_a_worker_can_do_all_that_takes_and_ends_a_hold(server: Server, worker: 
         pass
 
 
-def test_each_question_needs_its_right(server: Server, worker: redis.Redis) -> None:
+def test_each_question_needs_its_right(server, worker):
     with Lock(worker, "app:stock", timeout=30) as lock:
         for question in (lock.locked, lock.owned, lambda: lock.extend(1)):
             with pytest.raises(redis.exceptions.NoPermissionError):
@@ -73,7 +73,7 @@ def test_each_question_needs_its_right(server: Server, worker: redis.Redis) -> N
         assert lock.extend(1)
 
 
-def test_a_worker_that_is_notified_of_grants(server: Server, worker: redis.Redis) -> None:
+def test_a_worker_that_is_notified_of_grants(server, worker):
     tasks = Package("notify")
     # Not `ping`: that the server refuses it is an answer, too.
     allow(server, *WORKER, "+subscribe", "&redis-lock:*")
@@ -93,7 +93,7 @@ def test_a_worker_that_is_notified_of_grants(server: Server, worker: redis.Redis
     tasks.end()
 
 
-def test_a_worker_in_a_cluster(server: Server) -> None:
+def test_a_worker_in_a_cluster(server):
     """The client itself asks for the slots and the commands."""
     with cluster_of_one(server.version) as node:
         allow(node, *WORKER, "+cluster|slots", "+command", "+lock.macquire")

@@ -2,27 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis.asyncio
 
 from redis_lock_client.contrib.asgi import IdempotencyMiddleware, Response
-
-from .server import Server
 
 
 class App:
     """Counts its requests, and answers by their bodies."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.bodies: list[bytes] = []
         self.begun, self.may_answer = asyncio.Event(), asyncio.Event()
         self.may_answer.set()
         self.status = 201
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope, receive, send):
         self.extensions = scope["extensions"]
         body, more = b"", True
         while more:
@@ -41,7 +37,7 @@ class App:
         await send({"type": "http.response.body", "body": body})
 
 
-async def request(app: Any, *parts: bytes, key: str | None = "key", method: str = "POST", **more: Any) -> Response:
+async def request(app, *parts, key="key", method="POST", **more):
     """What the application answers to a request whose body comes in these parts."""
     headers = [(b"Idempotency-Key", key.encode())] if key is not None else []
     headers += more.pop("headers", [])
@@ -51,10 +47,10 @@ async def request(app: Any, *parts: bytes, key: str | None = "key", method: str 
     messages.append({"type": "http.request", "body": b"", "more_body": False})
     sent: list[Any] = []
 
-    async def receive() -> Any:
+    async def receive():
         return messages.pop(0)
 
-    async def send(message: Any) -> None:
+    async def send(message):
         sent.append(message)
 
     await app({**scope, **more}, receive, send)
@@ -62,17 +58,17 @@ async def request(app: Any, *parts: bytes, key: str | None = "key", method: str 
 
 
 @pytest.fixture
-async def app() -> App:
+async def app():
     return App()
 
 
 @pytest.fixture
-async def wrap(app: App, async_client: "redis.asyncio.Redis") -> Callable[..., Any]:
+async def wrap(app, async_client):
     """The application behind the middleware."""
     return lambda **options: IdempotencyMiddleware(app, async_client, **options)
 
 
-async def test_a_repetition_gets_the_first_answer(server: Server, app: App, wrap: Callable[..., Any]) -> None:
+async def test_a_repetition_gets_the_first_answer(server, app, wrap):
     first = await request(wrap(), b"a", b"b")
     assert first == Response(201, [(b"x-number", b"1"), (b"a", b"\xe4")], b"\n\xffab")
     assert await request(wrap(), b"ab") == first
@@ -81,7 +77,7 @@ async def test_a_repetition_gets_the_first_answer(server: Server, app: App, wrap
     assert 86_000_000 < min(server.admin.pttl(key) for key in server.admin.scan_iter()) <= 86_400_000
 
 
-async def test_what_has_no_key_passes_through(app: App, wrap: Callable[..., Any]) -> None:
+async def test_what_has_no_key_passes_through(app, wrap):
     wrapped = wrap(methods={"POST", "PUT"})
     for _ in range(2):
         for more in ({"key": None}, {"key": ""}, {"method": "GET"}, {"type": "websocket"}):
@@ -92,9 +88,14 @@ async def test_what_has_no_key_passes_through(app: App, wrap: Callable[..., Any]
     assert len(app.bodies) == 9
 
 
-async def test_another_request_with_the_key_is_refused(app: App, wrap: Callable[..., Any]) -> None:
+async def test_another_request_with_the_key_is_refused(app, wrap):
     await request(wrap(), b"a")
-    others = [(b"other", {}), (b"a", {"path": "/other"}), (b"a", {"query_string": b"q"}), (b"a", {"method": "PATCH"})]
+    others: list[Any] = [
+        (b"other", {}),
+        (b"a", {"path": "/other"}),
+        (b"a", {"query_string": b"q"}),
+        (b"a", {"method": "PATCH"}),
+    ]
     for body, more in others:
         refused = await request(wrap(), body, **more)
         assert [refused.status, json.loads(refused.body)["status"], len(app.bodies)] == [422, 422, 1]
@@ -102,9 +103,7 @@ async def test_another_request_with_the_key_is_refused(app: App, wrap: Callable[
 
 
 @pytest.mark.parametrize("wait", [0, 20])
-async def test_a_request_in_progress_is_a_conflict_or_waits_for_the_first(
-    server: Server, app: App, wrap: Callable[..., Any], wait: float
-) -> None:
+async def test_a_request_in_progress_is_a_conflict_or_waits_for_the_first(server, app, wrap, wait):
     app.may_answer.clear()
     first = asyncio.create_task(request(wrap(), b"a"))
     await app.begun.wait()
@@ -121,7 +120,7 @@ async def test_a_request_in_progress_is_a_conflict_or_waits_for_the_first(
     assert len(app.bodies) == 1
 
 
-async def test_a_failure_is_not_kept(server: Server, app: App, wrap: Callable[..., Any]) -> None:
+async def test_a_failure_is_not_kept(server, app, wrap):
     app.status = 503
     assert (await request(wrap(), b"a")).status == 503
     with pytest.raises(ZeroDivisionError):
@@ -134,7 +133,7 @@ async def test_a_failure_is_not_kept(server: Server, app: App, wrap: Callable[..
     assert len(app.bodies) == 4
 
 
-async def test_callers_do_not_share_keys(wrap: Callable[..., Any]) -> None:
+async def test_callers_do_not_share_keys(wrap):
     callers = [[], [(b"Authorization", b"one")], [(b"authorization", b"two")], [(b"cookie", b"one")]]
     shared = wrap(prefix="shared:", who=lambda scope: "all")
     for wrapped, numbers in (
@@ -145,8 +144,8 @@ async def test_callers_do_not_share_keys(wrap: Callable[..., Any]) -> None:
         assert [(await request(wrapped, b"a", headers=headers)).headers[0][1] for headers in callers] == numbers
 
 
-async def test_a_client_that_has_gone_begins_nothing(server: Server, app: App, wrap: Callable[..., Any]) -> None:
-    async def receive() -> Any:
+async def test_a_client_that_has_gone_begins_nothing(server, app, wrap):
+    async def receive():
         return {"type": "http.disconnect"}
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"idempotency-key", b"key")]}

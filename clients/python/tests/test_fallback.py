@@ -1,39 +1,39 @@
 """Servers without the module: what is told, and what the locks do there with `fallback=True`."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
 
 from redis_lock_client import Lock, ModuleMissingError, RWLock, Semaphore, run_once
 
-from .package import Package
 from .proxy import Proxy
-from .server import Server, cluster_of_one, running, versions
+from .server import cluster_of_one, running, versions
 
 
 @pytest.fixture(scope="module", params=versions())
-def plain_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+def plain_server(request):
     with running(request.param, with_module=False) as server:
         yield server
 
 
 @pytest.fixture
-def plain(plain_server: Server) -> Server:
+def plain(plain_server):
     plain_server.admin.flushall()
     plain_server.admin.config_resetstat()
     return plain_server
 
 
 @pytest.fixture
-def client(plain: Server) -> Iterator[redis.Redis]:
+def client(plain):
     with redis.Redis.from_url(plain.url) as client:
         yield client
 
 
-def test_what_it_cannot_do_is_told(plain: Server, client: redis.Redis) -> None:
-    uses: list[Callable[[dict[str, bool]], object]] = [
+def test_what_it_cannot_do_is_told(plain, client):
+    uses: list[Callable[[Any], object]] = [
         lambda more: Semaphore(client, "a", 3, **more).available(),
         lambda more: RWLock(client, "a", **more).write().acquire(),
         lambda more: Lock(client, "a", linger=3, **more).acquire(),
@@ -55,7 +55,7 @@ def test_what_it_cannot_do_is_told(plain: Server, client: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-def test_a_lost_reply_does_not_lose_the_lock(plain: Server, blocking: bool) -> None:
+def test_a_lost_reply_does_not_lose_the_lock(plain, blocking):
     with Proxy(plain.port) as proxy, redis.Redis(port=proxy.port) as client:
         assert not Lock(client, "other", fallback=True).locked()
         proxy.lose_reply_to(b"SET")
@@ -65,7 +65,7 @@ def test_a_lost_reply_does_not_lose_the_lock(plain: Server, blocking: bool) -> N
     assert not plain.admin.exists("stock")
 
 
-def test_an_interrupted_wait_leaves_nothing_behind(plain: Server, package: Package) -> None:
+def test_an_interrupted_wait_leaves_nothing_behind(plain, package):
     with package.client(plain.port) as client:
         held, waiter = (package.lock(client, fallback=True) for _ in range(2))
         package.now(held.acquire())
@@ -75,7 +75,7 @@ def test_an_interrupted_wait_leaves_nothing_behind(plain: Server, package: Packa
     assert not plain.admin.exists("stock")
 
 
-def test_what_is_lost_is_said_once_for_each_client(plain: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_lost_is_said_once_for_each_client(plain, caplog):
     with caplog.at_level(logging.WARNING, "redis_lock_client"):
         for number in (1, 2):
             with redis.Redis.from_url(plain.url) as client:
@@ -86,7 +86,7 @@ def test_what_is_lost_is_said_once_for_each_client(plain: Server, caplog: pytest
         assert lost in caplog.text
 
 
-def test_in_a_cluster_who_does_without_the_option_spoils_nothing_for_others(plain: Server, way: Package) -> None:
+def test_in_a_cluster_who_does_without_the_option_spoils_nothing_for_others(plain, way):
     now = way.now
     with (
         cluster_of_one(plain.version, with_module=False) as node,
@@ -115,9 +115,7 @@ def test_in_a_cluster_who_does_without_the_option_spoils_nothing_for_others(plai
         b"-ERR UNKNOWN COMMAND 'lock.acquire'",
     ],
 )
-def test_a_proxy_that_says_in_its_own_words_that_it_lacks_the_module(
-    plain: Server, package: Package, told: bytes
-) -> None:
+def test_a_proxy_that_says_in_its_own_words_that_it_lacks_the_module(plain, package, told):
     with Proxy(plain.port) as proxy, package.client(proxy.port) as client:
         proxy.answer(rb"LOCK\.[A-Z]+", told)
         with pytest.raises(ModuleMissingError):
@@ -128,7 +126,7 @@ def test_a_proxy_that_says_in_its_own_words_that_it_lacks_the_module(
         package.now(lock.release())
 
 
-def test_with_the_module_the_option_changes_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_with_the_module_the_option_changes_nothing(server, caplog):
     with redis.Redis.from_url(server.url) as client, caplog.at_level(logging.WARNING, "redis_lock_client"):
         with Lock(client, "stock", timeout=30, fallback=True) as lock:
             assert lock.fence

@@ -4,7 +4,6 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -15,8 +14,7 @@ import redis.lock
 from redis_lock_client import Lock
 from redis_lock_client import asyncio as ours
 
-from .proxy import Proxy
-from .server import PATIENCE, Server, until
+from .server import PATIENCE, until
 
 Client = redis.asyncio.Redis
 HERE = Path(__file__).parent
@@ -25,12 +23,12 @@ HERE = Path(__file__).parent
 class JobLock(Lock):
     """Of an application: with other arguments."""
 
-    def __init__(self, client: Any, job: int, retries: int = 3) -> None:
+    def __init__(self, client, job, retries=3):
         super().__init__(client, f"job:{job}", timeout=30)
         self.retries = retries
 
 
-def test_a_lock_can_be_subclassed_as_that_of_the_library(server: Server, client: redis.Redis) -> None:
+def test_a_lock_can_be_subclassed_as_that_of_the_library(server, client):
     with JobLock(client, 7, retries=5) as lock:
         assert (lock.retries, type(lock)) == (5, JobLock)
         assert isinstance(lock, redis.lock.Lock)
@@ -38,7 +36,7 @@ def test_a_lock_can_be_subclassed_as_that_of_the_library(server: Server, client:
     assert isinstance(client.lock("a", lock_class=Lock), Lock)
 
 
-def test_a_client_of_the_wrong_kind_is_refused_at_construction() -> None:
+def test_a_client_of_the_wrong_kind_is_refused_at_construction():
     with pytest.raises(TypeError, match=r"its locks are in redis_lock_client\.asyncio$"):
         Lock(redis.asyncio.Redis(), "stock")
     with pytest.raises(TypeError, match=r"its locks are in redis_lock_client$"):
@@ -104,30 +102,30 @@ except TimeoutError:
 """
 
 
-def run(program: str, *args: Any) -> str:
+def run(program, *args):
     command = [sys.executable, "-c", program, *map(str, args)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=HERE.parent)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_a_forked_child_does_not_hang(server: Server) -> None:
+def test_a_forked_child_does_not_hang(server):
     assert run(FORK, server.port) == "7\n"
 
 
-def test_greenlets_with_a_pool_that_blocks(server: Server) -> None:
+def test_greenlets_with_a_pool_that_blocks(server):
     pytest.importorskip("gevent")
     assert run(GEVENT, server.port) == "10\n"
 
 
 @pytest.mark.parametrize("wait", ["block", "notify"])
-def test_a_program_that_ends_leaves_no_places_and_no_holds(server: Server, wait: str) -> None:
+def test_a_program_that_ends_leaves_no_places_and_no_holds(server, wait):
     assert run(LOOP_END, server.port, wait) == "ended\n"
     assert [server.info(f"stock{number}") for number in range(3)] == [{}, {}, {}]
 
 
 @pytest.mark.parametrize("wait", ["block", "notify"])
-async def test_anyio_cancels_again_and_again_and_the_lock_is_free(server: Server, proxy: Proxy, wait: Any) -> None:
+async def test_anyio_cancels_again_and_again_and_the_lock_is_free(server, proxy, wait):
     # What is on its way when the cancellation comes.
     proxy.delay = 0.05
     async with Client(port=proxy.port, max_connections=4) as client:

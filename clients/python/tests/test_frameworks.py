@@ -4,19 +4,17 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from redis_lock_client import Lock, LockError, TaskResult, run_once, runs_once
 
-from .package import Package
-from .server import Server, until
+from .server import until
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -27,14 +25,14 @@ needs = {
 }
 
 
-async def later() -> None: ...
+async def later(): ...
 
 
-def generates() -> Iterator[int]:
+def generates():
     yield pytest.fail("it has run")
 
 
-async def generates_later() -> AsyncIterator[int]:
+async def generates_later():
     yield pytest.fail("it has run")
 
 
@@ -46,16 +44,14 @@ USES: list[Callable[..., object]] = [
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("job", [later, generates, generates_later, partial(later), lambda: later()])
-def test_a_job_that_would_run_after_the_release_is_refused(
-    client: redis.Redis, use: Callable[..., object], job: Any
-) -> None:
+def test_a_job_that_would_run_after_the_release_is_refused(client, use, job):
     with pytest.raises(TypeError, match=r"locks in redis_lock_client\.asyncio"):
         use(client, job)
     assert not client.exists("report")
 
 
-def test_a_job_that_took_too_long_is_told(client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
-    def job() -> str:
+def test_a_job_that_took_too_long_is_told(client, caplog):
+    def job():
         until(lambda: not client.exists("report"), "the end of the hold")
         return "late"
 
@@ -64,10 +60,10 @@ def test_a_job_that_took_too_long_is_told(client: redis.Redis, caplog: pytest.Lo
     assert "no longer owned" in caplog.text
 
 
-def test_a_decorated_job_runs_once_also_if_it_is_interrupted(server: Server, package: Package) -> None:
+def test_a_decorated_job_runs_once_also_if_it_is_interrupted(server, package):
     may_end, begun = [False], []
 
-    def job(number: int) -> int:
+    def job(number):
         """Count."""
         begun.append(number)
         until(lambda: may_end[0], "the end")
@@ -100,7 +96,7 @@ def test_a_decorated_job_runs_once_also_if_it_is_interrupted(server: Server, pac
         pytest.param("apscheduler_once.py", ["ran 1 of 3", "nights: 1"], marks=needs["apscheduler"]),
     ],
 )
-def test_the_examples(server: Server, name: str, told: list[str]) -> None:
+def test_the_examples(server, name, told):
     environment = os.environ | {"REDIS_URL": server.url}
     command = [sys.executable, str(EXAMPLES / name)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50)
@@ -108,7 +104,7 @@ def test_the_examples(server: Server, name: str, told: list[str]) -> None:
 
 
 @pytest.fixture
-def cache(server: Server) -> Any:
+def cache(server):
     """A cache of django-redis with the module's locks."""
     from django.conf import settings
     from django.core.cache import caches
@@ -130,7 +126,7 @@ def cache(server: Server) -> Any:
 
 
 @needs["django_redis"]
-def test_the_lock_of_a_django_cache_is_one_of_the_module(server: Server, cache: Any) -> None:
+def test_the_lock_of_a_django_cache_is_one_of_the_module(server, cache):
     with cache.lock("stock", version=2, linger=9) as lock:
         assert isinstance(lock, Lock)
         assert server.admin.type("app:2:stock") == "redislock"
@@ -146,7 +142,7 @@ def test_the_lock_of_a_django_cache_is_one_of_the_module(server: Server, cache: 
 
 
 @needs["django_redis"]
-def test_the_lock_of_a_sharded_cache_is_where_its_key_is(server: Server, cache: Any) -> None:
+def test_the_lock_of_a_sharded_cache_is_where_its_key_is(server, cache):
     from django_redis.client import ShardClient
 
     from redis_lock_client.contrib.django_redis import LockMixin
@@ -159,11 +155,11 @@ def test_the_lock_of_a_sharded_cache_is_where_its_key_is(server: Server, cache: 
 
 
 @needs["django_redis"]
-def test_a_decorated_function_holds_the_lock_of_its_arguments(server: Server, cache: Any) -> None:
+def test_a_decorated_function_holds_the_lock_of_its_arguments(server, cache):
     from redis_lock_client.contrib.django_redis import locked
 
     @locked("invoice:{number}", timeout=30, blocking=False)
-    def pay(number: int, currency: str = "eur") -> str:
+    def pay(number, currency="eur"):
         """Pay it."""
         assert server.mode(f"app:1:invoice:{number}") == "exclusive"
         with pytest.raises(LockError):
@@ -180,13 +176,13 @@ def test_a_decorated_function_holds_the_lock_of_its_arguments(server: Server, ca
 
 
 @pytest.fixture
-def task_of(client: redis.Redis) -> Callable[..., Any]:
+def task_of(client):
     """Makes a task of Celery that runs once."""
     from celery import Celery
 
     from redis_lock_client.contrib.celery import Once
 
-    def task_of(work: Callable[[], Any], **options: Any) -> Any:
+    def task_of(work, **options):
         default: dict[str, Any] = {"lock_client": client, "at_most": 30, "at_least": 20}
         return Celery("example", broker="memory://").task(work, base=Once, name="report", **default | options)
 
@@ -194,14 +190,12 @@ def task_of(client: redis.Redis) -> Callable[..., Any]:
 
 
 @needs["celery"]
-def test_a_task_of_celery_that_is_to_be_tried_again_leaves_the_lock_free(
-    server: Server, task_of: Callable[..., Any]
-) -> None:
+def test_a_task_of_celery_that_is_to_be_tried_again_leaves_the_lock_free(server, task_of):
     from celery.exceptions import Reject
 
     results = iter([ConnectionError("trouble"), 7, Reject("trouble", requeue=True), Reject("trouble")])
 
-    def work() -> Any:
+    def work():
         result = next(results)
         if isinstance(result, Exception):
             raise result
@@ -218,8 +212,8 @@ def test_a_task_of_celery_that_is_to_be_tried_again_leaves_the_lock_free(
 
 
 @needs["celery"]
-def test_a_task_of_celery_may_linger_and_says_what_it_lacks(client: redis.Redis, task_of: Callable[..., Any]) -> None:
-    def work() -> None:
+def test_a_task_of_celery_may_linger_and_says_what_it_lacks(client, task_of):
+    def work():
         client.connection_pool.disconnect()
         until(lambda: not client.exists("once:report"), "the end of the hold")
 

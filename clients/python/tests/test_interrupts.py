@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,15 +12,14 @@ from redis_lock_client import Lock, RWLock
 from redis_lock_client import asyncio as ours
 
 from .package import BOTH, LOCKS, Package
-from .proxy import Proxy
-from .server import PATIENCE, Server, until
+from .server import PATIENCE, until
 
 # Longer than any test: a place that is gone was given up.
 LONG_GRACE = 50
 
 
 @pytest.fixture
-def threads() -> Iterator[Package]:
+def threads():
     package = Package("threads")
     yield package
     package.end()
@@ -29,9 +27,7 @@ def threads() -> Iterator[Package]:
 
 @pytest.mark.parametrize("what", ["Lock", "MultiLock"])
 @pytest.mark.parametrize("fault", ["silence", "delay"])
-def test_a_fault_during_a_slice_does_not_cost_the_place(
-    server: Server, proxy: Proxy, way: Package, threads: Package, what: str, fault: str
-) -> None:
+def test_a_fault_during_a_slice_does_not_cost_the_place(server, proxy, way, threads, what, fault):
     held = Lock(server.admin, "stock", timeout=30)
     held.acquire()
     with way.client(proxy.port, socket_timeout=1.0) as client, threads.client(server.port) as other_client:
@@ -57,16 +53,14 @@ def test_a_fault_during_a_slice_does_not_cost_the_place(
 
 
 @pytest.mark.parametrize("what", LOCKS)
-def test_an_interrupted_wait_leaves_no_place(server: Server, way: Package, what: str) -> None:
+def test_an_interrupted_wait_leaves_no_place(server, way, what):
     with Lock(server.admin, "stock", timeout=30), way.client(server.port, socket_timeout=None) as client:
         way.interrupt(way.made(what, client, grace=LONG_GRACE).acquire, lambda: len(server.waiters("stock")) == 1)
         assert [server.waiters(name) for name in BOTH] == [[], []]
     assert not server.admin.exists(*BOTH)
 
 
-def test_an_upgrade_that_gives_up_leaves_the_share_and_no_place(
-    server: Server, client: redis.Redis, way: Package
-) -> None:
+def test_an_upgrade_that_gives_up_leaves_the_share_and_no_place(server, client, way):
     page = RWLock(client, "page", timeout=30)
     with page.read() as one, page.read(), way.client(server.port) as upgrading:
         writer = way.made("WriteLock", upgrading, name="page", grace=LONG_GRACE)
@@ -81,10 +75,8 @@ def test_an_upgrade_that_gives_up_leaves_the_share_and_no_place(
 
 
 @pytest.mark.parametrize(("is_granted", "token"), [(False, None), (True, None), (True, "mine")])
-def test_an_interrupted_acquire_ends_at_a_silent_server(
-    server: Server, proxy: Proxy, way: Package, is_granted: bool, token: str | None
-) -> None:
-    def falls_silent() -> bool:
+def test_an_interrupted_acquire_ends_at_a_silent_server(server, proxy, way, is_granted, token):
+    def falls_silent():
         if is_granted and server.admin.exists("stock"):
             proxy.pause()
         return bool(server.admin.exists("stock") if is_granted else proxy.held)
@@ -105,7 +97,7 @@ def test_an_interrupted_acquire_ends_at_a_silent_server(
             until(lambda: not server.admin.exists("stock"), "its end")
 
 
-async def test_a_cancellation_counts_at_whatever_moment(server: Server) -> None:
+async def test_a_cancellation_counts_at_whatever_moment(server):
     async with redis.asyncio.Redis.from_url(server.url, socket_timeout=0.4) as client:
         await client.ping()
         async with ours.Lock(client, "stock", timeout=30):
@@ -130,32 +122,30 @@ class Interrupted(redis.Connection):
     before_the_request: list[Any] = []
     before_the_reply: list[Any] = []
 
-    def can_read(self, timeout: float = 0) -> bool:
+    def can_read(self, timeout=0):
         raise_from(self.before_the_request)
         return super().can_read(timeout)
 
-    def send_packed_command(self, command: Any, check_health: bool = True) -> Any:
-        super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
+    def send_packed_command(self, command, check_health=True):
+        super().send_packed_command(command, check_health)
         if b"LOCK." in b"".join(command):
             raise_from(self.before_the_reply)
 
 
-def raise_from(armed: list[Any]) -> None:
+def raise_from(armed):
     if armed:
         raise armed.pop()
 
 
 @pytest.fixture
-def interrupted(server: Server) -> Iterator[redis.Redis]:
+def interrupted(server):
     pool = redis.ConnectionPool(connection_class=Interrupted, port=server.port, socket_timeout=None)
     with redis.Redis(connection_pool=pool) as client:
         yield client
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SoftTimeLimitError])
-def test_the_reply_to_an_interrupted_command_is_not_taken_for_a_fence(
-    server: Server, interrupted: redis.Redis, error: type[BaseException]
-) -> None:
+def test_the_reply_to_an_interrupted_command_is_not_taken_for_a_fence(server, interrupted, error):
     Interrupted.before_the_reply.append(error)
     with pytest.raises(error):
         Lock(interrupted, "first", timeout=30).acquire()
@@ -164,9 +154,7 @@ def test_the_reply_to_an_interrupted_command_is_not_taken_for_a_fence(
     assert not server.admin.exists("first")
 
 
-def test_a_release_that_is_interrupted_keeps_its_token_and_can_be_repeated(
-    server: Server, interrupted: redis.Redis
-) -> None:
+def test_a_release_that_is_interrupted_keeps_its_token_and_can_be_repeated(server, interrupted):
     lock = Lock(interrupted, "stock", timeout=30, blocking=False)
     lock.acquire()
     token = lock.local.token
@@ -181,7 +169,7 @@ def test_a_release_that_is_interrupted_keeps_its_token_and_can_be_repeated(
     assert not server.admin.exists("stock")
 
 
-def test_a_silent_server_is_left_when_the_time_is_over(threads: Package) -> None:
+def test_a_silent_server_is_left_when_the_time_is_over(threads):
     """It accepts connections and says nothing: with a client at its defaults it took a minute."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         lock = Lock(redis.Redis(port=silent.getsockname()[1]), "stock", timeout=30, blocking_timeout=2)

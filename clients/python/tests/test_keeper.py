@@ -4,7 +4,6 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,19 +14,18 @@ import redis.asyncio
 from redis_lock_client import Lock, LockError, LockNotOwnedError, RWLock
 from redis_lock_client import asyncio as ours
 
-from .proxy import Proxy
-from .server import PATIENCE, Server, until
+from .server import PATIENCE, until
 
 TRY_AGAIN = b"-TRYAGAIN not enough servers have confirmed it"
 
 
-def kept(client: Any, name: str = "stock", **options: Any) -> Lock:
+def kept(client, name="stock", **options):
     lock = Lock(client, name, **{"timeout": 30, "thread_local": False, **options})
     lock.acquire()
     return lock
 
 
-def test_one_keeper_renews_all_the_holds_of_a_process(server: Server, client: redis.Redis) -> None:
+def test_one_keeper_renews_all_the_holds_of_a_process(server, client):
     before = threading.active_count()
     with ExitStack() as stack:
         leases = [stack.enter_context(kept(client, f"stock{n}", timeout=3).keep_alive()) for n in range(50)]
@@ -37,7 +35,7 @@ def test_one_keeper_renews_all_the_holds_of_a_process(server: Server, client: re
         assert not any(lease.lost.is_set() for lease in leases)
 
 
-def test_a_server_that_hangs_keeps_no_other_from_its_renewals(server: Server, proxy: Proxy) -> None:
+def test_a_server_that_hangs_keeps_no_other_from_its_renewals(server, proxy):
     with redis.Redis(port=proxy.port) as hanging, redis.Redis(port=server.port) as client:
         hung, alive = kept(hanging, timeout=3), kept(client, "alive", timeout=3)
         with hung.keep_alive() as lost, alive.keep_alive() as lease:
@@ -49,12 +47,12 @@ def test_a_server_that_hangs_keeps_no_other_from_its_renewals(server: Server, pr
             proxy.resume()
 
 
-def test_a_slow_on_lost_delays_no_other(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_on_lost_delays_no_other(client, monkeypatch):
     told: queue.Queue[Any] = queue.Queue()
     monkeypatch.setattr(threading, "excepthook", told.put)
     go = threading.Event()
 
-    def slow() -> None:
+    def slow():
         assert go.wait(PATIENCE)
         raise ZeroDivisionError
 
@@ -67,7 +65,7 @@ def test_a_slow_on_lost_delays_no_other(client: redis.Redis, monkeypatch: pytest
         assert told.get(timeout=PATIENCE).exc_type is ZeroDivisionError
 
 
-def test_only_a_held_lock_is_kept_alive_and_a_context_is_entered_once(client: redis.Redis) -> None:
+def test_only_a_held_lock_is_kept_alive_and_a_context_is_entered_once(client):
     with pytest.raises(LockError):
         Lock(client, "stock", timeout=30).keep_alive()
     lock = kept(client)
@@ -81,9 +79,7 @@ def test_only_a_held_lock_is_kept_alive_and_a_context_is_entered_once(client: re
         pass
 
 
-def test_the_end_of_a_lease_is_told_long_before_the_next_renewal(
-    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_of_a_lease_is_told_long_before_the_next_renewal(client, monkeypatch):
     # The work has shortened it.
     lock = kept(client, timeout=600)
     with lock.keep_alive() as lease:
@@ -100,9 +96,7 @@ def test_the_end_of_a_lease_is_told_long_before_the_next_renewal(
 
 
 @pytest.mark.parametrize("options", [{"at_least": 5}, {"linger": 20}, {"timeout": 3}])
-def test_renewals_end_with_a_release_which_is_no_loss_and_with_their_context(
-    server: Server, client: redis.Redis, options: dict[str, Any]
-) -> None:
+def test_renewals_end_with_a_release_which_is_no_loss_and_with_their_context(server, client, options):
     with kept(client, "other", timeout=3).keep_alive():
         pass
     lock = kept(client, **options)
@@ -114,11 +108,11 @@ def test_renewals_end_with_a_release_which_is_no_loss_and_with_their_context(
         assert server.admin.pttl("stock") <= 5_000
 
 
-def late(lock: Any, monkeypatch: pytest.MonkeyPatch, event: Any, go: Callable[[], Any]) -> None:
+def late(lock, monkeypatch, event, go):
     """Let the next renewals come when `go` has returned."""
     renew = lock._renew
 
-    def late_renew(*args: Any) -> Any:
+    def late_renew(*args):
         event.set()
         yield go
         return (yield from renew(*args))
@@ -127,9 +121,7 @@ def late(lock: Any, monkeypatch: pytest.MonkeyPatch, event: Any, go: Callable[[]
 
 
 @pytest.mark.parametrize("options", [{"at_least": 5}, {"linger": 0.3}])
-def test_a_release_waits_for_a_renewal_under_way(
-    server: Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
-) -> None:
+def test_a_release_waits_for_a_renewal_under_way(server, client, monkeypatch, options):
     lock, under_way, go = kept(client, timeout=6, **options), threading.Event(), threading.Event()
     with lock.keep_alive():
         late(lock, monkeypatch, under_way, lambda: go.wait(PATIENCE))
@@ -143,7 +135,7 @@ def test_a_release_waits_for_a_renewal_under_way(
     assert server.admin.pttl("stock") <= (5_000 if "at_least" in options else 0)
 
 
-def test_try_again_loses_nothing_until_the_lease_is_over(server: Server, proxy: Proxy) -> None:
+def test_try_again_loses_nothing_until_the_lease_is_over(server, proxy):
     with redis.Redis(port=proxy.port) as client:
         lock = kept(client, timeout=3)
         proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
@@ -158,7 +150,7 @@ def test_try_again_loses_nothing_until_the_lease_is_over(server: Server, proxy: 
             lock.reacquire()
 
 
-def test_a_renewal_with_linger_converts_nothing_back(server: Server, client: redis.Redis) -> None:
+def test_a_renewal_with_linger_converts_nothing_back(server, client):
     pair = RWLock(client, "stock", timeout=30, linger=20)
     reader = pair.read()
     reader.acquire()
@@ -178,9 +170,7 @@ def test_a_renewal_with_linger_converts_nothing_back(server: Server, client: red
         (b"LOCK.RENEW", b":1", True),
     ],
 )
-def test_what_the_binding_says_of_the_hold(
-    server: Server, proxy: Proxy, word: bytes, reply: bytes, is_lost: bool
-) -> None:
+def test_what_the_binding_says_of_the_hold(server, proxy, word, reply, is_lost):
     with redis.Redis(port=proxy.port, protocol=2) as client:
         lock = kept(client, linger=3)
         proxy.answer(word, reply, times=1)
@@ -195,16 +185,14 @@ def test_what_the_binding_says_of_the_hold(
     assert not server.admin.exists("stock")
 
 
-async def kept_by_task(client: Any, **options: Any) -> ours.Lock:
+async def kept_by_task(client, **options):
     lock = ours.Lock(client, "stock", **{"timeout": 30, **options})
     await lock.acquire()
     return lock
 
 
-async def test_a_task_is_cancelled_by_the_end_of_the_lease_and_by_nothing_that_passes(
-    server: Server, proxy: Proxy
-) -> None:
-    async def work(lock: ours.Lock) -> None:
+async def test_a_task_is_cancelled_by_the_end_of_the_lease_and_by_nothing_that_passes(server, proxy):
+    async def work(lock):
         async with lock.keep_alive() as lease:
             proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
             await asyncio.to_thread(until, lambda: server.calls("lock.renew") >= 2, "a renewal that is answered")
@@ -218,11 +206,11 @@ async def test_a_task_is_cancelled_by_the_end_of_the_lease_and_by_nothing_that_p
         proxy.resume()
 
 
-async def test_a_cancellation_from_outside_stays_one(async_client: "redis.asyncio.Redis") -> None:
+async def test_a_cancellation_from_outside_stays_one(async_client):
     lock = await kept_by_task(async_client)
     inside = asyncio.Event()
 
-    async def work() -> None:
+    async def work():
         async with lock.keep_alive():
             inside.set()
             await asyncio.sleep(PATIENCE)
@@ -235,9 +223,7 @@ async def test_a_cancellation_from_outside_stays_one(async_client: "redis.asynci
     assert await lock.owned()
 
 
-async def test_to_leave_during_a_renewal_with_linger_ends_no_hold(
-    server: Server, async_client: "redis.asyncio.Redis", monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_to_leave_during_a_renewal_with_linger_ends_no_hold(server, async_client, monkeypatch):
     lock, under_way, go = await kept_by_task(async_client, linger=0.3), asyncio.Event(), asyncio.Event()
     async with lock.keep_alive():
         late(lock, monkeypatch, under_way, go.wait)

@@ -1,9 +1,7 @@
 """What the package of threads and that of tasks have alike. What redis-py's own tests cover is left to them."""
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 import redis
@@ -13,25 +11,24 @@ import redis.sentinel
 
 from redis_lock_client import Lock
 
-from .package import LOCKS, Package
-from .proxy import Proxy
-from .server import Server, running
+from .package import LOCKS
+from .server import running
 
 LONGEST_MS = 2**48
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
-def any_client(request: pytest.FixtureRequest, server: Server, package: Package, decodes: bool) -> Iterator[Any]:
+def any_client(request, server, package, decodes):
     with package.client(server.port, protocol=request.param, decode_responses=decodes) as client:
         yield client
 
 
 @pytest.fixture(params=[False, True], ids=["bytes", "text"])
-def decodes(request: pytest.FixtureRequest) -> bool:
+def decodes(request):
     return bool(request.param)
 
 
-def test_a_client_can_do_all_in_either_protocol_and_decoding(server: Server, package: Package, any_client: Any) -> None:
+def test_a_client_can_do_all_in_either_protocol_and_decoding(server, package, any_client):
     now, lock = package.now, package.lock(any_client, timeout=10)
     assert (now(lock.locked()), lock.fence) == (False, None)
     # No UTF-8, so it could not be decoded.
@@ -47,7 +44,7 @@ def test_a_client_can_do_all_in_either_protocol_and_decoding(server: Server, pac
     assert (now(lock.owned()), lock.fence) == (False, None)
 
 
-def test_how_many_permits_are_free(server: Server, package: Package, any_client: Any) -> None:
+def test_how_many_permits_are_free(server, package, any_client):
     now = package.now
     semaphore, narrower = (package.made("Semaphore", any_client, permits=number) for number in (3, 2))
     assert (now(semaphore.available()), now(semaphore.locked())) == (3, False)
@@ -66,9 +63,7 @@ def test_how_many_permits_are_free(server: Server, package: Package, any_client:
 
 @pytest.mark.parametrize("blocking", [True, False])
 @pytest.mark.parametrize("what", LOCKS)
-def test_a_lost_reply_loses_no_lock_and_no_release(
-    server: Server, proxy: Proxy, package: Package, what: str, blocking: bool
-) -> None:
+def test_a_lost_reply_loses_no_lock_and_no_release(server, proxy, package, what, blocking):
     with package.client(proxy.port) as client:
         package.now(client.ping())
         proxy.lose_reply_to(LOCKS[what].upper().encode())
@@ -84,7 +79,7 @@ def test_a_lost_reply_loses_no_lock_and_no_release(
     assert not server.admin.exists("stock", "prices")
 
 
-def test_a_server_that_became_a_replica_is_asked_again(server: Server, way: Package) -> None:
+def test_a_server_that_became_a_replica_is_asked_again(server, way):
     with running(server.version) as old, way.client(old.port) as client:
         old.admin.execute_command("LOCK.ACQUIRE", "stock", "holder", 30_000)
         waiting = way.begin(way.lock(client).acquire)
@@ -95,10 +90,10 @@ def test_a_server_that_became_a_replica_is_asked_again(server: Server, way: Pack
             waiting.result(40)
 
 
-def test_a_release_beside_a_full_pool_asks_the_sentinel_where_to(server: Server, package: Package) -> None:
+def test_a_release_beside_a_full_pool_asks_the_sentinel_where_to(server, package):
     address = "127.0.0.1", server.port
 
-    async def primary(_: str) -> tuple[str, int]:
+    async def primary(_):
         return address
 
     sentinel = package.redis.sentinel.Sentinel([])
@@ -113,7 +108,7 @@ def test_a_release_beside_a_full_pool_asks_the_sentinel_where_to(server: Server,
 
 
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
-def test_a_pool_that_others_use_up_stops_no_renewal_and_no_release(server: Server, package: Package, kind: str) -> None:
+def test_a_pool_that_others_use_up_stops_no_renewal_and_no_release(server, package, kind):
     full = getattr(package.redis, kind)(port=server.port, max_connections=1)
     with package.closing(package.redis.Redis(connection_pool=full)) as client:
         locks = [package.made("MultiLock", client, linger=20), package.lock(client, name="other")]
@@ -135,9 +130,7 @@ def test_a_pool_that_others_use_up_stops_no_renewal_and_no_release(server: Serve
 
 
 @pytest.mark.parametrize("is_cut", [False, True], ids=["its wait goes on", "its time is over"])
-def test_without_socket_timeout_a_connection_that_falls_silent_holds_nobody_up(
-    server: Server, proxy: Proxy, way: Package, is_cut: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_socket_timeout_a_connection_that_falls_silent_holds_nobody_up(server, proxy, way, is_cut, monkeypatch):
     for name in ("acquire.LATE", "acquire.LONGEST_SLICE", "driver.DEFAULT_TIMEOUT", "listener.DEFAULT_TIMEOUT"):
         monkeypatch.setattr(f"redis_lock_client.{name}", 0.3)
     held = Lock(server.admin, "stock", timeout=30)
@@ -155,7 +148,7 @@ def test_without_socket_timeout_a_connection_that_falls_silent_holds_nobody_up(
             assert waiting.result(20)
 
 
-def test_a_no_that_comes_at_once_is_not_asked_for_again_without_a_pause(proxy: Proxy, package: Package) -> None:
+def test_a_no_that_comes_at_once_is_not_asked_for_again_without_a_pause(proxy, package):
     # As to a multi-lock with the token of a hold, while a guard lets nothing be granted.
     with package.client(proxy.port, protocol=2) as client:
         proxy.answer(b"LOCK.ACQUIRE", b"$-1")
@@ -164,7 +157,7 @@ def test_a_no_that_comes_at_once_is_not_asked_for_again_without_a_pause(proxy: P
 
 
 @pytest.mark.parametrize("what", ["Lock", "ReadLock", "Semaphore"])
-def test_a_token_that_came_as_text_is_extended_by_what_is_left(server: Server, package: Package, what: str) -> None:
+def test_a_token_that_came_as_text_is_extended_by_what_is_left(server, package, what):
     with package.client(server.port) as client:
         permits = {"permits": 3} if what == "Semaphore" else {}
         lock, other = (package.made(what, client, timeout=60, **permits) for _ in range(2))
@@ -180,7 +173,7 @@ def test_a_token_that_came_as_text_is_extended_by_what_is_left(server: Server, p
         assert package.now(lock.owned())
 
 
-def test_extending_adds_to_what_is_left_of_this_hold(client: redis.Redis) -> None:
+def test_extending_adds_to_what_is_left_of_this_hold(client):
     with Lock(client, "stock"):
         assert LONGEST_MS - 60_000 < client.pttl("stock") <= LONGEST_MS
     with Lock(client, "stock", timeout=10) as lock:
@@ -197,7 +190,7 @@ def test_extending_adds_to_what_is_left_of_this_hold(client: redis.Redis) -> Non
         lock.raise_on_release_error = False
 
 
-def test_a_thread_sees_its_own_token_only_unless_asked_otherwise(client: redis.Redis) -> None:
+def test_a_thread_sees_its_own_token_only_unless_asked_otherwise(client):
     for thread_local in (True, False):
         lock = Lock(client, f"stock{thread_local}", timeout=30, thread_local=thread_local)
         lock.acquire()
@@ -206,13 +199,13 @@ def test_a_thread_sees_its_own_token_only_unless_asked_otherwise(client: redis.R
         assert (owned, fence) == ((False, None) if thread_local else (True, lock.fence))
 
 
-def test_a_release_that_fails_does_not_take_the_lock_of_another_thread(server: Server, client: redis.Redis) -> None:
+def test_a_release_that_fails_does_not_take_the_lock_of_another_thread(server, client):
     """With `thread_local=False` it put the old token back over the new one."""
     lock = Lock(client, "stock", timeout=30, thread_local=False)
     lock.acquire()
     send = lock._driver.send
 
-    def send_late(*args: Any, **how: Any) -> Any:
+    def send_late(*args, **how):
         lock._driver.send = send
         # Meanwhile the lock has ended, and another thread takes it by the same object.
         server.admin.delete("stock")
@@ -226,7 +219,7 @@ def test_a_release_that_fails_does_not_take_the_lock_of_another_thread(server: S
     assert lock.owned()
 
 
-def test_client_side_caching_tells_nothing_old(server: Server) -> None:
+def test_client_side_caching_tells_nothing_old(server):
     cache = pytest.importorskip("redis.cache")
     with redis.Redis(port=server.port, protocol=3, cache_config=cache.CacheConfig()) as client:
         lock = Lock(client, "stock", timeout=30)

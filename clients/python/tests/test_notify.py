@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import redis
@@ -18,41 +16,38 @@ from redis_lock_client.asyncio import Lock, MultiLock
 from redis_lock_client.driver import AsyncDriver
 from redis_lock_client.listener import Listeners
 
-from .proxy import Proxy
-from .server import PATIENCE, Server, cluster_of_one, until
+from .server import PATIENCE, cluster_of_one, until
 
 Client = redis.asyncio.Redis
 
 
 @pytest.fixture
-async def client(server: Server) -> AsyncIterator[Client]:
+async def client(server):
     # No more than one of its pool: the subscriber's is beside it.
     async with Client.from_url(server.url, client_name="ours", max_connections=1) as client:
         yield client
 
 
-def notified(client: Any, name: str = "stock", **options: Any) -> Lock:
+def notified(client, name="stock", **options):
     return Lock(client, name, **{"timeout": 30, "wait": "notify", **options})
 
 
-async def both_are_granted(client: Client) -> None:
+async def both_are_granted(client):
     both = asyncio.gather(*(notified(client, name).acquire() for name in ("stock", "prices")))
     assert await asyncio.wait_for(both, PATIENCE / 2) == [True, True]
 
 
-def ours(server: Server) -> list[dict[str, str]]:
+def ours(server):
     return [each for each in server.admin.client_list() if each["name"] == "ours"]
 
 
-async def test_two_thousand_tasks_wait_over_two_connections(
-    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_two_thousand_tasks_wait_over_two_connections(server, client, monkeypatch):
     # However long it takes until all have asked.
     monkeypatch.setattr("redis_lock_client.listener.ASK_AGAIN", 100)
     monkeypatch.setattr("redis_lock_client.asyncio.lock.NOTIFY_MS", 150_000)
     inside: Counter[str] = Counter()
 
-    async def work(number: int) -> int:
+    async def work(number):
         name = f"stock{number % 20}"
         async with notified(client, name) as lock:
             inside[name] += 1
@@ -77,14 +72,12 @@ async def test_two_thousand_tasks_wait_over_two_connections(
     await asyncio.to_thread(until, lambda: not ours(server), "the end of the subscription")
 
 
-async def test_a_new_primary_is_found_when_the_old_one_accepts_and_says_nothing(
-    server: Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_new_primary_is_found_when_the_old_one_accepts_and_says_nothing(server, proxy, monkeypatch):
     monkeypatch.setattr(protocol, "LATE", 0.3)
     proxy.pause()
     ports = [proxy.port]
 
-    async def primary(_: str) -> tuple[str, int]:
+    async def primary(_):
         return "127.0.0.1", ports.pop() if ports else server.port
 
     sentinel = redis.asyncio.sentinel.Sentinel([])
@@ -98,13 +91,13 @@ async def test_a_new_primary_is_found_when_the_old_one_accepts_and_says_nothing(
         assert await asyncio.wait_for(first, PATIENCE / 2)
 
 
-async def test_a_connection_that_is_lost_right_after_its_handshake_leaves_nobody_asleep(server: Server) -> None:
+async def test_a_connection_that_is_lost_right_after_its_handshake_leaves_nobody_asleep(server):
     losses = 0
 
     class Closed(redis.asyncio.Connection):
         """The server has closed the first subscription by the end of its handshake."""
 
-        async def read_response(self, *args: Any, **options: Any) -> Any:
+        async def read_response(self, *args, **options):
             nonlocal losses
             # Only a subscription reads with a time of its own.
             if options.get("timeout") and not losses:
@@ -119,7 +112,7 @@ async def test_a_connection_that_is_lost_right_after_its_handshake_leaves_nobody
     await pool.disconnect()
 
 
-async def test_a_grant_to_a_token_that_gave_up_is_given_back(server: Server, client: Client) -> None:
+async def test_a_grant_to_a_token_that_gave_up_is_given_back(server, client):
     held = SyncLock(server.admin, "stock", timeout=30)
     held.acquire()
     task = asyncio.create_task(notified(client).acquire())
@@ -135,7 +128,7 @@ async def test_a_grant_to_a_token_that_gave_up_is_given_back(server: Server, cli
     await asyncio.to_thread(until, lambda: not server.admin.exists("stock"), "the release of what nobody wants")
 
 
-async def test_a_pool_that_is_full_keeps_no_task_from_its_lock(server: Server) -> None:
+async def test_a_pool_that_is_full_keeps_no_task_from_its_lock(server):
     pool = redis.asyncio.BlockingConnectionPool(port=server.port, max_connections=1)
     async with Client(connection_pool=pool) as client:
         used = await pool.get_connection("_")
@@ -146,7 +139,7 @@ async def test_a_pool_that_is_full_keeps_no_task_from_its_lock(server: Server) -
     await pool.disconnect()
 
 
-async def test_a_request_that_was_not_sent_yet_is_not_sent_after_a_cancellation(server: Server, proxy: Proxy) -> None:
+async def test_a_request_that_was_not_sent_yet_is_not_sent_after_a_cancellation(server, proxy):
     async with Client(port=proxy.port, retry=Retry(NoBackoff(), 0), socket_timeout=1) as client:
         line = Listeners.of(AsyncDriver.of(client), client).line
         proxy.lose_reply_to(b"ECHO", cuts=False)
@@ -164,7 +157,7 @@ async def test_a_request_that_was_not_sent_yet_is_not_sent_after_a_cancellation(
         assert not server.admin.exists("stock", "prices")
 
 
-async def test_in_a_cluster_it_listens_where_the_key_is(server: Server) -> None:
+async def test_in_a_cluster_it_listens_where_the_key_is(server):
     with cluster_of_one(server.version) as node:
         async with redis.asyncio.RedisCluster.from_url(node.url) as cluster:
             # A brace in a key does not make a tag.

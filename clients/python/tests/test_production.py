@@ -7,24 +7,23 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import yaml
 
-from .server import Server, running
+from .server import running
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "PRODUCTION.md"
 TEMPLATES = ROOT / "packaging" / "kubernetes"
 
 
-def redis_cli(server: Server, words: list[str]) -> subprocess.CompletedProcess[str]:
+def redis_cli(server, words):
     program = f"{os.environ['REDIS_LOCK_SERVERS']}/redis-7.0.15/bin/redis-cli"
     return subprocess.run([program, "-p", str(server.port), *words], capture_output=True, text=True, check=False)
 
 
-def test_the_commands_of_the_checks(server: Server) -> None:
+def test_the_commands_of_the_checks(server):
     server.admin.execute_command("ACL", "SETUSER", "worker", "on", "nopass", "~jobs:*", "-@all", "+lock.acquire")
     commands = re.findall(r"\| `redis-cli (.*?)(?: \\\| .*?)?`", PAGE.read_text())
     assert len(commands) == 11
@@ -34,7 +33,7 @@ def test_the_commands_of_the_checks(server: Server) -> None:
         assert done.stdout.strip(), command
 
 
-def test_a_process_that_is_told_to_end_releases(server: Server, tmp_path: Path) -> None:
+def test_a_process_that_is_told_to_end_releases(server, tmp_path):
     (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     work = "def work(fence):\n    print('at work', flush=True)\n    signal.pause()\n"
     file = tmp_path / "program.py"
@@ -48,7 +47,7 @@ def test_a_process_that_is_told_to_end_releases(server: Server, tmp_path: Path) 
     assert not server.admin.exists("jobs:42")
 
 
-def documents(name: str) -> list[Any]:
+def documents(name):
     """What is in a template, which has to be as Kubernetes wants it."""
     found = list(yaml.safe_load_all((TEMPLATES / name).read_text()))
     for document in found:
@@ -56,22 +55,22 @@ def documents(name: str) -> list[Any]:
     return found
 
 
-def module() -> str:
+def module():
     """Where the image has it."""
     (folder,) = re.findall(r"target/release/libredis_lock\.so (\S+/)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     return f"{folder}libredis_lock.so"
 
 
-def mounts(container: dict[str, Any]) -> dict[str, str]:
+def mounts(container):
     return {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
 
 
-def is_ours(image: str) -> bool:
+def is_ours(image):
     names = (ROOT / "packaging" / "names").read_text()
     return f"image {image.partition(':')[0]}\n" in names
 
 
-def test_the_server_of_the_template(shared_server: Server) -> None:
+def test_the_server_of_the_template(shared_server):
     config, service, pods = documents("statefulset.yaml")
     (container,) = pods["spec"]["template"]["spec"]["containers"]
     assert is_ours(container["image"])
@@ -96,7 +95,7 @@ def test_the_server_of_the_template(shared_server: Server) -> None:
             assert redis_cli(bare, command).returncode != 0
 
 
-def test_the_module_that_an_init_container_brings(shared_server: Server) -> None:
+def test_the_module_that_an_init_container_brings(shared_server):
     (pod,) = documents("init-container.yaml")
     (brings,), (container,) = pod["spec"]["initContainers"], pod["spec"]["containers"]
     (volume,) = pod["spec"]["volumes"]
@@ -109,5 +108,5 @@ def test_the_module_that_an_init_container_brings(shared_server: Server) -> None
         assert server.admin.config_get("lock.guard") == {"lock.guard": "failover"}
 
 
-def test_all_templates_are_tested() -> None:
+def test_all_templates_are_tested():
     assert {path.name for path in TEMPLATES.iterdir()} == {"statefulset.yaml", "init-container.yaml"}

@@ -17,20 +17,20 @@ ERRORS = Path(__file__).parents[2] / "vectors" / "errors.txt"
 
 
 class Clock:
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 1000.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.mark.skipif(not ERRORS.exists(), reason="this is not the repository")
-def test_the_table_is_that_of_all_adapters_and_finds_the_libraries_words() -> None:
+def test_the_table_is_that_of_all_adapters_and_finds_the_libraries_words():
     lines = (line.partition("#")[0].split() for line in ERRORS.read_text().splitlines())
     assert {word: Kind(kind) for word, kind in filter(None, lines)} == WORDS
     parser: Any = redis.connection.DefaultParser
@@ -59,11 +59,11 @@ def test_the_table_is_that_of_all_adapters_and_finds_the_libraries_words() -> No
         ("NOPERM this user has no permissions to run the 'lock.acquire' command", False),
     ],
 )
-def test_servers_say_in_their_own_words_that_they_lack_a_command(text: str, is_unknown: bool) -> None:
+def test_servers_say_in_their_own_words_that_they_lack_a_command(text, is_unknown):
     assert is_unknown_command(redis.ResponseError(text), "LOCK.ACQUIRE") is is_unknown
 
 
-def test_a_lease_counts_from_the_sending_less_the_drift(clock: Clock) -> None:
+def test_a_lease_counts_from_the_sending_less_the_drift(clock):
     lease = Lease(100_000, clock=clock)
     assert lease.left() == pytest.approx(98.998)
     clock.now += 10
@@ -86,7 +86,7 @@ def test_a_lease_counts_from_the_sending_less_the_drift(clock: Clock) -> None:
     assert lease.left() == 0
 
 
-def test_with_linger_it_is_sure_for_so_long_after_the_last_word_of_its_connection(clock: Clock) -> None:
+def test_with_linger_it_is_sure_for_so_long_after_the_last_word_of_its_connection(clock):
     lease = Lease(20_000, linger=1, clock=clock)
     clock.now += 0.5
     assert lease.sure() == pytest.approx(0.488)
@@ -108,9 +108,7 @@ def test_with_linger_it_is_sure_for_so_long_after_the_last_word_of_its_connectio
 @pytest.mark.parametrize(
     ("timeout", "linger", "due"), [(30, None, 10), (30, 1.5, 0.5), (30, 0.05, 0.1), (1, 60, 1 / 3)]
 )
-def test_it_is_renewed_at_a_third_of_the_ttl_or_of_a_shorter_linger(
-    clock: Clock, timeout: float, linger: float | None, due: float
-) -> None:
+def test_it_is_renewed_at_a_third_of_the_ttl_or_of_a_shorter_linger(clock, timeout, linger, due):
     plan = Plan(timeout, linger, clock)
     assert plan.due_in() == pytest.approx(due)
     clock.now += due
@@ -139,23 +137,15 @@ def test_it_is_renewed_at_a_third_of_the_ttl_or_of_a_shorter_linger(
         (0, False, None, True, 0, 0),
     ],
 )
-def test_after_a_failure_it_is_asked_again(
-    clock: Clock,
-    seconds: float | None,
-    is_roaming: bool,
-    kind: Kind | None,
-    was_silent: bool,
-    number: int,
-    total: float,
-) -> None:
-    patience, pauses = Patience(seconds, is_roaming=is_roaming, clock=clock), []
-    while (pause := patience.pause(kind, was_silent)) is not None and len(pauses) < 1_000:
-        pauses.append(pause)
-        clock.now += max(pause, 0.001)
-    assert (len(pauses), sum(pauses)) == (number, pytest.approx(total, rel=0.02))
+def test_after_a_failure_it_is_asked_again(clock, seconds, is_roaming, kind, was_silent, number, total):
+    patience, count, paused = Patience(seconds, is_roaming=is_roaming, clock=clock), 0, 0.0
+    while (pause := patience.pause(kind, was_silent)) is not None and count < 1_000:
+        count, paused, clock.now = count + 1, paused + pause, clock.now + max(pause, 0.001)
+    assert count == number
+    assert paused == pytest.approx(total, rel=0.02)
 
 
-def test_a_wait_goes_in_slices(clock: Clock) -> None:
+def test_a_wait_goes_in_slices(clock):
     patience = Patience(10, socket_timeout=4, clock=clock)
     assert (patience.block(5000), patience.within()) == (("BLOCK", 3000, "KEEP", 5000), 4)
     clock.now += 9
@@ -166,7 +156,7 @@ def test_a_wait_goes_in_slices(clock: Clock) -> None:
     assert Patience(None, clock=clock).within() == 35
 
 
-def test_the_errors_are_those_of_the_library_and_go_through_pickle() -> None:
+def test_the_errors_are_those_of_the_library_and_go_through_pickle():
     library = redis.exceptions
     assert issubclass(LockNotOwnedError, (library.LockNotOwnedError, LockError))
     assert issubclass(LockError, library.LockError)

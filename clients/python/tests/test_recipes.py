@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from redis.retry import Retry
 
 from redis_lock_client import FingerprintError, Lock, LockNotOwnedError, once
 
-from .server import PATIENCE, Server, until
+from .server import PATIENCE, until
 
 ROOT = Path(__file__).parents[3]
 # What the programs call, and what that returns.
@@ -42,13 +41,13 @@ CALLS = {
 }
 
 
-def blocks(page: Path, number: int, begin: str = "") -> list[str]:
+def blocks(page, number, begin=""):
     found = re.findall(rf"```python\n({begin}.*?)```", page.read_text(), re.DOTALL)
     assert len(found) == number
     return found
 
 
-def read(**names: Any) -> dict[str, Any]:
+def read(**names):
     """The programs of the recipes, which call what stands under these names."""
     names = {name: Mock(return_value=value) for name, value in CALLS.items()} | names
     for block in blocks(ROOT / "docs" / "RECIPES.md", 18):
@@ -57,19 +56,19 @@ def read(**names: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def programs() -> dict[str, Any]:
+def programs():
     return read()
 
 
-def test_a_cron_job_on_one_machine(client: redis.Redis, programs: dict[str, Any]) -> None:
+def test_a_cron_job_on_one_machine(client, programs):
     assert [programs["nightly_backup"](client) for _ in range(3)] == [True, False, False]
     programs["make_backup"].assert_called_once()
 
 
-def test_a_migration_at_deploy(client: redis.Redis) -> None:
+def test_a_migration_at_deploy(client):
     pending, applied = [1, 2, 3], []
 
-    def apply(step: int) -> None:
+    def apply(step):
         applied.append(step)
         pending.remove(step)
 
@@ -84,20 +83,20 @@ class Brief(Lock):
 
     kept: Any
 
-    def __init__(self, redis: Any, name: str, **options: Any) -> None:
+    def __init__(self, redis, name, **options):
         super().__init__(redis, name, **options | {"timeout": 0.3})
 
-    def keep_alive(self, on_lost: Any = None) -> Any:
+    def keep_alive(self, on_lost=None):
         Brief.kept = super().keep_alive(on_lost)
         return Brief.kept
 
     @staticmethod
-    def lose(client: redis.Redis, name: str) -> None:
+    def lose(client, name):
         client.delete(name)
         until(lambda: Brief.kept.lost.is_set(), "the loss")
 
 
-def test_a_migration_that_loses_its_lock(client: redis.Redis) -> None:
+def test_a_migration_that_loses_its_lock(client):
     apply = Mock(side_effect=lambda step: Brief.lose(client, "migration"))
     programs = read(pending_steps=lambda: [1, 2], apply=apply)
     programs["Lock"] = Brief
@@ -106,7 +105,7 @@ def test_a_migration_that_loses_its_lock(client: redis.Redis) -> None:
     apply.assert_called_once()
 
 
-def test_a_leader_that_stops_hands_over(client: redis.Redis, server: Server) -> None:
+def test_a_leader_that_stops_hands_over(client, server):
     rounds: Counter[int] = Counter()
     # Two processes have two events.
     first, second = (read(do_a_round=lambda fence: rounds.update([fence])) for _ in range(2))
@@ -125,10 +124,10 @@ def test_a_leader_that_stops_hands_over(client: redis.Redis, server: Server) -> 
     assert not client.exists("leader")
 
 
-def test_a_leader_that_is_deposed_steps_down(client: redis.Redis) -> None:
+def test_a_leader_that_is_deposed_steps_down(client):
     leaders: list[int] = []
 
-    def do_a_round(fence: int) -> None:
+    def do_a_round(fence):
         leaders.append(fence)
         if len(leaders) == 2:
             process["stopping"].set()
@@ -141,7 +140,7 @@ def test_a_leader_that_is_deposed_steps_down(client: redis.Redis) -> None:
     assert leaders[0] < leaders[1]
 
 
-def test_a_worker_pool(client: redis.Redis, server: Server) -> None:
+def test_a_worker_pool(client, server):
     # While four work, all others wait.
     waiting = iter([4, 0])
     four = threading.Barrier(4, lambda: server.wait_for_waiters("converters", next(waiting)))
@@ -151,12 +150,12 @@ def test_a_worker_pool(client: redis.Redis, server: Server) -> None:
     assert list(waiting) == []
 
 
-def test_one_worker_per_file(client: redis.Redis) -> None:
+def test_one_worker_per_file(client):
     processed = Counter[int]()
     both = threading.Barrier(2)
     programs = read(process=lambda file: processed.update([file]), is_done=lambda file: file in processed)
 
-    def worker(_: int) -> None:
+    def worker(_):
         both.wait(PATIENCE)
         programs["work_through"](client, range(20))
 
@@ -166,10 +165,10 @@ def test_one_worker_per_file(client: redis.Redis) -> None:
     assert not client.keys("file:*")
 
 
-def test_a_transfer(client: redis.Redis) -> None:
+def test_a_transfer(client):
     balance = {"anna": 100, "bert": 100}
 
-    def move(source: str, target: str, amount: int, fence: int) -> None:
+    def move(source, target, amount, fence):
         assert fence
         seen = dict(balance)
         # Another thread has its turn.
@@ -184,17 +183,17 @@ def test_a_transfer(client: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("next_owner_comes", ["never", "before the read", "after the read"])
-def test_a_guarded_write(client: redis.Redis, next_owner_comes: str) -> None:
+def test_a_guarded_write(client, next_owner_comes):
     db = sqlite3.connect(":memory:")
     db.execute("CREATE TABLE stock (id, n, fence BIGINT NOT NULL DEFAULT 0)")
     db.execute("INSERT INTO stock (id, n) VALUES ('pen', 5)")
 
-    def comes(when: str) -> None:
+    def comes(when):
         if when == next_owner_comes:
             with db:
                 db.execute("UPDATE stock SET n = 0, fence = 9e15")
 
-    def count_after_sale(n: int) -> int:
+    def count_after_sale(n):
         comes("after the read")
         return n - 1
 
@@ -208,7 +207,7 @@ def test_a_guarded_write(client: redis.Redis, next_owner_comes: str) -> None:
     assert db.execute("SELECT n FROM stock").fetchone() == (4 if next_owner_comes == "never" else 0,)
 
 
-def test_a_rate_limit(client: redis.Redis, server: Server, programs: dict[str, Any]) -> None:
+def test_a_rate_limit(client, server, programs):
     with ThreadPoolExecutor(1) as pool:
         for _ in range(10):
             programs["limited_call"](client, "bob")
@@ -218,7 +217,7 @@ def test_a_rate_limit(client: redis.Redis, server: Server, programs: dict[str, A
         assert last.result(PATIENCE) == b"ok"
 
 
-def test_a_cold_page(client: redis.Redis, programs: dict[str, Any]) -> None:
+def test_a_cold_page(client, programs):
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda _: programs["page"](client, 7), range(8))) == [b"<html>"] * 8
     programs["render"].assert_called_once()
@@ -232,7 +231,7 @@ def test_a_cold_page(client: redis.Redis, programs: dict[str, Any]) -> None:
         ("weather", "weather", "ask_the_station"),
     ],
 )
-def test_what_is_made_anew_ahead(client: redis.Redis, programs: dict[str, Any], name: str, key: str, call: str) -> None:
+def test_what_is_made_anew_ahead(client, programs, name, key, call):
     make, calls = programs[name], programs[call]
     assert make(client) == make(client) == CALLS[call]
     assert calls.call_count == 1
@@ -246,8 +245,8 @@ def test_what_is_made_anew_ahead(client: redis.Redis, programs: dict[str, Any], 
     assert client.pttl(key) > 100_000
 
 
-def test_no_stale_value_after_a_change(client: redis.Redis, programs: dict[str, Any]) -> None:
-    def old_price() -> bytes:
+def test_no_stale_value_after_a_change(client, programs):
+    def old_price():
         # Somebody changes it while this one is made.
         programs["change_price"](client, "pen", 2)
         return b"1"
@@ -257,7 +256,7 @@ def test_no_stale_value_after_a_change(client: redis.Redis, programs: dict[str, 
     assert once(client, "price:pen", lambda: b"2") == b"2"
 
 
-def test_what_happens_once(client: redis.Redis, programs: dict[str, Any]) -> None:
+def test_what_happens_once(client, programs):
     charge = programs["payments"](client)
     for _ in range(3):
         assert charge("k", 5) == {"paid": 5}
@@ -277,7 +276,7 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.fixture
-def from_readme(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
+def from_readme(tmp_path, server, monkeypatch):
     monkeypatch.setenv("REDIS_SERVER", f"{os.environ['REDIS_LOCK_SERVERS']}/{server.version}/bin/server")
     names: dict[str, Any] = dict(
         os=os, socket=socket, subprocess=subprocess, redis=redis, Retry=Retry, ConstantBackoff=ConstantBackoff
@@ -287,13 +286,13 @@ def from_readme(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch)
     yield from names["client"](tmp_path)
 
 
-def test_a_test_of_an_application(from_readme: redis.Redis) -> None:
+def test_a_test_of_an_application(from_readme):
     with Lock(from_readme, "stock", timeout=30) as lock:
         assert lock.check() == lock.fence
         assert not Lock(from_readme, "stock", blocking=False).acquire()
 
 
-def test_a_value_that_one_makes(client: redis.Redis) -> None:
+def test_a_value_that_one_makes(client):
     ask = Mock(return_value={"item": "pen"})
     names: dict[str, Any] = {"client": client, "json": json, "render": str, "ask_the_shop": ask}
     (block,) = blocks(README, 1, "from redis_lock_client import once")
@@ -303,7 +302,7 @@ def test_a_value_that_one_makes(client: redis.Redis) -> None:
     ask.assert_called_once()
 
 
-def first_program(server: Server, work: Callable[[], object], timeout: int = 10) -> None:
+def first_program(server, work, timeout=10):
     (program,) = blocks(ROOT / "README.md", 1)
     changes = [("port=6379", f"port={server.port}"), ("time.sleep(1)", "work()"), ("timeout=10", f"timeout={timeout}")]
     for words, others in changes:
@@ -312,7 +311,7 @@ def first_program(server: Server, work: Callable[[], object], timeout: int = 10)
     exec(program, {"work": work})
 
 
-def test_the_first_program(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_program(server, capsys):
     held: list[object] = []
     first_program(server, lambda: held.append(server.admin.exists("report")))
     assert held == [1] * 8
@@ -323,8 +322,8 @@ def test_the_first_program(server: Server, capsys: pytest.CaptureFixture[str]) -
     assert not server.admin.exists("report")
 
 
-def test_the_first_program_stops_when_the_lock_is_lost(server: Server) -> None:
-    def work() -> None:
+def test_the_first_program_stops_when_the_lock_is_lost(server):
+    def work():
         server.admin.delete("report")
         renewals = server.calls("lock.renew")
         until(lambda: server.calls("lock.renew") > renewals, "a renewal")

@@ -4,8 +4,6 @@ import functools
 import json
 import pickle
 import random
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from queue import Queue
 from typing import Any
 
@@ -24,8 +22,7 @@ from redis_lock_client import (
 from redis_lock_client.results import lock_key
 
 from .package import Package
-from .proxy import Proxy
-from .server import Server, until, versions
+from .server import until, versions
 from .topologies import cluster_of_four
 
 LOCK = "{page}:once"
@@ -34,15 +31,15 @@ LOCK = "{page}:once"
 class Callers:
     """Calls of `once` over one client of either package, and their makers."""
 
-    def __init__(self, package: Package, client: Any) -> None:
+    def __init__(self, package, client):
         self.package, self.client = package, client
         self.made: list[Any] = []
         self.orders: Queue[Any] = Queue()
 
-    def makes(self, value: Any = None) -> Any:
+    def makes(self, value=None):
         """A maker of this value, which is raised if it is an error; of the next order without one."""
 
-        def make() -> Any:
+        def make():
             self.made.append(value)
             made = self.orders.get(timeout=20) if value is None else value
             if isinstance(made, Exception):
@@ -51,24 +48,24 @@ class Callers:
 
         return self.package.later(make)
 
-    def now(self, value: Any = None, name: Any = "page", **options: Any) -> Any:
+    def now(self, value=None, name="page", **options):
         return self.package.now(self.package.locks.once(self.client, name, self.makes(value), **options))
 
-    def begin(self, value: Any = None, name: Any = "page", **options: Any) -> "Future[Any]":
+    def begin(self, value=None, name="page", **options):
         options = {"wait": 20, **options}
         return self.package.begin(self.package.locks.once, self.client, name, self.makes(value), **options)
 
-    def begin_making(self, **options: Any) -> "Future[Any]":
+    def begin_making(self, **options):
         before = len(self.made)
         call = self.begin(**options)
         until(lambda: len(self.made) > before or call.done(), "a maker")
         assert len(self.made) > before, call.result()
         return call
 
-    def decorated(self, decorator: str, *args: Any, **options: Any) -> Callable[[Any], Any]:
+    def decorated(self, decorator, *args, **options):
         """Decorate a function as one of the package. Its calls return what they lead to."""
 
-        def decorate(function: Any) -> Any:
+        def decorate(function):
             decorate = getattr(self.package.locks, decorator)(self.client, *args, **options)
             made = decorate(self.package.later(function))
             assert made.__name__ == function.__name__
@@ -78,23 +75,23 @@ class Callers:
 
 
 @pytest.fixture
-def callers(server: Server, package: Package) -> Iterator[Callers]:
+def callers(server, package):
     with package.closing(package.redis.Redis(port=server.port)) as client:
         yield Callers(package, client)
 
 
 @pytest.fixture
-def proxied(proxy: Proxy, package: Package) -> Iterator[Callers]:
+def proxied(proxy, package):
     # Some tests answer in the server's place.
     with package.closing(package.redis.Redis(port=proxy.port, protocol=3)) as client:
         yield Callers(package, client)
 
 
-def counted(server: Server, name: str) -> int:
+def counted(server, name):
     return int(server.admin.info("lock")[f"lock_{name}"])
 
 
-def test_those_who_wait_get_it_after_many_slices(server: Server, package: Package) -> None:
+def test_those_who_wait_get_it_after_many_slices(server, package):
     with package.client(server.port, socket_timeout=0.4) as client:
         callers = Callers(package, client)
         maker, waiting = callers.begin_making(), callers.begin(b"another")
@@ -103,7 +100,7 @@ def test_those_who_wait_get_it_after_many_slices(server: Server, package: Packag
         assert [maker.result(20), waiting.result(20), callers.made] == [b"value", b"value", [None]]
 
 
-def test_a_value_that_was_made_meanwhile_is_the_answer(server: Server, proxy: Proxy, proxied: Callers) -> None:
+def test_a_value_that_was_made_meanwhile_is_the_answer(server, proxy, proxied):
     proxy.answer(b"GET", b"_\r\n:-2", times=1)
     server.admin.set("page", "there")
     before = counted(server, "results_found")
@@ -111,7 +108,7 @@ def test_a_value_that_was_made_meanwhile_is_the_answer(server: Server, proxy: Pr
     assert server.calls("lock.release") == 0
 
 
-def test_a_making_costs_three_ways_to_the_server(server: Server, callers: Callers) -> None:
+def test_a_making_costs_three_ways_to_the_server(server, callers):
     # The value is found also if it is kept for a short time, of which it is early for half.
     assert callers.now(b"value", keep=8) == callers.now(b"another", keep=8) == b"value"
     calls = {name: server.calls(name) for name in ("lock.once", "lock.renew", "lock.exec", "lock.release")}
@@ -119,7 +116,7 @@ def test_a_making_costs_three_ways_to_the_server(server: Server, callers: Caller
 
 
 @pytest.mark.parametrize("decodes", [False, True])
-def test_all_get_what_the_client_reads_or_what_is_unpacked(server: Server, package: Package, decodes: bool) -> None:
+def test_all_get_what_the_client_reads_or_what_is_unpacked(server, package, decodes):
     with package.client(server.port, decode_responses=decodes) as client:
         callers = Callers(package, client)
         want = "wört" if decodes else "wört".encode()
@@ -133,7 +130,7 @@ def test_all_get_what_the_client_reads_or_what_is_unpacked(server: Server, packa
         assert callers.made == ["wört", "wört".encode(), packed, packed]
 
 
-def test_what_cannot_be_packed_leaves_nothing(server: Server, callers: Callers) -> None:
+def test_what_cannot_be_packed_leaves_nothing(server, callers):
     with pytest.raises(redis.DataError):
         callers.now(object())
     with pytest.raises(TypeError, match="serializable"):
@@ -141,9 +138,7 @@ def test_what_cannot_be_packed_leaves_nothing(server: Server, callers: Callers) 
     assert server.admin.dbsize() == 0
 
 
-def test_a_maker_that_has_heard_of_its_loss_keeps_its_value(
-    server: Server, callers: Callers, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_maker_that_has_heard_of_its_loss_keeps_its_value(server, callers, caplog):
     maker = callers.begin_making(ttl=1)
     before = counted(server, "lost_renewals")
     server.admin.delete(LOCK)
@@ -155,9 +150,7 @@ def test_a_maker_that_has_heard_of_its_loss_keeps_its_value(
     assert callers.now(b"next") == b"next"
 
 
-def test_where_the_server_takes_no_writes_an_early_value_is_used_and_a_new_one_stored_later(
-    server: Server, callers: Callers
-) -> None:
+def test_where_the_server_takes_no_writes_an_early_value_is_used_and_a_new_one_stored_later(server, callers):
     server.admin.set("page", "old", px=9_000)
     server.admin.config_set("min-replicas-to-write", 1)
     try:
@@ -175,7 +168,7 @@ def test_where_the_server_takes_no_writes_an_early_value_is_used_and_a_new_one_s
     assert server.admin.get("page") == "new"
 
 
-def test_an_early_value_that_ends_meanwhile_is_made(server: Server, proxy: Proxy, proxied: Callers) -> None:
+def test_an_early_value_that_ends_meanwhile_is_made(server, proxy, proxied):
     maker = proxied.begin_making()
     proxy.answer(b"GET", b"$3\r\nold\r\n:1", times=1)
     waiting = proxied.begin(b"another")
@@ -184,7 +177,7 @@ def test_an_early_value_that_ends_meanwhile_is_made(server: Server, proxy: Proxy
     assert [maker.result(20), waiting.result(20)] == [b"value", b"value"]
 
 
-def test_xfetch_is_early_at_random(server: Server, callers: Callers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xfetch_is_early_at_random(server, callers, monkeypatch):
     measured, given = XFetch(), XFetch(delta=5)
     assert measured.seconds() == 0
     for early in (measured, given):
@@ -200,19 +193,19 @@ def test_xfetch_is_early_at_random(server: Server, callers: Callers, monkeypatch
         assert callers.now(b"new", early=given) == found
 
 
-def test_names_in_bytes_have_their_lock_too() -> None:
+def test_names_in_bytes_have_their_lock_too():
     for name in ("page", "{a}page", "{}page", "page{", "ä\n{ö}", ""):
         assert lock_key(name.encode()) == str(lock_key(name)).encode()
 
 
 @pytest.mark.parametrize("word", [b"LOCK.ONCE", b"LOCK.EXEC"])
-def test_a_lost_answer_makes_nothing_twice(server: Server, proxy: Proxy, proxied: Callers, word: bytes) -> None:
+def test_a_lost_answer_makes_nothing_twice(server, proxy, proxied, word):
     proxy.lose_reply_to(word)
     assert proxied.now(b"value") == proxied.now(b"another") == b"value"
     assert [proxy.lost, proxied.made, server.admin.exists(LOCK)] == [1, [b"value"], 0]
 
 
-def test_a_right_that_is_missing_is_told(server: Server, callers: Callers) -> None:
+def test_a_right_that_is_missing_is_told(server, callers):
     server.admin.execute_command("ACL", "SETUSER", "default", "-set")
     try:
         with pytest.raises(redis.exceptions.NoPermissionError):
@@ -222,7 +215,7 @@ def test_a_right_that_is_missing_is_told(server: Server, callers: Callers) -> No
     assert server.admin.dbsize() == 0
 
 
-def test_another_type_is_told_at_once(server: Server, proxy: Proxy, proxied: Callers) -> None:
+def test_another_type_is_told_at_once(server, proxy, proxied):
     server.admin.rpush("page", "one")
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         proxied.now(b"value")
@@ -232,7 +225,7 @@ def test_another_type_is_told_at_once(server: Server, proxy: Proxy, proxied: Cal
     assert server.calls("lock.once") == 1
 
 
-def test_a_module_before_the_command_is_told(server: Server, proxy: Proxy, proxied: Callers) -> None:
+def test_a_module_before_the_command_is_told(server, proxy, proxied):
     proxy.answer(b"LOCK.ONCE", b"-ERR unknown command 'LOCK.ONCE', with args beginning with: 'page' ")
     for there in (False, True):
         if there:
@@ -243,7 +236,7 @@ def test_a_module_before_the_command_is_told(server: Server, proxy: Proxy, proxi
 
 
 @pytest.mark.parametrize("is_early", [False, True])
-def test_who_is_interrupted_leaves_the_queue_and_the_lock(server: Server, callers: Callers, is_early: bool) -> None:
+def test_who_is_interrupted_leaves_the_queue_and_the_lock(server, callers, is_early):
     take = functools.partial(callers.package.locks.once, callers.client, "page")
     if is_early:
         server.admin.set("page", "old", px=9_000)
@@ -259,7 +252,7 @@ def test_who_is_interrupted_leaves_the_queue_and_the_lock(server: Server, caller
     assert not server.admin.exists(LOCK)
 
 
-async def test_a_task_that_is_cancelled_while_it_stores_holds_nothing(server: Server, proxy: Proxy) -> None:
+async def test_a_task_that_is_cancelled_while_it_stores_holds_nothing(server, proxy):
     package = Package("asyncio")
     with package.client(proxy.port) as client:
         proxy.answer(rb"LOCK\.EXEC", b"-TRYAGAIN later\r\n:0")
@@ -268,11 +261,11 @@ async def test_a_task_that_is_cancelled_while_it_stores_holds_nothing(server: Se
     assert server.admin.dbsize() == 0
 
 
-async def later() -> bytes:
+async def later():
     return b"value"
 
 
-def test_what_would_be_made_after_the_release_is_refused(server: Server, client: redis.Redis) -> None:
+def test_what_would_be_made_after_the_release_is_refused(server, client):
     for decorate in (single_flight(client, "page"), idempotent(client, "page")):
         with pytest.raises(TypeError, match=r"redis_lock_client\.asyncio"):
             decorate(later)
@@ -282,16 +275,16 @@ def test_what_would_be_made_after_the_release_is_refused(server: Server, client:
     assert server.admin.dbsize() == 0
 
 
-def test_the_function_is_not_hidden_by_the_module_of_its_name() -> None:
+def test_the_function_is_not_hidden_by_the_module_of_its_name():
     import redis_lock_client.once
 
     assert redis_lock_client.once is once
 
 
-def test_calls_with_one_key_run_once(server: Server, callers: Callers) -> None:
+def test_calls_with_one_key_run_once(server, callers):
     ran: list[tuple[Any, ...]] = []
 
-    def page(number: int, lang: str = "en") -> str:
+    def page(number, lang="en"):
         ran.append((number, lang))
         callers.orders.get(timeout=20)
         return f"{number} {lang}"
@@ -307,20 +300,20 @@ def test_calls_with_one_key_run_once(server: Server, callers: Callers) -> None:
     assert ran == [(7, "en"), (8, "de")]
 
 
-def test_a_key_may_be_a_function(server: Server, callers: Callers) -> None:
+def test_a_key_may_be_a_function(server, callers):
     @callers.decorated("single_flight", lambda user, page: b"{%d}:%d" % (user, page), keep=9)
-    def shown(user: int, page: int) -> str:
+    def shown(user, page):
         return f"{user} {page}"
 
     assert shown(3, page=4) == b"3 4"
     assert 0 < server.admin.pttl("{3}:4") <= 9_000
 
 
-def test_an_idempotent_call_runs_once_for_its_arguments(server: Server, callers: Callers) -> None:
+def test_an_idempotent_call_runs_once_for_its_arguments(server, callers):
     charged: list[int] = []
 
     @callers.decorated("idempotent", "charge:{key}", pack=json.dumps, unpack=json.loads)
-    def charge(key: str, cents: int) -> dict[str, int]:
+    def charge(key, cents):
         if cents < 0:
             raise ValueError("too little")
         charged.append(cents)
@@ -340,8 +333,8 @@ def test_an_idempotent_call_runs_once_for_its_arguments(server: Server, callers:
         charge("c", 500)
 
 
-def test_a_fingerprint_may_leave_arguments_out(callers: Callers) -> None:
-    def charge(key: str, cents: Any, trace: object) -> str:
+def test_a_fingerprint_may_leave_arguments_out(callers):
+    def charge(key, cents, trace):
         return "done"
 
     for_all = callers.decorated("idempotent", "{key}")(charge)
@@ -354,7 +347,7 @@ def test_a_fingerprint_may_leave_arguments_out(callers: Callers) -> None:
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_values_in_a_cluster(kind: str) -> None:
+def test_values_in_a_cluster(kind):
     package = Package(kind)
     with cluster_of_four(versions()[-1]) as cluster:
         client = package.redis.RedisCluster(host="127.0.0.1", port=cluster.nodes[1].port)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -17,38 +16,37 @@ from redis_lock_client import MultiLock
 
 from .package import KINDS, Kept, Package
 from .proxy import Proxy
-from .server import Server, until, versions
-from .topologies import NAME, Cluster, SentinelSet, cluster_of_four, sentinel_set
+from .server import until, versions
+from .topologies import NAME, SentinelSet, cluster_of_four, sentinel_set
 
 # They are about the client: the newest server is enough. The module's own tests have them on every version.
 NEWEST = versions()[-1]
 
 
 @pytest.fixture
-def sentinels() -> Iterator[SentinelSet]:
+def sentinels():
     with sentinel_set(NEWEST) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster():
     with cluster_of_four(NEWEST) as found:
         yield found
 
 
-def connect(where: SentinelSet | Cluster, library: Any = redis, **settings: Any) -> Any:
+def connect(where, library=redis, **settings):
     if isinstance(where, SentinelSet):
         return library.sentinel.Sentinel(where.sentinels).master_for(NAME, **settings)
     return library.RedisCluster(host="127.0.0.1", port=where.nodes[1].port, **settings)
 
 
 class Waiter:
-    """Waits in the background behind a hold, under a token that is known."""
+    """Waits in the background behind a hold that is kept, under a token that is known."""
 
-    def __init__(self, package: Package, where: SentinelSet | Cluster, names: Any, **settings: Any) -> None:
+    def __init__(self, package, holding, waiting, names="stock"):
         self.package = package
         what = "Lock" if isinstance(names, str) else "MultiLock"
-        holding, waiting = (connect(where, package.redis, **more) for more in ({}, settings))
         self.held = package.made(what, holding, names, timeout=9)
         assert package.now(self.held.acquire())
         self._kept = Kept(package, self.held)
@@ -56,19 +54,19 @@ class Waiter:
         self._key = names if isinstance(names, str) else names[1]
         self._waiting = package.begin(self._lock.acquire, token="waiter")
 
-    def is_at(self, server: Server) -> bool:
+    def is_at(self, server):
         with contextlib.suppress(redis.RedisError):
             return any(waiter["token"] == "waiter" for waiter in server.waiters(self._key))
         return False
 
-    def is_kept_at(self, server: Server) -> None:
+    def is_kept_at(self, server):
         """Wait for a renewal there. The hold is the same, and the waiter waits for it."""
         until(renewed_at(server, self._key), "a renewal")
         assert not self._kept.is_lost()
         assert self.package.now(self.held.check()) == self.held.fence
         assert not self._waiting.done()
 
-    def gets_it(self) -> None:
+    def gets_it(self):
         """Release it. It is handed on: nobody has to find out by asking again, 20 s later."""
         self._kept.stop()
         fence = self.held.fence
@@ -78,11 +76,11 @@ class Waiter:
         self.package.now(self._lock.release())
 
 
-def renewed_at(server: Server, key: str) -> Callable[[], bool]:
+def renewed_at(server, key):
     """A question whether a hold has been renewed since now."""
     last = server.admin.pttl(key)
 
-    def is_renewed() -> bool:
+    def is_renewed():
         nonlocal last
         before, last = last, server.admin.pttl(key)
         return bool(last > before)
@@ -90,68 +88,74 @@ def renewed_at(server: Server, key: str) -> Callable[[], bool]:
     return is_renewed
 
 
+def all_follow(waiters, server):
+    """Wait until they ask there, by themselves and under the same token, and their holds are kept there."""
+    until(lambda: all(waiter.is_at(server) for waiter in waiters), "the waiters")
+    for waiter in waiters:
+        waiter.is_kept_at(server)
+        waiter.gets_it()
+
+
 @pytest.mark.parametrize("kills", [False, True], ids=["of two alive", "of one killed"])
-def test_sentinel_failover(sentinels: SentinelSet, kills: bool) -> None:
-    waiters = [Waiter(Package(kind), sentinels, kind) for kind in KINDS]
+def test_sentinel_failover(sentinels, kills):
+    packages = [Package(kind) for kind in KINDS]
+    clients = [connect(sentinels, package.redis) for package in packages]
+    waiters = [
+        Waiter(package, client, client, kind) for package, client, kind in zip(packages, clients, KINDS, strict=True)
+    ]
     before = sentinels.primary()
     until(lambda: all(waiter.is_at(before) for waiter in waiters), "the waiters")
     before.admin.wait(1, 1000)
-    new = sentinels.fail_over(kills)
-    # They ask the new primary by themselves, under the same token.
-    until(lambda: all(waiter.is_at(new) for waiter in waiters), "the waiters at the new primary")
-    for waiter in waiters:
-        waiter.is_kept_at(new)
-        waiter.gets_it()
-        waiter.package.end()
+    all_follow(waiters, sentinels.fail_over(kills))
+    for package in packages:
+        package.end()
 
 
-def test_cluster_failover(cluster: Cluster, way: Package) -> None:
+@pytest.mark.parametrize("moves", [False, True], ids=["a failover", "a slot that moves"])
+def test_cluster_a_waiter_follows(cluster, way, moves):
     before, _ = cluster.replicated()
-    waiter = Waiter(way, cluster, next(cluster.keys_of(before)))
+    key = next(cluster.keys_of(before))
+    waiter = Waiter(way, connect(cluster, way.redis), connect(cluster, way.redis), key)
     until(lambda: waiter.is_at(before), "the waiter")
     before.admin.wait(1, 1000)
-    new = cluster.fail_over()
-    until(lambda: waiter.is_at(new), "the waiter at the new primary")
-    waiter.is_kept_at(new)
-    waiter.gets_it()
+    all_follow([waiter], cluster.move_slot(key, cluster.nodes[2]) if moves else cluster.fail_over())
 
 
-def test_cluster_a_slot_that_moves_under_a_waiter(cluster: Cluster, way: Package) -> None:
-    _, source, target, *_ = cluster.nodes
-    key = next(cluster.keys_of(source))
-    waiter = Waiter(way, cluster, key)
-    until(lambda: waiter.is_at(source), "the waiter")
-    cluster.move_slot(key, target)
-    until(lambda: waiter.is_at(target), "the waiter at the new node")
-    waiter.is_kept_at(target)
-    waiter.gets_it()
+def test_cluster_a_primary_that_hangs(cluster):
+    """Nothing is refused, and no connection ends: the silence has to tell."""
+    way = Package("notify")
+    before, _ = cluster.replicated()
+    holding, waiting = (connect(cluster, way.redis, socket_timeout=2) for _ in range(2))
+    waiters = [Waiter(way, holding, waiting, key) for key in islice(cluster.keys_of(before), 3)]
+    until(lambda: all(waiter.is_at(before) for waiter in waiters), "the waiters")
+    before.admin.wait(1, 1000)
+    with cluster.hanging_primary() as new:
+        all_follow(waiters, new)
+    way.end()
 
 
-def test_cluster_several_keys_share_a_slot(cluster: Cluster, way: Package) -> None:
+def test_cluster_several_keys_share_a_slot(cluster, way):
     names = ["{7}:a", "{7}:b"]
-    waiter = Waiter(way, cluster, names)
-    until(lambda: waiter.is_at(cluster.owner("{7}:a")), "the waiter")
-    waiter.is_kept_at(cluster.owner("{7}:a"))
-    waiter.gets_it()
+    waiter = Waiter(way, connect(cluster, way.redis), connect(cluster, way.redis), names)
+    all_follow([waiter], cluster.owner("{7}:a"))
     assert not connect(cluster).exists(*names)
 
 
-def test_cluster_without_socket_timeout_a_wait_outlives_a_connection_that_falls_silent(
-    cluster: Cluster, way: Package, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cluster_without_socket_timeout_a_wait_outlives_a_connection_that_falls_silent(cluster, way, monkeypatch):
     for name in ("acquire.LONGEST_SLICE", "acquire.LATE", "listener.LATE", "listener.DEFAULT_TIMEOUT"):
         monkeypatch.setattr(f"redis_lock_client.{name}", 0.3)
-    _, _, node, *_ = cluster.nodes
+    node = cluster.nodes[2]
     with Proxy(node.port) as proxy:
         by_proxy = {("127.0.0.1", node.port): ("127.0.0.1", proxy.port)}
         settings = {"socket_timeout": None, "address_remap": lambda address: by_proxy.get(address, address)}
-        waiter = Waiter(way, cluster, next(cluster.keys_of(node)), **settings)
+        holding, waiting = (connect(cluster, way.redis, **more) for more in ({}, settings))
+        waiter = Waiter(way, holding, waiting, next(cluster.keys_of(node)))
         until(lambda: waiter.is_at(node), "the waiter")
         proxy.silence()
         waiter.gets_it()
 
 
-async def test_cluster_a_message_of_a_grant_is_not_taken_for_the_grant(cluster: Cluster) -> None:
+async def test_cluster_a_message_of_a_grant_is_not_taken_for_the_grant(cluster):
     owner, _ = cluster.replicated()
     key = next(cluster.keys_of(owner))
     async with connect(cluster, redis.asyncio) as client:
@@ -173,44 +177,8 @@ async def test_cluster_a_message_of_a_grant_is_not_taken_for_the_grant(cluster: 
         await lock.release()
 
 
-async def test_cluster_a_primary_that_hangs(cluster: Cluster) -> None:
-    """Nothing is refused, and no connection ends: the silence has to tell."""
-    before, _ = cluster.replicated()
-    keys = list(islice(cluster.keys_of(before), 3))
-    async with contextlib.AsyncExitStack() as stack, contextlib.AsyncExitStack() as working:
-        client, *others = [
-            await stack.enter_async_context(connect(cluster, redis.asyncio, socket_timeout=2)) for _ in range(4)
-        ]
-        holds = [ours.Lock(client, key, timeout=15, wait="notify") for key in keys]
-        for held in holds:
-            await held.acquire()
-            await working.enter_async_context(held.keep_alive())
-        waiters = [ours.Lock(other, key, timeout=30, wait="notify") for other in others for key in keys]
-        waiting = [asyncio.create_task(waiter.acquire()) for waiter in waiters]
-        for key in keys:
-            await asyncio.to_thread(before.wait_for_waiters, key, len(others))
-        hanging = cluster.hanging_primary()
-        new = await asyncio.to_thread(hanging.__enter__)
-        try:
-            for key in keys:
-                await asyncio.to_thread(new.wait_for_waiters, key, len(others))
-                await asyncio.to_thread(until, renewed_at(new, key), "a renewal at the new primary")
-            # A renewal after the release would find nothing, and cancel this task.
-            await working.aclose()
-            for key, held in zip(keys, holds, strict=True):
-                await held.release()
-                await asyncio.to_thread(until, lambda key=key: new.tokens(key), "a grant")
-            done, _ = await asyncio.wait(waiting, timeout=5, return_when=asyncio.FIRST_COMPLETED)
-            assert done
-        finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
-            await asyncio.to_thread(hanging.__exit__, None, None, None)
-
-
 @pytest.mark.parametrize("library", [redis, redis.asyncio])
-async def test_cluster_several_keys_of_other_slots_are_explained(cluster: Cluster, library: Any) -> None:
+async def test_cluster_several_keys_of_other_slots_are_explained(cluster, library):
     told = r"in a cluster the keys of a multi-lock need one hash tag.*b'a' in slot 15495, b'b' in slot 3300"
     multi_lock: Any = MultiLock if library is redis else ours.MultiLock
     with pytest.raises(ValueError, match=told):

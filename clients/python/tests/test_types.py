@@ -4,7 +4,6 @@ import functools
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ WRONG = Path("tests/types/wrong.py")
 # Without a cache mypy reads all of redis-py first.
 @pytest.mark.timeout(180)
 @pytest.mark.skipif(find_spec("mypy") is None, reason="no mypy beside this version of the library")
-def test_mypy_finds_each_misspelt_option_and_nothing_else() -> None:
+def test_mypy_finds_each_misspelt_option_and_nothing_else():
     command = [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context", str(WRONG)]
     done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True)
     found = dict(re.findall(rf"^{WRONG}:(\d+): error: (.*)$", done.stdout, re.MULTILINE))
@@ -47,19 +46,19 @@ WRONG_TIMES = [
 
 
 @pytest.mark.parametrize(("call", "option", "value"), WRONG_TIMES)
-def test_a_wrong_time_is_named(call: list[Any], option: str, value: object) -> None:
+def test_a_wrong_time_is_named(call, option, value):
     use, *arguments = call
     with pytest.raises((TypeError, ValueError), match=f"^{option} must"):
         use(*arguments, **{option: value})
 
 
 @pytest.mark.parametrize("decorate", [package.single_flight, package.idempotent, tasks.single_flight, tasks.idempotent])
-def test_an_unknown_option_is_named_before_the_first_call(decorate: Callable[..., Any]) -> None:
+def test_an_unknown_option_is_named_before_the_first_call(decorate):
     with pytest.raises(TypeError, match="'kep'"):
         decorate(redis.Redis(), "page", kep=60)(lambda: b"")
 
 
-def test_a_ttl_above_the_servers_is_named() -> None:
+def test_a_ttl_above_the_servers_is_named():
     with running(versions()[-1], "max-ttl", "2000") as server, redis.Redis(port=server.port) as client:
         with pytest.raises(LockError, match="'timeout is too long: "):
             Lock(client, "stock", timeout=3).acquire()

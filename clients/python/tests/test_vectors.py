@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
@@ -14,9 +13,9 @@ import redis
 from redis_lock_client import InProgressError, LockCancelledError, LockNotOwnedError, ModuleMissingError
 from redis_lock_client.results import lock_key
 
-from .package import Kept, Package
+from .package import Kept
 from .proxy import Proxy
-from .server import Server, running, until, versions
+from .server import running, until, versions
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 CLASSES = {"lock": "Lock", "read": "ReadLock", "write": "WriteLock", "permit": "Semaphore", "multi": "MultiLock"}
@@ -37,7 +36,7 @@ RESULTS = {
 }
 
 
-def scenarios(*files: str) -> list[Any]:
+def scenarios(*files):
     found: list[tuple[str, list[list[str]]]] = []
     for line in "\n".join((VECTORS / file).read_text() for file in files).splitlines():
         words = line.partition("#")[0].split()
@@ -49,7 +48,7 @@ def scenarios(*files: str) -> list[Any]:
 
 
 @pytest.fixture(scope="module", params=versions())
-def places(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
+def places(request):
     with (
         running(request.param) as server,
         running(request.param, with_module=False) as plain,
@@ -58,15 +57,15 @@ def places(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
         yield {"": server, "plain": plain, "strict": plain, "bounded": bounded}
 
 
-def text(reply: Any) -> str:
+def text(reply):
     return reply.decode() if isinstance(reply, bytes) else "OK" if reply is True else str(reply)
 
 
-def yes_or_no(is_so: object) -> str:
+def yes_or_no(is_so):
     return "yes" if is_so else "no"
 
 
-def options_of(words: tuple[str, ...], **defaults: Any) -> tuple[list[str], dict[str, Any]]:
+def options_of(words, **defaults):
     """The words without options, and the options."""
     said = dict(word.split("=") for word in words if "=" in word)
     return [word for word in words if "=" not in word], defaults | said
@@ -75,7 +74,7 @@ def options_of(words: tuple[str, ...], **defaults: Any) -> tuple[list[str], dict
 class Actor:
     """A program with a client of its own, and what it holds."""
 
-    def __init__(self, package: Package, server: Server, fallback: bool) -> None:
+    def __init__(self, package, server, fallback):
         self.package, self.now = package, package.now
         # So that its connections can be cut.
         self.proxy = Proxy(server.port).__enter__()
@@ -89,13 +88,13 @@ class Actor:
         self.orders: Queue[str | None] = Queue()
         self.pending: Future[str]
 
-    def end(self) -> None:
+    def end(self):
         self.stop_keeping()
         with self.package.closing(self.client):
             pass
         self.proxy.__exit__()
 
-    def do(self, verb: str, *words: str) -> str:
+    def do(self, verb, *words):
         try:
             done: str | None = self.take(verb, *words) if verb in CLASSES else getattr(self, verb)(*words)
             return done or "ok"
@@ -107,9 +106,9 @@ class Actor:
                     return said
             raise
 
-    def take(self, kind: str, *words: str) -> str:
+    def take(self, kind, *words):
         names, said = options_of(words, ttl=30_000, wait=0)
-        more = {"timeout": int(said["ttl"]) / 1000, "blocking_timeout": int(said["wait"]) / 1000}
+        more: Any = {"timeout": int(said["ttl"]) / 1000, "blocking_timeout": int(said["wait"]) / 1000}
         if "linger" in said:
             more["linger"] = int(said["linger"]) / 1000
         name: Any = names[0]
@@ -120,47 +119,47 @@ class Actor:
         self.lock = self.package.made(CLASSES[kind], self.client, name, fallback=self.fallback, **more)
         return "held" if self.now(self.lock.acquire()) else "busy"
 
-    def release(self) -> None:
+    def release(self):
         self.stop_keeping()
         self.now(self.lock.release())
 
-    def renew(self, ms: str | None = None) -> None:
+    def renew(self, ms=None):
         self.now(self.lock.extend(int(ms) / 1000, replace_ttl=True) if ms else self.lock.reacquire())
 
-    def check(self) -> str:
+    def check(self):
         return yes_or_no(self.now(self.lock.owned() if self.fallback else self.lock.check()))
 
-    def exec(self, *words: str) -> str:
+    def exec(self, *words):
         return text(self.now(self.lock.exec(*words)))
 
-    def keep(self) -> None:
+    def keep(self):
         self.kept = Kept(self.package, self.lock)
 
-    def told(self) -> None:
+    def told(self):
         assert self.kept
         assert self.kept.told.wait(20)
 
-    def believes(self) -> str:
+    def believes(self):
         return yes_or_no(self.kept and not self.kept.is_lost())
 
-    def stop_keeping(self) -> None:
+    def stop_keeping(self):
         if self.kept:
             self.kept.stop()
         self.kept = None
 
-    def once(self, name: str, most: str, least: str) -> str:
+    def once(self, name, most, least):
         times = {"at_most": int(most) / 1000, "at_least": int(least) / 1000, "fallback": self.fallback}
         job = self.package.later(lambda: None)
         return "ran" if self.now(self.package.locks.run_once(self.client, name, job, **times)) else "skipped"
 
-    def get(self, name: str, *words: str) -> str:
+    def get(self, name, *words):
         _, said = options_of(words, keep=60_000, early=0, ttl=30_000, wait=5_000)
         self.orders, has_made = Queue(), False
         if "make" in said or "fail" in said:
             self.orders.put(said.pop("make", None))
             said.pop("fail", None)
 
-        def make() -> str:
+        def make():
             nonlocal has_made
             self.made += 1
             self.has_begun.set()
@@ -173,22 +172,22 @@ class Actor:
         got = text(self.now(self.package.locks.once(self.client, name, self.package.later(make), **times)))
         return f"made:{got}" if has_made else f"got:{got}"
 
-    def making(self) -> None:
+    def making(self):
         assert self.has_begun.wait(20)
 
-    def returns(self, value: str) -> None:
+    def returns(self, value):
         self.orders.put(value)
 
-    def raises(self) -> None:
+    def raises(self):
         self.orders.put(None)
 
 
 class Play:
-    def __init__(self, server: Server, package: Package, fallback: bool, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, server, package, fallback, pool):
         self.server, self.package, self.fallback, self.pool = server, package, fallback, pool
         self.actors: dict[str, Actor] = {}
 
-    def step(self, subject: str, *words: str) -> str:
+    def step(self, subject, *words):
         if not subject.isupper():
             return str(getattr(self, subject)(*words))
         if subject not in self.actors:
@@ -199,50 +198,50 @@ class Play:
             return ""
         return actor.pending.result(30) if words[0] == "end" else actor.do(*words)
 
-    def fence(self, who: str) -> int | None:
+    def fence(self, who):
         fence: int | None = self.actors[who].lock.fence
         return fence
 
     # Also of a hold that is released.
-    def rises(self, one: str, other: str) -> None:
+    def rises(self, one, other):
         fences = [self.actors[who].lock.local.fence for who in (one, other)]
         assert fences[0] < fences[1], fences
 
-    def queue(self, key: str, number: str) -> None:
+    def queue(self, key, number):
         self.server.wait_for_waiters(key, int(number))
 
-    def places(self, key: str) -> int:
+    def places(self, key):
         return len(self.server.waiters(key))
 
-    def gone(self, key: str) -> None:
+    def gone(self, key):
         until(lambda: not self.server.admin.exists(key), f"the end of {key}")
 
-    def calls(self, command: str) -> int:
+    def calls(self, command):
         return self.server.calls(command)
 
-    def lock(self, name: str) -> str | bytes:
+    def lock(self, name):
         return lock_key(name)
 
-    def made(self) -> int:
+    def made(self):
         return sum(actor.made for actor in self.actors.values())
 
-    def pause(self, ms: str) -> None:
+    def pause(self, ms):
         time.sleep(int(ms) / 1000)
 
-    def cut(self, who: str) -> None:
+    def cut(self, who):
         self.actors[who].proxy.refuse()
 
-    def join(self, who: str) -> None:
+    def join(self, who):
         self.actors[who].proxy.welcome()
 
-    def busy(self, ms: str) -> None:
+    def busy(self, ms):
         """Return when the server has begun to answer BUSY."""
         script = "local t = redis.call('TIME') local function now() local t = redis.call('TIME') return t[1] * 1000000 "
         script += "+ t[2] end local s = now() while now() < s + ARGV[1] * 1000 do end"
         self.server.admin.config_set("lua-time-limit", 100)
         self.pool.submit(redis.Redis(port=self.server.port, socket_timeout=20).eval, script, 0, ms)
 
-        def is_busy() -> bool:
+        def is_busy():
             try:
                 return not self.server.admin.ping()
             except redis.ResponseError:
@@ -252,17 +251,17 @@ class Play:
 
 
 @pytest.mark.parametrize(("name", "steps"), scenarios("scenarios.txt", "faults.txt"))
-def test_scenario(places: dict[str, Server], name: str, steps: list[list[str]], way: Package) -> None:
+def test_scenario(places, name, steps, way):
     play(places, name, steps, way)
 
 
 # A value has no option of how to wait.
 @pytest.mark.parametrize(("name", "steps"), scenarios("once.txt"))
-def test_scenario_of_a_value(places: dict[str, Server], name: str, steps: list[list[str]], package: Package) -> None:
+def test_scenario_of_a_value(places, name, steps, package):
     play(places, name, steps, package)
 
 
-def play(places: dict[str, Server], name: str, steps: list[list[str]], package: Package) -> None:
+def play(places, name, steps, package):
     _, _, place = name.partition(" on ")
     server = places.get(place, places[""])
     server.admin.flushall()

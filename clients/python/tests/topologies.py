@@ -111,8 +111,8 @@ class Cluster:
             os.kill(before.pid, signal.SIGCONT)
             until(lambda: is_in_step(before), "a replica again")
 
-    def move_slot(self, key: str, to: Server) -> None:
-        """Move the slot of a key, with all that is in it, as `--cluster reshard` does."""
+    def move_slot(self, key: str, to: Server) -> Server:
+        """Move the slot of a key to a node, with all that is in it, as `--cluster reshard` does."""
         slot, source = slot_of(key.encode()), self.owner(key)
         there, here = (node.admin.execute_command("CLUSTER", "MYID") for node in (to, source))
         to.admin.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", here)
@@ -122,6 +122,7 @@ class Cluster:
         for node in (to, source, *self.nodes):
             with contextlib.suppress(redis.ResponseError):
                 node.admin.execute_command("CLUSTER", "SETSLOT", slot, "NODE", there)
+        return to
 
     def _by_port(self, port: object) -> Server:
         return next(node for node in self.nodes if node.port == port)
