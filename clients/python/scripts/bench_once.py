@@ -1,6 +1,6 @@
 """Measures LOCK.ONCE beside the ways that people use without it, into docs/benchmarks/once.tsv and once.md.
 
-    python -m scripts.bench_once [PART…] [--ways once,pubsub,…] [--rounds 5] [--version redis-7.0.15]
+    python -m scripts.bench_once [PART…]
 
 The parts are SITUATION:BYTES (all without a word). What is not measured again keeps its rows.
 
@@ -13,7 +13,6 @@ The parts are SITUATION:BYTES (all without a word). What is not measured again k
 Server and clients have a core each. The ways take turns, round by round.
 """
 
-import argparse
 import asyncio
 import contextlib
 import os
@@ -21,6 +20,7 @@ import resource
 import statistics
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -37,6 +37,7 @@ HEAD = "way\tsituation\tbytes\tfigure\tmedian\tlow\thigh"
 MARK = "<!-- Below this line `make -C clients/python bench-once` writes. -->\n"
 PARTS = ["cold:100", "cold:10000", "cold:100000", "failing:100", "killed:100", "silent:100", "turns:10000"]
 KEEP_MS = 60_000
+VERSION, ROUNDS = "redis-7.0.15", 5
 # When the first maker fails, dies or falls silent.
 FALLS_AFTER = 0.1
 
@@ -205,10 +206,10 @@ async def play(way: str, of: Wanted, admin: redis.Redis, port: int) -> dict[str,
     }
 
 
-def measure(part: str, said: argparse.Namespace, turns: Path) -> None:
+def measure(part: str, turns: Path) -> None:
     """Measure a part in its ways, which take turns."""
     situation, size = part.split(":")
-    rounds: dict[str, list[dict[str, float]]] = {way: [] for way in said.ways.split(",")}
+    rounds: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     if situation == "turns":
         # The server writes down how long the turns of its event loop are.
         rounds.pop("polling", None)
@@ -216,11 +217,11 @@ def measure(part: str, said: argparse.Namespace, turns: Path) -> None:
         subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, ROOT / "benches/turns.c"], check=True)
         turns.write_bytes(bytes(32))
         os.environ.update(LD_PRELOAD=str(library), TURNS_FILE=str(turns))
-    with running(said.version) as server:
+    with running(VERSION) as server:
         if (os.cpu_count() or 1) > 1:
             os.sched_setaffinity(server.pid, {0})
             os.sched_setaffinity(0, {1})
-        for _ in range(said.rounds):
+        for _ in range(ROUNDS):
             for way, played in rounds.items():
                 of = Wanted(int(size), situation, turns)
                 played.append(asyncio.run(play(way, of, server.admin, server.port)))
@@ -246,7 +247,7 @@ def note(of: list[str], figures: dict[str, list[float]]) -> None:
     print(*("\t".join(row) for row in new), sep="\n", flush=True)
 
 
-def write(version: str) -> None:
+def write() -> None:
     """Write the table of the medians, and where they were measured. The module's folder tells its commit."""
     medians: dict[tuple[str, str], dict[str, float]] = {}
     for way, situation, size, name, median, *_ in rows():
@@ -258,24 +259,18 @@ def write(version: str) -> None:
     log = ["git", "log", "-1", "--format=%h", "--", ":/core", ":/src", ":/Cargo.lock"]
     commit = subprocess.run(log, cwd=module.parent, capture_output=True, text=True, check=True).stdout.strip()
     model = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
-    where = f"{version}, commit {commit}, {time.strftime('%F')}, {os.cpu_count()} x {model.split(': ')[1]}."
+    where = f"{VERSION}, commit {commit}, {time.strftime('%F')}, {os.cpu_count()} x {model.split(': ')[1]}."
     table = "".join(f"| {' | '.join(line)} |\n" for line in told)
     PAGE.write_text("\n".join([PAGE.read_text().split(MARK)[0] + MARK, where, "", table]))
 
 
 def main() -> None:
     """Measure what the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=PARTS)
-    parser.add_argument("--ways", default=",".join(WAYS))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--version", default="redis-7.0.15")
-    said = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     with tempfile.TemporaryDirectory() as folder:
-        for part in said.parts:
-            measure(part, said, Path(folder) / "turns")
-    write(said.version)
+        for part in sys.argv[1:] or PARTS:
+            measure(part, Path(folder) / "turns")
+    write()
 
 
 if __name__ == "__main__":

@@ -1,20 +1,185 @@
-"""What users' programs met: subclasses, forks, greenlets, cancellations again and again, the ends of loops."""
+"""What users' programs met: faults in a wait, signals, cancellations, forks, greenlets, the ends of loops."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-import anyio
 import pytest
 import redis
 import redis.asyncio
 import redis.lock
 
-from redis_lock_client import Lock
+from redis_lock_client import Lock, RWLock
 from redis_lock_client import asyncio as ours
 
+from .package import BOTH, LOCKS, Package
 from .server import PATIENCE, until
+
+# Longer than any test: a place that is gone was given up.
+LONG_GRACE = 50
+
+
+@pytest.fixture
+def threads():
+    package = Package("threads")
+    yield package
+    package.end()
+
+
+@pytest.mark.parametrize("what", ["Lock", "MultiLock"])
+@pytest.mark.parametrize("fault", ["silence", "delay"])
+def test_a_fault_during_a_slice_does_not_cost_the_place(server, proxy, way, threads, what, fault):
+    held = Lock(server.admin, "stock", timeout=30)
+    held.acquire()
+    with way.client(proxy.port, socket_timeout=1.0) as client, threads.client(server.port) as other_client:
+        first = way.made(what, client)
+        waiting = way.begin(first.acquire)
+        server.wait_for_waiters("stock", 1)
+        # Of several, the one for the other key, which is free but for the place.
+        other = "prices" if what == "MultiLock" else "stock"
+        later = threads.begin(threads.lock(other_client, name=other).acquire)
+        server.wait_for_waiters(other, 2)
+        if fault == "delay":
+            # A slice and the way there and back are more than the socket timeout: the reply comes too late.
+            calls, proxy.delay = server.calls(LOCKS[what]), 0.2
+            if not way.options:
+                until(lambda: server.calls(LOCKS[what]) >= calls + 3, "slices whose replies came too late")
+        else:
+            proxy.silence()
+        held.release()
+        assert waiting.result(20)
+        assert not later.done()
+        way.now(first.release())
+        assert later.result(20)
+
+
+@pytest.mark.parametrize("what", LOCKS)
+def test_an_interrupted_wait_leaves_no_place(server, way, what):
+    with Lock(server.admin, "stock", timeout=30), way.client(server.port, socket_timeout=None) as client:
+        way.interrupt(way.made(what, client, grace=LONG_GRACE).acquire, lambda: len(server.waiters("stock")) == 1)
+        assert [server.waiters(name) for name in BOTH] == [[], []]
+    assert not server.admin.exists(*BOTH)
+
+
+def test_an_upgrade_that_gives_up_leaves_the_share_and_no_place(server, client, way):
+    page = RWLock(client, "page", timeout=30)
+    with page.read() as one, page.read(), way.client(server.port) as upgrading:
+        writer = way.made("WriteLock", upgrading, name="page", grace=LONG_GRACE)
+        assert not way.now(writer.acquire(blocking_timeout=0.2, token=one.local.token))
+        assert not server.waiters("page")
+        way.interrupt(writer.acquire, lambda: len(server.waiters("page")) == 1, token=one.local.token)
+        assert not server.waiters("page")
+        assert server.mode("page") == "shared"
+        assert one.owned()
+        # An absent writer would keep it out.
+        assert page.read().acquire(blocking=False)
+
+
+@pytest.mark.parametrize(("is_granted", "token"), [(False, None), (True, None), (True, "mine")])
+def test_an_interrupted_acquire_ends_at_a_silent_server(server, proxy, way, is_granted, token):
+    def falls_silent():
+        if is_granted and server.admin.exists("stock"):
+            proxy.pause()
+        return bool(server.admin.exists("stock") if is_granted else proxy.held)
+
+    with way.client(proxy.port, socket_timeout=None) as client:
+        way.now(client.ping())
+        if is_granted:
+            proxy.lose_reply_to(b"LOCK.ACQUIRE", cuts=False)
+        else:
+            proxy.pause()
+        way.interrupt(way.lock(client).acquire, falls_silent, token=token)
+        assert server.admin.exists("stock") == is_granted
+        proxy.resume()
+        # By a token that was passed its owner may acquire again at once: a late release would end that hold. A thread
+        # that was interrupted does not stay for it.
+        if token is None and not way.is_sync:
+            until(lambda: server.calls("lock.release"), "the release")
+            until(lambda: not server.admin.exists("stock"), "its end")
+
+
+async def test_a_cancellation_counts_at_whatever_moment(server):
+    async with redis.asyncio.Redis.from_url(server.url, socket_timeout=0.4) as client:
+        await client.ping()
+        async with ours.Lock(client, "stock", timeout=30):
+            for steps in range(40):
+                task = asyncio.create_task(ours.Lock(client, "stock", timeout=30).acquire())
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                task.cancel()
+                # Waits for ever if the cancellation was swallowed.
+                await asyncio.wait([task], timeout=PATIENCE)
+                assert task.cancelled(), f"swallowed after {steps} steps"
+        assert not await client.exists("stock")
+
+
+class SoftTimeLimitError(Exception):
+    """An Exception, as Celery's SoftTimeLimitExceeded is."""
+
+
+class Interrupted(redis.Connection):
+    """A connection at which a signal handler raises once, before a request or before its reply is read."""
+
+    before_the_request: list[Any] = []
+    before_the_reply: list[Any] = []
+
+    def can_read(self, timeout=0):
+        raise_from(self.before_the_request)
+        return super().can_read(timeout)
+
+    def send_packed_command(self, command, check_health=True):
+        super().send_packed_command(command, check_health)
+        if b"LOCK." in b"".join(command):
+            raise_from(self.before_the_reply)
+
+
+def raise_from(armed):
+    if armed:
+        raise armed.pop()
+
+
+@pytest.fixture
+def interrupted(server):
+    pool = redis.ConnectionPool(connection_class=Interrupted, port=server.port, socket_timeout=None)
+    with redis.Redis(connection_pool=pool) as client:
+        yield client
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SoftTimeLimitError])
+def test_the_reply_to_an_interrupted_command_is_not_taken_for_a_fence(server, interrupted, error):
+    Interrupted.before_the_reply.append(error)
+    with pytest.raises(error):
+        Lock(interrupted, "first", timeout=30).acquire()
+    with Lock(server.admin, "stock", timeout=30):
+        assert not Lock(interrupted, "stock", timeout=30).acquire(blocking=False)
+    assert not server.admin.exists("first")
+
+
+def test_a_release_that_is_interrupted_keeps_its_token_and_can_be_repeated(server, interrupted):
+    lock = Lock(interrupted, "stock", timeout=30, blocking=False)
+    lock.acquire()
+    token = lock.local.token
+    # Before it is sent: nothing has ended the hold.
+    Interrupted.before_the_request.append(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        lock.release()
+    assert lock.local.token == token
+    assert server.admin.exists("stock")
+    lock.release()
+    assert lock.local.token is None
+    assert not server.admin.exists("stock")
+
+
+def test_a_silent_server_is_left_when_the_time_is_over(threads):
+    """It accepts connections and says nothing: with a client at its defaults it took a minute."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        lock = Lock(redis.Redis(port=silent.getsockname()[1]), "stock", timeout=30, blocking_timeout=2)
+        with pytest.raises(redis.RedisError):
+            threads.begin(lock.acquire).result(PATIENCE)
+
 
 Client = redis.asyncio.Redis
 HERE = Path(__file__).parent
@@ -126,6 +291,7 @@ def test_a_program_that_ends_leaves_no_places_and_no_holds(server, wait):
 
 @pytest.mark.parametrize("wait", ["block", "notify"])
 async def test_anyio_cancels_again_and_again_and_the_lock_is_free(server, proxy, wait):
+    anyio = pytest.importorskip("anyio")
     # What is on its way when the cancellation comes.
     proxy.delay = 0.05
     async with Client(port=proxy.port, max_connections=4) as client:

@@ -128,17 +128,6 @@ async def test_a_grant_to_a_token_that_gave_up_is_given_back(server, client):
     await asyncio.to_thread(until, lambda: not server.admin.exists("stock"), "the release of what nobody wants")
 
 
-async def test_a_pool_that_is_full_keeps_no_task_from_its_lock(server):
-    pool = redis.asyncio.BlockingConnectionPool(port=server.port, max_connections=1)
-    async with Client(connection_pool=pool) as client:
-        used = await pool.get_connection("_")
-        async with asyncio.timeout(PATIENCE), notified(client, linger=20) as lock, lock.keep_alive():
-            assert lock.fence
-        assert not server.admin.exists("stock")
-        await pool.release(used)
-    await pool.disconnect()
-
-
 async def test_a_request_that_was_not_sent_yet_is_not_sent_after_a_cancellation(server, proxy):
     async with Client(port=proxy.port, retry=Retry(NoBackoff(), 0), socket_timeout=1) as client:
         line = Listeners.of(AsyncDriver.of(client), client).line

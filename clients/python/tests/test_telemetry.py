@@ -8,19 +8,26 @@ from .server import PATIENCE
 
 pytest.importorskip("opentelemetry.sdk")
 from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+DELTA = dict.fromkeys([Counter, Histogram], AggregationTemporality.DELTA)
+SPANS, METRICS = InMemorySpanExporter(), InMemoryMetricReader(DELTA)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def providers():
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(SPANS))
+    trace.set_tracer_provider(provider)
+    metrics.set_meter_provider(MeterProvider([METRICS]))
+
 
 def test_what_is_recorded(client):
-    spans, reader, provider = InMemorySpanExporter(), InMemoryMetricReader(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    # They can be set once only.
-    trace.set_tracer_provider(provider)
-    metrics.set_meter_provider(MeterProvider([reader]))
+    SPANS.clear()
     with Lock(client, "stock", timeout=30):
         assert not Lock(client, "stock", timeout=30, blocking=False).acquire()
     lost = Lock(client, "stock", timeout=3, raise_on_release_error=False)
@@ -34,11 +41,11 @@ def test_what_is_recorded(client):
         ("wait", {"granted": True}),
         ("hold", {"lost": True}),
     ]
-    assert [(span.name, dict(span.attributes or {})) for span in spans.get_finished_spans()] == [
+    assert [(span.name, dict(span.attributes or {})) for span in SPANS.get_finished_spans()] == [
         (f"redis_lock.{what}", {f"redis_lock.{name}": value for name, value in ({"name": "stock"} | more).items()})
         for what, more in told
     ]
-    data = reader.get_metrics_data()
+    data = METRICS.get_metrics_data()
     assert data
     counts = {
         metric.name: sum(getattr(point, "count", getattr(point, "value", 0)) for point in metric.data.data_points)

@@ -9,28 +9,20 @@ import redis_lock_client.asyncio as ours
 client = redis.Redis()
 async_client = redis.asyncio.Redis()
 
-sync.Lock(client, "stock", timeout=30, grace=2, linger=1, at_least=1, blocking_timeout=5, thread_local=False)
 sync.Lock(client, "stock", tiemout=30)  # wrong: tiemout
 sync.Lock(client, "stock", timeout="30")  # wrong: timeout
 sync.ReadLock(client, "stock", time_out=30)  # wrong: time_out
-sync.RWLock(client, "stock", timeout=30).read(blocking=False)
 sync.RWLock(client, "stock", timout=30)  # wrong: timout
 sync.RWLock(client, "stock").write(blocking_timout=3)  # wrong: blocking_timout
-sync.Semaphore(client, "stock", 3, timeout=30, grace=2)
 sync.Semaphore(client, "stock", 3, permits_=3)  # wrong: permits_
-sync.MultiLock(client, ["a", "b"], shared=["c"], timeout=30)
 sync.MultiLock(client, ["a", "b"], share=["c"])  # wrong: share
-sync.run_once(client, "report", lambda: 7, at_most=600, at_least=60)
 sync.run_once(client, "report", lambda: 7, at_most=600, at_last=60)  # wrong: at_last
-sync.once(client, "page", lambda: b"", keep=60, early=sync.XFetch(), ttl=30, wait=None, pack=str, unpack=len)
 sync.once(client, "page", lambda: b"", kept=60)  # wrong: kept
 sync.single_flight(client, "page", earl=10)  # wrong: earl
 sync.idempotent(client, "page", early=10)  # wrong: early
 
-ours.Lock(async_client, "stock", timeout=30, wait="notify")
 ours.Lock(async_client, "stock", tiemout=30)  # wrong: tiemout
 ours.Lock(async_client, "stock", wait="notified")  # wrong: wait
-ours.RWLock(async_client, "stock", timeout=30, wait="notify").write(blocking=False)
 ours.RWLock(async_client, "stock").read(blocking_timout=3)  # wrong: blocking_timout
 ours.Semaphore(async_client, "stock", 3, graze=2)  # wrong: graze
 ours.MultiLock(async_client, ["a", "b"], timout=30)  # wrong: timout

@@ -1,11 +1,14 @@
-"""The programs of docs/RECIPES.md and of the READMEs, each on a real server."""
+"""The programs of docs/RECIPES.md, docs/PRODUCTION.md and the READMEs, and the templates for Kubernetes."""
 
 import json
 import os
 import re
+import shlex
+import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -20,22 +23,21 @@ from redis.retry import Retry
 
 from redis_lock_client import FingerprintError, Lock, LockNotOwnedError, once
 
-from .server import PATIENCE, until
+from .server import PATIENCE, running, until
 
 ROOT = Path(__file__).parents[3]
+RECIPES, PRODUCTION = ROOT / "docs" / "RECIPES.md", ROOT / "docs" / "PRODUCTION.md"
+README = Path(__file__).parents[1] / "README.md"
+TEMPLATES = ROOT / "packaging" / "kubernetes"
 # What the programs call, and what that returns.
-CALLS = {
-    "make_backup": None,
+CALLS = dict.fromkeys(["make_backup", "save", "handle", "send_mail"]) | {
     "call_api": b"ok",
     "render": b"<html>",
     "ask_the_bank": b"1.1",
     "ask_the_station": b"sun",
-    "save": None,
     "fetch_token": b"secret",
     "pay": {"paid": 5},
-    "handle": None,
     "make_report": b"pdf",
-    "send_mail": None,
     "load_orders": b"o",
     "load_stock": b"s",
 }
@@ -50,7 +52,7 @@ def blocks(page, number, begin=""):
 def read(**names):
     """The programs of the recipes, which call what stands under these names."""
     names = {name: Mock(return_value=value) for name, value in CALLS.items()} | names
-    for block in blocks(ROOT / "docs" / "RECIPES.md", 18):
+    for block in blocks(RECIPES, 18):
         exec(block, names)
     return names
 
@@ -65,23 +67,10 @@ def test_a_cron_job_on_one_machine(client, programs):
     programs["make_backup"].assert_called_once()
 
 
-def test_a_migration_at_deploy(client):
-    pending, applied = [1, 2, 3], []
-
-    def apply(step):
-        applied.append(step)
-        pending.remove(step)
-
-    migrate = read(pending_steps=lambda: list(pending), apply=apply)["migrate"]
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(migrate, [client] * 4))
-    assert applied == [1, 2, 3]
-
-
 class Brief(Lock):
     """A lock whose loss is seen soon."""
 
-    kept: Any
+    kept: Any = None
 
     def __init__(self, redis, name, **options):
         super().__init__(redis, name, **options | {"timeout": 0.3})
@@ -96,13 +85,24 @@ class Brief(Lock):
         until(lambda: Brief.kept.lost.is_set(), "the loss")
 
 
-def test_a_migration_that_loses_its_lock(client):
-    apply = Mock(side_effect=lambda step: Brief.lose(client, "migration"))
-    programs = read(pending_steps=lambda: [1, 2], apply=apply)
-    programs["Lock"] = Brief
+def test_a_migration_at_deploy(client):
+    pending, applied = [1, 2, 3], []
+
+    def apply(step):
+        applied.append(step)
+        pending.remove(step)
+        if page["Lock"] is Brief:
+            Brief.lose(client, "migration")
+
+    page = read(pending_steps=lambda: list(pending), apply=apply)
+    page["Lock"] = Brief
     with pytest.raises(LockNotOwnedError):
-        programs["migrate"](client)
-    apply.assert_called_once()
+        page["migrate"](client)
+    assert applied == [1]
+    page["Lock"] = Lock
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(page["migrate"], [client] * 4))
+    assert applied == [1, 2, 3]
 
 
 def test_a_leader_that_stops_hands_over(client, server):
@@ -217,12 +217,6 @@ def test_a_rate_limit(client, server, programs):
         assert last.result(PATIENCE) == b"ok"
 
 
-def test_a_cold_page(client, programs):
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda _: programs["page"](client, 7), range(8))) == [b"<html>"] * 8
-    programs["render"].assert_called_once()
-
-
 @pytest.mark.parametrize(
     ("name", "key", "call"),
     [
@@ -258,13 +252,15 @@ def test_no_stale_value_after_a_change(client, programs):
 
 def test_what_happens_once(client, programs):
     charge = programs["payments"](client)
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda _: programs["page"](client, 7), range(8))) == [b"<html>"] * 8
     for _ in range(3):
         assert charge("k", 5) == {"paid": 5}
         assert programs["on_webhook"](client, {"id": 1}) == b"done"
         assert programs["nightly"](client, "2026-11-28") == b"pdf"
         assert programs["warn"](client, "bob") == b"sent"
         assert programs["report"](client) == b"os"
-    for name in ("pay", "handle", "make_report", "send_mail", "load_orders", "load_stock"):
+    for name in ("render", "pay", "handle", "make_report", "send_mail", "load_orders", "load_stock"):
         programs[name].assert_called_once()
     with pytest.raises(FingerprintError):
         charge("k", 6)
@@ -272,24 +268,16 @@ def test_what_happens_once(client, programs):
         assert programs["nightly"](client, "2026-11-29") is None
 
 
-README = Path(__file__).parents[1] / "README.md"
-
-
-@pytest.fixture
-def from_readme(tmp_path, server, monkeypatch):
+def test_a_test_of_an_application(tmp_path, server, monkeypatch):
     monkeypatch.setenv("REDIS_SERVER", f"{os.environ['REDIS_LOCK_SERVERS']}/{server.version}/bin/server")
-    names: dict[str, Any] = dict(
-        os=os, socket=socket, subprocess=subprocess, redis=redis, Retry=Retry, ConstantBackoff=ConstantBackoff
-    )
+    names: dict[str, Any] = {"os": os, "socket": socket, "subprocess": subprocess, "redis": redis}
+    names |= {"Retry": Retry, "ConstantBackoff": ConstantBackoff}
     (fixture,) = blocks(README, 1, "@pytest.fixture\n")
     exec(fixture.partition("\n")[2], names)
-    yield from names["client"](tmp_path)
-
-
-def test_a_test_of_an_application(from_readme):
-    with Lock(from_readme, "stock", timeout=30) as lock:
-        assert lock.check() == lock.fence
-        assert not Lock(from_readme, "stock", blocking=False).acquire()
+    for client in names["client"](tmp_path):
+        with Lock(client, "stock", timeout=30) as lock:
+            assert lock.check() == lock.fence
+            assert not Lock(client, "stock", blocking=False).acquire()
 
 
 def test_a_value_that_one_makes(client):
@@ -333,3 +321,93 @@ def test_the_first_program_stops_when_the_lock_is_lost(server):
     with pytest.raises(LockNotOwnedError):
         first_program(server, works, timeout=1)
     works.assert_called_once()
+
+
+def redis_cli(server, words):
+    program = f"{os.environ['REDIS_LOCK_SERVERS']}/redis-7.0.15/bin/redis-cli"
+    return subprocess.run([program, "-p", str(server.port), *words], capture_output=True, text=True, check=False)
+
+
+def test_the_commands_of_the_checks(server):
+    server.admin.execute_command("ACL", "SETUSER", "worker", "on", "nopass", "~jobs:*", "-@all", "+lock.acquire")
+    commands = re.findall(r"\| `redis-cli (.*?)(?: \\\| .*?)?`", PRODUCTION.read_text())
+    assert len(commands) == 11
+    for command in commands:
+        done = redis_cli(server, ["-e", *shlex.split(command)])
+        assert done.returncode == 0, done
+        assert done.stdout.strip(), command
+
+
+def test_a_process_that_is_told_to_end_releases(server, tmp_path):
+    (program,) = blocks(PRODUCTION, 1)
+    work = "def work(fence):\n    print('at work', flush=True)\n    signal.pause()\n"
+    file = tmp_path / "program.py"
+    file.write_text(work + program.replace("redis.Redis()", f"redis.Redis(port={server.port})"))
+    with subprocess.Popen([sys.executable, file], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "at work\n"
+        assert server.admin.exists("jobs:42")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 143
+    assert not server.admin.exists("jobs:42")
+
+
+def documents(name):
+    """What is in a template, which has to be as Kubernetes wants it."""
+    yaml, kubernetes = pytest.importorskip("yaml"), pytest.importorskip("kubernetes_validate")
+    found = list(yaml.safe_load_all((TEMPLATES / name).read_text()))
+    for document in found:
+        kubernetes.validate(document, kubernetes.latest_version(), strict=True)
+    return found
+
+
+def module():
+    """Where the image has it."""
+    (folder,) = re.findall(r"target/release/libredis_lock\.so (\S+/)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    return f"{folder}libredis_lock.so"
+
+
+def mounts(container):
+    return {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+
+
+def is_ours(image):
+    names = (ROOT / "packaging" / "names").read_text()
+    return f"image {image.partition(':')[0]}\n" in names
+
+
+def test_the_server_of_the_template(shared_server):
+    config, service, pods = documents("statefulset.yaml")
+    (container,) = pods["spec"]["template"]["spec"]["containers"]
+    assert is_ours(container["image"])
+    (file,) = config["data"]
+    assert container["args"] == [f"{mounts(container)['config']}/{file}"]
+    assert service["metadata"]["name"] == pods["spec"]["serviceName"]
+    assert service["spec"]["selector"] == pods["spec"]["template"]["metadata"]["labels"]
+    lines = [line.split() for line in config["data"][file].splitlines() if not line.startswith("#")]
+    loads, *settings = lines
+    assert loads[:2] == ["loadmodule", module()]
+    words = [*loads[2:], *(word for name, *values in settings for word in (f"--{name}", *values))]
+    with (
+        running(shared_server.version, *words) as server,
+        running(shared_server.version, with_module=False) as bare,
+    ):
+        assert server.admin.config_get("lock.guard") == {"lock.guard": "restart"}
+        assert server.admin.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+        for probe in ("startupProbe", "readinessProbe"):
+            program, *command = container[probe]["exec"]["command"]
+            assert program == "redis-cli"
+            assert redis_cli(server, command).returncode == 0
+            assert redis_cli(bare, command).returncode != 0
+
+
+def test_the_module_that_an_init_container_brings(shared_server):
+    assert {path.name for path in TEMPLATES.iterdir()} == {"statefulset.yaml", "init-container.yaml"}
+    (pod,) = documents("init-container.yaml")
+    (brings,), (container,), (volume,) = (pod["spec"][name] for name in ("initContainers", "containers", "volumes"))
+    assert [is_ours(brings["image"]), is_ours(container["image"])] == [True, False]
+    assert brings["command"] == ["cp", module(), f"{mounts(brings)[volume['name']]}/"]
+    option, path, *words = container["args"]
+    assert (option, path) == ("--loadmodule", f"{mounts(container)[volume['name']]}/libredis_lock.so")
+    with running(shared_server.version, *words) as server:
+        assert server.admin.config_get("lock.guard") == {"lock.guard": "failover"}
