@@ -1,5 +1,7 @@
 """OpenTelemetry: spans and histograms of waits and holds, and a counter of losses."""
 
+from typing import Any
+
 import pytest
 
 from redis_lock_client import Lock
@@ -14,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-DELTA = dict.fromkeys([Counter, Histogram], AggregationTemporality.DELTA)
+DELTA: Any = dict.fromkeys([Counter, Histogram], AggregationTemporality.DELTA)
 SPANS, METRICS = InMemorySpanExporter(), InMemoryMetricReader(DELTA)
 
 

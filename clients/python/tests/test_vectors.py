@@ -184,66 +184,54 @@ class Actor:
 
 class Play:
     def __init__(self, server, package, fallback, pool):
-        self.server, self.package, self.fallback, self.pool = server, package, fallback, pool
+        self.pool, actors = pool, self.actor
         self.actors: dict[str, Actor] = {}
+        self.new_actor = lambda: Actor(package, server, fallback)
+        self.steps = {
+            "server": lambda *words: text(server.admin.execute_command(*words)),
+            "fence": lambda who: actors(who).lock.fence,
+            # Also of a hold that is released.
+            "rises": lambda one, other: (
+                actors(one).lock.local.fence < actors(other).lock.local.fence or pytest.fail("no rise")
+            ),
+            "queue": lambda key, number: server.wait_for_waiters(key, int(number)),
+            "places": lambda key: len(server.waiters(key)),
+            "gone": lambda key: until(lambda: not server.admin.exists(key), f"the end of {key}"),
+            "calls": server.calls,
+            "lock": lock_key,
+            "made": lambda: sum(actor.made for actor in self.actors.values()),
+            "pause": lambda ms: time.sleep(int(ms) / 1000),
+            "cut": lambda who: actors(who).proxy.refuse(),
+            "join": lambda who: actors(who).proxy.welcome(),
+            "busy": lambda ms: self.make_busy(server, int(ms)),
+        }
+
+    def actor(self, who):
+        if who not in self.actors:
+            self.actors[who] = self.new_actor()
+        return self.actors[who]
 
     def step(self, subject, *words):
-        if not subject.isupper():
-            return str(getattr(self, subject)(*words))
-        if subject not in self.actors:
-            self.actors[subject] = Actor(self.package, self.server, self.fallback)
-        actor = self.actors[subject]
+        if subject in self.steps:
+            return str(self.steps[subject](*words))
+        actor = self.actor(subject)
         if words[0] == "begin":
             actor.pending = self.pool.submit(actor.do, *words[1:])
             return ""
         return actor.pending.result(30) if words[0] == "end" else actor.do(*words)
 
-    def fence(self, who):
-        fence: int | None = self.actors[who].lock.fence
-        return fence
-
-    # Also of a hold that is released.
-    def rises(self, one, other):
-        fences = [self.actors[who].lock.local.fence for who in (one, other)]
-        assert fences[0] < fences[1], fences
-
-    def queue(self, key, number):
-        self.server.wait_for_waiters(key, int(number))
-
-    def places(self, key):
-        return len(self.server.waiters(key))
-
-    def gone(self, key):
-        until(lambda: not self.server.admin.exists(key), f"the end of {key}")
-
-    def calls(self, command):
-        return self.server.calls(command)
-
-    def lock(self, name):
-        return lock_key(name)
-
-    def made(self):
-        return sum(actor.made for actor in self.actors.values())
-
-    def pause(self, ms):
-        time.sleep(int(ms) / 1000)
-
-    def cut(self, who):
-        self.actors[who].proxy.refuse()
-
-    def join(self, who):
-        self.actors[who].proxy.welcome()
-
-    def busy(self, ms):
+    def make_busy(self, server, ms):
         """Return when the server has begun to answer BUSY."""
-        script = "local t = redis.call('TIME') local function now() local t = redis.call('TIME') return t[1] * 1000000 "
-        script += "+ t[2] end local s = now() while now() < s + ARGV[1] * 1000 do end"
-        self.server.admin.config_set("lua-time-limit", 100)
-        self.pool.submit(redis.Redis(port=self.server.port, socket_timeout=20).eval, script, 0, ms)
+        script = """
+            local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
+            local start = now() while now() < start + ARGV[1] * 1000 do end
+        """
+        server.admin.config_set("lua-time-limit", 100)
+        self.pool.submit(redis.Redis(port=server.port, socket_timeout=20).eval, script, 0, ms)
 
         def is_busy():
             try:
-                return not self.server.admin.ping()
+                return not server.admin.ping()
             except redis.ResponseError:
                 return True
 
@@ -270,7 +258,7 @@ def play(places, name, steps, package):
         stage = Play(server, package, place == "plain", pool)
         for words in steps:
             said, want = (words[:-2], words[-1]) if words[-2:-1] == ["="] else (words, None)
-            got = text(server.admin.execute_command(*said[1:])) if said[0] == "server" else stage.step(*said)
+            got = stage.step(*said)
             assert want is None or got == want, " ".join(words)
         for actor in stage.actors.values():
             actor.end()
