@@ -47,14 +47,12 @@ async def async_client(server):
 
 @pytest.fixture(params=["threads", "asyncio"])
 def package(request):
-    package = Package(request.param)
-    yield package
-    package.end()
+    with Package(request.param) as package:
+        yield package
 
 
 @pytest.fixture(params=KINDS)
 def way(request):
     """Either package, in each way to wait."""
-    package = Package(request.param)
-    yield package
-    package.end()
+    with Package(request.param) as package:
+        yield package

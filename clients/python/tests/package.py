@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import redis
@@ -108,7 +108,10 @@ class Package:
         yield client
         self.now(client.close() if self.is_sync else client.aclose())
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=False)
         if not self.is_sync:
             self.now(cancel_others())

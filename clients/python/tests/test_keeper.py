@@ -35,19 +35,7 @@ def test_one_keeper_renews_all_the_holds_of_a_process(server, client):
         assert not any(lease.lost.is_set() for lease in leases)
 
 
-def test_a_server_that_hangs_keeps_no_other_from_its_renewals(server, proxy):
-    with redis.Redis(port=proxy.port) as hanging, redis.Redis(port=server.port) as client:
-        hung, alive = kept(hanging, timeout=3), kept(client, "alive", timeout=3)
-        with hung.keep_alive() as lost, alive.keep_alive() as lease:
-            proxy.pause()
-            # Told by the end of the lease, while its renewal hangs.
-            assert lost.lost.wait(PATIENCE)
-            until(lambda: server.calls("lock.renew") >= 6, "renewals of the other")
-            assert not lease.lost.is_set()
-            proxy.resume()
-
-
-def test_a_slow_on_lost_delays_no_other(client, monkeypatch):
+def test_neither_a_server_that_hangs_nor_a_slow_on_lost_delays_another_hold(server, proxy, monkeypatch):
     told: queue.Queue[Any] = queue.Queue()
     monkeypatch.setattr(threading, "excepthook", told.put)
     go = threading.Event()
@@ -56,13 +44,27 @@ def test_a_slow_on_lost_delays_no_other(client, monkeypatch):
         assert go.wait(PATIENCE)
         raise ZeroDivisionError
 
-    slow_one, other = (kept(client, name, timeout=3) for name in ("slow", "other"))
-    with slow_one.keep_alive(on_lost=slow), other.keep_alive() as lease:
-        client.delete("slow", "other")
-        assert lease.lost.wait(PATIENCE)
+    with redis.Redis(port=proxy.port) as hanging, redis.Redis(port=server.port) as client, ExitStack() as stack:
+        hung, slow_one, lost, alive = (
+            stack.enter_context(kept(each, name, timeout=3).keep_alive(on_lost))
+            for each, name, on_lost in [
+                (hanging, "hung", None),
+                (client, "slow", slow),
+                (client, "lost", None),
+                (client, "alive", None),
+            ]
+        )
+        proxy.pause()
+        client.delete("slow", "lost")
+        # Told by the end of the lease, while its renewal hangs.
+        assert all(each.lost.wait(PATIENCE) for each in (hung, slow_one, lost))
+        renewals = server.calls("lock.renew")
+        until(lambda: server.calls("lock.renew") >= renewals + 3, "renewals of the other")
+        assert not alive.lost.is_set()
         go.set()
         # An error of it is told as that of any thread.
         assert told.get(timeout=PATIENCE).exc_type is ZeroDivisionError
+        proxy.resume()
 
 
 def test_only_a_held_lock_is_kept_alive_and_a_context_is_entered_once(client):

@@ -17,15 +17,11 @@ from .server import running
 LONGEST_MS = 2**48
 
 
-@pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
-def any_client(request, server, package, decodes):
-    with package.client(server.port, protocol=request.param, decode_responses=decodes) as client:
+@pytest.fixture(params=[(2, False), (2, True), (3, False), (3, True)], ids=str)
+def any_client(request, server, package):
+    protocol, decodes = request.param
+    with package.client(server.port, protocol=protocol, decode_responses=decodes) as client:
         yield client
-
-
-@pytest.fixture(params=[False, True], ids=["bytes", "text"])
-def decodes(request):
-    return bool(request.param)
 
 
 def test_a_client_can_do_all_in_either_protocol_and_decoding(server, package, any_client):
@@ -90,31 +86,27 @@ def test_a_server_that_became_a_replica_is_asked_again(server, way):
             waiting.result(40)
 
 
-def test_a_release_beside_a_full_pool_asks_the_sentinel_where_to(server, package):
+def client_of_one(way, server, kind):
+    """A client whose pool has one connection."""
     address = "127.0.0.1", server.port
 
     async def primary(_):
         return address
 
-    sentinel = package.redis.sentinel.Sentinel([])
-    sentinel.discover_master = (lambda _: address) if package.is_sync else primary
-    with package.closing(sentinel.master_for("it", max_connections=1)) as client:
-        lock = package.lock(client)
-        package.now(lock.acquire())
-        connection = package.now(client.connection_pool.get_connection("_"))
-        package.now(lock.release())
-        package.now(client.connection_pool.release(connection))
-    assert not server.admin.exists("stock")
+    if kind != "Sentinel":
+        return way.redis.Redis(connection_pool=getattr(way.redis, kind)(port=server.port, max_connections=1))
+    sentinel = way.redis.sentinel.Sentinel([])
+    sentinel.discover_master = (lambda _: address) if way.is_sync else primary
+    return sentinel.master_for("it", max_connections=1)
 
 
-@pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
+@pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool", "Sentinel"])
 def test_a_pool_that_others_use_up_stops_no_renewal_and_no_release(server, way, kind):
-    full = getattr(way.redis, kind)(port=server.port, max_connections=1)
-    with way.closing(way.redis.Redis(connection_pool=full)) as client:
+    with way.closing(client_of_one(way, server, kind)) as client:
         locks = [way.made("MultiLock", client, linger=20), way.lock(client, name="other")]
         for lock in locks:
             way.now(lock.acquire())
-        connection = way.now(full.get_connection("_"))
+        connection = way.now(client.connection_pool.get_connection("_"))
         start = time.monotonic()
         for lock in locks:
             way.now(lock.reacquire())
@@ -125,8 +117,7 @@ def test_a_pool_that_others_use_up_stops_no_renewal_and_no_release(server, way, 
             way.now(locks[0].release())
         # A pool that waits does so for 20 s.
         assert time.monotonic() - start < 10
-        way.now(full.release(connection))
-        way.now(full.disconnect())
+        way.now(client.connection_pool.release(connection))
     assert not server.admin.exists("stock", "prices", "other")
 
 

@@ -192,23 +192,21 @@ def test_each_question_needs_its_right(server, worker):
 
 
 def test_a_worker_that_is_notified_of_grants(server, worker):
-    tasks = Package("notify")
     # Not `ping`: that the server refuses it is an answer, too.
     allow(server, *WORKER, "+subscribe", "&redis-lock:*")
     held = Lock(worker, "app:stock", timeout=30)
     held.acquire()
-    with tasks.client(server.port, **LOGIN, socket_timeout=0.4) as client:
-        lock = tasks.lock(client, name="app:stock")
-        waiting = tasks.begin(lock.acquire)
+    with Package("notify") as tasks, tasks.client(server.port, **LOGIN, socket_timeout=0.4) as client:
+        waiting = tasks.begin(tasks.lock(client, name="app:stock").acquire)
         server.wait_for_waiters("app:stock", 1)
         # So long that the connection that hears has been asked several times.
         assert not tasks.now(tasks.lock(client, name="app:stock", blocking_timeout=1).acquire())
         held.release()
         assert waiting.result(20)
     allow(server, *WORKER, "+subscribe")
-    with tasks.client(server.port, **LOGIN) as client, pytest.raises(redis.exceptions.NoPermissionError):
-        tasks.now(tasks.lock(client, name="app:stock").acquire())
-    tasks.end()
+    with Package("notify") as tasks, tasks.client(server.port, **LOGIN) as client:
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            tasks.now(tasks.lock(client, name="app:stock").acquire())
 
 
 def test_a_worker_in_a_cluster(server):

@@ -248,11 +248,9 @@ def test_who_is_interrupted_leaves_the_queue_and_the_lock(server, callers, is_ea
 
 
 async def test_a_task_that_is_cancelled_while_it_stores_holds_nothing(server, proxy):
-    package = Package("asyncio")
-    with package.client(proxy.port) as client:
+    with Package("asyncio") as package, package.client(proxy.port) as client:
         proxy.answer(rb"LOCK\.EXEC", b"-TRYAGAIN later\r\n:0")
         package.interrupt(package.locks.once, lambda: proxy.refusals, redis=client, name="page", make=later)
-    package.end()
     assert server.admin.dbsize() == 0
 
 
@@ -339,9 +337,7 @@ def test_a_fingerprint_may_leave_arguments_out(callers):
         for_some("a", 501, object())
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_values_in_a_cluster(kind):
-    package = Package(kind)
+def test_values_in_a_cluster(package):
     with cluster_of_four(versions()[-1]) as cluster:
         client = package.redis.RedisCluster(host="127.0.0.1", port=cluster.nodes[1].port)
         with package.closing(client):
@@ -349,9 +345,7 @@ def test_values_in_a_cluster(kind):
                 callers, key = Callers(package, client), lock_key(name)
                 maker = callers.begin_making(name=name)
                 waiting = [callers.begin(b"another", name=name) for _ in range(3)]
-                owner = cluster.owner(key.decode() if isinstance(key, bytes) else key)
-                owner.wait_for_waiters(key, 3)
+                cluster.owner(key).wait_for_waiters(key, 3)
                 callers.orders.put(b"value")
                 assert [call.result(20) for call in (maker, *waiting)] == [b"value"] * 4
                 assert callers.now(b"another", name=name) == b"value"
-    package.end()

@@ -1,7 +1,7 @@
 """Behind a Sentinel and in a Cluster: a waiter and a holder follow the primary."""
 
 import asyncio
-import contextlib
+from contextlib import ExitStack, suppress
 from itertools import islice
 from typing import Any
 
@@ -55,7 +55,7 @@ class Waiter:
         self._waiting = package.begin(self._lock.acquire, token="waiter")
 
     def is_at(self, server):
-        with contextlib.suppress(redis.RedisError):
+        with suppress(redis.RedisError):
             return any(waiter["token"] == "waiter" for waiter in server.waiters(self._key))
         return False
 
@@ -98,17 +98,14 @@ def all_follow(waiters, server):
 
 @pytest.mark.parametrize("kills", [False, True], ids=["of two alive", "of one killed"])
 def test_sentinel_failover(sentinels, kills):
-    packages = [Package(kind) for kind in KINDS]
-    clients = [connect(sentinels, package.redis) for package in packages]
-    waiters = [
-        Waiter(package, client, client, kind) for package, client, kind in zip(packages, clients, KINDS, strict=True)
-    ]
-    before = sentinels.primary()
-    until(lambda: all(waiter.is_at(before) for waiter in waiters), "the waiters")
-    before.admin.wait(1, 1000)
-    all_follow(waiters, sentinels.fail_over(kills))
-    for package in packages:
-        package.end()
+    with ExitStack() as stack:
+        packages = [stack.enter_context(Package(kind)) for kind in KINDS]
+        clients = [connect(sentinels, package.redis) for package in packages]
+        waiters = [Waiter(*each) for each in zip(packages, clients, clients, KINDS, strict=True)]
+        before = sentinels.primary()
+        until(lambda: all(waiter.is_at(before) for waiter in waiters), "the waiters")
+        before.admin.wait(1, 1000)
+        all_follow(waiters, sentinels.fail_over(kills))
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["a failover", "a slot that moves"])
@@ -123,15 +120,14 @@ def test_cluster_a_waiter_follows(cluster, way, moves):
 
 def test_cluster_a_primary_that_hangs(cluster):
     """Nothing is refused, and no connection ends: the silence has to tell."""
-    way = Package("notify")
     before, _ = cluster.replicated()
-    holding, waiting = (connect(cluster, way.redis, socket_timeout=2) for _ in range(2))
-    waiters = [Waiter(way, holding, waiting, key) for key in islice(cluster.keys_of(before), 3)]
-    until(lambda: all(waiter.is_at(before) for waiter in waiters), "the waiters")
-    before.admin.wait(1, 1000)
-    with cluster.hanging_primary() as new:
-        all_follow(waiters, new)
-    way.end()
+    with Package("notify") as way:
+        holding, waiting = (connect(cluster, way.redis, socket_timeout=2) for _ in range(2))
+        waiters = [Waiter(way, holding, waiting, key) for key in islice(cluster.keys_of(before), 3)]
+        until(lambda: all(waiter.is_at(before) for waiter in waiters), "the waiters")
+        before.admin.wait(1, 1000)
+        with cluster.hanging_primary() as new:
+            all_follow(waiters, new)
 
 
 def test_cluster_several_keys_share_a_slot(cluster, way):

@@ -75,10 +75,10 @@ class Cluster:
     def __init__(self, nodes: list[Server]) -> None:
         self.nodes = nodes
 
-    def owner(self, key: str) -> Server:
+    def owner(self, key: str | bytes) -> Server:
         """The node that has a key's slot, by the word of the others."""
         slots = self.nodes[1].admin.execute_command("CLUSTER", "SLOTS", NEVER_DECODE=True)
-        slot = slot_of(key.encode())
+        slot = slot_of(key.encode() if isinstance(key, str) else key)
         return self._by_port(next(primary[1] for first, last, primary, *_ in slots if first <= slot <= last))
 
     def keys_of(self, node: Server) -> Iterator[str]:
