@@ -105,39 +105,26 @@ def test_a_migration_at_deploy(client):
     assert applied == [1, 2, 3]
 
 
-def test_a_leader_that_stops_hands_over(client, server):
+def test_a_leader_that_stops_or_is_deposed_hands_over(client, server):
     rounds: Counter[int] = Counter()
     # Two processes have two events.
     first, second = (read(do_a_round=lambda fence: rounds.update([fence])) for _ in range(2))
+    first["Lock"] = Brief
     with ThreadPoolExecutor(2) as pool:
         try:
             ends = [pool.submit(first["lead"], client)]
             until(lambda: rounds, "a leader")
+            Brief.lose(client, "leader")
+            until(lambda: len(rounds) == 2, "its next time")
             ends += [pool.submit(second["lead"], client)]
             server.wait_for_waiters("leader", 1)
             first["stopping"].set()
-            until(lambda: len(rounds) == 2, "another leader")
+            until(lambda: len(rounds) == 3, "another leader")
         finally:
             first["stopping"].set()
             second["stopping"].set()
     assert [end.result() for end in ends] == [None, None]
     assert not client.exists("leader")
-
-
-def test_a_leader_that_is_deposed_steps_down(client):
-    leaders: list[int] = []
-
-    def do_a_round(fence):
-        leaders.append(fence)
-        if len(leaders) == 2:
-            process["stopping"].set()
-        else:
-            Brief.lose(client, "leader")
-
-    process = read(do_a_round=do_a_round)
-    process["Lock"] = Brief
-    process["lead"](client)
-    assert leaders[0] < leaders[1]
 
 
 def test_a_worker_pool(client, server):
@@ -287,37 +274,32 @@ def test_a_value_that_one_makes(client):
     ask.assert_called_once()
 
 
-def first_program(server, work, timeout=10):
+@pytest.fixture
+def first_program(server):
     (program,) = blocks(ROOT / "README.md", 1)
-    changes = [("port=6379", f"port={server.port}"), ("time.sleep(1)", "work()"), ("timeout=10", f"timeout={timeout}")]
-    for words, others in changes:
+    for words, others in [("port=6379", f"port={server.port}"), ("time.sleep(1)", "work()")]:
         assert words in program
         program = program.replace(words, others)
-    exec(program, {"work": work})
+    return lambda work: exec(program, {"work": work})
 
 
-def test_the_first_program(server, capsys):
+def test_the_first_program(server, first_program, capsys):
     held: list[object] = []
-    first_program(server, lambda: held.append(server.admin.exists("report")))
+    first_program(lambda: held.append(server.admin.exists("report")))
     assert held == [1] * 8
     assert re.fullmatch(r"has the lock, fence \d{16}\ndone, the lock is released\n", capsys.readouterr().out)
     assert not server.admin.exists("report")
     with pytest.raises(OSError, match="no route"):
-        first_program(server, Mock(side_effect=OSError("no route")))
+        first_program(Mock(side_effect=OSError("no route")))
     assert not server.admin.exists("report")
 
 
-def test_the_first_program_stops_when_the_lock_is_lost(server):
-    def work():
-        server.admin.delete("report")
-        renewals = server.calls("lock.renew")
-        until(lambda: server.calls("lock.renew") > renewals, "a renewal")
-
-    # So that a renewal comes soon.
-    works = Mock(side_effect=work)
+def test_the_first_program_stops_when_the_lock_is_lost(client, first_program, monkeypatch):
+    monkeypatch.setattr("redis_lock_client.Lock", Brief)
+    work = Mock(side_effect=lambda: Brief.lose(client, "report"))
     with pytest.raises(LockNotOwnedError):
-        first_program(server, works, timeout=1)
-    works.assert_called_once()
+        first_program(work)
+    work.assert_called_once()
 
 
 def redis_cli(server, words):

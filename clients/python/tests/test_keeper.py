@@ -14,6 +14,7 @@ import redis.asyncio
 from redis_lock_client import Lock, LockError, LockNotOwnedError, RWLock
 from redis_lock_client import asyncio as ours
 
+from .package import Kept, Package
 from .server import PATIENCE, until
 
 TRY_AGAIN = b"-TRYAGAIN not enough servers have confirmed it"
@@ -187,46 +188,43 @@ def test_what_the_binding_says_of_the_hold(server, proxy, word, reply, is_lost):
     assert not server.admin.exists("stock")
 
 
-async def kept_by_task(client, **options):
-    lock = ours.Lock(client, "stock", **{"timeout": 30, **options})
-    await lock.acquire()
-    return lock
+@pytest.fixture
+def tasks():
+    with Package("asyncio") as tasks:
+        yield tasks
 
 
-async def test_a_task_is_cancelled_by_the_end_of_the_lease_and_by_nothing_that_passes(server, proxy):
-    async def work(lock):
-        async with lock.keep_alive() as lease:
-            proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
-            await asyncio.to_thread(until, lambda: server.calls("lock.renew") >= 2, "a renewal that is answered")
-            assert (proxy.refusals, lease.lost) == (2, False)
-            proxy.pause()
-            await asyncio.sleep(PATIENCE)
-
-    async with redis.asyncio.Redis(port=proxy.port) as client:
-        with pytest.raises(LockNotOwnedError):
-            await work(await kept_by_task(client, timeout=3))
+def test_a_task_is_cancelled_by_the_end_of_the_lease_and_by_nothing_that_passes(server, proxy, tasks):
+    with tasks.client(proxy.port) as client:
+        lock = tasks.lock(client, timeout=3)
+        tasks.now(lock.acquire())
+        work = Kept(tasks, lock)
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
+        until(lambda: server.calls("lock.renew") >= 2, "a renewal that is answered")
+        assert (proxy.refusals, work.is_lost()) == (2, False)
+        proxy.pause()
+        assert work.told.wait(PATIENCE)
         proxy.resume()
 
 
-async def test_a_cancellation_from_outside_stays_one(async_client):
-    lock = await kept_by_task(async_client)
-    inside = asyncio.Event()
+def test_a_cancellation_from_outside_stays_one(server, tasks):
+    with tasks.client(server.port) as client:
+        lock = tasks.lock(client)
+        tasks.now(lock.acquire())
+        inside = threading.Event()
 
-    async def work():
-        async with lock.keep_alive():
-            inside.set()
-            await asyncio.sleep(PATIENCE)
+        async def work():
+            async with lock.keep_alive():
+                inside.set()
+                await asyncio.sleep(PATIENCE)
 
-    task = asyncio.create_task(work())
-    await inside.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert await lock.owned()
+        tasks.interrupt(work, inside.is_set)
+        assert tasks.now(lock.owned())
 
 
 async def test_to_leave_during_a_renewal_with_linger_ends_no_hold(server, async_client, monkeypatch):
-    lock, under_way, go = await kept_by_task(async_client, linger=0.3), asyncio.Event(), asyncio.Event()
+    lock, under_way, go = ours.Lock(async_client, "stock", timeout=30, linger=0.3), asyncio.Event(), asyncio.Event()
+    await lock.acquire()
     async with lock.keep_alive():
         late(lock, monkeypatch, under_way, go.wait)
         await asyncio.wait_for(under_way.wait(), PATIENCE)

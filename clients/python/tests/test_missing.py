@@ -204,9 +204,9 @@ def test_a_worker_that_is_notified_of_grants(server, worker):
         held.release()
         assert waiting.result(20)
     allow(server, *WORKER, "+subscribe")
-    with Package("notify") as tasks, tasks.client(server.port, **LOGIN) as client:
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            tasks.now(tasks.lock(client, name="app:stock").acquire())
+    no_right = pytest.raises(redis.exceptions.NoPermissionError)
+    with Package("notify") as tasks, tasks.client(server.port, **LOGIN) as client, no_right:
+        tasks.now(tasks.lock(client, name="app:stock").acquire())
 
 
 def test_a_worker_in_a_cluster(server):

@@ -1,11 +1,6 @@
-"""A wrong option is named: one that is misspelt by a type checker, and a wrong value by the error."""
+"""An error about an option names that option. What mypy finds is in `wrong_options.py`."""
 
 import functools
-import re
-import subprocess
-import sys
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,23 +11,6 @@ from redis_lock_client import Lock, LockError
 from redis_lock_client import asyncio as tasks
 
 from .server import running, versions
-
-FOLDER = Path(__file__).parent.parent
-WRONG = Path("tests/types/wrong.py")
-
-
-# Without a cache mypy reads all of redis-py first.
-@pytest.mark.timeout(180)
-@pytest.mark.skipif(find_spec("mypy") is None, reason="no mypy beside this version of the library")
-def test_mypy_finds_each_misspelt_option_and_nothing_else():
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context", str(WRONG)]
-    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True)
-    found = dict(re.findall(rf"^{WRONG}:(\d+): error: (.*)$", done.stdout, re.MULTILINE))
-    lines = (FOLDER / WRONG).read_text().splitlines()
-    wrong = {str(n): line.split("# wrong: ")[1] for n, line in enumerate(lines, start=1) if "# wrong: " in line}
-    assert found.keys() == wrong.keys(), done.stdout + done.stderr
-    assert all(f'"{option}"' in found[n] for n, option in wrong.items())
-
 
 LOCK: list[Any] = [Lock, redis.Redis(), "stock"]
 JOB: list[Any] = [functools.partial(package.run_once, at_most=30), redis.Redis(), "report", pytest.fail]
