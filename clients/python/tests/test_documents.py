@@ -81,8 +81,9 @@ class Brief(Lock):
 
     @staticmethod
     def lose(client, name):
+        kept = Brief.kept
         client.delete(name)
-        until(lambda: Brief.kept.lost.is_set(), "the loss")
+        until(kept.lost.is_set, "the loss")
 
 
 def test_a_migration_at_deploy(client):
