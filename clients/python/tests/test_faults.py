@@ -221,7 +221,7 @@ lock = Lock(client, "stock", timeout=30, linger=20, at_least=0, thread_local=Fal
 lock.acquire()
 with lock.keep_alive():
     # As if a renewal were under way in the keeper's thread.
-    lock.local.lease.renewing.acquire()
+    lock.local.lease.renewing.lock.acquire()
     pid = os.fork()
     if pid == 0:
         lock.release()
@@ -230,7 +230,7 @@ with lock.keep_alive():
             time.sleep(2)
             assert not lease.lost.is_set() and own.check() == own.fence
         os._exit(7)
-    lock.local.lease.renewing.release()
+    lock.local.lease.renewing.lock.release()
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 

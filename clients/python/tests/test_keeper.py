@@ -1,6 +1,7 @@
 """The watchdog: long work keeps its lock, and a lost lock stops the work."""
 
 import asyncio
+import inspect
 import queue
 import threading
 import time
@@ -115,10 +116,11 @@ def late(lock, monkeypatch, event, go):
     """Let the next renewals come when `go` has returned."""
     renew = lock._renew
 
-    def late_renew(*args):
+    async def late_renew(*args):
         event.set()
-        yield go
-        return (yield from renew(*args))
+        if inspect.isawaitable(waiting := go()):
+            await waiting
+        return await renew(*args)
 
     monkeypatch.setattr(lock, "_renew", late_renew)
 

@@ -6,7 +6,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from .lease import Clock, Lease, now, ttl_ms
@@ -70,26 +69,27 @@ class Keeping:
         self._is_over = False
         self._is_renewing = False
 
-    def _renewal(self) -> Any:
-        return self._lock._renew_once(self._token, self._ttl_ms, self._lease, self._fence)
+    async def _renewal(self) -> bool:
+        held: bool = await self._lock._renew_once(self._token, self._ttl_ms, self._lease, self._fence)
+        return held
 
     def is_over_by_the_clock(self) -> bool:
         return not (self._is_over or self._lease.is_released or self._lease.sure())
 
-    # Return the steps of the renewal with which keeping begins. The server may not be able to answer yet.
-    def _begin(self) -> Any:
+    # Renew, which keeping begins with. The server may not be able to answer yet.
+    async def _begin(self) -> None:
         if self._is_over:
             raise RuntimeError(USED)
         driver, is_held, left = self._lock._driver, False, 1.0
         while not is_held and left:
             try:
-                is_held = yield from self._renewal()
+                is_held = await self._renewal()
                 left = 0
             except driver.error as error:
                 if not driver.is_answer(error) or kind_of(error) is not Kind.TEMPORARY:
                     raise
                 if left := self._lease.left():
-                    yield partial(driver.sleep, min(SOON, left))
+                    await driver.sleep(min(SOON, left))
         if not is_held:
             raise self._lock._not_owned("keep alive")
         self._plan = Plan(self._ttl_ms / 1000, self._lock.linger)

@@ -4,9 +4,8 @@ import math
 import os
 import time
 from collections.abc import Callable
-from threading import Lock as Mutex
+from threading import Lock
 from typing import Any
-from weakref import WeakSet
 
 # The longest hold that the module grants, some 8,900 years: what a lock without timeout gets.
 MAX_TTL_MS = 2**48
@@ -18,7 +17,21 @@ TOO_SHORT_TIMEOUT = 0.003
 CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 Clock = Callable[[], float]
-_MUTEX = type(Mutex())
+
+
+# Of threads. One that a thread of the parent holds is free in a child: that thread is not there, and would never end.
+class Mutex:
+    # Free.
+    def __init__(self) -> None:
+        self.lock, self._pid = Lock(), os.getpid()
+
+    async def __aenter__(self) -> None:
+        if self._pid != os.getpid():
+            self.__init__()  # type: ignore[misc]
+        self.lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.lock.release()
 
 
 # Return the seconds of a clock that goes on while the machine is suspended, where there is one.
@@ -52,8 +65,6 @@ class Lease:
         self.watchers: set[Callable[[], object]] = set()
         # Held by a renewal under way: over two connections one could overtake the other, or a release.
         self.renewing: Any = mutex or Mutex()
-        if isinstance(self.renewing, _MUTEX):
-            _leases.add(self)
 
     # Return whether no more than a tenth of the first ttl has passed.
     def is_fresh(self) -> bool:
@@ -100,16 +111,3 @@ class Lease:
             self.end = end
             for tell in tuple(self.watchers):
                 tell()
-
-
-_leases: "WeakSet[Lease]" = WeakSet()
-
-
-def _after_fork() -> None:
-    # Another thread of the parent may have been renewing. It is not in this process, and would never end.
-    for lease in _leases:
-        lease.renewing = Mutex()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -69,7 +69,7 @@ class Line:
                 if self._driver.is_cluster:
                     replies = await asyncio.gather(*map(self._alone, commands))
                 else:
-                    replies = await self._driver.send(self._client, commands, self._driver.patience(), binds=True)
+                    replies = await self._driver.send(self._client, commands, binds=True)
             except BaseException as error:
                 # The loop may end. Those that were queued must not wait for this task.
                 lost = error if isinstance(error, Exception) else self._driver.errors.ConnectionError(CLOSED)

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from ..results import NotAtOnce, ResultCore, ResultOptions, XFetch
 from .keeper import KeepAlive
-from .lock import Lock, run
+from .lock import Lock
 
 __all__ = ["XFetch", "once"]
 
@@ -23,7 +23,7 @@ class Result(ResultCore, Lock):
 
 # Return the value, made by this call or by another one.
 async def take(result: Result, make: Callable[[], Awaitable[Any]]) -> Any:
-    if not await run(result._look()):
+    if not await result._look():
         assert result.found is not None
         return result.opened(result.found)
     try:
