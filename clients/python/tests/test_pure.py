@@ -9,7 +9,6 @@ import redis
 
 from redis_lock_client import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError, UnsupportedError
 from redis_lock_client.acquire import FAILOVER, RESENDS, Patience
-from redis_lock_client.keeper import SOON, Plan
 from redis_lock_client.lease import Lease
 from redis_lock_client.replies import WORDS, Kind, is_unknown_command, kind_of, word_of
 
@@ -103,20 +102,6 @@ def test_with_linger_it_is_sure_for_so_long_after_the_last_word_of_its_connectio
     assert lease.left() > 18
     lease.releases()
     assert not lease.answers(lease.sends(20_000), True)
-
-
-@pytest.mark.parametrize(
-    ("timeout", "linger", "due"), [(30, None, 10), (30, 1.5, 0.5), (30, 0.05, 0.1), (1, 60, 1 / 3)]
-)
-def test_it_is_renewed_at_a_third_of_the_ttl_or_of_a_shorter_linger(clock, timeout, linger, due):
-    plan = Plan(timeout, linger, clock)
-    assert plan.due_in() == pytest.approx(due)
-    clock.now += due
-    assert plan.due_in() == pytest.approx(0)
-    plan.done(False)
-    assert plan.due_in() <= SOON
-    plan.done(True)
-    assert plan.due_in() == pytest.approx(due)
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,19 @@ class MultiCore(Core):
         **options: Unpack[LockOptions],
     ) -> None:
         """Take the names of the exclusive keys and of the shared ones, then the options of `Lock`."""
-        super().__init__(redis, distinct_names(names, shared)[0], **options)
-        self._names = (*names, *shared)
-        if self._driver.is_cluster:
-            check_one_slot([self._driver.encode(self.redis, name) for name in self._names])
+        if isinstance(names, str | bytes) or isinstance(shared, str | bytes):
+            raise TypeError("a multi-lock takes a list of names")
+        all_of = (*names, *shared)
+        if not all_of or len(set(all_of)) < len(all_of):
+            raise ValueError("a multi-lock takes one name or more, each once")
+        super().__init__(redis, all_of[0], **options)
+        self._names = all_of
+        encoded = [self._driver.encode(redis, name) for name in all_of] if self._driver.is_cluster else []
+        if len({slot_of(name) for name in encoded}) > 1:
+            where = ", ".join(f"{name!r} in slot {slot_of(name)}" for name in encoded)
+            raise ValueError(
+                f"in a cluster the keys of a multi-lock need one hash tag, as in 'a:{{7}}', 'b:{{7}}': {where}"
+            )
         modes = ["EXCLUSIVE"] * len(names) + ["SHARED"] * len(shared)
         self._terms = ("MODES", *modes) if shared else ()
 
@@ -82,26 +91,6 @@ class SemaphoreCore(Core):
     async def _locked(self) -> bool:
         """Return whether no permit is free."""
         return await self._available() == 0
-
-
-# Return the names of a multi-lock, the exclusive ones first.
-def distinct_names(names: Sequence[str | bytes], shared: Sequence[str | bytes]) -> tuple[str | bytes, ...]:
-    if isinstance(names, str | bytes) or isinstance(shared, str | bytes):
-        raise TypeError("a multi-lock takes a list of names")
-    both = (*names, *shared)
-    if not both or len(set(both)) < len(both):
-        raise ValueError("a multi-lock takes one name or more, each once")
-    return both
-
-
-# Raise ValueError when the names lie in several slots of a cluster.
-def check_one_slot(names: Sequence[bytes]) -> None:
-    slots = {name: slot_of(name) for name in names}
-    if len(set(slots.values())) > 1:
-        where = ", ".join(f"{name!r} in slot {slot}" for name, slot in slots.items())
-        raise ValueError(
-            f"in a cluster the keys of a multi-lock need one hash tag, as in 'a:{{7}}', 'b:{{7}}': {where}"
-        )
 
 
 class RWCore:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from .acquire import FAILOVER, Attempt
 from .core import Core, is_finite
-from .keeper import KeepAlive, Plan
+from .keeper import KeepAlive
 from .lease import ttl_ms
 from .lock import Lock, run
 from .once import refuse_a_later_result, refuse_what_runs_later
@@ -216,14 +216,9 @@ class ResultCore(Core):
         return self._driver.decode(self.redis, value) if self._unpack is None else self._unpack(value)
 
 
-# Renews while the maker works. The hold is new: not at once.
-class NotAtOnce:
-    async def _begin(self: Any) -> None:
-        self._plan = Plan(self._ttl_ms / 1000, None)
-
-
-class Making(NotAtOnce, KeepAlive):
-    pass
+# Renews while the maker works.
+class Making(KeepAlive):
+    _renews_at_once = False
 
 
 class Result(ResultCore, Lock):

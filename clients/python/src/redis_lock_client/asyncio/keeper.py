@@ -70,21 +70,13 @@ class KeepAlive(Keeping):
 
     async def _keep_renewing(self) -> None:
         while not self._is_over:
-            await asyncio.sleep(min(self._plan.due_in(), TURN))
-            if self._is_over or self._plan.due_in():
+            await asyncio.sleep(min(self._due_in(), TURN))
+            if self._is_over or self._due_in():
                 continue
-            self._is_renewing = True
-            try:
-                is_held = await self._renewal()
-            except Exception:
-                # Whatever it was, the clock goes on.
-                self._plan.done(False)
-            else:
-                self._plan.done(True)
-                if not is_held:
+            # Whatever it is, the clock goes on.
+            with contextlib.suppress(Exception):
+                if not await self._renewal():
                     return self._lose()
-            finally:
-                self._is_renewing = False
 
     def _lose(self) -> None:
         if not self._is_over:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Unpack
 
-from ..results import NotAtOnce, ResultCore, ResultOptions, XFetch
+from ..results import ResultCore, ResultOptions, XFetch
 from .keeper import KeepAlive
 from .lock import Lock
 
@@ -13,8 +13,8 @@ __all__ = ["XFetch", "once"]
 
 
 # Renews while the maker works. A maker whose hold is lost goes on: its own caller wants the value.
-class Making(NotAtOnce, KeepAlive):
-    _cancels = False
+class Making(KeepAlive):
+    _renews_at_once = _cancels = False
 
 
 class Result(ResultCore, Lock):
