@@ -42,44 +42,43 @@ def arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     return arguments
 
 
-# Return what makes of a function what marks the result of a call, so that other arguments are found out.
-def marking(fingerprint: Callable[..., str | bytes] | None) -> Callable[[Any], Callable[..., bytes]]:
-    def mark_of(function: Callable[..., Any]) -> Callable[..., bytes]:
-        arguments = arguments_of(function)
+# Return what tells the arguments of a call as JSON.
+def json_of(function: Callable[..., Any]) -> Callable[..., str]:
+    arguments = arguments_of(function)
 
-        def json_of(*args: Any, **kwargs: Any) -> str:
-            try:
-                return json.dumps(arguments(*args, **kwargs), sort_keys=True)
-            except TypeError as error:
-                raise TypeError(f"{function} needs a `fingerprint`, as its arguments are no JSON: {error}") from error
+    def say(*args: Any, **kwargs: Any) -> str:
+        try:
+            return json.dumps(arguments(*args, **kwargs), sort_keys=True)
+        except TypeError as error:
+            raise TypeError(f"{function} needs a `fingerprint`, as its arguments are no JSON: {error}") from error
 
-        def mark(*args: Any, **kwargs: Any) -> bytes:
-            said = (fingerprint or json_of)(*args, **kwargs)
-            return hashlib.sha256(said.encode() if isinstance(said, str) else said).digest()
-
-        return mark
-
-    return mark_of
+    return say
 
 
 # Return what decorates a function, by a wrapper of the sync kind or that of asyncio. It gets the function, and what
-# tells the value of a call. A wrong client or option is an error here, not at a call.
+# tells the value of a call. Values are marked by a fingerprint, so that other arguments are found out; None is JSON.
+# A wrong client or option is an error here, not at a call.
 def decorating(
     wrap: Callable[[Any, Callable[..., R]], Any],
     kind: Callable[..., R],
     redis: Any,
     key: Key,
     options: Any,
-    mark_of: Callable[[Any], Callable[..., bytes]] | None = None,
+    **mark: Any,
 ) -> Callable[[F], F]:
     kind(redis, "", **options)
 
     def decorate(function: F) -> F:
-        name, mark = naming(function, key), mark_of and mark_of(function)
+        name = naming(function, key)
+        say = mark and (mark["fingerprint"] or json_of(function))
 
         def result(*args: Any, **kwargs: Any) -> R:
-            marked = {"keep": KEEP, **options, "early": None, "mark": mark(*args, **kwargs)} if mark else options
-            return kind(redis, name(*args, **kwargs), **marked)
+            more = options
+            if say:
+                said = say(*args, **kwargs)
+                digest = hashlib.sha256(said.encode() if isinstance(said, str) else said).digest()
+                more = {"keep": KEEP, **options, "early": None, "mark": digest}
+            return kind(redis, name(*args, **kwargs), **more)
 
         wrapped: Any = functools.wraps(function)(wrap(function, result))
         return wrapped  # type: ignore[no-any-return]
@@ -117,4 +116,4 @@ def idempotent(
     `key` and the options are those of `single_flight`. `fingerprint` is a function of the same arguments that returns
     what they must have in common; without it the arguments must be JSON.
     """
-    return decorating(_wrap, Result, redis, key, options, marking(fingerprint))
+    return decorating(_wrap, Result, redis, key, options, fingerprint=fingerprint)

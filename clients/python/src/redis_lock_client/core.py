@@ -3,7 +3,6 @@
 import contextlib
 import math
 from threading import local
-from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, TypedDict
 
 from . import telemetry
@@ -39,12 +38,16 @@ class LockOptions(OwnOptions, total=False):
     thread_local: bool
 
 
-# What a thread holds. Unlike redis-py's it has its defaults in every thread, not only in the one that made it.
-class Hold(local):
+class Hold:
     token: Any = None
     fence: int | None = None
     lease: Lease | None = None
     seen: "telemetry.Span | None" = None
+
+
+# What a thread holds. Unlike redis-py's it has its defaults in every thread, not only in the one that made it.
+class HoldOfThread(Hold, local):
+    pass
 
 
 class Core(Sender):
@@ -99,6 +102,7 @@ class Core(Sender):
         if not (is_finite("grace", grace) and 0 <= grace <= LONGEST_GRACE):
             raise ValueError(f"grace must be from 0 to {LONGEST_GRACE} seconds")
         self.grace = grace
+        self._grace_ms = max(int(grace * 1000), 1) if grace else 0
         if linger is not None and not (is_finite("linger", linger) and linger >= 0):
             raise ValueError("linger must be 0 seconds or more")
         self.linger = linger
@@ -113,8 +117,7 @@ class Core(Sender):
         self._terms: tuple[Any, ...] = ()
         # The keys that are held: one, but for a MultiLock.
         self._names: tuple[str | bytes, ...] = (name,)
-        nothing = {"token": None, "fence": None, "lease": None, "seen": None}
-        self.local: Any = Hold() if self.thread_local else SimpleNamespace(**nothing)
+        self.local: Any = HoldOfThread() if self.thread_local else Hold()
 
     @property
     def fence(self) -> int | None:
@@ -135,16 +138,13 @@ class Core(Sender):
 
     async def _ask_blocking(self, attempt: Attempt) -> Any:
         patience = attempt.patience
-        command = (*attempt.request, *patience.block(self._grace_ms()))
+        command = (*attempt.request, *patience.block(self._grace_ms))
         how = {"within": patience.within(), "binds": self.linger is not None, "may_wait": True}
         # Not among the commands of others, which it would hold up.
         (reply,) = await Sender._send(self, command, **how)
         if isinstance(reply, Exception):
             raise reply
         return reply
-
-    def _grace_ms(self) -> int:
-        return max(int(self.grace * 1000), 1) if self.grace else 0
 
     # Return what tells a hold of this lock from one of another that has the same token.
     def _kind(self) -> tuple[Any, ...]:

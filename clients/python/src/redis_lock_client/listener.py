@@ -39,19 +39,17 @@ class Line:
     # Return the replies, and the errors that the server answered. Raise for a lost connection.
     # What is not under way yet when the caller is cancelled is not sent.
     async def send(self, commands: Sequence[Command]) -> list[Any]:
-        replies = [_future() for _ in commands]
-        queued = list(zip(commands, replies, strict=True))
+        queued = [(command, _future()) for command in commands]
         self._queue.extend(queued)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
         try:
-            await asyncio.wait(replies)
+            await asyncio.wait([reply for _, reply in queued])
         except asyncio.CancelledError:
-            for entry in queued:
-                with contextlib.suppress(ValueError):
-                    self._queue.remove(entry)
+            for _, reply in queued:
+                reply.cancel()
             raise
-        return [reply.result() for reply in replies]
+        return [reply.result() for _, reply in queued]
 
     # Send one command. Raise what the server answered.
     async def execute(self, *command: Any) -> Any:
@@ -61,39 +59,38 @@ class Line:
         return reply
 
     async def _send(self) -> None:
-        while self._queue:
-            most = CLUSTER_BATCH if self._driver.is_cluster else BATCH
-            batch = [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
-            try:
-                commands = [command for command, _ in batch]
-                if self._driver.is_cluster:
-                    replies = await asyncio.gather(*map(self._alone, commands))
-                else:
-                    replies = await self._driver.send(self._client, commands, binds=True)
-            except BaseException as error:
-                # The loop may end. Those that were queued must not wait for this task.
-                lost = error if isinstance(error, Exception) else self._driver.errors.ConnectionError(CLOSED)
-                for _, reply in batch if isinstance(error, Exception) else (*batch, *self._queue):
-                    if not reply.done():
-                        reply.set_exception(lost)
-                if not isinstance(error, Exception):
-                    self._queue.clear()
-                    raise
-                continue
-            for (_, reply), answer in zip(batch, replies, strict=True):
-                if reply.done():
-                    continue
-                if isinstance(answer, Exception) and not self._driver.is_answer(answer):
-                    reply.set_exception(answer)
-                else:
-                    reply.set_result(answer)
-
-    async def _alone(self, command: Command) -> Any:
+        batch: list[tuple[Command, asyncio.Future[Any]]] = []
         try:
+            while self._queue:
+                most = CLUSTER_BATCH if self._driver.is_cluster else BATCH
+                batch = [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
+                batch = [(command, reply) for command, reply in batch if not reply.done()]
+                answers = await self._answers([command for command, _ in batch])
+                for (_, reply), answer in zip(batch, answers, strict=True):
+                    if reply.done():
+                        continue
+                    if isinstance(answer, Exception) and not self._driver.is_answer(answer):
+                        reply.set_exception(answer)
+                    else:
+                        reply.set_result(answer)
+        except BaseException:
+            # The loop may end. Those that were queued must not wait for this task.
+            for _, reply in (*batch, *self._queue):
+                if not reply.done():
+                    reply.set_exception(self._driver.errors.ConnectionError(CLOSED))
+            self._queue.clear()
+            raise
+
+    async def _answers(self, commands: list[Command]) -> list[Any]:
+        if self._driver.is_cluster:
             within = None if self._driver.socket_timeout else LATE
-            return (await self._driver.send(self._client, [command], within))[0]
+            sends = [self._driver.send(self._client, [command], within) for command in commands]
+            each = await asyncio.gather(*sends, return_exceptions=True)
+            return [answer if isinstance(answer, BaseException) else answer[0] for answer in each]
+        try:
+            return await self._driver.send(self._client, commands, binds=True)
         except Exception as error:
-            return error
+            return [error] * len(commands)
 
 
 # One connection that has subscribed to channels of one server.
@@ -236,15 +233,10 @@ class Listener:
         await asyncio.wait([self._heard], timeout=min(left_ms / 1000, ASK_AGAIN))
         return self._heard.result() if self._heard.done() else None
 
-    # Wake the task: it has this fence, or has to ask what has become of its request.
-    def tell(self, fence: int | None) -> None:
+    # Wake the task: it has this fence, or has to ask what has become of its request. With an error its wait is over.
+    def tell(self, fence: int | None, error: Exception | None = None) -> None:
         if not self._heard.done():
-            self._heard.set_result(fence)
-
-    # Wake the task by an error: its wait is over, and it must not ask again.
-    def fail(self, error: Exception) -> None:
-        if not self._heard.done():
-            self._heard.set_exception(error)
+            self._heard.set_exception(error) if error else self._heard.set_result(fence)
 
 
 # All the waiting tasks of a client.
@@ -361,7 +353,7 @@ class Listeners:
         for listener in waiting:
             if event == b"cancelled":
                 # As the reply to a request that blocks.
-                listener.fail(self.driver.errors.ResponseError("CANCELLED the wait was ended by LOCK.CANCEL"))
+                listener.tell(None, self.driver.errors.ResponseError("CANCELLED the wait was ended by LOCK.CANCEL"))
             else:
                 listener.tell(fence if event == b"granted" else None)
         if event == b"granted" and not waiting and (key, token) in self._given_up:

@@ -133,14 +133,6 @@ class ResultCore(Core):
         told = await super()._told(error, command, option)
         return type(told)(NEEDS_ONCE) if isinstance(told, UnsupportedError) else told
 
-    # Send in one way there and back. Return the replies, or raise the first error of them.
-    async def _answers(self, *commands: tuple[Any, ...]) -> list[Any]:
-        replies = await self._send(*commands)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        return replies
-
     # Return whether this caller is to make the value. Else it is found. Raise InProgressError when the wait is over.
     async def _look(self) -> bool:
         patience = self._patience(self.blocking_timeout, FAILOVER)

@@ -53,12 +53,16 @@ class Sender:
         replies: list[Any] = await self._driver.send(self.redis, commands, **how)
         return replies
 
-    # Return the reply to one command, or raise what the server answered.
+    # Send in one way there and back. Return the replies, or raise the first error of them.
+    async def _answers(self, *commands: tuple[Any, ...], **how: Any) -> list[Any]:
+        replies = await self._send(*commands, **how)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
     async def _ask(self, *command: Any, **how: Any) -> Any:
-        (reply,) = await self._send(command, **how)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        return (await self._answers(command, **how))[0]
 
     # Return the reply for each key, None where it holds no lock.
     async def _each(self, command: str, token: Any, *args: Any, **how: Any) -> list[Any]:

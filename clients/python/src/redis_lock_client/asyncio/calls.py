@@ -4,7 +4,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, Unpack
 
-from ..calls import Key, decorating, marking
+from ..calls import Key, decorating
 from ..results import ResultOptions, SharedOptions
 from .results import Result, take
 
@@ -29,4 +29,4 @@ def idempotent(
     redis: Any, key: Key, fingerprint: Callable[..., str | bytes] | None = None, **options: Unpack[SharedOptions]
 ) -> Callable[[F], F]:
     """Decorate a coroutine function that runs once for a key: as `redis_lock_client.idempotent`."""
-    return decorating(_wrap, Result, redis, key, options, marking(fingerprint))
+    return decorating(_wrap, Result, redis, key, options, fingerprint=fingerprint)

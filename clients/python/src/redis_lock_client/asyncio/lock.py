@@ -110,7 +110,7 @@ class Lock(Core, Theirs):
         if not (left := patience.left_ms()):
             reply = await ask()
             return reply
-        longest, keep = max(int(min(left, NOTIFY_MS)), 1), patience.keep(self._grace_ms())
+        longest, keep = max(int(min(left, NOTIFY_MS)), 1), patience.keep(self._grace_ms)
         reply = await ask("NOTIFY", longest, channel, *keep)
         if isinstance(reply, int):
             return reply
