@@ -18,7 +18,6 @@ from redis_lock_client import Lock
 
 
 def now_us() -> int:
-    """Return the machine's monotonic clock."""
     return time.monotonic_ns() // 1000
 
 

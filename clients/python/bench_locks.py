@@ -44,22 +44,18 @@ class Run:
     """The clients of one run, their common clock, and what they have acquired."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        """Begin with nothing."""
         self.options = options
         self.began = 0.0
         self.acquired: list[tuple[int, int, int, int]] = []
 
     def start(self) -> None:
-        """Tell that all begin now."""
         self.began = time.monotonic()
         print("start", file=sys.stderr, flush=True)
 
     def us(self) -> int:
-        """Return the microseconds since the start."""
         return int((time.monotonic() - self.began) * 1e6)
 
     def threads(self) -> None:
-        """Run the clients as threads."""
         options = self.options
         make = THREADED[options.library]
         together = threading.Barrier(options.clients, action=self.start)
@@ -81,7 +77,6 @@ class Run:
             list(pool.map(client, range(options.clients)))
 
     async def tasks(self) -> None:
-        """Run the clients as tasks."""
         options = self.options
         clients = [redis.asyncio.Redis.from_url(options.url) for _ in range(options.clients)]
         for redis_client in clients:
@@ -101,7 +96,6 @@ class Run:
 
 
 def main() -> None:
-    """Run one library and print its acquisitions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="version", version="\n".join(LIBRARIES), help="print the libraries")
     parser.add_argument("library", choices=LIBRARIES)

@@ -1,9 +1,5 @@
 """Measures LOCK.ONCE beside the ways that people use without it, into docs/benchmarks/once.tsv and once.md.
 
-    python -m scripts.bench_once [PART…]
-
-The parts are SITUATION:BYTES (all without a word). What is not measured again keeps its rows.
-
 - cold    1,000 clients want one value that is not there. The making takes 500 ms
 - failing the same, but the first maker releases the lock after 100 ms, and has no value
 - killed  its connection ends after 100 ms
@@ -20,7 +16,6 @@ import resource
 import statistics
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -62,7 +57,6 @@ class Raw:
     sent = 0
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take both ends of it."""
         self.reader, self.writer = reader, writer
 
     async def all(self, *commands: tuple[Any, ...]) -> list[Any]:
@@ -74,7 +68,6 @@ class Raw:
         return [await self.read() for _ in commands]
 
     async def call(self, *words: Any) -> Any:
-        """Send a command and return its reply."""
         return (await self.all(words))[0]
 
     async def read(self) -> Any:
@@ -167,15 +160,13 @@ async def polling(one: Raw, of: Wanted, token: str) -> None:
 WAYS = {"once": ("LOCK.ONCE", once), "pubsub": ("Pub/Sub", pubsub), "polling": ("polling", polling)}
 
 
-def seen(admin: redis.Redis) -> tuple[float, float]:
-    """Return the CPU of the server in ms, and the KB of its network."""
-    info: dict[str, Any] = admin.info("everything")
-    cpu = info["used_cpu_user"] + info["used_cpu_sys"]
-    return cpu * 1_000, (info["total_net_input_bytes"] + info["total_net_output_bytes"]) / 1_000
+def cpu_ms(admin: redis.Redis) -> float:
+    """Return the CPU that the server has used."""
+    info: dict[str, Any] = admin.info("cpu")
+    return float(info["used_cpu_user"] + info["used_cpu_sys"]) * 1_000
 
 
 async def play(way: str, of: Wanted, admin: redis.Redis, port: int) -> dict[str, float]:
-    """Play a round, and return its figures."""
     admin.flushall()
     number = 5_000 if of.situation == "turns" else 1_000
     all_of = [Raw(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(number)]
@@ -188,31 +179,29 @@ async def play(way: str, of: Wanted, admin: redis.Redis, port: int) -> dict[str,
             await WAYS[way][1](all_of[n], of, f"t{n}")
             answered.append(time.monotonic())
 
-    Raw.sent, before, began = 0, seen(admin), time.monotonic()
+    Raw.sent, before, began = 0, cpu_ms(admin), time.monotonic()
     await asyncio.gather(*(want(n) for n in range(number)))
-    cpu_ms, kb = (now - then for then, now in zip(before, seen(admin), strict=True))
+    used = cpu_ms(admin) - before
     for one in all_of:
         one.writer.close()
     if of.situation == "turns":
-        cpu_ns, _, long_ones, _ = struct.unpack("4Q", of.turns.read_bytes())
-        return {"values made": of.makings, "longest turn CPU ms": cpu_ns / 1e6, "turns above 10 ms": long_ones}
+        longest_ns, *_ = struct.unpack("4Q", of.turns.read_bytes())
+        return {"values made": of.makings, "longest turn CPU ms": longest_ns / 1e6}
     return {
         "values made": of.makings,
         "all answered after ms": (max(answered) - began) * 1_000,
         "last answer after the value ms": (max(answered) - of.made_at) * 1_000,
         "commands": Raw.sent,
-        "server CPU ms": cpu_ms,
-        "network KB": kb,
+        "server CPU ms": used,
     }
 
 
-def measure(part: str, turns: Path) -> None:
-    """Measure a part in its ways, which take turns."""
-    situation, size = part.split(":")
-    rounds: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+def measure(situation: str, size: str, turns: Path) -> dict[str, dict[str, list[float]]]:
+    """Return the figures of all rounds by their names, of each way. The ways take turns."""
+    figures: dict[str, dict[str, list[float]]] = {way: {} for way in WAYS}
     if situation == "turns":
         # The server writes down how long the turns of its event loop are.
-        rounds.pop("polling", None)
+        figures.pop("polling")
         library = turns.with_suffix(".so")
         subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, ROOT / "benches/turns.c"], check=True)
         turns.write_bytes(bytes(32))
@@ -222,55 +211,43 @@ def measure(part: str, turns: Path) -> None:
             os.sched_setaffinity(server.pid, {0})
             os.sched_setaffinity(0, {1})
         for _ in range(ROUNDS):
-            for way, played in rounds.items():
+            for way, all_of in figures.items():
                 of = Wanted(int(size), situation, turns)
-                played.append(asyncio.run(play(way, of, server.admin, server.port)))
+                for name, value in asyncio.run(play(way, of, server.admin, server.port)).items():
+                    all_of.setdefault(name, []).append(value)
     os.environ.pop("LD_PRELOAD", None)
-    for way, played in rounds.items():
-        note([way, situation, size], {name: [figures[name] for figures in played] for name in played[0]})
+    return figures
 
 
-def rows() -> list[list[str]]:
-    """Return those of the file."""
-    return [line.split("\t") for line in FILE.read_text().splitlines()[1:]]
-
-
-def note(of: list[str], figures: dict[str, list[float]]) -> None:
-    """Put figures into the file, in place of those that were measured before."""
-    new = []
-    for name, all_of in figures.items():
-        spread = statistics.median(all_of), min(all_of), max(all_of)
-        new.append([*of, name, *(f"{value:.4g}" if value < 1_000 else f"{value:.0f}" for value in spread)])
-    kept = [row for row in rows() if row[:3] != of and row[0] in WAYS] + new
-    kept.sort(key=lambda row: (row[1], int(row[2]), [*WAYS].index(row[0])))
-    FILE.write_text("\n".join([HEAD, *("\t".join(row) for row in kept), ""]))
-    print(*("\t".join(row) for row in new), sep="\n", flush=True)
-
-
-def write() -> None:
-    """Write the table of the medians, and where they were measured. The module's folder tells its commit."""
+def main() -> None:
+    """Measure all, and write the rows and the table of the medians. The module's folder tells its commit."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    rows = [HEAD]
     medians: dict[tuple[str, str], dict[str, float]] = {}
-    for way, situation, size, name, median, *_ in rows():
-        medians.setdefault((f"{situation}:{size}", way), {})[name] = float(median)
-    told = [["made, ms until all are answered", *(title for title, _ in WAYS.values())], ["---", *["---:"] * len(WAYS)]]
+    with tempfile.TemporaryDirectory() as folder:
+        for part in PARTS:
+            situation, size = part.split(":")
+            for way, figures in measure(situation, size, Path(folder) / "turns").items():
+                for name, all_of in figures.items():
+                    spread = statistics.median(all_of), min(all_of), max(all_of)
+                    medians.setdefault((part, way), {})[name] = spread[0]
+                    told = (f"{value:.4g}" if value < 1_000 else f"{value:.0f}" for value in spread)
+                    rows.append("\t".join([way, situation, size, name, *told]))
+                    print(rows[-1], flush=True)
+    FILE.write_text("".join(f"{row}\n" for row in rows))
+    table = [
+        ["made, ms until all are answered", *(title for title, _ in WAYS.values())],
+        ["---", *["---:"] * len(WAYS)],
+    ]
     for label, (part, cell) in LINES.items():
-        told.append([label, *(cell.format_map(medians[part, way]) if (part, way) in medians else "" for way in WAYS)])
+        table.append([label, *(cell.format_map(medians[part, way]) if (part, way) in medians else "" for way in WAYS)])
     module = Path(os.environ.get("REDIS_LOCK_MODULE", ROOT / "target/release/libredis_lock.so"))
     log = ["git", "log", "-1", "--format=%h", "--", ":/core", ":/src", ":/Cargo.lock"]
     commit = subprocess.run(log, cwd=module.parent, capture_output=True, text=True, check=True).stdout.strip()
     model = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
     where = f"{VERSION}, commit {commit}, {time.strftime('%F')}, {os.cpu_count()} x {model.split(': ')[1]}."
-    table = "".join(f"| {' | '.join(line)} |\n" for line in told)
-    PAGE.write_text("\n".join([PAGE.read_text().split(MARK)[0] + MARK, where, "", table]))
-
-
-def main() -> None:
-    """Measure what the command line says."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    with tempfile.TemporaryDirectory() as folder:
-        for part in sys.argv[1:] or PARTS:
-            measure(part, Path(folder) / "turns")
-    write()
+    lines = "".join(f"| {' | '.join(line)} |\n" for line in table)
+    PAGE.write_text("\n".join([PAGE.read_text().split(MARK)[0] + MARK, where, "", lines]))
 
 
 if __name__ == "__main__":

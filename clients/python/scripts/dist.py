@@ -34,7 +34,6 @@ print(f"redis-lock-client {version('redis-lock-client')} with {library.__name__}
 
 
 def main() -> None:
-    """Build, check, list, install, use."""
     for old in DIST.glob("*"):
         old.unlink()
     run("-m", "build", "--outdir", str(DIST), str(HERE))

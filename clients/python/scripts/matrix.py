@@ -30,7 +30,6 @@ HEAD = "LANG\tlibrary\tversion\tpassed\tfailed\tskipped\n"
 
 
 def main() -> int:
-    """Run the rows, and write them."""
     with ThreadPoolExecutor(int(os.environ.get("MATRIX_JOBS", "2"))) as pool:
         rows = list(pool.map(run, sys.argv[1:] or ROWS))
     if not sys.argv[1:]:

@@ -60,7 +60,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def main() -> int:
-    """Print a line of numbers for each server."""
     # Theirs have the same name in the runs.
     from tests.server import running, versions
 

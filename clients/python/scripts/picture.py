@@ -72,7 +72,6 @@ def draw(terminals: list[list[tuple[float, str]]]) -> str:
 
 
 def main() -> None:
-    """Record and draw."""
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     with running("redis-7.0.15") as server, tempfile.TemporaryDirectory() as folder:
         Path(folder, "first.py").write_text(program.replace("port=6379", f"port={server.port}"))

@@ -1,6 +1,7 @@
 """The middleware for Idempotency-Key, over applications that speak plain ASGI."""
 
 import asyncio
+import functools
 import json
 from typing import Any
 
@@ -40,9 +41,7 @@ class App:
 async def request(app, *parts, key="key", method="POST", **more):
     """What the application answers to a request whose body comes in these parts."""
     headers = [(b"Idempotency-Key", key.encode())] if key is not None else []
-    headers += more.pop("headers", [])
-    scope: dict[str, Any] = {"type": "http", "method": method, "path": "/pay", "query_string": b"", "headers": headers}
-    scope["extensions"] = {"http.response.pathsend": {}}
+    scope = {"type": "http", "method": method, "path": "/pay", "query_string": b"", "headers": headers, **more}
     messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
     messages.append({"type": "http.request", "body": b"", "more_body": False})
     sent: list[Any] = []
@@ -53,7 +52,7 @@ async def request(app, *parts, key="key", method="POST", **more):
     async def send(message):
         sent.append(message)
 
-    await app({**scope, **more}, receive, send)
+    await app(scope | {"extensions": {"http.response.pathsend": {}}}, receive, send)
     return Response(sent[0]["status"], sent[0]["headers"], b"".join(message["body"] for message in sent[1:]))
 
 
@@ -64,8 +63,7 @@ async def app():
 
 @pytest.fixture
 async def wrap(app, async_client):
-    """The application behind the middleware."""
-    return lambda **options: IdempotencyMiddleware(app, async_client, **options)
+    return functools.partial(IdempotencyMiddleware, app, async_client)
 
 
 async def test_a_repetition_gets_the_first_answer(server, app, wrap):
@@ -134,14 +132,12 @@ async def test_a_failure_is_not_kept(server, app, wrap):
 
 
 async def test_callers_do_not_share_keys(wrap):
-    callers = [[], [(b"Authorization", b"one")], [(b"authorization", b"two")], [(b"cookie", b"one")]]
-    shared = wrap(prefix="shared:", who=lambda scope: "all")
-    for wrapped, numbers in (
-        (wrap(), [b"1", b"2", b"3", b"4"]),
-        (wrap(), [b"1", b"2", b"3", b"4"]),
-        (shared, [b"5"] * 4),
-    ):
-        assert [(await request(wrapped, b"a", headers=headers)).headers[0][1] for headers in callers] == numbers
+    key = (b"Idempotency-Key", b"key")
+    more = [(b"Authorization", b"one")], [(b"authorization", b"two")], [(b"cookie", b"one")]
+    callers = [[key], *([key, *each] for each in more)]
+    alone, shared = wrap(), wrap(prefix="shared:", who=lambda scope: "all")
+    answers = [await request(app, b"a", headers=each) for app in (alone, alone, shared) for each in callers]
+    assert [answer.headers[0][1] for answer in answers] == [b"1", b"2", b"3", b"4"] * 2 + [b"5"] * 4
 
 
 async def test_a_client_that_has_gone_begins_nothing(server, app, wrap):

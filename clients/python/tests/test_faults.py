@@ -4,7 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -183,7 +183,6 @@ def test_a_silent_server_is_left_when_the_time_is_over(threads):
 
 
 Client = redis.asyncio.Redis
-HERE = Path(__file__).parent
 
 
 class JobLock(Lock):
@@ -256,7 +255,7 @@ import asyncio, sys, redis.asyncio
 from redis_lock_client.asyncio import Lock
 async def work(client, number):
     async with Lock(client, f"stock{number % 3}", timeout=60, grace=50, wait=sys.argv[2]):
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
 async def main():
     client = redis.asyncio.Redis(port=int(sys.argv[1]))
     # The program ends with most of them waiting, and some that hold.
@@ -268,25 +267,20 @@ except TimeoutError:
 """
 
 
-def run(program, *args):
-    command = [sys.executable, "-c", program, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=HERE.parent)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_a_forked_child_does_not_hang(server):
-    assert run(FORK, server.port) == "7\n"
-
-
-def test_greenlets_with_a_pool_that_blocks(server):
-    pytest.importorskip("gevent")
-    assert run(GEVENT, server.port) == "10\n"
-
-
-@pytest.mark.parametrize("wait", ["block", "notify"])
-def test_a_program_that_ends_leaves_no_places_and_no_holds(server, wait):
-    assert run(LOOP_END, server.port, wait) == "ended\n"
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param([FORK], "7\n", id="a forked child"),
+        pytest.param([GEVENT], "10\n", id="greenlets", marks=pytest.mark.skipif(not find_spec("gevent"), reason="")),
+        pytest.param([LOOP_END, "block"], "ended\n", id="the end of a loop"),
+        pytest.param([LOOP_END, "notify"], "ended\n", id="the end of a loop that is notified"),
+    ],
+)
+def test_a_program_does_not_hang_and_leaves_no_places_and_no_holds(server, words, told):
+    program, *more = words
+    command = [sys.executable, "-c", program, str(server.port), *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == told, done.stderr
     assert [server.info(f"stock{number}") for number in range(3)] == [{}, {}, {}]
 
 

@@ -12,7 +12,6 @@ import redis.sentinel
 from redis_lock_client import Lock
 
 from .package import LOCKS
-from .server import running
 
 LONGEST_MS = 2**48
 
@@ -73,17 +72,6 @@ def test_a_lost_reply_loses_no_lock_and_no_release(server, proxy, package, what,
         # The second time nothing was held.
         assert (proxy.lost, lock.fence) == (2, None)
     assert not server.admin.exists("stock", "prices")
-
-
-def test_a_server_that_became_a_replica_is_asked_again(server, way):
-    with running(server.version) as old, way.client(old.port) as client:
-        old.admin.execute_command("LOCK.ACQUIRE", "stock", "holder", 30_000)
-        waiting = way.begin(way.lock(client).acquire)
-        old.wait_for_waiters("stock", 1)
-        old.admin.replicaof("127.0.0.1", str(server.port))
-        # The answer to the second time: with Sentinel the client now looks for the new primary.
-        with pytest.raises(redis.exceptions.ReadOnlyError):
-            waiting.result(40)
 
 
 def client_of_one(way, server, kind):

@@ -85,25 +85,6 @@ def test_a_lease_counts_from_the_sending_less_the_drift(clock):
     assert lease.left() == 0
 
 
-def test_with_linger_it_is_sure_for_so_long_after_the_last_word_of_its_connection(clock):
-    lease = Lease(20_000, linger=1, clock=clock)
-    clock.now += 0.5
-    assert lease.sure() == pytest.approx(0.488)
-    ends = lease.sends(20_000)
-    clock.now += 0.2
-    assert lease.answers(ends, True)
-    assert lease.sure() == pytest.approx(0.788)
-    # A renewal that binds it to no connection proves nothing.
-    assert lease.answers(lease.sends(20_000), True, is_bound=False)
-    assert lease.sure() == pytest.approx(0.788)
-    clock.now += 0.79
-    assert lease.sure() == 0
-    # By hand it can still be renewed, until it is released: the server says whether it holds.
-    assert lease.left() > 18
-    lease.releases()
-    assert not lease.answers(lease.sends(20_000), True)
-
-
 @pytest.mark.parametrize(
     ("seconds", "is_roaming", "kind", "was_silent", "number", "total"),
     [

@@ -90,15 +90,6 @@ def counted(server, name):
     return int(server.admin.info("lock")[f"lock_{name}"])
 
 
-def test_those_who_wait_get_it_after_many_slices(server, package):
-    with package.client(server.port, socket_timeout=0.4) as client:
-        callers = Callers(package, client)
-        maker, waiting = callers.begin_making(), callers.begin(b"another")
-        until(lambda: server.calls("lock.once") >= 4, "a third slice")
-        callers.orders.put(b"value")
-        assert [maker.result(20), waiting.result(20), callers.made] == [b"value", b"value", [None]]
-
-
 def test_a_value_that_was_made_meanwhile_is_the_answer(server, proxy, proxied):
     proxy.answer(b"GET", b"_\r\n:-2", times=1)
     server.admin.set("page", "there")

@@ -11,7 +11,6 @@ async_client = redis.asyncio.Redis()
 
 sync.Lock(client, "stock", tiemout=30)  # type: ignore[call-arg]
 sync.Lock(client, "stock", timeout="30")  # type: ignore[arg-type]
-sync.ReadLock(client, "stock", time_out=30)  # type: ignore[call-arg]
 sync.RWLock(client, "stock", timout=30)  # type: ignore[call-arg]
 sync.RWLock(client, "stock").write(blocking_timout=3)  # type: ignore[call-arg]
 sync.Semaphore(client, "stock", 3, permits_=3)  # type: ignore[call-arg]
@@ -23,9 +22,6 @@ sync.idempotent(client, "page", early=10)  # type: ignore[call-arg]
 
 ours.Lock(async_client, "stock", tiemout=30)  # type: ignore[call-arg]
 ours.Lock(async_client, "stock", wait="notified")  # type: ignore[arg-type]
-ours.RWLock(async_client, "stock").read(blocking_timout=3)  # type: ignore[call-arg]
-ours.Semaphore(async_client, "stock", 3, graze=2)  # type: ignore[call-arg]
-ours.MultiLock(async_client, ["a", "b"], timout=30)  # type: ignore[call-arg]
 ours.single_flight(async_client, "page", earl=10)  # type: ignore[call-arg]
 
 client.lock("stock", timeout=30, lock_class=sync.Lock)

@@ -64,7 +64,8 @@ class Line:
             while self._queue:
                 most = CLUSTER_BATCH if self._driver.is_cluster else BATCH
                 batch = [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
-                batch = [(command, reply) for command, reply in batch if not reply.done()]
+                if not (batch := [(command, reply) for command, reply in batch if not reply.done()]):
+                    continue
                 answers = await self._answers([command for command, _ in batch])
                 for (_, reply), answer in zip(batch, answers, strict=True):
                     if reply.done():
