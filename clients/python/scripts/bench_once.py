@@ -4,7 +4,6 @@
 - failing the same, but the first maker releases the lock after 100 ms, and has no value
 - killed  its connection ends after 100 ms
 - silent  its connection stays, and nothing comes from it
-- turns   5,000 wait: the longest turn of the server's event loop in which they are answered
 
 Server and clients have a core each. The ways take turns, round by round.
 """
@@ -14,9 +13,7 @@ import contextlib
 import os
 import resource
 import statistics
-import struct
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -30,9 +27,10 @@ FILE = ROOT / "docs/benchmarks/once.tsv"
 PAGE = FILE.with_suffix(".md")
 HEAD = "way\tsituation\tbytes\tfigure\tmedian\tlow\thigh"
 MARK = "<!-- Below this line `make -C clients/python bench-once` writes. -->\n"
-PARTS = ["cold:100", "cold:10000", "cold:100000", "failing:100", "killed:100", "silent:100", "turns:10000"]
-KEEP_MS = 60_000
-VERSION, ROUNDS = "redis-7.0.15", 5
+PARTS = ["cold:100", "cold:10000", "cold:100000", "failing:100", "killed:100", "silent:100"]
+# How long a lock lasts whose owner is silent, and a value.
+TTL_MS, KEEP_MS = 3_000, 60_000
+VERSION, ROUNDS, CLIENTS = "redis-7.0.15", 5, 1_000
 # When the first maker fails, dies or falls silent.
 FALLS_AFTER = 0.1
 
@@ -47,7 +45,6 @@ LINES = {
     "commands": ("cold:100", "{commands:,.0f}"),
     "server CPU ms, 100 bytes": ("cold:100", "{server CPU ms:,.0f}"),
     "server CPU ms, 10 KB": ("cold:10000", "{server CPU ms:,.0f}"),
-    "longest turn, ms": ("turns:10000", "{longest turn CPU ms:.1f}"),
 }
 
 
@@ -92,35 +89,30 @@ class Wanted:
 
     name, lock = "v", "{v}:once"
 
-    def __init__(self, size: int, situation: str, turns: Path) -> None:
-        """Say how long it is, what becomes of the first maker, and where the server writes its turns."""
-        self.value, self.situation, self.turns = b"v" * size, situation, turns
-        # How long a lock lasts whose owner is silent. For the turns all wait before the value is made.
-        self.ttl_ms = 30_000 if situation == "turns" else 3_000
+    def __init__(self, size: int, situation: str) -> None:
+        """Say how long it is, and what becomes of the first maker."""
+        self.value, self.situation = b"v" * size, situation
         self.makings = 0
         self.made_at = 0.0
 
     async def make(self, one: Raw) -> list[tuple[Any, ...]]:
         """Make it, and return the words that follow the name in a SET, or nothing if the making fails."""
         self.makings += 1
-        if self.makings == 1 and self.situation in ("failing", "killed", "silent"):
+        if self.makings == 1 and self.situation != "cold":
             await asyncio.sleep(FALLS_AFTER)
             if self.situation == "failing":
                 return []
             if self.situation == "killed":
                 one.writer.transport.abort()
             raise GoneError
-        await asyncio.sleep(2 if self.situation == "turns" else 0.5)
+        await asyncio.sleep(0.5)
         self.made_at = self.made_at or time.monotonic()
-        if self.situation == "turns":
-            # 0 begins the figures of benches/turns.c anew.
-            self.turns.write_bytes(bytes(32))
         return [("SET", self.name, self.value, "PX", KEEP_MS)]
 
 
 async def once(one: Raw, of: Wanted, token: str) -> None:
     """Want it by LOCK.ONCE, which looks at the value first."""
-    reply = await one.call("LOCK.ONCE", of.lock, of.name, token, of.ttl_ms, "BLOCK", 0, "LINGER", 0)
+    reply = await one.call("LOCK.ONCE", of.lock, of.name, token, TTL_MS, "BLOCK", 0, "LINGER", 0)
     if not isinstance(reply, bytes):
         sets = [("LOCK.EXEC", of.lock, token, *words) for words in await of.make(one)]
         await one.all(*sets, ("LOCK.RELEASE", of.lock, token))
@@ -130,10 +122,10 @@ async def pubsub(one: Raw, of: Wanted, token: str) -> None:
     """Want it as MemoLock does. A client that hears nothing looks once more when the maker's lock has ended."""
     if await one.call("GET", of.name) is not None:
         return
-    if not await one.call("SET", of.lock, token, "NX", "PX", of.ttl_ms):
+    if not await one.call("SET", of.lock, token, "NX", "PX", TTL_MS):
         await one.call("SUBSCRIBE", "news")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(of.ttl_ms / 1_000):
+            async with asyncio.timeout(TTL_MS / 1_000):
                 if await one.call("GET", of.name) is None:
                     await one.read()
                 return
@@ -151,7 +143,7 @@ async def make_and_tell(one: Raw, of: Wanted) -> None:
 async def polling(one: Raw, of: Wanted, token: str) -> None:
     """Want it, and look again each 50 ms."""
     while await one.call("GET", of.name) is None:
-        if await one.call("SET", of.lock, token, "NX", "PX", of.ttl_ms):
+        if await one.call("SET", of.lock, token, "NX", "PX", TTL_MS):
             return await make_and_tell(one, of)
         await asyncio.sleep(0.05)
     return None
@@ -168,8 +160,7 @@ def cpu_ms(admin: redis.Redis) -> float:
 
 async def play(way: str, of: Wanted, admin: redis.Redis, port: int) -> dict[str, float]:
     admin.flushall()
-    number = 5_000 if of.situation == "turns" else 1_000
-    all_of = [Raw(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(number)]
+    all_of = [Raw(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(CLIENTS)]
     for one in all_of:
         await one.call("HELLO", 3)
     answered: list[float] = []
@@ -180,13 +171,10 @@ async def play(way: str, of: Wanted, admin: redis.Redis, port: int) -> dict[str,
             answered.append(time.monotonic())
 
     Raw.sent, before, began = 0, cpu_ms(admin), time.monotonic()
-    await asyncio.gather(*(want(n) for n in range(number)))
+    await asyncio.gather(*(want(n) for n in range(CLIENTS)))
     used = cpu_ms(admin) - before
     for one in all_of:
         one.writer.close()
-    if of.situation == "turns":
-        longest_ns, *_ = struct.unpack("4Q", of.turns.read_bytes())
-        return {"values made": of.makings, "longest turn CPU ms": longest_ns / 1e6}
     return {
         "values made": of.makings,
         "all answered after ms": (max(answered) - began) * 1_000,
@@ -196,26 +184,18 @@ async def play(way: str, of: Wanted, admin: redis.Redis, port: int) -> dict[str,
     }
 
 
-def measure(situation: str, size: str, turns: Path) -> dict[str, dict[str, list[float]]]:
+def measure(situation: str, size: int) -> dict[str, dict[str, list[float]]]:
     """Return the figures of all rounds by their names, of each way. The ways take turns."""
     figures: dict[str, dict[str, list[float]]] = {way: {} for way in WAYS}
-    if situation == "turns":
-        # The server writes down how long the turns of its event loop are.
-        figures.pop("polling")
-        library = turns.with_suffix(".so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, ROOT / "benches/turns.c"], check=True)
-        turns.write_bytes(bytes(32))
-        os.environ.update(LD_PRELOAD=str(library), TURNS_FILE=str(turns))
     with running(VERSION) as server:
         if (os.cpu_count() or 1) > 1:
             os.sched_setaffinity(server.pid, {0})
             os.sched_setaffinity(0, {1})
         for _ in range(ROUNDS):
             for way, all_of in figures.items():
-                of = Wanted(int(size), situation, turns)
+                of = Wanted(size, situation)
                 for name, value in asyncio.run(play(way, of, server.admin, server.port)).items():
                     all_of.setdefault(name, []).append(value)
-    os.environ.pop("LD_PRELOAD", None)
     return figures
 
 
@@ -224,23 +204,22 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     rows = [HEAD]
     medians: dict[tuple[str, str], dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for part in PARTS:
-            situation, size = part.split(":")
-            for way, figures in measure(situation, size, Path(folder) / "turns").items():
-                for name, all_of in figures.items():
-                    spread = statistics.median(all_of), min(all_of), max(all_of)
-                    medians.setdefault((part, way), {})[name] = spread[0]
-                    told = (f"{value:.4g}" if value < 1_000 else f"{value:.0f}" for value in spread)
-                    rows.append("\t".join([way, situation, size, name, *told]))
-                    print(rows[-1], flush=True)
+    for part in PARTS:
+        situation, size = part.split(":")
+        for way, figures in measure(situation, int(size)).items():
+            for name, all_of in figures.items():
+                spread = statistics.median(all_of), min(all_of), max(all_of)
+                medians.setdefault((part, way), {})[name] = spread[0]
+                told = (f"{value:.4g}" if value < 1_000 else f"{value:.0f}" for value in spread)
+                rows.append("\t".join([way, situation, size, name, *told]))
+                print(rows[-1], flush=True)
     FILE.write_text("".join(f"{row}\n" for row in rows))
     table = [
         ["made, ms until all are answered", *(title for title, _ in WAYS.values())],
         ["---", *["---:"] * len(WAYS)],
     ]
     for label, (part, cell) in LINES.items():
-        table.append([label, *(cell.format_map(medians[part, way]) if (part, way) in medians else "" for way in WAYS)])
+        table.append([label, *(cell.format_map(medians[part, way]) for way in WAYS)])
     module = Path(os.environ.get("REDIS_LOCK_MODULE", ROOT / "target/release/libredis_lock.so"))
     log = ["git", "log", "-1", "--format=%h", "--", ":/core", ":/src", ":/Cargo.lock"]
     commit = subprocess.run(log, cwd=module.parent, capture_output=True, text=True, check=True).stdout.strip()
