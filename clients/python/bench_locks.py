@@ -99,11 +99,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="version", version="\n".join(LIBRARIES), help="print the libraries")
     parser.add_argument("library", choices=LIBRARIES)
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--lock", required=True, metavar="KEY")
-    parser.add_argument("--clients", required=True, type=int, metavar="N")
-    for number in ("--hold-ms", "--seconds"):
-        parser.add_argument(number, required=True, type=float)
+    for name, kind in (("--url", str), ("--lock", str), ("--clients", int), ("--hold-ms", float), ("--seconds", float)):
+        parser.add_argument(name, required=True, type=kind)
     run = Run(parser.parse_args())
     if run.options.library == "redis-lock-asyncio":
         asyncio.run(run.tasks())

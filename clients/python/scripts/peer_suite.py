@@ -26,17 +26,12 @@ FILES = ["tests/test_lock.py", "tests/test_asyncio/test_lock.py"]
 # The tests that do not apply to a lock of the module, and why. PEER-SUITE.md says more.
 STRING = "reads the lock's value by GET, or looks for a key without ttl: the key holds a lock with a ttl, not a string"
 SLEEPS = "counts the sleeps of a polling loop on a clock of its own: the wait is in the server, nothing sleeps here"
-NOT_APPLYING = {
-    f"{folder}/{name}": reason
-    for folder in ("tests", "test_asyncio")
-    for name, reason in {
-        "test_lock": STRING,
-        "test_lock_token": STRING,
-        "test_lock_token_thread_local_false": STRING,
-        "test_context_manager": STRING,
-        "test_blocking_timeout": SLEEPS,
-    }.items()
-} | {"tests/test_context_manager_blocking_timeout": SLEEPS}
+OF_STRINGS = ("test_lock", "test_lock_token", "test_lock_token_thread_local_false", "test_context_manager")
+NOT_APPLYING = {f"{folder}/{name}": STRING for folder in ("tests", "test_asyncio") for name in OF_STRINGS} | {
+    "tests/test_blocking_timeout": SLEEPS,
+    "tests/test_context_manager_blocking_timeout": SLEEPS,
+    "test_asyncio/test_blocking_timeout": SLEEPS,
+}
 
 
 def pytest_configure() -> None:

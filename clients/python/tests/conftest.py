@@ -24,6 +24,9 @@ def shared_server(request):
 def server(shared_server):
     shared_server.admin.flushall()
     shared_server.admin.config_resetstat()
+    # What a test that has failed may have left.
+    shared_server.admin.config_set("min-replicas-to-write", 0)
+    shared_server.admin.execute_command("ACL", "SETUSER", "default", "+@all")
     return shared_server
 
 

@@ -122,12 +122,10 @@ def test_a_proxy_that_says_in_its_own_words_that_it_lacks_the_module(plain, pack
 
 
 def test_with_the_module_the_option_changes_nothing(server, caplog):
-    with redis.Redis.from_url(server.url) as client, caplog.at_level(logging.WARNING, "redis_lock_client"):
-        with Lock(client, "stock", timeout=30, fallback=True) as lock:
-            assert lock.fence
-        with RWLock(client, "stock", timeout=30, fallback=True).read():
-            assert server.mode("stock") == "shared"
-        assert not caplog.records
+    with redis.Redis.from_url(server.url) as client, RWLock(client, "stock", timeout=30, fallback=True).read() as lock:
+        assert lock.fence
+        assert server.mode("stock") == "shared"
+    assert not caplog.records
 
 
 # The role `worker` of the documents: docs/OPERATIONS.md, "Rights".

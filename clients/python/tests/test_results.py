@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from redis_lock_client import (
-    FingerprintError,
-    ModuleMissingError,
-    UnsupportedError,
-    XFetch,
-    idempotent,
-    once,
-    single_flight,
-)
+from redis_lock_client import FingerprintError, UnsupportedError, XFetch, idempotent, once, single_flight
 from redis_lock_client.results import lock_key
 
 from .package import Package
@@ -126,11 +118,8 @@ def test_what_cannot_be_packed_or_stored_leaves_nothing(server, callers):
     with pytest.raises(TypeError, match="serializable"):
         callers.now(object(), pack=json.dumps)
     server.admin.execute_command("ACL", "SETUSER", "default", "-set")
-    try:
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            callers.now(b"value")
-    finally:
-        server.admin.execute_command("ACL", "SETUSER", "default", "+set")
+    with pytest.raises(redis.exceptions.NoPermissionError):
+        callers.now(b"value")
     assert server.admin.dbsize() == 0
 
 
@@ -149,17 +138,15 @@ def test_a_maker_that_has_heard_of_its_loss_keeps_its_value(server, callers, cap
 def test_where_the_server_takes_no_writes_an_early_value_is_used_and_a_new_one_stored_later(server, callers):
     server.admin.set("page", "old", px=9_000)
     server.admin.config_set("min-replicas-to-write", 1)
-    try:
-        assert callers.now(b"new") == b"old"
-        assert [server.calls("lock.once"), callers.made] == [0, []]
-        server.admin.config_set("min-replicas-to-write", 0)
-        maker = callers.begin_making()
-        server.admin.config_set("min-replicas-to-write", 1)
-        server.admin.config_resetstat()
-        callers.orders.put(b"new")
-        until(lambda: server.admin.info("errorstats").get("errorstat_NOREPLICAS"), "a refusal")
-    finally:
-        server.admin.config_set("min-replicas-to-write", 0)
+    assert callers.now(b"new") == b"old"
+    assert [server.calls("lock.once"), callers.made] == [0, []]
+    server.admin.config_set("min-replicas-to-write", 0)
+    maker = callers.begin_making()
+    server.admin.config_set("min-replicas-to-write", 1)
+    server.admin.config_resetstat()
+    callers.orders.put(b"new")
+    until(lambda: server.admin.info("errorstats").get("errorstat_NOREPLICAS"), "a refusal")
+    server.admin.config_set("min-replicas-to-write", 0)
     assert maker.result(20) == b"new"
     assert server.admin.get("page") == "new"
 
@@ -218,7 +205,7 @@ def test_a_module_before_the_command_is_told(server, proxy, proxied, there):
         server.admin.set("page", "old", px=9_000)
     with pytest.raises(UnsupportedError, match=r"does not know LOCK\.ONCE") as error:
         proxied.now(b"value")
-    assert not isinstance(error.value, ModuleMissingError)
+    assert error.type is UnsupportedError
 
 
 @pytest.mark.parametrize("is_early", [False, True])

@@ -1,18 +1,13 @@
 """Behind a Sentinel and in a Cluster: a waiter and a holder follow the primary."""
 
-import asyncio
 from contextlib import ExitStack, suppress
 from itertools import islice
-from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
-
-import redis_lock_client.asyncio as ours
-from redis_lock_client import MultiLock
 
 from .package import KINDS, Kept, Package
 from .proxy import Proxy
@@ -151,31 +146,28 @@ def test_cluster_without_socket_timeout_a_wait_outlives_a_connection_that_falls_
         waiter.gets_it()
 
 
-async def test_cluster_a_message_of_a_grant_is_not_taken_for_the_grant(cluster):
+def test_cluster_a_message_of_a_grant_is_not_taken_for_the_grant(cluster):
     owner, _ = cluster.replicated()
     key = next(cluster.keys_of(owner))
-    async with connect(cluster, redis.asyncio) as client:
-        held = ours.Lock(client, key, timeout=30)
-        await held.acquire()
-        lock = ours.Lock(client, key, timeout=30, wait="notify")
-        waiting = asyncio.create_task(lock.acquire())
-        await asyncio.to_thread(owner.wait_for_waiters, key, 1)
+    with Package("notify") as way, way.closing(connect(cluster, way.redis)) as client:
+        held, lock = (way.lock(client, name=key) for _ in range(2))
+        way.now(held.acquire())
+        waiting = way.begin(lock.acquire)
+        owner.wait_for_waiters(key, 1)
         (waiter,) = owner.waiters(key)
         # As a replica's subscribers hear it of a grant that its primary has not made.
         asked = owner.calls("lock.acquire")
         owner.admin.execute_command("SPUBLISH", waiter["channel"], f"granted 7 {len(key)} {key} {waiter['token']}")
-        await asyncio.to_thread(until, lambda: owner.calls("lock.acquire") >= asked + 2, "two more requests")
+        until(lambda: owner.calls("lock.acquire") >= asked + 2, "two more requests")
         assert not waiting.done()
-        await asyncio.to_thread(owner.wait_for_waiters, key, 1)
-        await held.release()
-        assert await asyncio.wait_for(waiting, 10)
+        owner.wait_for_waiters(key, 1)
+        way.now(held.release())
+        assert waiting.result(10)
         assert owner.tokens(key) == [waiter["token"]]
-        await lock.release()
+        way.now(lock.release())
 
 
-@pytest.mark.parametrize("library", [redis, redis.asyncio])
-async def test_cluster_several_keys_of_other_slots_are_explained(cluster, library):
+def test_cluster_several_keys_of_other_slots_are_explained(cluster, package):
     told = r"in a cluster the keys of a multi-lock need one hash tag.*b'a' in slot 15495, b'b' in slot 3300"
-    multi_lock: Any = MultiLock if library is redis else ours.MultiLock
     with pytest.raises(ValueError, match=told):
-        multi_lock(connect(cluster, library), ["a", "b"], timeout=30)
+        package.made("MultiLock", connect(cluster, package.redis), ["a", "b"])
