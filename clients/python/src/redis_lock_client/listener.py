@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -50,13 +49,6 @@ class Line:
                 reply.cancel()
             raise
         return [reply.result() for _, reply in queued]
-
-    # Send one command. Raise what the server answered.
-    async def execute(self, *command: Any) -> Any:
-        (reply,) = await self.send([command])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
 
     async def _send(self) -> None:
         batch: list[tuple[Command, asyncio.Future[Any]]] = []
@@ -203,7 +195,6 @@ class Subscriber:
 class Listener:
     # Use `Listeners.listen`.
     def __init__(self, listeners: "Listeners", key: bytes, trusts_messages: bool) -> None:
-        self.line = listeners.line
         self.subscriber: Subscriber | None = None
         # If not, a fence that it hears of may be that of a grant which was not made, or of another hold.
         self.trusts_messages = trusts_messages
@@ -262,8 +253,8 @@ class Listeners:
         self._loop = loop
         self._name = uuid4().hex
         self._waiting: dict[tuple[bytes, bytes], set[Listener]] = {}
-        # When, and all the keys that were asked for.
-        self._given_up: dict[tuple[bytes, bytes], tuple[float, Sequence[bytes]]] = {}
+        # All the keys that were asked for.
+        self._given_up: dict[tuple[bytes, bytes], Sequence[bytes]] = {}
         # By the name of the node, "" outside clusters.
         self._subscribers: dict[str, Subscriber] = {}
         self._finding: asyncio.Future[Any] | None = None
@@ -290,7 +281,8 @@ class Listeners:
             if not listeners:
                 del self._waiting[key, token]
                 if not listener.is_granted:
-                    self._note_given_up(keys, token)
+                    self._given_up[key, token] = keys
+                    self._loop.call_later(GIVEN_UP, self._given_up.pop, (key, token), None)
             if not self._waiting:
                 self._idle = self._loop.call_later(IDLE, self._close)
 
@@ -357,8 +349,7 @@ class Listeners:
                 listener.tell(None, self.driver.errors.ResponseError("CANCELLED the wait was ended by LOCK.CANCEL"))
             else:
                 listener.tell(fence if event == b"granted" else None)
-        if event == b"granted" and not waiting and (key, token) in self._given_up:
-            _, keys = self._given_up[key, token]
+        if event == b"granted" and not waiting and (keys := self._given_up.get((key, token))):
             task = self._loop.create_task(self.give_back(keys, token))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -379,15 +370,6 @@ class Listeners:
     async def give_back(self, keys: Sequence[bytes], token: bytes) -> None:
         with contextlib.suppress(Exception):
             await self.line.send([("LOCK.RELEASE", key, token) for key in keys])
-
-    def _note_given_up(self, keys: Sequence[bytes], token: bytes) -> None:
-        now = time.monotonic()
-        self._given_up[keys[0], token] = now, keys
-        while self._given_up:
-            oldest = next(iter(self._given_up))
-            if now - self._given_up[oldest][0] < GIVEN_UP:
-                return
-            del self._given_up[oldest]
 
     def _close(self) -> None:
         for subscriber in self._subscribers.values():

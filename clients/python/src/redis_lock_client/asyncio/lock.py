@@ -104,7 +104,7 @@ class Lock(Core, Theirs):
             return listener.is_granted
 
     async def _ask_and_listen(self, listener: Listener, attempt: Attempt) -> int | None:
-        patience, ask = attempt.patience, partial(listener.line.execute, *attempt.request)
+        patience, ask = attempt.patience, partial(self._ask, *attempt.request)
         channel = await listener.subscribed()
         reply: int | None
         if not (left := patience.left_ms()):
