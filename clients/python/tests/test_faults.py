@@ -22,24 +22,18 @@ from .server import PATIENCE, until
 LONG_GRACE = 50
 
 
-@pytest.fixture
-def threads():
-    with Package("threads") as package:
-        yield package
-
-
 @pytest.mark.parametrize("what", ["Lock", "MultiLock"])
 @pytest.mark.parametrize("fault", ["silence", "delay"])
-def test_a_fault_during_a_slice_does_not_cost_the_place(server, proxy, way, threads, what, fault):
+def test_a_fault_during_a_slice_does_not_cost_the_place(server, proxy, way, client, what, fault):
     held = Lock(server.admin, "stock", timeout=30)
     held.acquire()
-    with way.client(proxy.port, socket_timeout=1.0) as client, threads.client(server.port) as other_client:
-        first = way.made(what, client)
+    with way.client(proxy.port, socket_timeout=1.0) as waiting_client, Package("threads") as threads:
+        first = way.made(what, waiting_client)
         waiting = way.begin(first.acquire)
         server.wait_for_waiters("stock", 1)
         # Of several, the one for the other key, which is free but for the place.
         other = "prices" if what == "MultiLock" else "stock"
-        later = threads.begin(threads.lock(other_client, name=other).acquire)
+        later = threads.begin(threads.lock(client, name=other).acquire)
         server.wait_for_waiters(other, 2)
         if fault == "delay":
             # A slice and the way there and back are more than the socket timeout: the reply comes too late.
@@ -174,15 +168,12 @@ def test_a_release_that_is_interrupted_keeps_its_token_and_can_be_repeated(serve
     assert not server.admin.exists("stock")
 
 
-def test_a_silent_server_is_left_when_the_time_is_over(threads):
+def test_a_silent_server_is_left_when_the_time_is_over():
     """It accepts connections and says nothing: with a client at its defaults it took a minute."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+    with socket.create_server(("127.0.0.1", 0)) as silent, Package("threads") as threads:
         lock = Lock(redis.Redis(port=silent.getsockname()[1]), "stock", timeout=30, blocking_timeout=2)
         with pytest.raises(redis.RedisError):
             threads.begin(lock.acquire).result(PATIENCE)
-
-
-Client = redis.asyncio.Redis
 
 
 class JobLock(Lock):
@@ -289,7 +280,7 @@ async def test_anyio_cancels_again_and_again_and_the_lock_is_free(server, proxy,
     anyio = pytest.importorskip("anyio")
     # What is on its way when the cancellation comes.
     proxy.delay = 0.05
-    async with Client(port=proxy.port, max_connections=4) as client:
+    async with redis.asyncio.Redis(port=proxy.port, max_connections=4) as client:
         with anyio.move_on_after(2) as scope:
             async with ours.Lock(client, "stock", timeout=60, wait=wait) as lock, lock.keep_alive():
                 await anyio.sleep(PATIENCE)

@@ -7,12 +7,11 @@ import pytest
 import redis
 
 import redis_lock_client as package
-from redis_lock_client import Lock, LockError
 from redis_lock_client import asyncio as tasks
 
 from .server import running, versions
 
-LOCK: list[Any] = [Lock, redis.Redis(), "stock"]
+LOCK: list[Any] = [package.Lock, redis.Redis(), "stock"]
 JOB: list[Any] = [functools.partial(package.run_once, at_most=30), redis.Redis(), "report", pytest.fail]
 MAKE: list[Any] = [package.once, redis.Redis(), "page", pytest.fail]
 WRONG_TIMES = [
@@ -38,14 +37,14 @@ def test_an_unknown_option_is_named_before_the_first_call(decorate):
 
 def test_a_ttl_above_the_servers_is_named():
     with running(versions()[-1], "max-ttl", "2000") as server, redis.Redis(port=server.port) as client:
-        with pytest.raises(LockError, match="'timeout is too long: "):
-            Lock(client, "stock", timeout=3).acquire()
-        with pytest.raises(LockError, match="'at_most is too long: "):
+        with pytest.raises(package.LockError, match="'timeout is too long: "):
+            package.Lock(client, "stock", timeout=3).acquire()
+        with pytest.raises(package.LockError, match="'at_most is too long: "):
             package.run_once(client, "report", pytest.fail, at_most=3)
-        with pytest.raises(LockError, match="ttl is too long: "):
+        with pytest.raises(package.LockError, match="ttl is too long: "):
             package.once(client, "page", lambda: b"value")
         with (
-            Lock(client, "stock", timeout=1) as lock,
-            pytest.raises(LockError, match=r"'the time of extend\(\) is too"),
+            package.Lock(client, "stock", timeout=1) as lock,
+            pytest.raises(package.LockError, match=r"'the time of extend\(\) is too"),
         ):
             lock.extend(3, replace_ttl=True)

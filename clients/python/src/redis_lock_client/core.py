@@ -260,8 +260,7 @@ class Core(Sender):
         try:
             if lease and (self.at_least or self.linger is not None):
                 # A renewal that came after this release would prolong what it leaves, or take a hold anew.
-                async with lease.renewing:
-                    await self._do_release(token, lasts)
+                await lease.renewing.alone(self._do_release, token, lasts)
             else:
                 await self._do_release(token, lasts)
         except LockNotOwnedError:
@@ -348,8 +347,8 @@ class Core(Sender):
 
     async def _renew_once(self, token: Any, ttl: int, lease: Lease, fence: int | None = None) -> bool:
         # Over two connections a renewal could overtake another, or a release.
-        async with lease.renewing:
-            return await self._renew(token, ttl, lease, fence)
+        held: bool = await lease.renewing.alone(self._renew, token, ttl, lease, fence)
+        return held
 
     async def _renew(self, token: Any, ttl: int, lease: Lease, fence: int | None) -> bool:
         # After the lease it would only prolong what somebody else waits for.

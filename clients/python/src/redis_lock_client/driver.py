@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .lease import Mutex
+from .lease import AsyncMutex, Mutex
 from .libraries import INSTALLED
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
@@ -283,7 +283,7 @@ class AsyncDriver(Driver):
     is_async = True
     _of_client = WeakKeyDictionary()
     sleep = staticmethod(asyncio.sleep)
-    mutex = asyncio.Lock
+    mutex = AsyncMutex
 
     # Use `of`.
     def __init__(self, client: Any, library: str) -> None:

@@ -1,11 +1,12 @@
 """Until when a hold lasts by this process's clock. Nothing here does I/O, and each clock can be another one."""
 
+import asyncio
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 # The longest hold that the module grants, some 8,900 years: what a lock without timeout gets.
 MAX_TTL_MS = 2**48
@@ -16,6 +17,7 @@ TOO_SHORT_TIMEOUT = 0.003
 # and CLOCK_MONOTONIC does not.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
+T = TypeVar("T")
 Clock = Callable[[], float]
 
 
@@ -25,13 +27,19 @@ class Mutex:
     def __init__(self) -> None:
         self.lock, self._pid = Lock(), os.getpid()
 
-    async def __aenter__(self) -> None:
+    # Do it while nobody else does. A signal handler may raise at any time: `with` alone keeps nothing locked then.
+    async def alone(self, make: Callable[..., Awaitable[T]], *args: Any) -> T:
         if self._pid != os.getpid():
-            self.__init__()  # type: ignore[misc]
-        self.lock.acquire()
+            self.lock, self._pid = Lock(), os.getpid()
+        with self.lock:
+            return await make(*args)
 
-    async def __aexit__(self, *_: object) -> None:
-        self.lock.release()
+
+# Of tasks.
+class AsyncMutex(asyncio.Lock):
+    async def alone(self, make: Callable[..., Awaitable[T]], *args: Any) -> T:
+        async with self:
+            return await make(*args)
 
 
 # Return the seconds of a clock that goes on while the machine is suspended, where there is one.
