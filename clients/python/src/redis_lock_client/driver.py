@@ -38,6 +38,19 @@ def slot_of(name: bytes) -> int:
     return crc_hqx(tag if brace and end and tag else name, 0) % SLOTS
 
 
+_tags: dict[int, str] = {}
+_tried = 0
+
+
+# Return a hash tag that lies in a slot: a key itself may have braces that make it none.
+def tag_of(slot: int) -> str:
+    global _tried
+    while slot not in _tags:
+        _tags.setdefault(slot_of(b"%d" % _tried), str(_tried))
+        _tried += 1
+    return _tags[slot]
+
+
 # Return the first key of a command.
 def key_of(command: Command) -> Any:
     return command[{"LOCK.MACQUIRE": 2, "EVAL": 3}.get(command[0], 1)]

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack
 
-from .core import Core, LockOptions
+from .core import Core
 from .driver import slot_of
+from .options import LockOptions
 from .replies import available, word_of
 
 # The most permits that the module takes.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from .acquire import LATE
-from .driver import DEFAULT_TIMEOUT, AsyncDriver, Command, slot_of
+from .driver import DEFAULT_TIMEOUT, AsyncDriver, Command, slot_of, tag_of
 from .replies import Kind, kind_of
 
 # How long a request waits in the server, and after how long it is made anew. So the places of a process that died go
@@ -387,16 +387,3 @@ def _future() -> "asyncio.Future[Any]":
 def _take_error(done: "asyncio.Future[Any]") -> None:
     if not done.cancelled():
         done.exception()
-
-
-_tags: dict[int, str] = {}
-_tried = 0
-
-
-# Return a hash tag that lies in a slot: a key itself may have braces that make it none.
-def tag_of(slot: int) -> str:
-    global _tried
-    while slot not in _tags:
-        _tags.setdefault(slot_of(b"%d" % _tried), str(_tried))
-        _tried += 1
-    return _tags[slot]

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any, TypedDict, Unpack
 
 from .acquire import FAILOVER, Attempt
-from .core import Core, is_finite
+from .core import Core
 from .keeper import KeepAlive
 from .lease import ttl_ms
 from .lock import Lock, run
 from .once import refuse_a_later_result, refuse_what_runs_later
+from .options import is_finite
 from .replies import FingerprintError, InProgressError, Kind, UnsupportedError, kind_of, word_of
 from .sending import logger
 

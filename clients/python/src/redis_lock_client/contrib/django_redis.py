@@ -19,9 +19,9 @@ from django_redis.client import DefaultClient
 from django_redis.client.sentinel import SentinelClient
 
 from ..calls import naming
-from ..core import LockOptions, OwnOptions
 from ..lock import Lock
 from ..once import refuse_a_later_result, refuse_what_runs_later
+from ..options import LockOptions, OwnOptions
 
 __all__ = ["LockClient", "LockMixin", "SentinelLockClient", "locked"]
 
