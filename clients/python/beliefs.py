@@ -18,7 +18,6 @@ from redis_lock_client import Lock
 
 
 def now_us() -> int:
-    """Return the machine's monotonic clock."""
     return time.monotonic_ns() // 1000
 
 
@@ -34,26 +33,21 @@ def hold(lock: Lock, seconds: float) -> None:
     print(f"{lock.name} {token.decode()} {fence} {begun} {until}", flush=True)
 
 
-def main() -> None:
-    """Run the clients until the process is ended."""
-    port, keys, key, clients, ttl_ms, hold_ms = sys.argv[1:]
-
-    def client() -> None:
-        connection = redis.Redis(port=int(port))
-        while True:
-            lock = Lock(connection, f"{key}{random.randrange(int(keys))}", timeout=int(ttl_ms) / 1000)
-            try:
-                with lock:
-                    hold(lock, int(hold_ms) / 1000)
-            except redis.RedisError as error:
-                print(error, file=sys.stderr)
-                time.sleep(0.05)
-
-    threads = [threading.Thread(target=client) for _ in range(int(clients))]
-    print("start", file=sys.stderr, flush=True)
-    for thread in threads:
-        thread.start()
+def client(port: str, keys: str, key: str, ttl_ms: str, hold_ms: str) -> None:
+    """Hold one of the locks after the other, until the process is ended."""
+    connection = redis.Redis(port=int(port))
+    while True:
+        lock = Lock(connection, f"{key}{random.randrange(int(keys))}", timeout=int(ttl_ms) / 1000)
+        try:
+            with lock:
+                hold(lock, int(hold_ms) / 1000)
+        except redis.RedisError as error:
+            print(error, file=sys.stderr)
+            time.sleep(0.05)
 
 
 if __name__ == "__main__":
-    main()
+    port, keys, key, clients, ttl_ms, hold_ms = sys.argv[1:]
+    print("start", file=sys.stderr, flush=True)
+    for _ in range(int(clients)):
+        threading.Thread(target=client, args=(port, keys, key, ttl_ms, hold_ms)).start()

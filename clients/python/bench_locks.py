@@ -15,12 +15,12 @@ which redis-py 8 would give up after 5 s.
 
 import argparse
 import asyncio
-import contextlib
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import redis
 import redis.asyncio
@@ -31,120 +31,84 @@ import redis_lock_client
 import redis_lock_client.asyncio
 
 TTL = 30
-
-Acquisition = tuple[int, int, int, int]
-
-
-def python_redis_lock(client: redis.Redis, key: str) -> AbstractContextManager[object]:
-    """Return a lock of python-redis-lock."""
-    lock: AbstractContextManager[object] = redis_lock.Lock(client, key, expire=TTL)
-    return lock
-
-
-THREADED: dict[str, Callable[[redis.Redis, str], AbstractContextManager[object]]] = {
+THREADED: dict[str, Callable[[redis.Redis, str], Any]] = {
     "redis-lock": lambda client, key: redis_lock_client.Lock(client, key, timeout=TTL),
     "redis-py": lambda client, key: redis.lock.Lock(client, key, timeout=TTL),
-    "python-redis-lock": python_redis_lock,
+    "python-redis-lock": lambda client, key: redis_lock.Lock(client, key, expire=TTL),
 }
-SETTINGS: dict[str, dict[str, float]] = {"python-redis-lock": {"socket_timeout": TTL + 5}}
+SETTINGS: dict[str, Any] = {"python-redis-lock": {"socket_timeout": TTL + 5}}
 LIBRARIES = [*THREADED, "redis-lock-asyncio"]
 
 
-class Clock:
-    """Microseconds since the start, and whether it is still time to go on."""
+class Run:
+    """The clients of one run, their common clock, and what they have acquired."""
 
-    def __init__(self, seconds: float) -> None:
-        """Start now."""
-        self._start = time.monotonic()
-        self.end = int(seconds * 1e6)
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.began = 0.0
+        self.acquired: list[tuple[int, int, int, int]] = []
+
+    def start(self) -> None:
+        self.began = time.monotonic()
+        print("start", file=sys.stderr, flush=True)
 
     def us(self) -> int:
-        """Return the microseconds since the start."""
-        return int((time.monotonic() - self._start) * 1e6)
+        return int((time.monotonic() - self.began) * 1e6)
 
-
-def threads(options: argparse.Namespace) -> Iterator[Acquisition]:
-    """Run the clients as threads."""
-    done: list[Acquisition] = []
-    clock = Clock(0)
-
-    def start() -> None:
-        nonlocal clock
-        clock = Clock(options.seconds)
-        print("start", file=sys.stderr, flush=True)
-
-    together = threading.Barrier(options.clients, action=start)
-
-    def client(number: int) -> None:
+    def threads(self) -> None:
+        options = self.options
         make = THREADED[options.library]
-        redis_client = redis.Redis.from_url(options.url, **SETTINGS.get(options.library, {}))
-        # Connects, and has the server know the scripts, on a lock of its own.
-        with make(redis_client, f"{options.lock}:{number}"):
-            pass
-        lock = make(redis_client, options.lock)
-        together.wait()
-        while (asked := clock.us()) < clock.end:
-            with lock:
-                granted = clock.us()
-                time.sleep(options.hold)
-            done.append((number, asked, granted, clock.us()))
+        together = threading.Barrier(options.clients, action=self.start)
 
-    running = [threading.Thread(target=client, args=(number,)) for number in range(options.clients)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    return (each for each in done if each[2] < clock.end)
+        def client(number: int) -> None:
+            redis_client = redis.Redis.from_url(options.url, **SETTINGS.get(options.library, {}))
+            # Connects, and has the server know the scripts, on a lock of its own.
+            with make(redis_client, f"{options.lock}:{number}"):
+                pass
+            lock = make(redis_client, options.lock)
+            together.wait()
+            while (asked := self.us()) < options.seconds * 1e6:
+                with lock:
+                    granted = self.us()
+                    time.sleep(options.hold_ms / 1000)
+                self.acquired.append((number, asked, granted, self.us()))
 
+        with ThreadPoolExecutor(options.clients) as pool:
+            list(pool.map(client, range(options.clients)))
 
-async def tasks(options: argparse.Namespace) -> list[Acquisition]:
-    """Run the clients as tasks."""
-    async with contextlib.AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(connected(options.url)) for _ in range(options.clients)]
-        clock = Clock(options.seconds)
-        print("start", file=sys.stderr, flush=True)
-        done: list[Acquisition] = []
+    async def tasks(self) -> None:
+        options = self.options
+        clients = [redis.asyncio.Redis.from_url(options.url) for _ in range(options.clients)]
+        for redis_client in clients:
+            await redis_client.ping()
+        self.start()
 
-        async def run(number: int) -> None:
+        async def client(number: int) -> None:
             lock = redis_lock_client.asyncio.Lock(clients[number], options.lock, timeout=TTL)
-            while (asked := clock.us()) < clock.end:
+            while (asked := self.us()) < options.seconds * 1e6:
                 async with lock:
-                    granted = clock.us()
-                    await asyncio.sleep(options.hold)
-                done.append((number, asked, granted, clock.us()))
+                    granted = self.us()
+                    await asyncio.sleep(options.hold_ms / 1000)
+                self.acquired.append((number, asked, granted, self.us()))
+            await clients[number].aclose()
 
-        async with asyncio.TaskGroup() as group:
-            for number in range(options.clients):
-                group.create_task(run(number))
-    return [each for each in done if each[2] < clock.end]
-
-
-@contextlib.asynccontextmanager
-async def connected(url: str) -> AsyncIterator["redis.asyncio.Redis"]:
-    """Give a client that has its connection."""
-    async with redis.asyncio.Redis.from_url(url) as client:
-        await client.ping()
-        yield client
-
-
-def parse() -> argparse.Namespace:
-    """Return the options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="version", version="\n".join(LIBRARIES), help="print the libraries")
-    parser.add_argument("library", choices=LIBRARIES)
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--lock", required=True, metavar="KEY")
-    parser.add_argument("--clients", required=True, type=int, metavar="N")
-    parser.add_argument("--hold-ms", required=True, type=lambda text: float(text) / 1000, dest="hold", metavar="H")
-    parser.add_argument("--seconds", required=True, type=float, metavar="S")
-    return parser.parse_args()
+        await asyncio.gather(*map(client, range(options.clients)))
 
 
 def main() -> None:
-    """Run one library and print its acquisitions."""
-    options = parse()
-    acquisitions = asyncio.run(tasks(options)) if options.library == "redis-lock-asyncio" else threads(options)
-    sys.stdout.writelines(f"{' '.join(map(str, each))}\n" for each in acquisitions)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="version", version="\n".join(LIBRARIES), help="print the libraries")
+    parser.add_argument("library", choices=LIBRARIES)
+    for name, kind in (("--url", str), ("--lock", str), ("--clients", int), ("--hold-ms", float), ("--seconds", float)):
+        parser.add_argument(name, required=True, type=kind)
+    run = Run(parser.parse_args())
+    if run.options.library == "redis-lock-asyncio":
+        asyncio.run(run.tasks())
+    else:
+        run.threads()
+    for each in run.acquired:
+        if each[2] < run.options.seconds * 1e6:
+            print(*each)
 
 
 if __name__ == "__main__":

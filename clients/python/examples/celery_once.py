@@ -1,4 +1,11 @@
-"""Celery: a task that many workers get, and one runs. Run it beside a server with the module: REDIS_URL=redis://…"""
+"""Celery: a task that many workers get, and one runs. Run it beside a server with the module: REDIS_URL=redis://…
+
+It prints
+
+monday: [None, None, None, None, 'written for monday']
+tuesday: written for tuesday
+ran 1 time
+"""
 
 import os
 import time

@@ -1,4 +1,11 @@
-"""Django: `cache.lock` and a view that holds a lock. Run it beside a server with the module: REDIS_URL=redis://…"""
+"""Django: `cache.lock` and a view that holds a lock. Run it beside a server with the module: REDIS_URL=redis://…
+
+It prints
+
+paid 40 times, 40 different answers
+the fence is above 0: True
+somebody else gets it: False
+"""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

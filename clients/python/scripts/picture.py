@@ -2,14 +2,15 @@
 
 import html
 import os
-import pty
 import re
-import select
-import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE
 
 from tests.server import running
 
@@ -26,40 +27,21 @@ text { fill: #dcdfe4; white-space: pre; } .time, .title { fill: #a8b0bd; } .type
 """
 
 
-def record(terminals: list[list[tuple[float, str]]], folder: str) -> list[list[tuple[float, str]]]:
-    """Return the lines of each terminal with their times. A terminal is what is typed there, and when."""
-    shells = []
-    for _ in terminals:
-        pid, end = pty.fork()
-        if pid == 0:
-            os.chdir(folder)
-            path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-            os.execve("/bin/bash", ["bash", "--norc", "-b", "-i"], {"PATH": path, "PS1": "", "TERM": "dumb"})
-        shells.append((pid, end))
+def record(typed: list[tuple[float, str]], folder: str) -> list[tuple[float, str]]:
+    """Type words into a terminal, each at its time. Return its lines and their times, the words with a prompt."""
+    lines: list[tuple[float, str]] = []
+    words_typed = {words for _, words in typed}
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PS1": "", "TERM": "dumb"}
+    command = ["script", "--quiet", "--flush", "--command", "bash --norc -b -i", "/dev/null"]
     began = time.monotonic()
-    todo = sorted((at, n, words) for n, typed in enumerate(terminals) for at, words in typed)
-    raw: list[list[tuple[float, str]]] = [[] for _ in terminals]
-    while (now := time.monotonic() - began) < LONGEST:
-        while todo and todo[0][0] <= now:
-            _, n, words = todo.pop(0)
-            os.write(shells[n][1], f"{words}\n".encode())
-        ready, _, _ = select.select([end for _, end in shells], [], [], 0.05)
-        for n, (_, end) in enumerate(shells):
-            if end in ready:
-                raw[n].append((time.monotonic() - began, os.read(end, 4096).decode()))
-    for pid, end in shells:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(end)
-    return [lines_of(chunks, {words for _, words in typed}) for chunks, typed in zip(raw, terminals, strict=True)]
-
-
-def lines_of(chunks: list[tuple[float, str]], typed: set[str]) -> list[tuple[float, str]]:
-    """Join what was read to lines, each with the time of its last character, and a prompt before what was typed."""
-    lines, rest = [], ""
-    for at, text in chunks:
-        *whole, rest = (rest + text).replace("\r", "").split("\n")
-        lines += [(at, f"$ {line}" if line in typed else line) for line in whole]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdin=PIPE, stdout=PIPE, text=True, bufsize=1) as shell:
+        assert shell.stdin
+        assert shell.stdout
+        for at, words in typed:
+            threading.Timer(at, shell.stdin.write, [f"{words}\n"]).start()
+        threading.Timer(LONGEST, shell.kill).start()
+        for line in filter(None, map(str.strip, shell.stdout)):
+            lines.append((time.monotonic() - began, f"$ {line}" if line in words_typed else line))
     return lines
 
 
@@ -90,12 +72,12 @@ def draw(terminals: list[list[tuple[float, str]]]) -> str:
 
 
 def main() -> None:
-    """Record and draw."""
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     with running("redis-7.0.15") as server, tempfile.TemporaryDirectory() as folder:
         Path(folder, "first.py").write_text(program.replace("port=6379", f"port={server.port}"))
         typed = [(0.5, "python first.py & sleep 5; kill -9 $!")], [(2.0, "python first.py")]
-        terminals = record(list(typed), folder)
+        with ThreadPoolExecutor() as pool:
+            terminals = list(pool.map(lambda words: record(words, folder), typed))
     told = [[line.split()[0] for _, line in lines] for lines in terminals]
     assert told == [["$", "[1]", "has", "[1]+"], ["$", "has", "done,"]], terminals
     (ROOT / "docs" / "half-minute.svg").write_text(draw(terminals))

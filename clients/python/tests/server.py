@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -31,19 +30,12 @@ class Server:
     """One server with the module, on a port of its own."""
 
     def __init__(self, version: str, port: int, pid: int) -> None:
-        self.version = version
-        self.program = f"{os.environ['REDIS_LOCK_SERVERS']}/{version}/bin/server"
-        self.pid = pid
-        self.port = port
+        self.version, self.port, self.pid = version, port, pid
         self.url = f"redis://127.0.0.1:{port}"
         # To arrange and to look, never to lock.
         self.admin = redis.Redis(port=port, decode_responses=True)
 
-    def kill(self) -> None:
-        """End it at once, as by a loss of power."""
-        os.kill(self.pid, signal.SIGKILL)
-
-    def info(self, key: str) -> dict[str, Any]:
+    def info(self, key: Any) -> dict[str, Any]:
         """What LOCK.INFO says of a lock: nothing of one that is free."""
         return as_map(self.admin.execute_command("LOCK.INFO", key) or ())
 
@@ -53,16 +45,11 @@ class Server:
     def tokens(self, key: str) -> list[str]:
         return [as_map(holder)["token"] for holder in self.info(key).get("holders", ())]
 
-    def waiters(self, key: str) -> int:
-        return len(self.info(key).get("waiters", ()))
+    def waiters(self, key: Any) -> list[dict[str, Any]]:
+        return [as_map(waiter) for waiter in self.info(key).get("waiters", ())]
 
-    def wait_for_waiters(self, key: str, number: int) -> None:
-        until(lambda: self.waiters(key) == number, f"{number} waiters for {key}")
-
-    def connections(self) -> int:
-        """How many clients have connected since CONFIG RESETSTAT."""
-        number: int = self.admin.info("stats")["total_connections_received"]
-        return number
+    def wait_for_waiters(self, key: Any, number: int) -> None:
+        until(lambda: len(self.waiters(key)) == number, f"{number} waiters for {key}")
 
     def calls(self, command: str) -> int:
         """How often the command was called since CONFIG RESETSTAT."""
@@ -74,7 +61,7 @@ def as_map(reply: Any) -> dict[str, Any]:
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
-def until(condition, what: str):  # type: ignore[no-untyped-def]
+def until(condition, what: str):
     """Wait until the condition is true, and return what it returned."""
     end = time.monotonic() + PATIENCE
     while not (result := condition()):
@@ -104,3 +91,12 @@ def running(version: str, *words: str, with_module: bool = True) -> Iterator[Ser
     without = () if with_module else ("--without-module",)
     with launched("server", version, *without, *words) as (server,):
         yield server
+
+
+@contextlib.contextmanager
+def cluster_of_one(version: str, with_module: bool = True) -> Iterator[Server]:
+    """Run a server that has all the slots."""
+    with running(version, "--cluster-enabled", "yes", with_module=with_module) as node:
+        node.admin.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        until(lambda: node.admin.cluster("info")["cluster_state"] == "ok", "a cluster")
+        yield node

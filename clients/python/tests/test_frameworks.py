@@ -1,79 +1,94 @@
-"""The locks in Django, Celery and APScheduler: the real ones, and the examples of each."""
+"""Jobs that run once, and the locks in Django, Celery and APScheduler: the real ones, and the examples of each."""
 
+import ast
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from importlib.util import find_spec
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
-from redis_lock_client import Lock, LockError, TaskResult, runs_once
-from redis_lock_client import asyncio as ours
+from redis_lock_client import Lock, LockError, TaskResult, run_once, runs_once
 
-from .server import Server, until, versions
-
-# They are about the frameworks: the newest server is enough.
-NEWEST = versions()[-1]
+from .server import until
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
+
+async def later(): ...
+
+
+def generates():
+    yield pytest.fail("it has run")
+
+
+async def generates_later():
+    yield pytest.fail("it has run")
+
+
+USES: list[Callable[..., object]] = [
+    lambda client, job: run_once(client, "report", job, at_most=30),
+    lambda client, job: runs_once(client, "report", at_most=30)(job)(),
+]
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("job", [later, generates, generates_later, partial(later), lambda: later()])
+def test_a_job_that_would_run_after_the_release_is_refused(client, use, job):
+    with pytest.raises(TypeError, match=r"locks in redis_lock_client\.asyncio"):
+        use(client, job)
+    assert not client.exists("report")
+
+
+def test_a_job_that_took_too_long_is_told(client, caplog):
+    def job():
+        until(lambda: not client.exists("report"), "the end of the hold")
+        return "late"
+
+    with caplog.at_level(logging.WARNING):
+        assert run_once(client, "report", job, at_most=0.1, at_least=0.1) == TaskResult(True, "late")
+    assert "no longer owned" in caplog.text
+
+
+def test_a_decorated_job_runs_once_also_if_it_is_interrupted(server, package):
+    may_end, begun = [False], []
+
+    def job(number):
+        """Count."""
+        begun.append(number)
+        until(lambda: may_end[0], "the end")
+        return number + 1
+
+    with package.client(server.port) as client:
+        runs = package.locks.runs_once(client, "report", at_most=30, at_least=10)(package.later(job))
+        assert (runs.__name__, runs.__doc__) == ("job", "Count.")
+        package.interrupt(runs, lambda: begun, number=6)
+        may_end[0] = True
+        assert 0 < server.admin.pttl("report") <= 10_000
+        assert package.now(runs(6)) == TaskResult(False, None)
+        server.admin.delete("report")
+        assert (package.now(runs(6)), package.now(runs(6))) == (TaskResult(True, 7), TaskResult(False, None))
+
+
 # The frameworks stand beside the newest redis-py only.
-needs = {
-    name: pytest.mark.skipif(find_spec(name) is None, reason=f"no {name} beside this version of the library")
-    for name in ("django_redis", "celery", "apscheduler")
-}
-
-
-@pytest.fixture
-def server(server: Server) -> Server:
-    if server.version != NEWEST:
-        pytest.skip("not the newest server")
-    return server
-
-
-def run_example(server: Server, name: str) -> list[str]:
+@pytest.mark.parametrize("framework", ["django_redis", "celery", "apscheduler"])
+def test_the_example_of(server, framework):
+    pytest.importorskip(framework)
+    (example,) = EXAMPLES.glob(f"{framework[:6]}*.py")
     environment = os.environ | {"REDIS_URL": server.url}
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)], env=environment, capture_output=True, text=True, timeout=50
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-@needs["django_redis"]
-def test_the_example_of_django(server: Server) -> None:
-    assert run_example(server, "django_lock.py") == [
-        "paid 40 times, 40 different answers",
-        "the fence is above 0: True",
-        "somebody else gets it: False",
-    ]
-
-
-@needs["celery"]
-def test_the_example_of_celery(server: Server) -> None:
-    assert run_example(server, "celery_once.py") == [
-        "monday: [None, None, None, None, 'written for monday']",
-        "tuesday: written for tuesday",
-        "ran 1 time",
-    ]
-
-
-@needs["apscheduler"]
-def test_the_example_of_apscheduler(server: Server) -> None:
-    assert run_example(server, "apscheduler_once.py") == ["ran 1 of 3", "nights: 1"]
-
-
-def seven() -> int:
-    return 7
+    done = subprocess.run([sys.executable, example], env=environment, capture_output=True, text=True, timeout=50)
+    _, _, told = (ast.get_docstring(ast.parse(example.read_text())) or "").partition("It prints\n\n")
+    assert done.stdout == f"{told}\n", done.stderr
 
 
 @pytest.fixture
-def cache(server: Server) -> Any:
+def cache(server):
     """A cache of django-redis with the module's locks."""
+    pytest.importorskip("django_redis")
     from django.conf import settings
     from django.core.cache import caches
 
@@ -93,14 +108,11 @@ def cache(server: Server) -> Any:
     return caches["default"]
 
 
-@needs["django_redis"]
-def test_the_lock_of_a_django_cache_is_one_of_the_module(server: Server, cache: Any) -> None:
+def test_the_lock_of_a_django_cache_is_one_of_the_module(server, cache):
     with cache.lock("stock", version=2, linger=9) as lock:
         assert isinstance(lock, Lock)
-        assert isinstance(lock, redis.lock.Lock)
         assert server.admin.type("app:2:stock") == "redislock"
         assert (lock.timeout, lock.grace) == (30, 2)
-        assert 29_000 < server.admin.pttl("app:2:stock") <= 30_000
         assert not cache.lock("stock", version=2, timeout=5, blocking=False).acquire()
         # One of another version is another lock.
         assert cache.lock("stock", timeout=5, blocking=False).acquire()
@@ -111,8 +123,7 @@ def test_the_lock_of_a_django_cache_is_one_of_the_module(server: Server, cache: 
     assert (lock.timeout, lock.sleep, lock.blocking, lock.grace) == (5, 0.2, False, 2)
 
 
-@needs["django_redis"]
-def test_the_lock_of_a_sharded_cache_is_where_its_key_is(server: Server, cache: Any) -> None:
+def test_the_lock_of_a_sharded_cache_is_where_its_key_is(server, cache):
     from django_redis.client import ShardClient
 
     from redis_lock_client.contrib.django_redis import LockMixin
@@ -124,12 +135,11 @@ def test_the_lock_of_a_sharded_cache_is_where_its_key_is(server: Server, cache: 
             assert shards.has_key(f"stock{number}")
 
 
-@needs["django_redis"]
-def test_a_decorated_function_holds_the_lock_of_its_arguments(server: Server, cache: Any) -> None:
+def test_a_decorated_function_holds_the_lock_of_its_arguments(server, cache):
     from redis_lock_client.contrib.django_redis import locked
 
     @locked("invoice:{number}", timeout=30, blocking=False)
-    def pay(number: int, currency: str = "eur") -> str:
+    def pay(number, currency="eur"):
         """Pay it."""
         assert server.mode(f"app:1:invoice:{number}") == "exclusive"
         with pytest.raises(LockError):
@@ -140,101 +150,52 @@ def test_a_decorated_function_holds_the_lock_of_its_arguments(server: Server, ca
     assert pay(7) == "7 eur"
     assert pay.__doc__ == "Pay it."
     assert not server.admin.exists("app:1:invoice:7")
-
-    async def view() -> None: ...
-
-    def stream() -> Iterator[int]:
-        yield pytest.fail("it has run")
-
-    for later in (view, stream):
+    for function in (later, generates, lambda: later()):
         with pytest.raises(TypeError, match="async"):
-            locked("invoice")(later)
-    returns_later: Any = lambda: view()  # noqa: E731
-    with pytest.raises(TypeError, match="has returned an awaitable"):
-        locked("invoice", timeout=30)(returns_later)()
+            locked("invoice", timeout=30)(function)()
 
 
-@needs["celery"]
-def test_a_task_of_celery_says_what_it_lacks() -> None:
+@pytest.fixture
+def task_of(client):
+    """Makes a task of Celery that runs once."""
+    pytest.importorskip("celery")
     from celery import Celery
 
     from redis_lock_client.contrib.celery import Once
 
-    app = Celery("example", broker="memory://")
-    task = app.task(seven, base=Once, name="report")
-    with pytest.raises(TypeError, match="the task report needs lock_client and at_most"):
-        task()
+    def task_of(work, **options):
+        default: dict[str, Any] = {"lock_client": client, "at_most": 30, "at_least": 20}
+        return Celery("example", broker="memory://").task(work, base=Once, name="report", **default | options)
+
+    return task_of
 
 
-@needs["celery"]
-def test_a_task_of_celery_that_is_retried_runs_again(server: Server, client: redis.Redis) -> None:
-    from celery import Celery
-
-    from redis_lock_client.contrib.celery import Once
-
-    tries = iter([ConnectionError("trouble"), None])
-
-    def work() -> int:
-        if trouble := next(tries):
-            raise trouble
-        return 7
-
-    app = Celery("example", broker="memory://")
-    options = {"lock_client": client, "at_most": 30, "at_least": 20, "autoretry_for": (ConnectionError,)}
-    task = app.task(work, base=Once, name="report", **options)
-    assert task.apply().get() == 7
-    assert task.apply().get() is None
-    assert server.mode("once:report") == "exclusive"
-
-
-@needs["celery"]
-def test_a_task_of_celery_that_rejects_its_message_leaves_the_lock_free_if_it_is_requeued(
-    server: Server, client: redis.Redis
-) -> None:
-    from celery import Celery
+def test_a_task_of_celery_that_is_to_be_tried_again_leaves_the_lock_free(server, task_of):
     from celery.exceptions import Reject
 
-    from redis_lock_client.contrib.celery import Once
+    results = iter([ConnectionError("trouble"), 7, Reject("trouble", requeue=True), Reject("trouble")])
 
-    tries = iter([Reject("trouble", requeue=True), Reject("trouble")])
+    def work():
+        result = next(results)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    def work() -> None:
-        raise next(tries)
-
-    app = Celery("example", broker="memory://")
-    task = app.task(work, base=Once, name="report", lock_client=client, at_most=30, at_least=20)
+    task = task_of(work, autoretry_for=(ConnectionError,))
+    assert task.apply().get() == 7
+    assert task.apply().get() is None
+    server.admin.delete("once:report")
     for mode in (None, "exclusive"):
         with pytest.raises(Reject):
             task()
         assert server.mode("once:report") == mode
 
 
-@needs["celery"]
-def test_a_task_of_celery_may_linger(server: Server, client: redis.Redis) -> None:
-    from celery import Celery
-
-    from redis_lock_client.contrib.celery import Once
-
-    def work() -> None:
+def test_a_task_of_celery_may_linger_and_says_what_it_lacks(client, task_of):
+    def work():
         client.connection_pool.disconnect()
-        until(lambda: not server.admin.exists("once:report"), "the end of the hold")
+        until(lambda: not client.exists("once:report"), "the end of the hold")
 
-    app = Celery("example", broker="memory://")
-    app.task(work, base=Once, name="report", lock_client=client, at_most=60, linger=0)()
-
-
-async def test_a_decorated_job_runs_once_with_threads_and_tasks(server: Server, client: redis.Redis) -> None:
-    @runs_once(client, "report", at_most=30, at_least=20)
-    def job(number: int) -> int:
-        """Count."""
-        return number + 1
-
-    assert (job(6), job(6)) == (TaskResult(True, 7), TaskResult(False, None))
-    assert (job.__name__, job.__doc__) == ("job", "Count.")
-    async with redis.asyncio.Redis.from_url(server.url) as async_client:
-
-        @ours.runs_once(async_client, "other report", at_most=30, at_least=20)
-        async def async_job(number: int) -> int:
-            return number + 1
-
-        assert (await async_job(6), await async_job(6)) == (TaskResult(True, 7), TaskResult(False, None))
+    task_of(work, at_least=0, linger=0)()
+    with pytest.raises(TypeError, match="the task report needs lock_client and at_most"):
+        task_of(work, at_most=None)()

@@ -1,126 +1,109 @@
 """The watchdog: long work keeps its lock, and a lost lock stops the work."""
 
 import asyncio
+import inspect
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError, RWLock
 from redis_lock_client import asyncio as ours
 
-from .proxy import Proxy
-from .server import PATIENCE, Server, until
+from .package import Kept, Package
+from .server import PATIENCE, until
 
 TRY_AGAIN = b"-TRYAGAIN not enough servers have confirmed it"
-Client = redis.asyncio.Redis
 
 
-@pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
-    with Proxy(server.port) as proxy:
-        yield proxy
-
-
-def kept(client: Any, **options: Any) -> Lock:
-    lock = Lock(client, "stock", **{"timeout": 30, "thread_local": False, **options})
+def kept(client, name="stock", **options):
+    lock = Lock(client, name, **{"timeout": 30, "thread_local": False, **options})
     lock.acquire()
     return lock
 
 
-def test_one_keeper_renews_all_the_holds_of_a_process(server: Server, client: redis.Redis) -> None:
+def test_one_keeper_renews_all_the_holds_of_a_process(server, client):
     before = threading.active_count()
     with ExitStack() as stack:
-        leases = []
-        for number in range(50):
-            lock = stack.enter_context(Lock(client, f"stock{number}", timeout=3))
-            leases.append(stack.enter_context(lock.keep_alive()))
+        leases = [stack.enter_context(kept(client, f"stock{n}", timeout=3).keep_alive()) for n in range(50)]
         until(lambda: server.calls("lock.renew") >= 150, "two renewals of each")
         # One that looks at the clock and one that renews.
         assert threading.active_count() <= before + 2
         assert not any(lease.lost.is_set() for lease in leases)
-    renewals = server.calls("lock.renew")
-    time.sleep(1.5)
-    assert server.calls("lock.renew") == renewals
 
 
-def test_a_server_that_hangs_keeps_no_other_from_its_renewals(server: Server, proxy: Proxy) -> None:
-    with redis.Redis(port=proxy.port) as hanging, redis.Redis(port=server.port) as client:
-        hung, alive = kept(hanging, timeout=3), Lock(client, "alive", timeout=3)
-        with hung.keep_alive() as lost, alive, alive.keep_alive() as lease:
-            proxy.pause()
-            # Told by the end of the lease, while its renewal hangs.
-            assert lost.lost.wait(PATIENCE)
-            until(lambda: server.calls("lock.renew") >= 6, "renewals of the other")
-            assert not lease.lost.is_set()
-            proxy.resume()
-
-
-def test_a_slow_on_lost_delays_no_other(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_a_server_that_hangs_nor_a_slow_on_lost_delays_another_hold(server, proxy, monkeypatch):
     told: queue.Queue[Any] = queue.Queue()
     monkeypatch.setattr(threading, "excepthook", told.put)
     go = threading.Event()
 
-    def slow() -> None:
+    def slow():
         assert go.wait(PATIENCE)
         raise ZeroDivisionError
 
-    slow_one, other = Lock(client, "slow", timeout=3), Lock(client, "other", timeout=3)
-    slow_one.acquire()
-    other.acquire()
-    with slow_one.keep_alive(on_lost=slow), other.keep_alive() as lease:
-        client.delete("slow", "other")
-        assert lease.lost.wait(PATIENCE)
+    with redis.Redis(port=proxy.port) as hanging, redis.Redis(port=server.port) as client, ExitStack() as stack:
+        hung, slow_one, lost, alive = (
+            stack.enter_context(kept(each, name, timeout=3).keep_alive(on_lost))
+            for each, name, on_lost in [
+                (hanging, "hung", None),
+                (client, "slow", slow),
+                (client, "lost", None),
+                (client, "alive", None),
+            ]
+        )
+        proxy.pause()
+        client.delete("slow", "lost")
+        # Told by the end of the lease, while its renewal hangs.
+        assert all(each.lost.wait(PATIENCE) for each in (hung, slow_one, lost))
+        renewals = server.calls("lock.renew")
+        until(lambda: server.calls("lock.renew") >= renewals + 3, "renewals of the other")
+        assert not alive.lost.is_set()
         go.set()
         # An error of it is told as that of any thread.
         assert told.get(timeout=PATIENCE).exc_type is ZeroDivisionError
+        proxy.resume()
 
 
-def test_only_a_held_lock_is_kept_alive_and_a_context_is_entered_once(client: redis.Redis) -> None:
-    lock = Lock(client, "stock", timeout=30)
+def test_only_a_held_lock_is_kept_alive_and_a_context_is_entered_once(client):
     with pytest.raises(LockError):
-        lock.keep_alive()
-    with lock:
-        context = lock.keep_alive()
-        with context:
-            pass
-        with pytest.raises(RuntimeError, match="once only"), context:
-            pass
-        client.delete("stock")
-        with pytest.raises(LockNotOwnedError), lock.keep_alive():
-            pass
-        lock.raise_on_release_error = False
+        Lock(client, "stock", timeout=30).keep_alive()
+    lock = kept(client)
+    context = lock.keep_alive()
+    with context:
+        pass
+    with pytest.raises(RuntimeError, match="once only"), context:
+        pass
+    client.delete("stock")
+    with pytest.raises(LockNotOwnedError), lock.keep_alive():
+        pass
 
 
-def test_the_end_of_a_lease_that_the_work_has_shortened_is_told(client: redis.Redis) -> None:
-    # The next renewal would come minutes later.
+def test_the_end_of_a_lease_is_told_long_before_the_next_renewal(client, monkeypatch):
+    # The work has shortened it.
     lock = kept(client, timeout=600)
     with lock.keep_alive() as lease:
         lock.extend(0.5, replace_ttl=True)
         assert lease.lost.wait(PATIENCE)
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        # The machine was suspended.
+        lock, read = kept(client, "other", timeout=600), time.clock_gettime
+        with lock.keep_alive() as lease:
+            monkeypatch.setattr(time, "clock_gettime", lambda clock: read(clock) + 700)
+            assert lease.lost.wait(PATIENCE)
+        with pytest.raises(LockNotOwnedError):
+            lock.reacquire()
 
 
-@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="a clock of Linux")
-def test_a_lease_ends_while_the_machine_is_suspended(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = kept(client, timeout=600)
-    read = time.clock_gettime
-    with lock.keep_alive() as lease:
-        monkeypatch.setattr(time, "clock_gettime", lambda clock: read(clock) + 700)
-        assert lease.lost.wait(PATIENCE)
-    with pytest.raises(LockNotOwnedError):
-        lock.reacquire()
-
-
-@pytest.mark.parametrize("options", [{"at_least": 5}, {"linger": 20}, {}])
-def test_a_release_by_the_work_ends_the_renewals_and_is_no_loss(
-    server: Server, client: redis.Redis, options: dict[str, Any]
-) -> None:
-    lock = kept(client, timeout=3 if not options else 30, **options)
+@pytest.mark.parametrize("options", [{"at_least": 5}, {"linger": 20}, {"timeout": 3}])
+def test_renewals_end_with_a_release_which_is_no_loss_and_with_their_context(server, client, options):
+    with kept(client, "other", timeout=3).keep_alive():
+        pass
+    lock = kept(client, **options)
     with lock.keep_alive() as lease:
         lock.release()
         renewals = server.calls("lock.renew")
@@ -129,22 +112,21 @@ def test_a_release_by_the_work_ends_the_renewals_and_is_no_loss(
         assert server.admin.pttl("stock") <= 5_000
 
 
-def late(lock: Any, monkeypatch: pytest.MonkeyPatch, event: Any, go: Callable[[], Any]) -> None:
+def late(lock, monkeypatch, event, go):
     """Let the next renewals come when `go` has returned."""
     renew = lock._renew
 
-    def late_renew(*args: Any) -> Any:
+    async def late_renew(*args):
         event.set()
-        yield go
-        return (yield from renew(*args))
+        if inspect.isawaitable(waiting := go()):
+            await waiting
+        return await renew(*args)
 
     monkeypatch.setattr(lock, "_renew", late_renew)
 
 
 @pytest.mark.parametrize("options", [{"at_least": 5}, {"linger": 0.3}])
-def test_a_release_waits_for_a_renewal_under_way(
-    server: Server, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
-) -> None:
+def test_a_release_waits_for_a_renewal_under_way(server, client, monkeypatch, options):
     lock, under_way, go = kept(client, timeout=6, **options), threading.Event(), threading.Event()
     with lock.keep_alive():
         late(lock, monkeypatch, under_way, lambda: go.wait(PATIENCE))
@@ -158,7 +140,7 @@ def test_a_release_waits_for_a_renewal_under_way(
     assert server.admin.pttl("stock") <= (5_000 if "at_least" in options else 0)
 
 
-def test_try_again_loses_nothing_until_the_lease_is_over(server: Server, proxy: Proxy) -> None:
+def test_try_again_loses_nothing_until_the_lease_is_over(server, proxy):
     with redis.Redis(port=proxy.port) as client:
         lock = kept(client, timeout=3)
         proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
@@ -173,7 +155,7 @@ def test_try_again_loses_nothing_until_the_lease_is_over(server: Server, proxy: 
             lock.reacquire()
 
 
-def test_a_renewal_with_linger_converts_nothing_back(server: Server, client: redis.Redis) -> None:
+def test_a_renewal_with_linger_converts_nothing_back(server, client):
     pair = RWLock(client, "stock", timeout=30, linger=20)
     reader = pair.read()
     reader.acquire()
@@ -183,83 +165,68 @@ def test_a_renewal_with_linger_converts_nothing_back(server: Server, client: red
 
 
 @pytest.mark.parametrize(
-    ("reply", "is_lost"),
-    [(b"$-1", False), (b"-ERR of another kind", False), (b"-PARTIAL release them first", True), (b"-WRONGTYPE", True)],
+    ("word", "reply", "is_lost"),
+    [
+        (b"LOCK.ACQUIRE", b"$-1", False),
+        (b"LOCK.ACQUIRE", b"-ERR of another kind", False),
+        (b"LOCK.ACQUIRE", b"-PARTIAL release them first", True),
+        (b"LOCK.ACQUIRE", b"-WRONGTYPE", True),
+        # It is lost between both, and not taken anew.
+        (b"LOCK.RENEW", b":1", True),
+    ],
 )
-def test_what_the_binding_says_of_the_hold(server: Server, proxy: Proxy, reply: bytes, is_lost: bool) -> None:
+def test_what_the_binding_says_of_the_hold(server, proxy, word, reply, is_lost):
     with redis.Redis(port=proxy.port, protocol=2) as client:
         lock = kept(client, linger=3)
-        proxy.answer(b"LOCK.ACQUIRE", reply)
-        if is_lost:
-            with pytest.raises(LockNotOwnedError):
-                lock.reacquire()
+        proxy.answer(word, reply, times=1)
+        if not is_lost:
+            lock.reacquire()
+            # It may be bound to a connection that is gone: the linger goes on, and the ttl begins anew.
+            assert lock.local.lease.sure() < 3 < lock.local.lease.left()
             return
-        lock.reacquire()
-        # It may be bound to a connection that is gone: the linger goes on, and the ttl begins anew.
-        assert lock.local.lease.sure() < 3 < lock.local.lease.left()
-
-
-def test_a_hold_that_is_lost_before_its_binding_is_not_taken_anew(server: Server, proxy: Proxy) -> None:
-    with redis.Redis(port=proxy.port) as client:
-        lock = kept(client, linger=20)
         server.admin.delete("stock")
-        proxy.answer(b"LOCK.RENEW", b":1", times=1)
         with pytest.raises(LockNotOwnedError):
             lock.reacquire()
     assert not server.admin.exists("stock")
 
 
-# Tasks.
+@pytest.fixture
+def tasks():
+    with Package("asyncio") as tasks:
+        yield tasks
 
 
-async def kept_by_task(client: Client, **options: Any) -> ours.Lock:
-    lock = ours.Lock(client, "stock", **{"timeout": 30, **options})
-    await lock.acquire()
-    return lock
-
-
-async def test_asyncio_the_work_is_cancelled_by_the_end_of_the_lease(proxy: Proxy) -> None:
-    async def work(lock: ours.Lock) -> None:
-        async with lock.keep_alive():
-            proxy.pause()
-            await asyncio.sleep(PATIENCE)
-
-    async with Client(port=proxy.port) as client:
-        with pytest.raises(LockNotOwnedError):
-            await work(await kept_by_task(client, timeout=2))
+def test_a_task_is_cancelled_by_the_end_of_the_lease_and_by_nothing_that_passes(server, proxy, tasks):
+    with tasks.client(proxy.port) as client:
+        lock = tasks.lock(client, timeout=3)
+        tasks.now(lock.acquire())
+        work = Kept(tasks, lock)
+        proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
+        until(lambda: server.calls("lock.renew") >= 2, "a renewal that is answered")
+        assert (proxy.refusals, work.is_lost()) == (2, False)
+        proxy.pause()
+        assert work.told.wait(PATIENCE)
         proxy.resume()
 
 
-async def test_asyncio_an_error_that_passes_loses_nothing(server: Server, proxy: Proxy) -> None:
-    async with Client(port=proxy.port) as client:
-        lock = await kept_by_task(client, timeout=3)
-        async with lock.keep_alive() as lease:
-            proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
-            await asyncio.to_thread(until, lambda: server.calls("lock.renew") >= 2, "a renewal that is answered")
-            assert (proxy.refusals, lease.lost) == (2, False)
+def test_a_cancellation_from_outside_stays_one(server, tasks):
+    with tasks.client(server.port) as client:
+        lock = tasks.lock(client)
+        tasks.now(lock.acquire())
+        inside = threading.Event()
+
+        async def work():
+            async with lock.keep_alive():
+                inside.set()
+                await asyncio.sleep(PATIENCE)
+
+        tasks.interrupt(work, inside.is_set)
+        assert tasks.now(lock.owned())
 
 
-async def test_asyncio_a_cancellation_from_outside_stays_one(async_client: Client) -> None:
-    lock = await kept_by_task(async_client)
-    inside = asyncio.Event()
-
-    async def work() -> None:
-        async with lock.keep_alive():
-            inside.set()
-            await asyncio.sleep(PATIENCE)
-
-    task = asyncio.create_task(work())
-    await inside.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert await lock.owned()
-
-
-async def test_asyncio_leaving_during_a_renewal_with_linger_ends_no_hold(
-    server: Server, async_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock, under_way, go = await kept_by_task(async_client, linger=0.3), asyncio.Event(), asyncio.Event()
+async def test_to_leave_during_a_renewal_with_linger_ends_no_hold(server, async_client, monkeypatch):
+    lock, under_way, go = ours.Lock(async_client, "stock", timeout=30, linger=0.3), asyncio.Event(), asyncio.Event()
+    await lock.acquire()
     async with lock.keep_alive():
         late(lock, monkeypatch, under_way, go.wait)
         await asyncio.wait_for(under_way.wait(), PATIENCE)

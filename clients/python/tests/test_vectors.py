@@ -1,9 +1,7 @@
 """Plays the scenarios of clients/vectors, which all the adapters have in common."""
 
-import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
@@ -12,18 +10,33 @@ from typing import Any
 import pytest
 import redis
 
-from redis_lock_client import InProgressError, LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError
+from redis_lock_client import InProgressError, LockCancelledError, LockNotOwnedError, ModuleMissingError
 from redis_lock_client.results import lock_key
 
+from .package import Kept
 from .proxy import Proxy
-from .server import Server, running, until, versions
-from .worker import KINDS, Package
+from .server import running, until, versions
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 CLASSES = {"lock": "Lock", "read": "ReadLock", "write": "WriteLock", "permit": "Semaphore", "multi": "MultiLock"}
 
 
-def scenarios(*files: str) -> list[Any]:
+class MakerError(Exception):
+    pass
+
+
+# The first class of an error counts.
+RESULTS = {
+    ModuleMissingError: "missing",
+    LockCancelledError: "cancelled",
+    LockNotOwnedError: "lost",
+    InProgressError: "busy",
+    MakerError: "failed",
+    redis.exceptions.NoPermissionError: "denied",
+}
+
+
+def scenarios(*files):
     found: list[tuple[str, list[list[str]]]] = []
     for line in "\n".join((VECTORS / file).read_text() for file in files).splitlines():
         words = line.partition("#")[0].split()
@@ -35,7 +48,7 @@ def scenarios(*files: str) -> list[Any]:
 
 
 @pytest.fixture(scope="module", params=versions())
-def places(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
+def places(request):
     with (
         running(request.param) as server,
         running(request.param, with_module=False) as plain,
@@ -44,128 +57,109 @@ def places(request: pytest.FixtureRequest) -> Iterator[dict[str, Server]]:
         yield {"": server, "plain": plain, "strict": plain, "bounded": bounded}
 
 
+def text(reply):
+    return reply.decode() if isinstance(reply, bytes) else "OK" if reply is True else str(reply)
+
+
+def yes_or_no(is_so):
+    return "yes" if is_so else "no"
+
+
+def options_of(words, **defaults):
+    """The words without options, and the options."""
+    said = dict(word.split("=") for word in words if "=" in word)
+    return [word for word in words if "=" not in word], defaults | said
+
+
 class Actor:
     """A program with a client of its own, and what it holds."""
 
-    def __init__(self, server: Server, kind: str, fallback: bool) -> None:
-        self.package = Package(kind)
-        self.now = self.package.now
+    def __init__(self, package, server, fallback):
+        self.package, self.now = package, package.now
         # So that its connections can be cut.
         self.proxy = Proxy(server.port).__enter__()
-        self.client: Any = self.package.redis.Redis(port=self.proxy.port)
-        self.options: dict[str, Any] = {"fallback": fallback}
-        if kind == "notify":
-            self.options["wait"] = "notify"
+        self.client: Any = package.redis.Redis(port=self.proxy.port)
+        self.fallback = fallback
         self.lock: Any
-        self.kept: Any = None
+        self.kept: Kept | None = None
         # Of a value: how many makers have begun, and what the next one does.
         self.made = 0
         self.has_begun = threading.Event()
         self.orders: Queue[str | None] = Queue()
         self.pending: Future[str]
 
-    def end(self) -> None:
-        if self.kept:
-            self.stop_keeping()
-        self.package.close(self.client)
-        self.package.end()
-        self.proxy.close()
+    def end(self):
+        self.stop_keeping()
+        with self.package.closing(self.client):
+            pass
+        self.proxy.__exit__()
 
-    def do(self, verb: str, *words: str) -> str:
+    def do(self, verb, *words):
         try:
-            done: str = self.take(verb, *words) if verb in CLASSES else getattr(self, verb)(*words)
-            return done
-        except ModuleMissingError:
-            return "missing"
-        except LockCancelledError:
-            return "cancelled"
-        except LockNotOwnedError:
-            return "lost"
-        except InProgressError:
-            return "busy"
-        except MakerError:
-            return "failed"
-        except LockError as error:
-            return "too-long" if "max-ttl" in str(error) else repr(error)
-        except redis.exceptions.NoPermissionError:
-            return "denied"
+            done: str | None = self.take(verb, *words) if verb in CLASSES else getattr(self, verb)(*words)
+            return done or "ok"
+        except Exception as error:
+            if "lock.max-ttl" in str(error):
+                return "too-long"
+            for cls, said in RESULTS.items():
+                if isinstance(error, cls):
+                    return said
+            raise
 
-    def take(self, kind: str, *words: str) -> str:
-        names = [word for word in words if "=" not in word]
-        options = {"ttl": 30_000, "wait": 0} | {
-            key: int(value) for key, _, value in (word.partition("=") for word in words if "=" in word)
-        }
-        more: Any = {
-            "timeout": options["ttl"] / 1000,
-            "blocking_timeout": options["wait"] / 1000,
-            "thread_local": False,
-            **({"linger": options["linger"] / 1000} if "linger" in options else {}),
-            **self.options,
-        }
-        what: tuple[Any, ...] = (names[0],)
+    def take(self, kind, *words):
+        names, said = options_of(words, ttl=30_000, wait=0)
+        more: Any = {"timeout": int(said["ttl"]) / 1000, "blocking_timeout": int(said["wait"]) / 1000}
+        if "linger" in said:
+            more["linger"] = int(said["linger"]) / 1000
+        name: Any = names[0]
         if kind == "permit":
-            what = (names[0], int(names[1]))
+            more["permits"] = int(names[1])
         elif kind == "multi":
-            exclusive, more["shared"] = (part.split() for part in " ".join(names).partition("/")[::2])
-            what = (exclusive,)
-        self.lock = getattr(self.package.locks, CLASSES[kind])(self.client, *what, **more)
+            name, more["shared"] = (part.split() for part in " ".join(names).partition("/")[::2])
+        self.lock = self.package.made(CLASSES[kind], self.client, name, fallback=self.fallback, **more)
         return "held" if self.now(self.lock.acquire()) else "busy"
 
-    def release(self) -> str:
-        if self.kept:
-            self.stop_keeping()
+    def release(self):
+        self.stop_keeping()
         self.now(self.lock.release())
-        return "ok"
 
-    def renew(self, ms: str | None = None) -> str:
-        if ms is None:
-            self.now(self.lock.reacquire())
-        else:
-            self.now(self.lock.extend(int(ms) / 1000, replace_ttl=True))
-        return "ok"
+    def renew(self, ms=None):
+        self.now(self.lock.extend(int(ms) / 1000, replace_ttl=True) if ms else self.lock.reacquire())
 
-    def check(self) -> str:
-        if self.options["fallback"]:
-            return "yes" if self.now(self.lock.owned()) else "no"
-        return "yes" if self.now(self.lock.check()) is not None else "no"
+    def check(self):
+        return yes_or_no(self.now(self.lock.owned() if self.fallback else self.lock.check()))
 
-    def exec(self, *words: str) -> str:
+    def exec(self, *words):
         return text(self.now(self.lock.exec(*words)))
 
-    def keep(self) -> str:
-        self.kept = self.lock.keep_alive().__enter__() if self.package.is_sync else Keeping(self)
-        return ""
+    def keep(self):
+        self.kept = Kept(self.package, self.lock)
 
-    def told(self) -> str:
-        assert self.kept.lost.wait(20)
-        return ""
+    def told(self):
+        assert self.kept
+        assert self.kept.told.wait(20)
 
-    def believes(self) -> str:
-        lost = self.kept.lost.is_set() if self.package.is_sync else self.kept.context.lost
-        return "no" if lost else "yes"
+    def believes(self):
+        return yes_or_no(self.kept and not self.kept.is_lost())
 
-    def stop_keeping(self) -> None:
-        self.kept.__exit__()
+    def stop_keeping(self):
+        if self.kept:
+            self.kept.stop()
         self.kept = None
 
-    def once(self, name: str, most: str, least: str) -> str:
-        async def job() -> None:
-            pass
+    def once(self, name, most, least):
+        times = {"at_most": int(most) / 1000, "at_least": int(least) / 1000, "fallback": self.fallback}
+        job = self.package.later(lambda: None)
+        return "ran" if self.now(self.package.locks.run_once(self.client, name, job, **times)) else "skipped"
 
-        times = {"at_most": int(most) / 1000, "at_least": int(least) / 1000, "fallback": self.options["fallback"]}
-        work = (lambda: None) if self.package.is_sync else job
-        return "ran" if self.now(self.package.locks.run_once(self.client, name, work, **times)) else "skipped"
-
-    def get(self, name: str, *words: str) -> str:
-        said = {"keep": "60000", "early": "0", "ttl": "30000", "wait": "5000"} | {
-            key: value for key, _, value in (word.partition("=") for word in words)
-        }
+    def get(self, name, *words):
+        _, said = options_of(words, keep=60_000, early=0, ttl=30_000, wait=5_000)
         self.orders, has_made = Queue(), False
-        value, fails = said.pop("make", None), said.pop("fail", None)
-        if value is not None or fails:
-            self.orders.put(value)
+        if "make" in said or "fail" in said:
+            self.orders.put(said.pop("make", None))
+            said.pop("fail", None)
 
-        def make() -> str:
+        def make():
             nonlocal has_made
             self.made += 1
             self.has_begun.set()
@@ -174,153 +168,97 @@ class Actor:
             has_made = True
             return made
 
-        async def make_later() -> str:
-            return await asyncio.to_thread(make)
-
-        times: dict[str, Any] = {key: int(ms) / 1000 for key, ms in said.items()}
-        maker = make if self.package.is_sync else make_later
-        got = text(self.now(self.package.locks.once(self.client, name, maker, **times)))
+        times = {key: int(ms) / 1000 for key, ms in said.items()}
+        got = text(self.now(self.package.locks.once(self.client, name, self.package.later(make), **times)))
         return f"made:{got}" if has_made else f"got:{got}"
 
-    def making(self) -> str:
+    def making(self):
         assert self.has_begun.wait(20)
-        return ""
 
-    def returns(self, value: str) -> str:
+    def returns(self, value):
         self.orders.put(value)
-        return ""
 
-    def raises(self) -> str:
+    def raises(self):
         self.orders.put(None)
-        return ""
-
-
-class MakerError(Exception):
-    pass
-
-
-class Keeping:
-    """A task that keeps a lock, and is cancelled when it is lost."""
-
-    def __init__(self, actor: Actor) -> None:
-        self.actor = actor
-        self.lost = threading.Event()
-        self.stopped = asyncio.Event()
-        begun = threading.Event()
-
-        async def keep() -> None:
-            try:
-                async with actor.lock.keep_alive() as self.context:
-                    begun.set()
-                    await self.stopped.wait()
-            except LockNotOwnedError:
-                self.lost.set()
-
-        self.task = asyncio.run_coroutine_threadsafe(keep(), actor.package.loop)
-        assert begun.wait(10)
-
-    def __exit__(self) -> None:
-        self.actor.package.loop.call_soon_threadsafe(self.stopped.set)
-        self.task.result(10)
-
-
-def text(reply: Any) -> str:
-    return reply.decode() if isinstance(reply, bytes) else "OK" if reply is True else str(reply)
 
 
 class Play:
-    def __init__(self, server: Server, kind: str, fallback: bool, pool: ThreadPoolExecutor) -> None:
-        self.server = server
-        self.kind = kind
-        self.fallback = fallback
-        self.pool = pool
+    def __init__(self, server, package, fallback, pool):
+        self.pool, actors = pool, self.actor
         self.actors: dict[str, Actor] = {}
+        self.new_actor = lambda: Actor(package, server, fallback)
+        self.steps = {
+            "server": lambda *words: text(server.admin.execute_command(*words)),
+            "fence": lambda who: actors(who).lock.fence,
+            # Also of a hold that is released.
+            "rises": lambda one, other: (
+                actors(one).lock.local.fence < actors(other).lock.local.fence or pytest.fail("no rise")
+            ),
+            "queue": lambda key, number: server.wait_for_waiters(key, int(number)),
+            "places": lambda key: len(server.waiters(key)),
+            "gone": lambda key: until(lambda: not server.admin.exists(key), f"the end of {key}"),
+            "calls": server.calls,
+            "lock": lock_key,
+            "made": lambda: sum(actor.made for actor in self.actors.values()),
+            "pause": lambda ms: time.sleep(int(ms) / 1000),
+            "cut": lambda who: actors(who).proxy.refuse(),
+            "join": lambda who: actors(who).proxy.welcome(),
+            "busy": lambda ms: self.make_busy(server, int(ms)),
+        }
 
-    def step(self, subject: str, *words: str) -> str:
-        if not subject.isupper():
-            return getattr(self, subject)(*words) or ""
-        if subject not in self.actors:
-            self.actors[subject] = Actor(self.server, self.kind, self.fallback)
-        actor = self.actors[subject]
+    def actor(self, who):
+        if who not in self.actors:
+            self.actors[who] = self.new_actor()
+        return self.actors[who]
+
+    def step(self, subject, *words):
+        if subject in self.steps:
+            return str(self.steps[subject](*words))
+        actor = self.actor(subject)
         if words[0] == "begin":
             actor.pending = self.pool.submit(actor.do, *words[1:])
             return ""
         return actor.pending.result(30) if words[0] == "end" else actor.do(*words)
 
-    def fence(self, who: str) -> str:
-        return str(self.actors[who].lock.fence)
-
-    def rises(self, one: str, other: str) -> None:
-        fences = [self.actors[who].lock.local.fence for who in (one, other)]
-        assert fences[0] < fences[1], fences
-
-    def queue(self, key: str, number: str) -> None:
-        self.server.wait_for_waiters(key, int(number))
-
-    def places(self, key: str) -> str:
-        return str(self.server.waiters(key))
-
-    def gone(self, key: str) -> None:
-        until(lambda: not self.server.admin.exists(key), f"the end of {key}")
-
-    def calls(self, command: str) -> str:
-        return str(self.server.calls(command))
-
-    def lock(self, name: str) -> str:
-        return str(lock_key(name))
-
-    def made(self) -> str:
-        return str(sum(actor.made for actor in self.actors.values()))
-
-    def pause(self, ms: str) -> None:
-        time.sleep(int(ms) / 1000)
-
-    def cut(self, who: str) -> None:
-        self.actors[who].proxy.refuse()
-
-    def join(self, who: str) -> None:
-        self.actors[who].proxy.welcome()
-
-    def busy(self, ms: str) -> None:
+    def make_busy(self, server, ms):
         """Return when the server has begun to answer BUSY."""
-        script = "local t = redis.call('TIME') local function now() local t = redis.call('TIME') return t[1] * 1000000 "
-        script += "+ t[2] end local s = now() while now() < s + ARGV[1] * 1000 do end"
-        self.server.admin.config_set("lua-time-limit", 100)
-        self.pool.submit(redis.Redis(port=self.server.port, socket_timeout=20).eval, script, 0, ms)
+        script = """
+            local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
+            local start = now() while now() < start + ARGV[1] * 1000 do end
+        """
+        server.admin.config_set("lua-time-limit", 100)
+        self.pool.submit(redis.Redis(port=server.port, socket_timeout=20).eval, script, 0, ms)
 
-        def is_busy() -> bool:
+        def is_busy():
             try:
-                self.server.admin.ping()
+                return not server.admin.ping()
             except redis.ResponseError:
                 return True
-            return False
 
         until(is_busy, "a busy server")
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "steps"), scenarios("scenarios.txt", "faults.txt"))
-def test_scenario(places: dict[str, Server], name: str, steps: list[list[str]], kind: str) -> None:
-    play(places, name, steps, kind)
+def test_scenario(places, name, steps, way):
+    play(places, name, steps, way)
 
 
 # A value has no option of how to wait.
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
 @pytest.mark.parametrize(("name", "steps"), scenarios("once.txt"))
-def test_scenario_of_a_value(places: dict[str, Server], name: str, steps: list[list[str]], kind: str) -> None:
-    play(places, name, steps, kind)
+def test_scenario_of_a_value(places, name, steps, package):
+    play(places, name, steps, package)
 
 
-def play(places: dict[str, Server], name: str, steps: list[list[str]], kind: str) -> None:
+def play(places, name, steps, package):
     _, _, place = name.partition(" on ")
-    server = places[place if place in places else ""]
+    server = places.get(place, places[""])
     server.admin.flushall()
     server.admin.config_resetstat()
     with ThreadPoolExecutor() as pool:
-        stage = Play(server, kind, place == "plain", pool)
+        stage = Play(server, package, place == "plain", pool)
         for words in steps:
             said, want = (words[:-2], words[-1]) if words[-2:-1] == ["="] else (words, None)
-            got = text(server.admin.execute_command(*said[1:])) if said[0] == "server" else stage.step(*said)
+            got = stage.step(*said)
             assert want is None or got == want, " ".join(words)
         for actor in stage.actors.values():
             actor.end()

@@ -14,26 +14,45 @@ from .server import Server, launched, until
 NAME = "locks"
 
 
+def replication(server: Server) -> dict[str, object]:
+    found: dict[str, object] = server.admin.info("replication")
+    return found
+
+
+def is_primary(server: Server) -> bool:
+    return replication(server)["role"] == "master"
+
+
+def is_in_step(server: Server) -> bool:
+    """Whether it is a replica that has what its primary has."""
+    return replication(server).get("master_link_status") == "up"
+
+
 class SentinelSet:
     """A primary, a replica, and the Sentinel that watches them."""
 
     def __init__(self, servers: list[Server], port: int) -> None:
-        self.servers = servers
+        self._servers = servers
         self.sentinels = [("127.0.0.1", port)]
         self._admin = redis.Redis(port=port, decode_responses=True)
 
     def primary(self) -> Server:
         """The one that the Sentinel names."""
         _, port = self._admin.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)
-        return next(server for server in self.servers if server.port == int(port))
+        return next(server for server in self._servers if server.port == int(port))
 
-    def fail_over(self) -> Server:
-        """Let the replica take over. Return it when it has."""
+    def fail_over(self, kills: bool) -> Server:
+        """End the primary, or let its replica take over. Return the one that has."""
         before = self.primary()
-        until(self._begins_failover, "a failover that begins")
-        new = self.new_primary(before)
-        # The Sentinel does it too, eight seconds later.
-        before.admin.replicaof("127.0.0.1", str(new.port))
+        (new,) = (server for server in self._servers if server is not before)
+        if kills:
+            os.kill(before.pid, signal.SIGKILL)
+        else:
+            until(self._begins_failover, "a failover that begins")
+        until(lambda: self.primary() is new and is_primary(new), "a new primary")
+        if not kills:
+            # The Sentinel does it too, eight seconds later.
+            before.admin.replicaof("127.0.0.1", str(new.port))
         return new
 
     def _begins_failover(self) -> bool:
@@ -42,16 +61,6 @@ class SentinelSet:
             self._admin.execute_command("SENTINEL", "FAILOVER", NAME)
             return True
         return False
-
-    def new_primary(self, before: Server) -> Server:
-        """Wait until another one has taken over, and return it."""
-
-        def takes_writes() -> Server | None:
-            now = self.primary()
-            return now if now is not before and now.admin.info("replication")["role"] == "master" else None
-
-        server: Server = until(takes_writes, "a new primary")
-        return server
 
 
 @contextlib.contextmanager
@@ -66,53 +75,44 @@ class Cluster:
     def __init__(self, nodes: list[Server]) -> None:
         self.nodes = nodes
 
-    def owner(self, key: str) -> Server:
+    def owner(self, key: str | bytes) -> Server:
         """The node that has a key's slot, by the word of the others."""
-        return self._by_port(self._owner_port(slot_of(key.encode())))
-
-    def replica(self) -> Server:
-        """The one that is a replica now."""
-        return next(node for node in self.nodes if node.admin.info("replication")["role"] == "slave")
-
-    def key_of(self, node: Server) -> str:
-        """A key whose slot a node has."""
-        return next(self.keys_of(node))
+        slots = self.nodes[1].admin.execute_command("CLUSTER", "SLOTS", NEVER_DECODE=True)
+        slot = slot_of(key.encode() if isinstance(key, str) else key)
+        return self._by_port(next(primary[1] for first, last, primary, *_ in slots if first <= slot <= last))
 
     def keys_of(self, node: Server) -> Iterator[str]:
         """Keys whose slots a node has."""
         return (key for key in (f"stock{number}" for number in range(1000)) if self.owner(key) is node)
 
-    def replicated_key(self) -> str:
-        """A key whose slot has a replica."""
-        port = self.replica().admin.info("replication")["master_port"]
-        return self.key_of(self._by_port(port))
+    def replicated(self) -> tuple[Server, Server]:
+        """The primary that has a replica now, and its replica."""
+        replica = next(node for node in self.nodes if not is_primary(node))
+        return self._by_port(replication(replica)["master_port"]), replica
 
     def fail_over(self) -> Server:
         """Let the replica take over from its primary, which does not agree to it. Return it when it has."""
-        new = self.replica()
-        before = self._by_port(new.admin.info("replication")["master_port"])
-        until(lambda: new.admin.info("replication")["master_link_status"] == "up", "a replica in step")
+        before, new = self.replicated()
+        until(lambda: is_in_step(new), "a replica in step")
         new.admin.execute_command("CLUSTER", "FAILOVER")
-        until(lambda: new.admin.info("replication")["role"] == "master", "a new primary")
-        until(lambda: before.admin.info("replication")["role"] == "slave", "the old primary's end")
-        until(lambda: before.admin.info("replication")["master_link_status"] == "up", "a replica again")
+        until(lambda: is_primary(new), "a new primary")
+        until(lambda: is_in_step(before), "a replica again")
         return new
 
     @contextlib.contextmanager
     def hanging_primary(self) -> Iterator[Server]:
         """Let the primary that has a replica hang, and yield the one that has taken over."""
-        new = self.replica()
-        before = self._by_port(new.admin.info("replication")["master_port"])
+        before, new = self.replicated()
         os.kill(before.pid, signal.SIGSTOP)
         try:
-            until(lambda: new.admin.info("replication")["role"] == "master", "a new primary")
+            until(lambda: is_primary(new), "a new primary")
             yield new
         finally:
             os.kill(before.pid, signal.SIGCONT)
-            until(lambda: before.admin.info("replication").get("master_link_status") == "up", "a replica again")
+            until(lambda: is_in_step(before), "a replica again")
 
-    def move_slot(self, key: str, to: Server) -> None:
-        """Move the slot of a key, with all that is in it, as `--cluster reshard` does."""
+    def move_slot(self, key: str, to: Server) -> Server:
+        """Move the slot of a key to a node, with all that is in it, as `--cluster reshard` does."""
         slot, source = slot_of(key.encode()), self.owner(key)
         there, here = (node.admin.execute_command("CLUSTER", "MYID") for node in (to, source))
         to.admin.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", here)
@@ -122,15 +122,10 @@ class Cluster:
         for node in (to, source, *self.nodes):
             with contextlib.suppress(redis.ResponseError):
                 node.admin.execute_command("CLUSTER", "SETSLOT", slot, "NODE", there)
+        return to
 
-    def _by_port(self, port: int) -> Server:
+    def _by_port(self, port: object) -> Server:
         return next(node for node in self.nodes if node.port == port)
-
-    def _owner_port(self, slot: int) -> int:
-        for first, last, primary, *_ in self.nodes[1].admin.execute_command("CLUSTER", "SLOTS", NEVER_DECODE=True):
-            if first <= slot <= last:
-                return int(primary[1])
-        raise AssertionError(f"nobody has slot {slot}")
 
 
 @contextlib.contextmanager

@@ -1,36 +1,19 @@
-"""The acquire loop: asks until it has the hold, or gives up and leaves nothing behind.
-
-Steps are generators that yield what is to be done. `lock.run` does it by a thread, `asyncio.lock.run` by a task, and
-a test does it by a list of answers.
-"""
+"""The acquire loop: asks until it has the hold, or gives up and leaves nothing behind."""
 
 import contextlib
 import math
 import os
 import random
 import time
-from collections.abc import Callable, Generator
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from . import fallback
 from .lease import Clock, Lease, ttl_ms
-from .replies import (
-    UNKNOWN,
-    Held,
-    Kind,
-    LockCancelledError,
-    LockError,
-    UnsupportedError,
-    kind_of,
-    word_of,
-)
+from .replies import UNKNOWN, Held, Kind, LockCancelledError, word_of
 
 if TYPE_CHECKING:
     from .core import Core
-
-T = TypeVar("T")
-Steps = Generator[Callable[[], Any], Any, T]
 
 # The share of the client's socket timeout for which one command waits. The rest is for the way there and back.
 SLICE = 0.75
@@ -135,173 +118,137 @@ class Patience:
         return min(soonest, self.left_ms()) / 1000
 
 
-# Do it again when an answer got lost, or will be another one in time. The same token gets its own fence.
-def retrying(lock: "Core", patience: Patience, make: Callable[[], Steps[T]]) -> Steps[T]:
-    driver = lock._driver
-    while True:
+# One call of `acquire`: asks for a token that was passed, or for a new one.
+class Attempt:
+    # For so many seconds, or for ever when it is None.
+    def __init__(self, lock: "Core", seconds: float | None, token: Any, sleep: float) -> None:
+        self._lock, self._driver = lock, lock._driver
+        self.is_own = token is None
+        self.token: bytes = os.urandom(16).hex().encode() if self.is_own else self._driver.encode(lock.redis, token)
+        self.patience = lock._patience(seconds, FAILOVER)
+        self.ttl = ttl_ms(lock.timeout or None)
+        self.request = lock._request(self.token, self.ttl)
+        # What a token that was passed holds already is not of this call: it is left to its owner.
+        self.before: Held | None = None
+        self._falls_back = False
+        self._sleep = sleep
+        # At first, and after an error, it may be this token whose string holds the lock.
+        self._may_be_ours = True
+
+    # Return whether it was available in time.
+    async def run(self) -> bool:
+        lock, driver = self._lock, self._driver
+        if lock.fallback:
+            self._falls_back = await lock._retrying(self.patience, lock._falls_back)
+        if not self.is_own:
+            self.before = await lock._retrying(self.patience, self._held_before)
         try:
-            result = yield from make()
-        except (LockError, UnsupportedError):
+            granted = await (self.ask(self._by_set) if self._falls_back else lock._wait(self))
+            if not granted and self.patience.kept:
+                with contextlib.suppress(*driver.error):
+                    await self.abandon()
+            elif granted and not self.is_own:
+                driver.converted[lock.name, self.token] = lock._kind()
+            return granted
+        except GeneratorExit:
             raise
-        except driver.error as error:
-            kind = kind_of(error) if driver.is_answer(error) else None
-            pause = None
-            if kind is not Kind.FINAL:
-                pause = patience.pause(kind, isinstance(error, driver.errors.TimeoutError))
-            if pause is None:
-                raise
-        else:
-            patience.answered()
-            return result
-        yield partial(driver.sleep, pause)
-
-
-# Take the hold for a token that was passed, or for a new one. Return whether it was available in time.
-def acquire(lock: "Core", seconds: float | None, token: Any, sleep: float) -> Steps[bool]:
-    driver = lock._driver
-    key: bytes = os.urandom(16).hex().encode() if token is None else driver.encode(lock.redis, token)
-    patience = Patience(seconds, driver.socket_timeout, driver.is_roaming)
-    if lock.fallback:
-        yield from retrying(lock, patience, lock._falls_back)
-    # What a token that was passed holds already is not of this call: it is left to its owner.
-    before = None if token is None else (yield from retrying(lock, patience, partial(held_before, lock, key)))
-    try:
-        if lock.fallback and (yield from lock._falls_back()):
-            granted = yield from ask_by_set(lock, key, patience, token is None, sleep)
-        else:
-            granted = yield from lock._wait(key, patience, before, token is None)
-        if not granted and patience.kept:
+        except BaseException as error:
             with contextlib.suppress(*driver.error):
-                yield from abandon(lock, key, before, patience)
-        elif granted and token is not None:
-            driver.converted[lock.name, key] = lock._kind()
-        return granted
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        if not isinstance(error, driver.error):
-            # Interrupted or cancelled: what may just have been granted must not wait for the end of its ttl.
-            with contextlib.suppress(*driver.error):
-                yield partial(lock._hurry, partial(abandon, lock, key, before, patience), token is None)
-        elif token is None:
-            # Nobody else knows the token. One that was passed is left as it is: its owner may ask again with it.
-            with contextlib.suppress(*driver.error):
-                yield from lock._each("LOCK.RELEASE", key, hurry=IMPATIENCE)
-        raise
+                if not isinstance(error, driver.error):
+                    # Interrupted or cancelled: what may just have been granted must not wait for the end of its ttl.
+                    await lock._hurry(self)
+                elif self.is_own:
+                    # Nobody else knows the token. One that was passed is left as it is: its owner may ask with it.
+                    await lock._each("LOCK.RELEASE", self.token, hurry=IMPATIENCE)
+            raise
 
-
-# Return what the token holds, of which the user may not be allowed to ask more than whether.
-def held_before(lock: "Core", token: bytes) -> Steps[Held | None]:
-    try:
-        if lock._falls_back_now():
-            return Held(0, "exclusive", 1, 0) if (yield from lock._fences(token))[0] is not None else None
-        if not any((yield from lock._each("LOCK.CHECK", token))):
-            return None
-        return (yield from lock._held(token))
-    except lock._driver.errors.NoPermissionError:
-        return UNKNOWN
-
-
-# Ask, wait in the server's queue in slices, and ask again with the same token.
-def ask(
-    lock: "Core", token: bytes, patience: Patience, is_own: bool, once: Callable[[tuple[Any, ...]], Steps[Any]]
-) -> Steps[bool]:
-    ttl = ttl_ms(lock.timeout or None)
-    request = lock._request(token, ttl)
-    while True:
-        asked = time.monotonic()
+    # Return what the token holds, of which the user may not be allowed to ask more than whether.
+    async def _held_before(self) -> Held | None:
+        lock = self._lock
         try:
-            grant = partial(granted, lock, token, ttl, patience, is_own, partial(once, request))
-            fence, lease = yield from retrying(lock, patience, grant)
-        except lock._driver.errors.ResponseError as error:
-            if word_of(error) == "CANCELLED":
-                text = "Unable to acquire lock: the wait was ended by LOCK.CANCEL"
-                raise LockCancelledError(text, lock.name) from error
-            if word_of(error) != "WRONGTYPE" or not lock._meets_strings:
-                raise (yield from lock._told(error, lock.ACQUIRE)) from error
-            # An old client holds it, by a string.
-            if patience.left_ms() == 0:
+            if self._falls_back:
+                return Held(0, "exclusive", 1, 0) if (await lock._fences(self.token))[0] is not None else None
+            if not any(await lock._each("LOCK.CHECK", self.token)):
+                return None
+            return await lock._held(self.token)
+        except self._driver.errors.NoPermissionError:
+            return UNKNOWN
+
+    # Ask, wait in the server's queue in slices, and ask again with the same token.
+    async def ask(self, once: Callable[["Attempt"], Awaitable[int | None]]) -> bool:
+        lock, patience = self._lock, self.patience
+        while True:
+            asked = time.monotonic()
+            pttl: int | None = None
+            try:
+                fence, lease = await lock._retrying(patience, self._granted, once)
+            except self._driver.errors.ResponseError as error:
+                if word_of(error) == "CANCELLED":
+                    text = "Unable to acquire lock: the wait was ended by LOCK.CANCEL"
+                    raise LockCancelledError(text, lock.name) from error
+                if word_of(error) != "WRONGTYPE" or not lock._meets_strings:
+                    raise (await lock._told(error, lock.ACQUIRE)) from error
+                # An old client holds it, by a string.
+                fence = None
+                if patience.left_ms():
+                    pttl = await lock._retrying(patience, lock._old_client_pttl)
+            if fence is not None:
+                lock._hold(self.token, fence, lease)
+                return True
+            if not (left_ms := patience.left_ms()):
                 return False
-            pttl = yield from retrying(lock, patience, lock._old_client_pttl)
-            yield partial(lock._driver.sleep, patience.pace(pttl))
-            continue
-        if fence:
-            lock._hold(token, fence, lease)
-            return True
-        left_ms = patience.left_ms()
-        if left_ms == 0:
-            return False
-        # A null at once is that of a request which has not waited in the server.
-        if time.monotonic() - asked < FIRST_PAUSE:
-            yield partial(lock._driver.sleep, min(FIRST_PAUSE, left_ms / 1000))
+            if pttl is not None:
+                await self._driver.sleep(patience.pace(pttl))
+            elif self._falls_back:
+                # Not all waiters at the same moment.
+                await self._driver.sleep(min(random.uniform(0.5, 1) * self._sleep, left_ms / 1000))
+            elif time.monotonic() - asked < FIRST_PAUSE:
+                # A null at once is that of a request which has not waited in the server.
+                await self._driver.sleep(min(FIRST_PAUSE, left_ms / 1000))
 
+    # Return what was granted, and its lease. A grant that came late is renewed, or it is none.
+    async def _granted(self, once: Callable[["Attempt"], Awaitable[int | None]]) -> tuple[int | None, Lease]:
+        lock = self._lock
+        lease = lock._lease(self.ttl)
+        fence = await once(self)
+        if fence is not None and not lease.is_fresh():
+            lease = lock._lease(self.ttl)
+            if not await lock._renew_once(self.token, self.ttl, lease):
+                fence = None
+                # The server may still hold it, or some of its keys. What a token held that was passed is its owner's.
+                if self.is_own:
+                    with contextlib.suppress(*self._driver.error):
+                        await lock._each("LOCK.RELEASE", self.token)
+                # All grants come too late for a ttl of a few milliseconds.
+                await self._driver.sleep(min(FIRST_PAUSE, self.patience.left_ms() / 1000))
+        return fence, lease
 
-# Return what was granted, and its lease. A grant that came late is renewed, or it is none.
-def granted(
-    lock: "Core", token: bytes, ttl: int, patience: Patience, is_own: bool, once: Callable[[], Steps[Any]]
-) -> Steps[tuple[Any, Lease]]:
-    lease = lock._lease(ttl)
-    fence = yield from once()
-    if fence and not lease.is_fresh():
-        lease = lock._lease(ttl)
-        if not (yield from lock._renew_once(token, ttl, lease)):
-            fence = None
-            # The server may still hold it, or some of its keys. What a token held that was passed is its owner's.
-            if is_own:
-                with contextlib.suppress(*lock._driver.error):
-                    yield from lock._each("LOCK.RELEASE", token)
-            # All grants come too late for a ttl of a few milliseconds.
-            yield partial(lock._driver.sleep, min(FIRST_PAUSE, patience.left_ms() / 1000))
-    return fence, lease
-
-
-# Ask and poll by SET NX PX.
-def ask_by_set(lock: "Core", token: bytes, patience: Patience, is_own: bool, sleep: float) -> Steps[bool]:
-    ttl = ttl_ms(lock.timeout or None)
-    # At first, and after an error, it may be this token that holds the lock.
-    may_be_ours = True
-
-    def once() -> Steps[bool]:
-        nonlocal may_be_ours
-        looks, may_be_ours = may_be_ours, True
-        is_ours = yield from lock._ask("SET", lock.name, token, "NX", "PX", ttl)
+    # Ask by SET NX PX.
+    async def _by_set(self, _: "Attempt") -> int | None:
+        lock = self._lock
+        looks, self._may_be_ours = self._may_be_ours, True
+        is_ours = await lock._ask("SET", lock.name, self.token, "NX", "PX", self.ttl)
         if not is_ours and looks:
-            is_ours = yield from lock._ask(*fallback.script("LOCK.RENEW", lock.name, token, ttl))
-        may_be_ours = False
-        return bool(is_ours)
+            is_ours = await lock._ask(*fallback.script("LOCK.RENEW", lock.name, self.token, self.ttl))
+        self._may_be_ours = False
+        return fallback.NO_FENCE if is_ours else None
 
-    while True:
-        grant = partial(granted, lock, token, ttl, patience, is_own, once)
-        is_ours, lease = yield from retrying(lock, patience, grant)
-        if is_ours:
-            lock._hold(token, fallback.NO_FENCE, lease)
-            return True
-        left_ms = patience.left_ms()
-        if left_ms == 0:
-            return False
-        # Not all waiters at the same moment.
-        yield partial(lock._driver.sleep, min(random.uniform(0.5, 1) * sleep, left_ms / 1000))
-
-
-# See that a request which waits no more has changed nothing, and has left no place in the queue.
-def abandon(
-    lock: "Core", token: bytes, before: Held | None, patience: Patience, hurry: float | None = None
-) -> Steps[None]:
-    if before is UNKNOWN:
-        # To release might end a hold of before. The place ends with its grace, and a hold with its ttl.
-        return
-    if before and not lock._falls_back_now():
-        now = yield from lock._held(token, hurry=hurry)
-        if now and now.fence == before.fence:
-            if now.mode == before.mode:
-                if not patience.kept or before.mode == "exclusive" or lock.ACQUIRE == "RWLOCK.RLOCK":
+    # See that a request which waits no more has changed nothing, and has left no place in the queue.
+    async def abandon(self, hurry: float | None = None) -> None:
+        lock, before = self._lock, self.before
+        if before is UNKNOWN or (before and self._falls_back):
+            # To release might end a hold of before. The place ends with its grace, and a hold with its ttl.
+            return
+        if before:
+            now = await lock._held(self.token, hurry=hurry)
+            if now and now.fence == before.fence:
+                if now.mode == before.mode:
+                    if not self.patience.kept or before.mode == "exclusive" or lock.ACQUIRE == "RWLOCK.RLOCK":
+                        return
+                    # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted.
+                    if (await lock._ask(*lock._request(self.token, now.ttl_ms), hurry=hurry)) is None:
+                        return
+                # It was converted, and nobody knows. Asking in the mode of before converts it back.
+                if (await lock._ask(*before.again(lock.name, self.token), hurry=hurry)) == before.fence:
                     return
-                # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted.
-                if (yield from lock._ask(*lock._request(token, now.ttl_ms), hurry=hurry)) is None:
-                    return
-            # It was converted, and nobody knows. Asking in the mode of before converts it back.
-            if (yield from lock._ask(*before.again(lock.name, token), hurry=hurry)) == before.fence:
-                return
-    elif before:
-        return
-    yield from lock._each("LOCK.RELEASE", token, hurry=hurry)
+        await lock._each("LOCK.RELEASE", self.token, hurry=hurry)

@@ -5,15 +5,14 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from .once import refuse_what_runs_later
 from .results import Result, ResultOptions, SharedOptions, take
 
 __all__ = ["idempotent", "single_flight"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
 # For how many seconds the result of an idempotent call is kept: a day.
@@ -43,60 +42,62 @@ def arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     return arguments
 
 
-# Return what marks the result of a call, so that other arguments are found out.
-def marking(function: Callable[..., Any], fingerprint: Callable[..., str | bytes] | None) -> Callable[..., bytes]:
+# Return what tells the arguments of a call as JSON.
+def json_of(function: Callable[..., Any]) -> Callable[..., str]:
     arguments = arguments_of(function)
 
-    def mark(*args: Any, **kwargs: Any) -> bytes:
-        if fingerprint is None:
-            try:
-                said: str | bytes = json.dumps(arguments(*args, **kwargs), sort_keys=True)
-            except TypeError as error:
-                raise TypeError(f"{function} needs a `fingerprint`, as its arguments are no JSON: {error}") from error
-        else:
-            said = fingerprint(*args, **kwargs)
-        return hashlib.sha256(said.encode() if isinstance(said, str) else said).digest()
+    def say(*args: Any, **kwargs: Any) -> str:
+        try:
+            return json.dumps(arguments(*args, **kwargs), sort_keys=True)
+        except TypeError as error:
+            raise TypeError(f"{function} needs a `fingerprint`, as its arguments are no JSON: {error}") from error
 
-    return mark
+    return say
 
 
-# Return what tells the value of a call, and what makes it. A wrong client or option is an error here, not at a call.
-def calls_of(
-    kind: Callable[..., R], redis: Any, function: Callable[..., Any], key: Key, options: Any, mark: Any = None
-) -> Callable[..., tuple[R, Callable[[], Any]]]:
-    name = naming(function, key)
+# Return what decorates a function, by a wrapper of the sync kind or that of asyncio. It gets the function, and what
+# tells the value of a call. Values are marked by a fingerprint, so that other arguments are found out; None is JSON.
+# A wrong client or option is an error here, not at a call.
+def decorating(
+    wrap: Callable[[Any, Callable[..., R]], Any],
+    kind: Callable[..., R],
+    redis: Any,
+    key: Key,
+    options: Any,
+    **mark: Any,
+) -> Callable[[F], F]:
     kind(redis, "", **options)
 
-    def of_call(*args: Any, **kwargs: Any) -> tuple[R, Callable[[], Any]]:
-        marked = {"keep": KEEP, **options, "early": None, "mark": mark(*args, **kwargs)} if mark else options
-        return kind(redis, name(*args, **kwargs), **marked), functools.partial(function, *args, **kwargs)
+    def decorate(function: F) -> F:
+        name = naming(function, key)
+        say = mark and (mark["fingerprint"] or json_of(function))
 
-    return of_call
+        def result(*args: Any, **kwargs: Any) -> R:
+            more = options
+            if say:
+                said = say(*args, **kwargs)
+                digest = hashlib.sha256(said.encode() if isinstance(said, str) else said).digest()
+                more = {"keep": KEEP, **options, "early": None, "mark": digest}
+            return kind(redis, name(*args, **kwargs), **more)
 
-
-def _taking(calls: Callable[[Callable[..., Any]], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        refuse_what_runs_later(function)
-        of_call = calls(function)
-
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            value: T = take(*of_call(*args, **kwargs))
-            return value
-
-        return call
+        wrapped: Any = functools.wraps(function)(wrap(function, result))
+        return wrapped  # type: ignore[no-any-return]
 
     return decorate
 
 
-def single_flight(redis: Any, key: Key, **options: Unpack[ResultOptions]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def _wrap(function: Callable[..., Any], result: Callable[..., Result]) -> Callable[..., Any]:
+    refuse_what_runs_later(function)
+    return lambda *args, **kwargs: take(result(*args, **kwargs), functools.partial(function, *args, **kwargs))
+
+
+def single_flight(redis: Any, key: Key, **options: Unpack[ResultOptions]) -> Callable[[F], F]:
     """Decorate a function whose calls with one key run once, while the others wait and get what it returns.
 
     `key` is a template of the arguments, `"page:{number}"`, or a function of the same arguments that returns the name.
     The options are those of `once`.
     """
-
-    return _taking(lambda function: calls_of(Result, redis, function, key, options))
+    return decorating(_wrap, Result, redis, key, options)
 
 
 def idempotent(
@@ -104,7 +105,7 @@ def idempotent(
     key: Key,
     fingerprint: Callable[..., str | bytes] | None = None,
     **options: Unpack[SharedOptions],
-) -> Callable[[Callable[P, T]], Callable[P, T]]:
+) -> Callable[[F], F]:
     """Decorate a function that runs once for a key: to call it again returns the result of the first call.
 
     The result is kept with a fingerprint of the arguments, for `keep` seconds (a day). Other arguments with the same
@@ -115,5 +116,4 @@ def idempotent(
     `key` and the options are those of `single_flight`. `fingerprint` is a function of the same arguments that returns
     what they must have in common; without it the arguments must be JSON.
     """
-
-    return _taking(lambda function: calls_of(Result, redis, function, key, options, marking(function, fingerprint)))
+    return decorating(_wrap, Result, redis, key, options, fingerprint=fingerprint)

@@ -15,10 +15,10 @@ from binascii import crc_hqx
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib import import_module
-from threading import Lock as Mutex
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from .lease import AsyncMutex, Mutex
 from .libraries import INSTALLED
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
@@ -36,6 +36,19 @@ def slot_of(name: bytes) -> int:
     _, brace, rest = name.partition(b"{")
     tag, end, _ = rest.partition(b"}")
     return crc_hqx(tag if brace and end and tag else name, 0) % SLOTS
+
+
+_tags: dict[int, str] = {}
+_tried = 0
+
+
+# Return a hash tag that lies in a slot: a key itself may have braces that make it none.
+def tag_of(slot: int) -> str:
+    global _tried
+    while slot not in _tags:
+        _tags.setdefault(slot_of(b"%d" % _tried), str(_tried))
+        _tried += 1
+    return _tags[slot]
 
 
 # Return the first key of a command.
@@ -159,12 +172,7 @@ class Driver:
 class SyncDriver(Driver):
     is_async = False
     _of_client = WeakKeyDictionary()
-    sleep = staticmethod(time.sleep)
-    mutex = staticmethod(Mutex)
-
-    # Return within what time an answer comes: the connections have timeouts of their own.
-    def patience(self) -> float | None:
-        return None
+    mutex = Mutex
 
     # Use `of`.
     def __init__(self, client: Any, library: str) -> None:
@@ -177,7 +185,9 @@ class SyncDriver(Driver):
     # Return the replies, and the errors that the server answered. Raise for a lost connection.
     # With `binds` the hold lasts as long as the connection: it is one of the user's pool, which closes it.
     # With `decodes` the replies are as the client would have them. In a `hurry` each step takes so long at most.
-    def send(self, client: Any, commands: Sequence[Command], within: float | None = None, **how: Any) -> list[Any]:
+    async def send(
+        self, client: Any, commands: Sequence[Command], within: float | None = None, **how: Any
+    ) -> list[Any]:
         if self.is_cluster:
             # Without a timeout the client would wait without end for a connection that has fallen silent.
             send = partial(self._send_beside, within=within or DEFAULT_TIMEOUT) if self._is_patient else self._route
@@ -194,6 +204,9 @@ class SyncDriver(Driver):
                 return self._exchange(connection, commands, within, self.pool.release, **how)
         idle = self._idle.setdefault("", [])
         return self._exchange(self._take(self.pool, idle), commands, within, idle.append, **how)
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 -- no loop waits for it
 
     def _take(self, pool: Any, idle: list[Any]) -> Any:
         if self._pid != os.getpid():
@@ -283,11 +296,7 @@ class AsyncDriver(Driver):
     is_async = True
     _of_client = WeakKeyDictionary()
     sleep = staticmethod(asyncio.sleep)
-    mutex = staticmethod(asyncio.Lock)
-
-    # Return within what time an answer comes. A cluster's client has its own, and asks again by itself.
-    def patience(self) -> float | None:
-        return None if self.is_cluster else self.socket_timeout or DEFAULT_TIMEOUT
+    mutex = AsyncMutex
 
     # Use `of`.
     def __init__(self, client: Any, library: str) -> None:
@@ -302,28 +311,36 @@ class AsyncDriver(Driver):
         self, client: Any, commands: Sequence[Command], within: float | None = None, **how: Any
     ) -> list[Any]:
         hurry = how.get("hurry")
-        within = hurry or within
+        # A cluster's client has a time of its own, and asks again by itself.
+        within = hurry or within or (None if self.is_cluster else self.socket_timeout or DEFAULT_TIMEOUT)
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task else 0
         # To connect takes several ways there and back, and a pool that lets its callers wait knows for how long.
         limit = hurry or 2 * min(within or math.inf, self.socket_timeout or DEFAULT_TIMEOUT)
         waits = self.is_cluster or (self._waits and not hurry and how.get("may_wait"))
         try:
             async with asyncio.timeout(within if self.is_cluster else None if waits else limit) as clock:
                 if self.is_cluster:
-                    return [await self._route(client, command, how.get("decodes", False)) for command in commands]
-                connection, give = await self._take(**how)
-                try:
-                    if not connection.is_connected:
-                        await connection.connect()
-                    clock.reschedule(within and asyncio.get_running_loop().time() + within)
-                    await connection.send_packed_command(connection.pack_commands(commands))
-                    return [await self._read(connection, not how.get("decodes")) for _ in commands]
-                except BaseException:
-                    await connection.disconnect(nowait=True)
-                    raise
-                finally:
-                    await give(connection)
+                    replies = [await self._route(client, command, how.get("decodes", False)) for command in commands]
+                else:
+                    connection, give = await self._take(**how)
+                    try:
+                        if not connection.is_connected:
+                            await connection.connect()
+                        clock.reschedule(within and asyncio.get_running_loop().time() + within)
+                        await connection.send_packed_command(connection.pack_commands(commands))
+                        replies = [await self._read(connection, not how.get("decodes")) for _ in commands]
+                    except BaseException:
+                        await connection.disconnect(nowait=True)
+                        raise
+                    finally:
+                        await give(connection)
         except TimeoutError:
             raise self.silent() from None
+        # Before Python 3.12 asyncio.wait_for, by which the libraries send, may swallow a cancellation.
+        if task and task.cancelling() > cancelled_before:
+            raise asyncio.CancelledError
+        return replies
 
     async def _take(self, **how: Any) -> tuple[Any, Callable[[Any], Awaitable[Any]]]:
         # A new connection is behind the request that it is about: one of the pool's could overtake it.

@@ -1,15 +1,15 @@
 """Renews holds while the work takes its time, and says when they are lost: one keeper for all of a process."""
 
+import contextlib
 import heapq
 import itertools
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from .lease import Clock, Lease, now, ttl_ms
+from .lease import Lease, now, ttl_ms
 from .replies import Kind, kind_of
 
 if TYPE_CHECKING:
@@ -28,25 +28,6 @@ HANGS = 0.25
 MOST_THREADS = 16
 
 
-# When a hold is to be renewed: at a third of its ttl, or of a shorter linger, and soon after a failure.
-class Plan:
-    # Begin with a renewal that has just succeeded.
-    def __init__(self, timeout: float, linger: float | None, clock: Clock = now) -> None:
-        self._clock = clock
-        self._span = timeout if linger is None else min(timeout, max(linger, SHORTEST_SPAN))
-        self.at = 0.0
-        self.done(True)
-
-    # Plan the next one.
-    def done(self, has_succeeded: bool) -> None:
-        # Sooner than usual, because the rest of the lease is short.
-        self.at = self._clock() + (self._span / 3 if has_succeeded else min(self._span / 10, SOON))
-
-    # Return the seconds until it is time.
-    def due_in(self) -> float:
-        return max(0.0, self.at - self._clock())
-
-
 # Set also by the clock alone, however late the keeper's thread has its turn.
 class Lost(threading.Event):
     def __init__(self, kept: "KeepAlive") -> None:
@@ -59,6 +40,9 @@ class Lost(threading.Event):
 
 # A hold that is kept, by a thread or a task.
 class Keeping:
+    # Only then it is known how long the lease is, unless the hold is new.
+    _renews_at_once = True
+
     def __init__(self, lock: Any) -> None:
         self._lock = lock
         self._seen = lock.local.seen
@@ -66,33 +50,47 @@ class Keeping:
         self._token = lock._held_token("keep alive")
         self._lease: Lease = lock.local.lease or lock._lease(self._ttl_ms)
         self._fence = lock.local.fence if lock.local.lease else None
-        self._plan: Plan
+        # It is renewed at a third of its ttl, or of a shorter linger, and soon after a failure.
+        ttl, linger = self._ttl_ms / 1000, lock.linger
+        self._span = ttl if linger is None else min(ttl, max(linger, SHORTEST_SPAN))
+        self._renew_at = now() + self._span / 3
         self._is_over = False
         self._is_renewing = False
 
-    def _renewal(self) -> Any:
-        return self._lock._renew_once(self._token, self._ttl_ms, self._lease, self._fence)
+    # Renew, and plan the next time: soon after a failure, because the rest of the lease is short.
+    async def _renewal(self) -> bool:
+        self._is_renewing, pause = True, min(self._span / 10, SOON)
+        try:
+            held: bool = await self._lock._renew_once(self._token, self._ttl_ms, self._lease, self._fence)
+            pause = self._span / 3
+        finally:
+            self._renew_at = now() + pause
+            self._is_renewing = False
+        return held
+
+    # Return the seconds until it is time.
+    def _due_in(self) -> float:
+        return max(0.0, self._renew_at - now())
 
     def is_over_by_the_clock(self) -> bool:
         return not (self._is_over or self._lease.is_released or self._lease.sure())
 
-    # Return the steps of the renewal with which keeping begins. The server may not be able to answer yet.
-    def _begin(self) -> Any:
+    # Renew, which keeping begins with. The server may not be able to answer yet.
+    async def _begin(self) -> None:
         if self._is_over:
             raise RuntimeError(USED)
-        driver, is_held, left = self._lock._driver, False, 1.0
+        driver, is_held, left = self._lock._driver, not self._renews_at_once, 1.0
         while not is_held and left:
             try:
-                is_held = yield from self._renewal()
+                is_held = await self._renewal()
                 left = 0
             except driver.error as error:
                 if not driver.is_answer(error) or kind_of(error) is not Kind.TEMPORARY:
                     raise
                 if left := self._lease.left():
-                    yield partial(driver.sleep, min(SOON, left))
+                    await driver.sleep(min(SOON, left))
         if not is_held:
             raise self._lock._not_owned("keep alive")
-        self._plan = Plan(self._ttl_ms / 1000, self._lock.linger)
 
 
 class KeepAlive(Keeping):
@@ -148,7 +146,7 @@ class KeepAlive(Keeping):
             return None
         if self._is_renewing:
             return min(left, TURN)
-        if not (due := self._plan.due_in()):
+        if not (due := self._due_in()):
             self._is_renewing = True
             KEEPER.renew(self)
             return min(left, TURN)
@@ -158,14 +156,11 @@ class KeepAlive(Keeping):
     def renew(self) -> None:
         from .lock import run
 
-        is_held, has_failed = True, False
-        try:
+        is_held = True
+        # Whatever it is, the clock goes on.
+        with contextlib.suppress(Exception):
             if not self._is_over:
                 is_held = run(self._renewal())
-        except Exception:
-            # Whatever it was, the clock goes on.
-            has_failed = True
-        self._plan.done(not has_failed)
         self._is_renewing = False
         if not is_held:
             self._lose()

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from .acquire import LATE
-from .driver import DEFAULT_TIMEOUT, AsyncDriver, Command, slot_of
+from .driver import DEFAULT_TIMEOUT, AsyncDriver, Command, slot_of, tag_of
 from .replies import Kind, kind_of
 
 # How long a request waits in the server, and after how long it is made anew. So the places of a process that died go
@@ -39,61 +38,52 @@ class Line:
     # Return the replies, and the errors that the server answered. Raise for a lost connection.
     # What is not under way yet when the caller is cancelled is not sent.
     async def send(self, commands: Sequence[Command]) -> list[Any]:
-        replies = [_future() for _ in commands]
-        queued = list(zip(commands, replies, strict=True))
+        queued = [(command, _future()) for command in commands]
         self._queue.extend(queued)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
         try:
-            await asyncio.wait(replies)
+            await asyncio.wait([reply for _, reply in queued])
         except asyncio.CancelledError:
-            for entry in queued:
-                with contextlib.suppress(ValueError):
-                    self._queue.remove(entry)
+            for _, reply in queued:
+                reply.cancel()
             raise
-        return [reply.result() for reply in replies]
-
-    # Send one command. Raise what the server answered.
-    async def execute(self, *command: Any) -> Any:
-        (reply,) = await self.send([command])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        return [reply.result() for _, reply in queued]
 
     async def _send(self) -> None:
-        while self._queue:
-            most = CLUSTER_BATCH if self._driver.is_cluster else BATCH
-            batch = [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
-            try:
-                commands = [command for command, _ in batch]
-                if self._driver.is_cluster:
-                    replies = await asyncio.gather(*map(self._alone, commands))
-                else:
-                    replies = await self._driver.send(self._client, commands, self._driver.patience(), binds=True)
-            except BaseException as error:
-                # The loop may end. Those that were queued must not wait for this task.
-                lost = error if isinstance(error, Exception) else self._driver.errors.ConnectionError(CLOSED)
-                for _, reply in batch if isinstance(error, Exception) else (*batch, *self._queue):
-                    if not reply.done():
-                        reply.set_exception(lost)
-                if not isinstance(error, Exception):
-                    self._queue.clear()
-                    raise
-                continue
-            for (_, reply), answer in zip(batch, replies, strict=True):
-                if reply.done():
-                    continue
-                if isinstance(answer, Exception) and not self._driver.is_answer(answer):
-                    reply.set_exception(answer)
-                else:
-                    reply.set_result(answer)
-
-    async def _alone(self, command: Command) -> Any:
+        batch: list[tuple[Command, asyncio.Future[Any]]] = []
         try:
+            while self._queue:
+                most = CLUSTER_BATCH if self._driver.is_cluster else BATCH
+                batch = [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
+                if not (batch := [(command, reply) for command, reply in batch if not reply.done()]):
+                    continue
+                answers = await self._answers([command for command, _ in batch])
+                for (_, reply), answer in zip(batch, answers, strict=True):
+                    if reply.done():
+                        continue
+                    if isinstance(answer, Exception) and not self._driver.is_answer(answer):
+                        reply.set_exception(answer)
+                    else:
+                        reply.set_result(answer)
+        except BaseException:
+            # The loop may end. Those that were queued must not wait for this task.
+            for _, reply in (*batch, *self._queue):
+                if not reply.done():
+                    reply.set_exception(self._driver.errors.ConnectionError(CLOSED))
+            self._queue.clear()
+            raise
+
+    async def _answers(self, commands: list[Command]) -> list[Any]:
+        if self._driver.is_cluster:
             within = None if self._driver.socket_timeout else LATE
-            return (await self._driver.send(self._client, [command], within))[0]
+            sends = [self._driver.send(self._client, [command], within) for command in commands]
+            each = await asyncio.gather(*sends, return_exceptions=True)
+            return [answer if isinstance(answer, BaseException) else answer[0] for answer in each]
+        try:
+            return await self._driver.send(self._client, commands, binds=True)
         except Exception as error:
-            return error
+            return [error] * len(commands)
 
 
 # One connection that has subscribed to channels of one server.
@@ -205,7 +195,6 @@ class Subscriber:
 class Listener:
     # Use `Listeners.listen`.
     def __init__(self, listeners: "Listeners", key: bytes, trusts_messages: bool) -> None:
-        self.line = listeners.line
         self.subscriber: Subscriber | None = None
         # If not, a fence that it hears of may be that of a grant which was not made, or of another hold.
         self.trusts_messages = trusts_messages
@@ -236,15 +225,10 @@ class Listener:
         await asyncio.wait([self._heard], timeout=min(left_ms / 1000, ASK_AGAIN))
         return self._heard.result() if self._heard.done() else None
 
-    # Wake the task: it has this fence, or has to ask what has become of its request.
-    def tell(self, fence: int | None) -> None:
+    # Wake the task: it has this fence, or has to ask what has become of its request. With an error its wait is over.
+    def tell(self, fence: int | None, error: Exception | None = None) -> None:
         if not self._heard.done():
-            self._heard.set_result(fence)
-
-    # Wake the task by an error: its wait is over, and it must not ask again.
-    def fail(self, error: Exception) -> None:
-        if not self._heard.done():
-            self._heard.set_exception(error)
+            self._heard.set_exception(error) if error else self._heard.set_result(fence)
 
 
 # All the waiting tasks of a client.
@@ -269,8 +253,8 @@ class Listeners:
         self._loop = loop
         self._name = uuid4().hex
         self._waiting: dict[tuple[bytes, bytes], set[Listener]] = {}
-        # When, and all the keys that were asked for.
-        self._given_up: dict[tuple[bytes, bytes], tuple[float, Sequence[bytes]]] = {}
+        # All the keys that were asked for.
+        self._given_up: dict[tuple[bytes, bytes], Sequence[bytes]] = {}
         # By the name of the node, "" outside clusters.
         self._subscribers: dict[str, Subscriber] = {}
         self._finding: asyncio.Future[Any] | None = None
@@ -297,7 +281,8 @@ class Listeners:
             if not listeners:
                 del self._waiting[key, token]
                 if not listener.is_granted:
-                    self._note_given_up(keys, token)
+                    self._given_up[key, token] = keys
+                    self._loop.call_later(GIVEN_UP, self._given_up.pop, (key, token), None)
             if not self._waiting:
                 self._idle = self._loop.call_later(IDLE, self._close)
 
@@ -361,11 +346,10 @@ class Listeners:
         for listener in waiting:
             if event == b"cancelled":
                 # As the reply to a request that blocks.
-                listener.fail(self.driver.errors.ResponseError("CANCELLED the wait was ended by LOCK.CANCEL"))
+                listener.tell(None, self.driver.errors.ResponseError("CANCELLED the wait was ended by LOCK.CANCEL"))
             else:
                 listener.tell(fence if event == b"granted" else None)
-        if event == b"granted" and not waiting and (key, token) in self._given_up:
-            _, keys = self._given_up[key, token]
+        if event == b"granted" and not waiting and (keys := self._given_up.get((key, token))):
             task = self._loop.create_task(self.give_back(keys, token))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -387,15 +371,6 @@ class Listeners:
         with contextlib.suppress(Exception):
             await self.line.send([("LOCK.RELEASE", key, token) for key in keys])
 
-    def _note_given_up(self, keys: Sequence[bytes], token: bytes) -> None:
-        now = time.monotonic()
-        self._given_up[keys[0], token] = now, keys
-        while self._given_up:
-            oldest = next(iter(self._given_up))
-            if now - self._given_up[oldest][0] < GIVEN_UP:
-                return
-            del self._given_up[oldest]
-
     def _close(self) -> None:
         for subscriber in self._subscribers.values():
             subscriber.close()
@@ -412,16 +387,3 @@ def _future() -> "asyncio.Future[Any]":
 def _take_error(done: "asyncio.Future[Any]") -> None:
     if not done.cancelled():
         done.exception()
-
-
-_tags: dict[int, str] = {}
-_tried = 0
-
-
-# Return a hash tag that lies in a slot: a key itself may have braces that make it none.
-def tag_of(slot: int) -> str:
-    global _tried
-    while slot not in _tags:
-        _tags.setdefault(slot_of(b"%d" % _tried), str(_tried))
-        _tried += 1
-    return _tags[slot]

@@ -1,13 +1,14 @@
 """The locks for threads: the whole interface of `redis.lock.Lock`, which waits in the server's queue."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from .acquire import IMPATIENCE, Steps
-from .core import Core, MultiCore, RWCore, SemaphoreCore
+from .acquire import IMPATIENCE, Attempt
+from .core import Core
 from .driver import SyncDriver
 from .keeper import KeepAlive
+from .kinds import MultiCore, RWCore, SemaphoreCore
 from .libraries import theirs
 
 if TYPE_CHECKING:
@@ -24,34 +25,25 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-# Do what the steps ask for, one by one, in this thread.
-def run(steps: Steps[T]) -> T:
-    answer: Any = None
-    failure: BaseException | None = None
-    while True:
-        try:
-            error, failure = failure, None
-            act = steps.send(answer) if error is None else steps.throw(error)
-            answer = act()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        except BaseException as error:
-            # Of the steps themselves, or of what they asked for: a signal handler may raise anywhere.
-            if steps.gi_frame is None:  # type: ignore[attr-defined]
-                raise
-            failure = error
+# Do it in this thread: nothing in it suspends.
+def run(doing: Coroutine[Any, Any, T]) -> T:
+    try:
+        doing.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("a lock of threads has waited for a loop")
 
 
-# A method that does the steps of this name.
-def _does(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], T]:
-    @functools.wraps(steps)
-    def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = run(getattr(self, steps.__name__)(*args, **kwargs))
+# The method of this name, done in this thread.
+def _does(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    @functools.wraps(method)
+    def does(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = run(getattr(self, method.__name__)(*args, **kwargs))
         return result
 
-    method.__name__ = steps.__name__[1:]
-    return method  # type: ignore[return-value]
+    does.__name__ = method.__name__[1:]
+    return does  # type: ignore[return-value]
 
 
 class Lock(Core, Theirs):
@@ -64,12 +56,8 @@ class Lock(Core, Theirs):
     _driver_class = SyncDriver
     _waits = ("block",)
 
-    def _hurry(self, make: Callable[..., Steps[Any]], is_own: bool) -> Any:
-        return run(make(hurry=IMPATIENCE))
-
-    def _locked_by(self, mutex: Any, make: Callable[[], Steps[Any]]) -> Any:
-        with mutex:
-            return run(make())
+    async def _hurry(self, attempt: Attempt) -> None:
+        await attempt.abandon(hurry=IMPATIENCE)
 
     def register_scripts(self) -> None:
         """Do nothing: there are none."""

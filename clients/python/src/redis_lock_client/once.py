@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, NotRequired, ParamSpec, TypedDict, TypeVar, Unpack
 
-from .core import is_finite
 from .lock import Lock
+from .options import is_finite
 
 __all__ = ["TaskResult", "run_once", "runs_once"]
 

@@ -64,24 +64,11 @@ class Kind(Enum):
 
 # As in clients/vectors/errors.txt. Every other word is final.
 WORDS = {
-    "LOADING": Kind.TEMPORARY,
-    "BUSY": Kind.TEMPORARY,
-    "MISCONF": Kind.TEMPORARY,
-    "NOREPLICAS": Kind.TEMPORARY,
-    "TRYAGAIN": Kind.TEMPORARY,
-    "OOM": Kind.TEMPORARY,
-    "CLUSTERDOWN": Kind.TEMPORARY,
-    "UNBLOCKED": Kind.TEMPORARY,
-    "MASTERDOWN": Kind.ELSEWHERE,
-    "READONLY": Kind.ELSEWHERE,
-    "MOVED": Kind.ELSEWHERE,
-    "ASK": Kind.ELSEWHERE,
-    "NOPERM": Kind.FINAL,
-    "NOAUTH": Kind.FINAL,
-    "WRONGPASS": Kind.FINAL,
-    "WRONGTYPE": Kind.FINAL,
-    "CROSSSLOT": Kind.FINAL,
-    "ERR": Kind.FINAL,
+    **dict.fromkeys(
+        ["LOADING", "BUSY", "MISCONF", "NOREPLICAS", "TRYAGAIN", "OOM", "CLUSTERDOWN", "UNBLOCKED"], Kind.TEMPORARY
+    ),
+    **dict.fromkeys(["MASTERDOWN", "READONLY", "MOVED", "ASK"], Kind.ELSEWHERE),
+    **dict.fromkeys(["NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "CROSSSLOT", "ERR"], Kind.FINAL),
 }
 
 # The libraries cut these words off, and keep them in the name of a class.

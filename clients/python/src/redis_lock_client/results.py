@@ -6,16 +6,17 @@ import random
 import re
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypedDict, Unpack
 
-from .acquire import FOLLOW, Patience, Steps, retrying
-from .core import Core, is_finite, logger
-from .keeper import KeepAlive, Plan
+from .acquire import FAILOVER, Attempt
+from .core import Core
+from .keeper import KeepAlive
 from .lease import ttl_ms
 from .lock import Lock, run
 from .once import refuse_a_later_result, refuse_what_runs_later
+from .options import is_finite
 from .replies import FingerprintError, InProgressError, Kind, UnsupportedError, kind_of, word_of
+from .sending import logger
 
 __all__ = ["XFetch", "once"]
 
@@ -118,52 +119,43 @@ class ResultCore(Core):
     def _what(self) -> tuple[Any, ...]:
         return (self.name, self._result)
 
-    def _ask_blocking(self, request: tuple[Any, ...], patience: Patience) -> Steps[int | None]:
-        reply = yield from super()._ask_blocking(request, patience)
+    async def _ask_blocking(self, attempt: Attempt) -> int | None:
+        reply = await super()._ask_blocking(attempt)
         fence: int | None = reply
         self.found = None
         if isinstance(reply, list):
             self.found, fence = reply
         elif isinstance(reply, bytes):
             self.found, fence = reply, None
-            patience.ends()
+            attempt.patience.ends()
         return fence
 
-    def _told(self, error: Exception, command: str, option: str | None = None) -> Steps[Exception]:
-        told = yield from super()._told(error, command, option)
+    async def _told(self, error: Exception, command: str, option: str | None = None) -> Exception:
+        told = await super()._told(error, command, option)
         return type(told)(NEEDS_ONCE) if isinstance(told, UnsupportedError) else told
 
-    # Send in one way there and back. Return the replies, or raise the first error of them.
-    def _answers(self, *commands: tuple[Any, ...]) -> Steps[list[Any]]:
-        replies = yield from self._send(*commands)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        return replies
-
     # Return whether this caller is to make the value. Else it is found. Raise InProgressError when the wait is over.
-    def _look(self) -> Steps[bool]:
-        patience = Patience(self.blocking_timeout, self._driver.socket_timeout, self._driver.is_roaming)
-        peek = partial(self._answers, ("GET", self._result), ("PTTL", self._result))
-        self.found, pttl = yield from retrying(self, patience, peek)
+    async def _look(self) -> bool:
+        patience = self._patience(self.blocking_timeout, FAILOVER)
+        self.found, pttl = await self._retrying(patience, self._answers, ("GET", self._result), ("PTTL", self._result))
         is_maker = False
         if self.found is not None:
             if 0 <= pttl <= self._early_ms:
-                is_maker = yield from self._ask_early()
+                is_maker = await self._ask_early()
         else:
-            is_maker = yield from self._acquire()
+            is_maker = await self._acquire()
         # What was early may be gone meanwhile.
         if not is_maker and self.found is None:
-            is_maker = yield from self._acquire(blocking_timeout=patience.left_ms() / 1000)
+            is_maker = await self._acquire(blocking_timeout=patience.left_ms() / 1000)
         if not is_maker and self.found is None:
             raise InProgressError("Unable to get the value within the time specified: it is being made", self.name)
         self._since = time.monotonic()
         return is_maker
 
     # Nobody waits because of a value that is there, nor fails.
-    def _ask_early(self) -> Steps[bool]:
+    async def _ask_early(self) -> bool:
         try:
-            return (yield from self._acquire(blocking=False))
+            return await self._acquire(blocking=False)
         except self._driver.error as error:
             if self._is_final(error):
                 raise
@@ -173,21 +165,21 @@ class ResultCore(Core):
         return self._driver.is_answer(error) and kind_of(error) is Kind.FINAL
 
     # Store the value and release. One that comes too late is not stored: another caller may have made it since.
-    def _store(self, value: bytes) -> Steps[None]:
+    async def _store(self, value: bytes) -> None:
         if isinstance(self._early, XFetch):
             self._early.made_in(time.monotonic() - self._since)
         token, lease, seen = self.local.token, self.local.lease, self.local.seen
-        patience = Patience(lease.left(), self._driver.socket_timeout, self._driver.is_roaming, FOLLOW)
+        patience = self._patience(lease.left())
         lease.releases()
         save = ("LOCK.EXEC", self.name, token, "SET", self._result, value, "PX", self._keep_ms)
         release = ("LOCK.RELEASE", self.name, token)
         is_lost, failure = False, None
         try:
-            yield from retrying(self, patience, partial(self._answers, save, release))
+            await self._retrying(patience, self._answers, save, release)
         except self._driver.error as error:
             is_lost = word_of(error) == "NOTHELD"
             if not is_lost and self._is_final(error):
-                failure = yield from self._told(error, "LOCK.EXEC")
+                failure = await self._told(error, "LOCK.EXEC")
             else:
                 # It is a value all the same, for the caller that has made it.
                 logger.warning("A value of %r may not be stored: %s", self._result, error)
@@ -217,15 +209,9 @@ class ResultCore(Core):
         return self._driver.decode(self.redis, value) if self._unpack is None else self._unpack(value)
 
 
-# Renews while the maker works. The hold is new: not at once.
-class NotAtOnce:
-    def _begin(self: Any) -> Any:
-        yield from ()
-        self._plan = Plan(self._ttl_ms / 1000, None)
-
-
-class Making(NotAtOnce, KeepAlive):
-    pass
+# Renews while the maker works.
+class Making(KeepAlive):
+    _renews_at_once = False
 
 
 class Result(ResultCore, Lock):

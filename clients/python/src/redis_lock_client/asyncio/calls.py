@@ -2,48 +2,31 @@
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
-from ..calls import Key, calls_of, marking
+from ..calls import Key, decorating
 from ..results import ResultOptions, SharedOptions
 from .results import Result, take
 
 __all__ = ["idempotent", "single_flight"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 
-def _taking(
-    calls: Callable[[Callable[..., Any]], Any],
-) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
-    def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        of_call = calls(function)
+def _wrap(function: Callable[..., Any], result: Callable[..., Result]) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await take(result(*args, **kwargs), functools.partial(function, *args, **kwargs))
 
-        @functools.wraps(function)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            value: T = await take(*of_call(*args, **kwargs))
-            return value
-
-        return call
-
-    return decorate
+    return call
 
 
-def single_flight(
-    redis: Any, key: Key, **options: Unpack[ResultOptions]
-) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+def single_flight(redis: Any, key: Key, **options: Unpack[ResultOptions]) -> Callable[[F], F]:
     """Decorate a coroutine function whose calls with one key run once: as `redis_lock_client.single_flight`."""
-
-    return _taking(lambda function: calls_of(Result, redis, function, key, options))
+    return decorating(_wrap, Result, redis, key, options)
 
 
 def idempotent(
-    redis: Any,
-    key: Key,
-    fingerprint: Callable[..., str | bytes] | None = None,
-    **options: Unpack[SharedOptions],
-) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+    redis: Any, key: Key, fingerprint: Callable[..., str | bytes] | None = None, **options: Unpack[SharedOptions]
+) -> Callable[[F], F]:
     """Decorate a coroutine function that runs once for a key: as `redis_lock_client.idempotent`."""
-
-    return _taking(lambda function: calls_of(Result, redis, function, key, options, marking(function, fingerprint)))
+    return decorating(_wrap, Result, redis, key, options, fingerprint=fingerprint)

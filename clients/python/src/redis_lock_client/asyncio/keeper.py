@@ -29,9 +29,7 @@ class KeepAlive(Keeping):
 
     async def __aenter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
-        from .lock import run
-
-        await run(self._begin())
+        await self._begin()
         body = asyncio.current_task()
         assert body is not None  # Whoever awaits this is a task.
         self._body, self._cancelling = body, body.cancelling()
@@ -71,24 +69,14 @@ class KeepAlive(Keeping):
         self._clock = asyncio.get_running_loop().call_later(min(left, TURN), then)
 
     async def _keep_renewing(self) -> None:
-        from .lock import run
-
         while not self._is_over:
-            await asyncio.sleep(min(self._plan.due_in(), TURN))
-            if self._is_over or self._plan.due_in():
+            await asyncio.sleep(min(self._due_in(), TURN))
+            if self._is_over or self._due_in():
                 continue
-            self._is_renewing = True
-            try:
-                is_held = await run(self._renewal())
-            except Exception:
-                # Whatever it was, the clock goes on.
-                self._plan.done(False)
-            else:
-                self._plan.done(True)
-                if not is_held:
+            # Whatever it is, the clock goes on.
+            with contextlib.suppress(Exception):
+                if not await self._renewal():
                     return self._lose()
-            finally:
-                self._is_renewing = False
 
     def _lose(self) -> None:
         if not self._is_over:

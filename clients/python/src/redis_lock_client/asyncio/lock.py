@@ -2,19 +2,18 @@
 
 import asyncio
 import contextlib
-import functools
 import math
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ..acquire import IMPATIENCE, Patience, Steps, ask
-from ..core import Core, MultiCore, RWCore, SemaphoreCore
+from ..acquire import IMPATIENCE, Attempt
+from ..core import Core
 from ..driver import DEFAULT_TIMEOUT, AsyncDriver
+from ..kinds import MultiCore, RWCore, SemaphoreCore
 from ..libraries import theirs
 from ..listener import NOTIFY_MS, Listener, Listeners
-from ..replies import Held
 from .keeper import KeepAlive
 
 if TYPE_CHECKING:
@@ -27,56 +26,22 @@ else:
 
 __all__ = ["Lock", "MultiLock", "RWLock", "ReadLock", "Semaphore", "WriteLock"]
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 # A task that nothing refers to may vanish.
 _unfinished: "set[asyncio.Task[Any]]" = set()
 
 
-# Do what the steps ask for, one by one, in this task.
-async def run(steps: Steps[T]) -> T:
-    answer: Any = None
-    failure: BaseException | None = None
-    task = asyncio.current_task()
-    while True:
-        try:
-            error, failure = failure, None
-            act = steps.send(answer) if error is None else steps.throw(error)
-            cancelled_before = task.cancelling() if task else 0
-            answer = await act()
-            # Before Python 3.12 asyncio.wait_for, by which the libraries send, may swallow a cancellation.
-            if task and task.cancelling() > cancelled_before:
-                raise asyncio.CancelledError
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        except BaseException as error:
-            if steps.gi_frame is None:  # type: ignore[attr-defined]
-                raise
-            failure = error
-
-
-# A method that does the steps of this name.
-def _does(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    @functools.wraps(steps)
-    async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await run(getattr(self, steps.__name__)(*args, **kwargs))
-
-    method.__name__ = steps.__name__[1:]
-    return method  # type: ignore[return-value]
-
-
-# Do these steps to their end, whatever becomes of the caller: it may be cancelled many times, and its loop end.
+# Do it to its end, whatever becomes of the caller: it may be cancelled many times, and its loop end.
 # The caller waits for so many seconds at most, and when it is cancelled, for `IMPATIENCE`.
-async def finish(make: Callable[[], Steps[T]], seconds: float = math.inf, may_go_on: bool = True) -> T | None:
+async def finish(make: Callable[[], Awaitable[T]], seconds: float = math.inf, may_go_on: bool = True) -> T | None:
     is_given_up = False
 
     async def work() -> T:
         tries = 0
         while True:
             try:
-                return await run(make())
+                return await make()
             except asyncio.CancelledError:
                 # The loop is about to end, and waits for this task. What is done twice does no harm.
                 tries += 1
@@ -119,52 +84,45 @@ class Lock(Core, Theirs):
     _driver_class = AsyncDriver
     _waits = ("block", "notify")
 
-    async def _hurry(self, make: Callable[..., Steps[Any]], is_own: bool) -> None:
+    async def _hurry(self, attempt: Attempt) -> None:
         # Later it might release what the owner of a token that was passed has acquired meanwhile.
-        await finish(partial(make, hurry=DEFAULT_TIMEOUT), IMPATIENCE, may_go_on=is_own)
+        await finish(partial(attempt.abandon, hurry=DEFAULT_TIMEOUT), IMPATIENCE, may_go_on=attempt.is_own)
 
-    async def _locked_by(self, mutex: asyncio.Lock, make: Callable[[], Steps[Any]]) -> Any:
-        async with mutex:
-            return await run(make())
-
-    def _send(self, *commands: tuple[Any, ...], within: float | None = None, **how: Any) -> Steps[list[Any]]:
+    async def _send(self, *commands: tuple[Any, ...], **how: Any) -> list[Any]:
         if self.wait == "block" or how.get("decodes"):
-            return (yield from super()._send(*commands, within=within, **how))
+            return await super()._send(*commands, **how)
         # Over another connection they might overtake the request whose hold they end.
-        replies: list[Any] = yield partial(Listeners.of(self._driver, self.redis).line.send, commands)
-        return replies
+        return await Listeners.of(self._driver, self.redis).line.send(commands)
 
-    def _wait(self, token: bytes, patience: Patience, before: Held | None, is_own: bool) -> Steps[bool]:
+    async def _wait(self, attempt: Attempt) -> bool:
         # A conversion goes ahead of the queue and is rare: it may block a connection.
-        is_notified = self.wait == "notify" and not before and patience.left_ms() > 0
-        if not is_notified:
-            return (yield from super()._wait(token, patience, before, is_own))
+        if self.wait == "block" or attempt.before or not attempt.patience.left_ms():
+            return await super()._wait(attempt)
         keys = [self._driver.encode(self.redis, name) for name in self._names]
-        with Listeners.of(self._driver, self.redis).listen(keys, token, is_own) as listener:
-
-            def once(request: tuple[Any, ...]) -> Steps[Any]:
-                return (yield partial(self._ask_and_listen, request, patience, listener))
-
-            listener.is_granted = yield from ask(self, token, patience, is_own, once)
+        with Listeners.of(self._driver, self.redis).listen(keys, attempt.token, attempt.is_own) as listener:
+            listener.is_granted = await attempt.ask(partial(self._ask_and_listen, listener))
             return listener.is_granted
 
-    async def _ask_and_listen(self, request: tuple[Any, ...], patience: Patience, listener: Listener) -> Any:
+    async def _ask_and_listen(self, listener: Listener, attempt: Attempt) -> int | None:
+        patience, ask = attempt.patience, partial(self._ask, *attempt.request)
         channel = await listener.subscribed()
+        reply: int | None
         if not (left := patience.left_ms()):
-            return await listener.line.execute(*request)
-        longest, keep = max(int(min(left, NOTIFY_MS)), 1), patience.keep(self._grace_ms())
-        reply = await listener.line.execute(*request, "NOTIFY", longest, channel, *keep)
+            reply = await ask()
+            return reply
+        longest, keep = max(int(min(left, NOTIFY_MS)), 1), patience.keep(self._grace_ms)
+        reply = await ask("NOTIFY", longest, channel, *keep)
         if isinstance(reply, int):
             return reply
         fence = await listener.hear(patience.left_ms()) if listener.is_at_the_primary() else None
-        if fence is None or listener.trusts_messages:
-            return fence
-        # Without waiting, and so that the place stays: what says no has not granted it.
-        return await listener.line.execute(*request, *keep)
+        if fence is not None and not listener.trusts_messages:
+            # Without waiting, and so that the place stays: what says no has not granted it.
+            fence = await ask(*keep)
+        return fence
 
     async def __aenter__(self) -> Self:
         """Acquire, or raise LockError."""
-        await run(self._enter())
+        await self._enter()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -175,15 +133,15 @@ class Lock(Core, Theirs):
         self, blocking: bool | None = None, blocking_timeout: float | None = None, token: str | bytes | None = None
     ) -> bool:
         """Take the lock and return True, or return False when it was not available in time."""
-        return await run(self._acquire(blocking, blocking_timeout, token))
+        return await self._acquire(blocking, blocking_timeout, token)
 
     async def release(self) -> None:
         """Release the lock, also when the caller is cancelled. It can be called again if nobody has answered."""
         await self._end(self._release)
 
-    async def _end(self, make: Callable[[], Steps[None]]) -> None:
+    async def _end(self, make: Callable[[], Awaitable[None]]) -> None:
         try:
-            await run(make())
+            await make()
         except asyncio.CancelledError:
             # It may not have been sent. To do it twice does no harm.
             if self.local.token is not None:
@@ -195,16 +153,16 @@ class Lock(Core, Theirs):
         """Return a context that renews the hold at a third of its timeout, and cancels its body when it is lost."""
         return KeepAlive(self)
 
-    do_acquire = _does(Core._do_acquire)
-    locked = _does(Core._locked)
-    owned = _does(Core._owned)
-    do_release = _does(Core._do_release)
-    extend = _does(Core._extend)
-    do_extend = _does(Core._do_extend)
-    reacquire = _does(Core._reacquire)
-    do_reacquire = _does(Core._do_reacquire)
-    exec = _does(Core._exec)
-    check = _does(Core._check)
+    do_acquire = Core._do_acquire
+    locked = Core._locked
+    owned = Core._owned
+    do_release = Core._do_release
+    extend = Core._extend
+    do_extend = Core._do_extend
+    reacquire = Core._reacquire
+    do_reacquire = Core._do_reacquire
+    exec = Core._exec
+    check = Core._check
 
 
 class ReadLock(Lock):
@@ -226,7 +184,8 @@ class MultiLock(MultiCore, Lock):
 class Semaphore(SemaphoreCore, Lock):
     __doc__ = SemaphoreCore.__doc__
 
-    available = _does(SemaphoreCore._available)
+    available = SemaphoreCore._available
+    locked = SemaphoreCore._locked
 
 
 class RWLock(RWCore):

@@ -5,16 +5,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Unpack
 
-from ..results import NotAtOnce, ResultCore, ResultOptions, XFetch
+from ..results import ResultCore, ResultOptions, XFetch
 from .keeper import KeepAlive
-from .lock import Lock, run
+from .lock import Lock
 
 __all__ = ["XFetch", "once"]
 
 
 # Renews while the maker works. A maker whose hold is lost goes on: its own caller wants the value.
-class Making(NotAtOnce, KeepAlive):
-    _cancels = False
+class Making(KeepAlive):
+    _renews_at_once = _cancels = False
 
 
 class Result(ResultCore, Lock):
@@ -23,7 +23,7 @@ class Result(ResultCore, Lock):
 
 # Return the value, made by this call or by another one.
 async def take(result: Result, make: Callable[[], Awaitable[Any]]) -> Any:
-    if not await run(result._look()):
+    if not await result._look():
         assert result.found is not None
         return result.opened(result.found)
     try:

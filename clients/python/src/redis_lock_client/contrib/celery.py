@@ -41,15 +41,8 @@ class Once(Task):
         if self.lock_client is None or self.at_most is None:
             raise TypeError(f"the task {self.name} needs lock_client and at_most")
         name = self._lock_name(args, kwargs)
-        once = lock_of_job(
-            Lock,
-            self.lock_client,
-            name,
-            at_most=self.at_most,
-            at_least=self.at_least,
-            linger=self.linger,
-            fallback=self.fallback,
-        )
+        options: Any = {option: getattr(self, option) for option in ("at_most", "at_least", "linger", "fallback")}
+        once = lock_of_job(Lock, self.lock_client, name, **options)
         if not once.acquire():
             return self.skipped(name)
         with contextlib.ExitStack() as stack:

@@ -19,9 +19,9 @@ from django_redis.client import DefaultClient
 from django_redis.client.sentinel import SentinelClient
 
 from ..calls import naming
-from ..core import LockOptions, OwnOptions
 from ..lock import Lock
 from ..once import refuse_a_later_result, refuse_what_runs_later
+from ..options import LockOptions, OwnOptions
 
 __all__ = ["LockClient", "LockMixin", "SentinelLockClient", "locked"]
 
@@ -57,14 +57,9 @@ class LockMixin:
         if client is None:
             is_sharded = hasattr(this, "get_server")
             client = this.get_server(name) if is_sharded else this.get_client(write=True)
-        theirs = {
-            "timeout": timeout,
-            "sleep": sleep,
-            "blocking": blocking,
-            "blocking_timeout": blocking_timeout,
-            "thread_local": thread_local,
-        }
-        said: Any = {option: value for option, value in theirs.items() if value is not NOT_SAID}
+        names = ("timeout", "sleep", "blocking", "blocking_timeout", "thread_local")
+        values = (timeout, sleep, blocking, blocking_timeout, thread_local)
+        said: Any = {name: value for name, value in zip(names, values, strict=True) if value is not NOT_SAID}
         return Lock(client, name, **{**defaults, **said, **options})
 
 

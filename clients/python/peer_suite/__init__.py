@@ -1,1 +1,0 @@
-"""redis-py's own tests of its locks, run against ours."""

@@ -1,1 +1,0 @@
-"""LOCK.ONCE, and the ways that people use without it."""
