@@ -10,88 +10,79 @@ const RETRY_MS = 50;
 /** A shorter linger makes no extensions more frequent. */
 const SHORTEST_SPAN_MS = 300;
 
-/** It may be early: by a millisecond, or because it is for longer than Node.js has a timer for. */
-const after = (ms: number, run: () => void) => setTimeout(run, Math.min(Math.ceil(ms), MAX_TIMER_MS));
-
 /** Watches the end of a lease, and extends it before, once it is asked to. */
 export class Keeper {
-  #isExtended = false;
-  #end: NodeJS.Timeout | undefined;
-  #extension: NodeJS.Timeout | undefined;
-  #isExtending = false;
+  /** When the next extension is to begin. */
+  #due = Infinity;
+  #timer: NodeJS.Timeout | undefined;
   #isOver = false;
   #failure: Error | undefined;
-  /** Why the lock was lost at the end of its lease. */
-  message = "The lock was not extended before its lease was over.";
 
   constructor(private readonly lock: Lock) {
     this.changed();
   }
 
-  /** Begins to extend. */
+  /** Extends the lock from now on: at a third of the time within which it is needed, or before the threshold if that is sooner. */
   keep(): void {
-    this.#isExtended = true;
-    this.#plan();
-  }
-
-  /** The lease has another end. It is asked again when the timer fires, because answers of the connection move its end. */
-  changed(): void {
-    clearTimeout(this.#end);
-    if (this.#isOver) return;
-    const { lease } = this.lock;
-    this.#end = after(lease.remaining(performance.now()), () => {
-      if (lease.isValid(performance.now())) return this.changed();
-      this.#lose(new Error(this.message, { cause: this.#failure }));
-    });
-  }
-
-  /** The connection was lost: extends at once, for a hold that lingers is to be bound to the next one. */
-  hurry(): void {
-    clearTimeout(this.#extension);
-    if (this.#isExtended && !this.#isExtending && !this.#isOver) void this.#extend();
-  }
-
-  stop(): void {
-    this.#isOver = true;
-    clearTimeout(this.#end);
-    clearTimeout(this.#extension);
-  }
-
-  #lose(error: Error): void {
-    if (this.#isOver) return;
-    this.stop();
-    this.lock.lose(error);
-  }
-
-  /** The next extension comes at a third of the time within which it is needed, or before the threshold if that is sooner. */
-  #plan(): void {
-    clearTimeout(this.#extension);
-    if (this.#isOver || !this.#isExtended) return;
     const { lease, threshold, request } = this.lock;
     // One whose connection is lost lasts for the linger only.
     const { duration, linger = duration } = request;
     const third = Math.min(duration, Math.max(linger, SHORTEST_SPAN_MS)) / 3;
     // Of a duration shorter than the threshold a third is enough.
     const left = lease.remaining(performance.now()) - Math.min(threshold, duration / 3);
-    this.#extension = after(Math.max(RETRY_MS, Math.min(left, third)), () => void this.#extend());
+    this.#extendIn(Math.max(RETRY_MS, Math.min(left, third)));
+  }
+
+  /** The connection was lost: extends at once, for a hold that lingers is to be bound to the next one. */
+  hurry(): void {
+    if (this.#due < Infinity) this.#extendIn(0);
+  }
+
+  /** The lease has another end. It is asked again when the timer fires, because answers of the connection move its end. */
+  changed(): void {
+    clearTimeout(this.#timer);
+    if (this.#isOver) return;
+    const now = performance.now();
+    const ms = Math.max(0, Math.min(this.lock.lease.remaining(now), this.#due - now));
+    // It may be early: by a millisecond, or because it is for longer than Node.js has a timer for.
+    this.#timer = setTimeout(() => this.#wake(), Math.min(Math.ceil(ms), MAX_TIMER_MS));
+  }
+
+  stop(): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+  }
+
+  #wake(): void {
+    const now = performance.now();
+    if (!this.lock.lease.isValid(now)) this.#lose(new Error(this.lock.endMessage, { cause: this.#failure }));
+    else if (now >= this.#due) void this.#extend();
+    else this.changed();
+  }
+
+  #extendIn(ms: number): void {
+    this.#due = performance.now() + ms;
+    this.changed();
   }
 
   async #extend(): Promise<void> {
-    this.#isExtending = true;
+    this.#extendIn(Infinity);
     try {
       await this.lock.extendOnce();
       this.#failure = undefined;
-      this.#isExtending = false;
-      this.changed();
-      this.#plan();
+      this.keep();
     } catch (error) {
-      this.#isExtending = false;
       this.#failure = error as Error;
       const { cause } = this.#failure;
-      if (cause instanceof ResourceLockedError) return this.#lose(this.#failure);
+      if (cause instanceof ResourceLockedError) this.#lose(this.#failure);
       // A final error ends the extensions. The end of the lease tells of it.
-      if (this.#isOver || kindOf(cause) === "final") return;
-      this.#extension = after(RETRY_MS, () => void this.#extend());
+      else if (kindOf(cause) !== "final") this.#extendIn(RETRY_MS);
     }
+  }
+
+  #lose(error: Error): void {
+    if (this.#isOver) return;
+    this.stop();
+    this.lock.lose(error);
   }
 }

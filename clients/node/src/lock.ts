@@ -1,16 +1,32 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import { performance } from "node:perf_hooks";
 import type { Argument } from "./driver.js";
+import { ExecutionError, lost, ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
 import { Keeper } from "./keeper.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
+import { kindOf, wordOf } from "./replies.js";
 import type { Request } from "./request.js";
-import type { ReleaseSettings, Settings } from "./settings.js";
+import { checkDuration, DEFAULT_SETTINGS, type ReleaseSettings, type Settings } from "./settings.js";
 import { Measured } from "./telemetry.js";
+import { endable, LATE, within } from "./timer.js";
+import { ANSWER_MS, type Wire } from "./wire.js";
+
+/** The connection of a hold with `linger` may take so long to say that it lives. */
+const PONG_MS = 2000;
+
+/** How long after the end of its lease, when nothing is left to release, a release is waited for. */
+const RELEASED_MS = 2000;
+
+const NOT_EXTENDED = "The lock was not extended before its lease was over.";
+const NOT_RELEASED = "The release was not answered before the lease was over.";
 
 /** Aborted when the lock is lost; `error` (and `reason`) say why. */
 export type LockSignal = AbortSignal & { error?: Error };
+
+/** What runs under a lock. The lock is given for its fence. */
+export type Routine<T> = (signal: LockSignal, lock: Lock) => Promise<T>;
 
 /** A lock that is held, or was. */
 export class Lock implements ExecutionResult {
@@ -20,12 +36,16 @@ export class Lock implements ExecutionResult {
   readonly #controller = new AbortController();
   readonly #hold: Measured;
   #keeper: Keeper | undefined;
-  /** @internal How many extensions were sent. */
-  extensions = 0;
-  /** @internal Once a release was sent: until when its answer counts as one to this hold, and whether one was lost. */
-  ended: { readonly until: number; isInDoubt: boolean } | undefined;
-  /** @internal The server has said that it is released, or was lost. */
-  isSettled = false;
+  /** How many extensions were sent. */
+  #extensions = 0;
+  /** Once a release was sent: until when its answer counts as one to this hold, and whether one was lost. */
+  #ended: { readonly until: number; isInDoubt: boolean } | undefined;
+  /** The server has said that it is released, or was lost. */
+  #isSettled = false;
+  /** Aborted when a hold with `linger` is over. */
+  readonly #lingering = endable();
+  /** @internal Why the lock was lost at the end of its lease. */
+  endMessage = NOT_EXTENDED;
 
   /** @internal */
   constructor(
@@ -37,63 +57,101 @@ export class Lock implements ExecutionResult {
     /** Send it with every write, so that the resource can refuse a smaller one. Several resources have one fence. */
     readonly fence: number,
     /** @internal */
-    readonly lease: Lease,
+    readonly lease: Lease<Wire>,
     /** @internal How long before the end of the lease it is extended. */
     readonly threshold: number,
   ) {
     this.resources = request.resources;
     this.value = request.token;
     this.#hold = new Measured("hold", request.resources);
+    if (request.linger !== undefined) this.#linger(request.linger);
   }
 
   /** Whether the lease is not over yet, by this process's monotonic clock. */
   get isValid(): boolean {
-    return this.ended === undefined && this.lease.isValid(performance.now());
+    return this.#ended === undefined && this.lease.isValid(performance.now());
   }
 
   /** Milliseconds until the lease is over. */
   get remaining(): number {
-    return this.ended === undefined ? this.lease.remaining(performance.now()) : 0;
+    return this.#ended === undefined ? this.lease.remaining(performance.now()) : 0;
   }
 
   /** When the lease is over, in milliseconds since 1970; 0 after `release`. To look at: what counts is a clock that is never set. */
   get expiration(): number {
-    return this.ended === undefined ? Math.floor(Date.now() + this.remaining) : 0;
+    return this.#ended === undefined ? Math.floor(Date.now() + this.remaining) : 0;
   }
 
   /** Aborted when the lock is lost, at the end of its lease at the latest. A release is no loss. */
   get signal(): LockSignal {
-    void this.keeper;
+    if (this.#ended === undefined) this.#keeper ??= new Keeper(this);
     return this.#controller.signal;
   }
 
   /** Whether the server says that the lock is held now. True is old when it arrives: a write is guarded by `exec`, or by the fence. */
-  check(): Promise<boolean> {
-    return this.redlock.check(this);
+  async check(): Promise<boolean> {
+    try {
+      await this.redlock.insist(() => this.redlock.server.check(this.request));
+      return true;
+    } catch (error) {
+      if ((error as Error).cause instanceof ResourceLockedError) return false;
+      throw error;
+    }
   }
 
   /**
    * Runs one command in the server, in the same step in which the server checks that the lock is held: `exec("SET", "stock:7", 3)`.
    * Rejects with an `ExecutionError` when the lock is lost; the command has not run then. Of several resources, the first one guards.
    */
-  exec(command: string, ...args: Argument[]): Promise<unknown> {
-    return this.redlock.exec(this, command, ...args);
+  async exec(command: string, ...args: Argument[]): Promise<unknown> {
+    try {
+      const ms = Math.max(this.remaining, ANSWER_MS);
+      return await this.redlock.server.exec(this.request, [command, ...args], ms);
+    } catch (error) {
+      if (!(error instanceof ResourceLockedError || error instanceof UnsupportedError)) throw error;
+      throw new ExecutionError(`The command was not run. (${error.message})`, [], { cause: error });
+    }
   }
 
   /** Gives the lock back. A release that was rejected for lack of an answer can be repeated. */
-  release(settings?: ReleaseSettings): Promise<ExecutionResult> {
-    return this.redlock.release(this, settings);
+  async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
+    const ended = this.#end();
+    const release = async () => {
+      try {
+        await this.redlock.server.release(this.request, settings.atLeast);
+        this.#settle(true);
+      } catch (error) {
+        if (kindOf(error) === "silent") ended.isInDoubt = true;
+        if (!(error instanceof ResourceLockedError)) throw error;
+        // Sent twice, the first may have done it. For as long as the lease lasts that is what this answer is taken for.
+        const isDone = ended.isInDoubt && performance.now() < ended.until;
+        this.#settle(isDone);
+        if (!isDone) throw error;
+      }
+    };
+    return { attempts: await this.redlock.insist(release, settings, () => ended.until) };
   }
 
   /** Sets the lease anew, from now on. Returns this lock. */
-  extend(duration: number, settings?: Partial<Settings>): Promise<Lock> {
-    return this.redlock.extend(this, duration, settings);
+  async extend(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    checkDuration(duration);
+    if (!this.isValid)
+      throw new ExecutionError("Cannot extend an already-expired lock.", [], {
+        cause: lost("its lease is over"),
+      });
+    await this.redlock.insist(
+      () => this.#renew(duration),
+      settings,
+      () => this.lease.until,
+    );
+    this.endMessage = NOT_EXTENDED;
+    return this;
   }
 
   /** Extends the lock from now on, until it is released or lost. Returns this lock. */
   keep(): this {
-    if (this.ended !== undefined) return this;
-    this.keeper.keep();
+    void this.signal;
+    if (this.#ended === undefined) this.#keeper!.keep();
     return this;
   }
 
@@ -104,50 +162,144 @@ export class Lock implements ExecutionResult {
   get [Symbol.asyncDispose](): () => Promise<void> {
     this.keep();
     return async () => {
-      if (!this.isSettled) await this.release();
+      if (!this.#isSettled) await this.release();
     };
   }
 
-  /** @internal Watches the end of the lease. */
-  get keeper(): Keeper {
-    this.#keeper ??= new Keeper(this);
-    if (this.ended !== undefined) this.#keeper.stop();
-    return this.#keeper;
-  }
-
-  /** @internal For the keeper. */
-  extendOnce(): Promise<void> {
-    return this.redlock.extendOnce(this);
-  }
-
-  /** @internal The lease has another end. */
-  changed(): void {
-    this.#keeper?.changed();
-  }
-
-  /** @internal The connection that it was bound to is lost. */
-  disconnected(): void {
-    this.#keeper?.hurry();
+  /** @internal For the keeper, which asks again by itself. */
+  async extendOnce(): Promise<void> {
+    await this.redlock.insist(() => this.#renew(this.request.duration));
   }
 
   /** @internal */
   lose(error: Error): void {
     this.#keeper?.stop();
     this.#hold.end(false, error);
-    if (this.#controller.signal.aborted || this.isSettled) return;
+    if (this.#controller.signal.aborted || this.#isSettled) return;
     (this.#controller.signal as LockSignal).error = error;
     this.#controller.abort(error);
   }
 
-  /** @internal A release is sent. From now on nobody believes that it is held, and nothing extends it. */
-  end(): void {
-    this.ended ??= { until: this.lease.until, isInDoubt: false };
-    this.#keeper?.stop();
+  /** @internal Runs the routine, and releases the lock unless the routine has done so. */
+  async use<T>(routine: Routine<T>, settings: ReleaseSettings = {}): Promise<T> {
+    const { signal } = this;
+    const release = async () => {
+      if (this.#ended !== undefined) return;
+      await within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
+    };
+    let value: T;
+    try {
+      value = await routine(signal, this);
+      // The lease is asked, too: after a stop of the whole process its timer may not have had its turn.
+      if (this.#ended === undefined && !this.isValid && !signal.aborted)
+        this.lose(new Error("The lease was over before the routine was."));
+      signal.throwIfAborted();
+    } catch (error) {
+      // Nobody waits for a server that may not answer to release what is lost.
+      const released = release().catch(() => {});
+      if (!signal.aborted) await released;
+      throw error;
+    }
+    await release();
+    return value;
   }
 
-  /** @internal The server has answered the release. */
-  settle(isReleased: boolean): void {
-    this.isSettled = true;
+  /** @internal For `once`: stores the value if the lock is still held, and releases that. */
+  async store(value: Buffer, keep: number): Promise<void> {
+    const { redlock, request } = this;
+    const { until } = this.#end();
+    const save = async () => {
+      const saving = redlock.server.exec(request, ["SET", request.result!, value, "PX", keep], ANSWER_MS);
+      const outcomes = await Promise.allSettled([saving, redlock.server.release(request)]);
+      for (const each of outcomes) if (each.status === "rejected") throw each.reason;
+    };
+    try {
+      const saved = redlock.insist(save, DEFAULT_SETTINGS, () => until);
+      await within(Math.max(0, until - performance.now()) + ANSWER_MS, saved, LATE);
+      this.#settle(true);
+    } catch (error) {
+      this.#settle(false);
+      const { cause } = error as Error;
+      // It is a value all the same, for the caller that has made it.
+      if (!(cause instanceof ResourceLockedError) && cause && kindOf(cause) === "final") throw error;
+    }
+  }
+
+  async #renew(duration: number): Promise<void> {
+    const { lease, request } = this;
+    try {
+      if (!this.isValid) throw lost("its lease is over");
+      const sent = performance.now();
+      const mine = ++this.#extensions;
+      // If it is shortened, then also by a request whose answer does not come.
+      lease.shorten(sent, duration);
+      this.#keeper?.changed();
+      // A silent connection is given up while there is time to ask on another one.
+      const ms = Math.min(ANSWER_MS, Math.max(100, this.remaining / 2));
+      const wire = await this.redlock.server.renew(request, duration, ms);
+      if (!this.isValid) throw lost("its lease was over before the answer");
+      // What the server does last is what was sent last.
+      if (mine !== this.#extensions) return;
+      lease.renew(sent, duration);
+      if (request.linger !== undefined && lease.pulse !== wire) await this.#bind(duration);
+    } catch (error) {
+      if (error instanceof ResourceLockedError && this.#ended === undefined) lease.isOver = true;
+      throw error;
+    } finally {
+      this.#keeper?.changed();
+    }
+  }
+
+  /**
+   * Only an acquire binds a hold that lingers to the connection of now. Without an answer, or while a guard grants nothing, the renewal
+   * before it counts, and the next one binds.
+   */
+  async #bind(duration: number): Promise<void> {
+    const { server } = this.redlock;
+    const request = { ...this.request, duration, grace: undefined };
+    const grant = await server.acquire(request).catch((error: Error) => {
+      const isGone = error instanceof StringLockError || /^(PARTIAL|WRONGTYPE)$/.test(wordOf(error) ?? "");
+      if (isGone) throw lost(error.message);
+      return undefined;
+    });
+    if (!grant) return;
+    if (grant.fence !== this.fence) {
+      // It was lost meanwhile. Nobody knows of this one.
+      await server.release(request).catch(() => {});
+      throw lost("the lock was granted anew");
+    }
+    this.#boundTo(grant.wire);
+  }
+
+  /** For as long as the lease lasts, a silent connection is asked whether it lives. */
+  #linger(linger: number): void {
+    this.#boundTo(this.lease.pulse);
+    const beat = () => {
+      const { pulse } = this.lease;
+      if (!this.isValid) {
+        clearInterval(heart);
+        this.#lingering.abort();
+      } else if (pulse && performance.now() - pulse.aliveAt >= linger / 4)
+        pulse.send(["PING"], Math.min(linger, PONG_MS)).catch(() => {});
+    };
+    const heart = setInterval(beat, linger / 3).unref();
+  }
+
+  /** When this connection is lost, the hold is to be bound to the next one. */
+  #boundTo(wire: Wire | undefined): void {
+    this.lease.pulse = wire;
+    const hurry = () => this.lease.pulse === wire && this.#keeper?.hurry();
+    wire?.lost.addEventListener("abort", hurry, { signal: this.#lingering.signal });
+  }
+
+  /** The caller has given it up. */
+  #end() {
+    this.#keeper?.stop();
+    return (this.#ended ??= { until: this.lease.until, isInDoubt: false });
+  }
+
+  #settle(isReleased: boolean): void {
+    this.#isSettled = true;
     this.#hold.end(isReleased);
   }
 }

@@ -1,9 +1,9 @@
 import { performance } from "node:perf_hooks";
-import { checkNames, ExecutionError } from "./errors.js";
+import { ExecutionError } from "./errors.js";
 import type { Lock } from "./lock.js";
 import type { Outcome, Redlock } from "./redlock.js";
-import { checkDuration } from "./settings.js";
-import { useLock } from "./using.js";
+import { checkDuration, checkNames } from "./settings.js";
+import { whenAborted } from "./timer.js";
 
 /** How long the others wait between two questions where no connection waits for them. */
 const ASK_AGAIN_MS = 100;
@@ -36,25 +36,20 @@ export interface Packing<T> {
  * value do not all find it early at the same moment (Vattani, Chierichetti and Lowenstein, 2015).
  */
 export class XFetch {
-  readonly #beta: number;
-  readonly #isMeasured: boolean;
-  #delta: number;
+  #measured = 0;
 
   /** `delta`: how long the making takes, measured if it is not given. `beta`: above 1 is sooner. */
-  constructor({ delta, beta = 1 }: { delta?: number; beta?: number } = {}) {
-    this.#beta = beta;
-    this.#isMeasured = delta === undefined;
-    this.#delta = delta ?? 0;
-  }
+  constructor(private readonly given: { readonly delta?: number; readonly beta?: number } = {}) {}
 
   /** @internal How long before its end a value counts as early this time. */
   draw(): number {
-    return -this.#delta * this.#beta * Math.log(1 - Math.random());
+    const { delta = this.#measured, beta = 1 } = this.given;
+    return -delta * beta * Math.log(1 - Math.random());
   }
 
   /** @internal The making took so long. */
   madeIn(ms: number): void {
-    if (this.#isMeasured) this.#delta = ms;
+    this.#measured = ms;
   }
 }
 
@@ -114,16 +109,17 @@ export async function once<T>(
   if (lock === undefined) return unpack(found!);
   let made: Buffer | undefined;
   try {
-    await useLock(lock.keep(), async () => {
+    await lock.keep().use(async () => {
       const start = performance.now();
       made = await withSignal(lock, signal, async (both) => Buffer.from(pack(await make(both))));
       if (early instanceof XFetch) early.madeIn(performance.now() - start);
-      await redlock.store(lock, made, keep);
+      await lock.store(made, keep);
     });
   } catch (error) {
     if (made === undefined) {
       if (found === null || signal?.aborted) throw error;
-      redlock.tell(new Error(`${name} could not be made anew, so the old value is used.`, { cause: error }));
+      const told = new Error(`${name} could not be made anew, so the old value is used.`, { cause: error });
+      redlock.tell(told).catch(() => {});
     }
     // Its maker gets a value that came too late to be stored.
     else if (error !== lock.signal.reason) throw error;
@@ -133,16 +129,12 @@ export async function once<T>(
 
 /** Runs it with a signal that follows two. */
 async function withSignal<T>(lock: Lock, signal: AbortSignal | undefined, run: Make<T>): Promise<T> {
-  const [both, done] = [new AbortController(), new AbortController()];
-  for (const each of signal ? [lock.signal, signal] : [lock.signal]) {
-    const abort = () => both.abort(each.reason);
-    if (each.aborted) abort();
-    each.addEventListener("abort", abort, { signal: done.signal });
-  }
+  const both = new AbortController();
+  const forget = whenAborted([lock.signal, signal], (reason) => both.abort(reason));
   try {
     return await run(both.signal);
   } finally {
-    done.abort();
+    forget();
   }
 }
 

@@ -1,9 +1,8 @@
-import { checkNames, ExecutionError, ResourceLockedError } from "./errors.js";
+import { ExecutionError, ResourceLockedError } from "./errors.js";
 import type { Lock } from "./lock.js";
-import type { Redlock } from "./redlock.js";
+import type { Redlock, Use } from "./redlock.js";
 import type { Target } from "./request.js";
-import type { Settings } from "./settings.js";
-import type { Use } from "./using.js";
+import { checkNames, type Settings } from "./settings.js";
 
 const MAX_PERMITS = 2 ** 31 - 1;
 export const MAX_RESOURCES = 128;

@@ -3,14 +3,14 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { Lease } from "../dist/esm/lease.js";
-import { isUnknownCommand, kindOf, WORDS } from "../dist/esm/replies.js";
+import { isUnknownCommand, kindOf } from "../dist/esm/replies.js";
 
 describe("replies", () => {
   it("have the table that all adapters share", () => {
     const text = readFileSync(new URL("../../vectors/errors.txt", import.meta.url), "utf8");
     const rows = text.split("\n").filter((line) => line && !line.startsWith("#"));
-    assert.deepEqual(WORDS, Object.fromEntries(rows.map((row) => row.split(/\s+/))));
-    for (const [word, kind] of Object.entries(WORDS)) assert.equal(kindOf(new Error(`${word} text`)), kind);
+    for (const [word, kind] of rows.map((row) => row.split(/\s+/)))
+      assert.equal(kindOf(new Error(`${word} text`)), kind, word);
     assert.equal(kindOf(new Error("WHATEVER it is")), "final");
     for (const text of ["read ECONNRESET", "Connection is closed.", "Socket closed unexpectedly"])
       assert.equal(kindOf(new Error(text)), "silent", text);
@@ -64,7 +64,7 @@ describe("a lease", () => {
     const pulse = { aliveAt: 0 };
     const lease = new Lease(0.01, 1000);
     lease.renew(0, 20_000);
-    lease.bind(pulse);
+    lease.pulse = pulse;
     assert.equal(lease.until, 988);
     pulse.aliveAt = 700;
     assert.equal(lease.until, 1688);
