@@ -1,11 +1,11 @@
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Place, WaitingRoom } from "./block.js";
+import type { WaitingRoom } from "./block.js";
 import { ResourceLockedError, StringLockError } from "./errors.js";
 import { Lease } from "./lease.js";
 import { kindOf, wordOf } from "./replies.js";
 import type { Request } from "./request.js";
-import type { Server, Waiting } from "./server.js";
+import type { Grant, Server, Waiting } from "./server.js";
 import { Patience, type Settings } from "./settings.js";
 import { LATE, MAX_TIMER_MS, whenAborted, within } from "./timer.js";
 import type { Wire } from "./wire.js";
@@ -25,18 +25,17 @@ const RELEASES = 10;
 const MAX_BLOCK_MS = MAX_TIMER_MS - 10_000;
 
 /** A lock that was granted. */
-export interface Granted {
-  /** Beside a value, 0 is no lock. */
-  readonly fence: number;
+export interface Granted extends Omit<Grant, "wire"> {
   readonly lease: Lease<Wire>;
-  readonly found?: Buffer | undefined;
 }
 
 /** One acquire: a state machine of waits and pauses, which ends by a grant, an error or `stop`. */
 export class Acquire {
   /** An answer was lost: the server may have granted it. */
   #isInDoubt = false;
-  #place: Place | undefined;
+  /** Resolves when a connection may wait for it, which has to be given back. */
+  #isCalled: Promise<boolean> | undefined;
+  #leave: (() => void) | undefined;
   readonly #stopped = new AbortController();
   readonly #patience: Patience;
 
@@ -72,7 +71,6 @@ export class Acquire {
   stop(reason: unknown): void {
     this.#isInDoubt = true;
     this.#stopped.abort(reason);
-    this.#place?.close();
   }
 
   /**
@@ -112,7 +110,7 @@ export class Acquire {
         waiting = await this.#next(answer, waiting, performance.now() - start);
       }
     } finally {
-      this.#place?.leave();
+      this.#leave?.();
     }
   }
 
@@ -128,7 +126,7 @@ export class Acquire {
       const { found } = grant;
       if (found && grant.fence === 0) return { fence: 0, lease, found };
       const span = Math.min(request.duration, request.linger ?? Infinity);
-      if (request.linger !== undefined && waiting && waiting.by === this.#place) {
+      if (request.linger !== undefined && waiting && waiting.by === this.room) {
         // A hold that lingers is bound to the connection that asked, which is to be the one for renewals.
         sent = performance.now();
         grant = await server.acquire(request);
@@ -169,22 +167,25 @@ export class Acquire {
     if (waiting && took < PAUSE_MS) await patience.sleep(PAUSE_MS);
     const listening = this.#listening();
     if (listening) return listening;
-    const place = (this.#place ??= this.room.enter());
+    this.#isCalled ??= new Promise((call) => (this.#leave = this.room.enter(() => call(true))));
+    const isCalled = this.#isCalled;
     const { retryDelay, grace } = this.settings;
     // Without a free connection the lock is asked for again, as node-redlock would, and the server keeps the place.
     const atMost = Math.min(retryDelay || PAUSE_MS, grace / 2, patience.left);
-    return (await patience.spend(() => place.isReadyWithin(atMost))) ? this.#by(place) : undefined;
+    const isFree = await patience.spend(() => within(atMost, isCalled, LATE).catch(() => false));
+    return isFree ? this.#by(this.room) : undefined;
   }
 
   #listening(): Waiting | undefined {
     const { server, settings } = this;
-    const canListen = settings.waitBy === "notify" && server.canNotify && !server.isFallback(this.request);
+    const canListen =
+      settings.waitBy === "notify" && !server.listener.isRefused && !server.isFallback(this.request);
     return canListen ? this.#by(server.listener) : undefined;
   }
 
   #by(by: Waiting["by"]): Waiting {
     const ms = Math.min(this.#patience.left, this.settings.blockSlice, MAX_BLOCK_MS);
     // BLOCK 0 would wait for ever.
-    return { by, ms: Math.max(1, Math.floor(ms)) };
+    return { by, ms: Math.max(1, Math.floor(ms)), signal: this.#stopped.signal };
   }
 }

@@ -113,3 +113,7 @@ export function codeOf(error: unknown): ErrorCode {
 export function lost(resource: string): ResourceLockedError {
   return new ResourceLockedError(`not held any more: ${resource}`, "ERR_LOCK_LOST");
 }
+
+export function warn(code: string, text: string): void {
+  process.emitWarning(text, { type: "RedisLockWarning", code });
+}

@@ -1,9 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
-import type { Command, Node } from "./driver.js";
+import type { Node } from "./driver.js";
+import { warn } from "./errors.js";
+import { isNotifyRefused } from "./replies.js";
 import { slotOf, tagOfSlot } from "./slot.js";
 import { LATE, whenAborted, within } from "./timer.js";
-import { type Answer, LATE_MS, type Waiter, type Wire, WireOfEach, type Wires } from "./wire.js";
+import { type Answer, type Asked, LATE_MS, oneOfEach, type Waiter, type Wire, type Wires } from "./wire.js";
 
 /** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
 const SPARE_MS = 2000;
@@ -28,25 +30,43 @@ interface Message {
  * shard channel for each slot. The requests go over the connection for commands, which never blocks.
  */
 export class Listener implements Waiter {
+  /** The server does not allow it to this user, or not for this key. */
+  isRefused = false;
   readonly #id = randomBytes(16).toString("hex");
   /** By key and token. Called with the end of the wait. */
   readonly #waiters = new Map<string, (message: Message) => void>();
-  readonly #ears = new WireOfEach((node) => this.#open(node));
-  /** The channels of a connection, and whether it is subscribed. */
-  readonly #channels = new WeakMap<Wire, Map<string, Promise<unknown>>>();
+  readonly #ear = oneOfEach((node) => this.#open(node));
 
   constructor(private readonly wires: Wires) {}
 
-  async ask(key: string, token: string, command: Command, ms: number): Promise<Answer> {
+  async ask(asked: Asked): Promise<Answer> {
+    try {
+      return await this.#ask(asked);
+    } catch (error) {
+      if (!isNotifyRefused(error)) throw error;
+      const text = `Waiting by NOTIFY is not possible, so connections block: ${error.message}`;
+      if (!this.isRefused) warn("REDIS_LOCK_WITHOUT_NOTIFY", text);
+      this.isRefused = true;
+      // It has waited for no time. The next wait is by BLOCK.
+      return { reply: null, wire: undefined };
+    }
+  }
+
+  async #ask({ key, token, command, ms, signal }: Asked): Promise<Answer> {
     const { life, driver } = this.wires;
     // As it comes back from the server, where it is UTF-8.
     const name = `${Buffer.from(key).toString()} ${token}`;
     const until = performance.now() + ms;
     const left = () => until - performance.now();
     while (left() > 0) {
-      life.throwIfAborted();
-      const { ear, channel } = await within(Math.min(left() / 2, READY_MS), this.#subscribed(key), LATE);
-      const wire = await this.wires.to(ear.node);
+      for (const each of [life, signal]) each.throwIfAborted();
+      const subscribing = within(Math.min(left() / 2, READY_MS), this.#subscribed(key), LATE);
+      const ready = await subscribing.catch((error) =>
+        error.message === LATE ? undefined : Promise.reject(error),
+      );
+      const wire = await (ready ? this.wires.to(ready.ear.node) : this.wires.of(key));
+      if (!ready) return { reply: await wire.send(command, LATE_MS), wire };
+      const { ear, channel } = ready;
       // It listens before it asks, and after a lost subscription it asks again: what was missed is in the answer.
       const told = new Promise<Message>((tell) => this.#waiters.set(name, tell));
       try {
@@ -58,7 +78,7 @@ export class Listener implements Waiter {
         // In ioredis a value could be the same: its replies have no types.
         const value = Buffer.isBuffer(reply) ? await wire.send(["GET", command[2]!], LATE_MS) : null;
         if (value !== null) return { reply: value, wire };
-        const message = await within(left(), told, LATE, wire.lost, ear.lost).catch(() => undefined);
+        const message = await within(left(), told, LATE, wire.lost, ear.lost, signal).catch(() => undefined);
         if (message?.event === "granted" || message?.event === "result") {
           if (!driver.cluster && message.event === "granted") return { reply: message.fence, wire };
           // A replica passes shard messages on, and its primary makes no grant that nobody hears of at the primary itself. So the primary
@@ -79,17 +99,11 @@ export class Listener implements Waiter {
   /** Subscribes at the node of the key, unless it is subscribed. */
   async #subscribed(key: string) {
     const { driver } = this.wires;
-    const ear = await this.wires.of(key, (node) => this.#ears.to(node));
+    const ear = await this.wires.of(key, this.#ear);
     // A shard channel is of the key's slot.
     const tag = driver.cluster ? `{${tagOfSlot(slotOf(key))}}:` : "";
     const channel = `redis-lock:${tag}${this.#id}`;
-    const channels = this.#channels.get(ear)!;
-    if (!channels.has(channel)) channels.set(channel, ear.subscribe(channel, PONG_MS));
-    // Where a channel is not available, all are given up.
-    await channels.get(channel)!.catch((error) => {
-      ear.close();
-      throw error;
-    });
+    await ear.subscribe(channel, PONG_MS);
     return { ear, channel };
   }
 
@@ -99,7 +113,6 @@ export class Listener implements Waiter {
       const head = /^([a-z]+) ([0-9]+) [0-9]+ /.exec(text);
       if (head) this.#waiters.get(text.slice(head[0].length))?.({ event: head[1]!, fence: Number(head[2]) });
     });
-    this.#channels.set(wire, new Map());
     const beat = () => this.#waiters.size > 0 && wire.send(["PING"], PONG_MS).catch(() => {});
     const heart = setInterval(beat, HEARTBEAT_MS).unref();
     whenAborted([wire.lost], () => clearInterval(heart));

@@ -3,18 +3,23 @@ import { performance } from "node:perf_hooks";
 import type { Argument } from "./driver.js";
 import { ExecutionError, lost, ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
-import { Keeper } from "./keeper.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
 import { kindOf, wordOf } from "./replies.js";
 import type { Request } from "./request.js";
 import { checkDuration, DEFAULT_SETTINGS, type ReleaseSettings, type Settings } from "./settings.js";
 import { Measured } from "./telemetry.js";
-import { endable, LATE, within } from "./timer.js";
+import { LATE, MAX_TIMER_MS, whenAborted, within } from "./timer.js";
 import { ANSWER_MS, type Wire } from "./wire.js";
 
 /** The connection of a hold with `linger` may take so long to say that it lives. */
 const PONG_MS = 2000;
+
+/** Between two extensions at least. */
+const RETRY_MS = 50;
+
+/** A shorter linger makes no extensions more frequent. */
+const SHORTEST_SPAN_MS = 300;
 
 /** How long after the end of its lease, when nothing is left to release, a release is waited for. */
 const RELEASED_MS = 2000;
@@ -35,15 +40,18 @@ export class Lock implements ExecutionResult {
   readonly value: string;
   readonly #controller = new AbortController();
   readonly #hold: Measured;
-  #keeper: Keeper | undefined;
+  /** For the end of the lease, once somebody wants to hear of it, or for the next extension, which is due then. */
+  #timer: NodeJS.Timeout | undefined;
+  #due = Infinity;
+  #failure: Error | undefined;
   /** How many extensions were sent. */
   #extensions = 0;
   /** Once a release was sent: until when its answer counts as one to this hold, and whether one was lost. */
   #ended: { readonly until: number; isInDoubt: boolean } | undefined;
   /** The server has said that it is released, or was lost. */
   #isSettled = false;
-  /** Aborted when a hold with `linger` is over. */
-  readonly #lingering = endable();
+  /** Hears no more of the loss of the connection that it is bound to. */
+  #forget = () => {};
   /** @internal Why the lock was lost at the end of its lease. */
   endMessage = NOT_EXTENDED;
 
@@ -84,7 +92,7 @@ export class Lock implements ExecutionResult {
 
   /** Aborted when the lock is lost, at the end of its lease at the latest. A release is no loss. */
   get signal(): LockSignal {
-    if (this.#ended === undefined) this.#keeper ??= new Keeper(this);
+    if (this.#timer === undefined) this.#plan();
     return this.#controller.signal;
   }
 
@@ -150,8 +158,12 @@ export class Lock implements ExecutionResult {
 
   /** Extends the lock from now on, until it is released or lost. Returns this lock. */
   keep(): this {
-    void this.signal;
-    if (this.#ended === undefined) this.#keeper!.keep();
+    // At a third of the time within which it is needed, or before the threshold if that is sooner. One whose connection is lost lasts for
+    // the linger only. Of a duration shorter than the threshold a third is enough.
+    const { duration, linger = duration } = this.request;
+    const third = Math.min(duration, Math.max(linger, SHORTEST_SPAN_MS)) / 3;
+    const left = this.remaining - Math.min(this.threshold, duration / 3);
+    this.#extendIn(Math.max(RETRY_MS, Math.min(left, third)));
     return this;
   }
 
@@ -166,20 +178,6 @@ export class Lock implements ExecutionResult {
     };
   }
 
-  /** @internal For the keeper, which asks again by itself. */
-  async extendOnce(): Promise<void> {
-    await this.redlock.insist(() => this.#renew(this.request.duration));
-  }
-
-  /** @internal */
-  lose(error: Error): void {
-    this.#keeper?.stop();
-    this.#hold.end(false, error);
-    if (this.#controller.signal.aborted || this.#isSettled) return;
-    (this.#controller.signal as LockSignal).error = error;
-    this.#controller.abort(error);
-  }
-
   /** @internal Runs the routine, and releases the lock unless the routine has done so. */
   async use<T>(routine: Routine<T>, settings: ReleaseSettings = {}): Promise<T> {
     const { signal } = this;
@@ -191,8 +189,8 @@ export class Lock implements ExecutionResult {
     try {
       value = await routine(signal, this);
       // The lease is asked, too: after a stop of the whole process its timer may not have had its turn.
-      if (this.#ended === undefined && !this.isValid && !signal.aborted)
-        this.lose(new Error("The lease was over before the routine was."));
+      if (this.#ended === undefined && !this.isValid)
+        this.#lose(new Error("The lease was over before the routine was."));
       signal.throwIfAborted();
     } catch (error) {
       // Nobody waits for a server that may not answer to release what is lost.
@@ -204,25 +202,12 @@ export class Lock implements ExecutionResult {
     return value;
   }
 
-  /** @internal For `once`: stores the value if the lock is still held, and releases that. */
+  /** @internal For `once`: stores the value if the lock is still held. */
   async store(value: Buffer, keep: number): Promise<void> {
-    const { redlock, request } = this;
-    const { until } = this.#end();
-    const save = async () => {
-      const saving = redlock.server.exec(request, ["SET", request.result!, value, "PX", keep], ANSWER_MS);
-      const outcomes = await Promise.allSettled([saving, redlock.server.release(request)]);
-      for (const each of outcomes) if (each.status === "rejected") throw each.reason;
-    };
-    try {
-      const saved = redlock.insist(save, DEFAULT_SETTINGS, () => until);
-      await within(Math.max(0, until - performance.now()) + ANSWER_MS, saved, LATE);
-      this.#settle(true);
-    } catch (error) {
-      this.#settle(false);
-      const { cause } = error as Error;
-      // It is a value all the same, for the caller that has made it.
-      if (!(cause instanceof ResourceLockedError) && cause && kindOf(cause) === "final") throw error;
-    }
+    const { redlock, request, signal } = this;
+    const save = () => redlock.server.exec(request, ["SET", request.result!, value, "PX", keep], ANSWER_MS);
+    const saving = redlock.insist(save, DEFAULT_SETTINGS, () => this.lease.until);
+    await within(Infinity, saving, LATE, signal);
   }
 
   async #renew(duration: number): Promise<void> {
@@ -233,7 +218,7 @@ export class Lock implements ExecutionResult {
       const mine = ++this.#extensions;
       // If it is shortened, then also by a request whose answer does not come.
       lease.shorten(sent, duration);
-      this.#keeper?.changed();
+      this.#changed();
       // A silent connection is given up while there is time to ask on another one.
       const ms = Math.min(ANSWER_MS, Math.max(100, this.remaining / 2));
       const wire = await this.redlock.server.renew(request, duration, ms);
@@ -246,7 +231,7 @@ export class Lock implements ExecutionResult {
       if (error instanceof ResourceLockedError && this.#ended === undefined) lease.isOver = true;
       throw error;
     } finally {
-      this.#keeper?.changed();
+      this.#changed();
     }
   }
 
@@ -278,23 +263,71 @@ export class Lock implements ExecutionResult {
       const { pulse } = this.lease;
       if (!this.isValid) {
         clearInterval(heart);
-        this.#lingering.abort();
+        this.#forget();
       } else if (pulse && performance.now() - pulse.aliveAt >= linger / 4)
         pulse.send(["PING"], Math.min(linger, PONG_MS)).catch(() => {});
     };
     const heart = setInterval(beat, linger / 3).unref();
   }
 
-  /** When this connection is lost, the hold is to be bound to the next one. */
+  /** When this connection is lost, the hold is to be bound to the next one: what extends it does so at once. */
   #boundTo(wire: Wire | undefined): void {
     this.lease.pulse = wire;
-    const hurry = () => this.lease.pulse === wire && this.#keeper?.hurry();
-    wire?.lost.addEventListener("abort", hurry, { signal: this.#lingering.signal });
+    this.#forget();
+    this.#forget = whenAborted([wire?.lost], () => this.#due < Infinity && this.#extendIn(0));
+  }
+
+  #extendIn(ms: number): void {
+    this.#due = performance.now() + ms;
+    this.#plan();
+  }
+
+  /** The lease has another end. */
+  #changed(): void {
+    if (this.#timer !== undefined) this.#plan();
+  }
+
+  /** Answers of the connection move the end of the lease, and a timer may be early, or for longer than Node.js has one for. */
+  #plan(): void {
+    clearTimeout(this.#timer);
+    if (this.#ended !== undefined || this.#controller.signal.aborted) return;
+    const ms = Math.max(0, Math.min(this.remaining, this.#due - performance.now()));
+    this.#timer = setTimeout(() => this.#wake(), Math.min(Math.ceil(ms), MAX_TIMER_MS));
+  }
+
+  #wake(): void {
+    if (!this.isValid) this.#lose(new Error(this.endMessage, { cause: this.#failure }));
+    else if (performance.now() < this.#due) this.#plan();
+    else void this.#extendOnce();
+  }
+
+  async #extendOnce(): Promise<void> {
+    this.#extendIn(Infinity);
+    try {
+      await this.redlock.insist(() => this.#renew(this.request.duration));
+      this.#failure = undefined;
+      this.keep();
+    } catch (error) {
+      this.#failure = error as Error;
+      const { cause } = this.#failure;
+      if (cause instanceof ResourceLockedError) this.#lose(this.#failure);
+      // A final error ends the extensions. The end of the lease tells of it.
+      else if (kindOf(cause) !== "final") this.#extendIn(RETRY_MS);
+    }
+  }
+
+  #lose(error: Error): void {
+    clearTimeout(this.#timer);
+    const { signal } = this.#controller;
+    if (this.#ended !== undefined || signal.aborted) return;
+    this.#hold.end(false, error);
+    (signal as LockSignal).error = error;
+    this.#controller.abort(error);
   }
 
   /** The caller has given it up. */
   #end() {
-    this.#keeper?.stop();
+    clearTimeout(this.#timer);
     return (this.#ended ??= { until: this.lease.until, isInDoubt: false });
   }
 

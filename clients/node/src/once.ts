@@ -122,7 +122,7 @@ export async function once<T>(
       redlock.tell(told).catch(() => {});
     }
     // Its maker gets a value that came too late to be stored.
-    else if (error !== lock.signal.reason) throw error;
+    else if (error instanceof ExecutionError && error.code === "ERR_LOCK_REFUSED") throw error;
   }
   return unpack(made ?? found!);
 }

@@ -182,7 +182,7 @@ export class Redlock extends EventEmitter {
    * the retries. Resolves with the attempts.
    */
   async insist(
-    ask: () => Promise<void>,
+    ask: () => Promise<unknown>,
     settings: Partial<Settings> = { retryCount: 0 },
     until = () => -Infinity,
   ): Promise<Promise<ExecutionStats>[]> {
@@ -190,7 +190,10 @@ export class Redlock extends EventEmitter {
     const patience = new Patience(effective);
     const { attempts, note } = this.#attempts(effective);
     for (;;) {
-      const failure = await ask().catch((error: Error) => error);
+      const failure = await ask().then(
+        () => undefined,
+        (error: Error) => error,
+      );
       note(failure);
       if (!failure) return attempts;
       const kind = kindOf(failure);
@@ -239,7 +242,7 @@ export class Redlock extends EventEmitter {
     // Readers would all run it.
     const once = { ...settings, shared: false, retryCount: 0 };
     const option = atLeast > 0 ? { atLeast } : {};
-    const lock = await nullIfHeld(this.take({ resources: [name], ...option }, atMost, once));
+    const lock = await this.take({ resources: [name], ...option }, atMost, once).catch(nullIfHeld);
     if (lock === null) return { hasRun: false };
     lock.endMessage = "The job took longer than `atMost`.";
     return { hasRun: true, value: await lock.use(job, { ...settings, ...option }) };
@@ -259,7 +262,7 @@ export class Redlock extends EventEmitter {
   }
 
   /** @internal What a listener throws rejects this, and decides nothing. */
-  async tell(error: Error | void): Promise<ExecutionStats> {
+  async tell(error: Error | undefined): Promise<ExecutionStats> {
     if (error) this.emit("error", error);
     const votesFor = new Set(error ? [] : [this.#client]);
     const votesAgainst = new Map(error ? [[this.#client, error]] : []);
@@ -280,7 +283,7 @@ export class Redlock extends EventEmitter {
   /** The outcomes of requests, and what notes one. Of attempts without end only the last is kept. */
   #attempts({ retryCount }: Settings) {
     const attempts: Promise<ExecutionStats>[] = [];
-    const note = (error: Error | void) => {
+    const note = (error: Error | undefined) => {
       if (retryCount === -1) attempts.length = 0;
       attempts.push(this.tell(error));
       attempts.at(-1)!.catch(() => {});

@@ -57,7 +57,7 @@ export function isUnknownCommand(error: unknown, name = ""): error is Error {
 }
 
 /** The server does not allow this user, or this key, to wait by NOTIFY. BLOCK needs none of it. */
-export function isNotifyRefused(error: unknown): boolean {
-  if (is(error, "NOPERM")) return /channel|subscribe/i.test((error as Error).message);
+export function isNotifyRefused(error: unknown): error is Error {
+  if (is(error, "NOPERM")) return /channel|subscribe/i.test(error.message);
   return is(error, "CROSSSLOT") || (is(error, "ERR") && /^ERR NOTIFY |subscribe/i.test(error.message));
 }

@@ -9,18 +9,18 @@ import {
   SlotsError,
   StringLockError,
   UnsupportedError,
+  warn,
 } from "./errors.js";
 import { checkString, LOST, SCRIPTS, unavailable } from "./fallback.js";
 import { Listener } from "./listener.js";
-import { is, isNotifyRefused, isUnknownCommand, kindOf, redirection } from "./replies.js";
+import { is, isUnknownCommand, kindOf, redirection } from "./replies.js";
 import type { Request } from "./request.js";
 import { slotOf } from "./slot.js";
-import { type Answer, ANSWER_MS, type Waiter, type Wire, Wires } from "./wire.js";
+import { ANSWER_MS, type Asked, type Waiter, type Wire, Wires } from "./wire.js";
 
-/** How a request waits, and for how long. */
-export interface Waiting {
+/** How a request waits. */
+export interface Waiting extends Pick<Asked, "ms" | "signal"> {
   readonly by: Waiter;
-  readonly ms: number;
 }
 
 /** What was granted, and the connection to which a hold with `linger` is bound. */
@@ -43,8 +43,6 @@ const servers = new WeakMap<Client, Server>();
 export class Server {
   readonly wires: Wires;
   readonly listener: Listener;
-  /** NOTIFY is tried until the server refuses it. */
-  canNotify = true;
   /** Whether locks are strings: undefined until the server was asked for the first one. */
   #isPlain: boolean | undefined;
 
@@ -96,9 +94,13 @@ export class Server {
     if (this.isFallback(request)) return this.#acquireString(request, isInDoubt);
     this.#checkSlots(request);
     const command = commandOf(request);
+    const key = request.keys[0]!;
     try {
-      const { reply, wire } = await this.#ask(request, command, waiting);
-      this.#isPlain ??= false;
+      const { reply, wire } = await (waiting
+        ? waiting.by.ask({ ...waiting, key, token: request.token, command })
+        : this.#follow(command, key, ANSWER_MS));
+      // Without a connection it was not asked.
+      if (wire) this.#isPlain ??= false;
       if (reply === null) throw taken(request);
       if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
       if (Array.isArray(reply)) return { fence: Number(reply[1]), wire, found: reply[0] as Buffer };
@@ -118,21 +120,6 @@ export class Server {
       if (this.#isPlain === undefined) warn("REDIS_LOCK_FALLBACK", text);
       this.#isPlain = true;
       return this.#acquireString(request, isInDoubt);
-    }
-  }
-
-  async #ask(request: Request, command: Command, waiting: Waiting | undefined): Promise<Answer> {
-    const key = request.keys[0]!;
-    if (!waiting) return this.#follow(command, key, ANSWER_MS);
-    try {
-      return await waiting.by.ask(key, request.token, command, waiting.ms);
-    } catch (error) {
-      if (waiting.by !== this.listener || !isNotifyRefused(error)) throw error;
-      const text = `Waiting by NOTIFY is not possible, so connections block: ${(error as Error).message}`;
-      if (this.canNotify) warn("REDIS_LOCK_WITHOUT_NOTIFY", text);
-      this.canNotify = false;
-      // It has waited for no time. The next wait is by BLOCK.
-      throw taken(request);
     }
   }
 
@@ -275,8 +262,4 @@ function missing(cause: Error): ModuleMissingError {
       `SET NX PX: there is ${LOST}`,
     { cause },
   );
-}
-
-function warn(code: string, text: string): void {
-  process.emitWarning(text, { type: "RedisLockWarning", code });
 }

@@ -1,4 +1,4 @@
-import { ExecutionError, ResourceLockedError } from "./errors.js";
+import { ExecutionError } from "./errors.js";
 import type { Lock } from "./lock.js";
 import type { Redlock, Use } from "./redlock.js";
 import type { Target } from "./request.js";
@@ -22,7 +22,7 @@ export abstract class Taken {
 
   /** Does not wait. Resolves with null if the lock is unavailable at the moment. */
   tryAcquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock | null> {
-    return nullIfHeld(this.acquire(duration, { ...settings, retryCount: 0 }));
+    return this.acquire(duration, { ...settings, retryCount: 0 }).catch(nullIfHeld);
   }
 
   /** Runs the routine meanwhile, as `redlock.using` does. */
@@ -65,11 +65,7 @@ export class MultiLock extends Taken {
 }
 
 /** Null instead of the error that says that another has it. */
-export async function nullIfHeld(acquiring: Promise<Lock>): Promise<Lock | null> {
-  try {
-    return await acquiring;
-  } catch (error) {
-    if (error instanceof ExecutionError && error.cause instanceof ResourceLockedError) return null;
-    throw error;
-  }
+export function nullIfHeld(error: unknown): null {
+  if (error instanceof ExecutionError && error.code === "ERR_LOCK_TAKEN") return null;
+  throw error;
 }

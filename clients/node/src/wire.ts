@@ -23,10 +23,21 @@ export interface Answer {
   readonly wire: Wire | undefined;
 }
 
+/** What a waiter asks. */
+export interface Asked {
+  readonly key: string;
+  readonly token: string;
+  readonly command: Command;
+  /** How long it waits. */
+  readonly ms: number;
+  /** Ends the wait. */
+  readonly signal: AbortSignal;
+}
+
 /** A way to wait in the server. */
 export interface Waiter {
-  /** Asks, and waits for so long. Resolves with what the command answers when it does not wait. */
-  ask(key: string, token: string, command: Command, ms: number): Promise<Answer>;
+  /** Resolves with what the command answers when it does not wait. */
+  ask(asked: Asked): Promise<Answer>;
 }
 
 /** A link that rejects what is in flight when it is lost or closed, and that is given up when an answer does not come. */
@@ -37,6 +48,7 @@ export class Wire implements Pulse {
   /** Aborted when it is lost, also by `close`. */
   readonly lost: AbortSignal = this.#end.signal;
   #link: Link | undefined;
+  readonly #channels = new Map<string, Promise<unknown>>();
 
   static async open(node: Node, onMessage: (message: Buffer) => void): Promise<Wire> {
     const wire = new Wire(node);
@@ -56,8 +68,12 @@ export class Wire implements Pulse {
     return this.#run((link) => link.send(command), ms);
   }
 
+  /** Where a channel is not available, all are given up. */
   subscribe(channel: string, ms: number): Promise<unknown> {
-    return this.#run((link) => link.subscribe(channel), ms);
+    const subscribed = this.#channels.get(channel) ?? this.#run((link) => link.subscribe(channel), ms);
+    this.#channels.set(channel, subscribed);
+    subscribed.catch(() => this.close());
+    return subscribed;
   }
 
   async #run(ask: (link: Link) => Promise<unknown>, ms: number): Promise<unknown> {
@@ -82,27 +98,24 @@ export class Wire implements Pulse {
   }
 }
 
-/** One connection to each server, opened when it is first needed, and again after it was lost. */
-export class WireOfEach {
-  readonly #known = new Map<string, Promise<Wire>>();
-
-  constructor(private readonly open: (node: Node) => Promise<Wire>) {}
-
-  to(node: Node): Promise<Wire> {
-    const known = this.#known.get(node.id);
-    if (known !== undefined) return known;
-    const opening = this.open(node);
-    const forget = () => void (this.#known.get(node.id) === opening && this.#known.delete(node.id));
-    this.#known.set(node.id, opening);
+/** Finds the one connection to a server, which is opened when it is first needed, and again after it was lost. */
+export function oneOfEach(open: (node: Node) => Promise<Wire>): (node: Node) => Promise<Wire> {
+  const known = new Map<string, Promise<Wire>>();
+  return (node) => {
+    const found = known.get(node.id);
+    if (found !== undefined) return found;
+    const opening = open(node);
+    const forget = () => void (known.get(node.id) === opening && known.delete(node.id));
+    known.set(node.id, opening);
     opening.then((wire) => whenAborted([wire.lost], forget), forget);
     return opening;
-  }
+  };
 }
 
 /** All connections of a client. */
 export class Wires {
-  /** For what is answered at once. */
-  readonly #ofCommands = new WireOfEach((node) => this.open(node));
+  /** That for what is answered at once. */
+  readonly to = oneOfEach((node) => this.open(node));
   #life = endable();
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<unknown> | undefined;
@@ -116,17 +129,13 @@ export class Wires {
   }
 
   /** One to the server of the key, by default that for commands. */
-  async of(key: string, to = (node: Node) => this.to(node)): Promise<Wire> {
+  async of(key: string, to = this.to): Promise<Wire> {
     try {
       return await to(await this.driver.node(key));
     } catch (error) {
       await this.refresh(key);
       throw error;
     }
-  }
-
-  to(node: Node): Promise<Wire> {
-    return this.#ofCommands.to(node);
   }
 
   async open(node: Node, onMessage: (message: Buffer) => void = () => {}): Promise<Wire> {

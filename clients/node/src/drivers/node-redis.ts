@@ -87,7 +87,7 @@ export function ofNodeRedis(client: NodeRedisClient): Driver {
     ...common(client),
     async node() {
       const database = await (selected ??= ask());
-      return nodeOf(client, String(database), {}, { database }, false);
+      return nodeOf(client, String(database), { database }, false);
     },
   };
 }
@@ -97,7 +97,7 @@ export function ofNodeRedisCluster(client: NodeRedisCluster): Driver {
     const known = clientOf(client.masters.find((master) => master.address === address));
     const template = known ?? client.masters.map(clientOf).find(Boolean);
     if (!template) throw new Error("no node of the cluster is known");
-    return nodeOf(template, address, known ? {} : hostOf(address), {}, true);
+    return nodeOf(template, address, known ? {} : { socket: hostOf(address) }, true);
   };
   return {
     ...common(client),
@@ -169,26 +169,16 @@ function optionsOf(command: Command): object {
   return isOfBytes(command) ? { typeMapping: { 36: Buffer } } : {};
 }
 
-function nodeOf(
-  template: NodeRedisClient,
-  id: string,
-  socket: object,
-  override: object,
-  isSharded: boolean,
-): Node {
+function nodeOf(template: NodeRedisClient, id: string, override: NodeRedisOptions, isSharded: boolean): Node {
   return {
     id,
     async open(onLost, onMessage) {
+      const sockets = { ...template.options?.socket, ...override.socket };
       const own = template.duplicate({
+        ...override,
         // A ping would stand behind the BLOCK.
         pingInterval: undefined,
-        socket: {
-          ...template.options?.socket,
-          ...socket,
-          reconnectStrategy: false,
-          socketTimeout: undefined,
-        },
-        ...override,
+        socket: { ...sockets, reconnectStrategy: false, socketTimeout: undefined },
       });
       const close = () => own.isOpen && own.destroy();
       // A connection that is not made again ends by an error only.
