@@ -53,7 +53,7 @@ export class Acquire {
   async run(): Promise<Granted> {
     const { signal } = this.settings;
     signal?.throwIfAborted();
-    const forget = whenAborted([signal], (reason) => this.stop(reason));
+    const forget = whenAborted((reason) => this.stop(reason), signal);
     try {
       return await within(Infinity, this.#untilGranted(), LATE, this.#stopped.signal);
     } catch (error) {

@@ -30,7 +30,7 @@ export class WaitingRoom implements Waiter {
     const wire = await this.wires.of(key, (node) => this.#lend(node));
     // BLOCK 0 would wait for ever.
     const left = Math.max(1, Math.floor(end - performance.now()));
-    const forget = whenAborted([signal], () => wire.close());
+    const forget = whenAborted(() => wire.close(), signal);
     try {
       const reply = await wire.send([...command, "BLOCK", left], left + LATE_MS);
       this.#idle.push(wire);

@@ -115,7 +115,7 @@ export class Listener implements Waiter {
     });
     const beat = () => this.#waiters.size > 0 && wire.send(["PING"], PONG_MS).catch(() => {});
     const heart = setInterval(beat, HEARTBEAT_MS).unref();
-    whenAborted([wire.lost], () => clearInterval(heart));
+    whenAborted(() => clearInterval(heart), wire.lost);
     return wire;
   }
 }

@@ -274,7 +274,7 @@ export class Lock implements ExecutionResult {
   #boundTo(wire: Wire | undefined): void {
     this.lease.pulse = wire;
     this.#forget();
-    this.#forget = whenAborted([wire?.lost], () => this.#due < Infinity && this.#extendIn(0));
+    this.#forget = whenAborted(() => this.#due < Infinity && this.#extendIn(0), wire?.lost);
   }
 
   #extendIn(ms: number): void {

@@ -2,7 +2,8 @@ import { performance } from "node:perf_hooks";
 import { ExecutionError } from "./errors.js";
 import type { Lock } from "./lock.js";
 import type { Outcome, Redlock } from "./redlock.js";
-import { checkDuration, checkNames } from "./settings.js";
+import { checkDuration } from "./settings.js";
+import { checkNames } from "./several.js";
 import { whenAborted } from "./timer.js";
 
 /** How long the others wait between two questions where no connection waits for them. */
@@ -95,23 +96,23 @@ export async function once<T>(
   const [seen, left] = await redlock.look(name);
   if (seen !== null && (left < 0 || earlyMs === null || left > earlyMs)) return unpack(seen);
   const waitMs = seen === null ? Math.max(0, until - performance.now()) : 0;
-  const retries = {
-    retryCount: waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS,
-    retryDelay: ASK_AGAIN_MS,
-    signal,
-  };
+  const retryCount = waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS;
+  const retries = { retryCount, retryDelay: ASK_AGAIN_MS, signal };
   const target = { resources: [name], early: earlyMs };
   const { lock, found = seen } = await redlock.takeOrFind(target, ttl, retries).catch((error): Outcome => {
-    // Nobody waits because of a value that is there, nor fails.
-    if (seen !== null && isPassing(error)) return {};
+    // Nobody waits because of a value that is there, nor fails: another one has the lock, or the server could not be asked.
+    const isPassing = error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);
+    if (seen !== null && isPassing) return {};
     throw error;
   });
   if (lock === undefined) return unpack(found!);
   let made: Buffer | undefined;
+  const both = new AbortController();
+  const forget = whenAborted((reason) => both.abort(reason), lock.signal, signal);
   try {
     await lock.keep().use(async () => {
       const start = performance.now();
-      made = await withSignal(lock, signal, async (both) => Buffer.from(pack(await make(both))));
+      made = Buffer.from(pack(await make(both.signal)));
       if (early instanceof XFetch) early.madeIn(performance.now() - start);
       await lock.store(made, keep);
     });
@@ -123,28 +124,14 @@ export async function once<T>(
     }
     // Its maker gets a value that came too late to be stored.
     else if (error instanceof ExecutionError && error.code === "ERR_LOCK_REFUSED") throw error;
-  }
-  return unpack(made ?? found!);
-}
-
-/** Runs it with a signal that follows two. */
-async function withSignal<T>(lock: Lock, signal: AbortSignal | undefined, run: Make<T>): Promise<T> {
-  const both = new AbortController();
-  const forget = whenAborted([lock.signal, signal], (reason) => both.abort(reason));
-  try {
-    return await run(both.signal);
   } finally {
     forget();
   }
+  return unpack(made ?? found!);
 }
 
 /** Without `pack`. */
 function asIs(value: unknown): string | Uint8Array {
   if (typeof value === "string" || value instanceof Uint8Array) return value;
   throw new TypeError("A value is text or bytes, or `pack` makes them of it.");
-}
-
-/** Another one has the lock, or the server could not be asked. */
-function isPassing(error: unknown): boolean {
-  return error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);
 }

@@ -11,16 +11,9 @@ import { Lock, type Routine } from "./lock.js";
 import { kindOf } from "./replies.js";
 import type { Request, Target } from "./request.js";
 import { Server } from "./server.js";
-import {
-  checkDuration,
-  checkNames,
-  checkSettings,
-  DEFAULT_SETTINGS,
-  Patience,
-  withDefaults,
-} from "./settings.js";
+import { checkDuration, checkSettings, DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
 import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
-import { MAX_RESOURCES, MultiLock, nullIfHeld, Semaphore } from "./several.js";
+import { checkNames, MAX_RESOURCES, MultiLock, nullIfHeld, Semaphore } from "./several.js";
 import { lockOf } from "./slot.js";
 import { loaded, Measured } from "./telemetry.js";
 

@@ -100,12 +100,6 @@ export function checkDuration(duration: number): void {
     throw new RangeError("Duration must be from 1 to 2^48 milliseconds.");
 }
 
-/** JavaScript may pass a string, of which each letter would be a resource. */
-export function checkNames(resources: readonly string[]): void {
-  if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
-    throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');
-}
-
 /** How long an operation may still wait: the retries of node-redlock, as time. */
 export class Patience {
   #left: number;

@@ -2,7 +2,7 @@ import { ExecutionError } from "./errors.js";
 import type { Lock } from "./lock.js";
 import type { Redlock, Use } from "./redlock.js";
 import type { Target } from "./request.js";
-import { checkNames, type Settings } from "./settings.js";
+import type { Settings } from "./settings.js";
 
 const MAX_PERMITS = 2 ** 31 - 1;
 export const MAX_RESOURCES = 128;
@@ -68,4 +68,10 @@ export class MultiLock extends Taken {
 export function nullIfHeld(error: unknown): null {
   if (error instanceof ExecutionError && error.code === "ERR_LOCK_TAKEN") return null;
   throw error;
+}
+
+/** JavaScript may pass a string, of which each letter would be a resource. */
+export function checkNames(resources: readonly string[]): void {
+  if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
+    throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');
 }

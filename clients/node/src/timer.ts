@@ -6,10 +6,7 @@ export const MAX_TIMER_MS = 2 ** 31 - 1;
 export const LATE = "no answer in time";
 
 /** Calls this with the reason when one of the signals is aborted. Returns what ends that. */
-export function whenAborted(
-  signals: readonly (AbortSignal | undefined)[],
-  call: (reason: unknown) => void,
-): () => void {
+export function whenAborted(call: (reason: unknown) => void, ...signals: (AbortSignal | undefined)[]) {
   const stops = signals.map((signal) => {
     const tell = () => call(signal!.reason);
     if (signal?.aborted) tell();
@@ -20,17 +17,12 @@ export function whenAborted(
 }
 
 /** Waits for a promise, but not longer than this or than these signals last. The promise is then left to itself. */
-export async function within<T>(
-  ms: number,
-  promise: Promise<T>,
-  otherwise: string,
-  ...signals: AbortSignal[]
-): Promise<T> {
+export async function within<T>(ms: number, promise: Promise<T>, otherwise: string, ...ends: AbortSignal[]) {
   let end = () => {};
   const late = new Promise<never>((_, reject) => {
     const tell = () => reject(new Error(otherwise));
     const timer = ms < Infinity ? setTimeout(tell, Math.min(ms, MAX_TIMER_MS)) : undefined;
-    const stop = whenAborted(signals, reject);
+    const stop = whenAborted(reject, ...ends);
     end = () => {
       clearTimeout(timer);
       stop();

@@ -107,7 +107,7 @@ export function oneOfEach(open: (node: Node) => Promise<Wire>): (node: Node) => 
     const opening = open(node);
     const forget = () => void (known.get(node.id) === opening && known.delete(node.id));
     known.set(node.id, opening);
-    opening.then((wire) => whenAborted([wire.lost], forget), forget);
+    opening.then((wire) => whenAborted(forget, wire.lost), forget);
     return opening;
   };
 }

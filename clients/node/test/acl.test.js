@@ -1,6 +1,6 @@
 // With no more rights than the documents give a worker.
 import assert from "node:assert/strict";
-import { after, afterEach, before, describe, it } from "node:test";
+import { after, afterEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redis-lock-client";
 import { Clients, gatherWarnings, Server, allLibraries, until } from "./harness.js";
@@ -15,30 +15,20 @@ const USERS = {
   /** For `waitBy: "notify"`. */
   notified: [...WORKER, "&redis-lock:*", "+subscribe", "+ping"],
 };
-let server, bare;
-before(async () => {
-  [server, bare] = await Promise.all([Server.start(), Server.start({ withModule: false })]);
-  for (const [user, rights] of Object.entries(USERS))
-    await server.admin.acl("SETUSER", user, ...BASE, ...rights);
-  const strings = "+set +get +del +type +pexpire +eval".split(" ");
-  await bare.admin.acl("SETUSER", "worker", ...BASE, ...strings);
-});
-after(() => Promise.all([server?.stop(), bare?.stop()]));
+const server = await Server.start();
+after(server.stop);
+for (const [user, rights] of Object.entries(USERS))
+  await server.admin.acl("SETUSER", user, ...BASE, ...rights);
+
+// ioredis says there that it may not ask for INFO.
+console.warn = () => {};
 
 for (const [name, library] of Object.entries(allLibraries)) {
   describe(name, () => {
     const key = `jobs:${name}`;
     const clients = new Clients(library);
-    const { warn } = console;
-    const connect = (username, { port } = server) => {
-      // ioredis says there that it may not ask for INFO.
-      console.warn = () => {};
-      return clients.connect(port, { username, password: "secret" });
-    };
-    afterEach(() => {
-      console.warn = warn;
-      clients.end();
-    });
+    const connect = (username) => clients.connect(server.port, { username, password: "secret" });
+    afterEach(clients.end);
     const works = async (redlock) => {
       const first = await redlock.acquire([key], 5000);
       const waiting = redlock.acquire([key], 5000);
@@ -64,15 +54,6 @@ for (const [name, library] of Object.entries(allLibraries)) {
       assert.equal(await both.check(), true);
       assert.equal(await both.exec("SET", `${key} row`, 1), "OK");
       await both.release();
-    });
-
-    it("acl: the fallback needs the rights to its strings and scripts", async () => {
-      const redlock = new Redlock([await connect("worker", bare)], { fallback: true });
-      const lock = await redlock.acquire([key], 5000);
-      assert.equal(await lock.check(), true);
-      await lock.extend(5000);
-      await lock.release();
-      assert.equal(await bare.admin.exists(key), 0);
     });
 
     it("acl: notified of grants with the right to its channels, and without it by blocking", async () => {
