@@ -1,6 +1,5 @@
 import { performance } from "node:perf_hooks";
 import type { Node } from "./driver.js";
-import { whenAborted } from "./timer.js";
 import { type Answer, type Asked, LATE_MS, type Waiter, type Wire, type Wires } from "./wire.js";
 
 /** Connections that wait in the server by BLOCK: at most so many, kept for the next waiter. */
@@ -24,13 +23,12 @@ export class WaitingRoom implements Waiter {
     };
   }
 
-  /** Asks with BLOCK. A connection is given up that does not answer soon after its time, or has an answer to give that nobody wants. */
-  async ask({ key, command, ms, signal }: Asked): Promise<Answer> {
+  /** Asks with BLOCK. A connection is given up that does not answer soon after its time. A wait that is ended is answered when it is released. */
+  async ask({ key, command, ms }: Asked): Promise<Answer> {
     const end = performance.now() + ms;
     const wire = await this.wires.of(key, (node) => this.#lend(node));
     // BLOCK 0 would wait for ever.
     const left = Math.max(1, Math.floor(end - performance.now()));
-    const forget = whenAborted(() => wire.close(), signal);
     try {
       const reply = await wire.send([...command, "BLOCK", left], left + LATE_MS);
       this.#idle.push(wire);
@@ -41,8 +39,6 @@ export class WaitingRoom implements Waiter {
       // After an error a new connection is always right.
       wire.close();
       throw error;
-    } finally {
-      forget();
     }
   }
 

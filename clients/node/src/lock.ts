@@ -9,7 +9,7 @@ import { kindOf, wordOf } from "./replies.js";
 import type { Request } from "./request.js";
 import { checkDuration, DEFAULT_SETTINGS, type ReleaseSettings, type Settings } from "./settings.js";
 import { Measured } from "./telemetry.js";
-import { LATE, MAX_TIMER_MS, whenAborted, within } from "./timer.js";
+import { LATE, MAX_TIMER_MS, within } from "./timer.js";
 import { ANSWER_MS, type Wire } from "./wire.js";
 
 /** The connection of a hold with `linger` may take so long to say that it lives. */
@@ -17,9 +17,6 @@ const PONG_MS = 2000;
 
 /** Between two extensions at least. */
 const RETRY_MS = 50;
-
-/** A shorter linger makes no extensions more frequent. */
-const SHORTEST_SPAN_MS = 300;
 
 /** How long after the end of its lease, when nothing is left to release, a release is waited for. */
 const RELEASED_MS = 2000;
@@ -50,8 +47,6 @@ export class Lock implements ExecutionResult {
   #ended: { readonly until: number; isInDoubt: boolean } | undefined;
   /** The server has said that it is released, or was lost. */
   #isSettled = false;
-  /** Hears no more of the loss of the connection that it is bound to. */
-  #forget = () => {};
   /** @internal Why the lock was lost at the end of its lease. */
   endMessage = NOT_EXTENDED;
 
@@ -161,7 +156,7 @@ export class Lock implements ExecutionResult {
     // At a third of the time within which it is needed, or before the threshold if that is sooner. One whose connection is lost lasts for
     // the linger only. Of a duration shorter than the threshold a third is enough.
     const { duration, linger = duration } = this.request;
-    const third = Math.min(duration, Math.max(linger, SHORTEST_SPAN_MS)) / 3;
+    const third = Math.min(duration, linger) / 3;
     const left = this.remaining - Math.min(this.threshold, duration / 3);
     this.#extendIn(Math.max(RETRY_MS, Math.min(left, third)));
     return this;
@@ -253,28 +248,18 @@ export class Lock implements ExecutionResult {
       await server.release(request).catch(() => {});
       throw lost("the lock was granted anew");
     }
-    this.#boundTo(grant.wire);
+    this.lease.pulse = grant.wire;
   }
 
   /** For as long as the lease lasts, a silent connection is asked whether it lives. */
   #linger(linger: number): void {
-    this.#boundTo(this.lease.pulse);
     const beat = () => {
       const { pulse } = this.lease;
-      if (!this.isValid) {
-        clearInterval(heart);
-        this.#forget();
-      } else if (pulse && performance.now() - pulse.aliveAt >= linger / 4)
+      if (!this.isValid) clearInterval(heart);
+      else if (pulse && performance.now() - pulse.aliveAt >= linger / 4)
         pulse.send(["PING"], Math.min(linger, PONG_MS)).catch(() => {});
     };
     const heart = setInterval(beat, linger / 3).unref();
-  }
-
-  /** When this connection is lost, the hold is to be bound to the next one: what extends it does so at once. */
-  #boundTo(wire: Wire | undefined): void {
-    this.lease.pulse = wire;
-    this.#forget();
-    this.#forget = whenAborted(() => this.#due < Infinity && this.#extendIn(0), wire?.lost);
   }
 
   #extendIn(ms: number): void {

@@ -111,8 +111,9 @@ for (const { title, library, waitBy } of ways) {
       }
     });
 
-    it("shares few connections, in the order of arrival", async () => {
-      const own = new Redlock([client], { maxWaitingConnections: 2, retryCount: -1, retryDelay: 20, waitBy });
+    it("shares few connections, in the order of arrival", { timeout: 30_000 }, async () => {
+      const settings = { maxWaitingConnections: 2, retryDelay: 20, blockSlice: 60_000 };
+      const own = new Redlock([client], { ...settings, retryCount: -1, waitBy });
       const key = "a key of zwölf signs, {twelve}";
       const first = await own.acquire([key], 30_000);
       const [order, all] = [[], []];

@@ -51,18 +51,19 @@ describe("using", async () => {
   });
 
   it("aborts at the end of the lease that the routine has chosen", async () => {
-    // The next extension would come after 3 seconds, and say something else.
-    const using = redlock.using(["a"], 9000, async (signal, lock) => {
+    /** A timer that is set later, and for longer, has its turn later. */
+    const shorten = async (signal, lock) => {
       await lock.extend(2000);
-      await aborted(signal);
-    });
+      await Promise.race([aborted(signal), sleep(2500).then(() => assert.fail("it was not told"))]);
+    };
+    // The next extension would come after 3 seconds.
+    const using = redlock.using(["a"], 9000, shorten);
     await assert.rejects(using, /not extended before its lease was over/);
     const job = redlock.runOnce("a", { atMost: 2000 }, async (signal, lock) => {
       await lock.extend(30_000);
       await sleep(2100);
       assert.ok(!signal.aborted && lock.isValid, "a longer one, too");
-      await lock.extend(2000);
-      await aborted(signal);
+      await shorten(signal, lock);
     });
     await assert.rejects(job, /not extended before its lease was over/, "it took no longer than atMost");
   });
