@@ -23,7 +23,10 @@ export class WaitingRoom implements Waiter {
     };
   }
 
-  /** Asks with BLOCK. A connection is given up that does not answer soon after its time. A wait that is ended is answered when it is released. */
+  /**
+   * Asks with BLOCK. A connection that does not answer soon after its time is given up. A wait that the caller has ended is answered when
+   * its place is released.
+   */
   async ask({ key, command, ms }: Asked): Promise<Answer> {
     const end = performance.now() + ms;
     const wire = await this.wires.of(key, (node) => this.#lend(node));

@@ -241,7 +241,10 @@ export class Redlock extends EventEmitter {
     return { hasRun: true, value: await lock.use(job, { ...settings, ...option }) };
   }
 
-  /** @internal For `once`: the value, and how many milliseconds it lives. An error that passes is as no value: the acquire waits for its end. */
+  /**
+   * @internal For `once`: the value, and how many milliseconds it lives. An error that passes is as no value: the acquire waits for its
+   * end.
+   */
   async look(name: string): Promise<[value: Buffer | null, left: number]> {
     const key = this.server.driver.prefix + name;
     try {
