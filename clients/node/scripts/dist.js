@@ -1,5 +1,4 @@
-// Packs the package, checks it, lists what is in it, installs it in a clean folder, and takes a lock with it on a real server. It
-// uploads nothing: it says what would be uploaded.
+// Packs the package, checks it, installs it in a clean folder, and takes a lock with it on a real server. It uploads nothing.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,18 +19,11 @@ const text = run("npm", ["pack", "--json", "--silent", "--pack-destination", tar
 const [packed] = JSON.parse(text.slice(text.indexOf("[")));
 const file = join(target, packed.filename);
 
-const paths = packed.files.map(({ path }) => path);
 const wanted = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "package.json"];
-const missing = wanted.filter((path) => !paths.includes(path));
+const missing = wanted.filter((name) => !packed.files.some(({ path }) => path === name));
 if (missing.length > 0) throw new Error(`not in the package: ${missing}`);
-const surplus = paths.filter((path) => /^(src|test|scripts|node_modules|target)\//.test(path));
-if (surplus.length > 0) throw new Error(`in the package: ${surplus}`);
-for (const { path, size } of packed.files) console.log(`${String(size).padStart(8)}  ${path}`);
-
-console.log("== publint");
 process.stdout.write(run("npx", ["--no-install", "publint", "run", file, "--strict"], folder));
 
-console.log("== a clean folder");
 const app = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
 const server = await Server.start();
 try {
@@ -69,7 +61,6 @@ try {
   rmSync(app, { recursive: true, force: true });
 }
 
-console.log(`
-Nothing was uploaded. \`npm publish ${file.replace(folder, "")} --access public\` would upload
-  ${packed.name} ${packed.version}: ${packed.files.length} files, ${packed.size} bytes packed, ${packed.unpackedSize} unpacked
-  ${packed.integrity}`);
+console.log(
+  `${packed.name} ${packed.version}: ${packed.files.length} files, ${packed.size} bytes, ${packed.integrity}`,
+);

@@ -114,8 +114,6 @@ export function lost(resource: string): ResourceLockedError {
   return new ResourceLockedError(`not held any more: ${resource}`, "ERR_LOCK_LOST");
 }
 
-/** JavaScript may pass a string, of which each letter would be a resource. */
-export function checkNames(resources: readonly string[]): void {
-  if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
-    throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');
+export function warn(code: string, text: string): void {
+  process.emitWarning(text, { type: "RedisLockWarning", code });
 }

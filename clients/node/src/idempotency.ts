@@ -59,9 +59,8 @@ export function idempotency(redlock: Redlock, settings: IdempotencySettings = {}
     let first: Recorded | undefined;
     const make = async () => {
       first = await recorded(response, next);
-      const { status, headers, body } = first;
-      if (status >= 500) throw new Error("a server error is not kept");
-      return JSON.stringify({ request: fingerprint, status, headers, body: body.toString("base64") });
+      if (first.answer.status >= 500) throw new Error("a server error is not kept");
+      return JSON.stringify({ request: fingerprint, ...first.answer });
     };
     // What a client has chosen is no part of the name: its braces would say in which slot it lies.
     const name = `idempotency:${digest(owner(request), String(key))}`;
@@ -88,9 +87,7 @@ export function idempotency(redlock: Redlock, settings: IdempotencySettings = {}
 
 /** What a handler has answered, and how to send it. */
 interface Recorded {
-  readonly status: number;
-  readonly headers: Answer["headers"];
-  readonly body: Buffer;
+  readonly answer: Omit<Answer, "request">;
   send(): void;
 }
 
@@ -130,9 +127,9 @@ function recorded(response: ServerResponse, next: () => void): Promise<Recorded>
         Object.assign(response, { write: () => true, end: () => response });
         Object.defineProperty(response, "headersSent", { value: true, configurable: true });
         const headers = Object.entries(response.getHeaders()).filter(([name]) => KEPT.test(name));
-        const { statusCode: status } = response;
         const kept = Object.fromEntries(headers) as Answer["headers"];
-        resolve({ status, headers: kept, body: Buffer.concat(chunks), send });
+        const body = Buffer.concat(chunks).toString("base64");
+        resolve({ answer: { status: response.statusCode, headers: kept, body }, send });
         return response;
       },
       // By a handler that gives up. A client that goes away does not call it: the handler works on.

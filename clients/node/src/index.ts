@@ -26,7 +26,6 @@ export type {
   NodeRedisSentinel,
 } from "./drivers/node-redis.js";
 export type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
-export type { LockSignal } from "./lock.js";
+export type { LockSignal, Routine } from "./lock.js";
 export type { Target } from "./request.js";
-export type { RunOnceResult } from "./redlock.js";
-export type { Routine, Use } from "./using.js";
+export type { RunOnceResult, Use } from "./redlock.js";

@@ -17,11 +17,13 @@ export interface Pulse {
  * With `linger` the server ends the hold so long after it has lost the connection. So the lease is over `linger` after the last moment at
  * which the connection was known to live, or at which the server was known to have the hold.
  */
-export class Lease {
+export class Lease<P extends Pulse = Pulse> {
   #until = -Infinity;
   #known = -Infinity;
-  #pulse: Pulse | undefined;
-  #isOver = false;
+  /** The connection that the server has bound the hold to. */
+  pulse: P | undefined;
+  /** For good, whatever a later answer says. */
+  isOver = false;
 
   constructor(
     private readonly driftFactor: number,
@@ -30,44 +32,33 @@ export class Lease {
 
   /** The request that was sent then has set the ttl anew. */
   renew(sent: number, duration: number): void {
-    this.#until = sent + duration - drift(duration, this.driftFactor);
+    this.#until = this.#endOf(sent, duration);
     this.#known = Math.max(this.#known, sent);
   }
 
   /** A request is sent that may shorten the ttl, whether or not its answer arrives. */
   shorten(sent: number, duration: number): void {
-    this.#until = Math.min(this.#until, sent + duration - drift(duration, this.driftFactor));
-  }
-
-  /** The server has bound the hold to this connection. */
-  bind(pulse: Pulse): void {
-    this.#pulse = pulse;
-  }
-
-  /** The connection that the hold is bound to. */
-  get pulse(): Pulse | undefined {
-    return this.#pulse;
-  }
-
-  /** It is over for good, whatever a later answer says. */
-  end(): void {
-    this.#isOver = true;
+    this.#until = Math.min(this.#until, this.#endOf(sent, duration));
   }
 
   get until(): number {
-    if (this.#isOver) return -Infinity;
+    if (this.isOver) return -Infinity;
     if (this.linger === undefined) return this.#until;
-    const heard = Math.max(this.#known, this.#pulse?.aliveAt ?? -Infinity);
-    return Math.min(this.#until, heard + Math.max(0, this.linger - drift(this.linger, this.driftFactor)));
+    const heard = Math.max(this.#known, this.pulse?.aliveAt ?? -Infinity);
+    return Math.min(this.#until, this.#endOf(heard, this.linger));
   }
 
   isValid(now: number): boolean {
     // What is over once stays so: the next answer of the connection says nothing about the time between.
-    if (now >= this.until) this.#isOver = true;
-    return !this.#isOver;
+    if (now >= this.until) this.isOver = true;
+    return !this.isOver;
   }
 
   remaining(now: number): number {
     return this.isValid(now) ? this.until - now : 0;
+  }
+
+  #endOf(from: number, ms: number): number {
+    return from + ms - drift(ms, this.driftFactor);
   }
 }

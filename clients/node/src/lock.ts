@@ -1,16 +1,34 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import { performance } from "node:perf_hooks";
 import type { Argument } from "./driver.js";
+import { ExecutionError, lost, ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
-import { Keeper } from "./keeper.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
+import { kindOf, wordOf } from "./replies.js";
 import type { Request } from "./request.js";
-import type { ReleaseSettings, Settings } from "./settings.js";
+import { checkDuration, DEFAULT_SETTINGS, type ReleaseSettings, type Settings } from "./settings.js";
 import { Measured } from "./telemetry.js";
+import { LATE, MAX_TIMER_MS, within } from "./timer.js";
+import { ANSWER_MS, type Wire } from "./wire.js";
+
+/** The connection of a hold with `linger` may take so long to say that it lives. */
+const PONG_MS = 2000;
+
+/** Between two extensions at least. */
+const RETRY_MS = 50;
+
+/** How long after the end of its lease, when nothing is left to release, a release is waited for. */
+const RELEASED_MS = 2000;
+
+const NOT_EXTENDED = "The lock was not extended before its lease was over.";
+const NOT_RELEASED = "The release was not answered before the lease was over.";
 
 /** Aborted when the lock is lost; `error` (and `reason`) say why. */
 export type LockSignal = AbortSignal & { error?: Error };
+
+/** What runs under a lock. The lock is given for its fence. */
+export type Routine<T> = (signal: LockSignal, lock: Lock) => Promise<T>;
 
 /** A lock that is held, or was. */
 export class Lock implements ExecutionResult {
@@ -19,13 +37,18 @@ export class Lock implements ExecutionResult {
   readonly value: string;
   readonly #controller = new AbortController();
   readonly #hold: Measured;
-  #keeper: Keeper | undefined;
-  /** @internal How many extensions were sent. */
-  extensions = 0;
-  /** @internal Once a release was sent: until when its answer counts as one to this hold, and whether one was lost. */
-  ended: { readonly until: number; isInDoubt: boolean } | undefined;
-  /** @internal The server has said that it is released, or was lost. */
-  isSettled = false;
+  /** For the end of the lease, once somebody wants to hear of it, or for the next extension, which is due then. */
+  #timer: NodeJS.Timeout | undefined;
+  #due = Infinity;
+  #failure: Error | undefined;
+  /** How many extensions were sent. */
+  #extensions = 0;
+  /** Once a release was sent: until when its answer counts as one to this hold, and whether one was lost. */
+  #ended: { readonly until: number; isInDoubt: boolean } | undefined;
+  /** The server has said that it is released, or was lost. */
+  #isSettled = false;
+  /** @internal Why the lock was lost at the end of its lease. */
+  endMessage = NOT_EXTENDED;
 
   /** @internal */
   constructor(
@@ -37,63 +60,105 @@ export class Lock implements ExecutionResult {
     /** Send it with every write, so that the resource can refuse a smaller one. Several resources have one fence. */
     readonly fence: number,
     /** @internal */
-    readonly lease: Lease,
+    readonly lease: Lease<Wire>,
     /** @internal How long before the end of the lease it is extended. */
     readonly threshold: number,
   ) {
     this.resources = request.resources;
     this.value = request.token;
     this.#hold = new Measured("hold", request.resources);
+    if (request.linger !== undefined) this.#linger(request.linger);
   }
 
   /** Whether the lease is not over yet, by this process's monotonic clock. */
   get isValid(): boolean {
-    return this.ended === undefined && this.lease.isValid(performance.now());
+    return this.#ended === undefined && this.lease.isValid(performance.now());
   }
 
   /** Milliseconds until the lease is over. */
   get remaining(): number {
-    return this.ended === undefined ? this.lease.remaining(performance.now()) : 0;
+    return this.#ended === undefined ? this.lease.remaining(performance.now()) : 0;
   }
 
   /** When the lease is over, in milliseconds since 1970; 0 after `release`. To look at: what counts is a clock that is never set. */
   get expiration(): number {
-    return this.ended === undefined ? Math.floor(Date.now() + this.remaining) : 0;
+    return this.#ended === undefined ? Math.floor(Date.now() + this.remaining) : 0;
   }
 
   /** Aborted when the lock is lost, at the end of its lease at the latest. A release is no loss. */
   get signal(): LockSignal {
-    void this.keeper;
+    if (this.#timer === undefined) this.#plan();
     return this.#controller.signal;
   }
 
   /** Whether the server says that the lock is held now. True is old when it arrives: a write is guarded by `exec`, or by the fence. */
-  check(): Promise<boolean> {
-    return this.redlock.check(this);
+  async check(): Promise<boolean> {
+    try {
+      await this.redlock.insist(() => this.redlock.server.check(this.request));
+      return true;
+    } catch (error) {
+      if ((error as Error).cause instanceof ResourceLockedError) return false;
+      throw error;
+    }
   }
 
   /**
    * Runs one command in the server, in the same step in which the server checks that the lock is held: `exec("SET", "stock:7", 3)`.
    * Rejects with an `ExecutionError` when the lock is lost; the command has not run then. Of several resources, the first one guards.
    */
-  exec(command: string, ...args: Argument[]): Promise<unknown> {
-    return this.redlock.exec(this, command, ...args);
+  async exec(command: string, ...args: Argument[]): Promise<unknown> {
+    try {
+      const ms = Math.max(this.remaining, ANSWER_MS);
+      return await this.redlock.server.exec(this.request, [command, ...args], ms);
+    } catch (error) {
+      if (!(error instanceof ResourceLockedError || error instanceof UnsupportedError)) throw error;
+      throw new ExecutionError(`The command was not run. (${error.message})`, [], { cause: error });
+    }
   }
 
   /** Gives the lock back. A release that was rejected for lack of an answer can be repeated. */
-  release(settings?: ReleaseSettings): Promise<ExecutionResult> {
-    return this.redlock.release(this, settings);
+  async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
+    const ended = this.#end();
+    const release = async () => {
+      try {
+        await this.redlock.server.release(this.request, settings.atLeast);
+        this.#settle(true);
+      } catch (error) {
+        if (kindOf(error) === "silent") ended.isInDoubt = true;
+        if (!(error instanceof ResourceLockedError)) throw error;
+        // Sent twice, the first may have done it. For as long as the lease lasts that is what this answer is taken for.
+        const isDone = ended.isInDoubt && performance.now() < ended.until;
+        this.#settle(isDone);
+        if (!isDone) throw error;
+      }
+    };
+    return { attempts: await this.redlock.insist(release, settings, () => ended.until) };
   }
 
   /** Sets the lease anew, from now on. Returns this lock. */
-  extend(duration: number, settings?: Partial<Settings>): Promise<Lock> {
-    return this.redlock.extend(this, duration, settings);
+  async extend(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    checkDuration(duration);
+    if (!this.isValid)
+      throw new ExecutionError("Cannot extend an already-expired lock.", [], {
+        cause: lost("its lease is over"),
+      });
+    await this.redlock.insist(
+      () => this.#renew(duration),
+      settings,
+      () => this.lease.until,
+    );
+    this.endMessage = NOT_EXTENDED;
+    return this;
   }
 
   /** Extends the lock from now on, until it is released or lost. Returns this lock. */
   keep(): this {
-    if (this.ended !== undefined) return this;
-    this.keeper.keep();
+    // At a third of the time within which it is needed, or before the threshold if that is sooner. One whose connection is lost lasts for
+    // the linger only. Of a duration shorter than the threshold a third is enough.
+    const { duration, linger = duration } = this.request;
+    const third = Math.min(duration, linger) / 3;
+    const left = this.remaining - Math.min(this.threshold, duration / 3);
+    this.#extendIn(Math.max(RETRY_MS, Math.min(left, third)));
     return this;
   }
 
@@ -104,50 +169,155 @@ export class Lock implements ExecutionResult {
   get [Symbol.asyncDispose](): () => Promise<void> {
     this.keep();
     return async () => {
-      if (!this.isSettled) await this.release();
+      if (!this.#isSettled) await this.release();
     };
   }
 
-  /** @internal Watches the end of the lease. */
-  get keeper(): Keeper {
-    this.#keeper ??= new Keeper(this);
-    if (this.ended !== undefined) this.#keeper.stop();
-    return this.#keeper;
+  /** @internal Runs the routine, and releases the lock unless the routine has done so. */
+  async use<T>(routine: Routine<T>, settings: ReleaseSettings = {}): Promise<T> {
+    const { signal } = this;
+    const release = async () => {
+      if (this.#ended !== undefined) return;
+      await within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
+    };
+    let value: T;
+    try {
+      value = await routine(signal, this);
+      // The lease is asked, too: after a stop of the whole process its timer may not have had its turn.
+      if (this.#ended === undefined && !this.isValid)
+        this.#lose(new Error("The lease was over before the routine was."));
+      signal.throwIfAborted();
+    } catch (error) {
+      // Nobody waits for a server that may not answer to release what is lost.
+      const released = release().catch(() => {});
+      if (!signal.aborted) await released;
+      throw error;
+    }
+    await release();
+    return value;
   }
 
-  /** @internal For the keeper. */
-  extendOnce(): Promise<void> {
-    return this.redlock.extendOnce(this);
+  /** @internal For `once`: stores the value if the lock is still held. */
+  async store(value: Buffer, keep: number): Promise<void> {
+    const { redlock, request, signal } = this;
+    const save = () => redlock.server.exec(request, ["SET", request.result!, value, "PX", keep], ANSWER_MS);
+    const saving = redlock.insist(save, DEFAULT_SETTINGS, () => this.lease.until);
+    await within(Infinity, saving, LATE, signal);
   }
 
-  /** @internal The lease has another end. */
-  changed(): void {
-    this.#keeper?.changed();
+  async #renew(duration: number): Promise<void> {
+    const { lease, request } = this;
+    try {
+      if (!this.isValid) throw lost("its lease is over");
+      const sent = performance.now();
+      const mine = ++this.#extensions;
+      // If it is shortened, then also by a request whose answer does not come.
+      lease.shorten(sent, duration);
+      this.#changed();
+      // A silent connection is given up while there is time to ask on another one.
+      const ms = Math.min(ANSWER_MS, Math.max(100, this.remaining / 2));
+      const wire = await this.redlock.server.renew(request, duration, ms);
+      if (!this.isValid) throw lost("its lease was over before the answer");
+      // What the server does last is what was sent last.
+      if (mine !== this.#extensions) return;
+      lease.renew(sent, duration);
+      if (request.linger !== undefined && lease.pulse !== wire) await this.#bind(duration);
+    } catch (error) {
+      if (error instanceof ResourceLockedError && this.#ended === undefined) lease.isOver = true;
+      throw error;
+    } finally {
+      this.#changed();
+    }
   }
 
-  /** @internal The connection that it was bound to is lost. */
-  disconnected(): void {
-    this.#keeper?.hurry();
+  /**
+   * Only an acquire binds a hold that lingers to the connection of now. Without an answer, or while a guard grants nothing, the renewal
+   * before it counts, and the next one binds.
+   */
+  async #bind(duration: number): Promise<void> {
+    const { server } = this.redlock;
+    const request = { ...this.request, duration, grace: undefined };
+    const grant = await server.acquire(request).catch((error: Error) => {
+      const isGone = error instanceof StringLockError || /^(PARTIAL|WRONGTYPE)$/.test(wordOf(error) ?? "");
+      if (isGone) throw lost(error.message);
+      return undefined;
+    });
+    if (!grant) return;
+    if (grant.fence !== this.fence) {
+      // It was lost meanwhile. Nobody knows of this one.
+      await server.release(request).catch(() => {});
+      throw lost("the lock was granted anew");
+    }
+    this.lease.pulse = grant.wire;
   }
 
-  /** @internal */
-  lose(error: Error): void {
-    this.#keeper?.stop();
+  /** For as long as the lease lasts, a silent connection is asked whether it lives. */
+  #linger(linger: number): void {
+    const beat = () => {
+      const { pulse } = this.lease;
+      if (!this.isValid) clearInterval(heart);
+      else if (pulse && performance.now() - pulse.aliveAt >= linger / 4)
+        pulse.send(["PING"], Math.min(linger, PONG_MS)).catch(() => {});
+    };
+    const heart = setInterval(beat, linger / 3).unref();
+  }
+
+  #extendIn(ms: number): void {
+    this.#due = performance.now() + ms;
+    this.#plan();
+  }
+
+  /** The lease has another end. */
+  #changed(): void {
+    if (this.#timer !== undefined) this.#plan();
+  }
+
+  /** Answers of the connection move the end of the lease, and a timer may be early, or for longer than Node.js has one for. */
+  #plan(): void {
+    clearTimeout(this.#timer);
+    if (this.#ended !== undefined || this.#controller.signal.aborted) return;
+    const ms = Math.max(0, Math.min(this.remaining, this.#due - performance.now()));
+    this.#timer = setTimeout(() => this.#wake(), Math.min(Math.ceil(ms), MAX_TIMER_MS));
+  }
+
+  #wake(): void {
+    if (!this.isValid) this.#lose(new Error(this.endMessage, { cause: this.#failure }));
+    else if (performance.now() < this.#due) this.#plan();
+    else void this.#extendOnce();
+  }
+
+  async #extendOnce(): Promise<void> {
+    this.#extendIn(Infinity);
+    try {
+      await this.redlock.insist(() => this.#renew(this.request.duration));
+      this.#failure = undefined;
+      this.keep();
+    } catch (error) {
+      this.#failure = error as Error;
+      const { cause } = this.#failure;
+      if (cause instanceof ResourceLockedError) this.#lose(this.#failure);
+      // A final error ends the extensions. The end of the lease tells of it.
+      else if (kindOf(cause) !== "final") this.#extendIn(RETRY_MS);
+    }
+  }
+
+  #lose(error: Error): void {
+    clearTimeout(this.#timer);
+    const { signal } = this.#controller;
+    if (this.#ended !== undefined || signal.aborted) return;
     this.#hold.end(false, error);
-    if (this.#controller.signal.aborted || this.isSettled) return;
-    (this.#controller.signal as LockSignal).error = error;
+    (signal as LockSignal).error = error;
     this.#controller.abort(error);
   }
 
-  /** @internal A release is sent. From now on nobody believes that it is held, and nothing extends it. */
-  end(): void {
-    this.ended ??= { until: this.lease.until, isInDoubt: false };
-    this.#keeper?.stop();
+  /** The caller has given it up. */
+  #end() {
+    clearTimeout(this.#timer);
+    return (this.#ended ??= { until: this.lease.until, isInDoubt: false });
   }
 
-  /** @internal The server has answered the release. */
-  settle(isReleased: boolean): void {
-    this.isSettled = true;
+  #settle(isReleased: boolean): void {
+    this.#isSettled = true;
     this.#hold.end(isReleased);
   }
 }

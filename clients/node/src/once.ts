@@ -1,9 +1,10 @@
 import { performance } from "node:perf_hooks";
-import { checkNames, ExecutionError } from "./errors.js";
+import { ExecutionError } from "./errors.js";
 import type { Lock } from "./lock.js";
 import type { Outcome, Redlock } from "./redlock.js";
 import { checkDuration } from "./settings.js";
-import { useLock } from "./using.js";
+import { checkNames } from "./several.js";
+import { whenAborted } from "./timer.js";
 
 /** How long the others wait between two questions where no connection waits for them. */
 const ASK_AGAIN_MS = 100;
@@ -36,25 +37,20 @@ export interface Packing<T> {
  * value do not all find it early at the same moment (Vattani, Chierichetti and Lowenstein, 2015).
  */
 export class XFetch {
-  readonly #beta: number;
-  readonly #isMeasured: boolean;
-  #delta: number;
+  #measured = 0;
 
   /** `delta`: how long the making takes, measured if it is not given. `beta`: above 1 is sooner. */
-  constructor({ delta, beta = 1 }: { delta?: number; beta?: number } = {}) {
-    this.#beta = beta;
-    this.#isMeasured = delta === undefined;
-    this.#delta = delta ?? 0;
-  }
+  constructor(private readonly given: { readonly delta?: number; readonly beta?: number } = {}) {}
 
   /** @internal How long before its end a value counts as early this time. */
   draw(): number {
-    return -this.#delta * this.#beta * Math.log(1 - Math.random());
+    const { delta = this.#measured, beta = 1 } = this.given;
+    return -delta * beta * Math.log(1 - Math.random());
   }
 
   /** @internal The making took so long. */
   madeIn(ms: number): void {
-    if (this.#isMeasured) this.#delta = ms;
+    this.#measured = ms;
   }
 }
 
@@ -100,59 +96,42 @@ export async function once<T>(
   const [seen, left] = await redlock.look(name);
   if (seen !== null && (left < 0 || earlyMs === null || left > earlyMs)) return unpack(seen);
   const waitMs = seen === null ? Math.max(0, until - performance.now()) : 0;
-  const retries = {
-    retryCount: waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS,
-    retryDelay: ASK_AGAIN_MS,
-    signal,
-  };
+  const retryCount = waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS;
+  const retries = { retryCount, retryDelay: ASK_AGAIN_MS, signal };
   const target = { resources: [name], early: earlyMs };
   const { lock, found = seen } = await redlock.takeOrFind(target, ttl, retries).catch((error): Outcome => {
-    // Nobody waits because of a value that is there, nor fails.
-    if (seen !== null && isPassing(error)) return {};
+    // Nobody waits because of a value that is there, nor fails: another one has the lock, or the server could not be asked.
+    const isPassing = error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);
+    if (seen !== null && isPassing) return {};
     throw error;
   });
   if (lock === undefined) return unpack(found!);
   let made: Buffer | undefined;
+  const both = new AbortController();
+  const forget = whenAborted((reason) => both.abort(reason), lock.signal, signal);
   try {
-    await useLock(lock.keep(), async () => {
+    await lock.keep().use(async () => {
       const start = performance.now();
-      made = await withSignal(lock, signal, async (both) => Buffer.from(pack(await make(both))));
+      made = Buffer.from(pack(await make(both.signal)));
       if (early instanceof XFetch) early.madeIn(performance.now() - start);
-      await redlock.store(lock, made, keep);
+      await lock.store(made, keep);
     });
   } catch (error) {
     if (made === undefined) {
       if (found === null || signal?.aborted) throw error;
-      redlock.tell(new Error(`${name} could not be made anew, so the old value is used.`, { cause: error }));
+      const told = new Error(`${name} could not be made anew, so the old value is used.`, { cause: error });
+      redlock.tell(told).catch(() => {});
     }
     // Its maker gets a value that came too late to be stored.
-    else if (error !== lock.signal.reason) throw error;
+    else if (error instanceof ExecutionError && error.code === "ERR_LOCK_REFUSED") throw error;
+  } finally {
+    forget();
   }
   return unpack(made ?? found!);
-}
-
-/** Runs it with a signal that follows two. */
-async function withSignal<T>(lock: Lock, signal: AbortSignal | undefined, run: Make<T>): Promise<T> {
-  const [both, done] = [new AbortController(), new AbortController()];
-  for (const each of signal ? [lock.signal, signal] : [lock.signal]) {
-    const abort = () => both.abort(each.reason);
-    if (each.aborted) abort();
-    each.addEventListener("abort", abort, { signal: done.signal });
-  }
-  try {
-    return await run(both.signal);
-  } finally {
-    done.abort();
-  }
 }
 
 /** Without `pack`. */
 function asIs(value: unknown): string | Uint8Array {
   if (typeof value === "string" || value instanceof Uint8Array) return value;
   throw new TypeError("A value is text or bytes, or `pack` makes them of it.");
-}
-
-/** Another one has the lock, or the server could not be asked. */
-function isPassing(error: unknown): boolean {
-  return error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);
 }

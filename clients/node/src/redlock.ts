@@ -2,38 +2,26 @@ import { randomUUID } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Acquiring } from "./acquire.js";
-import type { Argument } from "./driver.js";
+import { Acquire } from "./acquire.js";
+import { WaitingRoom } from "./block.js";
 import type { Client } from "./drivers/client.js";
-import {
-  checkNames,
-  ExecutionError,
-  type ExecutionResult,
-  type ExecutionStats,
-  lost,
-  ResourceLockedError,
-  StringLockError,
-  UnsupportedError,
-} from "./errors.js";
+import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
 import { drift } from "./lease.js";
-import { Lock } from "./lock.js";
-import { kindOf, wordOf } from "./replies.js";
+import { Lock, type Routine } from "./lock.js";
+import { kindOf } from "./replies.js";
 import type { Request, Target } from "./request.js";
-import { lockOf } from "./slot.js";
 import { Server } from "./server.js";
 import { checkDuration, checkSettings, DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
 import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
-import { MAX_RESOURCES, MultiLock, nullIfHeld, Semaphore } from "./several.js";
+import { checkNames, MAX_RESOURCES, MultiLock, nullIfHeld, Semaphore } from "./several.js";
+import { lockOf } from "./slot.js";
 import { loaded, Measured } from "./telemetry.js";
-import { within } from "./timer.js";
-import { type Routine, type Use, useLock } from "./using.js";
-import { ANSWER_MS, LATE, type Wire } from "./wire.js";
 
 /** Before a request is sent again that the server could not execute yet. */
 const TRY_AGAIN_MS = 200;
 
-/** The connection of a hold with `linger` may take so long to say that it lives. */
-const PONG_MS = 2000;
+/** A routine, and settings before it if there are any. */
+export type Use<T> = [routine: Routine<T>] | [settings: Partial<Settings>, routine: Routine<T>];
 
 /** Whether `runOnce` has run the job, and what the job returned. */
 export type RunOnceResult<T> = { readonly hasRun: true; readonly value: T } | { readonly hasRun: false };
@@ -53,9 +41,12 @@ export interface Outcome {
 export class Redlock extends EventEmitter {
   readonly clients: ReadonlySet<Client>;
   readonly settings: Settings;
+  /** @internal */
+  readonly server: Server;
   readonly #client: Client;
-  readonly #server: Server;
-  readonly #acquiring: Acquiring;
+  readonly #room: WaitingRoom;
+  /** What may have a place in a queue, until it has ended. */
+  readonly #acquires = new Map<Acquire, Promise<unknown>>();
   #hasQuit = false;
 
   /** Of one client, in an array as in node-redlock. It is the template for connections of this package's own. */
@@ -72,15 +63,16 @@ export class Redlock extends EventEmitter {
       );
     this.settings = withDefaults(settings, { ...DEFAULT_SETTINGS });
     this.#client = client;
-    this.#server = Server.of(client);
-    this.#acquiring = new Acquiring(this.#server, this.settings.maxWaitingConnections);
+    this.server = Server.of(client);
+    this.#room = new WaitingRoom(this.server.wires, this.settings.maxWaitingConnections);
   }
 
   /** Ends all connections, the given client's too, and all waits. Holds end with their leases. */
   async quit(): Promise<void> {
     this.#hasQuit = true;
-    await this.#acquiring.quit();
-    await this.#server.quit();
+    for (const acquire of this.#acquires.keys()) acquire.stop(new Error("the client was ended"));
+    await Promise.allSettled(this.#acquires.values());
+    await this.server.wires.quit();
   }
 
   /** Takes all resources for `duration` milliseconds, or none. Rejects with an `ExecutionError` when the waiting time is over. */
@@ -121,184 +113,84 @@ export class Redlock extends EventEmitter {
     if (drift(duration, effective.driftFactor) >= duration)
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;
-    const attempts: Promise<ExecutionStats>[] = [];
+    const { attempts, note } = this.#attempts(effective);
+    const request = this.#request(target, duration, effective);
+    const acquire = new Acquire(this.server, this.#room, request, effective, note);
+    const wait = new Measured("wait", target.resources);
+    try {
+      if (this.#hasQuit) throw new Error("the client was ended");
+      const granting = acquire.run();
+      this.#acquires.set(acquire, granting);
+      const { fence, lease, found } = await granting;
+      const isHeld = !found || fence !== 0;
+      wait.end(isHeld);
+      if (!isHeld) return { found };
+      return {
+        lock: new Lock(this, request, attempts, fence, lease, effective.automaticExtensionThreshold),
+        found,
+      };
+    } catch (error) {
+      wait.end(false, error);
+      if (effective.signal?.aborted && error === effective.signal.reason) throw error;
+      throw this.#failed(attempts, error);
+    } finally {
+      this.#acquires.delete(acquire);
+    }
+  }
+
+  #request(target: Target, duration: number, settings: Settings): Request {
     const isOfValue = target.early !== undefined;
-    const keys = target.resources.map((resource) => this.#server.keyOf(resource));
-    const request: Request = {
+    const keys = target.resources.map((resource) => this.server.driver.prefix + resource);
+    return {
       ...target,
       ...(isOfValue ? { keys: [lockOf(keys[0]!)], result: keys[0]! } : { keys }),
       // Node draws the random bytes of many at once. Bytes drawn for each token were a third of a pair's work here.
       token: randomUUID(),
       duration,
       // A permit is no reader's hold.
-      shared: effective.shared && target.limit === undefined,
-      grace: new Patience(effective).isOver ? undefined : effective.grace,
-      linger: isOfValue ? undefined : effective.linger,
+      shared: settings.shared && target.limit === undefined,
+      grace: new Patience(settings).isOver ? undefined : settings.grace,
+      linger: isOfValue ? undefined : settings.linger,
       mayFallBack: this.settings.fallback && !isOfValue,
     };
-    const wait = new Measured("wait", target.resources);
-    try {
-      if (this.#hasQuit) throw new Error("the client was ended");
-      const note = (error: Error | undefined) => this.#note(attempts, effective, error);
-      const { fence, lease, found } = await this.#acquiring.acquire(request, effective, note);
-      if (found && fence === 0) {
-        wait.end(false);
-        return { found };
-      }
-      const lock = new Lock(this, request, attempts, fence, lease, effective.automaticExtensionThreshold);
-      if (request.linger !== undefined) this.#linger(lock, request.linger);
-      wait.end(true);
-      return { lock, found };
-    } catch (error) {
-      wait.end(false, error);
-      if (effective.signal?.aborted && error === effective.signal.reason) throw error;
-      throw this.#failed(attempts, error);
-    }
-  }
-
-  /** Hears of a lost connection at once, and asks a silent one whether it lives, for as long as the lease lasts. */
-  #linger(lock: Lock, linger: number): void {
-    const { lease } = lock;
-    const stopWatching = this.#server.wires.onLost((wire) => lease.pulse === wire && lock.disconnected());
-    const beat = () => {
-      if (!lock.isValid) {
-        clearInterval(heart);
-        return stopWatching();
-      }
-      const wire = lease.pulse as Wire | undefined;
-      if (wire && performance.now() - wire.aliveAt >= linger / 4)
-        wire.send(["PING"], Math.min(linger, PONG_MS)).catch(() => {});
-    };
-    const heart = setInterval(beat, linger / 3).unref();
   }
 
   /** Sets the lease anew. Rejects with an `ExecutionError` when it was lost, for a lost lock is never taken again. */
-  async extend(lock: Lock, duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
-    checkDuration(duration);
-    if (!lock.isValid)
-      throw new ExecutionError("Cannot extend an already-expired lock.", [], {
-        cause: lost("its lease is over"),
-      });
-    const renew = () => this.#renew(lock, duration);
-    await this.#insist(renew, settings, () => lock.lease.until);
-    lock.keeper.message = NOT_EXTENDED;
-    return lock;
-  }
-
-  /** @internal For the keeper, which asks again by itself. */
-  async extendOnce(lock: Lock): Promise<void> {
-    await this.#insist(() => this.#renew(lock, lock.request.duration));
-  }
-
-  async #renew(lock: Lock, duration: number): Promise<void> {
-    const { lease } = lock;
-    try {
-      if (!lock.isValid) throw lost("its lease is over");
-      const sent = performance.now();
-      const mine = ++lock.extensions;
-      // If it is shortened, then also by a request whose answer does not come.
-      lease.shorten(sent, duration);
-      lock.changed();
-      // A silent connection is given up while there is time to ask on another one.
-      const ms = Math.min(ANSWER_MS, Math.max(100, lock.remaining / 2));
-      const wire = await this.#server.renew(lock.request, duration, ms);
-      if (!lock.isValid) throw lost("its lease was over before the answer");
-      // What the server does last is what was sent last.
-      if (mine !== lock.extensions) return;
-      lease.renew(sent, duration);
-      if (wire && lock.request.linger !== undefined && lease.pulse !== wire) await this.#bind(lock, duration);
-      lock.changed();
-    } catch (error) {
-      if (error instanceof ResourceLockedError && lock.ended === undefined) {
-        lease.end();
-        lock.changed();
-      }
-      throw error;
-    }
-  }
-
-  /**
-   * Only an acquire binds a hold that lingers to the connection of now. Without an answer, or while a guard grants nothing, the renewal
-   * before it counts, and the next one binds.
-   */
-  async #bind(lock: Lock, duration: number): Promise<void> {
-    const request = { ...lock.request, duration, grace: undefined };
-    const grant = await this.#server.acquire(request).catch((error: Error) => {
-      const isGone = error instanceof StringLockError || /^(PARTIAL|WRONGTYPE)$/.test(wordOf(error) ?? "");
-      if (isGone) throw lost(error.message);
-      return undefined;
-    });
-    if (!grant) return;
-    if (grant.fence !== lock.fence) {
-      // It was lost meanwhile. Nobody knows of this one.
-      await this.#server.release(request).catch(() => {});
-      throw lost("the lock was granted anew");
-    }
-    if (grant.wire) lock.lease.bind(grant.wire);
+  extend(lock: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
+    return lock.extend(duration, settings);
   }
 
   /** Gives the lock back. Rejects with an `ExecutionError` when it was not held any more. Without an answer it can be repeated. */
-  async release(lock: Lock, settings: ReleaseSettings = {}): Promise<ExecutionResult> {
-    lock.end();
-    const ended = lock.ended!;
-    const release = async () => {
-      try {
-        await this.#server.release(lock.request, settings.atLeast);
-        lock.settle(true);
-      } catch (error) {
-        if (kindOf(error) === "silent") ended.isInDoubt = true;
-        if (!(error instanceof ResourceLockedError)) throw error;
-        // Sent twice, the first may have done it. For as long as the lease lasts that is what this answer is taken for.
-        const isDone = ended.isInDoubt && performance.now() < ended.until;
-        lock.settle(isDone);
-        if (!isDone) throw error;
-      }
-    };
-    return { attempts: await this.#insist(release, settings, () => ended.until) };
+  release(lock: Lock, settings?: ReleaseSettings): Promise<ExecutionResult> {
+    return lock.release(settings);
   }
 
   /** Whether the server says that the lock is held now. */
-  async check(lock: Lock): Promise<boolean> {
-    try {
-      await this.#insist(() => this.#server.check(lock.request));
-      return true;
-    } catch (error) {
-      if ((error as Error).cause instanceof ResourceLockedError) return false;
-      throw error;
-    }
+  check(lock: Lock): Promise<boolean> {
+    return lock.check();
   }
 
-  /** @internal For `Lock`. */
-  async exec(lock: Lock, command: string, ...args: Argument[]): Promise<unknown> {
-    try {
-      return await this.#server.exec(lock.request, [command, ...args], Math.max(lock.remaining, ANSWER_MS));
-    } catch (error) {
-      if (!(error instanceof ResourceLockedError || error instanceof UnsupportedError)) throw error;
-      throw new ExecutionError(`The command was not run. (${error.message})`, [], { cause: error });
-    }
-  }
-
-  /** Repeats an operation that the server cannot execute yet until the lease is over, and one without an answer for the retries. */
-  async #insist(
-    ask: () => Promise<void>,
+  /**
+   * @internal For `Lock`. Repeats an operation that the server cannot execute yet until the lease is over, and one without an answer for
+   * the retries. Resolves with the attempts.
+   */
+  async insist(
+    ask: () => Promise<unknown>,
     settings: Partial<Settings> = { retryCount: 0 },
     until = () => -Infinity,
-  ) {
+  ): Promise<Promise<ExecutionStats>[]> {
     const effective = withDefaults(settings, this.settings);
     const patience = new Patience(effective);
-    const attempts: Promise<ExecutionStats>[] = [];
+    const { attempts, note } = this.#attempts(effective);
     for (;;) {
-      let failure: Error;
-      try {
-        await ask();
-        this.#note(attempts, effective, undefined);
-        return attempts;
-      } catch (error) {
-        failure = error as Error;
-      }
-      this.#note(attempts, effective, failure);
+      const failure = await ask().then(
+        () => undefined,
+        (error: Error) => error,
+      );
+      note(failure);
+      if (!failure) return attempts;
       const kind = kindOf(failure);
-      const isOver = kind === "final" || this.#hasQuit || this.#server.driver.hasEnded;
+      const isOver = kind === "final" || this.#hasQuit || this.server.driver.hasEnded();
       if (!isOver && kind !== "silent" && performance.now() < until()) await sleep(TRY_AGAIN_MS);
       else if (isOver || patience.isOver) throw this.#failed(attempts, failure);
       else await patience.pause();
@@ -324,7 +216,7 @@ export class Redlock extends EventEmitter {
         "A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.",
       );
     const lock = await this.take(target, duration, settings);
-    return useLock(lock.keep(), routine);
+    return lock.keep().use(routine);
   }
 
   /**
@@ -343,52 +235,34 @@ export class Redlock extends EventEmitter {
     // Readers would all run it.
     const once = { ...settings, shared: false, retryCount: 0 };
     const option = atLeast > 0 ? { atLeast } : {};
-    const lock = await nullIfHeld(this.take({ resources: [name], ...option }, atMost, once));
+    const lock = await this.take({ resources: [name], ...option }, atMost, once).catch(nullIfHeld);
     if (lock === null) return { hasRun: false };
-    lock.keeper.message = "The job took longer than `atMost`.";
-    const release = () => this.release(lock, { ...settings, ...option });
-    return { hasRun: true, value: await useLock(lock, job, release) };
+    lock.endMessage = "The job took longer than `atMost`.";
+    return { hasRun: true, value: await lock.use(job, { ...settings, ...option }) };
   }
 
-  /** @internal For `once`. An error that passes is as no value: the acquire waits for its end. */
+  /**
+   * @internal For `once`: the value, and how many milliseconds it lives. An error that passes is as no value: the acquire waits for its
+   * end.
+   */
   async look(name: string): Promise<[value: Buffer | null, left: number]> {
+    const key = this.server.driver.prefix + name;
     try {
-      return await this.#server.look(this.#server.keyOf(name));
+      const asking = (["GET", "PTTL"] as const).map((word) => this.server.send([word, key], key));
+      const [value, left] = await Promise.all(asking);
+      return [value as Buffer | null, Number(left)];
     } catch (error) {
       if (kindOf(error) === "final") throw this.#failed([], error);
       return [null, -1];
     }
   }
 
-  /** @internal For `once`: stores the value if its lock is still held, and releases that. */
-  async store(lock: Lock, value: Buffer, keep: number): Promise<void> {
-    const { request } = lock;
-    lock.end();
-    const { until } = lock.ended!;
-    const save = async () => {
-      const saving = this.#server.exec(request, ["SET", request.result!, value, "PX", keep], ANSWER_MS);
-      const outcomes = await Promise.allSettled([saving, this.#server.release(request)]);
-      for (const each of outcomes) if (each.status === "rejected") throw each.reason;
-    };
-    try {
-      const saved = this.#insist(save, DEFAULT_SETTINGS, () => until);
-      await within(Math.max(0, until - performance.now()) + ANSWER_MS, saved, LATE);
-      lock.settle(true);
-    } catch (error) {
-      lock.settle(false);
-      const { cause } = error as Error;
-      // It is a value all the same, for the caller that has made it.
-      if (!(cause instanceof ResourceLockedError) && cause && kindOf(cause) === "final") throw error;
-    }
-  }
-
-  /** @internal */
-  tell(error: Error): void {
-    try {
-      this.emit("error", error);
-    } catch {
-      // By a listener, which decides nothing.
-    }
+  /** @internal What a listener throws rejects this, and decides nothing. */
+  async tell(error: Error | undefined): Promise<ExecutionStats> {
+    if (error) this.emit("error", error);
+    const votesFor = new Set(error ? [] : [this.#client]);
+    const votesAgainst = new Map(error ? [[this.#client, error]] : []);
+    return { membershipSize: 1, quorumSize: 1, votesFor, votesAgainst };
   }
 
   /** Several resources are taken in one step, in one order for all. */
@@ -402,21 +276,15 @@ export class Redlock extends EventEmitter {
     return { resources: sorted, sharedFrom: shared ? 0 : sorted.length };
   }
 
-  /** Notes the outcome of one request. */
-  #note(attempts: Promise<ExecutionStats>[], { retryCount }: Settings, error: Error | undefined): void {
-    const votesFor = new Set(error ? [] : [this.#client]);
-    const votesAgainst = new Map(error ? [[this.#client, error]] : []);
-    let stats = Promise.resolve<ExecutionStats>({ membershipSize: 1, quorumSize: 1, votesFor, votesAgainst });
-    try {
-      if (error) this.emit("error", error);
-    } catch (thrown) {
-      // By a listener, which decides nothing.
-      stats = Promise.reject(thrown);
-      stats.catch(() => {});
-    }
-    // Of attempts without end only the last is kept.
-    if (retryCount === -1) attempts.length = 0;
-    attempts.push(stats);
+  /** The outcomes of requests, and what notes one. Of attempts without end only the last is kept. */
+  #attempts({ retryCount }: Settings) {
+    const attempts: Promise<ExecutionStats>[] = [];
+    const note = (error: Error | undefined) => {
+      if (retryCount === -1) attempts.length = 0;
+      attempts.push(this.tell(error));
+      attempts.at(-1)!.catch(() => {});
+    };
+    return { attempts, note };
   }
 
   #failed(attempts: ReadonlyArray<Promise<ExecutionStats>>, cause: unknown): ExecutionError {
@@ -424,5 +292,3 @@ export class Redlock extends EventEmitter {
     return new ExecutionError(`The operation did not succeed. (${message})`, attempts, { cause });
   }
 }
-
-const NOT_EXTENDED = "The lock was not extended before its lease was over.";

@@ -9,29 +9,11 @@
 export type Kind = "temporary" | "elsewhere" | "silent" | "final";
 
 /** The words of clients/vectors/errors.txt. Every other word is final. */
-export const WORDS: Readonly<Record<string, Kind>> = {
-  LOADING: "temporary",
-  BUSY: "temporary",
-  MISCONF: "temporary",
-  NOREPLICAS: "temporary",
-  TRYAGAIN: "temporary",
-  OOM: "temporary",
-  CLUSTERDOWN: "temporary",
-  UNBLOCKED: "temporary",
-  MASTERDOWN: "elsewhere",
-  READONLY: "elsewhere",
-  MOVED: "elsewhere",
-  ASK: "elsewhere",
-  NOPERM: "final",
-  NOAUTH: "final",
-  WRONGPASS: "final",
-  WRONGTYPE: "final",
-  CROSSSLOT: "final",
-  ERR: "final",
-};
+const TEMPORARY = /^(LOADING|BUSY|MISCONF|NOREPLICAS|TRYAGAIN|OOM|CLUSTERDOWN|UNBLOCKED)$/;
+const ELSEWHERE = /^(MASTERDOWN|READONLY|MOVED|ASK)$/;
 
 /** Words of the module itself. After PARTIAL the rest is released; a full queue has room later. */
-const OWN_WORDS: Readonly<Record<string, Kind>> = { PARTIAL: "temporary", QUEUEFULL: "temporary" };
+const OWN_TEMPORARY = /^(PARTIAL|QUEUEFULL)$/;
 
 /** The first word of a server's error; undefined if the error is no answer of a server. */
 export function wordOf(error: unknown): string | undefined {
@@ -46,7 +28,9 @@ export function kindOf(error: unknown): Kind {
   if (error instanceof TypeError || error instanceof RangeError) return "final";
   if (String((error as { code?: unknown } | undefined)?.code).startsWith("ERR_LOCK_")) return "final";
   const word = wordOf(error);
-  return word === undefined ? "silent" : (WORDS[word] ?? OWN_WORDS[word] ?? "final");
+  if (word === undefined) return "silent";
+  if (ELSEWHERE.test(word)) return "elsewhere";
+  return TEMPORARY.test(word) || OWN_TEMPORARY.test(word) ? "temporary" : "final";
 }
 
 /** Where a node of a cluster sends us: `host:port`. */
@@ -73,7 +57,7 @@ export function isUnknownCommand(error: unknown, name = ""): error is Error {
 }
 
 /** The server does not allow this user, or this key, to wait by NOTIFY. BLOCK needs none of it. */
-export function isNotifyRefused(error: unknown): boolean {
-  if (is(error, "NOPERM")) return /channel|subscribe/i.test((error as Error).message);
+export function isNotifyRefused(error: unknown): error is Error {
+  if (is(error, "NOPERM")) return /channel|subscribe/i.test(error.message);
   return is(error, "CROSSSLOT") || (is(error, "ERR") && /^ERR NOTIFY |subscribe/i.test(error.message));
 }

@@ -1,4 +1,3 @@
-import type { Request } from "./request.js";
 import type { Argument, Command, Driver } from "./driver.js";
 import { type Client, driverOf } from "./drivers/client.js";
 import {
@@ -10,23 +9,18 @@ import {
   SlotsError,
   StringLockError,
   UnsupportedError,
+  warn,
 } from "./errors.js";
-import { Fallback, LOST } from "./fallback.js";
+import { checkString, LOST, SCRIPTS, unavailable } from "./fallback.js";
 import { Listener } from "./listener.js";
-import { is, isNotifyRefused, isUnknownCommand, kindOf, redirection } from "./replies.js";
+import { is, isUnknownCommand, kindOf, redirection } from "./replies.js";
+import type { Request } from "./request.js";
 import { slotOf } from "./slot.js";
-import { type Answer, ANSWER_MS, type Wire, Wires } from "./wire.js";
+import { ANSWER_MS, type Asked, type Waiter, type Wire, Wires } from "./wire.js";
 
-/** How to wait in the server. */
-export interface Waiter {
-  /** Asks, and waits for so long. Resolves with the reply or the fence, and with the connection that a hold is bound to, if it is known. */
-  ask(key: string, token: string, command: Command, keep: readonly Argument[], ms: number): Promise<Answer>;
-}
-
-/** How a request waits, and for how long. */
-export interface Waiting {
+/** How a request waits. */
+export interface Waiting extends Pick<Asked, "ms" | "signal"> {
   readonly by: Waiter;
-  readonly ms: number;
 }
 
 /** What was granted, and the connection to which a hold with `linger` is bound. */
@@ -49,11 +43,8 @@ const servers = new WeakMap<Client, Server>();
 export class Server {
   readonly wires: Wires;
   readonly listener: Listener;
-  /** NOTIFY is tried until the server refuses it. */
-  canNotify = true;
   /** Whether locks are strings: undefined until the server was asked for the first one. */
   #isPlain: boolean | undefined;
-  readonly #fallback: Fallback;
 
   static of(client: Client): Server {
     let server = servers.get(client);
@@ -63,12 +54,7 @@ export class Server {
 
   private constructor(readonly driver: Driver) {
     this.wires = new Wires(driver);
-    this.listener = new Listener(driver, this.wires);
-    this.#fallback = new Fallback((command, key) => this.send(command, key));
-  }
-
-  keyOf(resource: string): string {
-    return this.driver.prefix + resource;
+    this.listener = new Listener(this.wires);
   }
 
   /** Without the setting, what another `Redlock` of the same client has chosen does not count. */
@@ -82,6 +68,7 @@ export class Server {
 
   /** Follows redirections, and says where they led. */
   async #follow(command: Command, key: string, ms: number) {
+    const { cluster } = this.driver;
     let wire = await this.wires.of(key);
     let answer = wire.send(command, ms);
     for (let hop = 0; ; hop++) {
@@ -89,9 +76,9 @@ export class Server {
         return { reply: await answer, wire };
       } catch (error) {
         const to = redirection(error);
-        if (kindOf(error) === "elsewhere" && !to?.isAsk) void this.driver.refresh(key);
-        if (!to || hop >= HOPS) throw error;
-        wire = await this.wires.to(this.driver.at(to.address));
+        if (kindOf(error) === "elsewhere" && !to?.isAsk) void this.wires.refresh(key);
+        if (!cluster || !to || hop >= HOPS) throw error;
+        wire = await this.wires.to(cluster.at(to.address));
         // Nothing may come between the two.
         if (to.isAsk) wire.send(["ASKING"], ms).catch(() => {});
         answer = wire.send(command, ms);
@@ -103,49 +90,48 @@ export class Server {
    * Takes the lock. What this token holds already is given again, with a new deadline: so a request can be repeated after any failure.
    * Rejects with a `ResourceLockedError` if it was not granted.
    */
-  async acquire(request: Request, waiting?: Waiting): Promise<Grant> {
-    if (this.isFallback(request)) return this.#fallback.acquire(request);
-    const { keys, resources, token } = request;
-    const isTaken = () => new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+  async acquire(request: Request, waiting?: Waiting, isInDoubt = false): Promise<Grant> {
+    if (this.isFallback(request)) return this.#acquireString(request, isInDoubt);
     this.#checkSlots(request);
     const command = commandOf(request);
-    const keep = request.grace === undefined ? [] : ["KEEP", request.grace];
-    // BLOCK 0 would wait for ever.
-    const ms = Math.floor(waiting?.ms ?? 0);
+    const key = request.keys[0]!;
     try {
-      const { reply, wire }: Answer = await (waiting && ms > 0
-        ? waiting.by.ask(keys[0]!, token, command, keep, ms)
-        : this.#follow([...command, ...keep], keys[0]!, ANSWER_MS));
-      this.#isPlain ??= false;
-      if (reply === null) throw isTaken();
+      const { reply, wire } = await (waiting
+        ? waiting.by.ask({ ...waiting, key, token: request.token, command })
+        : this.#follow(command, key, ANSWER_MS));
+      // Without a connection it was not asked.
+      if (wire) this.#isPlain ??= false;
+      if (reply === null) throw taken(request);
       if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
       if (Array.isArray(reply)) return { fence: Number(reply[1]), wire, found: reply[0] as Buffer };
       return { fence: Number(reply), wire };
     } catch (error) {
+      const isOfValue = request.result !== undefined;
       // No old client locks by the key of a value.
-      if (is(error, "WRONGTYPE") && request.result === undefined) {
+      if (is(error, "WRONGTYPE") && !isOfValue) {
         this.#isPlain ??= false;
-        throw await this.#stringLock(keys, error);
-      }
-      if (waiting?.by === this.listener && isNotifyRefused(error)) {
-        const text = `Waiting by NOTIFY is not possible, so connections block: ${(error as Error).message}`;
-        if (this.canNotify) warn("REDIS_LOCK_WITHOUT_NOTIFY", text);
-        this.canNotify = false;
-        // It has waited for no time. The next wait is by BLOCK.
-        throw isTaken();
+        throw await this.#stringLock(request.keys, error);
       }
       if (!isUnknownCommand(error, command[0])) throw translated(error);
-      if (request.result !== undefined) throw await this.#lacksOnce(request, error);
+      if (isOfValue) throw await this.#lacksOnce(request, error);
       // A choice stays.
       if (!request.mayFallBack || this.#isPlain === false) throw missing(error);
-      if (this.#isPlain === undefined)
-        warn(
-          "REDIS_LOCK_FALLBACK",
-          `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`,
-        );
+      const text = `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`;
+      if (this.#isPlain === undefined) warn("REDIS_LOCK_FALLBACK", text);
       this.#isPlain = true;
-      return this.#fallback.acquire(request);
+      return this.#acquireString(request, isInDoubt);
     }
+  }
+
+  async #acquireString(request: Request, isInDoubt: boolean): Promise<Grant> {
+    checkString(request);
+    const { keys, token, duration } = request;
+    const key = keys[0]!;
+    const isSet = (await this.send(["SET", key, token, "NX", "PX", duration], key)) !== null;
+    // If an answer was lost, the key may be ours already.
+    const renewal = ["EVAL", SCRIPTS.RENEW, 1, key, token, duration] as const;
+    if (!isSet && !(isInDoubt && Number(await this.send(renewal, key)) === 1)) throw taken(request);
+    return { fence: 0, wire: undefined };
   }
 
   /** The error to throw when the server does not know LOCK.ONCE: its module is older, or it has none. */
@@ -157,15 +143,9 @@ export class Server {
     return new Lacks(`${text}. ${LOAD}`, { cause });
   }
 
-  /** The value under a key, and how many milliseconds it lives. */
-  async look(key: string): Promise<[value: Buffer | null, left: number]> {
-    const [value, left] = await Promise.all([this.send(["GET", key], key), this.send(["PTTL", key], key)]);
-    return [value as Buffer | null, Number(left)];
-  }
-
   /** One node grants all keys in one step, so they must be together. */
   #checkSlots({ keys, resources }: Request): void {
-    if (!this.driver.isCluster || keys.length < 2) return;
+    if (!this.driver.cluster || keys.length < 2) return;
     const slot = slotOf(keys[0]!);
     const other = keys.findIndex((key) => slotOf(key) !== slot);
     if (other < 0) return;
@@ -191,31 +171,35 @@ export class Server {
   }
 
   /** Sets the ttl anew. Rejects with a `ResourceLockedError` if it is lost. */
-  async renew(request: Request, duration: number, ms = ANSWER_MS): Promise<Wire | undefined> {
-    if (this.isFallback(request)) return void (await this.#fallback.renew(request, duration));
-    return this.#all(request, (key) => ["LOCK.RENEW", key, request.token, duration], ms);
+  renew(request: Request, duration: number, ms?: number): Promise<Wire> {
+    return this.#ofHolder("RENEW", request, [duration], ms);
   }
 
   async release(request: Request, atLeast?: number): Promise<void> {
-    if (this.isFallback(request)) return this.#fallback.release(request, atLeast);
-    const options = atLeast === undefined ? [] : ["ATLEAST", atLeast];
-    await this.#all(request, (key) => ["LOCK.RELEASE", key, request.token, ...options], ANSWER_MS);
+    if (atLeast !== undefined && this.isFallback(request)) throw unavailable("the option `atLeast`");
+    await this.#ofHolder("RELEASE", request, atLeast === undefined ? [] : ["ATLEAST", atLeast]);
   }
 
   async check(request: Request): Promise<void> {
-    if (this.isFallback(request)) return this.#fallback.check(request);
-    await this.#all(request, (key) => ["LOCK.CHECK", key, request.token], ANSWER_MS);
+    await this.#ofHolder("CHECK", request);
   }
 
-  async #all(request: Request, command: (key: string) => Command, ms: number): Promise<Wire> {
-    const { keys } = request;
-    const answers = await Promise.all(keys.map((key) => this.#follow(command(key), key, ms))).catch(
-      (error) => {
-        // A string that was written over the key has ended the hold.
-        if (is(error, "WRONGTYPE")) throw lost(keys.join(", "));
-        throw isUnknownCommand(error, command("")[0]) ? missing(error) : translated(error);
-      },
-    );
+  async #ofHolder(
+    name: keyof typeof SCRIPTS,
+    request: Request,
+    options: readonly Argument[] = [],
+    ms = ANSWER_MS,
+  ): Promise<Wire> {
+    const { keys, token } = request;
+    const begin = this.isFallback(request)
+      ? (["EVAL", SCRIPTS[name], 1] as const)
+      : ([`LOCK.${name}`] as const);
+    const asking = keys.map((key) => this.#follow([...begin, key, token, ...options], key, ms));
+    const answers = await Promise.all(asking).catch((error) => {
+      // A string that was written over the key has ended the hold.
+      if (is(error, "WRONGTYPE")) throw lost(keys.join(", "));
+      throw isUnknownCommand(error, `LOCK.${name}`) ? missing(error) : translated(error);
+    });
     const gone = keys.filter((_, i) => Number(answers[i]!.reply) === 0);
     if (gone.length > 0) throw lost(gone.join(", "));
     return answers[0]!.wire;
@@ -223,7 +207,7 @@ export class Server {
 
   /** Runs a command if the token holds the resource. */
   async exec(request: Request, command: Command, ms: number): Promise<unknown> {
-    if (this.isFallback(request)) return this.#fallback.exec();
+    if (this.isFallback(request)) throw unavailable("a guarded command");
     const { keys, token } = request;
     const key = keys[0]!;
     try {
@@ -233,35 +217,28 @@ export class Server {
         throw new UnsupportedError("the server does not know the command LOCK.EXEC", { cause: error });
       if (is(error, "NOTHELD")) throw lost(key);
       // The command may meet a wrong type, too.
-      if (is(error, "WRONGTYPE") && (await this.#isNoLock(key, token))) throw lost(key);
+      const check = () => this.check({ ...request, keys: [key] }).catch((failure) => failure);
+      if (is(error, "WRONGTYPE") && (await check()) instanceof ResourceLockedError) throw lost(key);
       throw error;
     }
-  }
-
-  async #isNoLock(key: string, token: string): Promise<boolean> {
-    const answer = await this.send(["LOCK.CHECK", key, token], key).catch((error) => error);
-    return answer === null || is(answer, "WRONGTYPE");
-  }
-
-  async quit(): Promise<void> {
-    this.wires.close();
-    await this.driver.quit();
   }
 }
 
 function commandOf(request: Request): Command {
-  const { keys, token, duration, shared, limit, sharedFrom, linger, result, early } = request;
-  if (result !== undefined) {
-    const terms = typeof early === "number" ? ["EARLY", early] : [];
-    return ["LOCK.ONCE", keys[0]!, result, token, duration, ...terms];
-  }
-  const options: Argument[] = linger === undefined ? [] : ["LINGER", linger];
-  if (sharedFrom !== undefined) {
-    const modes = keys.map((_, i) => (i < sharedFrom ? "EXCLUSIVE" : "SHARED"));
-    return ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes, ...options];
-  }
-  const counted = limit === undefined ? [] : ["LIMIT", limit];
-  return [shared ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE", keys[0]!, token, duration, ...counted, ...options];
+  const { keys, token, duration, shared, limit, sharedFrom, linger, grace, result, early } = request;
+  const options: Argument[] = grace === undefined ? [] : ["KEEP", grace];
+  if (linger !== undefined) options.push("LINGER", linger);
+  if (limit !== undefined) options.push("LIMIT", limit);
+  if (typeof early === "number") options.push("EARLY", early);
+  if (result !== undefined) return ["LOCK.ONCE", keys[0]!, result, token, duration, ...options];
+  if (sharedFrom === undefined)
+    return [shared ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE", keys[0]!, token, duration, ...options];
+  const modes = keys.map((_, i) => (i < sharedFrom ? "EXCLUSIVE" : "SHARED"));
+  return ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes, ...options];
+}
+
+function taken({ resources }: Request): ResourceLockedError {
+  return new ResourceLockedError(`${resources.join(", ")} is held by another client`);
 }
 
 /** The errors of the module that have a class of their own. */
@@ -285,8 +262,4 @@ function missing(cause: Error): ModuleMissingError {
       `SET NX PX: there is ${LOST}`,
     { cause },
   );
-}
-
-function warn(code: string, text: string): void {
-  process.emitWarning(text, { type: "RedisLockWarning", code });
 }

@@ -1,9 +1,8 @@
-import { checkNames, ExecutionError, ResourceLockedError } from "./errors.js";
+import { ExecutionError } from "./errors.js";
 import type { Lock } from "./lock.js";
-import type { Redlock } from "./redlock.js";
+import type { Redlock, Use } from "./redlock.js";
 import type { Target } from "./request.js";
 import type { Settings } from "./settings.js";
-import type { Use } from "./using.js";
 
 const MAX_PERMITS = 2 ** 31 - 1;
 export const MAX_RESOURCES = 128;
@@ -23,7 +22,7 @@ export abstract class Taken {
 
   /** Does not wait. Resolves with null if the lock is unavailable at the moment. */
   tryAcquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock | null> {
-    return nullIfHeld(this.acquire(duration, { ...settings, retryCount: 0 }));
+    return this.acquire(duration, { ...settings, retryCount: 0 }).catch(nullIfHeld);
   }
 
   /** Runs the routine meanwhile, as `redlock.using` does. */
@@ -66,11 +65,13 @@ export class MultiLock extends Taken {
 }
 
 /** Null instead of the error that says that another has it. */
-export async function nullIfHeld(acquiring: Promise<Lock>): Promise<Lock | null> {
-  try {
-    return await acquiring;
-  } catch (error) {
-    if (error instanceof ExecutionError && error.cause instanceof ResourceLockedError) return null;
-    throw error;
-  }
+export function nullIfHeld(error: unknown): null {
+  if (error instanceof ExecutionError && error.code === "ERR_LOCK_TAKEN") return null;
+  throw error;
+}
+
+/** JavaScript may pass a string, of which each letter would be a resource. */
+export function checkNames(resources: readonly string[]): void {
+  if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
+    throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');
 }

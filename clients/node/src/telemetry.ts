@@ -9,8 +9,8 @@ function create({ metrics, trace }: typeof import("@opentelemetry/api")) {
   const losses = { unit: "{hold}", description: "Holds that were lost" };
   return {
     tracer: trace.getTracer(NAME),
-    waits: meter.createHistogram("redis_lock.wait.duration", seconds("How long acquires waited")),
-    holds: meter.createHistogram("redis_lock.hold.duration", seconds("How long locks were held")),
+    wait: meter.createHistogram("redis_lock.wait.duration", seconds("How long acquires waited")),
+    hold: meter.createHistogram("redis_lock.hold.duration", seconds("How long locks were held")),
     losses: meter.createCounter("redis_lock.losses", losses),
   };
 }
@@ -43,8 +43,7 @@ export class Measured {
     const isWait = this.what === "wait";
     const outcome = isWait ? { "redis_lock.granted": isGood } : { "redis_lock.lost": !isGood };
     const attributes = { ...this.#attributes, ...outcome };
-    const histogram = isWait ? instruments.waits : instruments.holds;
-    histogram.record((performance.now() - this.#start) / 1000, attributes);
+    instruments[this.what].record((performance.now() - this.#start) / 1000, attributes);
     if (!isWait && !isGood) instruments.losses.add(1, this.#attributes);
     this.#span?.setAttributes(outcome);
     if (error instanceof Error) this.#span?.recordException(error);

@@ -1,15 +1,39 @@
+import { setMaxListeners } from "node:events";
+
 /** The longest time that Node.js has a timer for, 24.8 days. A timer that is set to more fires at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Waits for a promise, but not longer than this. The promise is then left to itself. */
-export async function within<T>(ms: number, promise: Promise<T>, otherwise: string): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(otherwise)), Math.min(ms, MAX_TIMER_MS));
+export const LATE = "no answer in time";
+
+/** Calls this with the reason when one of the signals is aborted. Returns what ends that. */
+export function whenAborted(call: (reason: unknown) => void, ...signals: (AbortSignal | undefined)[]) {
+  const stops = signals.map((signal) => {
+    const tell = () => call(signal!.reason);
+    if (signal?.aborted) tell();
+    signal?.addEventListener("abort", tell);
+    return () => signal?.removeEventListener("abort", tell);
   });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
+  return () => stops.forEach((stop) => stop());
+}
+
+/** Waits for a promise, but not longer than this or than these signals last. The promise is then left to itself. */
+export async function within<T>(ms: number, promise: Promise<T>, otherwise: string, ...ends: AbortSignal[]) {
+  let end = () => {};
+  const late = new Promise<never>((_, reject) => {
+    const tell = () => reject(new Error(otherwise));
+    const timer = ms < Infinity ? setTimeout(tell, Math.min(ms, MAX_TIMER_MS)) : undefined;
+    const stop = whenAborted(reject, ...ends);
+    end = () => {
+      clearTimeout(timer);
+      stop();
+    };
+  });
+  return Promise.race([promise, late]).finally(end);
+}
+
+/** For any number of listeners: Node.js warns of more than ten, as of a leak. */
+export function endable(): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  return controller;
 }

@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { after, before, it } from "node:test";
+import { after, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -16,9 +16,8 @@ const folder = fileURLToPath(new URL("../examples", import.meta.url));
 // `make matrix` has none.
 const skip = !existsSync(join(folder, "node_modules"));
 
-let server;
-before(async () => (server = await Server.start()));
-after(() => server?.stop());
+const server = await Server.start();
+after(server.stop);
 
 it("BullMQ runs jobs about one thing one after the other", { skip, timeout: 120_000 }, async () => {
   const { Queue, Worker } = createRequire(join(folder, "package.json"))("bullmq");

@@ -65,15 +65,9 @@ export class Server {
     this.admin.on("error", () => {});
   }
 
-  is(text) {
-    [this.port, this.pid] = text.split("/").map(Number);
-  }
-
+  is = (text) => ([this.port, this.pid] = text.split("/").map(Number));
   /** As a machine that fails. */
-  crash() {
-    process.kill(this.pid, "SIGKILL");
-  }
-
+  crash = () => process.kill(this.pid, "SIGKILL");
   /** Once more, after it has ended. */
   run = () => this.launched.run(this);
   stop = () => this.launched.stop();
@@ -89,27 +83,16 @@ export class Server {
     );
   }
 
-  /** The tokens that wait for a lock, in order. */
-  async waiters(key) {
-    return (await this.places(key)).map(({ token }) => token);
-  }
-
-  /** The tokens of those that wait on a connection or for a message, in order. */
-  async listening(key) {
-    return (await this.places(key))
-      .filter(({ client, channel }) => client || channel)
-      .map(({ token }) => token);
-  }
-
+  /** The tokens that wait for a lock, in order; those of them that wait on a connection or for a message; and those that hold it. */
+  waiters = async (key) => (await this.places(key)).map(({ token }) => token);
+  listening = async (key) => {
+    return (await this.places(key)).flatMap(({ client, channel, token }) =>
+      client || channel ? [token] : [],
+    );
+  };
+  holders = async (key) => (await this.#listed(key, "holders")).map(({ token }) => token);
   /** The places in the queue of a lock, in order: `token`, `waited`, and `client` or `channel` or neither. */
-  places(key) {
-    return this.#listed(key, "waiters");
-  }
-
-  /** The tokens that hold a lock. */
-  async holders(key) {
-    return (await this.#listed(key, "holders")).map(({ token }) => token);
-  }
+  places = (key) => this.#listed(key, "waiters");
 
   async #listed(key, what) {
     const info = await this.admin.call("LOCK.INFO", key);
@@ -184,30 +167,49 @@ export const ioredis = Object.values(libraries).find(({ isLikeIoredis }) => isLi
 
 /** The clients of a test, which it ends together. */
 export class Clients {
-  #all = [];
+  #ends = [];
 
   constructor(library) {
     this.library = library;
   }
 
-  async connect(...given) {
-    this.#all.push(await this.library.connect(...given));
-    return this.#all.at(-1);
+  connect = (...given) => this.add(this.library, "connect", ...given);
+
+  /** By any library, and in any way. */
+  async add(library, how, ...given) {
+    const client = await library[how](...given);
+    this.#ends.push(() => library.end(client));
+    return client;
   }
 
-  end = () => this.#all.splice(0).forEach((client) => this.library.end(client));
+  /** A proxy of the test. */
+  async proxy(port) {
+    const proxy = await Proxy.start(port);
+    this.#ends.push(proxy.cutForGood);
+    return proxy;
+  }
+
+  end = () =>
+    Promise.all(
+      this.#ends
+        .splice(0)
+        .reverse()
+        .map((end) => end()),
+    );
 }
 
 /** Each library in each way of waiting. */
-export const ways = Object.keys(libraries).flatMap((name) => [
-  { title: `${name}, block`, name, library: libraries[name], waitBy: "block" },
-  { title: `${name}, notify`, name, library: libraries[name], waitBy: "notify" },
-]);
+export const waysOf = (libraries) =>
+  Object.entries(libraries).flatMap(([name, library]) =>
+    ["block", "notify"].map((waitBy) => ({ title: `${name}, ${waitBy}`, library, waitBy })),
+  );
+export const ways = waysOf(libraries);
 
 /** Stands between a client and a server, and fails on demand. */
 export class Proxy {
   #pairs = new Set();
-  #cutAtReply = 0;
+  /** The next reply is lost, and its connection. */
+  losesNextReply = false;
   /** The first connection to send such a thing gets no answer to it, nor to anything after it. */
   silentAfter;
 
@@ -227,8 +229,9 @@ export class Proxy {
         client.removeAllListeners("data").resume();
       });
       server.on("data", (data) => {
-        if (proxy.#cutAtReply > 0) return (proxy.#cutAtReply--, client.destroy());
-        client.write(data);
+        if (!proxy.losesNextReply) return client.write(data);
+        proxy.losesNextReply = false;
+        client.destroy();
       });
     });
     await proxy.listen();
@@ -241,12 +244,6 @@ export class Proxy {
     await once(this.server, "listening");
   }
 
-  /** Cuts all connections, and refuses new ones until `listen()`. */
-  cutForGood() {
-    this.server.close();
-    this.cut();
-  }
-
   #all = () => [...this.#pairs].flat();
   #newest = () => [...this.#pairs].at(-1);
   /** Keeps the connections, and lets nothing through. */
@@ -256,23 +253,8 @@ export class Proxy {
   go = () => this.#all().forEach((socket) => socket.resume());
   /** Cuts all connections. New ones are made as ever. */
   cut = () => this.#all().forEach((socket) => socket.destroy());
-
-  /** Keeps the newest connection, and lets nothing through, for ever: neither side learns that it is dead. */
-  freezeNewest() {
-    for (const socket of this.#newest())
-      socket.pause().removeAllListeners("data").removeAllListeners("close");
-  }
-
-  /** The next reply is lost, and its connection. */
-  loseNextReply() {
-    this.#cutAtReply = 1;
-  }
-
-  get hasLostReply() {
-    return this.#cutAtReply === 0;
-  }
-
-  stop = () => this.cutForGood();
+  /** And refuses new ones until `listen()`. */
+  cutForGood = () => (this.server.close(), this.cut());
 }
 
 /** Gathers the warnings of the process by their codes. Returns what stops it. */

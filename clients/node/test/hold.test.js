@@ -1,13 +1,12 @@
 // What is done under a lock: routines, guarded commands, jobs that run once, and locks that end with their connection.
 import assert from "node:assert/strict";
-import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { after, afterEach, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redis-lock-client";
-import { Clients, libraries, library, Proxy, Server, until, ways } from "./harness.js";
+import { Clients, libraries, library, Server, until, ways } from "./harness.js";
 
-let server;
-before(async () => (server = await Server.start()));
-after(() => server?.stop());
+const server = await Server.start();
+after(server.stop);
 beforeEach(() => Promise.all([server.admin.flushall(), server.admin.config("RESETSTAT")]));
 
 const aborted = (signal) => new Promise((resolve) => signal.addEventListener("abort", resolve));
@@ -15,13 +14,10 @@ const failing = async () => {
   throw new RangeError("mine");
 };
 
-describe("using", () => {
-  let redlock;
+describe("using", async () => {
   const clients = new Clients(library);
-  before(async () => {
-    redlock = new Redlock([await clients.connect(server.port)], { automaticExtensionThreshold: 200 });
-  });
-  after(() => clients.end());
+  after(clients.end);
+  const redlock = new Redlock([await clients.connect(server.port)], { automaticExtensionThreshold: 200 });
 
   it("takes settings and several resources, hands the routine's error on, and releases", async () => {
     const settings = { shared: true, retryCount: 0 };
@@ -55,18 +51,19 @@ describe("using", () => {
   });
 
   it("aborts at the end of the lease that the routine has chosen", async () => {
-    const using = redlock.using(["a"], 9000, async (signal, lock) => {
-      await lock.extend(1000);
-      // The next extension would come after 3 seconds.
-      await until(() => signal.aborted, "it is told", 2800);
-    });
+    /** A timer that is set later, and for longer, has its turn later. */
+    const shorten = async (signal, lock) => {
+      await lock.extend(2000);
+      await Promise.race([aborted(signal), sleep(2500).then(() => assert.fail("it was not told"))]);
+    };
+    // The next extension would come after 3 seconds.
+    const using = redlock.using(["a"], 9000, shorten);
     await assert.rejects(using, /not extended before its lease was over/);
     const job = redlock.runOnce("a", { atMost: 2000 }, async (signal, lock) => {
       await lock.extend(30_000);
       await sleep(2100);
       assert.ok(!signal.aborted && lock.isValid, "a longer one, too");
-      await lock.extend(500);
-      await aborted(signal);
+      await shorten(signal, lock);
     });
     await assert.rejects(job, /not extended before its lease was over/, "it took no longer than atMost");
   });
@@ -147,7 +144,7 @@ for (const [name, library] of Object.entries(libraries)) {
       client = await clients.connect(server.port);
       redlock = new Redlock([client], { retryCount: 0 });
     });
-    afterEach(() => clients.end());
+    afterEach(clients.end);
 
     it("hands bytes and errors of a guarded command on", async () => {
       const lock = await redlock.acquire(["a"], 30_000);
@@ -189,13 +186,10 @@ for (const { title, library, waitBy } of ways) {
     let proxy, client;
     const clients = new Clients(library);
     beforeEach(async () => {
-      proxy = await Proxy.start(server.port);
+      proxy = await clients.proxy(server.port);
       client = await clients.connect(proxy.port);
     });
-    afterEach(() => {
-      clients.end();
-      proxy.stop();
-    });
+    afterEach(clients.end);
 
     it("ends the lock soon after its connection, also one that was waited for", async () => {
       const rival = new Redlock([await clients.connect(server.port)], { retryCount: -1, waitBy });
@@ -205,7 +199,7 @@ for (const { title, library, waitBy } of ways) {
       await until(async () => (await server.listening("a")).length === 1);
       await held.release();
       const lock = await waiting;
-      proxy.stop();
+      proxy.cutForGood();
       library.end(client);
       await (await rival.acquire(["a"], 30_000)).release();
       assert.ok(!lock.isValid, "nobody had it before it was given up here");
@@ -228,10 +222,10 @@ for (const { title, library, waitBy } of ways) {
 }
 
 it("linger: a hold is not lost while a guard grants nothing, and is bound again after it", async (t) => {
-  const own = await Server.start();
-  const proxy = await Proxy.start(own.port);
-  const client = await library.connect(proxy.port);
-  t.after(() => (library.end(client), proxy.stop(), own.stop()));
+  const [own, clients] = [await Server.start(), new Clients(library)];
+  t.after(() => (clients.end(), own.stop()));
+  const proxy = await clients.proxy(own.port);
+  const client = await clients.connect(proxy.port);
   const redlock = new Redlock([client], { retryCount: 0, linger: 5000 });
   const hears = async (what) => (await own.admin.info("lock")).includes(what);
   // More than the lease has while the lock is not bound.

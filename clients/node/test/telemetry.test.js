@@ -1,6 +1,6 @@
 // Spans and metrics, by the in-memory exporters of OpenTelemetry.
 import assert from "node:assert/strict";
-import { after, before, it } from "node:test";
+import { after, it } from "node:test";
 import { metrics, trace } from "@opentelemetry/api";
 import * as sdkMetrics from "@opentelemetry/sdk-metrics";
 import * as sdkTrace from "@opentelemetry/sdk-trace-base";
@@ -14,9 +14,8 @@ trace.setGlobalTracerProvider(new sdkTrace.BasicTracerProvider({ spanProcessors 
 metrics.setGlobalMeterProvider(new sdkMetrics.MeterProvider({ readers: [reader] }));
 const { Redlock } = await import("redis-lock-client");
 
-let server;
-before(async () => (server = await Server.start()));
-after(async () => (await reader.shutdown(), server?.stop()));
+const server = await Server.start();
+after(async () => (await reader.shutdown(), server.stop()));
 
 it("a wait and a hold have a span and a histogram each, and losses are counted", async () => {
   const client = await library.connect(server.port);

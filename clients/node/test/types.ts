@@ -31,10 +31,7 @@ const length: number = await redlock.using(["a"], 1000, async (signal, { fence }
   if (signal.aborted) throw signal.error;
   return `${fence}`.length;
 });
-redlock.on(
-  "error",
-  (error) => error instanceof ExecutionError && error.attempts[0]?.then((s) => s.quorumSize),
-);
+redlock.on("error", (error) => error instanceof ExecutionError && error.attempts[0]);
 
 const permit: Lock | null = await redlock.semaphore("pool", 3).tryAcquire(1000);
 const several: Lock = await redlock.multiLock(["a"], ["b"]).acquire(1000, { linger: 2000 });
@@ -43,9 +40,7 @@ const result = await redlock.runOnce("report", { atMost: 60_000, atLeast: 1000 }
 const value: number | undefined = result.hasRun ? result.value : undefined;
 await several.release({ atLeast: 1000 });
 
-const page: string = await once(redlock, "page", (signal) => Buffer.from(String(signal.aborted)), {
-  keep: 60_000,
-});
+const page: string = await once(redlock, "page", (signal) => Buffer.from(`${signal.aborted}`), { keep: 9 });
 const rates: { usd: number } = await once(redlock, "rates", () => ({ usd: 1 }), {
   pack: (value) => JSON.stringify(value),
   unpack: (bytes) => JSON.parse(bytes.toString()),

@@ -3,16 +3,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import {
-  DurationError,
-  LockCancelledError,
-  ModuleMissingError,
-  once,
-  Redlock,
-  ResourceLockedError,
-} from "redis-lock-client";
+import { once, Redlock } from "redis-lock-client";
 import { lockOf } from "../dist/esm/slot.js";
-import { Proxy, Server, until, ways } from "./harness.js";
+import { Clients, Server, until, ways } from "./harness.js";
 
 const scenarios = [];
 const textOf = (file) => readFileSync(new URL(`../../vectors/${file}.txt`, import.meta.url), "utf8");
@@ -34,12 +27,14 @@ async function startServers() {
 }
 
 const TAKING = ["lock", "read", "write", "permit", "multi"];
-const ASKING = [...TAKING, "get"];
-const reasons = [
-  [ModuleMissingError, "missing"],
-  [LockCancelledError, "cancelled"],
-  [DurationError, "too-long"],
-];
+const RESULTS = {
+  ERR_LOCK_TAKEN: "busy",
+  ERR_LOCK_LOST: "lost",
+  ERR_LOCK_NO_MODULE: "missing",
+  ERR_LOCK_CANCELLED: "cancelled",
+  ERR_LOCK_DURATION: "too-long",
+  ERR_LOCK_REFUSED: "denied",
+};
 
 /** A program with a client of its own, and what it holds. */
 class Actor {
@@ -48,16 +43,13 @@ class Actor {
     Object.assign(this, { play, proxy });
   }
 
-  /** What was taken before may be lost; what is taken now is only busy. */
   async do(verb, ...words) {
     try {
       return await (TAKING.includes(verb) ? this.take(verb, ...words) : this[verb](...words));
     } catch (error) {
-      for (const [type, word] of reasons) if (error.cause instanceof type) return word;
-      if (error.code === "ERR_LOCK_REFUSED") return "denied";
       if (error instanceof RangeError && verb === "get") return "failed";
-      if (!(error.cause instanceof ResourceLockedError || /already-expired/.test(error.message))) throw error;
-      return ASKING.includes(verb) ? "busy" : "lost";
+      if (!(error.code in RESULTS)) throw error;
+      return RESULTS[error.code];
     }
   }
 
@@ -65,13 +57,8 @@ class Actor {
     const given = words.filter((word) => word.includes("=")).map((word) => word.split("="));
     const names = words.filter((word) => !word.includes("="));
     const { ttl = 30_000, wait = 0, linger } = Object.fromEntries(given);
-    const settings = {
-      retryCount: Number(wait) / 50,
-      retryDelay: 50,
-      retryJitter: 5,
-      shared: kind === "read",
-      ...(linger && { linger: Number(linger) }),
-    };
+    const settings = { retryCount: wait / 50, retryDelay: 50, retryJitter: 5, shared: kind === "read" };
+    if (linger) settings.linger = Number(linger);
     const slash = names.includes("/") ? names.indexOf("/") : names.length;
     this.ttl = Number(ttl);
     let what = { acquire: (...how) => this.redlock.acquire([names[0]], ...how) };
@@ -173,7 +160,7 @@ describe("the scenarios", { concurrency: 2 }, () => {
     describe(title, { concurrency: 1 }, () => {
       let servers;
       before(async () => (servers = await startServers()));
-      after(() => Promise.all([...new Set(Object.values(servers))].map((server) => server.stop())));
+      after(() => Promise.all([...new Set(Object.values(servers))].map(({ stop }) => stop())));
       for (const { name, steps } of scenarios) {
         const [, place] = name.split(" on ");
         // What the fallback and the bound do has nothing to do with the way to wait.
@@ -182,10 +169,10 @@ describe("the scenarios", { concurrency: 2 }, () => {
           const server = servers[place] ?? servers.default;
           await server.admin.flushall();
           await server.admin.config("RESETSTAT");
-          const opened = [];
+          const clients = new Clients(library);
           const connect = async () => {
-            const proxy = await Proxy.start(server.port);
-            return opened[opened.push({ proxy, client: await library.connect(proxy.port) }) - 1];
+            const proxy = await clients.proxy(server.port);
+            return { proxy, client: await clients.connect(proxy.port) };
           };
           // Where the module is, the fallback changes nothing.
           const settings = { waitBy, fallback: place !== "strict" };
@@ -205,7 +192,7 @@ describe("the scenarios", { concurrency: 2 }, () => {
             }
             await Promise.all(play.later);
           } finally {
-            for (const { client, proxy } of opened) (library.end(client), proxy.stop());
+            await clients.end();
           }
         });
       }

@@ -1,31 +1,23 @@
-// Locks in a cluster: spread by their keys, and followed when their slots move or their node fails.
+// Locks in a cluster: spread by their keys, and followed when their slots move or their node fails. And of a primary with Sentinels.
 import assert from "node:assert/strict";
-import { after, afterEach, before, describe, it } from "node:test";
+import { after, afterEach, beforeEach, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { once, Redlock } from "redis-lock-client";
-import { allLibraries, gatherWarnings, until } from "./harness.js";
+import { allLibraries, Clients, gatherWarnings, until, waysOf } from "./harness.js";
 import { slotOf, tagOfSlot } from "../dist/esm/slot.js";
 import { within } from "../dist/esm/timer.js";
-import { begin, end, TestCluster } from "./topology.js";
+import { begin, end, Sentinels, TestCluster } from "./topology.js";
 
-let cluster;
-before(async () => (cluster = await TestCluster.start()), { timeout: 60_000 });
-after(() => cluster?.stop());
+const [cluster, sentinels] = await Promise.all([TestCluster.start(), Sentinels.start()]);
+after(() => Promise.all([cluster.stop(), sentinels.stop()]));
 
-const ways = Object.entries(allLibraries).flatMap(([name, library]) =>
-  ["block", "notify"].map((waitBy) => ({ title: `${name}, ${waitBy}`, library, waitBy })),
-);
+const ways = waysOf(allLibraries);
+const clients = new Clients();
+const connect = (library, options) => clients.add(library, "connectCluster", cluster.ports, options);
+afterEach(clients.end);
 
-const ends = [];
-const connect = async (library, options) => {
-  const client = await library.connectCluster(cluster.ports, options);
-  ends.push(() => library.end(client));
-  return client;
-};
-afterEach(() => Promise.all(ends.splice(0).map((end) => end())));
-
-const isListening = (key, count = 1) =>
-  until(async () => (await (await cluster.ownerOf(key)).listening(key)).length === count, `${count} listen`);
+const isListening = (key) =>
+  until(async () => (await (await cluster.ownerOf(key)).listening(key)).length === 1, `one waits for ${key}`);
 
 for (const [name, library] of Object.entries(allLibraries).filter(([, { isLikeIoredis }]) => isLikeIoredis))
   it(`cluster, ${name}: sees a string lock at a key with a prefix, at the primary`, async () => {
@@ -42,14 +34,31 @@ for (const [name, library] of Object.entries(allLibraries).filter(([, { isLikeIo
     await admin.del(key);
   });
 
+/** All that locks and waits need, in a cluster. */
+const RIGHTS =
+  "reset on >secret resetchannels &redis-lock:* ~jobs:* -@all +lock.acquire +lock.release +lock.renew +ssubscribe +ping +cluster|slots";
+
 for (const { title, library, waitBy } of ways) {
   describe(title, () => {
-    it("cluster: locks are spread by key, and each waits where its key is", async () => {
+    let redlock;
+    beforeEach(async () => {
+      redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
+    });
+
+    it("cluster, acl: locks are spread by key, and each waits where its key is", async () => {
       const codes = [];
       const stop = gatherWarnings(codes);
-      const client = await connect(library);
-      const redlock = new Redlock([client], { retryCount: -1, waitBy });
-      const keys = [0, 1, 2, 3, 4, 5].map((i) => `{${i}} spread ${title}`);
+      const rights = library.isLikeIoredis ? `${RIGHTS} +cluster|info` : RIGHTS;
+      for (const { admin } of cluster.nodes) await admin.acl("SETUSER", "worker", ...rights.split(" "));
+      const user = { username: "worker", password: "secret" };
+      const { warn } = console;
+      console.warn = () => {};
+      const client = await connect(
+        library,
+        library.isLikeIoredis ? { redisOptions: user } : { defaults: user },
+      );
+      redlock = new Redlock([client], { retryCount: -1, waitBy });
+      const keys = [0, 1, 2, 3, 4, 5].map((i) => `jobs:{${i}} spread ${title}`);
       const owners = await Promise.all(keys.map((key) => cluster.ownerOf(key)));
       assert.ok(new Set(owners).size > 1, "on several nodes");
       const locks = await Promise.all(keys.map((key) => redlock.acquire([key], 30_000)));
@@ -57,7 +66,6 @@ for (const { title, library, waitBy } of ways) {
       const waiting = keys.map((key) => redlock.acquire([key], 30_000));
       for (const key of keys) await isListening(key);
       for (const lock of locks) await lock.extend(60_000);
-      assert.ok((await owners[0].admin.pttl(keys[0])) > 50_000);
       for (const lock of locks) await lock.release();
       const others = await Promise.all(waiting);
       for (const [i, other] of others.entries()) assert.ok(other.fence > locks[i].fence);
@@ -65,14 +73,17 @@ for (const { title, library, waitBy } of ways) {
       // What waited has connections of its own, which end with the client.
       library.end(client);
       const users = async () => (await Promise.all(cluster.nodes.map((node) => node.clients()))).flat();
-      await until(async () => (await users()).length === 0, "all connections are closed");
+      await until(
+        async () => (await users()).every(({ user }) => user !== "worker"),
+        "its connections are closed",
+      );
       await sleep(0);
+      console.warn = warn;
       stop();
       assert.deepEqual(codes, []);
     });
 
     it("cluster: a value is waited for where its key is", async () => {
-      const redlock = new Redlock([await connect(library)], { waitBy });
       for (const name of ["0", "1", "2"].map((part) => `${part} value ${title}`)) {
         let returns;
         const made = once(redlock, name, () => new Promise((resolve) => (returns = resolve)));
@@ -81,15 +92,13 @@ for (const { title, library, waitBy } of ways) {
         await isListening(`{${name}}:once`);
         returns("it");
         assert.deepEqual(await Promise.all([made, waiting]), ["it", "it"]);
-        assert.equal(await once(redlock, name, () => "another"), "it");
       }
     });
 
     it("cluster: several resources are of one slot", async () => {
-      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
       const resources = ["a", "b", "c"].map((name) => `${name} several ${title}`);
-      for (const taker of [redlock.multiLock(resources), { acquire: (ms) => redlock.acquire(resources, ms) }])
-        await assert.rejects(within(5000, taker.acquire(1000), "it still tries"), { code: "ERR_LOCK_SLOTS" });
+      for (const acquiring of [redlock.multiLock(resources).acquire(1000), redlock.acquire(resources, 1000)])
+        await assert.rejects(within(5000, acquiring, "it still tries"), { code: "ERR_LOCK_SLOTS" });
       const tagged = resources.map((name) => `{tag}:${name}`);
       const both = await redlock.multiLock(tagged).acquire(5000);
       const next = redlock.acquire(tagged, 5000);
@@ -98,39 +107,8 @@ for (const { title, library, waitBy } of ways) {
       await (await next).release();
     });
 
-    it("acl: in a cluster the client may ask where the slots are, too", async () => {
-      const asked = library.isLikeIoredis ? ["+cluster|slots", "+cluster|info"] : ["+cluster|slots"];
-      const worker = ["+lock.acquire", "+lock.release", "+lock.renew", ...asked, "+ssubscribe", "+ping"];
-      const rights = [
-        "reset",
-        "on",
-        ">secret",
-        "resetchannels",
-        "&redis-lock:*",
-        "~jobs:*",
-        "-@all",
-        ...worker,
-      ];
-      for (const { admin } of cluster.nodes) await admin.acl("SETUSER", "worker", ...rights);
-      const user = { username: "worker", password: "secret" };
-      const { warn } = console;
-      console.warn = () => {};
-      const options = library.isLikeIoredis ? { redisOptions: user } : { defaults: user };
-      const redlock = new Redlock([await connect(library, options)], { retryCount: -1, waitBy });
-      for (const key of ["jobs:{0}", "jobs:{1}", "jobs:{2}"]) {
-        const first = await redlock.acquire([key], 5000);
-        const waiting = redlock.acquire([key], 5000);
-        await isListening(key);
-        await first.extend(5000);
-        await first.release();
-        await (await waiting).release();
-      }
-      console.warn = warn;
-    });
-
     it("cluster_slot_moves: a waiter and a holder follow it", { timeout: 30_000 }, async () => {
       const key = `moves ${title}`;
-      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
       const holder = await redlock.acquire([key], 30_000);
       const waiting = redlock.acquire([key], 30_000);
       await isListening(key);
@@ -149,10 +127,9 @@ for (const { title, library, waitBy } of ways) {
 
     it("cluster_slot_moves: a lock is had while its slot is on its way", { timeout: 30_000 }, async () => {
       const key = `on its way ${title}`;
-      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy, linger: 5000 });
       const { from, to, finish } = await cluster.beginToMove(key);
       // The key is not on the old node, which says ASK.
-      const lock = await redlock.acquire([key], 30_000);
+      const lock = await redlock.acquire([key], 30_000, { linger: 5000 });
       assert.equal((await from.admin.cluster("COUNTKEYSINSLOT", slotOf(key))) ?? 0, 0);
       await finish();
       assert.deepEqual(await to.holders(key), [lock.value]);
@@ -165,7 +142,6 @@ for (const { title, library, waitBy } of ways) {
     const skip = waitBy !== "notify";
     it("cluster: the message of a grant is not taken for the grant", { skip }, async () => {
       const key = await cluster.key(`hint ${title}`);
-      const redlock = new Redlock([await connect(library)], { retryCount: -1, waitBy });
       const holder = await redlock.acquire([key], 30_000);
       let isGranted = false;
       const waiting = redlock.acquire([key], 30_000).finally(() => (isGranted = true));
@@ -203,4 +179,34 @@ it("slots are those of the servers", async () => {
   for (const key of ["a", "{a}b", "a{}b", "{a", "x{ü}y", "{{a}}", "foo{bar}{zap}", ""])
     assert.equal(slotOf(key), await admin.cluster("KEYSLOT", key), key);
   for (const slot of [0, 1, 8000, 16383]) assert.equal(slotOf(`x:{${tagOfSlot(slot)}}:y`), slot);
+});
+
+const watched = Object.fromEntries(Object.entries(allLibraries).filter(([, one]) => one.connectSentinel));
+const connectSentinel = (library) => clients.add(library, "connectSentinel", sentinels.ports);
+
+it("sentinel_failover: holds and waits go on, and all quit", { timeout: 90_000 }, async () => {
+  const primary = await sentinels.primary();
+  const stories = await begin(waysOf(watched), connectSentinel, (title) => `failover ${title}`, primary);
+  const now = await sentinels.failOver();
+  await end(stories, now);
+  await Promise.all(stories.map(({ waiter }) => waiter.quit()));
+  await clients.end();
+  await until(async () => (await now.clients()).length === 0, "all connections are closed");
+});
+
+it("sentinel_failover: who waits for less gives up in its time", { timeout: 60_000 }, async () => {
+  const primary = await sentinels.primary();
+  await primary.admin.call("LOCK.ACQUIRE", "deadline", "other", 60_000);
+  const settings = { retryCount: 1, retryDelay: 1000, retryJitter: 0 };
+  const connecting = waysOf(watched).map(async ({ library, waitBy }, i) => {
+    const redlock = new Redlock([await connectSentinel(library)], { ...settings, waitBy });
+    await (await redlock.acquire([`warm ${i}`], 30_000, { retryCount: -1 })).release();
+    return redlock;
+  });
+  const redlocks = await Promise.all(connecting);
+  const refused = redlocks.map((redlock) => assert.rejects(redlock.acquire(["deadline"], 5000)));
+  await sleep(300);
+  process.kill(primary.pid, "SIGSTOP");
+  const late = sleep(7000).then(() => assert.fail("it looks for the primary for longer"));
+  await Promise.race([Promise.all(refused), late]).finally(() => process.kill(primary.pid, "SIGCONT"));
 });
