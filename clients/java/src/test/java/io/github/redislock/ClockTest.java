@@ -10,7 +10,6 @@ import org.junit.jupiter.params.*;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-import java.io.IOException;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Future;
@@ -28,48 +27,37 @@ class ClockTest extends ServerTest {
     @Parameter
     Way way;
 
-    private FaultyProxy proxy;
     private Way.Opened behind;
 
     @BeforeEach
-    void connectByProxy() throws IOException {
-        proxy = new FaultyProxy(server.port());
-        behind = way.open(proxy.url(), longer);
-        server.ask("CONFIG", "RESETSTAT");
+    void connectByProxy() {
+        behind = by(way, longer);
     }
 
-    @AfterEach
-    void closeProxy() throws IOException {
-        behind.close();
-        proxy.close();
+    private RedisHold take(String name, long leaseMs) {
+        return behind.take(Way.Kind.LOCK, List.of(name), 0, leaseMs);
     }
 
     @Test
-    void aLeaseThatIsOverStaysLost() {
-        Held hold = behind.take("a");
+    void aLeaseThatIsOverStaysLostWhateverAnAnswerSays() {
+        RedisHold checked = take("b", 1_200);
+        RedisHold hold = behind.take("a");
         assertTrue(hold.renew(Duration.ofMillis(1_200)));
         server.ask("LOCK.RENEW", "a", server.holders("a").get(0), 60_000);
         proxy.replyDelayMs = 1_500;
-        assertFalse(hold.renew(Duration.ofSeconds(60)));
+        assertFalse(hold.renew(MINUTE) || checked.check());
         proxy.replyDelayMs = 0;
         assertFalse(hold.isHeld());
-        Eventually.isTrue("nothing is left", () -> !server.isLocked("a"));
+        awaitFree("a");
     }
 
     @Test
-    void anAnswerAfterTheLeaseDoesNotSayThatItIsHeld() {
-        Held hold = behind.take(Way.Kind.LOCK, List.of("a"), 0, 1_200);
-        proxy.replyDelayMs = 1_500;
-        assertFalse(hold.check());
-    }
-
-    @Test
-    void aReleaseThatIsSentAgainCountsAsDoneOnlyWhileTheLeaseLasts() throws Exception {
-        Held hold = behind.take(Way.Kind.LOCK, List.of("a"), 0, 2_000);
+    void aReleaseThatIsSentAgainCountsAsDoneOnlyWhileTheLeaseLasts() {
+        RedisHold hold = take("a", 2_000);
         long endNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(2_000);
         proxy.silent = true;
-        Future<Void> released = other.starts(hold::release);
-        Eventually.isTrue("its answer is lost", () -> proxy.lostReplies.get() > 0);
+        Future<Void> released = other.starts(() -> hold.release());
+        Eventually.isTrue("its answer is lost", () -> server.calls("lock.release") > 0);
         Eventually.isTrue("the lease is over", () -> System.nanoTime() - endNanos > 0);
         proxy.silent = false;
         proxy.cut();
@@ -78,8 +66,8 @@ class ClockTest extends ServerTest {
 
     @Test
     void aRenewalThatCameThroughUnseenLeavesNothing() throws Exception {
-        Held renewed = behind.take("a");
-        Held leased = behind.take(Way.Kind.LOCK, List.of("b"), 0, 4_000);
+        RedisHold renewed = behind.take("a");
+        RedisHold leased = take("b", 4_000);
         proxy.silent = true;
         for (String name : List.of("a", "b")) {
             server.ask("LOCK.RENEW", name, server.holders(name).get(0), 3_600_000);
@@ -88,11 +76,12 @@ class ClockTest extends ServerTest {
         awaitLost();
         proxy.silent = false;
         assertFalse(renewed.isHeld() || leased.isHeld());
-        Eventually.isTrue("nothing is left", () -> !server.isLocked("a") && !server.isLocked("b"));
+        awaitFree("a");
+        awaitFree("b");
     }
 
     @Test
-    void aJobThatOutlivesItsLeaseKeepsItsLeastTime() throws Exception {
+    void aJobThatOutlivesItsLeaseKeepsItsLeastTime() {
         Duration least = Duration.ofSeconds(30);
         behind.runOnce("a", least, least, hold -> {
             hold.renew(Duration.ofMillis(1_500)); // What is left of it, by the client's clock.
@@ -106,10 +95,10 @@ class ClockTest extends ServerTest {
     /** It comes at a third of the ttl, by another connection of Jedis, and would set it anew. */
     @Test
     void aRenewalThatIsUnderWayDoesNotProlongALeastTime() {
-        Held hold = behind.take("a");
+        RedisHold hold = behind.take("a");
         proxy.heldBack = "LOCK.RENEW";
         Eventually.isTrue("it is under way", () -> proxy.holdsBack);
-        Future<Void> released = other.starts(() -> hold.releases().accept(Duration.ofSeconds(4)));
+        Future<Void> released = other.starts(() -> hold.release(Duration.ofSeconds(4)));
         Eventually.pause(300); // For a release that does not wait.
         proxy.heldBack = null;
         Other.result(released);
@@ -118,16 +107,14 @@ class ClockTest extends ServerTest {
         assertTrue(leftMs <= 2_000, "and not for the ttl of 6 s: " + leftMs);
     }
 
-    @Test
-    void aJobIsToldOfALossThatOnlyItsReleaseSees() throws Exception {
-        for (boolean ended : new boolean[] {false, true}) {
-            Duration most = Duration.ofSeconds(30);
-            assertTrue(behind.runOnce("a", most, Duration.ZERO, hold -> {
-                server.ask("DEL", "a");
-                assertTrue(!ended || !hold.check(), "its loss is told before the release");
-            }));
-            assertEquals(Keeper.GONE, awaitLost().reason());
-        }
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void aJobIsToldOfALossThatOnlyItsReleaseSees(boolean ended) throws Exception {
+        assertTrue(behind.runOnce("a", MINUTE, Duration.ZERO, hold -> {
+            server.ask("DEL", "a");
+            assertTrue(!ended || !hold.check(), "its loss is told before the release");
+        }));
+        assertEquals(Keeper.GONE, awaitLost().reason());
         assertNull(lost.poll());
     }
 
@@ -138,7 +125,7 @@ class ClockTest extends ServerTest {
             throws Exception {
         long leaseMs = 4_000;
         long startNanos = System.nanoTime();
-        Held hold = behind.take(Way.Kind.LOCK, List.of("a"), 0, leaseMs);
+        RedisHold hold = take("a", leaseMs);
         if (byHand) {
             Eventually.pause(500);
             startNanos = System.nanoTime();
@@ -151,38 +138,35 @@ class ClockTest extends ServerTest {
         assertTrue(server.calls("lock.release") > 0, "which would have ended a renewal");
     }
 
-    @Test
-    void aLateGrantThatIsLostIsAskedForAgain() throws Exception {
-        for (String answer : List.of(":0\r\n", TRY_AGAIN)) {
-            RedisHold before = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
-            Future<Held> late =
-                    other.starts(() -> behind.take(Way.Kind.LOCK, List.of("a"), 20_000, -1));
-            awaitWaiters("a", 1);
-            Eventually.pause(TTL_MS / 4); // Above a tenth of the ttl.
-            proxy.answerRenewals(answer, 1);
-            long asked = server.calls("lock.acquire");
-            before.release();
-            Other.result(late).release();
-            assertEquals(0, proxy.toAnswer.get());
-            assertTrue(server.calls("lock.acquire") > asked);
-        }
+    @ParameterizedTest
+    @ValueSource(strings = {":0\r\n", TRY_AGAIN})
+    void aLateGrantThatIsLostIsAskedForAgain(String answer) throws Exception {
+        RedisHold before = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
+        Future<RedisHold> late = awaitWaiter(behind, -1);
+        Eventually.pause(TTL_MS / 4); // Above a tenth of the ttl.
+        proxy.answerRenewals(answer, 1);
+        long asked = server.calls("lock.acquire");
+        before.release();
+        Other.result(late).release();
+        assertEquals(0, proxy.toAnswer.get());
+        assertTrue(server.calls("lock.acquire") > asked);
     }
 
     @Test
     void tryAgainLosesNothingBeforeTheLeaseIsOver() throws Exception {
-        Held hold = behind.take("a");
+        RedisHold hold = behind.take("a");
         proxy.answerRenewals(TRY_AGAIN, 3);
         Eventually.isTrue("a renewal is answered", () -> server.calls("lock.renew") > 0);
         assertEquals(0, proxy.toAnswer.get());
         assertTrue(hold.isHeld());
         assertNull(lost.poll());
         proxy.answerRenewals(TRY_AGAIN, Integer.MAX_VALUE);
-        assertTrue(awaitLost().reason().contains("no renewal"));
+        assertEquals(Keeper.NOT_RENEWED, awaitLost().reason());
     }
 
     @Test
     void aRenewalByHandAsksAgainUntilTheLeaseEnds() {
-        Held hold = behind.take("a");
+        RedisHold hold = behind.take("a");
         proxy.answerRenewals(TRY_AGAIN, 2);
         assertTrue(hold.renew(Duration.ofSeconds(5)));
         assertEquals(0, proxy.toAnswer.get());
@@ -196,32 +180,27 @@ class ClockTest extends ServerTest {
 
     @Test
     void aRenewalAboveMaxTtlSaysSo() {
-        try (TestServer bounded = TestServer.start(TestServer.VERSION, "max-ttl", "6000");
-                Way.Opened client = way.open(bounded.url(), longer)) {
-            Held hold = client.take("a");
-            IllegalArgumentException refused = assertThrows(
-                    IllegalArgumentException.class, () -> hold.renew(Duration.ofMillis(6_001)));
-            assertTrue(refused.getMessage().contains("lock.max-ttl"), refused.getMessage());
-            IllegalArgumentException least = assertThrows(
-                    IllegalArgumentException.class,
-                    () -> client.take("b").releases().accept(Duration.ofMillis(6_001)));
-            assertTrue(least.getMessage().matches("atLeast .*lock.max-ttl"), least.getMessage());
-            assertFalse(bounded.isLocked("b"), "it is given back all the same");
-            bounded.ask("CONFIG", "RESETSTAT");
-            Eventually.isTrue(
-                    "it is renewed as before", () -> bounded.calls("lock.renew") > 1);
-            assertTrue(hold.isHeld());
-        }
+        TestServer bounded = closing(TestServer.start("max-ttl", "6000"));
+        Way.Opened client = closing(way.open(bounded.url(), longer));
+        Duration above = Duration.ofMillis(6_001);
+        RedisHold hold = client.take("a");
+        RedisHold kept = client.take("b");
+        assertSays(IllegalArgumentException.class, "lock.max-ttl", () -> hold.renew(above));
+        String least = assertThrows(IllegalArgumentException.class, () -> kept.release(above))
+                .getMessage();
+        assertTrue(least.matches("atLeast .*lock.max-ttl"), least);
+        assertFalse(bounded.isLocked("b"), "it is given back all the same");
+        bounded.ask("CONFIG", "RESETSTAT");
+        Eventually.isTrue("it is renewed as before", () -> bounded.calls("lock.renew") > 1);
+        assertTrue(hold.isHeld());
     }
 
     /** As after the last redirection that a way follows, while the slots are on the move. */
-    @Test
-    void aRedirectionThatReachesAWaiterEndsNoWait() {
-        for (String answer : List.of("-MOVED 1 127.0.0.1:1\r\n", "-ASK 1 127.0.0.1:1\r\n")) {
-            proxy.answer("LOCK.ACQUIRE", answer, 2);
-            Held hold = behind.take(Way.Kind.LOCK, List.of("a"), 20_000, -1);
-            assertEquals(0, proxy.toAnswer.get());
-            hold.release();
-        }
+    @ParameterizedTest
+    @ValueSource(strings = {"-MOVED 1 127.0.0.1:1\r\n", "-ASK 1 127.0.0.1:1\r\n"})
+    void aRedirectionThatReachesAWaiterEndsNoWait(String answer) {
+        proxy.answer("LOCK.ACQUIRE", answer, 2);
+        behind.awaits("a", -1).release();
+        assertEquals(0, proxy.toAnswer.get());
     }
 }

@@ -9,7 +9,7 @@ public final class TestCluster implements AutoCloseable {
     private static final int[] FIRSTS = {0, 5_461, 10_922, 16_384};
 
     /** All of them have seen all slots. */
-    public final List<TestServer> nodes = TestServer.group("cluster", TestServer.VERSION);
+    public final List<TestServer> nodes = TestServer.group("cluster");
 
     /** The primary of the first third of the slots. */
     public TestServer first() {

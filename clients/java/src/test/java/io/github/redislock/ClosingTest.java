@@ -1,0 +1,43 @@
+package io.github.redislock;
+
+import static org.junit.jupiter.api.Assertions.*;
+
+import io.github.redislock.testing.Eventually;
+
+import org.junit.jupiter.api.AfterEach;
+
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+
+/** Tests that close at their end what they have opened, and hear of losses. */
+abstract class ClosingTest {
+    private final Deque<AutoCloseable> open = new ArrayDeque<>();
+    final LinkedBlockingQueue<LostLock> lost = new LinkedBlockingQueue<>();
+    final LockOptions patient = LockOptions.defaults().withOnLost(lost::add);
+
+    /** What was opened last is closed first. */
+    <C extends AutoCloseable> C closing(C one) {
+        open.addFirst(one);
+        return one;
+    }
+
+    @AfterEach
+    void closeAll() {
+        open.forEach(each -> Other.quietly(each::close));
+        open.clear();
+    }
+
+    LostLock awaitLost() throws InterruptedException {
+        LostLock told = lost.poll(Eventually.BOUND.toSeconds(), TimeUnit.SECONDS);
+        assertNotNull(told, "nobody was told of a lost lock");
+        return told;
+    }
+
+    /** What it throws has this in its text. */
+    static void assertSays(Class<? extends Exception> kind, String text, Other.Action action) {
+        Exception failed = assertThrows(kind, action::run);
+        assertTrue(failed.toString().contains(text), failed.toString());
+    }
+}
