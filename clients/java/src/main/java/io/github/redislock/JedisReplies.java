@@ -29,9 +29,10 @@ abstract class JedisReplies implements Driver {
     public boolean isOutOfReach(Throwable failed) {
         return failed instanceof JedisConnectionException
                 || failed instanceof JedisClusterOperationException
-                // Retries of its own came to nothing.
+                // Retries of its own came to nothing, or no time was left for one.
                 || (failed instanceof JedisException
-                        && Stream.of(failed.getSuppressed()).anyMatch(this::isOutOfReach));
+                        && (Stream.of(failed.getSuppressed()).anyMatch(this::isOutOfReach)
+                                || "Retry deadline exceeded.".equals(failed.getMessage())));
     }
 
     @Override
