@@ -9,7 +9,6 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 import java.time.Duration;
-import java.util.List;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
@@ -30,29 +29,22 @@ class AclTest extends ServerTest {
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "JEDIS_UNIFIED", "JEDIS_POOL", "LETTUCE_CLIENT"})
     void aWorkerLocksAndWaitsAndLingers(Way way) throws Exception {
-        LockOptions brief = options.withSlice(Duration.ofMillis(200));
         boolean lingers = way != Way.JEDIS_UNIFIED;
         RedisLockClient mine =
-                as(WORKER, way, lingers ? brief.withLinger(Duration.ofSeconds(2)) : brief).locks();
+                as(WORKER, way, lingers ? patient.withLinger(MINUTE) : patient).locks();
         RedisLock lock = mine.lock("jobs:1");
         lock.lock();
         lock.lock();
         Future<Boolean> waiting = other.starts(() -> lock.tryLock(20, TimeUnit.SECONDS));
         awaitWaiters("jobs:1", 1);
         server.cutConnections();
-        Eventually.pause(TTL_MS / 2); // Renewed, and bound to the next connection.
-        assertTrue(lock.renew(Duration.ofSeconds(5)));
+        Eventually.isTrue(
+                "it is bound to the next", () -> !lingers || server.calls("lock.renew") > 0);
+        assertTrue(lock.renew(Duration.ofSeconds(20)));
         lock.unlock();
         lock.unlock();
         assertTrue(Other.result(waiting));
         other.does(() -> lock.unlock());
-        lock.lock();
-        Future<Void> interrupted = other.starts(() -> lock.lockInterruptibly());
-        awaitWaiters("jobs:1", 1);
-        interrupt(interrupted);
-        awaitWaiters("jobs:1", 0);
-        lock.unlock();
-
         RedisReadWriteLock both = mine.readWriteLock("jobs:2");
         both.readLock().lock();
         both.writeLock().lock();
@@ -92,13 +84,10 @@ class AclTest extends ServerTest {
         RedisHold hold = mine.take("jobs:1");
         Future<RedisHold> waiting = other.starts(() -> mine.awaits("jobs:1", -1));
         awaitWaiters("jobs:1", 1);
-        assertNull(mine.take(Way.Kind.READ, List.of("jobs:1"), 100, -1));
         assertTrue(hold.renew(Duration.ofSeconds(30)));
         hold.release();
         Other.result(waiting).release();
-        for (boolean runs : new boolean[] {true, false}) {
-            assertEquals(runs, mine.runOnce("jobs:2", MINUTE, LEAST, job -> {}));
-        }
+        assertTrue(mine.runOnce("jobs:2", MINUTE, LEAST, job -> {}));
         assertTrue(server.leftMs("jobs:2") > 5_000);
     }
 }

@@ -6,10 +6,10 @@ import io.github.redislock.testing.Eventually;
 
 import org.junit.jupiter.api.AfterEach;
 
-import java.util.ArrayDeque;
-import java.util.Deque;
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeUnit;
+import java.text.MessageFormat;
+import java.util.*;
+import java.util.concurrent.*;
+import java.util.logging.Logger;
 
 /** Tests that close at their end what they have opened, and hear of losses. */
 abstract class ClosingTest {
@@ -27,6 +27,18 @@ abstract class ClosingTest {
     void closeAll() {
         open.forEach(each -> Other.quietly(each::close));
         open.clear();
+    }
+
+    /** What the client logs from now on. */
+    List<String> warnings() {
+        List<String> said = new CopyOnWriteArrayList<>();
+        Logger log = Logger.getLogger("io.github.redislock");
+        log.setFilter(line -> {
+            said.add(MessageFormat.format(line.getMessage(), line.getParameters()));
+            return false;
+        });
+        closing(() -> log.setFilter(null));
+        return said;
     }
 
     LostLock awaitLost() throws InterruptedException {

@@ -13,7 +13,7 @@ import java.util.List;
 /** A server without the module. The scenarios say what it can do. */
 class FallbackTest extends ServerTest {
     private final LockOptions lenient = patient.withFallback(true);
-    private Warnings warnings;
+    private List<String> said;
 
     @Override
     TestServer newServer() {
@@ -22,7 +22,7 @@ class FallbackTest extends ServerTest {
 
     @BeforeEach
     void beginToNote() {
-        warnings = closing(new Warnings());
+        said = warnings();
     }
 
     @Test
@@ -36,7 +36,7 @@ class FallbackTest extends ServerTest {
                 "no fence")) {
             assertTrue(text.contains(part), text);
         }
-        assertEquals(List.of(), warnings.said);
+        assertEquals(List.of(), said);
     }
 
     @ParameterizedTest
@@ -48,8 +48,8 @@ class FallbackTest extends ServerTest {
             first.take("a").release();
             second.take("a").release();
         }
-        assertEquals(2, warnings.said.size(), warnings.said.toString());
-        assertTrue(warnings.said.get(0).contains("no fair queue, no fence"));
+        assertEquals(2, said.size(), said.toString());
+        assertTrue(said.get(0).contains("no fair queue, no fence"));
     }
 
     @Test
@@ -73,6 +73,6 @@ class FallbackTest extends ServerTest {
     void atAServerWithTheModuleTheOptionChangesNothing() {
         TestServer full = closing(TestServer.start());
         assertTrue(closing(Way.JEDIS.open(full.url(), lenient)).take("a").fence() > 0);
-        assertEquals(List.of(), warnings.said);
+        assertEquals(List.of(), said);
     }
 }

@@ -89,11 +89,6 @@ final class FaultyProxy implements AutoCloseable {
         return listener.getLocalPort();
     }
 
-    /** Closes the connections, as a lost network would. */
-    void cut() {
-        cut(any -> true);
-    }
-
     /** Closes those that have not subscribed. */
     void cutUnsubscribed() {
         cut(each -> !each.subscribed);
@@ -114,10 +109,10 @@ final class FaultyProxy implements AutoCloseable {
         });
     }
 
-    /** The same; new ones are served late, or below 0 not at all. */
+    /** Closes all, as a lost network would. New ones are served late, or below 0 not at all. */
     void cut(long delayMs) {
         connectDelayMs = delayMs;
-        cut();
+        cut(any -> true);
     }
 
     /** Says nothing more on the connection on which the first fence would have come. */
@@ -127,10 +122,6 @@ final class FaultyProxy implements AutoCloseable {
 
     boolean hasSwallowed() {
         return fencesToSwallow.get() == 0;
-    }
-
-    void answerRenewals(String answer, int count) {
-        answer("LOCK.RENEW", answer, count);
     }
 
     /** Answers the next commands of a name, each of which comes alone. */
@@ -226,6 +217,6 @@ final class FaultyProxy implements AutoCloseable {
     @Override
     public void close() throws IOException {
         listener.close();
-        cut();
+        cut(-1);
     }
 }

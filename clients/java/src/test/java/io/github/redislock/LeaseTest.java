@@ -14,11 +14,57 @@ import java.util.concurrent.*;
 
 /** How long a hold lasts, and what becomes of one that is lost. */
 class LeaseTest extends ServerTest {
-    /** Of 2 ms the margin leaves nothing. */
+    /** Short ones would be late on a busy machine. */
+    private final LockOptions longer = options.withTtl(Duration.ofSeconds(6));
+
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
-    void aLeaseThatIsOverFromTheBeginningEndsTheWait(Way way) {
-        assertFalse(by(way, options).awaits("a", 2).isHeld());
+    void aJobThatOutlivesItsLeaseKeepsItsLeastTime(Way way) {
+        Duration least = Duration.ofSeconds(30);
+        by(way, longer).runOnce("a", least, least, hold -> {
+            hold.renew(Duration.ofMillis(1_500)); // What is left of it, by the client's clock.
+            server.ask("LOCK.RENEW", "a", server.holders("a").get(0), 60_000);
+            Eventually.isTrue("it is lost", () -> !hold.isHeld());
+        });
+        Eventually.isTrue("it has come", () -> server.calls("lock.release") > 0);
+        assertItLastsFor(least);
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
+    void aJobIsToldOfALossThatOnlyItsReleaseSees(Way way) throws Exception {
+        Way.Opened far = by(way, longer);
+        for (boolean ended : new boolean[] {false, true}) {
+            assertTrue(far.runOnce("a", MINUTE, Duration.ZERO, hold -> {
+                server.ask("DEL", "a");
+                assertTrue(!ended || !hold.check(), "its loss is told before the release");
+            }));
+            assertEquals(Keeper.GONE, awaitLost().reason());
+        }
+        assertNull(lost.poll());
+    }
+
+    /** The last hundredth belongs to a job that is at work still. */
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
+    void aLeaseThatNobodyRenewsEndsAtTheServerNoSoonerForItsClient(Way way) throws Exception {
+        Way.Opened far = by(way, longer);
+        long leaseMs = 4_000;
+        for (boolean byHand : new boolean[] {false, true}) {
+            long startNanos = System.nanoTime();
+            RedisHold hold = far.take(Way.Kind.LOCK, List.of("a"), 0, leaseMs);
+            if (byHand) {
+                Eventually.pause(500);
+                startNanos = System.nanoTime();
+                assertTrue(hold.renew(Duration.ofMillis(leaseMs)));
+            }
+            assertTrue(locks.lock("a").tryLock(20, TimeUnit.SECONDS));
+            long lastedMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - startNanos);
+            assertTrue(lastedMs >= leaseMs - 1, "it lasted for " + lastedMs + " ms");
+            assertEquals(Keeper.ENDED, awaitLost().reason());
+            assertTrue(server.calls("lock.release") > 0, "which would have ended a renewal");
+            locks.lock("a").unlock();
+        }
     }
 
     @Test
@@ -46,7 +92,7 @@ class LeaseTest extends ServerTest {
         for (ThreadLock lock : List.of(client.lock("a"), client.multiLock(client.lock("b")))) {
             lock.lock(4, TimeUnit.SECONDS);
             long fence = lock.fence();
-            proxy.answerRenewals(tryAgain, Integer.MAX_VALUE);
+            proxy.answer("LOCK.RENEW", tryAgain, Integer.MAX_VALUE);
             lock.lock(1, TimeUnit.SECONDS);
             lock.lock();
             assertTrue(lock.tryLock());
@@ -57,7 +103,7 @@ class LeaseTest extends ServerTest {
         }
         RedisLock lock = client.lock("c");
         lock.lock(4, TimeUnit.SECONDS);
-        proxy.answerRenewals(tryAgain, 2);
+        proxy.answer("LOCK.RENEW", tryAgain, 2);
         lock.lock(1, TimeUnit.HOURS);
         assertEquals(0, proxy.toAnswer.get());
         assertTrue(server.leftMs("c") > 3_500_000);
@@ -91,26 +137,6 @@ class LeaseTest extends ServerTest {
             lock.unlock();
             assertThrows(IllegalMonitorStateException.class, lock::unlock, "that of the lost one");
         }
-    }
-
-    /** As renewals at a node that is silent, while the other nodes of a cluster are not. */
-    @Test
-    void workBeyondTheMostThatMayWaitKeepsNoOtherFromTheClock() {
-        CountDownLatch goesOn = new CountDownLatch(1);
-        CountDownLatch done = new CountDownLatch(Engine.MOST_WORKERS + 1);
-        CompletableFuture<Void> ticks = new CompletableFuture<>();
-        Engine engine =
-                closing(new Engine(JedisDriver.to(server.url(), 2_000), options, false));
-        for (long left = done.getCount(); left > 0; left--) {
-            engine.later(0, () -> {
-                Other.quietly(() -> goesOn.await());
-                done.countDown();
-            });
-        }
-        engine.at(0, () -> ticks.complete(null));
-        Other.result(ticks);
-        goesOn.countDown();
-        Eventually.isTrue("all is done", () -> done.getCount() == 0);
     }
 
     @Test

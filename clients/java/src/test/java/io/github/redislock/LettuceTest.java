@@ -62,16 +62,6 @@ class LettuceTest extends ServerTest {
         ends.forEach(end -> assertTrue(Other.result(end)));
     }
 
-    @Test
-    void aMessageThatIsLostIsMadeUpForAtTheEndOfTheSlice() {
-        RedisHold held = locks.lock("a").tryAcquire();
-        CompletableFuture<AsyncHold> waiting =
-                awaits(far(patient.withSlice(Duration.ofMillis(300))).lock("a"));
-        proxy.deaf = true;
-        held.release();
-        assertIsHad(waiting);
-    }
-
     /** After a planned failover behind one address: the old server lives on, and closes nothing. */
     @Test
     void theSubscriptionGoesWhereTheRequestsGo() {
@@ -124,29 +114,6 @@ class LettuceTest extends ServerTest {
         assertEquals(before, server.subscriptions());
         held.release();
         assertIsHad(waiting);
-    }
-
-    @Test
-    void aWaiterThatLingersIsBoundToTheNextConnection() {
-        RedisHold held = locks.lock("a").tryAcquire();
-        CompletableFuture<AsyncHold> waiting =
-                awaits(far(endless.withLinger(Duration.ofSeconds(5))).lock("a"));
-        proxy.cutUnsubscribed();
-        held.release();
-        assertIsHad(waiting);
-    }
-
-    /** Its renewal for the next connection is under way when the hold is given back. */
-    @Test
-    void aHoldThatLingersIsNotTakenAgainAfterItsUnlock() {
-        LettuceLockClient far = far(endless.withLinger(MINUTE));
-        AsyncHold hold = take(far.lock("a"));
-        proxy.replyDelayMs = 300;
-        proxy.cut();
-        awaitCalls("lock.renew", 1);
-        assertTrue(Other.result(hold.unlock()));
-        take(far.lock("b")); // By the same connection, so it comes after.
-        assertFalse(server.isLocked("a"));
     }
 
     @Test

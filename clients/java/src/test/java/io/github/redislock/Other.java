@@ -1,8 +1,6 @@
 package io.github.redislock;
 
-import java.util.List;
 import java.util.concurrent.*;
-import java.util.stream.IntStream;
 
 /** Another thread, which does one thing after the other. */
 final class Other implements AutoCloseable {
@@ -62,17 +60,6 @@ final class Other implements AutoCloseable {
         } catch (Exception failed) {
             throw new IllegalStateException(failed);
         }
-    }
-
-    interface Turn {
-        void take(int thread) throws Exception;
-    }
-
-    /** Begins it in so many threads. */
-    static List<Future<Void>> inThreads(int threads, Turn turn) {
-        return IntStream.range(0, threads)
-                .mapToObj(number -> new Other().starts(() -> turn.take(number)))
-                .toList();
     }
 
     @Override

@@ -9,7 +9,6 @@ import org.junit.jupiter.api.function.Executable;
 
 import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
 /** What locks, multi-locks, permits, holds that belong to no thread, and jobs owe. */
@@ -132,19 +131,6 @@ class RedisLockTest extends ServerTest {
     }
 
     @Test
-    void aGrantThatWasNotSeenAndEndedInPartIsAskedForAnew() {
-        RedisLockClient client = behind(options.withSlice(Duration.ofMillis(200)));
-        proxy.swallowFirstFence();
-        Future<Boolean> asking = other.starts(() -> both(client).tryLock(10, TimeUnit.SECONDS));
-        Eventually.isTrue("the grant was lost", proxy::hasSwallowed);
-        server.ask("DEL", "b");
-        assertTrue(Other.result(asking));
-        assertTrue(other.does(() -> both(client).check()));
-        other.does(() -> both(client).unlock());
-        assertAllFree();
-    }
-
-    @Test
     void aHoldWithoutALeaseOutlivesItsThread() throws Exception {
         RedisHold hold = other.does(() -> locks.lock("a").acquire());
         RedisHold permit = other.does(() -> locks.semaphore("b", 1).acquire());
@@ -206,18 +192,6 @@ class RedisLockTest extends ServerTest {
         assertTrue(server.leftMs("a") > 30_000);
         lock.unlock(LEAST);
         assertItLastsFor(LEAST);
-    }
-
-    @Test
-    void aLostConnectionIsSaidAndNothingRunsTwice() {
-        RedisLock lock = behind(options).lock("a");
-        lock.lock();
-        proxy.silent = true;
-        assertSays(RuntimeException.class, "JedisConnection", () -> lock.exec("INCR", "x"));
-        assertEquals("1", server.ask("GET", "x"));
-        proxy.silent = false;
-        Eventually.isTrue("it is held", lock::check);
-        lock.unlock();
     }
 
     @Test

@@ -6,11 +6,13 @@ import io.github.redislock.testing.Eventually;
 
 import io.opentelemetry.sdk.metrics.data.MetricData;
 import io.opentelemetry.sdk.testing.junit5.OpenTelemetryExtension;
+import io.opentelemetry.sdk.trace.data.SpanData;
 
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
-import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
 
 /** What a program with OpenTelemetry's SDK sees. */
 class TelemetryTest extends ServerTest {
@@ -27,22 +29,20 @@ class TelemetryTest extends ServerTest {
         server.ask("DEL", "a");
         awaitLost();
         Eventually.isTrue("all spans have ended", () -> SDK.getSpans().size() == 5);
-        for (String name : List.of("redis_lock.wait", "redis_lock.hold")) {
-            long spans = SDK.getSpans().stream().filter(each -> each.getName().equals(name)).count();
-            assertEquals(name.endsWith("wait") ? 3 : 2, spans, name);
-            long count = metric(name).getHistogramData().getPoints().stream()
-                    .mapToLong(point -> point.getCount())
-                    .sum();
-            assertEquals(spans, count, name);
-        }
-        MetricData lost = metric("redis_lock.lost");
-        assertEquals(1, lost.getLongSumData().getPoints().iterator().next().getValue());
+        Map<String, Long> spans = SDK.getSpans().stream()
+                .collect(Collectors.groupingBy(SpanData::getName, Collectors.counting()));
+        assertEquals(Map.of("redis_lock.wait", 3L, "redis_lock.hold", 2L), spans);
+        Map<String, Long> measured = SDK.getMetrics().stream()
+                .collect(Collectors.toMap(MetricData::getName, TelemetryTest::sum));
+        assertEquals(
+                Map.of("redis_lock.wait", 3L, "redis_lock.hold", 2L, "redis_lock.lost", 1L),
+                measured);
     }
 
-    private static MetricData metric(String name) {
-        return SDK.getMetrics().stream()
-                .filter(each -> each.getName().equals(name))
-                .findFirst()
-                .orElseThrow();
+    private static long sum(MetricData metric) {
+        return metric.getLongSumData().getPoints().stream().mapToLong(one -> one.getValue()).sum()
+                + metric.getHistogramData().getPoints().stream()
+                        .mapToLong(one -> one.getCount())
+                        .sum();
     }
 }

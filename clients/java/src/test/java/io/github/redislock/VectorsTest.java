@@ -1,7 +1,6 @@
 package io.github.redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
@@ -20,9 +19,10 @@ import java.util.*;
 import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
-/** Plays the scenarios of clients/vectors, which all the adapters have in common. */
+/** Plays the scenarios of clients/vectors, which all the adapters have in common, and its own. */
 @ParameterizedClass
 @EnumSource
 @Execution(ExecutionMode.CONCURRENT)
@@ -50,7 +50,8 @@ class VectorsTest {
     @TestFactory
     @Execution(ExecutionMode.SAME_THREAD)
     Stream<DynamicTest> scenarios() {
-        return Stream.of("scenarios.txt", "faults.txt", "once.txt")
+        String own = "../java/src/test/resources/scenarios.txt";
+        return Stream.of("scenarios.txt", "faults.txt", "once.txt", own)
                 .map(file -> Other.quietly(() -> Files.readString(Path.of("../vectors", file))))
                 .flatMap(text -> Stream.of(text.split("\nscenario ")).skip(1))
                 .filter(this::isOfDriver)
@@ -60,6 +61,7 @@ class VectorsTest {
     private boolean isOfDriver(String scenario) {
         String name = scenario.lines().findFirst().get();
         return !name.endsWith("not in java")
+                && (!name.contains(" by ") || (name + " ").contains(" " + way + " "))
                 && switch (way) {
                     case JEDIS_UNIFIED -> !scenario.contains("linger=");
                     // Who asks every 50 ms is never late, and told only of what ends while it asks.
@@ -75,10 +77,34 @@ class VectorsTest {
         String place = name.contains(" on ") ? name.substring(name.indexOf(" on ") + 4) : "";
         return DynamicTest.dynamicTest(name, () -> {
             TestServer server = servers.getOrDefault(place, servers.get(""));
-            try (Play play = new Play(server, place.equals("plain"))) {
+            try (Play play = new Play(server, place.equals("plain"), FAULT.matcher(text).find())) {
                 lines.stream().skip(1).forEach(play::line);
             }
         });
+    }
+
+    /** The steps for which a program is behind a proxy, which makes it slower. */
+    private static final Pattern FAULT = Pattern.compile("(?m)^(cut|. (silent|deaf|late|drops"
+            + "|loses-requests|answers|swallows|holds|withholds))");
+
+    private static final Map<String, String> LOSSES = Map.of(
+            Keeper.GONE, "gone",
+            Keeper.ENDED, "ended",
+            Keeper.NOT_RENEWED, "unrenewed",
+            Keeper.CUT, "cut");
+
+    private static LockOptions chosen(LockOptions options, List<String> words) {
+        for (String word : words) {
+            Duration time = word.contains("=") ? ms(word.substring(word.indexOf('=') + 1)) : null;
+            options = switch (word.split("=")[0]) {
+                case "slice" -> options.withSlice(time);
+                case "grace" -> options.withGrace(time);
+                case "linger" -> options.withLinger(time);
+                case "reconnect" -> options.withReconnect(time);
+                default -> options;
+            };
+        }
+        return options;
     }
 
     private static final class MakerFailedException extends RuntimeException {
@@ -98,17 +124,23 @@ class VectorsTest {
             return "cancelled";
         } catch (IllegalMonitorStateException lost) {
             return "lost";
-        } catch (IllegalArgumentException refused) {
-            String text = refused.getMessage();
-            assertTrue(text.matches(".*lease.*ttl.*lockAtMostFor.*ERR .* lock.max-ttl"), text);
-            return "too-long";
         } catch (Exception other) {
-            if (other.toString().contains("NOPERM")) {
-                return "denied";
-            }
-            throw new AssertionError(other);
+            return ERRORS.stream()
+                    .filter(each -> other.toString().matches(".*" + each[0] + ".*"))
+                    .map(each -> each[1])
+                    .findFirst()
+                    .orElseThrow(() -> new AssertionError(other));
         }
     }
+
+    private static final List<String[]> ERRORS = List.of(
+            new String[] {"lease.*ttl.*lockAtMostFor.*ERR .* lock.max-ttl", "too-long"},
+            new String[] {"atLeast.*ERR .* lock.max-ttl", "too-long"},
+            new String[] {"the server does not know LOCK.ONCE, .* from 0.4.0", "too-old"},
+            new String[] {"NOPERM", "denied"},
+            new String[] {"WRONGTYPE", "wrong-type"},
+            new String[] {"READONLY", "demoted"},
+            new String[] {"JedisConnectionException", "unanswered"});
 
     private static String done(Other.Action action) {
         Other.quietly(action);
@@ -131,12 +163,16 @@ class VectorsTest {
     private final class Play implements AutoCloseable {
         private final TestServer server;
         private final boolean fallback;
+        private final boolean faulty;
         private final Map<String, Actor> actors = new HashMap<>();
         private final AtomicInteger made = new AtomicInteger();
 
-        Play(TestServer server, boolean fallback) {
+        Play(TestServer server, boolean fallback, boolean faulty) {
             this.server = server;
             this.fallback = fallback;
+            this.faulty = faulty;
+            server.ask("REPLICAOF", "NO", "ONE"); // What one that failed has left.
+            server.ask("ACL", "SETUSER", "default", "+@all");
             server.ask("FLUSHALL");
             server.ask("CONFIG", "RESETSTAT");
         }
@@ -155,7 +191,33 @@ class VectorsTest {
         private String step(String subject, List<String> words) {
             String first = words.isEmpty() ? "" : words.get(0);
             return switch (subject) {
-                case "server" -> String.valueOf(server.ask(words.toArray()));
+                case "server" ->
+                    String.valueOf(server.ask(words.stream()
+                            .map(word -> word.startsWith("@") && word.length() < 3
+                                    ? server.holders(word.substring(1)).get(0)
+                                    : word)
+                            .toArray()));
+                case "sent" -> awaits(() -> server.calls(first) >= Integer.parseInt(words.get(1)));
+                case "left" -> {
+                    Duration left = Duration.ofMillis(server.leftMs(first));
+                    yield yes(left.compareTo(ms(words.get(1))) > 0
+                            && left.compareTo(ms(words.get(2))) <= 0);
+                }
+                // Neither by a connection that waits nor by one that is told.
+                case "absent" ->
+                    awaits(() -> server.absent(first) == 1
+                            || server.tells(first)
+                                    && server.subscriptions().size() < actors.size());
+                case "left-by-all" ->
+                    awaits(() -> !server.ask("CLIENT", "LIST").toString().contains("cmd=lock"));
+                case "mode" ->
+                    awaits(() -> server.ask("LOCK.INFO", first)
+                            .toString()
+                            .startsWith("[mode, " + words.get(1)));
+                case "rejected" ->
+                    awaits(() -> server.info("commandstats")
+                            .toLowerCase()
+                            .matches("(?s).*" + first + ":[^\\n]*rejected_calls=[1-9].*"));
                 case "queue" ->
                     awaits(() -> server.waiting(first) == Integer.parseInt(words.get(1)));
                 case "places" -> String.valueOf(server.waiting(first));
@@ -223,7 +285,11 @@ class VectorsTest {
             this.play = play;
             proxy = new FaultyProxy(play.server.port());
             options = LockOptions.defaults().withFallback(play.fallback).withOnLost(told::add);
-            opened = way.open(proxy.url(), options);
+            opened = way.open(url(), options);
+        }
+
+        private String url() {
+            return play.faulty ? proxy.url() : play.server.url();
         }
 
         void close() {
@@ -234,11 +300,33 @@ class VectorsTest {
         private void reopen(LockOptions other) {
             opened.close();
             options = other;
-            opened = way.open(proxy.url(), options);
+            opened = way.open(url(), options);
         }
 
         String step(String verb, List<String> words) {
             return switch (verb) {
+                case "options" -> done(() -> reopen(chosen(options, words)));
+                case "silent" -> done(() -> proxy.silent = true);
+                case "hears" -> done(() -> proxy.silent = false);
+                case "deaf" -> done(() -> proxy.deaf = true);
+                case "late" -> done(() -> proxy.replyDelayMs = Long.parseLong(words.get(0)));
+                case "drops" -> done(() -> proxy.cut(Long.parseLong(words.get(0))));
+                case "loses-requests" -> done(proxy::cutUnsubscribed);
+                case "answers" -> {
+                    String reply = String.join(" ", words.subList(2, words.size())) + "\r\n";
+                    proxy.answer(words.get(0), reply, Integer.parseInt(words.get(1)));
+                    yield "";
+                }
+                case "answered" -> awaits(() -> proxy.toAnswer.get() == 0);
+                case "swallows" -> done(proxy::swallowFirstFence);
+                case "swallowed" -> awaits(proxy::hasSwallowed);
+                case "holds" -> {
+                    proxy.heldBack = words.get(0);
+                    yield awaits(() -> proxy.holdsBack);
+                }
+                case "withholds" -> done(() -> proxy.withheld = words.get(0));
+                case "lets" -> done(proxy::heal);
+                case "pending" -> yes(!pending.isDone());
                 case "making" -> awaits(() -> makes);
                 case "returns" -> done(() -> maker.complete(words.get(0)));
                 case "raises" ->
@@ -255,9 +343,10 @@ class VectorsTest {
         private Object result(String verb, List<String> words) throws Exception {
             return switch (verb) {
                 case "release" -> {
-                    hold.release();
+                    hold.release(words.isEmpty() ? Duration.ZERO : ms(words.get(0)));
                     yield "ok";
                 }
+                case "loses" -> LOSSES.get(hearsOfTheLoss().reason());
                 case "renew" -> {
                     Duration ttl = words.isEmpty() ? Duration.ofMillis(ttlMs) : ms(words.get(0));
                     yield hold.renew(ttl) ? "ok" : "lost";
@@ -285,11 +374,12 @@ class VectorsTest {
             return "";
         }
 
-        private void hearsOfTheLoss() throws InterruptedException {
+        private LostLock hearsOfTheLoss() throws InterruptedException {
             LostLock news = told.poll(30, TimeUnit.SECONDS);
             assertEquals(hold.fence(), news.fence());
             boolean several = kind == Way.Kind.MULTI;
             assertEquals(several ? String.join(", ", names) : names.get(0), news.name());
+            return news;
         }
 
         private String get(List<String> words) throws Exception {
@@ -320,9 +410,8 @@ class VectorsTest {
             kind = Way.Kind.valueOf(what.toUpperCase());
             names = words.stream().filter(word -> !word.contains("=")).toList();
             ttlMs = Long.parseLong(option(words, "ttl", "30000"));
-            String linger = option(words, "linger", null);
-            if (linger != null) {
-                reopen(options.withLinger(ms(linger)));
+            if (words.toString().contains("linger=")) {
+                reopen(chosen(options, words));
             }
             hold = opened.take(kind, names, Long.parseLong(option(words, "wait", "0")), ttlMs);
             return hold == null ? "busy" : "held";

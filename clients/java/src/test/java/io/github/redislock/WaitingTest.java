@@ -33,21 +33,6 @@ class WaitingTest extends ServerTest {
         assertTrue(System.nanoTime() - startNanos >= 500_000_000);
     }
 
-    /** A server that answered in between was there. */
-    @Test
-    void aWaitOutlastsConnectionsThatAreLostFarApart() {
-        locks.lock("a").lock();
-        RedisLockClient far = behind(endless);
-        Future<Void> waiting = awaitWaiter(() -> far.lock("a").lock());
-        for (int cuts = 0; cuts < 2; cuts++) {
-            server.cutConnections();
-            // Longer than a server may be out of reach.
-            Eventually.pause(endless.reconnect().toMillis() + 300);
-        }
-        locks.lock("a").unlock();
-        Other.result(waiting);
-    }
-
     @ParameterizedTest
     @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_FUTURES")
     void anInterruptEndsAWaitOfEachKindAndLeavesNothing(Way way) {
@@ -86,24 +71,12 @@ class WaitingTest extends ServerTest {
         assertFalse(lock.isLocked());
     }
 
-    @Test
-    void aWaiterThatGetsAnErrorLeavesNoPlace() {
-        locks.lock("a").lock();
-        RedisLockClient mine = behind(endless.withSlice(Duration.ofMillis(30)));
-        Future<Void> waiting = awaitWaiter(() -> mine.lock("a").lock());
-        server.ask("ACL", "SETUSER", "default", "-lock.acquire");
-        assertSays(RuntimeException.class, "NOPERM", () -> Other.result(waiting));
-        assertEquals(0, server.waiting("a"));
-        locks.lock("a").unlock();
-        assertFalse(server.isLocked("a"), "nothing was left to it");
-    }
-
     /**
-     * Nor does it try to reach the server. What gives its place up is on its way at the close, or it
-     * has a grant while the close still waits for the answer to its release.
+     * Nor does it try to reach the server. What gives its place up is on its way at the close, or
+     * it has a grant while the close still waits for the answer to its release.
      */
     @ParameterizedTest
-    @CsvSource({"JEDIS, false", "LETTUCE, false", "JEDIS, true", "JEDIS_POOL, true", "LETTUCE, true"})
+    @CsvSource({"JEDIS, false", "LETTUCE, false", "JEDIS_POOL, true", "LETTUCE, true"})
     void aWaiterOfAClosedClientLeavesNothing(Way way, boolean granted) {
         Way.Opened far = by(way, endless.withReconnect(granted ? Duration.ofSeconds(3) : HOUR));
         RedisHold held = locks.lock("a").tryAcquire();
@@ -135,37 +108,6 @@ class WaitingTest extends ServerTest {
         assertEquals(0, server.waiting("a"));
         assertEquals(2, server.holders("a").size());
         other.does(() -> lock.readLock().unlock());
-    }
-
-    @ParameterizedTest
-    @CsvSource({"JEDIS, false", "JEDIS, true", "LETTUCE_FUTURES, false"})
-    void aPlaceOutlivesItsConnection(Way way, boolean halfOpen) {
-        Way.Opened far =
-                by(way, patient.withSlice(halfOpen ? Duration.ofMillis(300) : HOUR));
-        RedisLock lock = locks.lock("a");
-        lock.lock();
-        Future<RedisHold> first = awaitWaiter(far, -1);
-        Other second = closing(new Other());
-        Future<Void> later = second.starts(() -> lock.lock());
-        awaitWaiters("a", 2);
-        if (halfOpen) {
-            proxy.silent = true;
-        } else {
-            proxy.cut(400); // The next connection is slow.
-        }
-        // Neither by a connection that waits nor by one that is told.
-        Eventually.isTrue(
-                "nobody listens for the place",
-                () -> server.absent("a") == 1
-                        || server.tells("a") && server.ask("PUBSUB", "CHANNELS").equals(List.of()));
-        lock.unlock(); // Its turn comes meanwhile.
-        proxy.silent = false;
-        RedisHold hold = Other.result(first);
-        assertFalse(later.isDone());
-        assertEquals(1, server.waiting("a"), "the second one waits");
-        hold.release();
-        Other.result(later);
-        second.does(() -> lock.unlock());
     }
 
     @Test

@@ -150,13 +150,14 @@ class OnceCacheTest extends ServerTest {
     void aCacheOfTheApplicationHasItsOwnTime() {
         RedisCacheConfiguration ever = RedisCacheConfiguration.defaultCacheConfig();
         RedisCacheConfiguration hour = ever.entryTtl(Duration.ofHours(1));
-        plays(caching("lettuce").withBean(RedisCacheConfiguration.class, () -> hour), (pages, cache) -> {
+        var hourly = caching("lettuce").withBean(RedisCacheConfiguration.class, () -> hour);
+        plays(hourly, (pages, cache) -> {
             pages.page(7);
             assertThat(server.leftMs(KEY)).isGreaterThan(3_000_000L);
         });
-        plays(caching("lettuce").withBean(RedisCacheConfiguration.class, () -> ever), (pages, cache) ->
-                assertThatThrownBy(() -> pages.page(8))
-                        .hasMessage("the cache pages needs an entryTtl"));
+        var endless = caching("lettuce").withBean(RedisCacheConfiguration.class, () -> ever);
+        plays(endless, (pages, cache) -> assertThatThrownBy(() -> pages.page(8))
+                .hasMessage("the cache pages needs an entryTtl"));
     }
 
     @Test

@@ -11,8 +11,6 @@ import io.github.redislock.testing.TestServer;
 
 import org.junit.jupiter.api.*;
 
-import org.springframework.integration.support.locks.LockRegistry;
-
 import java.time.Duration;
 import java.util.concurrent.*;
 
@@ -149,18 +147,6 @@ class RedisLockRegistryTest extends ServerTest {
         assertThat(server.isLocked(KEY)).isTrue();
         nested.unlock();
         assertThat(server.isLocked(KEY)).isFalse();
-    }
-
-    @Test
-    @SuppressWarnings({"rawtypes", "unchecked"})
-    void executeLockedGuardsItsTask() throws Throwable {
-        LockRegistry registry = first;
-        assertThat(registry.executeLocked("a", () -> server.isLocked(KEY))).isEqualTo(true);
-        assertThat(server.isLocked(KEY)).isFalse();
-        second.obtain("a").lock();
-        assertThatThrownBy(() -> registry.executeLocked(
-                        "a", Duration.ofMillis(50), () -> "not to be reached"))
-                .isInstanceOf(TimeoutException.class);
     }
 
     @Test

@@ -14,24 +14,17 @@ public final class Eventually {
     /** Fails when the condition, which is asked again and again, is not met in time. */
     public static void isTrue(String what, Callable<Boolean> condition) {
         long end = System.nanoTime() + BOUND.toNanos();
-        try {
-            while (!isMet(condition)) {
-                if (System.nanoTime() - end > 0) {
-                    throw new AssertionError("not within " + BOUND + ": " + what);
-                }
-                pause(5);
+        for (boolean met = false; !met; pause(5)) {
+            try {
+                met = condition.call();
+            } catch (UncheckedIOException lost) {
+                // One that is promoted closes its connections.
+            } catch (Exception failed) {
+                throw new IllegalStateException("while waiting for: " + what, failed);
             }
-        } catch (Exception failed) {
-            throw new IllegalStateException("while waiting for: " + what, failed);
-        }
-    }
-
-    /** Not while the server is out of reach: one that is promoted closes its connections. */
-    private static boolean isMet(Callable<Boolean> condition) throws Exception {
-        try {
-            return condition.call();
-        } catch (UncheckedIOException lost) {
-            return false;
+            if (!met && System.nanoTime() - end > 0) {
+                throw new AssertionError("not within " + BOUND + ": " + what);
+            }
         }
     }
 

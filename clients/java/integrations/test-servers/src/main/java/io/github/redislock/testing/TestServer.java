@@ -111,11 +111,6 @@ public final class TestServer implements AutoCloseable {
         return found("token, ([^,\\]]+)", parties(key, "holders"));
     }
 
-    /** The fences of those who hold a lock. */
-    public List<String> fences(String key) {
-        return found("fence, ([^,\\]]+)", parties(key, "holders"));
-    }
-
     private static List<String> found(String pattern, Object text) {
         return Pattern.compile(pattern)
                 .matcher(text.toString())

@@ -24,9 +24,9 @@ class GuardedStockTest {
                 ConfigurableApplicationContext two = instance(driver, server)) {
             server.ask("SET", "stock:tea", 40);
             List<CompletableFuture<Integer>> sold = Stream.of(one, two, one, two)
-                    .map(instance -> instance.getBean(Stock.class))
-                    .map(stock -> CompletableFuture.supplyAsync(
-                            () -> buyAll(stock), task -> new Thread(task).start()))
+                    .map(instance -> CompletableFuture.supplyAsync(
+                            () -> buyAll(instance.getBean(Stock.class)),
+                            task -> new Thread(task).start()))
                     .toList();
             assertThat(sold.stream().mapToInt(CompletableFuture::join).sum()).isEqualTo(40);
             assertThat(server.ask("GET", "stock:tea")).isEqualTo("0");
