@@ -48,8 +48,8 @@ class TopologyTest {
     @ValueSource(strings = {"jedis", "lettuce"})
     void in_a_cluster_locks_are_spread_by_their_keys(String driver) {
         try (TestCluster cluster = new TestCluster()) {
-            String node = "127.0.0.1:" + cluster.first().port();
-            ServerTest.runner(driver, "spring.data.redis.cluster.nodes=" + node)
+            String seed = "127.0.0.1:" + cluster.first().port();
+            ServerTest.runner(driver, "spring.data.redis.cluster.nodes=" + seed)
                     .run(context -> {
                         String prefix = RedisLockRegistry.DEFAULT_PREFIX;
                         for (int node = 0; node < 3; node++) {
