@@ -178,18 +178,10 @@ final class JedisDriver extends JedisReplies {
     public CompletableFuture<Line> open(long endNanos) {
         return done(() -> {
             Connection connection = take(endNanos);
-            return new Line() {
-                @Override
-                public CompletableFuture<Object> send(Request request, long endNanos) {
-                    return done(() ->
-                            exchange(connection, List.of(request), endNanos).get(0));
-                }
-
-                @Override
-                public void close(boolean usable) {
-                    end(connection, usable);
-                }
-            };
+            return new Line(
+                    (request, answerEnd) -> done(
+                            () -> exchange(connection, List.of(request), answerEnd).get(0)),
+                    usable -> end(connection, usable));
         });
     }
 

@@ -234,11 +234,17 @@ final class LettuceDriver implements Driver {
             return null;
         }
         return connected(endNanos)
-                .<Line>thenApply(connection -> {
+                .thenApply(connection -> {
                     if (!spares.use(connection)) {
                         throw failure("the client was closed");
                     }
-                    return new Own(connection);
+                    return new Line(
+                            (request, answerEnd) -> dispatch(connection, request, answerEnd),
+                            usable -> {
+                                if (spares.giveBack(connection, usable)) {
+                                    lines.release();
+                                }
+                            });
                 })
                 .whenComplete((line, failed) -> {
                     if (failed != null) {
@@ -269,26 +275,6 @@ final class LettuceDriver implements Driver {
                 });
     }
 
-    private final class Own implements Line {
-        private final StatefulConnection<String, String> connection;
-
-        Own(StatefulConnection<String, String> connection) {
-            this.connection = connection;
-        }
-
-        @Override
-        public CompletableFuture<Object> send(Request request, long endNanos) {
-            return dispatch(connection, request, endNanos);
-        }
-
-        @Override
-        public void close(boolean usable) {
-            if (spares.giveBack(connection, usable)) {
-                lines.release();
-            }
-        }
-    }
-
     @Override
     public Subscription listen(String channel, Consumer<String> heard, Runnable anew) {
         StatefulRedisPubSubConnection<String, String> told =
@@ -317,27 +303,11 @@ final class LettuceDriver implements Driver {
             told.closeAsync();
             throw failed;
         }
-        return new Subscription() {
-            @Override
-            public CompletableFuture<?> ping() {
-                return told.async().ping().toCompletableFuture();
-            }
-
-            @Override
-            public boolean isOpen() {
-                return told.isOpen();
-            }
-
-            @Override
-            public void leave() {
-                told.async().quit();
-            }
-
-            @Override
-            public void close() {
-                told.close();
-            }
-        };
+        return new Subscription(
+                () -> told.async().ping().toCompletableFuture(),
+                told::isOpen,
+                () -> told.async().quit(),
+                told::close);
     }
 
     @Override

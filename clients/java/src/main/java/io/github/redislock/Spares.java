@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.util.*;
+import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
@@ -15,20 +16,20 @@ final class Spares<C> {
 
     private record Idle<C>(C connection, long sinceNanos) {}
 
-    private final Deque<Idle<C>> idle = new ArrayDeque<>();
+    private final Deque<Idle<C>> idle = new ConcurrentLinkedDeque<>();
     private final Set<C> used = new HashSet<>();
     private final Predicate<C> isOpen;
     private final Consumer<C> ending;
     private boolean closed;
 
-    /** {@code ending} must not wait. */
+    /** {@code ending} may come back to this: it has no lock meanwhile. */
     Spares(Predicate<C> isOpen, Consumer<C> ending) {
         this.isOpen = isOpen;
         this.ending = ending;
     }
 
     /** An idle one, or null. */
-    synchronized C find() {
+    C find() {
         for (Idle<C> one; (one = idle.pollFirst()) != null; ending.accept(one.connection)) {
             boolean fresh = System.nanoTime() - one.sinceNanos <= LONGEST_IDLE_NANOS;
             if (fresh && isOpen.test(one.connection)) {
@@ -39,16 +40,22 @@ final class Spares<C> {
     }
 
     /** Is in use from now on. False where all were closed, and ended. */
-    synchronized boolean use(C connection) {
-        if (closed) {
-            ending.accept(connection);
+    boolean use(C connection) {
+        synchronized (this) {
+            if (!closed) {
+                return used.add(connection);
+            }
         }
-        return !closed && used.add(connection);
+        ending.accept(connection);
+        return false;
     }
 
     /** Ends its use; false where that was done before. */
-    synchronized boolean giveBack(C connection, boolean usable) {
-        boolean inUse = used.remove(connection);
+    boolean giveBack(C connection, boolean usable) {
+        boolean inUse;
+        synchronized (this) {
+            inUse = used.remove(connection);
+        }
         if (inUse && usable) {
             keep(connection);
         } else if (inUse) {
@@ -58,17 +65,20 @@ final class Spares<C> {
     }
 
     /** For the next who looks for one. */
-    synchronized void keep(C connection) {
-        if (closed || idle.size() >= MOST_IDLE) {
-            ending.accept(connection);
-        } else {
-            idle.addFirst(new Idle<>(connection, System.nanoTime()));
+    void keep(C connection) {
+        synchronized (this) {
+            if (!closed && idle.size() < MOST_IDLE) {
+                idle.addFirst(new Idle<>(connection, System.nanoTime()));
+                return;
+            }
         }
+        ending.accept(connection);
     }
 
-    synchronized void endIdle() {
-        idle.forEach(one -> ending.accept(one.connection));
-        idle.clear();
+    void endIdle() {
+        for (Idle<C> one; (one = idle.pollFirst()) != null; ) {
+            ending.accept(one.connection);
+        }
     }
 
     synchronized boolean isClosed() {
@@ -76,10 +86,13 @@ final class Spares<C> {
     }
 
     /** Ends those in use, too. */
-    synchronized void close() {
-        closed = true;
+    void close() {
+        List<C> all;
+        synchronized (this) {
+            closed = true;
+            all = List.copyOf(used);
+        }
         endIdle();
-        used.forEach(ending);
-        used.clear();
+        all.forEach(ending);
     }
 }

@@ -43,20 +43,12 @@ final class UnifiedJedisDriver extends JedisReplies {
             return null;
         }
         AtomicBoolean open = new AtomicBoolean(true);
-        return CompletableFuture.completedFuture(new Line() {
-
-            @Override
-            public CompletableFuture<Object> send(Request request, long endNanos) {
-                return done(() -> execute(request));
-            }
-
-            @Override
-            public void close(boolean usable) {
-                if (open.getAndSet(false)) {
-                    waiters.release();
-                }
-            }
-        });
+        return CompletableFuture.completedFuture(new Line(
+                (request, answerEnd) -> done(() -> execute(request)), usable -> {
+                    if (open.getAndSet(false)) {
+                        waiters.release();
+                    }
+                }));
     }
 
     @Override
