@@ -139,6 +139,22 @@ class LeaseTest extends ServerTest {
         }
     }
 
+    /** As renewals at a node that is silent, while the other nodes of a cluster are not. */
+    @Test
+    void workBeyondTheMostThatMayWaitKeepsNoOtherFromTheClock() {
+        CountDownLatch goesOn = new CountDownLatch(1);
+        CountDownLatch done = new CountDownLatch(Engine.MOST_WORKERS + 1);
+        Engine engine = closing(new Engine(JedisDriver.to(server.url(), 2_000), options, false));
+        for (long left = done.getCount(); left > 0; left--) {
+            engine.later(0, () -> {
+                Other.quietly(() -> goesOn.await());
+                done.countDown();
+            });
+        }
+        engine.at(0, goesOn::countDown);
+        Eventually.isTrue("all is done", () -> done.getCount() == 0);
+    }
+
     @Test
     void neitherADeadThreadNorAClosedClientIsRenewed() throws Exception {
         RedisLock lock = locks.lock("a");

@@ -47,7 +47,9 @@ class LettuceTest extends ServerTest {
     @Test
     void tenThousandWaitersShareTwoConnections() {
         int waiters = 500;
-        LettuceLockClient shared = far(endless);
+        // Not by the proxy, which is slow. On a busy machine an answer may be late all the same.
+        LockOptions calm = endless.withReconnect(MINUTE);
+        LettuceLockClient shared = closing(Way.LETTUCE_FUTURES.open(server.url(), calm)).futures();
         int before = server.connections();
         List<AsyncLock> all =
                 IntStream.range(0, 20).mapToObj(number -> shared.lock("a" + number)).toList();
@@ -80,23 +82,6 @@ class LettuceTest extends ServerTest {
         Eventually.isTrue("it waits there", () -> next.waiting("a") == 1);
         assertTrue(Other.result(held.unlock()));
         assertIsHad(waiting);
-    }
-
-    /** As when a firewall forgets an idle connection. */
-    @Test
-    void aSubscriptionThatIsGoneUnseenIsMadeAnewAndTheTurnIsKept() {
-        LockOptions brief = options.withSlice(HOUR).withGrace(Duration.ofSeconds(8));
-        RedisHold held = locks.lock("a").tryAcquire();
-        CompletableFuture<AsyncHold> waiting = awaits(far(brief).lock("a"));
-        proxy.forgetSubscribed();
-        Eventually.isTrue("it is gone", () -> server.subscriptions().isEmpty());
-        Future<RedisHold> behind = other.starts(() -> locks.lock("a").acquire());
-        awaitWaiters("a", 2);
-        held.release();
-        AsyncHold hold = Other.result(waiting);
-        assertFalse(behind.isDone());
-        assertTrue(Other.result(hold.unlock()));
-        Other.result(behind).release();
     }
 
     @ParameterizedTest

@@ -106,9 +106,6 @@ abstract class ServerTest extends ClosingTest {
 
     /** That the lock {@code a} ends then, with ten seconds for a busy machine. */
     void assertItLastsFor(Duration time) {
-        long leftMs = server.leftMs("a");
-        assertTrue(
-                leftMs > time.toMillis() - 10_000 && leftMs <= time.toMillis(),
-                "it lasts for " + leftMs + " ms more");
+        assertEquals(time.toMillis() - 5_000, server.leftMs("a"), 5_000, "ms that it lasts");
     }
 }

@@ -313,8 +313,7 @@ class TopologyTest extends ClosingTest {
         List<RedisHold> healthy = new ArrayList<>();
         for (String way : CLUSTER) {
             Way.Opened opened = closing(byNode(way, cluster.nodes.get(1).port(), quick));
-            // More renewals than there are threads that may wait for answers.
-            for (int number = 0; number <= Engine.MOST_WORKERS; number++) {
+            for (int number = 0; number < 12; number++) {
                 silent.add(opened.take(cluster.key(way + "-silent-" + number + "-", 0)).name());
             }
             healthy.add(opened.take(cluster.key(way + "-healthy-", 1)));

@@ -85,7 +85,7 @@ class VectorsTest {
 
     /** The steps for which a program is behind a proxy, which makes it slower. */
     private static final Pattern FAULT = Pattern.compile("(?m)^(cut|. (silent|deaf|late|drops"
-            + "|loses-requests|answers|swallows|holds|withholds))");
+            + "|loses-requests|forgotten|answers|swallows|holds|withholds))");
 
     private static final Map<String, String> LOSSES = Map.of(
             Keeper.GONE, "gone",
@@ -97,6 +97,7 @@ class VectorsTest {
         for (String word : words) {
             Duration time = word.contains("=") ? ms(word.substring(word.indexOf('=') + 1)) : null;
             options = switch (word.split("=")[0]) {
+                case "ttl" -> options.withTtl(time);
                 case "slice" -> options.withSlice(time);
                 case "grace" -> options.withGrace(time);
                 case "linger" -> options.withLinger(time);
@@ -312,6 +313,7 @@ class VectorsTest {
                 case "late" -> done(() -> proxy.replyDelayMs = Long.parseLong(words.get(0)));
                 case "drops" -> done(() -> proxy.cut(Long.parseLong(words.get(0))));
                 case "loses-requests" -> done(proxy::cutUnsubscribed);
+                case "forgotten" -> done(proxy::forgetSubscribed);
                 case "answers" -> {
                     String reply = String.join(" ", words.subList(2, words.size())) + "\r\n";
                     proxy.answer(words.get(0), reply, Integer.parseInt(words.get(1)));
@@ -410,8 +412,9 @@ class VectorsTest {
             kind = Way.Kind.valueOf(what.toUpperCase());
             names = words.stream().filter(word -> !word.contains("=")).toList();
             ttlMs = Long.parseLong(option(words, "ttl", "30000"));
-            if (words.toString().contains("linger=")) {
-                reopen(chosen(options, words));
+            String linger = option(words, "linger", null);
+            if (linger != null) {
+                reopen(options.withLinger(ms(linger)));
             }
             hold = opened.take(kind, names, Long.parseLong(option(words, "wait", "0")), ttlMs);
             return hold == null ? "busy" : "held";
