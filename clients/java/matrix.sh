@@ -22,7 +22,7 @@ row() {
         case $library-${file##*.redislock.} in
             jedis-Lettuce*) continue ;;
             jedis-* | lettuce-Lettuce* | lettuce-Drivers* | lettuce-Topology* | lettuce-Acl*) ;;
-            lettuce-Fallback* | lettuce-Vectors* | lettuce-Clock*) ;;
+            lettuce-Fallback* | lettuce-Vectors* | lettuce-Lease*) ;;
             *) continue ;;
         esac
         all=$((all + $(grep -c '<testcase ' "$file")))

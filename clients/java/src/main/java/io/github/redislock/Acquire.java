@@ -243,7 +243,7 @@ final class Acquire {
                 return;
             }
             if (answered && leftNanos <= 0) {
-                finish(() -> result.complete(null));
+                giveUp();
                 return;
             }
             number = ++asked;
@@ -266,35 +266,37 @@ final class Acquire {
             engine.listener.waitBy(request);
         }
         CompletableFuture<Driver.Line> opened = places && !told ? driver.open(endNanos()) : null;
-        if (opened == null) {
-            engine.send(request, endNanos())
-                    .whenComplete((reply, failed) ->
-                            answered(number, sentNanos, bound, null, reply, failed));
-            return;
+        if (opened != null) {
+            // An answer soon says that a server which was out of reach is back.
+            long mostMs = Math.min(options.slice().toMillis(), driver.mostBlockMs());
+            mostMs = outOfReachSince == 0 ? mostMs : Math.min(mostMs, FIRST_SLICE_MS);
+            // Rounded up, as BLOCK 0 would be for ever.
+            request.blockMs = Math.min(mostMs, (leftNanos - 1) / 1_000_000 + 1);
+            dueNanos = sentNanos + TimeUnit.MILLISECONDS.toNanos(request.blockMs);
         }
-        // An answer soon says that a server which was out of reach is back.
-        long mostMs = Math.min(options.slice().toMillis(), driver.mostBlockMs());
-        mostMs = outOfReachSince == 0 ? mostMs : Math.min(mostMs, FIRST_SLICE_MS);
-        // Rounded up, as BLOCK 0 would be for ever.
-        request.blockMs = Math.min(mostMs, (leftNanos - 1) / 1_000_000 + 1);
-        dueNanos = sentNanos + TimeUnit.MILLISECONDS.toNanos(request.blockMs);
         Driver.Line[] own = new Driver.Line[1];
-        opened.thenCompose(line -> {
-                    own[0] = line;
-                    synchronized (this) {
-                        if (over) {
-                            return CompletableFuture.completedFuture(null);
-                        }
-                        this.line = line;
-                    }
-                    return line.send(request, endNanos());
-                })
+        (opened == null
+                        ? engine.send(request, endNanos())
+                        : opened.thenCompose(made -> {
+                            own[0] = made;
+                            return sendBy(made, request);
+                        }))
                 .whenComplete((reply, failed) -> {
                     synchronized (this) {
-                        line = null;
+                        line = line == own[0] ? null : line;
                     }
                     answered(number, sentNanos, bound, own[0], reply, failed);
                 });
+    }
+
+    private CompletableFuture<Object> sendBy(Driver.Line own, Request request) {
+        synchronized (this) {
+            if (over) {
+                return CompletableFuture.completedFuture(null);
+            }
+            line = own;
+        }
+        return own.send(request, endNanos());
     }
 
     /** When the answer is waited for no longer: a server that is there would have given it. */
@@ -347,20 +349,24 @@ final class Acquire {
                 finish(() -> result.complete(new Grant(0, 0, 0, null, value)));
                 return;
             }
-            answered = true;
-            outOfReachSince = 0;
-            uncertain = false;
             askedNanos = sentNanos;
             pulse = bound;
-            long leftNanos = deadlineNanos - System.nanoTime();
             placed |= places;
-            if (leftNanos <= 0) {
-                finish(() -> result.complete(null));
-            } else if (reply != null) { // QUEUED
-                plan(Math.min(options.slice().toNanos(), leftNanos));
-            } else {
-                plan(Math.min(pauseNanos(own != null, sentNanos), leftNanos));
-            }
+            boolean queued = reply != null;
+            notNow(queued ? options.slice().toNanos() : pauseNanos(own != null, sentNanos));
+        }
+    }
+
+    /** The server has answered that it is not granted: asks again, unless the time is over. */
+    private void notNow(long pauseNanos) {
+        answered = true;
+        outOfReachSince = 0;
+        uncertain = false;
+        long leftNanos = deadlineNanos - System.nanoTime();
+        if (leftNanos <= 0) {
+            giveUp();
+        } else {
+            plan(Math.min(pauseNanos, leftNanos));
         }
     }
 
@@ -380,15 +386,8 @@ final class Acquire {
     private void recover(Throwable failed, String refusal) {
         long now = System.nanoTime();
         if (claim.result() == null && Replies.isError(refusal, "WRONGTYPE")) {
-            answered = true;
-            outOfReachSince = 0;
-            uncertain = false;
             placed = false; // It ended when the other one's value was written.
-            if (deadlineNanos - now <= 0) {
-                finish(() -> result.complete(null));
-            } else {
-                plan(Math.min(Engine.pace(), deadlineNanos - now));
-            }
+            notNow(Engine.pace());
         } else if (claim.several() && Replies.isError(refusal, "PARTIAL")) {
             // A grant whose answer was lost has ended in part meanwhile.
             begunAnew();
@@ -451,7 +450,7 @@ final class Acquire {
         if (endless || !owned) {
             fail(new LockDeadlockException(claim.title(), text));
         } else {
-            finish(() -> result.complete(null));
+            giveUp();
         }
     }
 
@@ -558,7 +557,7 @@ final class Acquire {
         return fail(closed());
     }
 
-    /** By its owner, who has completed the future in another way. */
+    /** In vain, or by its owner, who has completed the future in another way. */
     void giveUp() {
         finish(() -> result.complete(null));
     }

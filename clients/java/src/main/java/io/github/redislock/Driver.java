@@ -2,7 +2,7 @@ package io.github.redislock;
 
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.function.Consumer;
+import java.util.function.*;
 
 /**
  * The only thing that knows a library. Nothing outside its implementations names a class of one, so
@@ -12,27 +12,39 @@ interface Driver extends AutoCloseable {
     /** The pace of asking again where the server cannot do the waiting. */
     long PACE_MS = 50;
 
-    /** A connection for one waiter. */
-    interface Line {
-        /** Sends a command that may wait at the server. An answer after the end is of no use. */
-        CompletableFuture<Object> send(Request request, long endNanos);
+    /**
+     * A connection for one waiter.
+     *
+     * @param sending sends a command that may wait at the server. An answer after the end is of no
+     *     use
+     * @param closing ends it, or keeps it where it is usable, by any thread. One on which a command
+     *     may still wait is of no more use
+     */
+    record Line(
+            BiFunction<Request, Long, CompletableFuture<Object>> sending,
+            Consumer<Boolean> closing) {
+        CompletableFuture<Object> send(Request request, long endNanos) {
+            return sending.apply(request, endNanos);
+        }
 
-        /** For any thread. One on which a command may still wait is of no more use. */
-        void close(boolean usable);
+        void close(boolean usable) {
+            closing.accept(usable);
+        }
     }
 
-    /** A connection that hears the messages of one channel, and is subscribed anew by itself. */
-    interface Subscription {
-        /** Whether it answers; the future fails where it does not. */
-        CompletableFuture<?> ping();
-
-        boolean isOpen();
-
-        /** Has it end and begin anew, at the server that is there now. */
-        void leave();
-
-        void close();
-    }
+    /**
+     * A connection that hears the messages of one channel, and is subscribed anew by itself.
+     *
+     * @param ping whether it answers; the future fails where it does not
+     * @param open whether it is connected
+     * @param leave has it end and begin anew, at the server that is there now
+     * @param close ends it
+     */
+    record Subscription(
+            Supplier<CompletableFuture<?>> ping,
+            BooleanSupplier open,
+            Runnable leave,
+            Runnable close) {}
 
     /**
      * Sends commands that the server answers at once, together where that can be done. What

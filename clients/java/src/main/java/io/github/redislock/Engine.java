@@ -150,8 +150,7 @@ final class Engine implements AutoCloseable {
     void tellLost(Hold hold, String reason) {
         LostLock news = new LostLock(hold.claim.title(), hold.owner, hold.fence, reason);
         telemetry.lost(hold.claim);
-        hold.lostBy = reason;
-        hold.whenLost.run();
+        hold.whenLost.accept(reason);
         losses.execute(() -> {
             try {
                 options.onLost().accept(news);

@@ -42,14 +42,10 @@ final class Fallback {
     private static final String CHECK =
             "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return 1 end return false";
 
-    private enum Choice {
-        NONE,
-        MODULE,
-        FALLBACK
-    }
-
     private final boolean allowed;
-    private volatile Choice choice = Choice.NONE;
+
+    /** Null until the server was asked for the module. */
+    private volatile Boolean used;
 
     Fallback(boolean allowed) {
         this.allowed = allowed;
@@ -57,24 +53,22 @@ final class Fallback {
 
     /** Whether the server was asked for the module. */
     boolean isChosen() {
-        return choice != Choice.NONE;
+        return used != null;
     }
 
     boolean isUsed() {
-        return choice == Choice.FALLBACK;
+        return Boolean.TRUE.equals(used);
     }
 
     /** The server knows a command of the module. */
     synchronized void sawModule() {
-        if (choice == Choice.NONE) {
-            choice = Choice.MODULE;
-        }
+        used = isUsed();
     }
 
     /** The server has no module: whether the client goes on without it. */
     synchronized boolean begin() {
-        if (choice == Choice.NONE && allowed) {
-            choice = Choice.FALLBACK;
+        if (!isChosen() && allowed) {
+            used = true;
             LOG.log(
                     System.Logger.Level.WARNING,
                     "The server has no redis-lock module, so this client locks by SET NX PX and"

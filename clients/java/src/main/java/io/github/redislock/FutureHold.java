@@ -14,7 +14,7 @@ final class FutureHold implements AsyncHold {
         this.engine = engine;
         this.keeper = engine.keeper;
         this.hold = hold;
-        hold.whenLost = () -> engine.call(() -> lost.complete(hold.lostBy));
+        hold.whenLost = reason -> engine.call(() -> lost.complete(reason));
     }
 
     @Override

@@ -3,6 +3,7 @@ package io.github.redislock;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 
 /**
@@ -48,11 +49,8 @@ final class Hold {
     /** Where its owner does not say, it is given back no sooner than so long after its grant. */
     volatile long leastMs;
 
-    /** Is told of a loss, beside those who listen for all. */
-    volatile Runnable whenLost = () -> {};
-
-    /** One line for a log, of one that is lost. */
-    volatile String lostBy;
+    /** Is told of a loss in one line for a log, beside those who listen for all. */
+    volatile Consumer<String> whenLost = reason -> {};
 
     /** Ends the hold's span of a trace. */
     volatile Runnable whenOver = () -> {};

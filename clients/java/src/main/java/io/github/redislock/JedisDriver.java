@@ -8,20 +8,17 @@ import redis.clients.jedis.util.Pool;
 import java.io.IOException;
 import java.net.*;
 import java.nio.channels.SocketChannel;
-import java.util.*;
-import java.util.concurrent.*;
-import java.util.function.Consumer;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Over connections of Jedis 5 to 8 that nobody else has: as many as are asked for at once, of which
- * a few idle ones stay. Each answer is read by the thread that sends.
+ * Over connections of Jedis 5 to 8 that nobody else has. Each answer is read by the thread that
+ * sends.
  */
 final class JedisDriver extends JedisReplies {
-    private static final int MOST_IDLE = 8;
-    private static final long LONGEST_IDLE_NANOS = TimeUnit.SECONDS.toNanos(30);
-
     /** A host may have an underscore, as those of Docker do, for which URI has no host. */
     private static final Pattern URL = Pattern.compile("(?<before>rediss?://([^/@]*@)?)"
             + "(?<host>[\\w.-]+|\\[[^/@\\]]+\\])(?<after>([:/?].*)?)");
@@ -31,13 +28,10 @@ final class JedisDriver extends JedisReplies {
         Connection connect(int mostMs) throws Exception;
     }
 
-    private record Idle(Connection connection, long sinceNanos) {}
-
-    private final Deque<Idle> idle = new ConcurrentLinkedDeque<>();
-    private final Set<Connection> used = ConcurrentHashMap.newKeySet();
+    private final Spares<Connection> connections =
+            new Spares<>(Connection::isConnected, JedisDriver::disconnect);
     private final Connecting connecting;
     private final boolean failsOver;
-    private volatile boolean closed;
 
     /** The one connection that holds are bound to, and what happens when there is another. */
     private Connection link;
@@ -105,23 +99,19 @@ final class JedisDriver extends JedisReplies {
      * time-out, the socket of a channel is closed. The server sees that at once.
      */
     private static Socket socket(HostAndPort address, int ms) {
-        SocketChannel channel = null;
         try {
-            channel = SocketChannel.open();
-            channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-            channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
-            Socket socket = channel.socket();
-            socket.connect(new InetSocketAddress(address.getHost(), address.getPort()), ms);
-            socket.setSoTimeout(ms);
-            return socket;
-        } catch (IOException | RuntimeException failed) {
+            Socket socket = SocketChannel.open().socket();
             try {
-                if (channel != null) {
-                    channel.close();
-                }
-            } catch (IOException ignored) {
-                // It was never of use.
+                socket.setTcpNoDelay(true);
+                socket.setKeepAlive(true);
+                socket.connect(new InetSocketAddress(address.getHost(), address.getPort()), ms);
+                socket.setSoTimeout(ms);
+                return socket;
+            } catch (IOException | RuntimeException failed) {
+                socket.close();
+                throw failed;
             }
+        } catch (IOException | RuntimeException failed) {
             throw new JedisConnectionException("cannot connect to " + address, failed);
         }
     }
@@ -136,7 +126,7 @@ final class JedisDriver extends JedisReplies {
     public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
         return done(() -> linked && requests.get(0).isBound()
                 ? sendByLink(requests, endNanos)
-                : sendBy(take(endNanos), requests, endNanos));
+                : sendOnce(take(endNanos), requests, endNanos));
     }
 
     private synchronized List<Object> sendByLink(List<Request> requests, long endNanos) {
@@ -146,96 +136,64 @@ final class JedisDriver extends JedisReplies {
                 news.run();
             }
         }
-        return exchange(
-                link,
-                requests,
-                endNanos,
-                usable -> {
-                    if (!usable) {
-                        epoch++; // The only thread that does.
-                        end(link, false);
-                        link = null;
-                    }
-                });
-    }
-
-    private List<Object> sendBy(Connection connection, List<Request> requests, long endNanos) {
-        return exchange(connection, requests, endNanos, usable -> end(connection, usable));
-    }
-
-    /** Tells at the end whether the connection can be used again. */
-    private static List<Object> exchange(
-            Connection connection,
-            List<Request> requests,
-            long endNanos,
-            Consumer<Boolean> ended) {
-        boolean usable = false;
         try {
-            List<Object> replies = exchange(connection, requests, endNanos);
-            usable = true;
-            return replies;
-        } catch (JedisDataException refusal) {
-            usable = !Replies.isDemoted(refusal.getMessage());
-            throw refusal;
-        } finally {
-            ended.accept(usable);
+            return exchange(link, requests, endNanos);
+        } catch (Throwable failed) {
+            if (!isUsableAfter(failed)) {
+                epoch++; // The only thread that does.
+                end(link, false);
+                link = null;
+            }
+            throw failed;
         }
+    }
+
+    private List<Object> sendOnce(Connection connection, List<Request> requests, long endNanos) {
+        boolean usable = true;
+        try {
+            return exchange(connection, requests, endNanos);
+        } catch (Throwable failed) {
+            usable = isUsableAfter(failed);
+            throw failed;
+        } finally {
+            end(connection, usable);
+        }
+    }
+
+    private boolean isUsableAfter(Throwable failed) {
+        String refusal = refusal(failed);
+        return refusal != null && !Replies.isDemoted(refusal);
     }
 
     private static List<Object> exchange(
             Connection connection, List<Request> requests, long endNanos) {
         requests.forEach(request -> connection.sendCommand(arguments(request)));
-        List<Object> replies = new ArrayList<>();
-        JedisDataException refused = null;
-        for (Request request : requests) {
+        return all(requests, request -> {
             connection.setSoTimeout(leftMs(endNanos));
-            try {
-                replies.add(plain(request, connection.getOne()));
-            } catch (JedisDataException refusal) {
-                refused = refused == null ? refusal : refused;
-            }
-        }
-        if (refused != null) {
-            throw refused;
-        }
-        return replies;
+            return plain(request, connection.getOne());
+        });
     }
 
     @Override
     public CompletableFuture<Line> open(long endNanos) {
         return done(() -> {
             Connection connection = take(endNanos);
-            return new Line() {
-                @Override
-                public CompletableFuture<Object> send(Request request, long endNanos) {
-                    return done(() ->
-                            exchange(connection, List.of(request), endNanos).get(0));
-                }
-
-                @Override
-                public void close(boolean usable) {
-                    end(connection, usable);
-                }
-            };
+            return new Line(
+                    (request, answerEnd) -> done(
+                            () -> exchange(connection, List.of(request), answerEnd).get(0)),
+                    usable -> end(connection, usable));
         });
     }
 
     private Connection take(long endNanos) throws JedisException {
-        Idle found = idle.pollFirst();
-        while (found != null && System.nanoTime() - found.sinceNanos() > LONGEST_IDLE_NANOS) {
-            disconnect(found.connection());
-            found = idle.pollFirst();
+        Connection found = connections.find();
+        if (found == null && !connections.isClosed()) {
+            found = connect(endNanos);
         }
-        if (closed) {
+        if (found == null || !connections.use(found)) {
             throw failure("the client was closed");
         }
-        Connection connection = found == null ? connect(endNanos) : found.connection();
-        used.add(connection);
-        if (closed) { // And may not have seen it.
-            end(connection, false);
-            throw failure("the client was closed");
-        }
-        return connection;
+        return found;
     }
 
     private Connection connect(long endNanos) {
@@ -249,26 +207,8 @@ final class JedisDriver extends JedisReplies {
     }
 
     private void end(Connection connection, boolean usable) {
-        if (!used.remove(connection)) {
-            return;
-        }
-        if (!usable) {
-            // The others have most probably been lost with it.
-            disconnectIdle();
-        }
-        if (!usable || closed || idle.size() >= MOST_IDLE) {
-            disconnect(connection);
-            return;
-        }
-        idle.addFirst(new Idle(connection, System.nanoTime()));
-        if (closed) {
-            disconnectIdle();
-        }
-    }
-
-    private void disconnectIdle() {
-        for (Idle one; (one = idle.pollFirst()) != null; ) {
-            disconnect(one.connection());
+        if (connections.giveBack(connection, usable) && !usable) {
+            connections.endIdle(); // They have most probably been lost with it.
         }
     }
 
@@ -296,11 +236,8 @@ final class JedisDriver extends JedisReplies {
         return failsOver;
     }
 
-    /** Closes those in use, too. */
     @Override
     public void close() {
-        closed = true;
-        disconnectIdle();
-        used.forEach(JedisDriver::disconnect);
+        connections.close();
     }
 }

@@ -6,8 +6,11 @@ import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.*;
 
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
 import java.util.stream.Stream;
 
 /** What all ways to use Jedis have in common, of its versions 5 to 8. */
@@ -26,9 +29,10 @@ abstract class JedisReplies implements Driver {
     public boolean isOutOfReach(Throwable failed) {
         return failed instanceof JedisConnectionException
                 || failed instanceof JedisClusterOperationException
-                // Retries of its own came to nothing.
+                // Retries of its own came to nothing, or no time was left for one.
                 || (failed instanceof JedisException
-                        && Stream.of(failed.getSuppressed()).anyMatch(this::isOutOfReach));
+                        && (Stream.of(failed.getSuppressed()).anyMatch(this::isOutOfReach)
+                                || "Retry deadline exceeded.".equals(failed.getMessage())));
     }
 
     @Override
@@ -43,6 +47,23 @@ abstract class JedisReplies implements Driver {
         } catch (Exception failed) {
             return CompletableFuture.failedFuture(failed);
         }
+    }
+
+    /** The replies to all of them, as of a pipeline, or the first refusal. */
+    static List<Object> all(List<Request> requests, Function<Request, Object> answer) {
+        List<Object> replies = new ArrayList<>();
+        JedisDataException refused = null;
+        for (Request request : requests) {
+            try {
+                replies.add(answer.apply(request));
+            } catch (JedisDataException refusal) {
+                refused = refused == null ? refusal : refused;
+            }
+        }
+        if (refused != null) {
+            throw refused;
+        }
+        return replies;
     }
 
     /** Only what every version has: later ones have more overloads, which 5.0 lacks. */

@@ -55,19 +55,18 @@ final class Keeper {
         if (hold.unbound) {
             engine.work(() -> renew(hold));
         } else if (hold.renewed) {
-            long ttlNanos = TimeUnit.MILLISECONDS.toNanos(engine.ttlMs());
-            planRenewal(hold, renewalNanos(ttlNanos, hold.lease.ttlLeftNanos()));
+            planRenewal(hold, renewalNanos(hold.lease.ttlLeftNanos()));
         }
     }
 
     /** When to renew next. */
-    static long renewalNanos(long ttlNanos, long leftNanos) {
-        return Math.max(0, Math.min(ttlNanos, leftNanos)) / 3;
+    private long renewalNanos(long leftNanos) {
+        return Math.max(0, Math.min(engine.options.ttl().toNanos(), leftNanos)) / 3;
     }
 
     /** The pause after a renewal that failed. */
-    static long soonNanos(long ttlMs) {
-        return TimeUnit.MILLISECONDS.toNanos(Math.min(ttlMs, 4_000)) / 20;
+    private long soonNanos() {
+        return TimeUnit.MILLISECONDS.toNanos(Math.min(engine.ttlMs(), 4_000)) / 20;
     }
 
     private void watchEnd(Hold hold) {
@@ -116,7 +115,7 @@ final class Keeper {
         return engine.renew(hold, leaseMs)
                 .handle((held, failed) -> {
                     if (failed != null) {
-                        planRenewal(hold, soonNanos(engine.ttlMs()));
+                        planRenewal(hold, soonNanos());
                     } else if (!held) {
                         lose(hold, GONE); // Unless its owner released it while this was on its way.
                     } else {
@@ -144,8 +143,7 @@ final class Keeper {
     private void watchRenewed(Hold hold) {
         if (hold.unbound) { // In vain this time, and not at once again.
             watchEnd(hold);
-            long ttlNanos = TimeUnit.MILLISECONDS.toNanos(engine.ttlMs());
-            planRenewal(hold, renewalNanos(ttlNanos, hold.lease.leftNanos()));
+            planRenewal(hold, renewalNanos(hold.lease.leftNanos()));
         } else if (!hold.isOver()) {
             watch(hold);
         }

@@ -2,14 +2,11 @@ package io.github.redislock;
 
 import io.lettuce.core.*;
 import io.lettuce.core.api.StatefulConnection;
-import io.lettuce.core.api.StatefulRedisConnection;
-import io.lettuce.core.api.async.BaseRedisAsyncCommands;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
 import io.lettuce.core.codec.*;
 import io.lettuce.core.output.NestedMultiOutput;
-import io.lettuce.core.protocol.CommandArgs;
-import io.lettuce.core.protocol.ProtocolKeyword;
+import io.lettuce.core.protocol.*;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 
@@ -20,7 +17,6 @@ import java.util.*;
 import java.util.concurrent.*;
 import java.util.concurrent.atomic.*;
 import java.util.function.Consumer;
-import java.util.function.Supplier;
 
 /**
  * Over Lettuce 6.3 to 7. All commands share one connection. A waiter hears messages on another one,
@@ -29,24 +25,21 @@ import java.util.function.Supplier;
 final class LettuceDriver implements Driver {
     static final long CLUSTER_SLICE_MS = 2_000;
 
-    private static final int MOST_IDLE = 8;
-
-    /** A connection to one server, or to all of a cluster, whatever its codec. */
-    private record Wire(
-            StatefulConnection<?, ?> connection, BaseRedisAsyncCommands<String, String> commands) {}
-
-    private final Wire shared;
-    private final Supplier<Wire> connecting;
-    private final RedisClient subscribing;
+    private final StatefulConnection<String, String> shared;
     private final boolean cluster;
     private final boolean failsOver;
-    private final Runnable closing;
+
+    /** Null where all commands go by one connection, which stays the application's. */
+    private final AbstractRedisClient client;
+
+    private final Duration longestAnswer;
 
     /** How many may have a connection for themselves at once. */
     private final Semaphore lines;
 
-    private final Deque<Wire> idle = new ConcurrentLinkedDeque<>();
-    private final Set<Wire> taken = ConcurrentHashMap.newKeySet();
+    private final Runnable closing;
+    private final Spares<StatefulConnection<String, String>> spares =
+            new Spares<>(StatefulConnection::isOpen, StatefulConnection::closeAsync);
     private final AtomicBoolean leaving = new AtomicBoolean();
     private final AtomicLong writtenAgain = new AtomicLong();
     private final AtomicInteger epoch = new AtomicInteger();
@@ -62,85 +55,51 @@ final class LettuceDriver implements Driver {
             epoch.incrementAndGet();
         }
     };
-    private volatile boolean closed;
 
     private LettuceDriver(
-            Wire shared,
-            Supplier<Wire> connecting,
-            RedisClient subscribing,
-            boolean cluster,
-            boolean failsOver,
-            int lines,
-            Runnable closing) {
-        this.shared = shared;
-        this.connecting = connecting;
-        this.subscribing = subscribing;
-        this.cluster = cluster;
-        this.failsOver = failsOver;
-        this.lines = new Semaphore(lines);
-        this.closing = closing;
-        shared.connection.addListener(state);
-    }
-
-    static LettuceDriver of(
-            RedisClient client, LockOptions options, boolean failsOver, Runnable closing) {
-        return of(
-                () -> wire(client.connect(StringCodec.UTF8)),
-                client,
-                options,
-                failsOver,
-                Integer.MAX_VALUE,
-                closing);
-    }
-
-    static LettuceDriver of(RedisClusterClient client, LockOptions options, int lines) {
-        return of(
-                () -> wire(client.connect(StringCodec.UTF8)), null, options, true, lines, () -> {});
-    }
-
-    private static LettuceDriver of(
-            Supplier<Wire> connected,
-            RedisClient subscribing,
+            AbstractRedisClient client,
+            StatefulConnection<?, ?> given,
             LockOptions options,
             boolean failsOver,
             int lines,
             Runnable closing) {
-        Duration longest = options.slice().plusMillis(2L * options.answerMs());
-        Supplier<Wire> connecting = () -> {
-            Wire wire = connected.get();
-            wire.connection.setTimeout(longest);
-            return wire;
-        };
-        Wire shared = connecting.get();
-        return new LettuceDriver(
-                shared, connecting, subscribing, subscribing == null, failsOver, lines, () -> {
-                    shared.connection.close();
-                    closing.run();
-                });
+        this.client = client;
+        this.longestAnswer = options.slice().plusMillis(2L * options.answerMs());
+        this.shared = given == null ? connect() : inOurTypes(given);
+        this.cluster = shared instanceof StatefulRedisClusterConnection;
+        this.failsOver = failsOver;
+        this.lines = new Semaphore(lines);
+        this.closing = closing;
+        shared.addListener(state);
     }
 
-    static LettuceDriver of(StatefulRedisConnection<?, ?> connection) {
-        return new LettuceDriver(wire(connection), null, null, false, true, 0, () -> {});
-    }
-
-    static LettuceDriver of(StatefulRedisClusterConnection<?, ?> connection) {
-        return new LettuceDriver(
-                wire(connection, connection.async()), null, null, true, true, 0, () -> {});
-    }
-
-    private static Wire wire(StatefulRedisConnection<?, ?> connection) {
-        return wire(connection, connection.async());
-    }
-
-    private static Wire wire(StatefulRedisClusterConnection<?, ?> connection) {
-        return wire(connection, connection.async());
-    }
-
-    /** With commands of the same connection. Their arguments bring a codec of their own. */
+    /** The arguments of our commands, and what takes their replies, bring a codec of their own. */
     @SuppressWarnings("unchecked")
-    private static Wire wire(
-            StatefulConnection<?, ?> connection, BaseRedisAsyncCommands<?, ?> commands) {
-        return new Wire(connection, (BaseRedisAsyncCommands<String, String>) commands);
+    private static StatefulConnection<String, String> inOurTypes(StatefulConnection<?, ?> given) {
+        return (StatefulConnection<String, String>) given;
+    }
+
+    /** With {@code closing} after the last connection is closed. */
+    static LettuceDriver of(
+            RedisClient client, LockOptions options, boolean failsOver, Runnable closing) {
+        return new LettuceDriver(client, null, options, failsOver, Integer.MAX_VALUE, closing);
+    }
+
+    static LettuceDriver of(RedisClusterClient client, LockOptions options, int lines) {
+        return new LettuceDriver(client, null, options, true, lines, () -> {});
+    }
+
+    /** By one connection of the application. */
+    static LettuceDriver of(StatefulConnection<?, ?> given, LockOptions options) {
+        return new LettuceDriver(null, given, options, true, 0, () -> {});
+    }
+
+    private StatefulConnection<String, String> connect() {
+        StatefulConnection<String, String> made = client instanceof RedisClient one
+                ? one.connect(StringCodec.UTF8)
+                : ((RedisClusterClient) client).connect(StringCodec.UTF8);
+        made.setTimeout(longestAnswer);
+        return made;
     }
 
     @Override
@@ -160,16 +119,18 @@ final class LettuceDriver implements Driver {
 
     /** One of our own; what the application gave may be in the middle of something. */
     private void leaveIfDemoted(Throwable failed) {
-        if (connecting != null
+        if (client != null
                 && !cluster // Which finds the next primary.
                 && Replies.isDemoted(refusal(Engine.cause(failed)))
                 && leaving.compareAndSet(false, true)) {
             // Lettuce connects anew, and asks a Sentinel where to.
-            shared.commands.quit().whenComplete((bye, cut) -> leaving.set(false));
+            dispatch(shared, new Request("QUIT"), System.nanoTime() + longestAnswer.toNanos())
+                    .whenComplete((bye, cut) -> leaving.set(false));
         }
     }
 
-    private CompletableFuture<Object> dispatch(Wire wire, Request request, long endNanos) {
+    private CompletableFuture<Object> dispatch(
+            StatefulConnection<String, String> connection, Request request, long endNanos) {
         CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
         for (Request.Word word : request.words()) {
             if (word.isKey()) {
@@ -179,11 +140,10 @@ final class LettuceDriver implements Driver {
             }
         }
         Reply reply = new Reply(request.isRaw);
-        CompletableFuture<List<Object>> sent;
+        AsyncCommand<String, String, List<Object>> sent =
+                new AsyncCommand<>(new Command<>(new Name(request.command), reply, arguments));
         try {
-            sent = wire.commands
-                    .dispatch(new Name(request.command), reply, arguments)
-                    .toCompletableFuture();
+            connection.dispatch(sent);
         } catch (RedisException failed) {
             return CompletableFuture.failedFuture(failed);
         }
@@ -270,11 +230,22 @@ final class LettuceDriver implements Driver {
 
     @Override
     public CompletableFuture<Line> open(long endNanos) {
-        if (connecting == null || !lines.tryAcquire()) {
+        if (client == null || !lines.tryAcquire()) {
             return null;
         }
         return connected(endNanos)
-                .<Line>thenApply(Own::new)
+                .thenApply(connection -> {
+                    if (!spares.use(connection)) {
+                        throw failure("the client was closed");
+                    }
+                    return new Line(
+                            (request, answerEnd) -> dispatch(connection, request, answerEnd),
+                            usable -> {
+                                if (spares.giveBack(connection, usable)) {
+                                    lines.release();
+                                }
+                            });
+                })
                 .whenComplete((line, failed) -> {
                     if (failed != null) {
                         lines.release();
@@ -282,74 +253,32 @@ final class LettuceDriver implements Driver {
                 });
     }
 
-    private CompletableFuture<Wire> connected(long endNanos) {
-        for (Wire one; (one = idle.pollFirst()) != null; ) {
-            if (one.connection.isOpen()) {
-                return CompletableFuture.completedFuture(one);
-            }
-            one.connection.closeAsync();
+    private CompletableFuture<StatefulConnection<String, String>> connected(long endNanos) {
+        StatefulConnection<String, String> found = spares.find();
+        if (found != null) {
+            return CompletableFuture.completedFuture(found);
         }
         // On a thread of its own: at a server that is silent Lettuce connects for up to a minute.
-        CompletableFuture<Wire> made = CompletableFuture.supplyAsync(
-                connecting,
+        CompletableFuture<StatefulConnection<String, String>> made = CompletableFuture.supplyAsync(
+                this::connect,
                 task -> Engine.daemons("redis-lock-connecting").newThread(task).start());
-        CompletableFuture<Wire> inTime = made.copy()
-                .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS);
-        return inTime.exceptionallyCompose(failed -> {
-            Throwable cause = Engine.cause(failed);
-            if (!(cause instanceof TimeoutException)) {
-                return CompletableFuture.failedFuture(cause);
-            }
-            made.thenAccept(this::giveBack); // One that comes late is for the next who asks.
-            return CompletableFuture.failedFuture(
-                    new RedisCommandTimeoutException("no connection in time"));
-        });
-    }
-
-    private final class Own implements Line {
-        private final Wire wire;
-
-        Own(Wire wire) {
-            this.wire = wire;
-            taken.add(wire);
-        }
-
-        @Override
-        public CompletableFuture<Object> send(Request request, long endNanos) {
-            return closed // And may not have seen it.
-                    ? CompletableFuture.failedFuture(failure("the client was closed"))
-                    : dispatch(wire, request, endNanos);
-        }
-
-        @Override
-        public void close(boolean usable) {
-            if (!taken.remove(wire)) {
-                return;
-            }
-            lines.release();
-            if (usable) {
-                giveBack(wire);
-            } else {
-                wire.connection.closeAsync();
-            }
-        }
-    }
-
-    private void giveBack(Wire wire) {
-        if (closed || idle.size() >= MOST_IDLE) {
-            wire.connection.closeAsync();
-            return;
-        }
-        idle.addFirst(wire);
-        if (closed && idle.remove(wire)) {
-            wire.connection.closeAsync();
-        }
+        return made.copy()
+                .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
+                .exceptionallyCompose(failed -> {
+                    Throwable cause = Engine.cause(failed);
+                    if (!(cause instanceof TimeoutException)) {
+                        return CompletableFuture.failedFuture(cause);
+                    }
+                    made.thenAccept(spares::keep); // One that comes late is for the next who asks.
+                    return CompletableFuture.failedFuture(
+                            new RedisCommandTimeoutException("no connection in time"));
+                });
     }
 
     @Override
     public Subscription listen(String channel, Consumer<String> heard, Runnable anew) {
         StatefulRedisPubSubConnection<String, String> told =
-                subscribing.connectPubSub(StringCodec.UTF8);
+                ((RedisClient) client).connectPubSub(StringCodec.UTF8);
         try {
             told.addListener(new RedisPubSubAdapter<>() {
                 /** Whether it was subscribed once, so that messages may be lost. */
@@ -374,27 +303,11 @@ final class LettuceDriver implements Driver {
             told.closeAsync();
             throw failed;
         }
-        return new Subscription() {
-            @Override
-            public CompletableFuture<?> ping() {
-                return told.async().ping().toCompletableFuture();
-            }
-
-            @Override
-            public boolean isOpen() {
-                return told.isOpen();
-            }
-
-            @Override
-            public void leave() {
-                told.async().quit();
-            }
-
-            @Override
-            public void close() {
-                told.close();
-            }
-        };
+        return new Subscription(
+                () -> told.async().ping().toCompletableFuture(),
+                told::isOpen,
+                () -> told.async().quit(),
+                told::close);
     }
 
     @Override
@@ -456,11 +369,10 @@ final class LettuceDriver implements Driver {
     /** What the application gave stays open. */
     @Override
     public void close() {
-        closed = true;
-        shared.connection.removeListener(state);
-        List.copyOf(taken).forEach(wire -> wire.connection.closeAsync());
-        for (Wire one; (one = idle.pollFirst()) != null; ) {
-            one.connection.close();
+        shared.removeListener(state);
+        spares.close();
+        if (client != null) {
+            shared.close();
         }
         closing.run();
     }

@@ -63,7 +63,7 @@ public final class LettuceLocks {
      */
     public static RedisLockClient over(
             StatefulRedisConnection<?, ?> connection, LockOptions options) {
-        return SyncClient.over(LettuceDriver.of(connection), options);
+        return SyncClient.over(LettuceDriver.of(connection, options), options);
     }
 
     /**
@@ -76,6 +76,6 @@ public final class LettuceLocks {
      */
     public static RedisLockClient over(
             StatefulRedisClusterConnection<?, ?> connection, LockOptions options) {
-        return SyncClient.over(LettuceDriver.of(connection), options);
+        return SyncClient.over(LettuceDriver.of(connection, options), options);
     }
 }

@@ -81,12 +81,14 @@ final class Listener {
             connect();
             return;
         }
-        if (waiting.isEmpty() || !listening.isOpen()) { // The library connects it anew.
+        // One that is not open the library connects anew.
+        if (waiting.isEmpty() || !listening.open().getAsBoolean()) {
             engine.at(beatNanos(), this::beat);
             return;
         }
         listening
                 .ping()
+                .get()
                 .orTimeout(beatNanos(), TimeUnit.NANOSECONDS)
                 .whenComplete((pong, failed) -> {
                     if (failed == null || engine.driver.refusal(Engine.cause(failed)) != null) {
@@ -107,10 +109,10 @@ final class Listener {
         try {
             listening = listen();
             if (before != null) {
-                before.close();
+                before.close().run();
             }
             if (engine.isClosed()) { // And may have seen only that one.
-                listening.close();
+                listening.close().run();
             }
             askAgain(); // What was published meanwhile is lost.
         } catch (RuntimeException outOfReach) {
@@ -121,14 +123,14 @@ final class Listener {
 
     /** Another server may be there now, and the one that is listened to may live on. */
     void leave() {
-        if (hears() && listening.isOpen()) {
-            listening.leave();
+        if (hears() && listening.open().getAsBoolean()) {
+            listening.leave().run();
         }
     }
 
     void close() {
         if (hears()) {
-            listening.close();
+            listening.close().run();
         }
     }
 }

@@ -3,43 +3,36 @@ package io.github.redislock;
 import io.opentelemetry.api.GlobalOpenTelemetry;
 import io.opentelemetry.api.common.AttributeKey;
 import io.opentelemetry.api.common.Attributes;
-import io.opentelemetry.api.metrics.*;
+import io.opentelemetry.api.metrics.Meter;
 import io.opentelemetry.api.trace.Span;
-import io.opentelemetry.api.trace.Tracer;
 
 import java.util.function.Consumer;
 
-/** Spans and histograms of waits and holds, and a counter of losses, by the program's SDK. */
+/**
+ * Spans and histograms of waits and holds, and a counter of losses, by the program's SDK. That may
+ * be set until the first lock is asked for, and gives the same instrument for the same name.
+ */
 final class OpenTelemetryTelemetry implements Telemetry {
     private static final String SCOPE = "io.github.redislock";
     private static final AttributeKey<String> OUTCOME = AttributeKey.stringKey("outcome");
 
-    /** Not before the first lock is asked for, because until then the program may set its SDK. */
-    private record Instruments(
-            Tracer tracer, DoubleHistogram waits, DoubleHistogram holds, LongCounter losses) {
-        static Instruments make() {
-            Meter meter = GlobalOpenTelemetry.getMeter(SCOPE);
-            return new Instruments(
-                    GlobalOpenTelemetry.getTracer(SCOPE),
-                    meter.histogramBuilder("redis_lock.wait").setUnit("s").build(),
-                    meter.histogramBuilder("redis_lock.hold").setUnit("s").build(),
-                    meter.counterBuilder("redis_lock.lost").build());
-        }
+    private static Meter meter() {
+        return GlobalOpenTelemetry.getMeter(SCOPE);
     }
 
-    private Instruments instruments;
-
-    private synchronized Instruments instruments() {
-        instruments = instruments == null ? Instruments.make() : instruments;
-        return instruments;
-    }
-
-    private Span begin(String name, Claim claim) {
-        return instruments()
-                .tracer()
+    private static Span begin(String name, Claim claim) {
+        return GlobalOpenTelemetry.getTracer(SCOPE)
                 .spanBuilder(name)
                 .setAttribute("redis_lock.key", claim.title())
                 .startSpan();
+    }
+
+    private static void end(String name, Span span, long startNanos, Attributes attributes) {
+        span.end();
+        meter().histogramBuilder(name)
+                .setUnit("s")
+                .build()
+                .record((System.nanoTime() - startNanos) / 1e9, attributes);
     }
 
     @Override
@@ -47,10 +40,8 @@ final class OpenTelemetryTelemetry implements Telemetry {
         Span span = begin("redis_lock.wait", claim);
         long startNanos = System.nanoTime();
         return outcome -> {
-            span.setAttribute(OUTCOME, outcome).end();
-            instruments()
-                    .waits()
-                    .record(seconds(startNanos), Attributes.of(OUTCOME, outcome));
+            span.setAttribute(OUTCOME, outcome);
+            end("redis_lock.wait", span, startNanos, Attributes.of(OUTCOME, outcome));
         };
     }
 
@@ -58,18 +49,11 @@ final class OpenTelemetryTelemetry implements Telemetry {
     public Runnable holds(Claim claim, long fence) {
         Span span = begin("redis_lock.hold", claim).setAttribute("redis_lock.fence", fence);
         long startNanos = System.nanoTime();
-        return () -> {
-            span.end();
-            instruments().holds().record(seconds(startNanos));
-        };
-    }
-
-    private static double seconds(long startNanos) {
-        return (System.nanoTime() - startNanos) / 1e9;
+        return () -> end("redis_lock.hold", span, startNanos, Attributes.empty());
     }
 
     @Override
     public void lost(Claim claim) {
-        instruments().losses().add(1);
+        meter().counterBuilder("redis_lock.lost").build().add(1);
     }
 }

@@ -160,7 +160,7 @@ final class SyncClient implements RedisLockClient {
     /** Remembers it as the calling thread's. */
     void add(Hold hold) {
         hold.claim.names().forEach(name -> holds.put(new Key(name, hold.owner), hold));
-        hold.whenLost = () -> forget(hold);
+        hold.whenLost = reason -> forget(hold);
         keeper.watch(hold);
     }
 

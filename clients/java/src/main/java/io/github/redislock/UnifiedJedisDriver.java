@@ -1,12 +1,11 @@
 package io.github.redislock;
 
 import redis.clients.jedis.UnifiedJedis;
-import redis.clients.jedis.exceptions.JedisDataException;
 
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * Over a client of the application that finds its servers itself: {@code JedisCluster}, {@code
@@ -24,21 +23,7 @@ final class UnifiedJedisDriver extends JedisReplies {
 
     @Override
     public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
-        return done(() -> {
-            List<Object> replies = new ArrayList<>();
-            JedisDataException refused = null;
-            for (Request request : requests) { // All of them, as a pipeline does.
-                try {
-                    replies.add(execute(request));
-                } catch (JedisDataException refusal) {
-                    refused = refused == null ? refusal : refused;
-                }
-            }
-            if (refused != null) {
-                throw refused;
-            }
-            return replies;
-        });
+        return done(() -> all(requests, this::execute));
     }
 
     private Object execute(Request request) {
@@ -57,22 +42,13 @@ final class UnifiedJedisDriver extends JedisReplies {
         if (!waiters.tryAcquire()) {
             return null;
         }
-        return CompletableFuture.completedFuture(new Line() {
-            private boolean open = true;
-
-            @Override
-            public CompletableFuture<Object> send(Request request, long endNanos) {
-                return done(() -> execute(request));
-            }
-
-            @Override
-            public synchronized void close(boolean usable) {
-                if (open) {
-                    open = false;
-                    waiters.release();
-                }
-            }
-        });
+        AtomicBoolean open = new AtomicBoolean(true);
+        return CompletableFuture.completedFuture(new Line(
+                (request, answerEnd) -> done(() -> execute(request)), usable -> {
+                    if (open.getAndSet(false)) {
+                        waiters.release();
+                    }
+                }));
     }
 
     @Override

@@ -5,18 +5,21 @@ import static org.junit.jupiter.api.Assertions.*;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.CsvSource;
 
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.*;
 import java.util.stream.Collectors;
 
-/** The rules that need no server, by a clock that the test sets. */
+/** The rules that need no server. */
 class CoreTest {
     private static final long MS = 1_000_000;
-    private long now = 5_000 * MS;
 
     @Test
     void theTableOfErrorsIsTheOneOfAllAdapters() throws Exception {
@@ -33,89 +36,33 @@ class CoreTest {
     }
 
     @ParameterizedTest
-    @ValueSource(
-            strings = {
-                "ERR unknown command 'LOCK.ACQUIRE', with args beginning with: 'a'",
-                "ERR unknown command `LOCK.ACQUIRE`, with args beginning with: `a`, ",
-                "ERR Command is not available: 'LOCK.ACQUIRE'. See the documentation",
-                "unsupported command 'lock.acquire'",
-                "ERR unsupported command 'LOCK.ACQUIRE'",
-                "ERR The command LOCK.ACQUIRE is not supported",
+    @CsvSource(
+            delimiter = '|',
+            quoteCharacter = '#',
+            value = {
+                "LOCK.ACQUIRE | ERR unknown command `LOCK.ACQUIRE`, with args: `a`, | true",
+                "LOCK.ACQUIRE | ERR Command is not available: 'LOCK.ACQUIRE'. See the docs | true",
+                "LOCK.ACQUIRE | unsupported command 'lock.acquire' | true",
+                "LOCK.ACQUIRE | ERR The command LOCK.ACQUIRE is not supported | true",
+                "LOCK.ACQUIRE | NOPERM this user has no permissions to run 'lock.acquire' | false",
+                "LOCK.ACQUIRE | ERR unknown option, expected LIMIT, BLOCK, NOTIFY or KEEP | false",
+                "LOCK.ACQUIRE | BUSY running a script, which is not supported here | false",
+                "LOCK.EXEC | ERR unknown command 'FOO' | false",
+                "LOCK.EXEC | ERR unknown command 'LOCK.EXEC' | true"
             })
-    void noSuchCommandIsKnownInEveryWording(String error) {
-        assertTrue(Replies.isUnknown(new Request("LOCK.ACQUIRE"), error));
-    }
-
-    @ParameterizedTest
-    @ValueSource(
-            strings = {
-                "NOPERM this user has no permissions to run the 'lock.acquire' command",
-                "ERR unknown option, expected LIMIT, BLOCK, NOTIFY, KEEP or LINGER",
-                "ERR wrong number of arguments for 'lock.acquire' command",
-                "BUSY Redis is busy running a script, which is not supported here"
-            })
-    void otherErrorsAreNotTakenForIt(String error) {
-        assertFalse(Replies.isUnknown(new Request("LOCK.ACQUIRE"), error));
-    }
-
-    @Test
-    void aCommandThatIsGuardedMayBeTheUnknownOne() {
-        Request guarded = Request.guarding("a", "token", "FOO");
-        assertFalse(Replies.isUnknown(guarded, "ERR unknown command 'FOO'"));
-        assertTrue(Replies.isUnknown(guarded, "ERR unknown command 'LOCK.EXEC'"));
-    }
-
-    private Lease lease(long ttlMs, long lingerMs) {
-        Lease lease = new Lease(() -> now, lingerMs);
-        lease.begin(now, now, ttlMs);
-        return lease;
+    void noSuchCommandIsKnownInEveryWording(String command, String error, boolean unknown) {
+        assertEquals(unknown, Replies.isUnknown(new Request(command), error));
     }
 
     @Test
     void aTtlCountsFromTheSendingLessTheDrift() {
-        Lease lease = lease(200_000, -1);
+        Lease lease = new Lease(() -> 5_000 * MS, -1);
+        lease.begin(5_000 * MS, 5_000 * MS, 200_000);
         Lease.Sent sent = lease.sends(100_000);
         assertEquals(98_998 * MS, lease.leftNanos(), "it is shorter, answer or not");
         assertTrue(lease.answered(sent));
         lease.answered(lease.sends(200_000));
         assertEquals(200_000, lease.leftMs());
-    }
-
-    @Test
-    void aLeaseThatLingersIsOverSoLongAfterItsConnectionWasKnownToLive() {
-        Lease lease = lease(20_000, 1_000);
-        Lease.Pulse pulse = new Lease.Pulse(0, now);
-        lease.bind(pulse);
-        now += 600 * MS;
-        pulse.livedAt(now);
-        now += 900 * MS;
-        assertTrue(lease.leftNanos() > 0, "it was seen to live 900 ms ago");
-        Lease.Sent sent = lease.sends(20_000);
-        now += 100 * MS;
-        assertTrue(lease.leftNanos() <= 0, "and not since then");
-        assertTrue(lease.ttlLeftNanos() > 0);
-        assertFalse(lease.answered(sent), "a lease that is over stays so");
-    }
-
-    @Test
-    void theNextConnectionCountsOnlyFromTheBindingOn() {
-        Lease lease = lease(20_000, 1_000);
-        lease.bind(new Lease.Pulse(0, now));
-        Lease.Pulse next = new Lease.Pulse(1, now + 900 * MS);
-        now += 900 * MS;
-        next.livedAt(now);
-        assertEquals(88 * MS, lease.leftNanos());
-        lease.bind(next);
-        assertEquals(988 * MS, lease.leftNanos());
-    }
-
-    @Test
-    void aRenewalIsDueAtAThirdOfWhatIsLeft() {
-        assertEquals(10_000 * MS, Keeper.renewalNanos(30_000 * MS, 60_000 * MS));
-        assertEquals(4_000 * MS, Keeper.renewalNanos(30_000 * MS, 12_000 * MS));
-        assertEquals(0, Keeper.renewalNanos(30_000 * MS, -5));
-        assertEquals(200 * MS, Keeper.soonNanos(30_000));
-        assertEquals(15 * MS, Keeper.soonNanos(300));
     }
 
     @Test
@@ -129,5 +76,25 @@ class CoreTest {
                 () -> options.withTtl(Duration.ofNanos(1)),
                 () -> Once.text().withKeep(Duration.ZERO));
         wrong.forEach(each -> assertThrows(IllegalArgumentException.class, each));
+    }
+
+    /** A class path that has this client and no driver. */
+    @Test
+    void theErrorNamesTheArtifactsToAdd() throws Exception {
+        URL classes =
+                RedisLockClient.class.getProtectionDomain().getCodeSource().getLocation();
+        try (URLClassLoader alone =
+                new URLClassLoader(new URL[] {classes}, ClassLoader.getPlatformClassLoader())) {
+            Method connect = alone.loadClass(RedisLockClient.class.getName())
+                    .getMethod("connect", String.class);
+            Throwable refused = assertThrows(
+                            InvocationTargetException.class,
+                            () -> connect.invoke(null, "redis://127.0.0.1:1"))
+                    .getCause();
+            assertInstanceOf(IllegalStateException.class, refused);
+            String text = refused.getMessage();
+            assertTrue(text.contains("redis.clients:jedis"), text);
+            assertTrue(text.contains("io.lettuce:lettuce-core"), text);
+        }
     }
 }

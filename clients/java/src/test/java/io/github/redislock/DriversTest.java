@@ -8,286 +8,64 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.*;
 
-import redis.clients.jedis.JedisPool;
+import redis.clients.jedis.*;
+import redis.clients.jedis.providers.PooledConnectionProvider;
+import redis.clients.jedis.util.Pool;
 
 import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.Future;
+import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 
-/** The same by every way, with the pool and the settings that it has by default. */
+/**
+ * The same by every way, with the pool and the settings that it has by default, and what users met:
+ * pools, executors, orphans, slow listeners, releases that fail.
+ */
 class DriversTest extends ServerTest {
-    private static final int THREADS = 20;
-
-    private final LockOptions patient = LockOptions.defaults().withOnLost(lost::add);
-
-    @ParameterizedTest
-    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_FUTURES")
-    void twentyThreadsThatWaitDoNotStallTheOwner(Way way) throws Exception {
-        try (Way.Opened opened = way.open(server.url(), patient)) {
-            RedisLock lock = opened.locks.lock("a");
-            lock.lock();
-            AtomicInteger inside = new AtomicInteger();
-            List<Other> others = Stream.generate(Other::new).limit(THREADS).toList();
-            List<Future<Void>> ends = others.stream()
-                    .map(waiter -> waiter.starts(() -> {
-                        lock.lock();
-                        assertEquals(1, inside.incrementAndGet());
-                        inside.decrementAndGet();
-                        lock.unlock();
-                    }))
-                    .toList();
-            awaitWaiters("a", THREADS);
-            lock.unlock();
-            ends.forEach(Other::result);
-            others.forEach(Other::close);
-        }
-        assertNull(lost.poll());
-    }
+    private final LockOptions lingers =
+            patient.withTtl(Duration.ofSeconds(6)).withLinger(Duration.ofSeconds(5));
 
     @ParameterizedTest
     @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_FUTURES")
-    void anInterruptedWaiterLeavesNothing(Way way) throws Exception {
-        // A pool of the application's is read until the end of a slice.
-        LockOptions brief = patient.withSlice(Duration.ofMillis(200));
-        try (Way.Opened opened = way.open(server.url(), brief)) {
-            RedisLock lock = opened.locks.lock("a");
+    void twentyThreadsThatWaitDoNotStallTheOwner(Way way) {
+        RedisLock lock = by(way, patient).locks().lock("a");
+        lock.lock();
+        AtomicInteger inside = new AtomicInteger();
+        Other.Action turn = () -> {
             lock.lock();
-            interrupt(awaitWaiter(lock::lockInterruptibly));
-            awaitWaiters("a", 0);
+            assertEquals(1, inside.incrementAndGet());
+            inside.decrementAndGet();
             lock.unlock();
-            assertTrue(lock.tryLock());
-            lock.unlock();
-        }
-    }
-
-    @ParameterizedTest
-    @EnumSource
-    void aCommandAnswersInTermsOfNoDriver(Way way) throws Exception {
-        try (Way.Opened opened = way.open(server.url(), patient)) {
-            Held hold = opened.take("a");
-            assertEquals("OK", hold.exec("SET", "x", 41));
-            assertEquals(42L, hold.exec("INCR", "x"));
-            assertEquals(List.of("42"), hold.exec("MGET", "x".getBytes()));
-            assertNull(hold.exec("GET", "y"));
-            String refused = assertThrows(
-                            RuntimeException.class, () -> hold.exec("LPUSH", "x", "1"))
-                    .toString();
-            assertTrue(refused.contains("WRONGTYPE"), refused);
-            assertTrue(hold.isHeld());
-            server.ask("DEL", "a");
-            assertThrows(IllegalMonitorStateException.class, () -> hold.exec("INCR", "x"));
-            assertFalse(hold.isHeld());
-            assertEquals(hold.fence(), awaitLost().fence());
-            Held next = opened.take("a");
-            server.ask("DEL", "a");
-            assertFalse(next.check() || next.isHeld());
-            assertEquals(next.fence(), awaitLost().fence());
-        }
-    }
-
-    @ParameterizedTest
-    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "JEDIS_UNIFIED")
-    void aHoldThatLingersEndsSoonAfterItsClient(Way way) throws Exception {
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Way.Opened opened =
-                        way.open(proxy.url(), patient.withLinger(Duration.ofSeconds(1)))) {
-            locks.lock("a").lock();
-            Future<Void> waiting = awaitWaiter( // Granted while it waits.
-                    () -> opened.take(Way.Kind.LOCK, List.of("a"), 20_000, -1));
-            locks.lock("a").unlock();
-            Other.result(waiting);
-            assertTrue(server.leftMs("a") > 20_000);
-            proxy.shut();
-            Eventually.isTrue("it is free", () -> !server.isLocked("a"));
-        }
-    }
-
-    @ParameterizedTest
-    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "JEDIS_UNIFIED")
-    void aHoldThatLingersIsBoundToTheNextConnection(Way way) throws Exception {
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Way.Opened opened =
-                        way.open(proxy.url(), patient.withLinger(Duration.ofSeconds(5)))) {
-            Held write = opened.take("a");
-            Held read = opened.take(Way.Kind.READ, List.of("b"), 0, -1);
-            for (int turn = 0; turn < 2; turn++) {
-                server.ask("CONFIG", "RESETSTAT");
-                proxy.cut(100);
-                Eventually.isTrue("its end came forward", () -> server.leftMs("a") < 5_001);
-                for (String name : List.of("a", "b")) {
-                    Eventually.isTrue("it has its ttl", () -> server.leftMs(name) > 20_000);
-                }
-                Eventually.isTrue(
-                        "both are bound",
-                        () -> server.calls("lock.acquire") > 0 && server.calls("rwlock.rlock") > 0);
-            }
-            assertTrue(write.check() && read.check());
-        }
+        };
+        List<Future<Void>> ends =
+                Stream.generate(Other::new).limit(20).map(one -> one.starts(turn)).toList();
+        awaitWaiters("a", 20);
+        lock.unlock();
+        ends.forEach(Other::result);
         assertNull(lost.poll());
     }
 
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE"})
-    void aConversionOnANewConnectionStays(Way way) throws Exception {
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Way.Opened opened = way.open(
-                        proxy.url(),
-                        patient.withTtl(Duration.ofSeconds(6))
-                                .withLinger(Duration.ofSeconds(5)))) {
-            RedisReadWriteLock lock = opened.locks.readWriteLock("a");
-            lock.readLock().lock();
-            for (boolean writes : new boolean[] {true, false}) {
-                server.ask("CONFIG", "RESETSTAT");
-                proxy.replyDelayMs = 200; // Binds it again while its answer is on the way.
-                proxy.cut();
-                if (writes) {
-                    assertTrue(lock.writeLock().tryLock());
-                } else {
-                    lock.writeLock().unlock();
-                }
-                proxy.replyDelayMs = 0;
-                Eventually.isTrue("it is renewed", () -> server.calls("lock.renew") > 0);
-                assertEquals(writes, lock.writeLock().isLocked());
+    void aConversionOnANewConnectionStays(Way way) {
+        RedisReadWriteLock lock = by(way, lingers).locks().readWriteLock("a");
+        lock.readLock().lock();
+        for (boolean writes : new boolean[] {true, false}) {
+            proxy.replyDelayMs = 200; // Binds it again while its answer is on the way.
+            proxy.cut(0);
+            if (writes) {
+                assertTrue(lock.writeLock().tryLock());
+            } else {
+                lock.writeLock().unlock();
             }
-            lock.readLock().unlock();
+            proxy.replyDelayMs = 0;
+            awaitCalls("lock.renew", 1);
+            assertEquals(writes, lock.writeLock().isLocked());
         }
+        lock.readLock().unlock();
         assertNull(lost.poll());
-    }
-
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "LETTUCE", "LETTUCE_FUTURES"})
-    void aHoldThatCannotBeBoundIsNotLost(Way way) throws Exception {
-        LockOptions lingers =
-                patient.withTtl(Duration.ofSeconds(6)).withLinger(Duration.ofSeconds(5));
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Way.Opened opened = way.open(proxy.url(), lingers)) {
-            Held write = opened.take("a");
-            String token = server.holders("a").get(0);
-            server.ask("RWLOCK.RLOCK", "a", token, 6_000);
-            RedisLock reader = locks.readWriteLock("a").readLock();
-            assertTrue(reader.tryLock());
-            server.ask("CONFIG", "RESETSTAT");
-            proxy.cut();
-            Eventually.isTrue(
-                    "it is bound in vain, and renewed after that",
-                    () -> server.calls("lock.acquire") > 0 && server.calls("lock.renew") > 1);
-            assertTrue(write.isHeld());
-            reader.unlock();
-            Eventually.isTrue("a renewal binds it", () -> locks.lock("a").isLocked());
-            write.release();
-        }
-        assertNull(lost.poll());
-    }
-
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE_CLIENT", "LETTUCE_FUTURES"})
-    void aGrantAfterAWaitIsBoundBeforeTheConnectionOfItsWaitEnds(Way way) {
-        try (Way.Opened opened =
-                        way.open(server.url(), patient.withLinger(Duration.ofSeconds(1)));
-                Other next = new Other()) {
-            RedisHold held = locks.lock("a").tryAcquire();
-            Future<Held> first =
-                    other.starts(() -> opened.take(Way.Kind.LOCK, List.of("a"), 60_000, -1));
-            awaitWaiters("a", 1);
-            Future<RedisHold> second = next.starts(() -> locks.lock("a").acquire());
-            awaitWaiters("a", 2);
-            held.release();
-            Held hold = Other.result(first);
-            assertTrue(hold.check());
-            hold.release();
-            Other.result(second).release();
-        }
-        assertNull(lost.poll());
-    }
-
-    /** After a long wait it is begun anew, and the answer to that comes late. */
-    @ParameterizedTest
-    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_CONNECTION") // No wait is long.
-    void aLeaseThatIsOverWhenItIsHeardOfIsNoGrant(Way way) throws Exception {
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Way.Opened opened = way.open(proxy.url(), patient)) {
-            RedisHold held = locks.lock("a").tryAcquire();
-            Future<Held> waiting =
-                    other.starts(() -> opened.take(Way.Kind.LOCK, List.of("a"), 20_000, 500));
-            awaitWaiters("a", 1);
-            Eventually.pause(60);
-            proxy.withheld = "LOCK.RENEW";
-            held.release();
-            RedisHold next = locks.lock("a").acquire(); // After that lease.
-            proxy.withheld = null;
-            Eventually.isTrue(
-                    "it waits again", () -> waiting.isDone() || server.waiting("a") == 1);
-            assertFalse(waiting.isDone());
-            next.release();
-            assertNotNull(Other.result(waiting));
-        }
-    }
-
-    @ParameterizedTest
-    @EnumSource
-    void aReleaseWhoseAnswerIsLostHasReleased(Way way) throws Exception {
-        try (FaultyProxy proxy = new FaultyProxy(server.port());
-                Way.Opened opened = way.open(proxy.url(), patient)) {
-            Held hold = opened.take("a");
-            proxy.silent = true;
-            Future<Void> releasing = other.starts(() -> hold.release());
-            Eventually.isTrue("it is released", () -> !server.isLocked("a"));
-            proxy.silent = false;
-            proxy.cut();
-            Other.result(releasing);
-        }
-    }
-
-    @ParameterizedTest
-    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_FUTURES")
-    void aReleaseThatWasOnlyRefusedHasReleasedNothing(Way way) throws Exception {
-        try (Way.Opened opened = way.open(server.url(), patient)) {
-            Held hold = opened.take("a");
-            server.ask("DEL", "a");
-            server.ask("CONFIG", "RESETSTAT");
-            server.ask("REPLICAOF", "127.0.0.1", 1);
-            Future<Void> releasing = other.starts(() -> hold.release());
-            try {
-                Eventually.isTrue(
-                        "it is refused",
-                        () -> server.info("commandstats")
-                                .toLowerCase()
-                                .matches("(?s).*lock.release:[^\\n]*rejected_calls=[1-9].*"));
-            } finally {
-                server.ask("REPLICAOF", "NO", "ONE");
-            }
-            assertThrows(IllegalMonitorStateException.class, () -> Other.result(releasing));
-        }
-    }
-
-    /** It closes nothing by itself, and another one may be the primary. */
-    @ParameterizedTest
-    @EnumSource(names = {"JEDIS", "JEDIS_POOL", "LETTUCE"})
-    void aServerThatWasDemotedIsLeft(Way way) throws Exception {
-        LockOptions brief = patient.withReconnect(Duration.ZERO);
-        try (Way.Opened opened = way.open(server.url(), brief)) {
-            server.ask("REPLICAOF", "127.0.0.1", 1);
-            try {
-                RuntimeException refused =
-                        assertThrows(RuntimeException.class, opened.locks.lock("a")::tryLock);
-                assertTrue(refused.getMessage().contains("READONLY"), refused.toString());
-                Eventually.isTrue(
-                        "no connection that was refused is there",
-                        () -> !server.ask("CLIENT", "LIST").toString().contains("cmd=lock"));
-            } finally {
-                server.ask("REPLICAOF", "NO", "ONE");
-            }
-        }
-    }
-
-    @Test
-    void aPoolThatHidesItsConnectionsCannotLinger() throws Exception {
-        LockOptions lingers = options.withLinger(Duration.ofSeconds(1));
-        assertThrows(
-                IllegalArgumentException.class,
-                () -> Way.JEDIS_UNIFIED.open(server.url(), lingers));
     }
 
     /** As the hosts of Docker have one. */
@@ -298,10 +76,8 @@ class DriversTest extends ServerTest {
     })
     void aHostMayHaveAnUnderscoreAndNoPort(String url, String address) {
         LockOptions brief = options.withReconnect(Duration.ZERO);
-        try (RedisLockClient far = RedisLockClient.connect(url, brief)) {
-            String failed = assertThrows(RuntimeException.class, far.lock("a")::tryLock).toString();
-            assertTrue(failed.contains("connect to " + address), failed);
-        }
+        RedisLock far = closing(RedisLockClient.connect(url, brief)).lock("a");
+        assertSays(RuntimeException.class, "connect to " + address, far::tryLock);
     }
 
     @ParameterizedTest
@@ -321,12 +97,199 @@ class DriversTest extends ServerTest {
     }
 
     @Test
-    void whatTheApplicationGaveStaysOpen() {
-        try (JedisPool pool = new JedisPool(server.url())) {
-            RedisLockClient over = JedisLocks.over(pool, options);
-            assertTrue(over.lock("a").tryLock());
-            over.close();
-            assertEquals("PONG", pool.getResource().ping());
+    void whatTheApplicationGaveStaysOpenAndMayBeUnfitToLinger() {
+        assertSays(
+                IllegalArgumentException.class, "linger", () -> by(Way.JEDIS_UNIFIED, lingers));
+        JedisPool pool = closing(new JedisPool(server.url()));
+        RedisLockClient over = JedisLocks.over(pool, options);
+        assertTrue(over.lock("a").tryLock());
+        over.close();
+        assertEquals("PONG", pool.getResource().ping());
+    }
+
+    /** As JedisPooled and RedisClient, of different versions. */
+    public static final class Pooled extends UnifiedJedis {
+        private final PooledConnectionProvider provider;
+
+        Pooled(PooledConnectionProvider provider) {
+            super(provider, 1, Duration.ofSeconds(2));
+            this.provider = provider;
         }
+
+        public Pool<Connection> getPool() {
+            return provider.getPool();
+        }
+    }
+
+    @Test
+    void anExhaustedPoolStopsNoLockNoRenewalAndNoUnlock() {
+        JedisPool pool = closing(new JedisPool("127.0.0.1", server.port()));
+        Pooled pooled = closing(new Pooled(new PooledConnectionProvider(
+                new HostAndPort("127.0.0.1", server.port()))));
+        pool.setMaxTotal(1);
+        pooled.getPool().setMaxTotal(1);
+        Jedis one = closing(pool.getResource());
+        Connection other = closing(pooled.getPool().getResource());
+        for (RedisLockClient over :
+                List.of(JedisLocks.over(pool, options), JedisLocks.over(pooled, options))) {
+            RedisLock lock = closing(over).lock("a");
+            lock.lock();
+            awaitCalls("lock.renew", 1);
+            lock.unlock();
+        }
+        assertTrue(one.ping().equals("PONG") && other.ping());
+        assertNull(lost.poll());
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE"})
+    void anUnlockThatIsRefusedCanBeRepeatedAndUntilThenItIsRenewed(Way way) {
+        RedisLock lock = by(way, options).locks().lock("a");
+        lock.lock();
+        long fence = lock.fence();
+        server.ask("ACL", "SETUSER", "default", "-lock.release");
+        assertSays(RuntimeException.class, "NOPERM", lock::unlock);
+        assertEquals(fence, lock.fence());
+        assertTrue(lock.isHeldByCurrentThread());
+        server.ask("ACL", "SETUSER", "default", "+lock.release");
+        awaitCalls("lock.renew", 2);
+        lock.unlock();
+        assertFalse(server.isLocked("a") || lock.isHeldByCurrentThread());
+    }
+
+    @Test
+    void oneSlowListenerDelaysNoOtherNews() throws Exception {
+        CountDownLatch slow = new CountDownLatch(1);
+        RedisLockClient client = behind(options.withOnLost(news -> {
+            if (news.name().equals("a0")) {
+                Other.quietly(() -> slow.await());
+            }
+            lost.add(news);
+        }));
+        for (int number = 0; number < 5; number++) {
+            client.lock("a" + number).lock();
+            server.ask("DEL", "a" + number);
+        }
+        for (int number = 1; number < 5; number++) {
+            assertNotEquals("a0", awaitLost().name());
+        }
+        slow.countDown();
+        assertEquals("a0", awaitLost().name());
+    }
+
+    @Test
+    void aLossIsLoggedIfNobodyListens() {
+        LockOptions silent = LockOptions.defaults().withTtl(Duration.ofSeconds(1));
+        List<String> said = warnings();
+        behind(silent).lock("a").lock();
+        server.ask("DEL", "a");
+        Eventually.isTrue("it is said", () -> !said.isEmpty());
+        assertTrue(said.get(0).contains("The lock a was lost"), said.get(0));
+    }
+
+    /** One continuation blocks, and neither a free lock nor the news of a loss waits for it. */
+    @ParameterizedTest
+    @ValueSource(strings = {"mine", "redis-lock-callback"})
+    void continuationsRunOnTheGivenExecutorOrOnThreadsOfTheirOwn(String name) throws Exception {
+        CountDownLatch blocks = new CountDownLatch(1);
+        ExecutorService mine = Executors.newFixedThreadPool(4, Engine.daemons("mine"));
+        LettuceLockClient client = by(
+                        Way.LETTUCE_FUTURES,
+                        name.equals("mine") ? options.withExecutor(mine) : options)
+                .futures();
+        AsyncHold lostSoon = Other.result(client.lock("lost").lock());
+        List<String> threads = new CopyOnWriteArrayList<>();
+        for (int number = 0; number < 2; number++) {
+            client.lock("blocking" + number).lock().thenAccept(hold -> {
+                threads.add(Thread.currentThread().getName());
+                Other.quietly(() -> blocks.await());
+            });
+        }
+        Eventually.isTrue("both block", () -> threads.size() == 2);
+        assertEquals(List.of(name, name), threads);
+        assertTrue(Other.result(Other.result(client.lock("free").lock()).unlock()));
+        assertFalse(lostSoon.lost().isDone());
+        server.ask("DEL", "lost");
+        assertNull(awaitLost().owner());
+        assertEquals(Keeper.GONE, Other.result(lostSoon.lost()));
+        blocks.countDown();
+        mine.shutdown();
+    }
+
+    @Test
+    void whatWorksWithAHoldLeavesNothingBehind() throws Exception {
+        AsyncLock lock = by(Way.LETTUCE_FUTURES, patient).futures().lock("a");
+        CompletableFuture<Integer> working =
+                lock.with(hold -> CompletableFuture.completedFuture(1));
+        assertEquals(1, Other.result(working));
+        assertFalse(server.isLocked("a"));
+        CompletableFuture<Integer> failing = lock.with(hold -> {
+            throw new IllegalStateException("the work");
+        });
+        assertThrows(IllegalStateException.class, () -> Other.result(failing));
+        assertFalse(server.isLocked("a"));
+        CompletableFuture<Integer> losing = lock.with(hold -> {
+            server.ask("DEL", "a");
+            return CompletableFuture.completedFuture(1);
+        });
+        assertThrows(IllegalMonitorStateException.class, () -> Other.result(losing));
+
+        RedisHold held = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
+        CompletableFuture<Integer> waiting =
+                lock.with(hold -> CompletableFuture.completedFuture(1));
+        awaitWaiters("a", 1);
+        waiting.orTimeout(1, TimeUnit.MILLISECONDS);
+        awaitWaiters("a", 0);
+        held.release();
+        assertFalse(server.isLocked("a"));
+
+        CompletableFuture<Integer> work = new CompletableFuture<>();
+        CompletableFuture<Integer> late = lock.with(hold -> work);
+        Eventually.isTrue("it works", () -> server.isLocked("a"));
+        late.cancel(false);
+        work.complete(1);
+        awaitFree("a");
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void anyBytesComeBackAsTheyWere(Way way) throws Exception {
+        byte[] all = new byte[256];
+        IntStream.range(0, all.length).forEach(each -> all[each] = (byte) each);
+        Way.Opened opened = by(way, patient);
+        assertArrayEquals(all, opened.once("k", Once.bytes(), () -> all));
+        assertArrayEquals(all, opened.once("k", Once.bytes(), () -> new byte[0]));
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE_FUTURES"})
+    void anInterruptOrACancelGivesThePlaceInTheQueueForAValueUp(Way way) {
+        server.ask("LOCK.ACQUIRE", "{k}:once", "maker", 600_000);
+        Once<String> text = Once.text().withPatience(HOUR);
+        Way.Opened opened = by(way, patient);
+        Future<String> waiting = way == Way.JEDIS
+                ? other.starts(() -> opened.once("k", text, () -> "never"))
+                : opened.futures().once("k", text, CompletableFuture::new);
+        awaitWaiters("{k}:once", 1);
+        if (way == Way.JEDIS) {
+            interrupt(waiting);
+        } else {
+            waiting.cancel(false);
+        }
+        awaitWaiters("{k}:once", 0);
+    }
+
+    /** All that is left of a value is early for it, or nothing. */
+    @Test
+    void xfetchDrawsByHowLongTheMakingTakes() throws Exception {
+        double mean = IntStream.range(0, 10_000)
+                .mapToLong(each -> Once.xfetch(Duration.ofMillis(1_000), 2).get().toMillis())
+                .average()
+                .getAsDouble();
+        assertTrue(mean > 1_800 && mean < 2_200, "it is " + mean);
+        server.ask("SET", "k", "old", "PX", 20_000);
+        Once<String> eager = Once.text().withEarly(Once.xfetch(Duration.ofDays(1), 1_000));
+        assertEquals("new", locks.once("k", eager, () -> "new"));
+        assertEquals("new", locks.once("k", eager, () -> "soon")); // Not in its first half.
     }
 }

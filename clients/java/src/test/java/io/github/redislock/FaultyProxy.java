@@ -7,8 +7,8 @@ import java.net.*;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Predicate;
 import java.util.regex.Pattern;
 
 /**
@@ -19,25 +19,35 @@ final class FaultyProxy implements AutoCloseable {
     /** The only integer of the protocol that is as long. */
     private static final Pattern FENCE = Pattern.compile("(?m)^:\\d{16}");
 
-    /** A connection, and whether it had such a command, or is open on the client's side only. */
-    private record Carried(
-            Socket client,
-            Socket server,
-            AtomicBoolean subscribed,
-            AtomicBoolean withheld,
-            AtomicBoolean forgotten) {}
+    /** A connection, and what it has had. */
+    private static final class Carried {
+        final Socket client;
+        final Socket server;
+        volatile boolean subscribed;
+
+        /** Whether its reply waits. */
+        volatile boolean withheld;
+
+        /** Whether it is open on the client's side only. */
+        volatile boolean forgotten;
+
+        Carried(Socket client, Socket server) {
+            this.client = client;
+            this.server = server;
+        }
+    }
 
     /** Whether replies go nowhere, on connections that stay open. */
     volatile boolean silent;
-
-    /** How many replies went nowhere. */
-    final AtomicInteger lostReplies = new AtomicInteger();
 
     /** Whether messages go nowhere, on a connection that stays open. */
     volatile boolean deaf;
 
     /** How late replies are. */
     volatile long replyDelayMs;
+
+    /** How late new connections are served; below 0 not at all. */
+    volatile long connectDelayMs;
 
     /** A command that waits on its way to the server, until this is null. */
     volatile String heldBack;
@@ -57,11 +67,8 @@ final class FaultyProxy implements AutoCloseable {
     private final List<Carried> open = new CopyOnWriteArrayList<>();
     private final AtomicInteger fencesToSwallow = new AtomicInteger();
     private final ServerSocket listener;
-    private volatile boolean swallowed;
     private volatile String answered = "";
     private volatile String answer;
-    private volatile boolean shut;
-    private volatile long delayMs;
 
     FaultyProxy(int serverPort) throws IOException {
         this.serverPort = serverPort;
@@ -82,49 +89,30 @@ final class FaultyProxy implements AutoCloseable {
         return listener.getLocalPort();
     }
 
-    /** Closes the connections, as a lost network would. */
-    void cut() throws IOException {
-        for (Carried each : open) {
-            each.client.close();
-            each.server.close();
-        }
+    /** Closes those that have not subscribed. */
+    void cutUnsubscribed() {
+        cut(each -> !each.subscribed);
     }
 
-    /** Closes those that have not subscribed. */
-    void cutUnsubscribed() throws IOException {
-        for (Carried each : open) {
-            if (!each.subscribed.get()) {
-                each.client.close();
-                each.server.close();
-            }
-        }
+    private void cut(Predicate<Carried> which) {
+        open.stream().filter(which).forEach(each -> Other.quietly(() -> {
+            each.client.close();
+            each.server.close();
+        }));
     }
 
     /** Those that have subscribed end for the server, and the client hears nothing of it. */
-    void forgetSubscribed() throws IOException {
-        for (Carried each : open) {
-            if (each.subscribed.get()) {
-                each.forgotten.set(true);
-                each.server.close();
-            }
-        }
+    void forgetSubscribed() {
+        open.stream().filter(each -> each.subscribed).forEach(each -> {
+            each.forgotten = true;
+            Other.quietly(each.server::close);
+        });
     }
 
-    /** The same; new ones are served late. */
-    void cut(long delayMs) throws IOException {
-        this.delayMs = delayMs;
-        cut();
-    }
-
-    /** Closes the connections, and new ones at once. */
-    void shut() throws IOException {
-        shut = true;
-        cut();
-    }
-
-    /** Serves new ones again. */
-    void join() {
-        shut = false;
+    /** Closes all, as a lost network would. New ones are served late, or below 0 not at all. */
+    void cut(long delayMs) {
+        connectDelayMs = delayMs;
+        cut(any -> true);
     }
 
     /** Says nothing more on the connection on which the first fence would have come. */
@@ -133,11 +121,7 @@ final class FaultyProxy implements AutoCloseable {
     }
 
     boolean hasSwallowed() {
-        return swallowed;
-    }
-
-    void answerRenewals(String answer, int count) {
-        answer("LOCK.RENEW", answer, count);
+        return fencesToSwallow.get() == 0;
     }
 
     /** Answers the next commands of a name, each of which comes alone. */
@@ -147,26 +131,23 @@ final class FaultyProxy implements AutoCloseable {
         toAnswer.set(count);
     }
 
-    /** Answers all commands whose names begin so. */
-    void answerStarting(String name, String answer) {
-        this.answer = answer;
-        answered = "\r\n" + name;
-        toAnswer.set(Integer.MAX_VALUE);
+    /** Carries everything again. */
+    void heal() {
+        silent = false;
+        replyDelayMs = 0;
+        heldBack = null;
+        withheld = null;
+        toAnswer.set(0);
     }
 
     private void serve(Socket client) throws Exception {
         try (client) {
-            if (shut) {
+            if (connectDelayMs < 0) {
                 return;
             }
-            Thread.sleep(delayMs);
+            Thread.sleep(connectDelayMs);
             try (Socket server = new Socket(InetAddress.getLoopbackAddress(), serverPort)) {
-                Carried carried = new Carried(
-                        client,
-                        server,
-                        new AtomicBoolean(),
-                        new AtomicBoolean(),
-                        new AtomicBoolean());
+                Carried carried = new Carried(client, server);
                 open.add(carried);
                 start(() -> carryReplies(carried));
                 carryCommands(carried);
@@ -175,26 +156,28 @@ final class FaultyProxy implements AutoCloseable {
     }
 
     private void carryCommands(Carried carried) throws IOException {
-        Socket client = carried.client;
         byte[] bytes = new byte[16_384];
-        for (int count; (count = client.getInputStream().read(bytes)) > 0; ) {
+        for (int count; (count = carried.client.getInputStream().read(bytes)) > 0; ) {
             // A connection of Jedis has one command at a time, and writes it at once.
             String text = new String(bytes, 0, count, StandardCharsets.ISO_8859_1);
-            if (carried.forgotten.get()) {
+            if (carried.forgotten) {
                 continue;
             }
-            carried.subscribed.compareAndSet(false, text.contains("SUBSCRIBE"));
-            carried.withheld.compareAndSet(
-                    false, withheld != null && text.contains("\r\n" + withheld));
+            carried.subscribed |= text.contains("SUBSCRIBE");
+            carried.withheld |= withheld != null && text.contains("\r\n" + withheld);
             if (text.contains(answered) && takes(toAnswer)) {
-                client.getOutputStream().write(answer.getBytes(StandardCharsets.US_ASCII));
+                carried.client.getOutputStream().write(answer.getBytes(StandardCharsets.US_ASCII));
                 continue;
             }
-            holdsBack |= heldBack != null && text.contains("\r\n" + heldBack);
-            Eventually.isTrue(
-                    "it goes on", () -> heldBack == null || !text.contains("\r\n" + heldBack));
+            holdsBack |= isHeldBack(text);
+            Eventually.isTrue("it goes on", () -> !isHeldBack(text));
             carried.server.getOutputStream().write(bytes, 0, count);
         }
+    }
+
+    private boolean isHeldBack(String text) {
+        String command = heldBack;
+        return command != null && text.contains("\r\n" + command);
     }
 
     private static boolean takes(AtomicInteger left) {
@@ -207,40 +190,33 @@ final class FaultyProxy implements AutoCloseable {
         try {
             for (int count; (count = carried.server.getInputStream().read(bytes)) > 0; ) {
                 Thread.sleep(replyDelayMs);
-                Eventually.isTrue("it goes on", () -> withheld == null || !carried.withheld.get());
+                Eventually.isTrue("it goes on", () -> withheld == null || !carried.withheld);
                 String text = new String(bytes, 0, count, StandardCharsets.ISO_8859_1);
-                if (FENCE.matcher(text).find() && takes(fencesToSwallow)) {
-                    swallowed = true;
-                    over = true;
-                }
-                if (!over && !silent && !(deaf && carried.subscribed.get())) {
+                over |= FENCE.matcher(text).find() && takes(fencesToSwallow);
+                if (!over && !silent && !(deaf && carried.subscribed)) {
                     carried.client.getOutputStream().write(bytes, 0, count);
-                } else {
-                    lostReplies.incrementAndGet();
                 }
             }
         } finally {
-            if (!carried.forgotten.get()) {
+            if (!carried.forgotten) {
                 carried.client.close();
             }
         }
     }
 
     private static void start(Other.Action action) {
-        Thread thread = new Thread(() -> {
+        Engine.daemons("proxy").newThread(() -> {
             try {
                 action.run();
             } catch (Exception closed) {
                 // That is its end.
             }
-        });
-        thread.setDaemon(true);
-        thread.start();
+        }).start();
     }
 
     @Override
     public void close() throws IOException {
         listener.close();
-        cut();
+        cut(-1);
     }
 }

@@ -1,11 +1,6 @@
 package io.github.redislock;
 
-import io.github.redislock.testing.Eventually;
-
-import java.util.ArrayList;
-import java.util.List;
 import java.util.concurrent.*;
-import java.util.stream.Stream;
 
 /** Another thread, which does one thing after the other. */
 final class Other implements AutoCloseable {
@@ -13,11 +8,8 @@ final class Other implements AutoCloseable {
         void run() throws Exception;
     }
 
-    private final ExecutorService executor = Executors.newSingleThreadExecutor(task -> {
-        Thread thread = new Thread(task, "other");
-        thread.setDaemon(true);
-        return thread;
-    });
+    private final ExecutorService executor =
+            Executors.newSingleThreadExecutor(Engine.daemons("other"));
     final Thread thread = does(Thread::currentThread);
 
     <T> Future<T> starts(Callable<T> action) {
@@ -41,12 +33,8 @@ final class Other implements AutoCloseable {
 
     /** What came of it; its exception as it was thrown, if it is unchecked. */
     static <T> T result(Future<T> future) {
-        return result(future, Eventually.BOUND.toMillis());
-    }
-
-    static <T> T result(Future<T> future, long boundMs) {
         try {
-            return future.get(boundMs, TimeUnit.MILLISECONDS);
+            return future.get(3, TimeUnit.MINUTES);
         } catch (ExecutionException failed) {
             if (failed.getCause() instanceof RuntimeException cause) {
                 throw cause;
@@ -58,31 +46,20 @@ final class Other implements AutoCloseable {
     }
 
     static void quietly(Action action) {
-        try {
+        quietly(() -> {
             action.run();
+            return null;
+        });
+    }
+
+    static <T> T quietly(Callable<T> action) {
+        try {
+            return action.call();
+        } catch (RuntimeException failed) {
+            throw failed;
         } catch (Exception failed) {
             throw new IllegalStateException(failed);
         }
-    }
-
-    interface Turn {
-        void take(int thread) throws Exception;
-    }
-
-    /** So many threads, each of which takes so many turns. */
-    static void inThreads(int threads, int turns, Turn turn) {
-        List<Other> others = Stream.generate(Other::new).limit(threads).toList();
-        List<Future<Void>> ends = new ArrayList<>();
-        for (int number = 0; number < threads; number++) {
-            int mine = number;
-            ends.add(others.get(number).starts(() -> {
-                for (int count = 0; count < turns; count++) {
-                    turn.take(mine);
-                }
-            }));
-        }
-        ends.forEach(Other::result);
-        others.forEach(Other::close);
     }
 
     @Override

@@ -8,17 +8,20 @@ import io.github.redislock.testing.TestServer;
 import org.junit.jupiter.api.*;
 
 import java.time.Duration;
-import java.util.concurrent.*;
+import java.util.concurrent.Future;
 
-/** Tests with a server, a client whose watchdog is quick, and another thread. */
+/** Tests with a server, a network that can fail, a client that has another, and another thread. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
-abstract class ServerTest {
+abstract class ServerTest extends ClosingTest {
     static final long TTL_MS = 3_000;
+    static final Duration MINUTE = Duration.ofMinutes(1);
+    static final Duration HOUR = Duration.ofHours(1);
 
-    final LinkedBlockingQueue<LostLock> lost = new LinkedBlockingQueue<>();
-    final LockOptions options =
-            LockOptions.defaults().withTtl(Duration.ofMillis(TTL_MS)).withOnLost(lost::add);
+    /** With a quick watchdog. */
+    final LockOptions options = patient.withTtl(Duration.ofMillis(TTL_MS));
+
     TestServer server;
+    FaultyProxy proxy;
     RedisLockClient locks;
     Other other;
 
@@ -32,17 +35,21 @@ abstract class ServerTest {
     }
 
     @BeforeEach
-    void connect() {
+    void connect() throws Exception {
         server.ask("FLUSHALL");
+        server.ask("CONFIG", "RESETSTAT");
         lost.clear();
-        locks = RedisLockClient.connect(server.url(), options);
-        other = new Other();
+        proxy = closing(new FaultyProxy(server.port()));
+        locks = closing(RedisLockClient.connect(server.url(), options));
+        other = closing(new Other());
     }
 
     @AfterEach
-    void disconnect() {
-        other.close();
-        locks.close();
+    void heal() {
+        proxy.heal();
+        server.resume();
+        server.ask("REPLICAOF", "NO", "ONE");
+        server.ask("ACL", "SETUSER", "default", "+@all");
     }
 
     @AfterAll
@@ -50,23 +57,34 @@ abstract class ServerTest {
         server.close();
     }
 
-    LostLock awaitLost() throws InterruptedException {
-        LostLock told = lost.poll(Eventually.BOUND.toSeconds(), TimeUnit.SECONDS);
-        if (told == null) {
-            throw new AssertionError("nobody was told of a lost lock");
-        }
-        return told;
+    /** A client behind the proxy. */
+    Way.Opened by(Way way, LockOptions options) {
+        return closing(way.open(proxy.url(), options));
+    }
+
+    /** One of Jedis, whose threads wait. */
+    RedisLockClient behind(LockOptions options) {
+        return by(Way.JEDIS, options).locks();
     }
 
     void awaitWaiters(String name, long count) {
         Eventually.isTrue(count + " wait for " + name, () -> server.waiting(name) == count);
     }
 
+    /** Counted from here on. */
+    void awaitCalls(String command, int count) {
+        server.ask("CONFIG", "RESETSTAT");
+        Eventually.isTrue(command + " is sent", () -> server.calls(command) >= count);
+    }
+
+    void awaitFree(String name) {
+        Eventually.isTrue(name + " is free", () -> !server.isLocked(name));
+    }
+
     /** Interrupts the other thread, which then waits no more. */
     void interrupt(Future<?> waiting) {
         other.thread.interrupt();
-        ExecutionException cut =
-                assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
+        AssertionError cut = assertThrows(AssertionError.class, () -> Other.result(waiting));
         assertInstanceOf(InterruptedException.class, cut.getCause());
     }
 
@@ -78,11 +96,16 @@ abstract class ServerTest {
         return waiting;
     }
 
+    /** The same for a hold that a client of any kind gets. */
+    Future<RedisHold> awaitWaiter(Way.Opened opened, long leaseMs) {
+        long before = server.waiting("a");
+        Future<RedisHold> waiting = other.starts(() -> opened.awaits("a", leaseMs));
+        awaitWaiters("a", before + 1);
+        return waiting;
+    }
+
     /** That the lock {@code a} ends then, with ten seconds for a busy machine. */
     void assertItLastsFor(Duration time) {
-        long leftMs = server.leftMs("a");
-        assertTrue(
-                leftMs > time.toMillis() - 10_000 && leftMs <= time.toMillis(),
-                "it lasts for " + leftMs + " ms more");
+        assertEquals(time.toMillis() - 5_000, server.leftMs("a"), 5_000, "ms that it lasts");
     }
 }

@@ -1,7 +1,6 @@
 package io.github.redislock;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.redislock.testing.Eventually;
 import io.github.redislock.testing.TestServer;
@@ -13,7 +12,6 @@ import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.EnumSource;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -21,10 +19,10 @@ import java.util.*;
 import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.Supplier;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
-/** Plays the scenarios of clients/vectors, which all the adapters have in common. */
+/** Plays the scenarios of clients/vectors, which all the adapters have in common, and its own. */
 @ParameterizedClass
 @EnumSource
 @Execution(ExecutionMode.CONCURRENT)
@@ -41,7 +39,7 @@ class VectorsTest {
         servers.put("", TestServer.start());
         servers.put("plain", TestServer.withoutModule());
         servers.put("strict", servers.get("plain"));
-        servers.put("bounded", TestServer.start(TestServer.VERSION, "max-ttl", "2000"));
+        servers.put("bounded", TestServer.start("max-ttl", "2000"));
     }
 
     @AfterEach
@@ -51,22 +49,19 @@ class VectorsTest {
 
     @TestFactory
     @Execution(ExecutionMode.SAME_THREAD)
-    Stream<DynamicTest> scenarios() throws IOException {
-        List<DynamicTest> all = new ArrayList<>();
-        for (String file : List.of("scenarios.txt", "faults.txt", "once.txt")) {
-            String text = Files.readString(Path.of("../vectors", file));
-            Stream.of(text.split("\nscenario "))
-                    .skip(1)
-                    .filter(this::isOfDriver)
-                    .map(this::scenario)
-                    .forEach(all::add);
-        }
-        return all.stream();
+    Stream<DynamicTest> scenarios() {
+        String own = "../java/src/test/resources/scenarios.txt";
+        return Stream.of("scenarios.txt", "faults.txt", "once.txt", own)
+                .map(file -> Other.quietly(() -> Files.readString(Path.of("../vectors", file))))
+                .flatMap(text -> Stream.of(text.split("\nscenario ")).skip(1))
+                .filter(this::isOfDriver)
+                .map(this::scenario);
     }
 
     private boolean isOfDriver(String scenario) {
         String name = scenario.lines().findFirst().get();
         return !name.endsWith("not in java")
+                && (!name.contains(" by ") || (name + " ").contains(" " + way + " "))
                 && switch (way) {
                     case JEDIS_UNIFIED -> !scenario.contains("linger=");
                     // Who asks every 50 ms is never late, and told only of what ends while it asks.
@@ -82,129 +77,174 @@ class VectorsTest {
         String place = name.contains(" on ") ? name.substring(name.indexOf(" on ") + 4) : "";
         return DynamicTest.dynamicTest(name, () -> {
             TestServer server = servers.getOrDefault(place, servers.get(""));
-            boolean cuts = text.contains("\ncut ");
-            try (Play play = new Play(server, place.equals("plain"), cuts)) {
+            try (Play play = new Play(server, place.equals("plain"), FAULT.matcher(text).find())) {
                 lines.stream().skip(1).forEach(play::line);
             }
         });
+    }
+
+    /** The steps for which a program is behind a proxy, which makes it slower. */
+    private static final Pattern FAULT = Pattern.compile("(?m)^(cut|. (silent|deaf|late|drops"
+            + "|loses-requests|forgotten|answers|swallows|holds|withholds))");
+
+    private static final Map<String, String> LOSSES = Map.of(
+            Keeper.GONE, "gone",
+            Keeper.ENDED, "ended",
+            Keeper.NOT_RENEWED, "unrenewed",
+            Keeper.CUT, "cut");
+
+    private static LockOptions chosen(LockOptions options, List<String> words) {
+        for (String word : words) {
+            Duration time = word.contains("=") ? ms(word.substring(word.indexOf('=') + 1)) : null;
+            options = switch (word.split("=")[0]) {
+                case "ttl" -> options.withTtl(time);
+                case "slice" -> options.withSlice(time);
+                case "grace" -> options.withGrace(time);
+                case "linger" -> options.withLinger(time);
+                case "reconnect" -> options.withReconnect(time);
+                default -> options;
+            };
+        }
+        return options;
     }
 
     private static final class MakerFailedException extends RuntimeException {
         private static final long serialVersionUID = 1;
     }
 
-    private static String named(Supplier<Object> step) {
+    private static String named(Callable<Object> step) {
         try {
-            return String.valueOf(step.get());
+            return String.valueOf(step.call());
+        } catch (MakerFailedException failed) {
+            return "failed";
+        } catch (TimeoutException over) {
+            return "busy";
         } catch (ModuleMissingException missing) {
             return "missing";
         } catch (LockCancelledException cancelled) {
             return "cancelled";
         } catch (IllegalMonitorStateException lost) {
             return "lost";
-        } catch (IllegalArgumentException refused) {
-            String text = refused.getMessage();
-            assertTrue(text.matches(".*lease.*ttl.*lockAtMostFor.*ERR .* lock.max-ttl"), text);
-            return "too-long";
-        } catch (RuntimeException denied) {
-            if (String.valueOf(denied.getMessage()).contains("NOPERM")) {
-                return "denied";
-            }
-            throw denied;
+        } catch (Exception other) {
+            return ERRORS.stream()
+                    .filter(each -> other.toString().matches(".*" + each[0] + ".*"))
+                    .map(each -> each[1])
+                    .findFirst()
+                    .orElseThrow(() -> new AssertionError(other));
         }
     }
 
+    private static final List<String[]> ERRORS = List.of(
+            new String[] {"lease.*ttl.*lockAtMostFor.*ERR .* lock.max-ttl", "too-long"},
+            new String[] {"atLeast.*ERR .* lock.max-ttl", "too-long"},
+            new String[] {"the server does not know LOCK.ONCE, .* from 0.4.0", "too-old"},
+            new String[] {"NOPERM", "denied"},
+            new String[] {"WRONGTYPE", "wrong-type"},
+            new String[] {"READONLY", "demoted"},
+            new String[] {"JedisConnectionException", "unanswered"});
+
+    private static String done(Other.Action action) {
+        Other.quietly(action);
+        return "";
+    }
+
+    private static String awaits(Callable<Boolean> condition) {
+        return done(() -> Eventually.isTrue("it comes about", condition));
+    }
+
+    private static String yes(boolean is) {
+        return is ? "yes" : "no";
+    }
+
+    private static Duration ms(String number) {
+        return Duration.ofMillis(Long.parseLong(number));
+    }
+
+    /** A scenario, with what its programs share. */
     private final class Play implements AutoCloseable {
         private final TestServer server;
         private final boolean fallback;
-        private final boolean cuts;
+        private final boolean faulty;
         private final Map<String, Actor> actors = new HashMap<>();
         private final AtomicInteger made = new AtomicInteger();
 
-        Play(TestServer server, boolean fallback, boolean cuts) {
+        Play(TestServer server, boolean fallback, boolean faulty) {
             this.server = server;
             this.fallback = fallback;
-            this.cuts = cuts;
+            this.faulty = faulty;
+            server.ask("REPLICAOF", "NO", "ONE"); // What one that failed has left.
+            server.ask("ACL", "SETUSER", "default", "+@all");
             server.ask("FLUSHALL");
             server.ask("CONFIG", "RESETSTAT");
         }
 
         void line(String line) {
             List<String> words = new ArrayList<>(List.of(line.split(" ")));
-            String want = null;
-            if (words.size() > 2 && words.get(words.size() - 2).equals("=")) {
-                want = words.remove(words.size() - 1);
-                words.remove(words.size() - 1);
-            }
-            String got = step(words.remove(0), words);
-            if (want != null) {
-                assertEquals(want, got, line);
+            int at = words.size() - 2;
+            if (at > 0 && words.get(at).equals("=")) {
+                String got = step(words.get(0), words.subList(1, at));
+                assertEquals(words.get(at + 1), got, line);
+            } else {
+                step(words.get(0), words.subList(1, words.size()));
             }
         }
 
         private String step(String subject, List<String> words) {
-            switch (subject) {
-                case "server" -> {
-                    return String.valueOf(server.ask(words.toArray()));
+            String first = words.isEmpty() ? "" : words.get(0);
+            return switch (subject) {
+                case "server" ->
+                    String.valueOf(server.ask(words.stream()
+                            .map(word -> word.startsWith("@") && word.length() < 3
+                                    ? server.holders(word.substring(1)).get(0)
+                                    : word)
+                            .toArray()));
+                case "sent" -> awaits(() -> server.calls(first) >= Integer.parseInt(words.get(1)));
+                case "left" -> {
+                    Duration left = Duration.ofMillis(server.leftMs(first));
+                    yield yes(left.compareTo(ms(words.get(1))) > 0
+                            && left.compareTo(ms(words.get(2))) <= 0);
                 }
+                // Neither by a connection that waits nor by one that is told.
+                case "absent" ->
+                    awaits(() -> server.absent(first) == 1
+                            || server.tells(first)
+                                    && server.subscriptions().size() < actors.size());
+                case "left-by-all" ->
+                    awaits(() -> !server.ask("CLIENT", "LIST").toString().contains("cmd=lock"));
+                case "mode" ->
+                    awaits(() -> server.ask("LOCK.INFO", first)
+                            .toString()
+                            .startsWith("[mode, " + words.get(1)));
+                case "rejected" ->
+                    awaits(() -> server.info("commandstats")
+                            .toLowerCase()
+                            .matches("(?s).*" + first + ":[^\\n]*rejected_calls=[1-9].*"));
                 case "queue" ->
-                    Eventually.isTrue(
-                            "so many wait",
-                            () -> server.waiting(words.get(0)) == Long.parseLong(words.get(1)));
-                case "places" -> {
-                    return Long.toString(server.waiting(words.get(0)));
-                }
-                case "gone" -> Eventually.isTrue("it ends", () -> !server.isLocked(words.get(0)));
-                case "calls" -> {
-                    return Long.toString(server.calls(words.get(0)));
-                }
-                case "rises" -> assertTrue(fence(words.get(0)) < fence(words.get(1)));
-                case "fence" -> {
-                    return Long.toString(fence(words.get(0)));
-                }
-                case "pause" -> Eventually.pause(Long.parseLong(words.get(0)));
-                case "cut" -> actor(words.get(0)).cut();
-                case "join" -> actor(words.get(0)).proxy.join();
-                case "busy" -> busy(words.get(0));
-                case "lock" -> {
-                    return Once.lock(words.get(0));
-                }
-                case "made" -> {
-                    return Integer.toString(made.get());
-                }
-                default -> {
-                    Actor actor = actor(subject);
-                    List<String> more = words.subList(1, words.size());
-                    switch (words.get(0)) {
-                        case "making" ->
-                            Eventually.isTrue("it makes", () -> actor.makes);
-                        case "returns" -> actor.maker.complete(more.get(0));
-                        case "raises" ->
-                            actor.maker.completeExceptionally(new MakerFailedException());
-                        case "begin" ->
-                            actor.pending = CompletableFuture.supplyAsync(
-                                    () -> actor.does(more), task -> new Thread(task).start());
-                        case "end" -> {
-                            return Other.result(actor.pending);
-                        }
-                        default -> {
-                            return actor.does(words);
-                        }
-                    }
-                }
-            }
-            return "";
+                    awaits(() -> server.waiting(first) == Integer.parseInt(words.get(1)));
+                case "places" -> String.valueOf(server.waiting(first));
+                case "gone" -> awaits(() -> !server.isLocked(first));
+                case "calls" -> String.valueOf(server.calls(first));
+                case "rises" -> awaits(() -> fence(first) < fence(words.get(1)));
+                case "fence" -> String.valueOf(fence(first));
+                case "pause" -> done(() -> Thread.sleep(Long.parseLong(first)));
+                case "cut" -> done(() -> actor(first).proxy.cut(-1));
+                case "join" -> done(() -> actor(first).proxy.connectDelayMs = 0);
+                case "busy" -> busy(first);
+                case "lock" -> Once.lock(first);
+                case "made" -> String.valueOf(made.get());
+                default -> actor(subject).step(first, words.subList(1, words.size()));
+            };
         }
 
         private Actor actor(String name) {
-            return actors.computeIfAbsent(name, one -> new Actor(server, fallback, cuts, made));
+            return actors.computeIfAbsent(name, one -> Other.quietly(() -> new Actor(this)));
         }
 
         /** By a script without end, which is killed after a while. */
-        private void busy(String ms) {
+        private String busy(String ms) {
             server.ask("CONFIG", "SET", "busy-reply-threshold", 100);
-            background(() -> server.ask("EVAL", "while true do end", 0));
-            Eventually.isTrue("it is busy", () -> {
+            CompletableFuture.runAsync(() -> server.ask("EVAL", "while true do end", 0));
+            awaits(() -> {
                 try {
                     server.ask("GET", "x");
                     return false;
@@ -212,17 +252,9 @@ class VectorsTest {
                     return refused.getCause().toString().contains("BUSY");
                 }
             });
-            background(() -> {
-                Eventually.pause(Long.parseLong(ms));
-                server.ask("SCRIPT", "KILL");
-            });
-        }
-
-        private static void background(Runnable action) {
-            Thread thread = new Thread(action);
-            thread.setUncaughtExceptionHandler((same, killed) -> {});
-            thread.setDaemon(true);
-            thread.start();
+            CompletableFuture.delayedExecutor(Long.parseLong(ms), TimeUnit.MILLISECONDS)
+                    .execute(() -> server.ask("SCRIPT", "KILL"));
+            return "";
         }
 
         private long fence(String actor) {
@@ -237,51 +269,33 @@ class VectorsTest {
 
     /** A program with a client of its own, and what it holds. */
     private final class Actor {
-        private final TestServer server;
+        private final Play play;
+        private final FaultyProxy proxy;
         private final BlockingQueue<LostLock> told = new LinkedBlockingQueue<>();
+        private final CompletableFuture<String> maker = new CompletableFuture<>();
         private LockOptions options;
-        Way.Opened opened;
-        Held hold;
-        Future<String> pending;
+        private Way.Opened opened;
+        private RedisHold hold;
+        private Future<String> pending;
         private Way.Kind kind;
         private List<String> names;
         private long ttlMs;
+        private volatile boolean makes;
 
-        FaultyProxy proxy;
-
-        private final AtomicInteger made;
-        volatile boolean makes;
-        final CompletableFuture<String> maker = new CompletableFuture<>();
-
-        Actor(TestServer server, boolean fallback, boolean cuts, AtomicInteger made) {
-            this.server = server;
-            this.made = made;
-            options = LockOptions.defaults().withFallback(fallback).withOnLost(told::add);
-            try {
-                proxy = cuts ? new FaultyProxy(server.port()) : null;
-            } catch (IOException failed) {
-                throw new UncheckedIOException(failed);
-            }
+        Actor(Play play) throws IOException {
+            this.play = play;
+            proxy = new FaultyProxy(play.server.port());
+            options = LockOptions.defaults().withFallback(play.fallback).withOnLost(told::add);
             opened = way.open(url(), options);
         }
 
         private String url() {
-            return proxy == null ? server.url() : proxy.url();
-        }
-
-        void cut() {
-            try {
-                proxy.shut();
-            } catch (IOException failed) {
-                throw new UncheckedIOException(failed);
-            }
+            return play.faulty ? proxy.url() : play.server.url();
         }
 
         void close() {
             opened.close();
-            if (proxy != null) {
-                cut();
-            }
+            Other.quietly(proxy::close);
         }
 
         private void reopen(LockOptions other) {
@@ -290,29 +304,68 @@ class VectorsTest {
             opened = way.open(url(), options);
         }
 
-        String does(List<String> words) {
-            List<String> more = words.subList(1, words.size());
-            return named(() -> switch (words.get(0)) {
-                case "release" -> {
-                    hold.release();
-                    yield "ok";
+        String step(String verb, List<String> words) {
+            return switch (verb) {
+                case "options" -> done(() -> reopen(chosen(options, words)));
+                case "silent" -> done(() -> proxy.silent = true);
+                case "hears" -> done(() -> proxy.silent = false);
+                case "deaf" -> done(() -> proxy.deaf = true);
+                case "late" -> done(() -> proxy.replyDelayMs = Long.parseLong(words.get(0)));
+                case "drops" -> done(() -> proxy.cut(Long.parseLong(words.get(0))));
+                case "loses-requests" -> done(proxy::cutUnsubscribed);
+                case "forgotten" -> done(proxy::forgetSubscribed);
+                case "answers" -> {
+                    String reply = String.join(" ", words.subList(2, words.size())) + "\r\n";
+                    proxy.answer(words.get(0), reply, Integer.parseInt(words.get(1)));
+                    yield "";
                 }
-                case "renew" -> renew(more);
-                case "check" -> hold.check() ? "yes" : "no";
-                case "exec" ->
-                    hold.exec(more.get(0), more.subList(1, more.size()).toArray());
-                case "keep" -> keep();
-                case "told" -> awaitNews();
-                case "believes" -> hold.isHeld() ? "yes" : "no";
-                case "once" -> once(more);
-                case "get" -> get(more);
-                default -> take(words.get(0), more);
-            });
+                case "answered" -> awaits(() -> proxy.toAnswer.get() == 0);
+                case "swallows" -> done(proxy::swallowFirstFence);
+                case "swallowed" -> awaits(proxy::hasSwallowed);
+                case "holds" -> {
+                    proxy.heldBack = words.get(0);
+                    yield awaits(() -> proxy.holdsBack);
+                }
+                case "withholds" -> done(() -> proxy.withheld = words.get(0));
+                case "lets" -> done(proxy::heal);
+                case "pending" -> yes(!pending.isDone());
+                case "making" -> awaits(() -> makes);
+                case "returns" -> done(() -> maker.complete(words.get(0)));
+                case "raises" ->
+                    done(() -> maker.completeExceptionally(new MakerFailedException()));
+                case "begin" ->
+                    done(() -> pending = CompletableFuture.supplyAsync(
+                            () -> step(words.get(0), words.subList(1, words.size())),
+                            task -> new Thread(task).start()));
+                case "end" -> Other.result(pending);
+                default -> named(() -> result(verb, words));
+            };
         }
 
-        private String renew(List<String> words) {
-            long ms = words.isEmpty() ? ttlMs : Long.parseLong(words.get(0));
-            return hold.renew(Duration.ofMillis(ms)) ? "ok" : "lost";
+        private Object result(String verb, List<String> words) throws Exception {
+            return switch (verb) {
+                case "release" -> {
+                    hold.release(words.isEmpty() ? Duration.ZERO : ms(words.get(0)));
+                    yield "ok";
+                }
+                case "loses" -> LOSSES.get(hearsOfTheLoss().reason());
+                case "renew" -> {
+                    Duration ttl = words.isEmpty() ? Duration.ofMillis(ttlMs) : ms(words.get(0));
+                    yield hold.renew(ttl) ? "ok" : "lost";
+                }
+                case "check" -> yes(hold.check());
+                case "believes" -> yes(hold.isHeld());
+                case "exec" ->
+                    hold.exec(words.get(0), words.subList(1, words.size()).toArray());
+                case "keep" -> keep();
+                case "told" -> done(this::hearsOfTheLoss);
+                case "once" ->
+                    opened.runOnce(words.get(0), ms(words.get(1)), ms(words.get(2)), job -> {})
+                            ? "ran"
+                            : "skipped";
+                case "get" -> get(words);
+                default -> take(verb, words);
+            };
         }
 
         /** Only a hold without a lease of its own is renewed, so it is taken once more. */
@@ -323,79 +376,54 @@ class VectorsTest {
             return "";
         }
 
-        private String awaitNews() {
-            try {
-                LostLock news = told.poll(10, TimeUnit.SECONDS);
-                assertEquals(hold.fence(), news.fence());
-                assertEquals(
-                        kind == Way.Kind.MULTI ? String.join(", ", names) : names.get(0),
-                        news.name());
-            } catch (InterruptedException cut) {
-                throw new IllegalStateException(cut);
-            }
-            return "";
+        private LostLock hearsOfTheLoss() throws InterruptedException {
+            LostLock news = told.poll(30, TimeUnit.SECONDS);
+            assertEquals(hold.fence(), news.fence());
+            boolean several = kind == Way.Kind.MULTI;
+            assertEquals(several ? String.join(", ", names) : names.get(0), news.name());
+            return news;
         }
 
-        private String once(List<String> words) {
-            Duration most = Duration.ofMillis(Long.parseLong(words.get(1)));
-            Duration least = Duration.ofMillis(Long.parseLong(words.get(2)));
-            return opened.runOnce(words.get(0), most, least, hold -> {}) ? "ran" : "skipped";
-        }
-
-        private String get(List<String> words) {
-            Duration ttl = Duration.ofMillis(option(words, "ttl", 30_000));
+        private String get(List<String> words) throws Exception {
+            Duration ttl = ms(option(words, "ttl", "30000"));
             if (!ttl.equals(options.ttl())) {
                 reopen(options.withTtl(ttl));
             }
             Once<String> how = Once.text()
-                    .withKeep(Duration.ofMillis(option(words, "keep", 60_000)))
-                    .withEarly(Duration.ofMillis(option(words, "early", 0)))
-                    .withPatience(Duration.ofMillis(option(words, "wait", 5_000)));
-            Optional<String> value = words.stream()
-                    .filter(word -> word.startsWith("make="))
-                    .map(word -> word.substring(5))
-                    .findFirst();
+                    .withKeep(ms(option(words, "keep", "60000")))
+                    .withEarly(ms(option(words, "early", "0")))
+                    .withPatience(ms(option(words, "wait", "5000")));
+            String value = option(words, "make", null);
             AtomicBoolean mine = new AtomicBoolean();
-            try {
-                String got = opened.once(words.get(0), how, () -> {
-                    made.incrementAndGet();
-                    makes = true;
-                    String it = words.contains("fail=yes")
-                            ? Other.result(CompletableFuture.failedFuture(
-                                    new MakerFailedException()))
-                            : value.isPresent() ? value.get() : Other.result(maker);
-                    mine.set(true);
-                    return it;
-                });
-                return (mine.get() ? "made:" : "got:") + got;
-            } catch (MakerFailedException failed) {
-                return "failed";
-            } catch (TimeoutException over) {
-                return "busy";
-            } catch (RuntimeException other) {
-                throw other;
-            } catch (Exception other) {
-                throw new AssertionError(other);
-            }
+            String got = opened.once(words.get(0), how, () -> {
+                play.made.incrementAndGet();
+                makes = true;
+                if (words.contains("fail=yes")) {
+                    throw new MakerFailedException();
+                }
+                String made = value == null ? Other.result(maker) : value;
+                mine.set(true);
+                return made;
+            });
+            return (mine.get() ? "made:" : "got:") + got;
         }
 
         private String take(String what, List<String> words) {
             kind = Way.Kind.valueOf(what.toUpperCase());
             names = words.stream().filter(word -> !word.contains("=")).toList();
-            ttlMs = option(words, "ttl", 30_000);
-            long lingerMs = option(words, "linger", -1);
-            if (lingerMs >= 0) {
-                reopen(options.withLinger(Duration.ofMillis(lingerMs)));
+            ttlMs = Long.parseLong(option(words, "ttl", "30000"));
+            String linger = option(words, "linger", null);
+            if (linger != null) {
+                reopen(options.withLinger(ms(linger)));
             }
-            hold = opened.take(kind, names, option(words, "wait", 0), ttlMs);
+            hold = opened.take(kind, names, Long.parseLong(option(words, "wait", "0")), ttlMs);
             return hold == null ? "busy" : "held";
         }
 
-        private static long option(List<String> words, String name, long otherwise) {
+        private static String option(List<String> words, String name, String otherwise) {
             return words.stream()
-                    .map(word -> Arrays.asList(word.split("=")))
-                    .filter(parts -> parts.get(0).equals(name))
-                    .mapToLong(parts -> Long.parseLong(parts.get(1)))
+                    .filter(word -> word.startsWith(name + "="))
+                    .map(word -> word.substring(name.length() + 1))
                     .findFirst()
                     .orElse(otherwise);
         }

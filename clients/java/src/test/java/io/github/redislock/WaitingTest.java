@@ -3,120 +3,131 @@ package io.github.redislock;
 import static org.junit.jupiter.api.Assertions.*;
 
 import io.github.redislock.testing.Eventually;
-import io.github.redislock.testing.TestServer;
 
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.EnumSource;
-import org.junit.jupiter.params.provider.ValueSource;
-
-import redis.clients.jedis.exceptions.JedisConnectionException;
+import org.junit.jupiter.params.provider.*;
 
 import java.time.Duration;
-import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
+import java.util.List;
+import java.util.concurrent.*;
 
-/** Waiting: in line, in slices, over cut connections, until an interrupt. */
+/**
+ * Waits, and their place in the queue: kept over slices and lost connections, and given up in the
+ * end.
+ */
 class WaitingTest extends ServerTest {
-    @Test
-    void aServerThatIsGoneIsSaidToBe() {
-        RedisLockClient lonely;
-        RedisLock lock;
-        try (TestServer mortal = TestServer.start()) {
-            lonely = RedisLockClient.connect(
-                    mortal.url(), options.withReconnect(Duration.ofMillis(200)));
-            lock = lonely.lock("a");
-            lock.lock();
-        }
-        assertThrows(JedisConnectionException.class, lock::tryLock);
-        assertThrows(RuntimeException.class, lock::unlock);
-        lonely.close();
-    }
+    /** So long that a place that is gone was given up, and a wait that is over has no slice. */
+    private final LockOptions endless = patient.withGrace(HOUR).withSlice(HOUR);
 
+    /** No longer than was said and the time to reconnect, but no slice. */
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE"})
-    void aShortWaitAtASilentServerIsShort(Way way) throws Exception {
-        try (Way.Opened patient = way.open(server.url(), LockOptions.defaults())) {
-            RedisLock lock = patient.locks.lock("a");
-            assertTrue(lock.tryLock()); // So that Jedis has a connection; Lettuce makes another.
-            lock.unlock();
-            server.pause();
-            long start = System.nanoTime();
-            try {
-                assertThrows(
-                        RuntimeException.class, () -> lock.tryLock(500, TimeUnit.MILLISECONDS));
-            } finally {
-                server.resume();
-            }
-            assertShort(start, Duration.ofMillis(500));
-        }
-    }
-
-    /** A server that answered in between was there. */
-    @Test
-    void aWaitOutlastsConnectionsThatAreLostFarApart() throws Exception {
-        LockOptions endless = LockOptions.defaults().withSlice(Duration.ofHours(1));
-        try (RedisLockClient patient = RedisLockClient.connect(server.url(), endless)) {
-            locks.lock("a").lock();
-            Future<Void> waiting = awaitWaiter(() -> patient.lock("a").lock());
-            for (int cuts = 0; cuts < 2; cuts++) {
-                server.cutConnections();
-                // Longer than a server may be out of reach.
-                Eventually.pause(endless.reconnect().toMillis() + 300);
-            }
-            locks.lock("a").unlock();
-            Other.result(waiting);
-        }
-    }
-
-    /** No longer than was said, the time to reconnect, and some for a busy machine: no slice. */
-    private static void assertShort(long startNanos, Duration wait) {
-        Duration most = wait.plus(LockOptions.defaults().reconnect()).plusSeconds(4);
-        Duration took = Duration.ofNanos(System.nanoTime() - startNanos);
-        assertTrue(took.compareTo(most) < 0, "it took " + took);
+    void aShortWaitAtASilentServerIsShort(Way way) {
+        RedisLock lock = by(way, endless).locks().lock("a");
+        assertTrue(lock.tryLock()); // So that Jedis has a connection; Lettuce makes another.
+        lock.unlock();
+        server.pause();
+        long startNanos = System.nanoTime();
+        assertThrows(RuntimeException.class, () -> lock.tryLock(500, TimeUnit.MILLISECONDS));
+        assertTrue(System.nanoTime() - startNanos >= 500_000_000);
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"lockInterruptibly", "tryLock", "permit", "several"})
-    void anInterruptEndsTheWait(String method) {
-        RedisLock lock = locks.lock("a");
+    @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "LETTUCE_FUTURES")
+    void anInterruptEndsAWaitOfEachKindAndLeavesNothing(Way way) {
+        // Some are read until the end of a slice.
+        boolean late = way == Way.JEDIS_POOL || way == Way.JEDIS_UNIFIED;
+        RedisLockClient mine =
+                by(way, late ? endless.withSlice(Duration.ofMillis(200)) : endless).locks();
+        RedisLock lock = mine.lock("a");
         RedisHold hold = lock.tryAcquire();
-        Future<Void> waiting = awaitWaiter(() -> {
-            switch (method) {
-                case "tryLock" -> lock.tryLock(1, TimeUnit.DAYS);
-                case "permit" -> locks.semaphore("a", 1).acquire();
-                case "several" -> locks.multiLock(lock, locks.lock("b")).lockInterruptibly();
-                default -> lock.lockInterruptibly();
-            }
-        });
-        long start = System.nanoTime();
-        interrupt(waiting);
-        assertTrue(
-                System.nanoTime() - start < options.slice().toNanos() / 2,
-                "not only at the end of a slice");
-        assertEquals(0, server.waiting("a") + server.waiting("b"), "it has left the line");
-        assertFalse(other.does(() -> Thread.currentThread().isInterrupted()));
+        for (Other.Action wait : List.<Other.Action>of(
+                lock::lockInterruptibly,
+                () -> lock.tryLock(1, TimeUnit.DAYS),
+                () -> mine.semaphore("a", 1).acquire(),
+                () -> mine.multiLock(lock, mine.lock("b")).lockInterruptibly())) {
+            interrupt(awaitWaiter(wait));
+            awaitWaiters("a", 0);
+            awaitWaiters("b", 0);
+            assertFalse(other.does(() -> Thread.currentThread().isInterrupted()));
+        }
         hold.release();
         assertFalse(server.isLocked("a") || server.isLocked("b"), "nothing was left to it");
     }
 
     @Test
-    void anInterruptBeforeIsSeenAtOnce() {
+    void anInterruptBeforeIsSeenAtOnceAndStopsNoUnlock() {
+        RedisLock lock = locks.lock("a");
         assertThrows(InterruptedException.class, () -> {
             Thread.currentThread().interrupt();
-            locks.lock("a").lockInterruptibly();
+            lock.lockInterruptibly();
         });
-        assertFalse(Thread.currentThread().isInterrupted());
-        assertFalse(locks.lock("a").isLocked());
-    }
-
-    @Test
-    void anInterruptedThreadCanUnlock() {
-        RedisLock lock = locks.lock("a");
+        assertFalse(Thread.currentThread().isInterrupted() || lock.isLocked());
         lock.lock();
         Thread.currentThread().interrupt();
         lock.unlock();
         assertTrue(Thread.interrupted());
         assertFalse(lock.isLocked());
+    }
+
+    /**
+     * Nor does it try to reach the server. What gives its place up is on its way at the close, or
+     * it has a grant while the close still waits for the answer to its release.
+     */
+    @ParameterizedTest
+    @CsvSource({"JEDIS, false", "LETTUCE, false", "JEDIS_POOL, true", "LETTUCE, true"})
+    void aWaiterOfAClosedClientLeavesNothing(Way way, boolean granted) {
+        Way.Opened far = by(way, endless.withReconnect(granted ? Duration.ofSeconds(3) : HOUR));
+        RedisHold held = locks.lock("a").tryAcquire();
+        Future<RedisHold> waiting = awaitWaiter(far, -1);
+        proxy.replyDelayMs = 200;
+        if (granted) {
+            held.release();
+        }
+        far.locks().close();
+        assertThrows(RuntimeException.class, () -> Other.result(waiting));
+        assertEquals(0, server.waiting("a"));
+        held.close();
+        assertFalse(server.isLocked("a"));
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {30, 10_000})
+    void aReaderThatDoesNotBecomeTheWriterGoesOnReading(long sliceMs) {
+        RedisReadWriteLock lock =
+                behind(endless.withSlice(Duration.ofMillis(sliceMs))).readWriteLock("a");
+        locks.readWriteLock("a").readLock().lock();
+        other.does(() -> {
+            lock.readLock().lock();
+            assertFalse(lock.writeLock().tryLock(200, TimeUnit.MILLISECONDS));
+            assertEquals(0, server.waiting("a"));
+            assertTrue(lock.readLock().isHeldByCurrentThread());
+        });
+        interrupt(awaitWaiter(() -> lock.writeLock().lockInterruptibly()));
+        assertEquals(0, server.waiting("a"));
+        assertEquals(2, server.holders("a").size());
+        other.does(() -> lock.readLock().unlock());
+    }
+
+    @Test
+    void anInterruptDoesNotCostLockItsPlace() {
+        RedisLock lock = locks.lock("a");
+        lock.lock();
+        Other second = closing(new Other());
+        Future<Void> first = awaitWaiter(() -> {
+            lock.lock();
+            assertTrue(Thread.interrupted());
+        });
+        Future<Void> later = second.starts(() -> lock.lock());
+        awaitWaiters("a", 2);
+        other.thread.interrupt();
+        Eventually.pause(100);
+        assertFalse(first.isDone());
+        lock.unlock();
+        Other.result(first);
+        assertFalse(later.isDone());
+        other.does(() -> lock.unlock());
+        Other.result(later);
     }
 }

@@ -2,7 +2,6 @@ package io.github.redislock;
 
 import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.RedisClient;
-import io.lettuce.core.api.StatefulRedisConnection;
 
 import org.apache.commons.pool2.impl.GenericObjectPoolConfig;
 
@@ -10,12 +9,12 @@ import redis.clients.jedis.*;
 import redis.clients.jedis.providers.PooledConnectionProvider;
 import redis.clients.jedis.util.JedisURIHelper;
 
+import java.lang.reflect.Proxy;
 import java.net.URI;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.*;
-import java.util.function.Consumer;
-import java.util.function.Function;
+import java.util.function.*;
 import java.util.stream.Stream;
 
 /** The ways to a client of locks at one server, each with its way's defaults. */
@@ -36,8 +35,7 @@ enum Way {
     }),
     LETTUCE_CONNECTION((url, options) -> {
         RedisClient client = RedisClient.create(url);
-        StatefulRedisConnection<?, ?> connection = client.connect();
-        return new Opened(LettuceLocks.over(connection, options), connection, ending(client));
+        return new Opened(LettuceLocks.over(client.connect(), options), ending(client));
     }),
     /** Without threads that wait. */
     LETTUCE_FUTURES((url, options) -> {
@@ -45,70 +43,122 @@ enum Way {
         return new Opened(LettuceLockClient.connect(client, options), ending(client));
     });
 
-    private interface Opening {
-        Opened open(String url, LockOptions options);
-    }
+    private final BiFunction<String, LockOptions, Opened> opening;
 
-    private final Opening opening;
-
-    Way(Opening opening) {
+    Way(BiFunction<String, LockOptions, Opened> opening) {
         this.opening = opening;
     }
 
     Opened open(String url, LockOptions options) {
-        return opening.open(url, options);
+        return opening.apply(url, options);
+    }
+
+    /** What there is to hold. */
+    enum Kind {
+        LOCK,
+        READ,
+        WRITE,
+        PERMIT,
+        MULTI
     }
 
     /** A client of locks, of one kind or of the other, and what was made for it. */
-    static final class Opened implements AutoCloseable {
-        final RedisLockClient locks;
-        final LettuceLockClient futures;
-        private final List<AutoCloseable> all;
-
+    record Opened(RedisLockClient locks, LettuceLockClient futures, List<AutoCloseable> all)
+            implements AutoCloseable {
         Opened(RedisLockClient locks, AutoCloseable... others) {
-            this(locks, null, locks, others);
+            this(locks, null, Stream.concat(Stream.of(locks), Stream.of(others)).toList());
         }
 
         Opened(LettuceLockClient futures, AutoCloseable... others) {
-            this(null, futures, futures, others);
-        }
-
-        private Opened(
-                RedisLockClient locks,
-                LettuceLockClient futures,
-                AutoCloseable first,
-                AutoCloseable... others) {
-            this.locks = locks;
-            this.futures = futures;
-            this.all = Stream.concat(Stream.of(first), Stream.of(others)).toList();
+            this(null, futures, Stream.concat(Stream.of(futures), Stream.of(others)).toList());
         }
 
         /** Null when it could not be had in time. With a lease of -1 it is renewed. */
-        Held take(Kind kind, List<String> names, long waitMs, long leaseMs) {
+        RedisHold take(Kind kind, List<String> names, long waitMs, long leaseMs) {
             if (futures == null) {
-                return Held.of(kind.acquire(locks, names, waitMs, leaseMs));
+                SyncSemaphore lock = (SyncSemaphore) lock(
+                        kind,
+                        names,
+                        locks::lock,
+                        name -> locks.readWriteLock(name).readLock(),
+                        locks::semaphore,
+                        all -> locks.multiLock(all.toArray(RedisLock[]::new)));
+                return Other.quietly(
+                        () -> lock.tryAcquire(waitMs, leaseMs, TimeUnit.MILLISECONDS));
             }
-            AsyncLock lock = kind.lock(futures, names);
+            AsyncLock lock = (AsyncLock) lock(
+                    kind,
+                    names,
+                    futures::lock,
+                    futures::readLock,
+                    futures::semaphore,
+                    all -> futures.multiLock(all.toArray(AsyncLock[]::new)));
             Duration wait = Duration.ofMillis(waitMs);
-            Duration lease = Duration.ofMillis(leaseMs);
             return Other.result(
-                            leaseMs < 0 ? lock.tryLock(wait) : lock.tryLock(wait, lease),
-                            waitMs + 20_000)
-                    .map(Held::of)
+                            leaseMs < 0
+                                    ? lock.tryLock(wait)
+                                    : lock.tryLock(wait, Duration.ofMillis(leaseMs)))
+                    .map(Opened::joined)
                     .orElse(null);
         }
 
+        /** Of several those behind a slash are shared. */
+        private static <L> Object lock(
+                Kind kind,
+                List<String> names,
+                Function<String, L> exclusive,
+                Function<String, L> shared,
+                BiFunction<String, Integer, ?> permit,
+                Function<Stream<L>, ?> several) {
+            String name = names.get(0);
+            int slash = names.contains("/") ? names.indexOf("/") : names.size();
+            return switch (kind) {
+                case READ -> shared.apply(name);
+                case PERMIT -> permit.apply(name, Integer.valueOf(names.get(1)));
+                case MULTI ->
+                    several.apply(Stream.concat(
+                            names.stream().limit(slash).map(exclusive),
+                            names.stream().skip(slash + 1L).map(shared)));
+                default -> exclusive.apply(name);
+            };
+        }
+
+        /** A hold of futures, by calls that wait. */
+        private static RedisHold joined(AsyncHold hold) {
+            return (RedisHold) Proxy.newProxyInstance(
+                    RedisHold.class.getClassLoader(),
+                    new Class<?>[] {RedisHold.class},
+                    (self, called, words) -> {
+                        boolean releases = called.getName().equals("release");
+                        Object got = AsyncHold.class
+                                .getMethod(
+                                        releases ? "unlock" : called.getName(),
+                                        called.getParameterTypes())
+                                .invoke(hold, words);
+                        Object value = got instanceof Future<?> late ? Other.result(late) : got;
+                        if (releases && value.equals(false)) {
+                            throw new IllegalMonitorStateException("it was lost");
+                        }
+                        return value;
+                    });
+        }
+
         /** An exclusive one on one key, which is renewed. */
-        Held take(String name) {
+        RedisHold take(String name) {
             return take(Kind.LOCK, List.of(name), 0, -1);
         }
 
-        boolean runOnce(String name, Duration most, Duration least, Consumer<Held> job) {
+        /** The same after a wait that does not end in vain. */
+        RedisHold awaits(String name, long leaseMs) {
+            return take(Kind.LOCK, List.of(name), 120_000, leaseMs);
+        }
+
+        boolean runOnce(String name, Duration most, Duration least, Consumer<RedisHold> job) {
             if (futures == null) {
-                return locks.runOnce(name, most, least, hold -> job.accept(Held.of(hold)));
+                return locks.runOnce(name, most, least, job);
             }
             return Other.result(futures.runOnce(name, most, least, hold -> {
-                job.accept(Held.of(hold));
+                job.accept(joined(hold));
                 return CompletableFuture.completedFuture(null);
             }));
         }
@@ -118,19 +168,10 @@ enum Way {
             if (futures == null) {
                 return locks.once(name, how, make);
             }
-            CompletableFuture<T> value = futures.once(name, how, () -> {
-                CompletableFuture<T> made = new CompletableFuture<>();
-                new Thread(() -> {
-                    try {
-                        made.complete(make.call());
-                    } catch (Exception failed) {
-                        made.completeExceptionally(failed);
-                    }
-                }).start();
-                return made;
-            });
             try {
-                return value.get();
+                return futures.once(name, how, () -> CompletableFuture.supplyAsync(
+                                () -> Other.quietly(make), task -> new Thread(task).start()))
+                        .get();
             } catch (ExecutionException failed) {
                 throw (Exception) failed.getCause();
             }
@@ -138,68 +179,7 @@ enum Way {
 
         @Override
         public void close() {
-            for (AutoCloseable each : all) {
-                try {
-                    each.close();
-                } catch (Exception failed) {
-                    throw new IllegalStateException(failed);
-                }
-            }
-        }
-    }
-
-    /** What there is to hold. */
-    enum Kind {
-        LOCK,
-        READ,
-        WRITE,
-        PERMIT,
-        MULTI;
-
-        RedisHold acquire(RedisLockClient locks, List<String> names, long waitMs, long leaseMs) {
-            String name = names.get(0);
-            try {
-                if (this == PERMIT) {
-                    return locks.semaphore(name, Integer.parseInt(names.get(1)))
-                            .tryAcquire(waitMs, leaseMs, TimeUnit.MILLISECONDS);
-                }
-                ThreadLock lock = switch (this) {
-                    case READ -> locks.readWriteLock(name).readLock();
-                    case WRITE -> locks.readWriteLock(name).writeLock();
-                    case MULTI ->
-                        locks.multiLock(parts(
-                                        names,
-                                        locks::lock,
-                                        each -> locks.readWriteLock(each).readLock())
-                                .toArray(RedisLock[]::new));
-                    default -> locks.lock(name);
-                };
-                return lock.tryAcquire(waitMs, leaseMs, TimeUnit.MILLISECONDS);
-            } catch (InterruptedException cut) {
-                throw new IllegalStateException(cut);
-            }
-        }
-
-        AsyncLock lock(LettuceLockClient locks, List<String> names) {
-            String name = names.get(0);
-            return switch (this) {
-                case READ -> locks.readLock(name);
-                case PERMIT ->
-                    (FutureLock) locks.semaphore(name, Integer.parseInt(names.get(1)));
-                case MULTI ->
-                    locks.multiLock(
-                            parts(names, locks::lock, locks::readLock).toArray(AsyncLock[]::new));
-                default -> locks.lock(name);
-            };
-        }
-
-        /** Those behind a slash are shared. */
-        private static <T> Stream<T> parts(
-                List<String> names, Function<String, T> exclusive, Function<String, T> shared) {
-            int slash = names.contains("/") ? names.indexOf("/") : names.size();
-            return Stream.concat(
-                    names.stream().limit(slash).map(exclusive),
-                    names.stream().skip(slash + 1L).map(shared));
+            all.forEach(each -> Other.quietly(each::close));
         }
     }
 

@@ -4,6 +4,7 @@ import io.github.redislock.*;
 
 import java.time.Duration;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * Prints what the clients of one process believe they hold, while servers fail over: {@code Beliefs
@@ -33,7 +34,7 @@ public final class Beliefs {
                     use(client.lock(name).acquire(), holdUs);
                 } catch (RuntimeException | InterruptedException error) {
                     System.err.println(error);
-                    pause(50);
+                    LockSupport.parkNanos(50_000_000);
                 }
             }
         };
@@ -53,18 +54,10 @@ public final class Beliefs {
                 break;
             }
             until = now;
-            pause(5);
+            LockSupport.parkNanos(5_000_000);
         }
         System.out.printf("%s %s %d %d %d%n", hold.name(), hold.id(), hold.fence(), begun, until);
         hold.release();
-    }
-
-    private static void pause(long ms) {
-        try {
-            Thread.sleep(ms);
-        } catch (InterruptedException never) {
-            throw new IllegalStateException(never);
-        }
     }
 
     /** On Linux that is CLOCK_MONOTONIC. */

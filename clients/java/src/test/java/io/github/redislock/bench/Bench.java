@@ -1,27 +1,22 @@
 package io.github.redislock.bench;
 
-import io.github.redislock.RedisLock;
 import io.github.redislock.RedisLockClient;
 
 import org.redisson.Redisson;
-import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-import java.util.*;
+import java.util.List;
 import java.util.concurrent.*;
 import java.util.concurrent.locks.Lock;
 import java.util.function.Supplier;
-import java.util.stream.*;
+import java.util.stream.IntStream;
 
 /**
  * N threads take one lock in turns, for so long: {@code bench LIBRARY --url URL --lock KEY
  * --clients N --hold-ms H --seconds S}. Prints a line per acquisition, {@code CLIENT ASKED_US
  * GRANTED_US RELEASED_US}, on one clock from the common start, at which {@code start} goes to
  * stderr. Each library has its defaults, which are a lease of 30 s with a watchdog.
- *
- * <p>{@code redis-lock-several} and {@code redisson-several} take two or three of five locks at
- * once.
  */
 public final class Bench {
     private static final int WARM_UP = 20;
@@ -39,39 +34,23 @@ public final class Bench {
         String key = option(all, "--lock", "bench");
         int clients = Integer.parseInt(option(all, "--clients", "8"));
         long holdMs = Long.parseLong(option(all, "--hold-ms", "1"));
-        double seconds = Double.parseDouble(option(all, "--seconds", "5"));
-        Config config = new Config();
-        config.useSingleServer().setAddress(url);
-        RedissonClient redisson = words[0].startsWith("redisson") ? Redisson.create(config) : null;
-        try (RedisLockClient ours = RedisLockClient.connect(url)) {
-            Supplier<Lock> locks = switch (words[0]) {
-                case "redis-lock" -> () -> ours.lock(key);
-                case "redisson" -> () -> redisson.getLock(key);
-                case "redis-lock-several" ->
-                    () -> ours.multiLock(some(key).map(ours::lock).toArray(RedisLock[]::new));
-                case "redisson-several" ->
-                    () -> redisson.getMultiLock(
-                            some(key).map(redisson::getLock).toArray(RLock[]::new));
-                default -> throw new IllegalArgumentException("no such library: " + words[0]);
-            };
-            System.out.println(run(locks, clients, holdMs, (long) (seconds * 1e9)));
-        } finally {
-            if (redisson != null) {
-                redisson.shutdown();
+        long nanos = (long) (Double.parseDouble(option(all, "--seconds", "5")) * 1e9);
+        if (words[0].equals("redis-lock")) {
+            try (RedisLockClient ours = RedisLockClient.connect(url)) {
+                System.out.println(run(() -> ours.lock(key), clients, holdMs, nanos));
             }
+        } else {
+            Config config = new Config();
+            config.useSingleServer().setAddress(url);
+            RedissonClient redisson = Redisson.create(config);
+            System.out.println(run(() -> redisson.getLock(key), clients, holdMs, nanos));
+            redisson.shutdown();
         }
     }
 
     private static String option(List<String> words, String name, String otherwise) {
         int at = words.indexOf(name);
         return at < 0 ? otherwise : words.get(at + 1);
-    }
-
-    private static Stream<String> some(String key) {
-        List<Integer> numbers = IntStream.range(0, 5).boxed().collect(Collectors.toList());
-        Random random = ThreadLocalRandom.current();
-        Collections.shuffle(numbers, random);
-        return numbers.stream().limit(2 + random.nextInt(2)).map(number -> key + ":" + number);
     }
 
     private static String run(Supplier<Lock> locks, int clients, long holdMs, long nanos)

@@ -69,7 +69,7 @@ public final class RedisLockProvider implements ExtensibleLockProvider {
         }
         Duration atLeast = configuration.getLockAtLeastFor();
         refuseInFallback(hold, atLeast);
-        return Optional.of(new RedisSimpleLock(configuration, hold));
+        return Optional.of(new RedisSimpleLock(configuration, hold, null));
     }
 
     /** Before the job is run, as it cannot be kept after it. */

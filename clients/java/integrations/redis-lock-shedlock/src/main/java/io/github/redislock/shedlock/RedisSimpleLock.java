@@ -12,24 +12,14 @@ public final class RedisSimpleLock extends AbstractSimpleLock {
     private static final System.Logger LOG = System.getLogger("io.github.redislock");
 
     private final RedisHold hold;
-    private final boolean extended;
-    private final long beganNanos;
 
-    RedisSimpleLock(LockConfiguration configuration, RedisHold hold) {
-        this(configuration, hold, false, 0);
-    }
+    /** A moment before the extension; null where it was not extended. */
+    private final Long extendedNanos;
 
-    /**
-     * One that was extended, or was not.
-     *
-     * @param beganNanos a moment before the extension
-     */
-    private RedisSimpleLock(
-            LockConfiguration configuration, RedisHold hold, boolean extended, long beganNanos) {
+    RedisSimpleLock(LockConfiguration configuration, RedisHold hold, Long extendedNanos) {
         super(configuration);
         this.hold = hold;
-        this.extended = extended;
-        this.beganNanos = beganNanos;
+        this.extendedNanos = extendedNanos;
     }
 
     /** The ttl that stands for {@code lockAtMostFor}, of which ShedLock allows zero. */
@@ -76,11 +66,11 @@ public final class RedisSimpleLock extends AbstractSimpleLock {
 
     /** ShedLock counts {@code lockAtLeastFor} from the extension, the server from the grant. */
     private void release(Duration atLeast) {
-        if (!extended) {
+        if (extendedNanos == null) {
             hold.release(atLeast);
             return;
         }
-        Duration rest = atLeast.minusNanos(System.nanoTime() - beganNanos);
+        Duration rest = atLeast.minusNanos(System.nanoTime() - extendedNanos);
         if (rest.toMillis() > 0) {
             hold.releaseIn(rest);
         } else {
@@ -90,10 +80,10 @@ public final class RedisSimpleLock extends AbstractSimpleLock {
 
     @Override
     protected Optional<SimpleLock> doExtend(LockConfiguration configuration) {
-        long extendedNanos = System.nanoTime();
+        long nowNanos = System.nanoTime();
         if (!hold.renew(ttl(configuration))) {
             return Optional.empty();
         }
-        return Optional.of(new RedisSimpleLock(configuration, hold, true, extendedNanos));
+        return Optional.of(new RedisSimpleLock(configuration, hold, nowNanos));
     }
 }

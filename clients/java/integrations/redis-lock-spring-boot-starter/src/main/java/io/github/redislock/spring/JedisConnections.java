@@ -74,7 +74,7 @@ final class JedisConnections {
 
     private JedisPool standalone(RedisStandaloneConfiguration server) {
         return new JedisPool(
-                unbound(new JedisPoolConfig()),
+                new JedisPoolConfig(),
                 new HostAndPort(server.getHostName(), server.getPort()),
                 config(server.getUsername(), server.getPassword(), server.getDatabase()));
     }
@@ -83,18 +83,21 @@ final class JedisConnections {
         return new JedisSentinelPool(
                 servers.getMaster().getName(),
                 addresses(servers.getSentinels()),
-                unbound(new JedisPoolConfig()),
+                new JedisPoolConfig(),
                 config(servers.getUsername(), servers.getPassword(), servers.getDatabase()),
                 config(servers.getSentinelUsername(), servers.getSentinelPassword(), 0));
     }
 
     private RedisLockConnection cluster(RedisClusterConfiguration servers) {
+        ConnectionPoolConfig unbound = new ConnectionPoolConfig();
+        // A bound would have unlock() wait for a connection that a waiter has.
+        unbound.setMaxTotal(-1);
         JedisCluster cluster = new JedisCluster(
                 addresses(servers.getClusterNodes()),
                 config(servers.getUsername(), servers.getPassword(), 0),
                 CLUSTER_ATTEMPTS,
                 options.reconnect().plus(answer),
-                unbound(new ConnectionPoolConfig()));
+                unbound);
         return new RedisLockConnection(JedisLocks.over(cluster, WAITERS, options), cluster::close);
     }
 
@@ -122,12 +125,5 @@ final class JedisConnections {
         return nodes.stream()
                 .map(node -> new HostAndPort(node.getHost(), node.getPort()))
                 .collect(Collectors.toSet());
-    }
-
-    /** A bound would have unlock() wait for a connection that a waiter has. */
-    private static <T extends org.apache.commons.pool2.impl.GenericObjectPoolConfig<?>> T unbound(
-            T config) {
-        config.setMaxTotal(-1);
-        return config;
     }
 }

@@ -3,8 +3,7 @@ package io.github.redislock.spring;
 import io.github.redislock.RedisLock;
 
 import java.time.Duration;
-import java.util.HashMap;
-import java.util.Map;
+import java.util.*;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
@@ -21,45 +20,36 @@ import java.util.concurrent.locks.Lock;
 public class RedisRegistryLock implements Lock {
     /** What the calling thread has of one key. */
     private static final class Depth {
-        private int count;
+        private int count = 1;
         private boolean renewed;
     }
 
-    /** What each thread has of the keys of one registry. */
+    /** What each thread that lives has of the keys of one registry. */
     static final class Depths {
-        private final ThreadLocal<Map<String, Depth>> mine = ThreadLocal.withInitial(HashMap::new);
-        private int held;
+        private final Map<Thread, Map<String, Depth>> all =
+                Collections.synchronizedMap(new WeakHashMap<>());
 
-        private Depth get(String key) {
-            return mine.get().get(key);
+        private Map<String, Depth> mine() {
+            return all.getOrDefault(Thread.currentThread(), Map.of());
         }
 
-        private Depth add(String key) {
-            Depth depth = new Depth();
-            mine.get().put(key, depth);
-            count(1);
-            return depth;
+        private void add(String key, Depth depth) {
+            all.computeIfAbsent(Thread.currentThread(), thread -> new HashMap<>()).put(key, depth);
         }
 
         private void remove(String key) {
-            if (mine.get().remove(key) != null) {
-                count(-1);
+            if (mine().size() > 1) {
+                mine().remove(key);
+            } else if (mine().containsKey(key)) {
+                all.remove(Thread.currentThread());
             }
-            if (mine.get().isEmpty()) {
-                mine.remove();
-            }
-        }
-
-        private synchronized void count(int change) {
-            held += change;
-            notifyAll();
         }
 
         /** Waits until no thread holds anything, for a time. */
-        synchronized void awaitNone(Duration time) throws InterruptedException {
+        void awaitNone(Duration time) throws InterruptedException {
             long end = System.nanoTime() + time.toNanos();
-            for (long left = time.toNanos(); held > 0 && left > 0; left = end - System.nanoTime()) {
-                TimeUnit.NANOSECONDS.timedWait(this, left);
+            while (!all.isEmpty() && end - System.nanoTime() > 0) {
+                Thread.sleep(10);
             }
         }
     }
@@ -143,7 +133,7 @@ public class RedisRegistryLock implements Lock {
      */
     @Override
     public void unlock() {
-        Depth depth = depths.get(getKey());
+        Depth depth = depths.mine().get(getKey());
         boolean more = false;
         try {
             lock.unlock();
@@ -222,7 +212,7 @@ public class RedisRegistryLock implements Lock {
     }
 
     private Depth mine() {
-        Depth depth = depths.get(getKey());
+        Depth depth = depths.mine().get(getKey());
         if (depth == null) {
             throw new IllegalMonitorStateException("the lock of " + getKey() + " is not held here");
         }
@@ -230,9 +220,9 @@ public class RedisRegistryLock implements Lock {
     }
 
     private boolean begin(long ttlMs) {
-        Depth depth = depths.add(getKey());
-        depth.count = 1;
+        Depth depth = new Depth();
         depth.renewed = ttlMs == RENEWED;
+        depths.add(getKey(), depth);
         return true;
     }
 
@@ -242,7 +232,7 @@ public class RedisRegistryLock implements Lock {
      * still believe that it leads.
      */
     private boolean nest(long ttlMs) {
-        Depth depth = depths.get(getKey());
+        Depth depth = depths.mine().get(getKey());
         if (depth == null) {
             return false;
         }

@@ -14,8 +14,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 import org.springframework.boot.test.context.FilteredClassLoader;
-import org.springframework.context.annotation.Bean;
-import org.springframework.context.event.EventListener;
+import org.springframework.context.ApplicationListener;
+import org.springframework.context.PayloadApplicationEvent;
 import org.springframework.integration.support.locks.DefaultLockRegistry;
 import org.springframework.integration.support.locks.LockRegistry;
 import org.springframework.util.ClassUtils;
@@ -29,17 +29,23 @@ class AutoConfigurationTest extends ServerTest {
     @ValueSource(strings = {"jedis", "lettuce"})
     void thereAreAClientAndARegistryWhoseConnectionsEndWithTheContext(String driver) {
         int before = server.connections();
-        application(driver).run(context -> {
-            var lock = context.getBean(LockRegistry.class).obtain("a");
-            lock.lock();
-            assertThat(server.isLocked("lock-registry:a")).isTrue();
-            lock.unlock();
-            assertThat(server.isLocked("lock-registry:a")).isFalse();
-            assertThat(context).hasSingleBean(RedisLockClient.class);
-            assertThat(context).hasSingleBean(RedisLockRegistry.class);
-            assertThat(server.connections()).isGreaterThan(before);
-        });
-        Eventually.isTrue("they are closed", () -> server.connections() <= before);
+        // With a name Jedis takes a pool.
+        for (String[] named : new String[][] {{}, {"spring.data.redis.client-name=an-app"}}) {
+            application(driver, named).run(context -> {
+                var lock = context.getBean(LockRegistry.class).obtain("a");
+                // Its connection stays, which that of one that waits need not.
+                assertThat(lock.tryLock()).isTrue();
+                assertThat(server.isLocked("lock-registry:a")).isTrue();
+                assertThat(server.ask("CLIENT", "LIST").toString().contains("name=an-app"))
+                        .isEqualTo(named.length > 0);
+                lock.unlock();
+                assertThat(server.isLocked("lock-registry:a")).isFalse();
+                assertThat(context).hasSingleBean(RedisLockClient.class);
+                assertThat(context).hasSingleBean(RedisLockRegistry.class);
+                assertThat(server.connections()).isGreaterThan(before);
+            });
+            Eventually.isTrue("they are closed", () -> server.connections() <= before);
+        }
     }
 
     @ParameterizedTest
@@ -68,19 +74,6 @@ class AutoConfigurationTest extends ServerTest {
                 });
     }
 
-    /** With a name Jedis takes a pool. */
-    @ParameterizedTest
-    @ValueSource(strings = {"jedis", "lettuce"})
-    void theConnectionsHaveTheApplicationsName(String driver) {
-        application(driver, "spring.data.redis.client-name=" + driver + "-app").run(context -> {
-            var lock = context.getBean(RedisLockRegistry.class).obtain("named");
-            // Its connection stays, which that of one that waits need not.
-            assertThat(lock.tryLock()).isTrue();
-            assertThat(server.ask("CLIENT", "LIST").toString()).contains("name=" + driver + "-app");
-            lock.unlock();
-        });
-    }
-
     @Test
     void thePropertiesAreBound() {
         application(
@@ -94,18 +87,20 @@ class AutoConfigurationTest extends ServerTest {
                         "redis-lock.shedlock.key-prefix=jobs:")
                 .run(context -> {
                     LockOptions options = context.getBean(LockOptions.class);
-                    assertThat(options.ttl()).isEqualTo(Duration.ofSeconds(12));
-                    assertThat(options.slice()).isEqualTo(Duration.ofSeconds(4));
-                    assertThat(options.grace()).isEqualTo(Duration.ofSeconds(2));
-                    assertThat(options.reconnect()).isEqualTo(Duration.ofSeconds(1));
-                    assertThat(options.fallback()).isTrue();
+                    assertThat(options.toString())
+                            .contains("ttl=PT12S, slice=PT4S, grace=PT2S, reconnect=PT1S")
+                            .contains("fallback=true");
                     RedisLockRegistry registry = context.getBean(RedisLockRegistry.class);
-                    assertThat(registry.obtain("a").getKey()).isEqualTo("mine:a");
-                    context.getBean(LockProvider.class).lock(oneMinute("a"));
-                    assertThat(server.isLocked("jobs:a")).isTrue();
                     registry.obtain("a").lock();
                     assertThat(server.leftMs("mine:a")).isBetween(5_000L, 12_000L);
                     registry.obtain("a").unlock();
+                    context.getBean(LockProvider.class)
+                            .lock(new LockConfiguration(
+                                    ClockProvider.now(),
+                                    "a",
+                                    Duration.ofMinutes(1),
+                                    Duration.ZERO));
+                    assertThat(server.isLocked("jobs:a")).isTrue();
                 });
     }
 
@@ -165,41 +160,19 @@ class AutoConfigurationTest extends ServerTest {
                 });
     }
 
+    /** On a thread of its own: a slow listener delays no clock. */
     @Test
     void aLostLockIsAnEvent() {
+        List<String> news = new CopyOnWriteArrayList<>();
+        ApplicationListener<PayloadApplicationEvent<LostLock>> listener =
+                event -> news.add(Thread.currentThread().getName() + event.getPayload().name());
         application("jedis", "redis-lock.ttl=300ms")
-                .withUserConfiguration(Listening.class)
+                .withInitializer(context -> context.addApplicationListener(listener))
                 .run(context -> {
                     context.getBean(RedisLockRegistry.class).obtain("lost").lock();
                     server.ask("DEL", "lock-registry:lost");
-                    List<LostLock> news = context.getBean(Listener.class).news;
                     Eventually.isTrue("it is told", () -> !news.isEmpty());
-                    assertThat(news.get(0).name()).isEqualTo("lock-registry:lost");
-                    // A slow listener delays no clock.
-                    assertThat(context.getBean(Listener.class).thread).isEqualTo("redis-lock-lost");
+                    assertThat(news).containsExactly("redis-lock-lostlock-registry:lost");
                 });
-    }
-
-    static class Listening {
-        @Bean
-        Listener listener() {
-            return new Listener();
-        }
-    }
-
-    static class Listener {
-        final List<LostLock> news = new CopyOnWriteArrayList<>();
-        volatile String thread;
-
-        @EventListener
-        void lost(LostLock lost) {
-            thread = Thread.currentThread().getName();
-            news.add(lost);
-        }
-    }
-
-    private static LockConfiguration oneMinute(String name) {
-        return new LockConfiguration(
-                ClockProvider.now(), name, Duration.ofMinutes(1), Duration.ZERO);
     }
 }

@@ -19,6 +19,7 @@ import org.springframework.cache.concurrent.ConcurrentMapCacheManager;
 import org.springframework.dao.QueryTimeoutException;
 import org.springframework.data.redis.cache.RedisCacheConfiguration;
 
+import java.io.IOException;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.*;
@@ -31,12 +32,12 @@ class OnceCacheTest extends ServerTest {
 
     @EnableCaching
     static class Pages {
-        final AtomicInteger made = new AtomicInteger();
-        volatile Callable<String> maker = () -> "page";
+        static final AtomicInteger MADE = new AtomicInteger();
+        static volatile Callable<String> maker;
 
         @Cacheable(cacheNames = "pages", sync = true)
         public String page(int number) throws Exception {
-            made.incrementAndGet();
+            MADE.incrementAndGet();
             return maker.call();
         }
     }
@@ -44,6 +45,12 @@ class OnceCacheTest extends ServerTest {
     @BeforeEach
     void empty() {
         server.ask("FLUSHALL");
+        Pages.MADE.set(0);
+        Pages.maker = () -> "page";
+    }
+
+    private interface Action {
+        void run(Pages pages, Cache cache) throws Exception;
     }
 
     private static ApplicationContextRunner caching(String driver, String... properties) {
@@ -52,21 +59,18 @@ class OnceCacheTest extends ServerTest {
                 .withBean(Pages.class);
     }
 
-    /** Of a bean whose methods are proxied, so its fields are not. */
-    private static Pages target(Object bean) throws Exception {
-        return (Pages) ((org.springframework.aop.framework.Advised) bean)
-                .getTargetSource()
-                .getTarget();
+    private static void plays(ApplicationContextRunner runner, Action action) {
+        runner.run(context -> action.run(
+                context.getBean(Pages.class),
+                context.getBean(CacheManager.class).getCache("pages")));
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void oneCallerLoadsAndTheOthersGetIt(String driver) {
-        caching(driver, "redis-lock.cache.patience=30s").run(context -> {
-            Pages pages = context.getBean(Pages.class);
-            Pages target = target(pages);
+        plays(caching(driver, "redis-lock.cache.patience=30s"), (pages, cache) -> {
             CountDownLatch goesOn = new CountDownLatch(1);
-            target.maker = () -> {
+            Pages.maker = () -> {
                 goesOn.await();
                 return "page";
             };
@@ -80,10 +84,9 @@ class OnceCacheTest extends ServerTest {
                 assertThat(each.get(30, TimeUnit.SECONDS)).isEqualTo("page");
             }
             crowd.shutdown();
-            assertThat(target.made).hasValue(1);
+            assertThat(Pages.MADE).hasValue(1);
             assertThat(server.leftMs(KEY)).isBetween(20_000L, 60_000L);
             // All else is Spring Data's, at the same key.
-            Cache cache = context.getBean(CacheManager.class).getCache("pages");
             assertThat(cache.get(7, String.class)).isEqualTo("page");
             cache.evict(7);
             Eventually.isTrue("it is evicted", () -> !server.isLocked(KEY));
@@ -94,73 +97,67 @@ class OnceCacheTest extends ServerTest {
 
     @Test
     void whatIsLoadedWhileItsKeyIsEvictedIsNotStored() {
-        caching("lettuce").run(context -> {
-            Cache cache = context.getBean(CacheManager.class).getCache("pages");
-            target(context.getBean(Pages.class)).maker = () -> {
+        plays(caching("lettuce"), (pages, cache) -> {
+            Pages.maker = () -> {
                 cache.evict(7);
                 Eventually.isTrue("its lock is gone", () -> !server.isLocked(LOCK));
                 return "stale";
             };
-            assertThat(context.getBean(Pages.class).page(7)).isEqualTo("stale");
+            assertThat(pages.page(7)).isEqualTo("stale");
             assertThat(server.isLocked(KEY)).isFalse();
         });
     }
 
     @Test
     void anEarlyValueIsLoadedAgainAndOutlivesAFailure() {
-        caching("lettuce", "redis-lock.cache.keep=60s", "redis-lock.cache.early=30s")
-                .run(context -> {
-                    Pages pages = context.getBean(Pages.class);
-                    target(pages).maker = () -> "old";
-                    pages.page(7);
-                    server.ask("PEXPIRE", KEY, 25_000);
-                    target(pages).maker = () -> {
-                        throw new java.io.IOException("down");
-                    };
-                    assertThat(pages.page(7)).isEqualTo("old");
-                    target(pages).maker = () -> "new";
-                    assertThat(pages.page(7)).isEqualTo("new");
-                    assertThat(server.leftMs(KEY)).isGreaterThan(30_000L);
-                });
+        var early = caching("lettuce", "redis-lock.cache.keep=60s", "redis-lock.cache.early=30s");
+        plays(early, (pages, cache) -> {
+            pages.page(7);
+            server.ask("PEXPIRE", KEY, 25_000);
+            Pages.maker = OnceCacheTest::fails;
+            assertThat(pages.page(7)).isEqualTo("page");
+            Pages.maker = () -> "new";
+            assertThat(pages.page(7)).isEqualTo("new");
+            assertThat(server.leftMs(KEY)).isGreaterThan(30_000L);
+        });
+    }
+
+    private static String fails() throws IOException {
+        throw new IOException("down");
     }
 
     @Test
     void nullIsAValueAndAnExceptionIsTheLoadersOwn() {
-        caching("lettuce").run(context -> {
-            Pages pages = context.getBean(Pages.class);
-            target(pages).maker = () -> {
-                throw new java.io.IOException("down");
-            };
-            assertThatThrownBy(() -> pages.page(7)).isInstanceOf(java.io.IOException.class);
+        plays(caching("lettuce"), (pages, cache) -> {
+            Pages.maker = OnceCacheTest::fails;
+            assertThatThrownBy(() -> pages.page(7)).isInstanceOf(IOException.class);
             assertThat(server.isLocked(LOCK)).isFalse();
-            target(pages).maker = () -> null;
+            Pages.maker = () -> null;
             assertThat(pages.page(7)).isNull();
             assertThat(pages.page(7)).isNull();
-            assertThat(target(pages).made).hasValue(2);
+            assertThat(Pages.MADE).hasValue(2);
         });
     }
 
     @Test
     void aWaitThatIsOverIsATimeout() {
         server.ask("LOCK.ACQUIRE", LOCK, "maker", 60_000);
-        caching("jedis", "redis-lock.cache.patience=0s").run(context -> {
-            Pages pages = context.getBean(Pages.class);
-            assertThatThrownBy(() -> pages.page(7)).isInstanceOf(QueryTimeoutException.class);
-        });
+        plays(caching("jedis", "redis-lock.cache.patience=0s"), (pages, cache) ->
+                assertThatThrownBy(() -> pages.page(7)).isInstanceOf(QueryTimeoutException.class));
     }
 
     @Test
     void aCacheOfTheApplicationHasItsOwnTime() {
-        RedisCacheConfiguration hour =
-                RedisCacheConfiguration.defaultCacheConfig().entryTtl(Duration.ofHours(1));
-        caching("lettuce").withBean(RedisCacheConfiguration.class, () -> hour).run(context -> {
-            context.getBean(Pages.class).page(7);
+        RedisCacheConfiguration ever = RedisCacheConfiguration.defaultCacheConfig();
+        RedisCacheConfiguration hour = ever.entryTtl(Duration.ofHours(1));
+        var hourly = caching("lettuce").withBean(RedisCacheConfiguration.class, () -> hour);
+        plays(hourly, (pages, cache) -> {
+            pages.page(7);
             assertThat(server.leftMs(KEY)).isGreaterThan(3_000_000L);
         });
-        RedisCacheConfiguration ever = RedisCacheConfiguration.defaultCacheConfig();
-        caching("lettuce").withBean(RedisCacheConfiguration.class, () -> ever).run(context ->
-                assertThatThrownBy(() -> context.getBean(Pages.class).page(8))
-                        .hasMessage("the cache pages needs an entryTtl"));
+        var endless = caching("lettuce").withBean(RedisCacheConfiguration.class, () -> ever);
+        plays(endless, (pages, cache) -> assertThatThrownBy(() -> pages.page(8))
+                .hasMessage("the cache pages needs an entryTtl"));
     }
 
     @Test

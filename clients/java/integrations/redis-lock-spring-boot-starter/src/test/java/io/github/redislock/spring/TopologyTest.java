@@ -8,6 +8,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
+import org.springframework.context.ApplicationContext;
 import org.springframework.data.redis.connection.*;
 import org.springframework.data.redis.connection.lettuce.LettuceClientConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
@@ -39,12 +40,7 @@ class TopologyTest {
             var factory = new LettuceConnectionFactory(configuration);
             ServerTest.runner("lettuce")
                     .withBean(RedisConnectionFactory.class, () -> factory)
-                    .run(context -> {
-                        var lock = context.getBean(RedisLockRegistry.class).obtain("a");
-                        lock.lock();
-                        assertThat(server.isLocked(lock.getKey())).isTrue();
-                        lock.unlock();
-                    });
+                    .run(context -> assertTakenAt(server, context, "a"));
         }
     }
 
@@ -52,17 +48,13 @@ class TopologyTest {
     @ValueSource(strings = {"jedis", "lettuce"})
     void in_a_cluster_locks_are_spread_by_their_keys(String driver) {
         try (TestCluster cluster = new TestCluster()) {
-            ServerTest.runner(driver, "spring.data.redis.cluster.nodes=" + cluster.addresses())
+            String seed = "127.0.0.1:" + cluster.first().port();
+            ServerTest.runner(driver, "spring.data.redis.cluster.nodes=" + seed)
                     .run(context -> {
                         String prefix = RedisLockRegistry.DEFAULT_PREFIX;
-                        var registry = context.getBean(RedisLockRegistry.class);
                         for (int node = 0; node < 3; node++) {
-                            String key = cluster.key(prefix, node);
-                            var lock = registry.obtain(key.substring(prefix.length()));
-                            lock.lock();
-                            assertThat(cluster.nodes.get(node).isLocked(key)).isTrue();
-                            lock.unlock();
-                            assertThat(cluster.nodes.get(node).isLocked(key)).isFalse();
+                            String key = cluster.key(prefix, node).substring(prefix.length());
+                            assertTakenAt(cluster.nodes.get(node), context, key);
                         }
                     });
         }
@@ -71,18 +63,20 @@ class TopologyTest {
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
     void locks_go_to_the_primary_that_a_sentinel_names(String driver) {
-        try (TestSentinel sentinel = new TestSentinel()) {
-            String node = "127.0.0.1:" + sentinel.sentinel.port();
+        try (TestSentinel group = new TestSentinel()) {
             ServerTest.runner(
                             driver,
                             "spring.data.redis.sentinel.master=" + TestSentinel.MASTER,
-                            "spring.data.redis.sentinel.nodes=" + node)
-                    .run(context -> {
-                        var lock = context.getBean(RedisLockRegistry.class).obtain("a");
-                        lock.lock();
-                        assertThat(sentinel.primary.isLocked(lock.getKey())).isTrue();
-                        lock.unlock();
-                    });
+                            "spring.data.redis.sentinel.nodes=127.0.0.1:" + group.sentinel.port())
+                    .run(context -> assertTakenAt(group.primary, context, "a"));
         }
+    }
+
+    private static void assertTakenAt(TestServer server, ApplicationContext context, String key) {
+        var lock = context.getBean(RedisLockRegistry.class).obtain(key);
+        lock.lock();
+        assertThat(server.isLocked(lock.getKey())).isTrue();
+        lock.unlock();
+        assertThat(server.isLocked(lock.getKey())).isFalse();
     }
 }

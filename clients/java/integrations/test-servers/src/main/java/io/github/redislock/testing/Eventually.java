@@ -6,37 +6,25 @@ import java.util.concurrent.Callable;
 
 /** Waits for what is not there at once, and not for ever. */
 public final class Eventually {
-    /** For what takes a busy machine a while. */
-    public static final Duration BOUND = Duration.ofSeconds(30);
+    /** For what takes a busy machine a while, as a failover does. */
+    public static final Duration BOUND = Duration.ofMinutes(1);
 
     private Eventually() {}
 
     /** Fails when the condition, which is asked again and again, is not met in time. */
     public static void isTrue(String what, Callable<Boolean> condition) {
-        isTrue(what, BOUND, condition);
-    }
-
-    /** The same with another bound. */
-    public static void isTrue(String what, Duration bound, Callable<Boolean> condition) {
-        long end = System.nanoTime() + bound.toNanos();
-        try {
-            while (!isMet(condition)) {
-                if (System.nanoTime() - end > 0) {
-                    throw new AssertionError("not within " + bound + ": " + what);
-                }
-                pause(5);
+        long end = System.nanoTime() + BOUND.toNanos();
+        for (boolean met = false; !met; pause(5)) {
+            try {
+                met = condition.call();
+            } catch (UncheckedIOException lost) {
+                // One that is promoted closes its connections.
+            } catch (Exception failed) {
+                throw new IllegalStateException("while waiting for: " + what, failed);
             }
-        } catch (Exception failed) {
-            throw new IllegalStateException("while waiting for: " + what, failed);
-        }
-    }
-
-    /** Not while the server is out of reach: one that is promoted closes its connections. */
-    private static boolean isMet(Callable<Boolean> condition) throws Exception {
-        try {
-            return condition.call();
-        } catch (UncheckedIOException lost) {
-            return false;
+            if (!met && System.nanoTime() - end > 0) {
+                throw new AssertionError("not within " + BOUND + ": " + what);
+            }
         }
     }
 

@@ -1,9 +1,7 @@
 package io.github.redislock.testing;
 
 import java.io.*;
-import java.net.InetSocketAddress;
 import java.net.Socket;
-import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,31 +10,27 @@ import java.util.List;
 final class Resp {
     private static final int TIMEOUT_MS = 5_000;
 
-    /** A character for each byte, as lengths count bytes. */
-    private static final Charset BYTES = StandardCharsets.ISO_8859_1;
-
     private Resp() {}
 
     /** Strings, numbers, null, or lists of them. */
-    static Object ask(int port, String... words) throws IOException {
-        StringBuilder request = new StringBuilder("*" + words.length + "\r\n");
-        for (String word : words) {
-            String bytes = new String(word.getBytes(StandardCharsets.UTF_8), BYTES);
-            request.append("$" + bytes.length() + "\r\n" + bytes + "\r\n");
-        }
-        try (Socket socket = new Socket()) {
-            socket.connect(new InetSocketAddress("127.0.0.1", port), TIMEOUT_MS);
+    static Object ask(int port, Object... words) throws IOException {
+        try (Socket socket = new Socket("127.0.0.1", port)) {
             socket.setSoTimeout(TIMEOUT_MS);
-            socket.getOutputStream().write(request.toString().getBytes(BYTES));
-            return reply(new BufferedReader(new InputStreamReader(socket.getInputStream(), BYTES)));
+            ByteArrayOutputStream request = new ByteArrayOutputStream();
+            request.writeBytes(("*" + words.length + "\r\n").getBytes(StandardCharsets.UTF_8));
+            for (Object word : words) {
+                byte[] bytes = word.toString().getBytes(StandardCharsets.UTF_8);
+                request.writeBytes(("$" + bytes.length + "\r\n").getBytes(StandardCharsets.UTF_8));
+                request.writeBytes(bytes);
+                request.writeBytes(new byte[] {'\r', '\n'});
+            }
+            request.writeTo(socket.getOutputStream());
+            return reply(new BufferedInputStream(socket.getInputStream()));
         }
     }
 
-    private static Object reply(BufferedReader in) throws IOException {
-        String line = in.readLine();
-        if (line == null) {
-            throw new IOException("the connection ended");
-        }
+    private static Object reply(InputStream in) throws IOException {
+        String line = line(in);
         String rest = line.substring(1);
         return switch (line.charAt(0)) {
             case '+' -> rest;
@@ -48,7 +42,17 @@ final class Resp {
         };
     }
 
-    private static List<Object> list(BufferedReader in, int count) throws IOException {
+    private static String line(InputStream in) throws IOException {
+        StringBuilder line = new StringBuilder();
+        for (int next; (next = in.read()) != '\n'; line.append((char) next)) {
+            if (next < 0) {
+                throw new EOFException("the connection ended");
+            }
+        }
+        return line.substring(0, line.length() - 1);
+    }
+
+    private static List<Object> list(InputStream in, int count) throws IOException {
         List<Object> list = new ArrayList<>();
         for (int item = 0; item < count; item++) {
             list.add(reply(in));
@@ -56,19 +60,12 @@ final class Resp {
         return count < 0 ? null : list;
     }
 
-    private static String bulk(BufferedReader in, int length) throws IOException {
+    private static String bulk(InputStream in, int length) throws IOException {
         if (length < 0) {
             return null;
         }
-        StringBuilder bytes = new StringBuilder();
-        while (bytes.length() < length + 2) { // With the end of its line.
-            int next = in.read();
-            if (next < 0) {
-                throw new IOException("the connection ended");
-            }
-            bytes.append((char) next);
-        }
-        String text = new String(bytes.toString().getBytes(BYTES), StandardCharsets.UTF_8);
-        return text.substring(0, text.length() - 2);
+        String text = new String(in.readNBytes(length), StandardCharsets.UTF_8);
+        in.skipNBytes(2); // The end of its line.
+        return text;
     }
 }

@@ -1,15 +1,14 @@
 package io.github.redislock.testing;
 
 import java.util.List;
-import java.util.stream.Collectors;
 
 /** A cluster of three primaries, of which the first has a replica: it is the fourth node. */
 public final class TestCluster implements AutoCloseable {
-    /** The first slot of each primary, and the number of slots. */
-    private static final int[] FIRSTS = {0, 5_461, 10_922, 16_384};
+    /** How many slots a primary has. */
+    private static final long SLOTS = 5_461;
 
     /** All of them have seen all slots. */
-    public final List<TestServer> nodes = TestServer.group("cluster", TestServer.VERSION);
+    public final List<TestServer> nodes = TestServer.group("cluster");
 
     /** The primary of the first third of the slots. */
     public TestServer first() {
@@ -21,19 +20,10 @@ public final class TestCluster implements AutoCloseable {
         return nodes.get(3);
     }
 
-    /** Hosts and ports of the primaries, with commas between. */
-    public String addresses() {
-        return nodes.stream()
-                .limit(3)
-                .map(node -> "127.0.0.1:" + node.port())
-                .collect(Collectors.joining(","));
-    }
-
     /** A key that one of the primaries has at first. */
     public String key(String prefix, int node) {
         for (int number = 0; ; number++) {
-            long slot = (Long) first().ask("CLUSTER", "KEYSLOT", prefix + number);
-            if (slot >= FIRSTS[node] && slot < FIRSTS[node + 1]) {
+            if ((Long) first().ask("CLUSTER", "KEYSLOT", prefix + number) / SLOTS == node) {
                 return prefix + number;
             }
         }

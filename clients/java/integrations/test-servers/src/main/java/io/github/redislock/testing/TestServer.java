@@ -2,51 +2,63 @@ package io.github.redislock.testing;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.*;
-import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import java.util.stream.IntStream;
 import java.util.stream.Stream;
 
 /** A real server with the module, on a free port of this machine, in a folder of its own. */
 public final class TestServer implements AutoCloseable {
     /** Of all servers that are not said to be of another one. */
-    public static final String VERSION =
+    private static final String VERSION =
             System.getenv().getOrDefault("CLIENT_SERVER", "redis-7.0.15");
 
-    private final Launched launched;
+    private final Process launcher;
     private final int port;
     private final int pid;
 
-    private TestServer(Launched launched, int number) {
-        this.launched = launched;
-        this.port = launched.servers.get(number)[0];
-        this.pid = launched.servers.get(number)[1];
+    /** By its port and its process. */
+    private TestServer(Process launcher, String port, String pid) {
+        this.launcher = launcher;
+        this.port = Integer.parseInt(port);
+        this.pid = Integer.parseInt(pid);
     }
 
-    /** All that one call of the launcher starts. Closing any of them closes all. */
-    static List<TestServer> group(String kind, String version, String... words) {
-        List<String> all = new ArrayList<>(List.of(kind, "--version", version));
-        all.addAll(List.of(words));
-        Launched launched = new Launched(all);
-        return IntStream.range(0, launched.servers.size())
-                .mapToObj(number -> new TestServer(launched, number))
-                .toList();
+    /** All that one call of clients/testing/servers.py starts. Closing any of them closes all. */
+    static List<TestServer> group(String kind, String... words) {
+        Path folder = Path.of("").toAbsolutePath();
+        while (!Files.exists(folder.resolve("clients/testing/servers.py"))) {
+            folder = folder.getParent();
+        }
+        List<String> command = new ArrayList<>(List.of(
+                "python3", folder + "/clients/testing/servers.py", kind, "--version", VERSION));
+        command.addAll(List.of(words));
+        try {
+            Process launcher = new ProcessBuilder(command)
+                    .redirectError(ProcessBuilder.Redirect.INHERIT)
+                    .start();
+            String line = launcher.inputReader().readLine();
+            if (line == null) {
+                throw new IllegalStateException("no server started: " + command);
+            }
+            return Stream.of(line.split(" "))
+                    .map(one -> one.split("/"))
+                    .map(parts -> new TestServer(launcher, parts[0], parts[1]))
+                    .toList();
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
     }
 
-    /** One with the module, which answers. */
-    public static TestServer start() {
-        return start(VERSION);
-    }
-
-    /** With more words of the module, and settings of the server behind them. */
-    public static TestServer start(String version, String... words) {
-        return group("server", version, words).get(0);
+    /** One with the module, with more words of it, and settings of the server behind them. */
+    public static TestServer start(String... words) {
+        return group("server", words).get(0);
     }
 
     /** One without the module. */
     public static TestServer withoutModule() {
-        return start(VERSION, "--without-module");
+        return start("--without-module");
     }
 
     public int port() {
@@ -59,11 +71,10 @@ public final class TestServer implements AutoCloseable {
 
     /** The reply to a command: strings, numbers, null, or lists of them. */
     public Object ask(Object... words) {
-        String[] texts = Stream.of(words).map(Object::toString).toArray(String[]::new);
         try {
-            return Resp.ask(port, texts);
+            return Resp.ask(port, words);
         } catch (IOException failed) {
-            throw new UncheckedIOException(String.join(" ", texts), failed);
+            throw new UncheckedIOException(Arrays.toString(words), failed);
         }
     }
 
@@ -72,11 +83,17 @@ public final class TestServer implements AutoCloseable {
         return ask("INFO", section).toString();
     }
 
+    /** Waits until it is a primary, which it was not. */
+    public void awaitPromotion() {
+        Eventually.isTrue("it took over", () -> info("replication").contains("role:master"));
+    }
+
     /** How often clients have called a command, of which the name is given in lower case. */
     public long calls(String command) {
-        Matcher calls = Pattern.compile("cmdstat_" + command + ":calls=(\\d+)")
-                .matcher(info("commandstats").toLowerCase(Locale.ROOT));
-        return calls.find() ? Long.parseLong(calls.group(1)) : 0;
+        String pattern = "cmdstat_" + command + ":calls=(\\d+)";
+        return found(pattern, info("commandstats").toLowerCase(Locale.ROOT)).stream()
+                .mapToLong(Long::parseLong)
+                .sum();
     }
 
     /** Whether the key exists, which somebody holds then. */
@@ -91,19 +108,15 @@ public final class TestServer implements AutoCloseable {
 
     /** The tokens of those who hold a lock. */
     public List<String> holders(String key) {
-        return ofHolders(key, "token");
+        return found("token, ([^,\\]]+)", parties(key, "holders"));
     }
 
-    /** The fences of those who hold a lock. */
-    public List<Long> fences(String key) {
-        return ofHolders(key, "fence").stream().map(Long::valueOf).toList();
-    }
-
-    private List<String> ofHolders(String key, String field) {
-        return Pattern.compile(field + ", ([^,\\]]+)")
-                .matcher(parties(key, "holders").toString())
+    private static List<String> found(String pattern, Object text) {
+        return Pattern.compile(pattern)
+                .matcher(text.toString())
                 .results()
                 .map(found -> found.group(1))
+                .sorted()
                 .toList();
     }
 
@@ -136,12 +149,7 @@ public final class TestServer implements AutoCloseable {
 
     /** The numbers of the connections that have subscribed. */
     public List<String> subscriptions() {
-        return Pattern.compile("(?m)^id=(\\d+)")
-                .matcher(ask("CLIENT", "LIST", "TYPE", "pubsub").toString())
-                .results()
-                .map(found -> found.group(1))
-                .sorted()
-                .toList();
+        return found("(?m)^id=(\\d+)", ask("CLIENT", "LIST", "TYPE", "pubsub"));
     }
 
     /** Closes every connection, as a lost network would. */
@@ -174,8 +182,14 @@ public final class TestServer implements AutoCloseable {
         }
     }
 
+    /** The launcher ends them with its standard input. */
     @Override
     public void close() {
-        launched.close();
+        try {
+            launcher.getOutputStream().close();
+            launcher.waitFor();
+        } catch (IOException | InterruptedException failed) {
+            throw new IllegalStateException(failed);
+        }
     }
 }

@@ -11,35 +11,25 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.context.ConfigurableApplicationContext;
 
-import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.*;
+import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
 
 class GuardedStockTest {
-    private static final int ITEMS = 40;
-    private static final int THREADS = 8;
-
     @ParameterizedTest
     @ValueSource(strings = {"jedis", "lettuce"})
-    void twoInstancesSellEachItemOnce(String driver) throws Exception {
-        ExecutorService buyers = Executors.newFixedThreadPool(THREADS);
+    void twoInstancesSellEachItemOnce(String driver) {
         try (TestServer server = TestServer.start();
                 ConfigurableApplicationContext one = instance(driver, server);
                 ConfigurableApplicationContext two = instance(driver, server)) {
-            server.ask("SET", "stock:tea", Integer.toString(ITEMS));
-            List<Future<Integer>> sold = new ArrayList<>();
-            for (int buyer = 0; buyer < THREADS; buyer++) {
-                Stock stock = (buyer % 2 == 0 ? one : two).getBean(Stock.class);
-                sold.add(buyers.submit(() -> buyAll(stock)));
-            }
-            int total = 0;
-            for (Future<Integer> count : sold) {
-                total += count.get();
-            }
-            assertThat(total).isEqualTo(ITEMS);
+            server.ask("SET", "stock:tea", 40);
+            List<CompletableFuture<Integer>> sold = Stream.of(one, two, one, two)
+                    .map(instance -> CompletableFuture.supplyAsync(
+                            () -> buyAll(instance.getBean(Stock.class)),
+                            task -> new Thread(task).start()))
+                    .toList();
+            assertThat(sold.stream().mapToInt(CompletableFuture::join).sum()).isEqualTo(40);
             assertThat(server.ask("GET", "stock:tea")).isEqualTo("0");
-        } finally {
-            buyers.shutdownNow();
         }
     }
 

@@ -1,0 +1,98 @@
+package io.github.redislock;
+
+import java.util.*;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.function.Predicate;
+
+/**
+ * Connections that nobody else has: as many as are asked for at once, of which a few idle ones
+ * stay.
+ */
+final class Spares<C> {
+    private static final int MOST_IDLE = 8;
+    private static final long LONGEST_IDLE_NANOS = TimeUnit.SECONDS.toNanos(30);
+
+    private record Idle<C>(C connection, long sinceNanos) {}
+
+    private final Deque<Idle<C>> idle = new ConcurrentLinkedDeque<>();
+    private final Set<C> used = new HashSet<>();
+    private final Predicate<C> isOpen;
+    private final Consumer<C> ending;
+    private boolean closed;
+
+    /** {@code ending} may come back to this: it has no lock meanwhile. */
+    Spares(Predicate<C> isOpen, Consumer<C> ending) {
+        this.isOpen = isOpen;
+        this.ending = ending;
+    }
+
+    /** An idle one, or null. */
+    C find() {
+        for (Idle<C> one; (one = idle.pollFirst()) != null; ending.accept(one.connection)) {
+            boolean fresh = System.nanoTime() - one.sinceNanos <= LONGEST_IDLE_NANOS;
+            if (fresh && isOpen.test(one.connection)) {
+                return one.connection;
+            }
+        }
+        return null;
+    }
+
+    /** Is in use from now on. False where all were closed, and ended. */
+    boolean use(C connection) {
+        synchronized (this) {
+            if (!closed) {
+                return used.add(connection);
+            }
+        }
+        ending.accept(connection);
+        return false;
+    }
+
+    /** Ends its use; false where that was done before. */
+    boolean giveBack(C connection, boolean usable) {
+        boolean inUse;
+        synchronized (this) {
+            inUse = used.remove(connection);
+        }
+        if (inUse && usable) {
+            keep(connection);
+        } else if (inUse) {
+            ending.accept(connection);
+        }
+        return inUse;
+    }
+
+    /** For the next who looks for one. */
+    void keep(C connection) {
+        synchronized (this) {
+            if (!closed && idle.size() < MOST_IDLE) {
+                idle.addFirst(new Idle<>(connection, System.nanoTime()));
+                return;
+            }
+        }
+        ending.accept(connection);
+    }
+
+    void endIdle() {
+        for (Idle<C> one; (one = idle.pollFirst()) != null; ) {
+            ending.accept(one.connection);
+        }
+    }
+
+    synchronized boolean isClosed() {
+        return closed;
+    }
+
+    /** Ends those in use, too. */
+    void close() {
+        List<C> all;
+        synchronized (this) {
+            closed = true;
+            all = List.copyOf(used);
+        }
+        endIdle();
+        all.forEach(ending);
+    }
+}
