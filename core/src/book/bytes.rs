@@ -13,7 +13,7 @@ const SPOT: usize = 50;
 /// A request, and the entry of its listener.
 pub(crate) const REQUEST: usize = 40;
 /// A key with its queue, without its name.
-const KEY: usize = 150;
+const KEY: usize = 168;
 /// A channel without its name.
 const CHANNEL: usize = 130;
 /// A result that a request takes, without its name.

@@ -36,7 +36,8 @@ pub(crate) struct Queue {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queues<S> {
     all: Slab<Queue>,
-    by_name: HashTable<KeyId>,
+    /// By the hashes of their names. These are kept, because a table that grows asks for all.
+    by_name: HashTable<(u64, KeyId)>,
     /// The key that was found last. Mostly it is asked for again.
     found: Cell<KeyId>,
     hasher: S,
@@ -66,7 +67,7 @@ impl<S: BuildHasher> Queues<S> {
             return Some(last);
         }
         let hash = self.hasher.hash_one((db, name));
-        let id = self.by_name.find(hash, is_it).copied()?;
+        let (_, id) = *self.by_name.find(hash, |(_, id)| is_it(id))?;
         self.found.set(id);
         Some(id)
     }
@@ -162,12 +163,8 @@ impl<S: BuildHasher> Queues<S> {
             emptied: 0,
         }));
         let hash = self.hasher.hash_one((key.db, &*key.name));
-        let (all, hasher) = (&self.all, &self.hasher);
-        let hash_of = |id: &KeyId| {
-            let key = all.get(id.index()).map(|queue| &queue.key);
-            key.map_or(0, |key| hasher.hash_one((key.db, &*key.name)))
-        };
-        self.by_name.insert_unique(hash, id, hash_of);
+        self.by_name
+            .insert_unique(hash, (hash, id), |(hash, _)| *hash);
         self.found.set(id);
         self.slots.add(&key.name, id);
         id
@@ -184,7 +181,7 @@ impl<S: BuildHasher> Queues<S> {
         self.set_wake(id, NEVER);
         let key = self.all.remove(id.index()).key;
         let hash = self.hasher.hash_one((key.db, &*key.name));
-        if let Ok(entry) = self.by_name.find_entry(hash, |other| *other == id) {
+        if let Ok(entry) = self.by_name.find_entry(hash, |(_, other)| *other == id) {
             entry.remove();
         }
         self.slots.remove(&key.name, id);
@@ -195,7 +192,7 @@ impl<S: BuildHasher> Queues<S> {
             if self.all.capacity() > SPARE {
                 // Much memory of those before goes back.
                 self.all.shrink_to_fit();
-                self.by_name.shrink_to(SPARE, |_| 0);
+                self.by_name.shrink_to(SPARE, |(hash, _)| *hash);
             }
         }
     }

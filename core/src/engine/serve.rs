@@ -44,7 +44,7 @@ pub(super) fn serve_changed<K: Key>(key: &mut K, key_ref: &KeyRef, now: Now) -> 
 }
 
 /// How many waiters of a key are granted or refused in one go.
-const MOST_STEPS: u32 = 500;
+const MOST_STEPS: u32 = 300;
 
 /// The time by then, and whether the key has changed by it, or was marked as changed.
 fn serve_all<K: Key>(key: &mut K, key_ref: &KeyRef, mut now: Now) -> (Now, bool) {
