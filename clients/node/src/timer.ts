@@ -17,18 +17,34 @@ export function whenAborted(call: (reason: unknown) => void, ...signals: (AbortS
 }
 
 /** Waits for a promise, but not longer than this or than these signals last. The promise is then left to itself. */
-export async function within<T>(ms: number, promise: Promise<T>, otherwise: string, ...ends: AbortSignal[]) {
-  let end = () => {};
-  const late = new Promise<never>((_, reject) => {
-    const tell = () => reject(new Error(otherwise));
-    const timer = ms < Infinity ? setTimeout(tell, Math.min(ms, MAX_TIMER_MS)) : undefined;
-    const stop = whenAborted(reject, ...ends);
-    end = () => {
+export function within<T>(
+  ms: number,
+  promise: Promise<T>,
+  otherwise: string,
+  ...ends: AbortSignal[]
+): Promise<T> {
+  // One promise for all: each command goes through it.
+  return new Promise((resolve, reject) => {
+    const fail = (reason: unknown) => {
+      end();
+      reject(reason as Error);
+    };
+    const timer =
+      ms < Infinity ? setTimeout(() => fail(new Error(otherwise)), Math.min(ms, MAX_TIMER_MS)) : undefined;
+    let isOver = false;
+    let stop = () => {};
+    const end = () => {
+      isOver = true;
       clearTimeout(timer);
       stop();
     };
+    stop = whenAborted(fail, ...ends);
+    if (isOver) stop();
+    promise.then((value) => {
+      end();
+      resolve(value);
+    }, fail);
   });
-  return Promise.race([promise, late]).finally(end);
 }
 
 /** For any number of listeners: Node.js warns of more than ten, as of a leak. */
