@@ -32,8 +32,12 @@ impl<S: BuildHasher> Load<S> {
         self.counts.change(before, after);
         if before.user != after.user {
             // The new one first: it may be the same request that leaves.
-            after.user.map(|user| self.users.add(user));
-            before.user.map(|user| self.users.remove(user));
+            if let Some(user) = after.user {
+                self.users.add(user);
+            }
+            if let Some(user) = before.user {
+                self.users.remove(user);
+            }
         }
     }
 
