@@ -23,27 +23,15 @@ export function within<T>(
   otherwise: string,
   ...ends: AbortSignal[]
 ): Promise<T> {
-  // One promise for all: each command goes through it.
-  return new Promise((resolve, reject) => {
-    const fail = (reason: unknown) => {
-      end();
-      reject(reason as Error);
-    };
-    const timer =
-      ms < Infinity ? setTimeout(() => fail(new Error(otherwise)), Math.min(ms, MAX_TIMER_MS)) : undefined;
-    let isOver = false;
-    let stop = () => {};
-    const end = () => {
-      isOver = true;
-      clearTimeout(timer);
-      stop();
-    };
-    stop = whenAborted(fail, ...ends);
-    if (isOver) stop();
-    promise.then((value) => {
-      end();
-      resolve(value);
-    }, fail);
+  let timer: NodeJS.Timeout | undefined;
+  let stop = () => {};
+  return new Promise<T>((resolve, reject) => {
+    if (ms < Infinity) timer = setTimeout(() => reject(new Error(otherwise)), Math.min(ms, MAX_TIMER_MS));
+    stop = whenAborted(reject, ...ends);
+    promise.then(resolve, reject);
+  }).finally(() => {
+    clearTimeout(timer);
+    stop();
   });
 }
 
