@@ -196,6 +196,8 @@ impl<'k, 'c> host::Key for Key<'k, 'c> {
 
     #[inline]
     fn deadline(&self) -> Option<Deadline> {
+        // Redis 8.2 would follow a null pointer for a key that is open for writing and absent.
+        self.lock.as_ref()?;
         if let Some(known) = self.deadline.get() {
             return known;
         }
