@@ -210,6 +210,11 @@ impl<'r, 'l> Model<'r, 'l> {
             Entry::Swapped | Entry::Renamed(..) | Entry::Flushed(_)
         ) {
             self.moved = at;
+            // Who waits here may have a hold now, and be an upgrade until that ends, seen or not.
+            for (key, lock) in &self.keys[0] {
+                let holders = lock.live(self.now_ms).map(|held| (*key, held.token));
+                self.upgraded.extend(holders);
+            }
         }
     }
 

@@ -93,7 +93,7 @@ fn all_histories_of_makers() {
 fn all_histories_of_two_results() {
     let first = [Op::Ask(K, take(Exclusive, b'm', 9, NoWait))];
     let ops = [
-        once(take(Exclusive, b'a', 3, Forever), R),
+        once(take(Exclusive, b'a', 3, Until(2)), R),
         once(keep(Exclusive, b'a', 3, Until(1), 3), S),
         once(keep(Exclusive, b'a', 3, NoWait, 3), R),
         Op::Ask(K, keep(Exclusive, b'a', 3, Forever, 2)),
