@@ -5,10 +5,10 @@ import { ResourceLockedError, StringLockError } from "./errors.js";
 import { Lease } from "./lease.js";
 import { kindOf, wordOf } from "./replies.js";
 import type { Request } from "./request.js";
-import type { Grant, Server, Waiting } from "./server.js";
+import { type Grant, type Server, taken } from "./server.js";
 import { Patience, type Settings } from "./settings.js";
-import { LATE, MAX_TIMER_MS, whenAborted, within } from "./timer.js";
-import type { Wire } from "./wire.js";
+import { End, LATE, MAX_TIMER_MS, whenAborted, within } from "./timer.js";
+import type { Waiting, Wire } from "./wire.js";
 
 /** Before a command is sent again that was answered at once, and not as if it had waited. */
 const PAUSE_MS = 50;
@@ -36,7 +36,7 @@ export class Acquire {
   /** Resolves when a connection may wait for it, which has to be given back. */
   #isCalled: Promise<boolean> | undefined;
   #leave: (() => void) | undefined;
-  readonly #stopped = new AbortController();
+  readonly #stopped = new End();
   readonly #patience: Patience;
 
   /** `note` is called with the outcome of each request to the server. */
@@ -55,7 +55,7 @@ export class Acquire {
     signal?.throwIfAborted();
     const forget = whenAborted((reason) => this.stop(reason), signal);
     try {
-      return await within(Infinity, this.#untilGranted(), LATE, this.#stopped.signal);
+      return await within(Infinity, this.#untilGranted(), LATE, this.#stopped);
     } catch (error) {
       if (kindOf(error) === "silent") this.#isInDoubt = true;
       // It may be held if only the answer was lost, or have a place in the queue. A refusal without a wait leaves nothing.
@@ -101,12 +101,12 @@ export class Acquire {
       // A channel may be named at once. A connection to block is for locks that are not free.
       let waiting = this.request.grace === undefined ? undefined : this.#listening();
       for (;;) {
-        this.#stopped.signal.throwIfAborted();
+        if (this.#stopped.aborted) throw this.#stopped.reason;
         const start = performance.now();
         // It does not wait longer for a client that looks for its server, or for a server that says nothing.
         const answer = await within(this.#patience.left + ANSWER_MS, this.#ask(waiting, start), LATE);
         if (!(answer instanceof Error)) return answer;
-        if (this.#patience.isOver || this.server.driver.hasEnded()) throw answer;
+        if (this.#patience.left === 0 || this.server.driver.hasEnded()) throw answer;
         waiting = await this.#next(answer, waiting, performance.now() - start);
       }
     } finally {
@@ -121,6 +121,7 @@ export class Acquire {
       let sent = start;
       const asking = () => server.acquire(request, waiting, this.#isInDoubt);
       let grant = await (waiting ? this.#patience.spend(asking) : asking());
+      if (!grant) throw taken(request);
       this.note(undefined);
       const lease = new Lease<Wire>(settings.driftFactor, request.linger);
       const { found } = grant;
@@ -130,6 +131,7 @@ export class Acquire {
         // A hold that lingers is bound to the connection that asked, which is to be the one for renewals.
         sent = performance.now();
         grant = await server.acquire(request);
+        if (!grant) throw taken(request);
       } else if (waiting && performance.now() - start > span / 10) {
         // The lease counts from before the asking, so the waiting has eaten of it. A renewal begins it anew.
         sent = performance.now();
@@ -143,9 +145,10 @@ export class Acquire {
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));
       this.note(failure);
+      if (failure instanceof ResourceLockedError) return failure;
       const kind = kindOf(failure);
       if (kind === "silent") this.#isInDoubt = true;
-      if (kind === "final" && !(failure instanceof ResourceLockedError)) throw failure;
+      if (kind === "final") throw failure;
       // Some of what was granted before, unheard, has ended since.
       if (wordOf(failure) === "PARTIAL") await server.release(request).catch(() => {});
       return failure;
@@ -186,6 +189,6 @@ export class Acquire {
   #by(by: Waiting["by"]): Waiting {
     const ms = Math.min(this.#patience.left, this.settings.blockSlice, MAX_BLOCK_MS);
     // BLOCK 0 would wait for ever.
-    return { by, ms: Math.max(1, Math.floor(ms)), signal: this.#stopped.signal };
+    return { by, ms: Math.max(1, Math.floor(ms)), end: this.#stopped };
   }
 }

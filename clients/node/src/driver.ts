@@ -60,10 +60,8 @@ export function hostOf(address: string): { host: string; port: number } {
 
 /** Connects. The libraries have a time-out for the way to the server, and none for its answers. */
 export async function connect(own: { connect(): Promise<unknown> }, end: () => unknown): Promise<void> {
-  try {
-    await within(OPEN_MS, own.connect(), "the server does not answer on a new connection");
-  } catch (error) {
+  await within(OPEN_MS, own.connect(), "the server does not answer on a new connection").catch((error) => {
     end();
     throw error;
-  }
+  });
 }

@@ -1,11 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { performance } from "node:perf_hooks";
-import type { Node } from "./driver.js";
+import type { Command, Node } from "./driver.js";
 import { warn } from "./errors.js";
 import { isNotifyRefused } from "./replies.js";
+import type { Request } from "./request.js";
 import { slotOf, tagOfSlot } from "./slot.js";
 import { LATE, whenAborted, within } from "./timer.js";
-import { type Answer, type Asked, LATE_MS, oneOfEach, type Waiter, type Wire, type Wires } from "./wire.js";
+import { type Answer, LATE_MS, oneOfEach, type Waiter, type Waiting, type Wire, type Wires } from "./wire.js";
 
 /** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
 const SPARE_MS = 2000;
@@ -39,9 +40,9 @@ export class Listener implements Waiter {
 
   constructor(private readonly wires: Wires) {}
 
-  async ask(asked: Asked): Promise<Answer> {
+  async ask(request: Request, command: Command, waiting: Waiting): Promise<Answer> {
     try {
-      return await this.#ask(asked);
+      return await this.#ask(request, command, waiting);
     } catch (error) {
       if (!isNotifyRefused(error)) throw error;
       const text = `Waiting by NOTIFY is not possible, so connections block: ${error.message}`;
@@ -52,14 +53,15 @@ export class Listener implements Waiter {
     }
   }
 
-  async #ask({ key, token, command, ms, signal }: Asked): Promise<Answer> {
+  async #ask({ keys, token }: Request, command: Command, { ms, end }: Waiting): Promise<Answer> {
     const { life, driver } = this.wires;
+    const key = keys[0]!;
     // As it comes back from the server, where it is UTF-8.
     const name = `${Buffer.from(key).toString()} ${token}`;
     const until = performance.now() + ms;
     const left = () => until - performance.now();
     while (left() > 0) {
-      for (const each of [life, signal]) each.throwIfAborted();
+      for (const { aborted, reason } of [life, end]) if (aborted) throw reason;
       const subscribing = within(Math.min(left() / 2, READY_MS), this.#subscribed(key), LATE);
       const ready = await subscribing.catch((error) =>
         error.message === LATE ? undefined : Promise.reject(error),
@@ -78,7 +80,7 @@ export class Listener implements Waiter {
         // In ioredis a value could be the same: its replies have no types.
         const value = Buffer.isBuffer(reply) ? await wire.send(["GET", command[2]!], LATE_MS) : null;
         if (value !== null) return { reply: value, wire };
-        const message = await within(left(), told, LATE, wire.lost, ear.lost, signal).catch(() => undefined);
+        const message = await within(left(), told, LATE, wire.lost, ear.lost, end).catch(() => undefined);
         if (message?.event === "granted" || message?.event === "result") {
           if (!driver.cluster && message.event === "granted") return { reply: message.fence, wire };
           // A replica passes shard messages on, and its primary makes no grant that nobody hears of at the primary itself. So the primary

@@ -118,7 +118,8 @@ export class Lock implements ExecutionResult {
 
   /** Gives the lock back. A release that was rejected for lack of an answer can be repeated. */
   async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
-    const ended = this.#end();
+    clearTimeout(this.#timer);
+    const ended = (this.#ended ??= { until: this.lease.until, isInDoubt: false });
     const release = async () => {
       try {
         await this.redlock.server.release(this.request, settings.atLeast);
@@ -142,11 +143,8 @@ export class Lock implements ExecutionResult {
       throw new ExecutionError("Cannot extend an already-expired lock.", [], {
         cause: lost("its lease is over"),
       });
-    await this.redlock.insist(
-      () => this.#renew(duration),
-      settings,
-      () => this.lease.until,
-    );
+    const renew = () => this.#renew(duration);
+    await this.redlock.insist(renew, settings, () => this.lease.until);
     this.endMessage = NOT_EXTENDED;
     return this;
   }
@@ -213,7 +211,7 @@ export class Lock implements ExecutionResult {
       const mine = ++this.#extensions;
       // If it is shortened, then also by a request whose answer does not come.
       lease.shorten(sent, duration);
-      this.#changed();
+      if (this.#timer !== undefined) this.#plan();
       // A silent connection is given up while there is time to ask on another one.
       const ms = Math.min(ANSWER_MS, Math.max(100, this.remaining / 2));
       const wire = await this.redlock.server.renew(request, duration, ms);
@@ -226,7 +224,7 @@ export class Lock implements ExecutionResult {
       if (error instanceof ResourceLockedError && this.#ended === undefined) lease.isOver = true;
       throw error;
     } finally {
-      this.#changed();
+      if (this.#timer !== undefined) this.#plan();
     }
   }
 
@@ -267,11 +265,6 @@ export class Lock implements ExecutionResult {
     this.#plan();
   }
 
-  /** The lease has another end. */
-  #changed(): void {
-    if (this.#timer !== undefined) this.#plan();
-  }
-
   /** Answers of the connection move the end of the lease, and a timer may be early, or for longer than Node.js has one for. */
   #plan(): void {
     clearTimeout(this.#timer);
@@ -308,12 +301,6 @@ export class Lock implements ExecutionResult {
     this.#hold.end(false, error);
     (signal as LockSignal).error = error;
     this.#controller.abort(error);
-  }
-
-  /** The caller has given it up. */
-  #end() {
-    clearTimeout(this.#timer);
-    return (this.#ended ??= { until: this.lease.until, isInDoubt: false });
   }
 
   #settle(isReleased: boolean): void {

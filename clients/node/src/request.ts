@@ -17,7 +17,7 @@ export interface Request extends Target {
   /** The resources with the client's prefix; of a value the lock under which it is made. */
   readonly keys: readonly string[];
   /** The key of the value. */
-  readonly result?: string;
+  readonly result: string | undefined;
   readonly token: string;
   readonly duration: number;
   readonly shared: boolean;

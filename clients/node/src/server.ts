@@ -16,12 +16,7 @@ import { Listener } from "./listener.js";
 import { is, isUnknownCommand, kindOf, redirection } from "./replies.js";
 import type { Request } from "./request.js";
 import { slotOf } from "./slot.js";
-import { ANSWER_MS, type Asked, type Waiter, type Wire, Wires } from "./wire.js";
-
-/** How a request waits. */
-export interface Waiting extends Pick<Asked, "ms" | "signal"> {
-  readonly by: Waiter;
-}
+import { ANSWER_MS, type Waiting, type Wire, Wires } from "./wire.js";
 
 /** What was granted, and the connection to which a hold with `linger` is bound. */
 export interface Grant {
@@ -88,20 +83,21 @@ export class Server {
 
   /**
    * Takes the lock. What this token holds already is given again, with a new deadline: so a request can be repeated after any failure.
-   * Rejects with a `ResourceLockedError` if it was not granted.
+   * Undefined if it was not granted: an error thrown through all the callers is much work for what
+   * is no failure.
    */
-  async acquire(request: Request, waiting?: Waiting, isInDoubt = false): Promise<Grant> {
+  async acquire(request: Request, waiting?: Waiting, isInDoubt = false): Promise<Grant | undefined> {
     if (this.isFallback(request)) return this.#acquireString(request, isInDoubt);
     this.#checkSlots(request);
     const command = commandOf(request);
     const key = request.keys[0]!;
     try {
       const { reply, wire } = await (waiting
-        ? waiting.by.ask({ ...waiting, key, token: request.token, command })
+        ? waiting.by.ask(request, command, waiting)
         : this.#follow(command, key, ANSWER_MS));
       // Without a connection it was not asked.
       if (wire) this.#isPlain ??= false;
-      if (reply === null) throw taken(request);
+      if (reply === null) return undefined;
       if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
       if (Array.isArray(reply)) return { fence: Number(reply[1]), wire, found: reply[0] as Buffer };
       return { fence: Number(reply), wire };
@@ -123,15 +119,15 @@ export class Server {
     }
   }
 
-  async #acquireString(request: Request, isInDoubt: boolean): Promise<Grant> {
+  async #acquireString(request: Request, isInDoubt: boolean): Promise<Grant | undefined> {
     checkString(request);
     const { keys, token, duration } = request;
     const key = keys[0]!;
     const isSet = (await this.send(["SET", key, token, "NX", "PX", duration], key)) !== null;
     // If an answer was lost, the key may be ours already.
     const renewal = ["EVAL", SCRIPTS.RENEW, 1, key, token, duration] as const;
-    if (!isSet && !(isInDoubt && Number(await this.send(renewal, key)) === 1)) throw taken(request);
-    return { fence: 0, wire: undefined };
+    const isOurs = isSet || (isInDoubt && Number(await this.send(renewal, key)) === 1);
+    return isOurs ? { fence: 0, wire: undefined } : undefined;
   }
 
   /** The error to throw when the server does not know LOCK.ONCE: its module is older, or it has none. */
@@ -237,8 +233,14 @@ function commandOf(request: Request): Command {
   return ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes, ...options];
 }
 
-function taken({ resources }: Request): ResourceLockedError {
-  return new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+export function taken({ resources }: Request): ResourceLockedError {
+  // Most waits begin with one, and its stack would cost more than all else. It shows no code of the
+  // user's, and the `ExecutionError` around it has one.
+  const { stackTraceLimit } = Error;
+  Reflect.set(Error, "stackTraceLimit", 0);
+  const error = new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+  Reflect.set(Error, "stackTraceLimit", stackTraceLimit);
+  return error;
 }
 
 /** The errors of the module that have a class of their own. */

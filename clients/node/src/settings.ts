@@ -113,10 +113,6 @@ export class Patience {
     return Math.max(0, Math.floor(this.#left));
   }
 
-  get isOver(): boolean {
-    return this.left === 0;
-  }
-
   /** Waits for this, and counts the time. */
   async spend<T>(wait: () => Promise<T>): Promise<T> {
     const start = performance.now();

@@ -1,43 +1,55 @@
-import { setMaxListeners } from "node:events";
-
 /** The longest time that Node.js has a timer for, 24.8 days. A timer that is set to more fires at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export const LATE = "no answer in time";
 
-/** Calls this with the reason when one of the signals is aborted. Returns what ends that. */
-export function whenAborted(call: (reason: unknown) => void, ...signals: (AbortSignal | undefined)[]) {
-  const stops = signals.map((signal) => {
-    const tell = () => call(signal!.reason);
-    if (signal?.aborted) tell();
-    signal?.addEventListener("abort", tell);
-    return () => signal?.removeEventListener("abort", tell);
-  });
-  return () => stops.forEach((stop) => stop());
+/**
+ * An AbortController and its signal in one, for inside: each request listens to one, and to listen
+ * to an AbortSignal is far more work. Nor does Node.js warn of many listeners here.
+ */
+export class End {
+  aborted = false;
+  reason: unknown;
+  readonly #listeners = new Set<() => void>();
+
+  abort(reason: unknown): void {
+    if (this.aborted) return;
+    this.aborted = true;
+    this.reason = reason;
+    for (const listener of this.#listeners) listener();
+  }
+
+  addEventListener(_: "abort", listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  removeEventListener(_: "abort", listener: () => void): void {
+    this.#listeners.delete(listener);
+  }
 }
 
-/** Waits for a promise, but not longer than this or than these signals last. The promise is then left to itself. */
-export function within<T>(
-  ms: number,
-  promise: Promise<T>,
-  otherwise: string,
-  ...ends: AbortSignal[]
-): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  let stop = () => {};
+export type Ending = AbortSignal | End;
+
+/** Calls this with the reason when one of them is aborted. Returns what ends that. */
+export function whenAborted(call: (reason: unknown) => void, ...ends: (Ending | undefined)[]) {
+  const tell = () => call(ends.find((end) => end?.aborted)!.reason);
+  for (const end of ends) end?.addEventListener("abort", tell);
+  if (ends.some((end) => end?.aborted)) tell();
+  return () => {
+    for (const end of ends) end?.removeEventListener("abort", tell);
+  };
+}
+
+/** Waits for a promise, but not longer than this or than these last. The promise is then left to itself. */
+export function within<T>(ms: number, promise: Promise<T>, otherwise: string, ...ends: Ending[]): Promise<T> {
+  if (ms === Infinity && ends.length === 0) return promise;
   return new Promise<T>((resolve, reject) => {
-    if (ms < Infinity) timer = setTimeout(() => reject(new Error(otherwise)), Math.min(ms, MAX_TIMER_MS));
-    stop = whenAborted(reject, ...ends);
-    promise.then(resolve, reject);
-  }).finally(() => {
-    clearTimeout(timer);
-    stop();
+    let stop = () => {};
+    const end = () => (clearTimeout(timer), stop());
+    const fail = (reason: unknown) => (end(), reject(reason));
+    const late = () => fail(new Error(otherwise));
+    const timer = ms < Infinity ? setTimeout(late, Math.min(ms, MAX_TIMER_MS)) : undefined;
+    stop = whenAborted(fail, ...ends);
+    promise.then((value) => (end(), resolve(value)), fail);
   });
-}
-
-/** For any number of listeners: Node.js warns of more than ten, as of a leak. */
-export function endable(): AbortController {
-  const controller = new AbortController();
-  setMaxListeners(0, controller.signal);
-  return controller;
 }

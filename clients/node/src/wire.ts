@@ -2,7 +2,8 @@ import { performance } from "node:perf_hooks";
 import type { Command, Driver, Link, Node } from "./driver.js";
 import type { Pulse } from "./lease.js";
 import { kindOf } from "./replies.js";
-import { endable, LATE, whenAborted, within } from "./timer.js";
+import type { Request } from "./request.js";
+import { End, LATE, whenAborted, within } from "./timer.js";
 
 /** How long a command that does not wait may take to be answered. A connection that is silent for longer is given up. */
 export const ANSWER_MS = 5000;
@@ -23,39 +24,36 @@ export interface Answer {
   readonly wire: Wire | undefined;
 }
 
-/** What a waiter asks. */
-export interface Asked {
-  readonly key: string;
-  readonly token: string;
-  readonly command: Command;
-  /** How long it waits. */
+/** How a request waits. */
+export interface Waiting {
+  readonly by: Waiter;
+  /** How long. */
   readonly ms: number;
   /** Ends the wait. */
-  readonly signal: AbortSignal;
+  readonly end: End;
 }
 
 /** A way to wait in the server. */
 export interface Waiter {
   /** Resolves with what the command answers when it does not wait. */
-  ask(asked: Asked): Promise<Answer>;
+  ask(request: Request, command: Command, waiting: Waiting): Promise<Answer>;
 }
 
 /** A link that rejects what is in flight when it is lost or closed, and that is given up when an answer does not come. */
 export class Wire implements Pulse {
   /** When a request was sent that was answered. */
   aliveAt = performance.now();
-  readonly #end = endable();
   /** Aborted when it is lost, also by `close`. */
-  readonly lost: AbortSignal = this.#end.signal;
+  readonly lost = new End();
   #link: Link | undefined;
   readonly #channels = new Map<string, Promise<unknown>>();
 
   static async open(node: Node, onMessage: (message: Buffer) => void): Promise<Wire> {
     const wire = new Wire(node);
     wire.#link = await node.open(() => wire.close(), onMessage);
-    if (wire.lost.aborted) wire.#link.close();
-    wire.lost.throwIfAborted();
-    return wire;
+    if (!wire.lost.aborted) return wire;
+    wire.#link.close();
+    throw wire.lost.reason;
   }
 
   private constructor(readonly node: Node) {}
@@ -93,7 +91,7 @@ export class Wire implements Pulse {
 
   close(): void {
     if (this.lost.aborted) return;
-    this.#end.abort(new Error("the connection was lost"));
+    this.lost.abort(new Error("the connection was lost"));
     this.#link?.close();
   }
 }
@@ -116,17 +114,13 @@ export function oneOfEach(open: (node: Node) => Promise<Wire>): (node: Node) => 
 export class Wires {
   /** That for what is answered at once. */
   readonly to = oneOfEach((node) => this.open(node));
-  #life = endable();
+  /** Aborted when all of them are closed. Those that are opened later have another one. */
+  life = new End();
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<unknown> | undefined;
   #lookedAt = -Infinity;
 
   constructor(readonly driver: Driver) {}
-
-  /** Aborted when all of them are closed. Those that are opened later have another one. */
-  get life(): AbortSignal {
-    return this.#life.signal;
-  }
 
   /** One to the server of the key, by default that for commands. */
   async of(key: string, to = this.to): Promise<Wire> {
@@ -143,8 +137,9 @@ export class Wires {
     this.#timer ??= setInterval(() => this.driver.hasEnded() && this.close(), LOOK_MS).unref();
     const { life } = this;
     const wire = await Wire.open(node, onMessage);
-    life.addEventListener("abort", () => wire.close(), { signal: wire.lost });
-    if (life.aborted || this.driver.hasEnded()) wire.close();
+    const forget = whenAborted(() => wire.close(), life);
+    whenAborted(forget, wire.lost);
+    if (this.driver.hasEnded()) wire.close();
     if (!wire.isOpen) throw new Error("the client was ended");
     return wire;
   }
@@ -165,8 +160,8 @@ export class Wires {
   close(): void {
     clearInterval(this.#timer);
     this.#timer = undefined;
-    this.#life.abort(new Error("the client was ended"));
-    this.#life = endable();
+    this.life.abort(new Error("the client was ended"));
+    this.life = new End();
   }
 
   /** Ends the user's client, too. node-redis would keep the connections of a look that is not over, and with them the process. */

@@ -16,7 +16,7 @@ for (const file of ["scenarios", "faults", "once"])
     else if (words.length > 0) scenarios.at(-1).steps.push(words);
   }
 
-/** Of one way to wait. Two of them are played at a time: they mostly wait. */
+/** Of one way to wait. All of them are played at a time: they mostly wait. */
 async function startServers() {
   const [usual, plain, bounded] = await Promise.all([
     Server.start({ settings: ["--lua-time-limit", 100] }),
@@ -155,7 +155,7 @@ class Play {
   pause = (ms) => sleep(Number(ms));
 }
 
-describe("the scenarios", { concurrency: 2 }, () => {
+describe("the scenarios", { concurrency: ways.length }, () => {
   for (const { title, library, waitBy } of ways) {
     describe(title, { concurrency: 1 }, () => {
       let servers;
