@@ -209,6 +209,7 @@ fn come_and_go(crowd: &mut Crowd, keys: Keys) {
         readers(crowd);
     }
     unheard(crowd);
+    demotion(crowd);
 }
 
 /// As many strings, for comparison.
@@ -284,4 +285,18 @@ fn unheard(crowd: &mut Crowd) {
         scene.send(1, |_| format!("LOCK.RELEASE {} {}", key(0), token(0)));
         wait_until(scene, |scene| waiters(scene) == 0);
     });
+}
+
+/// The server becomes a replica, and sends all waiters away.
+fn demotion(crowd: &mut Crowd) {
+    let count = crowd.count;
+    crowd.subscriber = subscribe(&crowd.scene);
+    crowd.hold();
+    crowd.enter("LOCK.ACQUIRE", |_| 0);
+    crowd.measure("sent away by REPLICAOF", count, count, |scene| {
+        scene.send(1, |_| "REPLICAOF 127.0.0.1 1".into());
+        wait_until(scene, |scene| waiters(scene) == 0);
+    });
+    crowd.ask("REPLICAOF NO ONE");
+    crowd.empty();
 }

@@ -174,13 +174,6 @@ impl SentinelGroup {
 
     /// A field of INFO, unless the connection is closed meanwhile.
     pub fn info(&self, server: usize, field: &str) -> Option<String> {
-        let mut c = Client::try_connect(self.servers[server].port)?;
-        let Ok(Reply::Bulk(info)) = c.try_call("INFO everything") else {
-            return None;
-        };
-        let info = String::from_utf8_lossy(&info).into_owned();
-        let mut lines = info.lines();
-        let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        value.map(str::to_string)
+        Client::try_connect(self.servers[server].port)?.try_info(field)
     }
 }
