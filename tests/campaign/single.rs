@@ -181,7 +181,8 @@ impl Stage<'_> {
         if is_whole && self.plan.fault != Fault::PowerCut {
             self.check("aof", &aof::entrance(&dir));
         }
-        if !is_whole {
+        // The other one starts without that file.
+        if !is_whole && self.plan.fault != Fault::Saved {
             self.start_on_torn_file(&format!("answered {promised_us} {struck_us}"));
         }
         let kept = match (self.plan.fault, order) {
