@@ -221,8 +221,7 @@ impl Client {
         };
         let text = String::from_utf8_lossy(&text);
         let mut lines = text.lines();
-        let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        value.map(str::to_string)
+        lines.find_map(|line| Some(line.strip_prefix(field)?.strip_prefix(':')?.to_string()))
     }
 }
 

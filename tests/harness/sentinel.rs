@@ -168,8 +168,7 @@ impl SentinelGroup {
 
     /// Whether a server says so. The sentinels close connections when they promote one.
     pub fn leads(&self, server: usize) -> bool {
-        self.info(server, "role")
-            .is_some_and(|role| role == "master")
+        self.info(server, "role").as_deref() == Some("master")
     }
 
     /// A field of INFO, unless the connection is closed meanwhile.

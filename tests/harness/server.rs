@@ -1,9 +1,11 @@
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::client::Client;
@@ -444,12 +446,14 @@ fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
         .unwrap_or_else(|error| panic!("{kind:?} cannot be run: {error}"))
 }
 
+/// No two servers of a process get the same one: who follows a server that has ended would follow the next.
 pub fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = socket.local_addr().unwrap().port();
         // A node of a cluster also takes the port 10000 above.
-        if port <= u16::MAX - 10_000 {
+        if port <= u16::MAX - 10_000 && GIVEN.lock().unwrap().insert(port) {
             return port;
         }
     }
