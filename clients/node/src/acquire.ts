@@ -101,7 +101,7 @@ export class Acquire {
       // A channel may be named at once. A connection to block is for locks that are not free.
       let waiting = this.request.grace === undefined ? undefined : this.#listening();
       for (;;) {
-        if (this.#stopped.aborted) throw this.#stopped.reason;
+        this.#stopped.throwIfAborted();
         const start = performance.now();
         // It does not wait longer for a client that looks for its server, or for a server that says nothing.
         const answer = await within(this.#patience.left + ANSWER_MS, this.#ask(waiting, start), LATE);

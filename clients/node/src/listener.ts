@@ -61,7 +61,7 @@ export class Listener implements Waiter {
     const until = performance.now() + ms;
     const left = () => until - performance.now();
     while (left() > 0) {
-      for (const { aborted, reason } of [life, end]) if (aborted) throw reason;
+      for (const each of [life, end]) each.throwIfAborted();
       const subscribing = within(Math.min(left() / 2, READY_MS), this.#subscribed(key), LATE);
       const ready = await subscribing.catch((error) =>
         error.message === LATE ? undefined : Promise.reject(error),

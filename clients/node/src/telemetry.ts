@@ -42,10 +42,10 @@ export class Measured {
     this.#isOver = true;
     const isWait = this.what === "wait";
     const outcome = isWait ? { "redis_lock.granted": isGood } : { "redis_lock.lost": !isGood };
-    const attributes = Object.assign(outcome, this.#attributes);
+    const attributes = { ...this.#attributes, ...outcome };
     instruments[this.what].record((performance.now() - this.#start) / 1000, attributes);
     if (!isWait && !isGood) instruments.losses.add(1, this.#attributes);
-    this.#span?.setAttributes(attributes);
+    this.#span?.setAttributes(outcome);
     if (error instanceof Error) this.#span?.recordException(error);
     this.#span?.end();
   }

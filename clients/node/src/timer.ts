@@ -19,6 +19,10 @@ export class End {
     for (const listener of this.#listeners) listener();
   }
 
+  throwIfAborted(): void {
+    if (this.aborted) throw this.reason;
+  }
+
   addEventListener(_: "abort", listener: () => void): void {
     this.#listeners.add(listener);
   }
