@@ -297,6 +297,6 @@ fn demotion(crowd: &mut Crowd) {
         scene.send(1, |_| "REPLICAOF 127.0.0.1 1".into());
         wait_until(scene, |scene| waiters(scene) == 0);
     });
-    crowd.ask("REPLICAOF NO ONE");
+    crowd.scene.fixture.control.call("REPLICAOF NO ONE");
     crowd.empty();
 }

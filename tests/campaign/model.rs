@@ -210,7 +210,8 @@ impl<'r, 'l> Model<'r, 'l> {
             Entry::Swapped | Entry::Renamed(..) | Entry::Flushed(_)
         ) {
             self.moved = at;
-            // Who waits here may have a hold now, and be an upgrade until that ends, seen or not.
+            // The lock that came may have a hold of a waiter. That is an upgrade until the hold
+            // ends, even if no look shows it.
             for (key, lock) in &self.keys[0] {
                 let holders = lock.live(self.now_ms).map(|held| (*key, held.token));
                 self.upgraded.extend(holders);

@@ -181,7 +181,7 @@ impl Stage<'_> {
         if is_whole && self.plan.fault != Fault::PowerCut {
             self.check("aof", &aof::entrance(&dir));
         }
-        // The other one starts without that file.
+        // `Saved` goes on from the RDB alone.
         if !is_whole && self.plan.fault != Fault::Saved {
             self.start_on_torn_file(&format!("answered {promised_us} {struck_us}"));
         }

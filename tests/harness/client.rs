@@ -214,9 +214,7 @@ impl Client {
     /// The same of a server that may be out of reach.
     pub fn try_info(&mut self, field: &str) -> Option<String> {
         // All sections take a server milliseconds, and this is often asked again and again.
-        let is_ours = field.starts_with("lock_");
-        let line = format!("INFO {}", if is_ours { "modules" } else { "default" });
-        let Ok(Reply::Bulk(text)) = self.try_call(&line) else {
+        let Ok(Reply::Bulk(text)) = self.try_call("INFO default lock") else {
             return None;
         };
         let text = String::from_utf8_lossy(&text);

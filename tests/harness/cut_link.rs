@@ -31,8 +31,7 @@ struct State {
 
 impl CutLink {
     pub fn to(server: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
+        let (listener, port) = super::server::listener();
         let state = Arc::new(State {
             server: AtomicU16::new(server),
             streams: Mutex::new(Vec::new()),

@@ -54,7 +54,7 @@ impl Server {
     /// The number of blocked clients, and of the requests for locks that have waited so far. That is 0
     /// without the module.
     pub fn waits(&self) -> (i64, i64) {
-        let info = self.client().text("INFO everything");
+        let info = self.client().text("INFO clients lock");
         let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
         let number = |text: &str| text.parse().expect("a number");
         let blocked = field("blocked_clients:").expect("INFO has it");

@@ -446,15 +446,20 @@ fn launch(kind: Kind, dir: &Path, port: u16, setup: &Setup) -> Child {
         .unwrap_or_else(|error| panic!("{kind:?} cannot be run: {error}"))
 }
 
-/// No two servers of a process get the same one: who follows a server that has ended would follow the next.
 pub fn free_port() -> u16 {
+    listener().1
+}
+
+/// At a port that this process has never used: a replica of a server that has ended would follow
+/// whoever came next there.
+pub(super) fn listener() -> (TcpListener, u16) {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = socket.local_addr().unwrap().port();
         // A node of a cluster also takes the port 10000 above.
         if port <= u16::MAX - 10_000 && GIVEN.lock().unwrap().insert(port) {
-            return port;
+            return (socket, port);
         }
     }
 }

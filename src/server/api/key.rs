@@ -103,12 +103,12 @@ impl<'c> OpenKey<'c> {
         unsafe { call!(RedisModule_DeleteKey(self.raw)) };
     }
 
-    /// When the key expires, in milliseconds since the epoch. `None` if it does not expire.
+    /// When a key that has a value expires, in milliseconds since the epoch. `None` if it does not.
     pub(crate) fn expires_at_ms(&self) -> Option<u64> {
         if self.raw.is_null() {
             return None;
         }
-        // SAFETY: the key is open.
+        // SAFETY: the key is open, and has a value.
         u64::try_from(unsafe { call!(RedisModule_GetAbsExpire(self.raw)) }).ok()
     }
 
