@@ -17,44 +17,51 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestVectors plays the scenarios of clients/vectors, which all the adapters have in common.
+// TestVectors plays the scenarios of clients/vectors, which all the adapters have in common. Most of them wait, so some play at a time.
 func TestVectors(t *testing.T) {
-	plain, _ := started(t, "--without-module")
-	bounded, _ := started(t, "max-ttl", "2000")
-	places := map[string]*testserver.Server{"plain": plain, "strict": plain, "bounded": bounded}
 	var scenarios []string
 	for _, file := range []string{"scenarios", "faults", "once"} {
 		text, err := os.ReadFile("../vectors/" + file + ".txt")
 		must(t, err)
 		scenarios = append(scenarios, strings.Split(string(text), "\nscenario ")[1:]...)
 	}
-	for _, scenario := range scenarios {
-		name, steps, _ := strings.Cut(scenario, "\n")
-		t.Run(name, func(t *testing.T) {
-			if strings.HasSuffix(name, "needs ttl") {
-				t.Skip("a Mutex has one expiry")
-			}
-			_, place, _ := strings.Cut(name, " on ")
-			at := cmp.Or(places[place], server)
-			play := &play{t: t, server: at, admin: clientOf(t, at), actors: map[string]*actor{}}
-			if place == "plain" {
-				play.options = []ClientOption{WithFallback()}
-			}
-			must(t, play.admin.FlushAll(ctx).Err())
-			must(t, play.admin.ConfigResetStat(ctx).Err())
-			for _, name := range []string{"A", "B", "C", "D", "E"} { // Their clients are there before anything goes wrong.
-				if strings.Contains("\n"+steps, "\n"+name+" ") {
-					play.actor(name)
-				}
-			}
-			for _, line := range strings.Split(strings.TrimSpace(steps), "\n") {
-				step, want, _ := strings.Cut(line, " = ")
-				words := strings.Fields(step)
-				if got := play.step(words[0], words[1:]); want != "" && got != want {
-					t.Fatalf("%s: got %s", line, got)
-				}
+	for first := range 4 {
+		t.Run("some", func(t *testing.T) {
+			t.Parallel()
+			server, _ := started(t)
+			plain, _ := started(t, "--without-module")
+			bounded, _ := started(t, "max-ttl", "2000")
+			places := map[string]*testserver.Server{"plain": plain, "strict": plain, "bounded": bounded}
+			for at := first; at < len(scenarios); at += 4 {
+				name, steps, _ := strings.Cut(scenarios[at], "\n")
+				_, place, _ := strings.Cut(name, " on ")
+				t.Run(name, func(t *testing.T) { playScenario(t, steps, place, cmp.Or(places[place], server)) })
 			}
 		})
+	}
+}
+
+func playScenario(t *testing.T, steps, place string, at *testserver.Server) {
+	if strings.HasSuffix(t.Name(), "needs_ttl") {
+		t.Skip("a Mutex has one expiry")
+	}
+	play := &play{t: t, server: at, admin: clientOf(t, at), actors: map[string]*actor{}}
+	if place == "plain" {
+		play.options = []ClientOption{WithFallback()}
+	}
+	must(t, play.admin.FlushAll(ctx).Err())
+	must(t, play.admin.ConfigResetStat(ctx).Err())
+	for _, name := range []string{"A", "B", "C", "D", "E"} { // Their clients are there before anything goes wrong.
+		if strings.Contains("\n"+steps, "\n"+name+" ") {
+			play.actor(name)
+		}
+	}
+	for _, line := range strings.Split(strings.TrimSpace(steps), "\n") {
+		step, want, _ := strings.Cut(line, " = ")
+		words := strings.Fields(step)
+		if got := play.step(words[0], words[1:]); want != "" && got != want {
+			t.Fatalf("%s: got %s", line, got)
+		}
 	}
 }
 
@@ -147,8 +154,8 @@ func (p *play) step(subject string, words []string) string {
 		return strconv.Itoa(calls(t, p.admin, words[0]))
 	case "lock":
 		var keys []string
-		_, _ = locksTo(t, server.Addr).Once(ctx, words[0], func(context.Context) ([]byte, error) {
-			keys = admin.Keys(ctx, "*").Val()
+		_, _ = locksTo(p.t, p.server.Addr).Once(ctx, words[0], func(context.Context) ([]byte, error) {
+			keys = p.admin.Keys(ctx, "*").Val()
 			return nil, errMaker
 		})
 		return strings.Join(keys, " ")

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle, sleep};
@@ -12,9 +13,6 @@ use redis_lock_client::{Error, Options, Result};
 
 use super::common::{Admin, BOUND, Proxy, Server, eventually};
 use super::{get, is_told, library, ms, now, once, open};
-
-/// How many makers have begun in the scenario.
-static MADE: AtomicUsize = AtomicUsize::new(0);
 
 /// What a request comes to, and what is held by then.
 type Outcome = (String, Option<library::Guard>);
@@ -29,6 +27,7 @@ struct Actor {
     pending: Option<JoinHandle<Outcome>>,
     /// Hears that its maker has begun, and tells what that returns, or nothing for an error.
     maker: Option<(Receiver<()>, Sender<Option<String>>)>,
+    made: Arc<AtomicUsize>,
 }
 
 struct Play<'a> {
@@ -36,6 +35,8 @@ struct Play<'a> {
     admin: Admin,
     is_fallback: bool,
     actors: HashMap<String, Actor>,
+    /// How many makers have begun.
+    made: Arc<AtomicUsize>,
 }
 
 impl Play<'_> {
@@ -45,7 +46,7 @@ impl Play<'_> {
             ["queue", key, count] => self.admin.await_waiters(key, count.parse().unwrap()),
             ["places", key] => return self.admin.waiters(key).to_string(),
             ["gone", key] => eventually("it ends", || self.admin.int(&["EXISTS", key]) == 0),
-            ["made"] => return MADE.load(SeqCst).to_string(),
+            ["made"] => return self.made.load(SeqCst).to_string(),
             ["lock", name] => {
                 let once = self.actor("A").locks.once(name);
                 return String::from_utf8_lossy(once.lock_key()).into_owned();
@@ -94,6 +95,7 @@ impl Play<'_> {
                 kept: None,
                 pending: None,
                 maker: None,
+                made: Arc::clone(&self.made),
             }
         })
     }
@@ -178,10 +180,11 @@ impl Actor {
         let (begins, begun) = channel();
         let (ends, told) = channel();
         self.maker = Some((begun, ends));
+        let made = Arc::clone(&self.made);
         move || {
             let mut has_made = false;
             let got: Result<String> = get(&once, |_| {
-                MADE.fetch_add(1, SeqCst);
+                made.fetch_add(1, SeqCst);
                 let _ = begins.send(());
                 let value = match (value, fails) {
                     (None, false) => told.recv_timeout(BOUND).unwrap(),
@@ -233,15 +236,26 @@ fn take(locks: &library::LockClient, words: &[&str]) -> Result<Option<library::G
     }
 }
 
+/// Most of them wait most of the time.
 #[test]
 fn scenarios() {
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors");
     let read = |name: &str| std::fs::read_to_string(vectors.join(name)).unwrap();
     let text = read("scenarios.txt") + &read("faults.txt") + &read("once.txt");
+    let all: Vec<&str> = text.split("\nscenario ").skip(1).collect();
+    thread::scope(|scope| {
+        for first in 0..4 {
+            let some = all.iter().skip(first).step_by(4);
+            scope.spawn(|| play(some));
+        }
+    });
+}
+
+fn play<'a>(scenarios: impl Iterator<Item = &'a &'a str>) {
     let server = Server::start();
     let plain = Server::start_without_module();
     let bounded = Server::start_with(&["max-ttl", "2000"]);
-    for scenario in text.split("\nscenario ").skip(1) {
+    for scenario in scenarios {
         let (name, steps) = scenario.split_once('\n').unwrap();
         let place = name.split_once(" on ").map(|(_, place)| place);
         let at = match place {
@@ -257,8 +271,8 @@ fn scenarios() {
             admin,
             is_fallback: place == Some("plain"),
             actors: HashMap::new(),
+            made: Arc::default(),
         };
-        MADE.store(0, SeqCst);
         let is_step = |line: &&str| !line.is_empty() && !line.starts_with('#');
         for line in steps.lines().filter(is_step) {
             let words: Vec<&str> = line.split(' ').collect();

@@ -9,7 +9,8 @@ import org.junit.jupiter.api.*;
 import org.junit.jupiter.api.parallel.Execution;
 import org.junit.jupiter.api.parallel.ExecutionMode;
 import org.junit.jupiter.params.ParameterizedClass;
-import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -24,14 +25,22 @@ import java.util.stream.Stream;
 
 /** Plays the scenarios of clients/vectors, which all the adapters have in common, and its own. */
 @ParameterizedClass
-@EnumSource
+@MethodSource("parts")
 @Execution(ExecutionMode.CONCURRENT)
 class VectorsTest {
     private final Map<String, TestServer> servers = new HashMap<>();
     private final Way way;
+    private final int part;
 
-    VectorsTest(Way way) {
+    VectorsTest(Way way, int part) {
         this.way = way;
+        this.part = part;
+    }
+
+    /** Most of them wait, so each way plays its scenarios in two parts at once. */
+    static Stream<Arguments> parts() {
+        return Stream.of(Way.values())
+                .flatMap(way -> Stream.of(Arguments.of(way, 0), Arguments.of(way, 1)));
     }
 
     @BeforeEach
@@ -50,11 +59,13 @@ class VectorsTest {
     @TestFactory
     @Execution(ExecutionMode.SAME_THREAD)
     Stream<DynamicTest> scenarios() {
+        AtomicInteger at = new AtomicInteger();
         String own = "../java/src/test/resources/scenarios.txt";
         return Stream.of("scenarios.txt", "faults.txt", "once.txt", own)
                 .map(file -> Other.quietly(() -> Files.readString(Path.of("../vectors", file))))
                 .flatMap(text -> Stream.of(text.split("\nscenario ")).skip(1))
                 .filter(this::isOfDriver)
+                .filter(any -> at.getAndIncrement() % 2 == part)
                 .map(this::scenario);
     }
 
