@@ -25,7 +25,7 @@ for version in $versions; do
         export CARGO_TARGET_DIR=../target REDIS_LOCK_SERVERS REDIS_LOCK_MODULE
         cargo update --quiet --package redis --precise "$version" &&
             # shellcheck disable=SC2086
-            cargo test --no-fail-fast --locked --all-features --lib $tests -- --test-threads 2
+            cargo test --no-fail-fast --locked --all-features --lib $tests -- --test-threads 12
     ) > "$log" 2>&1
     result=$?
     count() {

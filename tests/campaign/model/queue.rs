@@ -235,10 +235,11 @@ impl<'r, 'l> Model<'r, 'l> {
                 .places()
                 .iter()
                 .position(|one| one.token == place.token);
-            // Its old place ended when it came: its grace was over, or nobody listened at its channel.
+            // Its old place ended when it came: it was granted, its grace was over, or nobody listened at its channel.
             let was = view.place_of(place.token).map(|was| was.by);
             let may_be_new = view.asks(place.token).is_some()
                 && match was {
+                    _ if view.was_granted(place.token) => true,
                     Some(Listener::Nobody) => self.may_be_over(key, place.token, after_ms),
                     Some(Listener::Channel) => true,
                     // It ends within the millisecond that the sum leaves out.
@@ -293,7 +294,9 @@ impl<'r, 'l> Model<'r, 'l> {
         let came = view.asks(token).is_some();
         if !place.is_absent() {
             let asked = self.record.acquires_of(key, token);
-            let mut waiting = asked.filter(|one| one.may_stand_at(at));
+            // Its client may hear of a grant much later.
+            let waits = |one: &&Request<'_>| !matches!(one.answer, Answer::Number(fence) if fence <= self.last_fence);
+            let mut waiting = asked.filter(|one| one.may_stand_at(at)).filter(waits);
             let is_told = |one: &Request<'_>| !matches!(one.answer, Answer::Number(_));
             let first = waiting.next();
             if first.is_some_and(|one| !is_told(one)) && !waiting.any(is_told) {

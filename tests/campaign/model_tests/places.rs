@@ -66,6 +66,53 @@ fn a_grant_out_of_order_is_refused() {
     h.refused_for("order");
 }
 
+/// Two clients ask with one token, and the first reads its answer late.
+#[test]
+fn a_grant_that_is_heard_of_late_has_left_the_queue() {
+    let mut h = held();
+    let first = h.waits("b", "1", " BLOCK 0");
+    h.is_deleted();
+    h.gives("b", "1", 2);
+    h.releases("b");
+    h.takes("a", "1", 3);
+    let second = h.waits("b", "1", " BLOCK 10");
+    h.looks();
+    h.after(11);
+    h.replied(second, "nil");
+    h.leaves_queue("b");
+    h.looks_like("");
+    h.looks();
+    h.replied(first, "2");
+    h.accepted();
+}
+
+#[test]
+fn whose_hold_is_over_comes_again_at_the_end() {
+    let mut h = held();
+    let b = h.waits("b", "1", " BLOCK 500");
+    let c = h.waits("c", "1", " BLOCK 0");
+    h.is_deleted();
+    h.grants(b, "b", "1", 2);
+    h.after(TTL_MS + 1);
+    h.log("gone", "k");
+    h.k().holders.clear();
+    // Nobody knows what it has met.
+    h.note(
+        "again",
+        "send",
+        &format!("{} #again@99", acquire("b", "1", " BLOCK 9")),
+    );
+    h.log("mark", "again");
+    h.k().places.push(("b".into(), "1".into(), 'c'));
+    h.looks();
+    h.after(10);
+    h.note("again", "reply", "nil");
+    h.leaves_queue("b");
+    h.grants(c, "c", "1", 3);
+    h.looks();
+    h.accepted();
+}
+
 /// It came while its lock was elsewhere, so nobody has seen that it became one.
 #[test]
 fn an_upgrade_by_a_lock_that_moved_goes_back_to_its_place() {
