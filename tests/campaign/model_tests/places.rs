@@ -97,11 +97,8 @@ fn whose_hold_is_over_comes_again_at_the_end() {
     h.log("gone", "k");
     h.k().holders.clear();
     // Nobody knows what it has met.
-    h.note(
-        "again",
-        "send",
-        &format!("{} #again@99", acquire("b", "1", " BLOCK 9")),
-    );
+    let line = acquire("b", "1", " BLOCK 9") + " #again@99";
+    h.note("again", "send", &line);
     h.log("mark", "again");
     h.k().places.push(("b".into(), "1".into(), 'c'));
     h.looks();

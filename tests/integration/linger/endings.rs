@@ -1,7 +1,7 @@
 //! Bindings end with their holds, or when these leave their keys.
 
 use super::{bound, holder};
-use crate::harness::{wait_for, Kind, Reply, Server};
+use crate::harness::{Kind, Server};
 
 on_every_server![a_hold_that_ends_otherwise_is_forgotten];
 
@@ -32,17 +32,4 @@ fn a_hold_that_ends_otherwise_is_forgotten(kind: Kind) {
         assert_eq!(c.holders("k"), ["me"], "{end}");
         c.int("LOCK.RELEASE k me");
     }
-    // At its deadline.
-    let _held = holder(&server, "LOCK.ACQUIRE k me 1 LINGER 0");
-    c.until_info("lock_held_bound", "0");
-    // The key is deleted by the very command that takes the lock again.
-    let held = holder(&server, "LOCK.ACQUIRE k me 30 LINGER 0");
-    wait_for("the key to be taken anew", || {
-        c.call("DEBUG SET-ACTIVE-EXPIRE 0");
-        let reply = c.call("LOCK.ACQUIRE k you 600000 LINGER 0");
-        matches!(reply, Reply::Int(_)).then_some(())
-    });
-    drop(held);
-    assert_eq!(bound(&mut c), 1);
-    assert_eq!(c.holders("k"), ["you"]);
 }

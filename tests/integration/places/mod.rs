@@ -3,7 +3,6 @@
 
 mod channels;
 mod cluster;
-mod crowd;
 mod endings;
 mod figures;
 pub mod fixture;
