@@ -27,19 +27,19 @@ const MAX_LEN: usize = 4096;
 
 #[test]
 fn any_bytes_decode_to_one_record_or_none() {
-    let (inputs, seconds) = play("codec", 500_000, codec::run);
+    let (inputs, seconds) = play("codec", 200_000, codec::run);
     figure(None::<Kind>, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
 #[test]
 fn any_arguments_are_parsed_as_a_naive_reading_parses_them() {
-    let (inputs, seconds) = play("parser", 500_000, parser::run);
+    let (inputs, seconds) = play("parser", 200_000, parser::run);
     figure(None::<Kind>, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
 #[test]
 fn any_history_of_a_queue_keeps_its_invariants() {
-    let (inputs, seconds) = play("queue", 40_000, queue::run);
+    let (inputs, seconds) = play("queue", 10_000, queue::run);
     figure(None::<Kind>, &format!("{inputs} inputs in {seconds:.1} s"));
 }
 
