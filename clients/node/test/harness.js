@@ -25,7 +25,7 @@ export class Launched {
     launched.process = spawn("python3", [launcher, kind, ...words.map(String)], { stdio });
     launched.lines = createInterface({ input: launched.process.stdout });
     const started = await launched.#line();
-    launched.servers = started.split(" ").map((one, number) => new Server(launched, number, one));
+    launched.servers = started.split(" ").map((one) => new Server(launched, one));
     await Promise.all(launched.servers.map(({ admin }) => admin.ping()));
     return launched;
   }
@@ -34,12 +34,6 @@ export class Launched {
     const ended = once(this.process, "exit").then(() => Promise.reject(new Error("no server started")));
     const [line] = await Promise.race([once(this.lines, "line"), ended]);
     return line;
-  }
-
-  /** Starts a server that has ended once more. */
-  async run(server) {
-    this.process.stdin.write(`run ${server.number}\n`);
-    server.is(await this.#line());
   }
 
   async stop() {
@@ -57,19 +51,15 @@ export class Server {
     return launched.servers[0];
   }
 
-  constructor(launched, number, text) {
+  constructor(launched, text) {
     this.launched = launched;
-    this.number = number;
-    this.is(text);
+    [this.port, this.pid] = text.split("/").map(Number);
     this.admin = new Redis(this.port, ADMIN);
     this.admin.on("error", () => {});
   }
 
-  is = (text) => ([this.port, this.pid] = text.split("/").map(Number));
   /** As a machine that fails. */
   crash = () => process.kill(this.pid, "SIGKILL");
-  /** Once more, after it has ended. */
-  run = () => this.launched.run(this);
   stop = () => this.launched.stop();
 
   /** The clients that the server knows, but `admin`, replicas, primaries, Sentinels, and nodes that have moved a slot here. */
