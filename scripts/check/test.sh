@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The gate: first what only computes, before any server starts, then the tests on real servers. Without an
-# argument on the oldest and the newest server, with the short form of the simulations; with `all` on every
-# server of the suite, with all histories. A test that fails has failed: nothing is run again.
+# The gate: first what only computes, before any server starts, then the tests on real servers. Without an argument
+# on the oldest and the newest server, with short simulations; with `all` on every server of the suite, with all
+# histories; with `build` it only builds. A test that fails has failed: nothing is run again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -13,5 +13,6 @@ if [[ ${1:-} != all ]]; then
 fi
 targets=(--test integration --test campaign)
 cargo test --workspace --locked --no-run --lib --test tidy --test libraries "${targets[@]}"
+[[ ${1:-} != build ]] || exit 0
 cargo test --workspace --locked --no-fail-fast --lib --test tidy --test libraries
 cargo test --locked --no-fail-fast "${targets[@]}" -- "${filters[@]}"
