@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/core"
@@ -27,19 +28,19 @@ type Mutex struct {
 	setNXOnExtend bool
 	otherSide     *Mutex // the reader of this writer, or the writer of this reader; itself where there is none
 
-	retaking sync.Mutex // an Extend that takes the lock again has it, and an Unlock waits for that
+	retaking sync.Mutex  // an Extend that takes the lock again has it, and an Unlock waits for that
+	released atomic.Bool // by an Unlock since the last Lock
 
-	mu       sync.Mutex // of what follows
-	hold     *core.Hold // the last one, or one of nothing
-	released bool       // by an Unlock since the last Lock
+	mu   sync.Mutex // of what follows
+	hold *core.Hold // the last one, or one of nothing
 }
 
 // Acquire is LockContext, and returns the hold, which has no redsync's names: Renew, Release, Keep and Done. The mutex remembers it,
 // too.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) { return m.take(ctx, m.patience()) }
 
-// Name returns the name of the mutex, which is the key of the lock. Of a [MultiMutex] it is the first one, or
-// empty without any.
+// Name returns the name of the mutex, which is the key of the lock. Of several it is the first one, or empty without
+// any.
 func (m *Mutex) Name() string { return m.lock.Names[0] }
 
 // Value returns the token of the last lock. It is empty until a lock is had (or WithValue is used).
@@ -94,7 +95,8 @@ func (m *Mutex) takeWith(ctx context.Context, token string, wait time.Duration, 
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.hold, m.released = hold, false
+	m.hold = hold
+	m.released.Store(false)
 	return hold, nil
 }
 
@@ -117,10 +119,8 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) { return m.unlo
 
 func (m *Mutex) unlock(ctx context.Context, atLeast time.Duration) (bool, error) {
 	m.retaking.Lock()
-	m.mu.Lock()
-	hold := m.hold
-	m.released = true
-	m.mu.Unlock()
+	m.released.Store(true)
+	hold := m.current()
 	m.retaking.Unlock()
 	if live := m.live(hold.Token()); live != nil {
 		hold = live // The server has one hold of both sides.
@@ -145,10 +145,7 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	}
 	m.retaking.Lock()
 	defer m.retaking.Unlock()
-	m.mu.Lock()
-	retakes := m.setNXOnExtend && m.hold == hold && !m.released && hold.Token() != ""
-	m.mu.Unlock()
-	if retakes {
+	if m.setNXOnExtend && m.current() == hold && !m.released.Load() && hold.Token() != "" {
 		if _, err := m.takeWith(ctx, hold.Token(), 0, nil); !errors.Is(err, &ErrTaken{}) {
 			return err == nil, err
 		}
@@ -185,19 +182,16 @@ func (m *Mutex) Valid() (bool, error) { return m.Check(context.Background()) }
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) { return m.Check(ctx) }
 
 // Exec runs one command on the server, in the same step in which the server checks that the lock is held: a late owner changes nothing.
-// The reply is the command's own. If the lock is not held its error is [ErrNotHeld]. Of a [MultiMutex], the first name guards.
+// The reply is the command's own. If the lock is not held its error is [ErrNotHeld]. Of several names, the first one guards.
 //
 //	err := mutex.Exec(ctx, "SET", "stock:7", 3).Err()
 func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, append([]any{command}, args...)...)
 	value, err := m.current().Exec(ctx, command, args...)
-	switch {
-	case err != nil:
-		cmd.SetErr(err)
-	case value == nil:
-		cmd.SetErr(redis.Nil)
-	default:
-		cmd.SetVal(value)
+	if value == nil && err == nil {
+		err = redis.Nil
 	}
+	cmd.SetVal(value)
+	cmd.SetErr(err)
 	return cmd
 }

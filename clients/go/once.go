@@ -18,17 +18,16 @@ func (r *RedisLock) RunOnce(
 	if atLeast < 0 || atLeast > atMost {
 		return false, errors.New("redislock: atLeast must be from 0 to atMost")
 	}
+	if atLeast > 0 {
+		if err := r.client.AtLeast(ctx, name); err != nil {
+			return false, err
+		}
+	}
 	mutex := r.NewMutex(name, append(slices.Clip(options), WithExpiry(atMost))...)
 	if err := mutex.TryLockContext(ctx); errors.Is(err, &ErrTaken{}) {
 		return false, nil
 	} else if err != nil {
 		return false, err
-	}
-	if atLeast > 0 {
-		if err := r.client.AtLeast(); err != nil {
-			_, _ = mutex.UnlockContext(context.WithoutCancel(ctx))
-			return false, err
-		}
 	}
 	defer func() {
 		if _, failed := mutex.unlock(context.WithoutCancel(ctx), atLeast); failed != nil {
@@ -36,6 +35,6 @@ func (r *RedisLock) RunOnce(
 		}
 	}()
 	within, cancel := mutex.current().Context(ctx)
-	defer cancel(nil)
+	defer cancel()
 	return true, job(within, mutex)
 }

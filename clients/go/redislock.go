@@ -14,6 +14,9 @@
 package redislock
 
 import (
+	"math/rand/v2"
+	"time"
+
 	"github.com/redis-lock/redis-lock/clients/go/core"
 	"github.com/redis-lock/redis-lock/clients/go/driver"
 	"github.com/redis-lock/redis-lock/clients/go/goredisdriver"
@@ -111,11 +114,12 @@ func (r *RedisLock) NewMutex(name string, options ...Option) *Mutex {
 }
 
 func (r *RedisLock) newMutex(name, command string, options []Option) *Mutex {
-	m := &Mutex{lock: *r.client.Lock(name), tries: 32, delayFunc: defaultDelay}
+	m := &Mutex{lock: *r.client.Lock(name), tries: 32}
+	m.delayFunc = func(int) time.Duration { return 50*time.Millisecond + rand.N(200*time.Millisecond) }
 	m.lock.Command = command
 	m.hold, m.otherSide = m.lock.Adopt(""), m
 	for _, option := range options {
-		option.Apply(m)
+		option(m)
 	}
 	return m
 }

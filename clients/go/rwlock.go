@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"sync"
 
 	"github.com/redis-lock/redis-lock/clients/go/core"
 )
@@ -20,8 +19,6 @@ type RWMutex struct {
 func (r *RedisLock) NewRWMutex(name string, options ...Option) *RWMutex {
 	writer, reader := r.newMutex(name, core.AcquireWriter, options), r.newMutex(name, core.AcquireShare, options)
 	writer.otherSide, reader.otherSide = reader, writer
-	writer.lock.Sides = &sync.RWMutex{}
-	reader.lock.Sides = writer.lock.Sides
 	return &RWMutex{Mutex: writer, reader: reader}
 }
 

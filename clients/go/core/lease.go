@@ -17,10 +17,11 @@ type Hold struct {
 	result []byte          // that came with it, or in its place, if the fence is 0; nil: none
 	life   context.Context // ends when the hold is over
 	end    context.CancelCauseFunc
-	asking chan struct{} // full while a renewal or a ping is on its way: one after the other
 
-	conn   driver.Conn // on which it depends; for who asks
-	forget func() bool // keeps the connection when the hold is over
+	asking     chan struct{} // full while a renewal or a ping is on its way: one after the other
+	conn       driver.Conn   // on which it depends, for who asks; nil: none, or it has broken
+	forget     func() bool   // keeps the connection when the hold is over
+	converting int           // how many acquires of the other mode are under way
 
 	mu       sync.Mutex // of what follows
 	sent     time.Time  // before the request that began the lease; zero: nobody knows when it began
@@ -32,17 +33,15 @@ type Hold struct {
 	observed func(lost bool)
 }
 
-func newHold(lock *Lock, token string, sent time.Time) *Hold {
-	life, end := context.WithCancelCause(context.Background())
-	h := &Hold{lock: lock, token: token, sent: sent, known: sent, life: life, end: end, asking: make(chan struct{}, 1)}
+// Adopt returns the hold of a token that was taken elsewhere. Its fence is 0, and its lease begins with the first renewal. It does not
+// depend on a connection.
+func (l *Lock) Adopt(token string) *Hold {
+	h := &Hold{lock: l, token: token, asking: make(chan struct{}, 1)}
+	h.life, h.end = context.WithCancelCause(context.Background())
 	h.timer = time.AfterFunc(time.Hour, h.expire)
 	h.timer.Stop() // until its lease begins
 	return h
 }
-
-// Adopt returns the hold of a token that was taken elsewhere. Its fence is 0, and its lease begins with the first renewal. It does not
-// depend on a connection.
-func (l *Lock) Adopt(token string) *Hold { return newHold(l, token, time.Time{}) }
 
 // begin is called once, when the server has granted the hold.
 func (h *Hold) begin(ctx context.Context) {
@@ -62,6 +61,14 @@ func (h *Hold) depend(conn driver.Conn) {
 	h.conn, h.forget = conn, context.AfterFunc(h.life, conn.Close)
 }
 
+// convert notes that an acquire of the other mode begins, or that it has ended. A renewal that asks in this mode would undo it: one that
+// is on its way comes before, and none follows.
+func (h *Hold) convert(more int) {
+	h.asking <- struct{}{}
+	defer func() { <-h.asking }()
+	h.converting += more
+}
+
 // Token returns the owner's name.
 func (h *Hold) Token() string { return h.token }
 
@@ -74,27 +81,27 @@ func (h *Hold) Fence() int64 { return max(h.fence, 0) }
 func (h *Hold) Until() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	lease := h.lease()
-	if !h.overAt.IsZero() && h.overAt.Before(lease) {
-		return h.overAt
+	if lease := h.lease(); h.overAt.IsZero() || lease.Before(h.overAt) {
+		return lease
 	}
-	return lease
+	return h.overAt
 }
 
 // Done returns a channel that is closed when the hold is over: released, lost, or not renewed in time.
 func (h *Hold) Done() <-chan struct{} { return h.life.Done() }
 
 // Context returns a context that ends with the hold. Its cause is [ErrNotHeld] then.
-func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelCauseFunc) {
+func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
 	within, end := context.WithCancelCause(ctx)
+	tell := func() { end(context.Cause(h.life)) }
+	forget := context.AfterFunc(h.life, tell)
 	if h.isOver() {
 		h.finish(true)
-		end(context.Cause(h.life)) // The other way would come a moment later.
+		tell() // The other way would come a moment later.
 	}
-	forget := context.AfterFunc(h.life, func() { end(context.Cause(h.life)) })
-	return within, func(cause error) {
+	return within, func() {
 		forget()
-		end(cause)
+		end(nil)
 	}
 }
 
@@ -105,16 +112,14 @@ func (h *Hold) lease() time.Time {
 		return time.Time{}
 	}
 	end := h.sent.Add(h.lock.surely(h.lock.Expiry))
-	if h.lingers() {
-		if cut := h.known.Add(h.lock.surely(h.lock.Linger)); cut.Before(end) {
-			return cut
-		}
+	if cut := h.known.Add(h.lock.surely(h.lock.Linger)); h.lingers() && cut.Before(end) {
+		return cut
 	}
 	return end
 }
 
 // lingers tells whether the hold depends on a connection. An adopted one does not.
-func (h *Hold) lingers() bool { return h.lock.Lingers && h.fence != 0 }
+func (h *Hold) lingers() bool { return h.lock.Linger != 0 && h.fence != 0 }
 
 // surely is the least time that passes on this machine while a time passes on the server.
 func (l *Lock) surely(while time.Duration) time.Duration {
@@ -123,10 +128,7 @@ func (l *Lock) surely(while time.Duration) time.Duration {
 
 // span is how long a hold lasts at most without any answer of the server.
 func (l *Lock) span() time.Duration {
-	if l.Lingers {
-		return min(l.Expiry, l.Linger)
-	}
-	return l.Expiry
+	return min(l.Expiry, cmp.Or(l.Linger, l.Expiry))
 }
 
 // isOver tells whether the hold is over, by this machine's clock.
@@ -191,22 +193,15 @@ func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, e
 	if atLeast > 0 {
 		options = []any{"ATLEAST", atLeast.Milliseconds()}
 	}
-	still := true // nothing is on its way on the connection
-	select {
-	case h.asking <- struct{}{}:
-	default:
-		if still = atLeast > 0; still { // A renewal that the server gets later would prolong what is left.
-			h.asking <- struct{}{}
-		}
-	}
-	var conn driver.Conn // that will be used again
-	if still {
-		defer func() { <-h.asking }()
-		if h.conn != nil && h.forget() {
-			conn, h.conn = h.conn, nil
-		}
+	// A renewal comes before, and none follows: the server would prolong what atLeast leaves.
+	h.asking <- struct{}{}
+	conn := h.conn
+	h.conn = nil
+	if conn != nil && !h.forget() {
+		conn = nil // It is closed already.
 	}
 	lease := h.finish(false) // Whether or not the answer comes.
+	<-h.asking
 	reply, _, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
 	class := ClassOf(reply)
 	switch {
