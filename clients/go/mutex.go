@@ -37,7 +37,9 @@ type Mutex struct {
 
 // Acquire is LockContext, and returns the hold, which has no redsync's names: Renew, Release, Keep and Done. The mutex remembers it,
 // too.
-func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) { return m.take(ctx, m.patience()) }
+func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
+	return m.take(ctx, m.patience(), m.lock.Token)
+}
 
 // Name returns the name of the mutex, which is the key of the lock. Of several it is the first one, or empty without
 // any.
@@ -76,20 +78,14 @@ func (m *Mutex) TryLock() error { return m.TryLockContext(context.Background()) 
 
 // TryLockContext takes the lock if it can be had at once: nobody holds it and nobody waits for it.
 func (m *Mutex) TryLockContext(ctx context.Context) error {
-	_, err := m.take(ctx, 0)
+	_, err := m.take(ctx, 0, m.lock.Token)
 	return err
 }
 
-func (m *Mutex) take(ctx context.Context, wait time.Duration) (*Hold, error) {
-	token, err := m.lock.Token()
-	if err != nil {
-		return nil, err
-	}
-	return m.takeWith(ctx, token, wait, m.live(token))
-}
-
-func (m *Mutex) takeWith(ctx context.Context, token string, wait time.Duration, from *core.Hold) (*Hold, error) {
-	hold, err := m.lock.Take(ctx, token, wait, from)
+func (m *Mutex) take(ctx context.Context, wait time.Duration, token func() (string, error)) (*Hold, error) {
+	lock := m.lock
+	lock.Wait, lock.Token = wait, token
+	hold, err := lock.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +142,8 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	m.retaking.Lock()
 	defer m.retaking.Unlock()
 	if m.setNXOnExtend && m.current() == hold && !m.released.Load() && hold.Token() != "" {
-		if _, err := m.takeWith(ctx, hold.Token(), 0, nil); !errors.Is(err, &ErrTaken{}) {
+		same := func() (string, error) { return hold.Token(), nil }
+		if _, err := m.take(ctx, 0, same); !errors.Is(err, &ErrTaken{}) {
 			return err == nil, err
 		}
 	}

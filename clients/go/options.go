@@ -53,8 +53,9 @@ func WithGrace(grace time.Duration) Option { return func(m *Mutex) { m.lock.Grac
 //
 // When there is no sign of life, Until is this long after the last one, unless an Extend or KeepAlive binds the lock to another
 // connection before. A process that cannot reach the server learns by that that others may have the lock.
+// A linger of 3ms or less, 0 too, is refused by Lock.
 func WithLinger(linger time.Duration) Option {
-	return func(m *Mutex) { m.lock.Linger = cmp.Or(linger, -1) } // 0 is refused, as is every one that is too short.
+	return func(m *Mutex) { m.lock.Linger = cmp.Or(linger, -1) }
 }
 
 // WithDriftFactor sets by which part of the expiry Until is early, for clocks that run at different speeds. The default is 0.01.

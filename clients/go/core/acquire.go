@@ -64,8 +64,9 @@ type Lock struct {
 	Grace   time.Duration // how long a place in the queue outlives its connection; 0: it does not
 	Linger  time.Duration // how long a hold outlives its connection; 0: it does not depend on one
 	Drift   float64
-	Token   func() (string, error) // makes the token of each acquire
-	Invalid error                  // why it can never be held; nil: it can
+	Token   func() (string, error)   // makes the token of each acquire
+	Live    func(token string) *Hold // the live hold of a token, in either mode, which a new one takes the place of; nil: none has one
+	Invalid error                    // why it can never be held; nil: it can
 
 	result string // of LOCK.ONCE: the key of the result
 	early  int64  // of LOCK.ONCE: a result that lives for so many ms, or fewer, comes with the hold
@@ -75,7 +76,7 @@ type Lock struct {
 func (c *Client) Lock(name string) *Lock {
 	return &Lock{
 		Client: c, Names: []string{name}, Command: AcquireExclusive, Expiry: 8 * time.Second, Wait: 4600 * time.Millisecond,
-		Grace: 5 * time.Second, Drift: LeastDrift, Token: NewToken,
+		Grace: 5 * time.Second, Drift: LeastDrift, Token: NewToken, Live: func(string) *Hold { return nil },
 	}
 }
 
@@ -87,11 +88,11 @@ func NewToken() (string, error) {
 }
 
 // Acquire takes the lock. It waits in the server's queue for Wait or until ctx ends, whichever is first. It returns an [ErrTaken] if
-// others hold the lock, and an [ErrFailed] if ctx has ended.
-func (l *Lock) Acquire(ctx context.Context) (*Hold, error) { return l.Take(ctx, "", l.Wait, nil) }
+// others hold the lock, and an [ErrFailed] if ctx has ended. A reader that does not become the writer goes on reading.
+func (l *Lock) Acquire(ctx context.Context) (*Hold, error) { return l.acquire(ctx, l.Wait) }
 
 // TryAcquire takes the lock if it is available at once: nobody holds it and nobody waits for it.
-func (l *Lock) TryAcquire(ctx context.Context) (*Hold, error) { return l.Take(ctx, "", 0, nil) }
+func (l *Lock) TryAcquire(ctx context.Context) (*Hold, error) { return l.acquire(ctx, 0) }
 
 // An attempt is one acquire with all its requests, and the hold that it becomes. All have one token, so that a hold whose reply was
 // lost is had by asking again, and a place in the queue is kept.
@@ -105,22 +106,20 @@ type attempt struct {
 	broken   bool  // a request has had no answer
 }
 
-// Take is Acquire with a token and a time to wait; an empty token: a new one. from is the live hold of the same token, in this mode or
-// in the other one, which the new hold takes the place of; nil: there is none. A reader that does not become the writer goes on reading.
-func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from *Hold) (_ *Hold, err error) {
+func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err error) {
 	if err := l.wrong(); err != nil {
 		return nil, err
 	}
-	if token == "" {
-		if token, err = l.Token(); err != nil {
-			return nil, err
-		}
+	token, err := l.Token()
+	if err != nil {
+		return nil, err
 	}
 	if l.Client.Observer != nil {
 		within, done := l.Client.Observer.Waits(ctx, l.Names)
 		ctx = within
 		defer func() { done(err) }()
 	}
+	from := l.Live(token)
 	a := &attempt{Hold: l.Adopt(token), grace: l.Grace, from: from}
 	if from != nil && from.lock.Command != l.Command {
 		a.grace, a.converts = 0, true // A release that gives the place up would end the hold that the token has.
@@ -159,7 +158,7 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time
 	class := ClassOf(reply)
 	kept := a.wait >= time.Millisecond && a.grace > 0 // a place was asked for
 	a.left = a.left || !notSent(reply.Err) && (class == Unheard || kept && class != Final)
-	again, err = pause, &RedisError{Err: reply.Err}
+	again, err = pause, reply.Err
 	switch {
 	case ctx.Err() != nil:
 		return -1, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
@@ -175,7 +174,7 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time
 	case says(reply.Err, "CANCELLED"):
 		return -1, fmt.Errorf("%w: %w", ErrCancelled, err)
 	case class == Final:
-		return -1, a.lock.Client.explain(ctx, a.lock.Command, a.lock.Names[0], reply.Err)
+		return -1, err
 	case class == Unheard:
 		first := !a.broken
 		a.broken = true
@@ -191,17 +190,11 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time
 
 // wrong returns an error if this lock can never be held, whatever the server says.
 func (l *Lock) wrong() error {
-	const shortest = time.Millisecond // for which an acquire may say that the lock is held
-	switch {
-	case l.Invalid != nil:
-		return l.Invalid
-	case l.surely(l.Expiry) < shortest:
-		return fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) is too short: the drift (WithDriftFactor)"+
-			" and 2ms leave nothing of %v", l.Expiry)
-	case l.Linger != 0 && l.surely(l.Linger) < shortest:
-		return fmt.Errorf("redislock: the linger (WithLinger) is too short: the drift and 2ms leave nothing of %v", l.Linger)
+	if l.surely(l.span()) < time.Millisecond { // for which an acquire may say that the lock is held
+		return fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) or the linger (WithLinger) is too short:"+
+			" the drift (WithDriftFactor) and 2ms leave nothing of %v", l.span())
 	}
-	return nil
+	return l.Invalid
 }
 
 // ask sends the acquire once, waiting in the server as long as there is time and a slice. If it waits in vain, the server keeps its
@@ -233,7 +226,7 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 	if wait > 0 || a.lock.Linger != 0 {
 		var err error
 		if conn, err = client.Driver.Open(within, a.lock.Names[0]); err != nil {
-			return driver.Reply{Err: err}
+			return driver.Reply{Err: &RedisError{Err: err}}
 		}
 		over = conn
 	}
@@ -245,7 +238,7 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 	}
 	if a.fence = number(reply); a.fence != 0 && time.Since(a.sent) > a.lock.span()/10 {
 		a.left = true // Whatever becomes of the renewal.
-		if renewed := a.renewAnew(ctx, over); number(renewed) == 0 || a.isOver() {
+		if renewed := a.renewAnew(ctx, over); number(renewed) == 0 || a.over() {
 			a.fence, reply = 0, driver.Reply{Err: renewed.Err}
 		}
 	}

@@ -44,7 +44,7 @@ func (c *Client) falls(ctx context.Context, key string) (bool, error) {
 	if c.Fallback && c.choice.Load() == 0 {
 		reply := c.Driver.Send(ctx, about("LOCK.INFO", key))[0]
 		if class := ClassOf(reply); class != Answered && class != Null && class != Final {
-			return false, reply.Err
+			return false, &RedisError{Err: reply.Err}
 		}
 		if !lacks(reply.Err, "LOCK.INFO") {
 			c.choice.CompareAndSwap(0, hasModule)
@@ -55,24 +55,38 @@ func (c *Client) falls(ctx context.Context, key string) (bool, error) {
 	return c.choice.Load() == lacksModule, nil
 }
 
-// send sends commands of a token over one of both, in the form of the fallback where that is the choice.
+// send sends commands of a token over one of both, in the form of the fallback where that is the choice. Its errors are explained.
 func (c *Client) send(ctx context.Context, over sender, commands ...driver.Command) []driver.Reply {
-	if falls, err := c.falls(ctx, commands[0].FirstKey()); err != nil {
-		return driver.Failed(commands, err)
-	} else if !falls {
-		return over.Send(ctx, commands...)
+	asked := commands
+	falls, err := c.falls(ctx, commands[0].FirstKey())
+	if falls {
+		asked, err = evals(commands)
 	}
+	if err != nil {
+		return driver.Failed(commands, err)
+	}
+	replies := over.Send(ctx, asked...)
+	for i, reply := range replies {
+		if reply.Err != nil {
+			replies[i].Err = c.explain(ctx, commands[i].Args[0].(string), commands[i].FirstKey(), reply.Err)
+		}
+	}
+	return replies
+}
+
+// evals are commands in the form of the fallback.
+func evals(commands []driver.Command) ([]driver.Command, error) {
 	evals := make([]driver.Command, len(commands))
 	for i, command := range commands {
 		for n, arg := range command.Args {
 			if word, _ := arg.(string); beyond[word] != "" && (n == 0 || n > 3) { // What is between is a key, a token and a time.
-				return driver.Failed(commands, notInFallback(beyond[word]))
+				return nil, notInFallback(beyond[word])
 			}
 		}
 		args := command.Args[1:min(len(command.Args), 4)]
 		evals[i] = driver.Command{Args: append([]any{"EVAL", scripts[command.Args[0].(string)], 1}, args...), Key: 3}
 	}
-	return over.Send(ctx, evals...)
+	return evals, nil
 }
 
 // notInFallback returns an error for what the fallback does not have. It is final, as if the server had said so.
@@ -82,11 +96,9 @@ func notInFallback(what string) error {
 
 // AtLeast returns an error if the server cannot keep a hold after its release.
 func (c *Client) AtLeast(ctx context.Context, key string) error {
-	switch falls, err := c.falls(ctx, key); {
-	case err != nil:
-		return &RedisError{Err: err}
-	case falls:
-		return notInFallback("atLeast is")
+	falls, err := c.falls(ctx, key)
+	if falls {
+		err = notInFallback("atLeast is")
 	}
-	return nil
+	return err
 }

@@ -18,13 +18,13 @@ func (h *Hold) Renew(ctx context.Context) (bool, error) {
 	switch {
 	case number(reply) == 1:
 		return h.heard(sent, true), nil // A release may have come between.
-	case ClassOf(reply) == Answered:
+	case reply.Err == nil:
 		h.finish(true)
 	}
 	if h.isOver() {
 		return false, nil
 	}
-	return false, h.trouble(ctx, "LOCK.RENEW", reply)
+	return false, reply.Err
 }
 
 // sendRenewal sends a renewal once, unless the hold is over. That of a hold that lingers goes over its own connection, and proves that
@@ -123,7 +123,7 @@ func (h *Hold) keep(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		renewed, err := h.Renew(ctx)
+		_, err := h.Renew(ctx)
 		switch {
 		case err != nil && ClassOf(driver.Reply{Err: err}) == Final:
 			h.mu.Lock()
@@ -132,10 +132,8 @@ func (h *Hold) keep(ctx context.Context) {
 			return
 		case err != nil:
 			wait = min(span/10, tryAgain)
-		case renewed:
+		default: // If it was not renewed, ctx ends.
 			wait = span / 3
-		default:
-			return
 		}
 	}
 }

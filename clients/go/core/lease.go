@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ type Hold struct {
 func (l *Lock) Adopt(token string) *Hold {
 	h := &Hold{lock: l, token: token, asking: make(chan struct{}, 1)}
 	h.life, h.end = context.WithCancelCause(context.Background())
-	h.timer = time.AfterFunc(time.Hour, h.expire)
+	h.timer = time.AfterFunc(time.Hour, func() { h.isOver() })
 	h.timer.Stop() // until its lease begins
 	return h
 }
@@ -96,7 +97,6 @@ func (h *Hold) Context(ctx context.Context) (within context.Context, cancel cont
 	tell := func() { end(context.Cause(h.life)) }
 	forget := context.AfterFunc(h.life, tell)
 	if h.isOver() {
-		h.finish(true)
 		tell() // The other way would come a moment later.
 	}
 	return within, func() {
@@ -127,26 +127,21 @@ func (l *Lock) surely(while time.Duration) time.Duration {
 }
 
 // span is how long a hold lasts at most without any answer of the server.
-func (l *Lock) span() time.Duration {
-	return min(l.Expiry, cmp.Or(l.Linger, l.Expiry))
-}
+func (l *Lock) span() time.Duration { return min(l.Expiry, cmp.Or(l.Linger, l.Expiry)) }
 
-// isOver tells whether the hold is over, by this machine's clock.
+// isOver tells whether the hold is over, by this machine's clock. One that nobody has ended is lost then.
 func (h *Hold) isOver() bool {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.over()
+	over := h.over()
+	h.mu.Unlock()
+	if over {
+		h.finish(true)
+	}
+	return over
 }
 
 func (h *Hold) over() bool {
 	return !h.overAt.IsZero() || !h.sent.IsZero() && !time.Now().Before(h.lease())
-}
-
-// expire is called when the lease may be over.
-func (h *Hold) expire() {
-	if h.isOver() { // Otherwise a renewal has come between.
-		h.finish(true)
-	}
 }
 
 // finish ends the hold here. lost tells whether nobody wanted that. It returns until when the lease would have lasted.
@@ -188,47 +183,37 @@ func (h *Hold) heard(sent time.Time, renewed bool) bool {
 func (h *Hold) Release(ctx context.Context) (bool, error) { return h.ReleaseAfter(ctx, 0) }
 
 // ReleaseAfter is Release, but the server keeps the hold until atLeast has passed since its grant.
-func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, error) {
+func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (released bool, err error) {
 	var options []any
 	if atLeast > 0 {
 		options = []any{"ATLEAST", atLeast.Milliseconds()}
 	}
-	// A renewal comes before, and none follows: the server would prolong what atLeast leaves.
-	h.asking <- struct{}{}
-	conn := h.conn
-	h.conn = nil
-	if conn != nil && !h.forget() {
-		conn = nil // It is closed already.
+	h.asking <- struct{}{} // A renewal comes before, and none follows: the server would prolong what atLeast leaves.
+	if conn := h.conn; conn != nil && h.forget() {
+		defer func() {
+			if err != nil {
+				conn.Close() // The server may still have the hold.
+			} else {
+				conn.Release()
+			}
+		}()
 	}
+	h.conn = nil
 	lease := h.finish(false) // Whether or not the answer comes.
 	<-h.asking
 	reply, _, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
-	class := ClassOf(reply)
-	switch {
-	case conn == nil:
-	case class == Answered:
-		conn.Release()
-	default:
-		conn.Close()
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.unheard = h.unheard || unheard
-	if class != Answered {
-		return false, h.trouble(ctx, "LOCK.RELEASE", reply)
-	}
 	// When the answer to the first one was lost, nothing has ended the lease meanwhile but that.
-	return number(reply) != 0 || h.unheard && time.Now().Before(lease), nil
+	return number(reply) != 0 || reply.Err == nil && h.unheard && time.Now().Before(lease), reply.Err
 }
 
 // Check asks the server whether the lock is held now. After Until the answer is no: the server may still have a longer lease. The
 // answer is old when it arrives: guard a write by Exec or by the fence.
 func (h *Hold) Check(ctx context.Context) (bool, error) {
 	reply, _, _ := h.insist(ctx, time.Now().Add(Margin), h.sends("LOCK.CHECK"))
-	if ClassOf(reply) != Answered {
-		return false, h.trouble(ctx, "LOCK.CHECK", reply)
-	}
-	return number(reply) != 0 && !h.isOver(), nil
+	return number(reply) != 0 && !h.isOver(), reply.Err
 }
 
 const execGuarded = "LOCK.EXEC"
@@ -237,21 +222,21 @@ const execGuarded = "LOCK.EXEC"
 // It returns the command's own reply, nil for null. If the lock is not held the error is an [ErrNotHeld], and the command was not run.
 // Of several names, the first one guards. It is never sent again.
 func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, error) {
-	client, name := h.lock.Client, h.lock.Names[0]
 	if h.token == "" {
 		return nil, ErrNotHeld
 	}
-	reply := client.send(ctx, client.Driver, about(execGuarded, name, append([]any{h.token, command}, args...)...))[0]
+	guarded := about(execGuarded, h.lock.Names[0], append([]any{h.token, command}, args...)...)
+	reply := h.lock.Client.send(ctx, h.lock.Client.Driver, guarded)[0]
 	lost := says(reply.Err, "NOTHELD")
 	if says(reply.Err, "WRONGTYPE") { // Of the lock, or of the command.
 		held, err := h.Check(ctx)
 		lost = err == nil && !held
 	}
-	switch {
-	case lost:
+	if lost {
 		return nil, ErrNotHeld
-	case lacks(reply.Err, execGuarded):
-		return nil, client.explain(ctx, execGuarded, name, reply.Err)
+	}
+	if own := errors.Unwrap(reply.Err); own != nil { // without what a RedisError adds
+		reply.Err = own
 	}
 	return reply.Value, reply.Err
 }
@@ -313,16 +298,11 @@ func (h *Hold) insist(
 		if silent < tries {
 			sleep(ctx, min(again, time.Until(until)))
 		}
+		if ctx.Err() != nil {
+			reply.Err = &RedisError{Err: ended(ctx)}
+		}
 		if silent == tries || ctx.Err() != nil || !time.Now().Before(until) {
 			return reply, sent, unheard
 		}
 	}
-}
-
-// trouble is the error for a reply that decides nothing.
-func (h *Hold) trouble(ctx context.Context, command string, reply driver.Reply) error {
-	if ctx.Err() != nil {
-		return &RedisError{Err: ended(ctx)}
-	}
-	return h.lock.Client.explain(ctx, command, h.lock.Names[0], reply.Err)
 }

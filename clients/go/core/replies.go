@@ -175,8 +175,6 @@ const lost = "no fair queue, no fence, no readers and writers, no counted or sev
 func (c *Client) explain(ctx context.Context, command, key string, err error) error {
 	wrapped := error(&RedisError{Err: err})
 	switch {
-	case errors.Is(err, ErrModuleMissing):
-		return err
 	case says(err, "ttl must not be above lock.max-ttl"):
 		return fmt.Errorf("%w: %w", ErrExpiry, wrapped)
 	case !lacks(err, command):

@@ -48,7 +48,8 @@ type (
 // library makes each connection as a client with a pool of one. go-redis gives a command of its user neither a read time-out of its
 // own nor a way to end it, and a context's cancellation does not reach a read. Closing the client does.
 type library struct {
-	client redis.UniversalClient
+	server func(ctx context.Context, key string) (ofOne, error) // the one that has a key
+	reload func(context.Context)                                // asks a cluster anew who has what
 
 	mu   sync.Mutex         // of what follows
 	idle map[string][]*conn // by address; the one that was used last is the last
@@ -58,13 +59,19 @@ type library struct {
 // New returns a driver that uses the options of client, which is a *redis.Client (of redis.NewClient or redis.NewFailoverClient), a
 // *redis.ClusterClient, or a type that embeds one.
 func New(client redis.UniversalClient) (driver.Driver, error) {
-	switch client.(type) {
-	case ofOne, ofCluster:
-		return &library{client: client, idle: map[string][]*conn{}, open: map[*conn]bool{}}, nil
+	l := &library{reload: func(context.Context) {}, idle: map[string][]*conn{}, open: map[*conn]bool{}}
+	switch client := client.(type) {
+	case ofOne:
+		l.server = func(context.Context, string) (ofOne, error) { return client, nil }
+	case ofCluster:
+		l.server = func(ctx context.Context, key string) (ofOne, error) { return client.MasterForKey(ctx, key) }
+		l.reload = client.ReloadState
+	default:
+		return nil, fmt.Errorf("%w: it needs a redis.Client, a redis.ClusterClient, or a type that embeds one, and not a %T. (A Ring moves"+
+			" the keys of a shard that it cannot reach to another shard, and each process decides that for itself. Two processes would hold"+
+			" one lock on two shards. Use a redis.Client for each shard)", ErrClient, client)
 	}
-	return nil, fmt.Errorf("%w: it needs a redis.Client, a redis.ClusterClient, or a type that embeds one, and not a %T. (A Ring moves the"+
-		" keys of a shard that it cannot reach to another shard, and each process decides that for itself. Two processes would hold one lock"+
-		" on two shards. Use a redis.Client for each shard)", ErrClient, client)
+	return l, nil
 }
 
 func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
@@ -83,25 +90,19 @@ func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver
 
 // Open returns an idle connection to the server that has the key, or a new one.
 func (l *library) Open(ctx context.Context, key string) (driver.Conn, error) {
-	var options redis.Options
-	err := ctx.Err()
-	switch client := l.client.(type) {
-	case ofOne:
-		options = *client.Options()
-	case ofCluster:
-		var node *redis.Client
-		if node, err = client.MasterForKey(ctx, key); err == nil {
-			options = *node.Options()
-		}
-	}
+	server, err := l.server(ctx, key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == nil {
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case l.open == nil:
 		err = errors.New("the locks are closed")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
+	options := *server.Options()
 	idle := l.idle[options.Addr]
 	last := len(idle) - 1
 	if last < 0 || time.Since(idle[last].since) > longestIdle {
@@ -120,12 +121,6 @@ func (l *library) closeIdle(addr string) {
 		_ = c.client.Close()
 	}
 	delete(l.idle, addr)
-}
-
-func (l *library) reload() {
-	if cluster, ok := l.client.(ofCluster); ok {
-		cluster.ReloadState(context.Background())
-	}
 }
 
 // Close closes all connections.
@@ -182,7 +177,7 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 			c.move(addr)
 			replies[i] = c.send(ctx, asking, commands[i])[0]
 			if !asking {
-				c.library.reload()
+				c.library.reload(ctx)
 			}
 		}
 	}
@@ -233,12 +228,12 @@ func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command
 	return replies
 }
 
-func (c *conn) Release() {
-	if c.leaves {
-		c.Close()
-		return
-	}
-	_ = c.only.Close()
+func (c *conn) Release() { c.end(c.leaves) }
+
+func (c *conn) Close() { c.end(true) }
+
+// end keeps the connection for the next one, or closes it. What else is idle there has likely ended then, too, or is as silent.
+func (c *conn) end(broken bool) {
 	l := c.library
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,23 +242,16 @@ func (c *conn) Release() {
 	}
 	delete(l.open, c)
 	idle := l.idle[c.options.Addr]
-	if len(idle) >= maxIdle {
-		_ = c.client.Close()
-		return
-	}
-	c.since = time.Now()
-	l.idle[c.options.Addr] = append(idle, c)
-}
-
-// Close closes the connection. What else is idle there has likely ended, too, or is as silent.
-func (c *conn) Close() {
-	l := c.library
-	l.mu.Lock()
-	if l.open[c] {
-		delete(l.open, c)
+	switch {
+	case broken:
 		_ = c.client.Close()
 		l.closeIdle(c.options.Addr)
+		l.reload(context.Background())
+	case len(idle) >= maxIdle:
+		_ = c.client.Close()
+	default:
+		_ = c.only.Close()
+		c.since = time.Now()
+		l.idle[c.options.Addr] = append(idle, c)
 	}
-	l.mu.Unlock()
-	l.reload()
 }

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
@@ -74,7 +75,7 @@ type conn struct {
 	library *library
 	client  rueidis.DedicatedClient
 	release func()
-	failed  bool // one of the last replies was an error
+	failed  atomic.Bool // one of the last replies was an error, so it is not used again
 	ended   sync.Once
 }
 
@@ -86,11 +87,11 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 	select {
 	case replies := <-answers:
 		cancel()
-		c.failed = slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil })
+		c.failed.Store(slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil }))
 		return replies
 	case <-ctx.Done():
 		cancel()
-		c.failed = true
+		c.failed.Store(true)
 		go func() {
 			<-answers
 			c.Close()
@@ -121,21 +122,18 @@ func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Rep
 // Release gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one
 // with an error is closed.
 func (c *conn) Release() {
-	if c.failed {
-		c.Close()
-		return
-	}
-	c.end(func() {})
-}
-
-func (c *conn) Close() { c.end(func() { c.client.Close() }) }
-
-func (c *conn) end(first func()) {
 	c.ended.Do(func() {
 		c.library.open.Delete(c)
-		first()
+		if c.failed.Load() {
+			c.client.Close()
+		}
 		c.release()
 	})
+}
+
+func (c *conn) Close() {
+	c.failed.Store(true)
+	c.Release()
 }
 
 // send sends commands once. Their keys tell the client the node, and what may wait says so.
