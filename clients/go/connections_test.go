@@ -88,11 +88,8 @@ func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 	for name, giveUp := range map[string]func(cancel context.CancelFunc, proxy *proxy){
 		"by a lost release":    func(cancel context.CancelFunc, p *proxy) { p.loses("LOCK.RELEASE"); cancel() },
 		"after its connection": func(cancel context.CancelFunc, p *proxy) { p.cut(); p.join(); cancel() },
-		"at a final error": func(_ context.CancelFunc, p *proxy) {
-			admin.ConfigSet(ctx, "lock.max-keep", "1000") // The next request asks for too long a grace.
-			p.cut()
-			p.join()
-		},
+		// The next request asks for too long a grace.
+		"at a final error": func(_ context.CancelFunc, p *proxy) { admin.ConfigSet(ctx, "lock.max-keep", "1000"); p.cut(); p.join() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			far, proxy := behindProxy(t)

@@ -111,9 +111,7 @@ func (m *Mutex) live(token string) *core.Hold {
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
 
 // UnlockContext is [Mutex.Unlock] with a context. While the server refuses for now, it asks again until Until.
-func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) { return m.unlock(ctx, 0) }
-
-func (m *Mutex) unlock(ctx context.Context, atLeast time.Duration) (bool, error) {
+func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	m.retaking.Lock()
 	m.released.Store(true)
 	hold := m.current()
@@ -121,7 +119,7 @@ func (m *Mutex) unlock(ctx context.Context, atLeast time.Duration) (bool, error)
 	if live := m.live(hold.Token()); live != nil {
 		hold = live // The server has one hold of both sides.
 	}
-	released, err := hold.ReleaseAfter(ctx, atLeast)
+	released, err := hold.Release(ctx)
 	if err == nil && !released {
 		err = ErrLockAlreadyExpired
 	}

@@ -20,19 +20,15 @@ func (r *RedisLock) RunOnce(
 	if atLeast < 0 || atLeast > atMost {
 		return false, errors.New("redislock: atLeast must be from 0 to atMost")
 	}
-	if atLeast > 0 {
-		if err := r.client.AtLeast(ctx, name); err != nil {
-			return false, err
-		}
-	}
 	mutex := r.NewMutex(name, append(slices.Clip(options), WithExpiry(atMost))...)
+	mutex.lock.AtLeast = atLeast
 	if err := mutex.TryLockContext(ctx); errors.Is(err, &ErrTaken{}) {
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
 	defer func() {
-		if _, failed := mutex.unlock(context.WithoutCancel(ctx), atLeast); failed != nil {
+		if _, failed := mutex.UnlockContext(context.WithoutCancel(ctx)); failed != nil {
 			err = errors.Join(err, failed)
 		}
 	}()

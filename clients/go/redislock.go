@@ -94,7 +94,7 @@ type ClientOption func(*RedisLock)
 // Without this option that is an [ErrModuleMissing]. On a server that has the module the option changes nothing.
 //
 // Such a lock has less. There is no queue: waiters ask again and again, in no order. [Mutex.Fence] is 0: never send it to a resource.
-// An eviction or a failover can end the lock early. RWMutex, Semaphore, MultiMutex, Exec, WithLinger and a RunOnce with
+// An eviction or a failover can end the lock early. RWMutex, Semaphore, NewMultiMutex, Exec, WithLinger and a RunOnce with
 // atLeast return an ErrModuleMissing. The first use says so once, by slog.Warn.
 //
 // The choice is made at the first use, from what the server answers, and stays as long as the RedisLock.

@@ -97,7 +97,7 @@ func (r *RedisLock) NewMultiMutex(exclusive, shared []string, options ...Option)
 	if names := slices.Concat(exclusive, shared); len(names) > 0 {
 		m.lock.Names, m.lock.Shared = names, len(shared)
 	} else {
-		m.lock.Invalid = errors.New("redislock: a MultiMutex has at least one name")
+		m.lock.Invalid = errors.New("redislock: a mutex of several names has at least one name")
 	}
 	return m
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -63,6 +64,7 @@ type Lock struct {
 	Wait    time.Duration // how long Acquire waits
 	Grace   time.Duration // how long a place in the queue outlives its connection; 0: it does not
 	Linger  time.Duration // how long a hold outlives its connection; 0: it does not depend on one
+	AtLeast time.Duration // how long after its grant the server keeps a hold that is released
 	Drift   float64
 	Token   func() (string, error)   // makes the token of each acquire
 	Live    func(token string) *Hold // the live hold of a token, in either mode, which a new one takes the place of; nil: none has one
@@ -107,7 +109,7 @@ type attempt struct {
 }
 
 func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err error) {
-	if err := l.wrong(); err != nil {
+	if err := l.wrong(ctx); err != nil {
 		return nil, err
 	}
 	token, err := l.Token()
@@ -188,11 +190,16 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time
 	return again, err
 }
 
-// wrong returns an error if this lock can never be held, whatever the server says.
-func (l *Lock) wrong() error {
+// wrong returns an error if this lock can never be held as it is to be.
+func (l *Lock) wrong(ctx context.Context) error {
 	if l.surely(l.span()) < time.Millisecond { // for which an acquire may say that the lock is held
 		return fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) or the linger (WithLinger) is too short:"+
 			" the drift (WithDriftFactor) and 2ms leave nothing of %v", l.span())
+	}
+	if l.AtLeast > 0 {
+		if falls, err := l.Client.falls(ctx, l.Names[0]); falls || err != nil {
+			return cmp.Or(err, notInFallback("atLeast is"))
+		}
 	}
 	return l.Invalid
 }
@@ -257,7 +264,7 @@ func (a *attempt) renewAnew(ctx context.Context, over sender) driver.Reply {
 	a.known = a.sent
 	within, cancel := context.WithTimeout(ctx, Margin)
 	defer cancel()
-	return a.send(within, over, "LOCK.RENEW", a.lock.Expiry.Milliseconds())
+	return a.renewal(within, over)
 }
 
 // goOnReading is for a token that the server may have made a reader without our hearing of it. Others may read, so it is no writer any

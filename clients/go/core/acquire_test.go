@@ -105,6 +105,6 @@ func TestWhatCanNeverBeHeldIsRefused(t *testing.T) {
 		}
 		expect(t, "requests", f.said(), "")
 		lock.Expiry = 4 * time.Millisecond
-		expect(t, "the shortest", lock.wrong(), nil)
+		expect(t, "the shortest", lock.wrong(ctx), nil)
 	})
 }

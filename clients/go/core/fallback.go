@@ -93,12 +93,3 @@ func evals(commands []driver.Command) ([]driver.Command, error) {
 func notInFallback(what string) error {
 	return fmt.Errorf("%w: %w", ErrModuleMissing, driver.Error(what+" not available in the fallback"))
 }
-
-// AtLeast returns an error if the server cannot keep a hold after its release.
-func (c *Client) AtLeast(ctx context.Context, key string) error {
-	falls, err := c.falls(ctx, key)
-	if falls {
-		err = notInFallback("atLeast is")
-	}
-	return err
-}

@@ -32,18 +32,17 @@ func (h *Hold) Renew(ctx context.Context) (bool, error) {
 func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 	h.asking <- struct{}{}
 	defer func() { <-h.asking }()
-	ttl := h.lock.Expiry.Milliseconds()
 	switch {
 	case h.isOver():
 		return driver.Reply{Value: int64(0)}
 	case !h.lingers():
-		return h.send(ctx, h.lock.Client.Driver, "LOCK.RENEW", ttl)
+		return h.renewal(ctx, h.lock.Client.Driver)
 	}
 	ctx = context.WithoutCancel(ctx) // The end of the caller's context would close the connection.
 	if h.conn != nil {
 		within, cancel := context.WithTimeout(ctx, min(Margin, h.lock.span()/3))
 		defer cancel()
-		if reply := h.send(within, h.conn, "LOCK.RENEW", ttl); !Leaves(reply) {
+		if reply := h.renewal(within, h.conn); !Leaves(reply) {
 			return reply
 		}
 		h.conn.Close()
@@ -51,17 +50,21 @@ func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 	}
 	within, cancel := context.WithTimeout(ctx, Margin)
 	defer cancel()
-	return h.bind(within, ttl)
+	return h.bind(within)
+}
+
+func (h *Hold) renewal(ctx context.Context, over sender) driver.Reply {
+	return h.send(ctx, over, "LOCK.RENEW", h.lock.Expiry.Milliseconds())
 }
 
 // bind renews a hold over a new connection, and binds the hold to that, which only an acquire does. A renewal that has succeeded counts
 // for the linger in any case: the server sees the end of another connection later, if it has not yet.
-func (h *Hold) bind(ctx context.Context, ttl int64) driver.Reply {
+func (h *Hold) bind(ctx context.Context) driver.Reply {
 	conn, err := h.lock.Client.Driver.Open(ctx, h.lock.Names[0])
 	if err != nil {
-		return h.send(ctx, h.lock.Client.Driver, "LOCK.RENEW", ttl)
+		return h.renewal(ctx, h.lock.Client.Driver)
 	}
-	renewed := h.send(ctx, conn, "LOCK.RENEW", ttl)
+	renewed := h.renewal(ctx, conn)
 	if number(renewed) == 0 || h.converting > 0 || h.isOver() { // The next renewal binds, if there is one.
 		conn.Release()
 		return renewed

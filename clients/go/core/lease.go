@@ -180,15 +180,12 @@ func (h *Hold) heard(sent time.Time, renewed bool) bool {
 
 // Release ends the hold. It returns false when the hold was over before. A release whose answer was lost and that is sent again is
 // one. After an error it can be called again: the server may have the hold, for as long as the lease lasts.
-func (h *Hold) Release(ctx context.Context) (bool, error) { return h.ReleaseAfter(ctx, 0) }
-
-// ReleaseAfter is Release, but the server keeps the hold until atLeast has passed since its grant.
-func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (released bool, err error) {
+func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	var options []any
-	if atLeast > 0 {
-		options = []any{"ATLEAST", atLeast.Milliseconds()}
+	if least := h.lock.AtLeast; least > 0 {
+		options = []any{"ATLEAST", least.Milliseconds()}
 	}
-	h.asking <- struct{}{} // A renewal comes before, and none follows: the server would prolong what atLeast leaves.
+	h.asking <- struct{}{} // A renewal comes before, and none follows: the server would prolong what AtLeast leaves.
 	if conn := h.conn; conn != nil && h.forget() {
 		defer func() {
 			if err != nil {
@@ -241,19 +238,15 @@ func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, erro
 	return reply.Value, reply.Err
 }
 
-// commands are the same command for each name. Only the holder's token succeeds with it.
-func (h *Hold) commands(command string, args ...any) []driver.Command {
+// send sends the same command for each name. Only the holder's token succeeds with it. The reply is 1 if each has succeeded, 0 if one has
+// not, or the error.
+func (h *Hold) send(ctx context.Context, over sender, command string, args ...any) driver.Reply {
 	commands := make([]driver.Command, len(h.lock.Names))
 	for i, name := range h.lock.Names {
 		commands[i] = about(command, name, append([]any{h.token}, args...)...)
 	}
-	return commands
-}
-
-// send sends the same command for each name. The reply is 1 if each has succeeded, 0 if one has not, or the error.
-func (h *Hold) send(ctx context.Context, over sender, command string, args ...any) driver.Reply {
 	all := driver.Reply{Value: int64(1)}
-	for _, reply := range h.lock.Client.send(ctx, over, h.commands(command, args...)...) {
+	for _, reply := range h.lock.Client.send(ctx, over, commands...) {
 		switch {
 		case ClassOf(reply) != Answered && !isTaken(reply):
 			return reply

@@ -178,7 +178,8 @@ func TestARenewalThatIsOnItsWayComesBeforeAReleaseThatLeavesSomething(t *testing
 		f.plan(answer{"LOCK.RENEW", driver.Reply{Value: int64(1)}, 300 * time.Millisecond})
 		go hold.Renew(ctx)
 		synctest.Wait()
-		_, _ = hold.ReleaseAfter(ctx, time.Second)
+		lock.AtLeast = time.Second
+		_, _ = hold.Release(ctx)
 		expect(t, "the order", f.said(), "ACQUIRE@0 RENEW@0 RELEASE@300")
 	})
 }

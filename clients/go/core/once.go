@@ -131,11 +131,12 @@ func (o *Once) make(ctx context.Context, hold *Hold, maker func(ctx context.Cont
 // store writes the result if the server still has the hold, and releases that, in one pipeline. It can be sent again: the second time
 // finds no hold, and writes nothing.
 func (o *Once) store(ctx context.Context, hold *Hold, made []byte) error {
-	set := about(execGuarded, hold.lock.Names[0], hold.token, "SET", o.Name, string(made), "PX", o.Keep.Milliseconds())
-	commands := append([]driver.Command{set}, hold.commands("LOCK.RELEASE")...)
+	key := hold.lock.Names[0]
+	set := about(execGuarded, key, hold.token, "SET", o.Name, string(made), "PX", o.Keep.Milliseconds())
+	release := about("LOCK.RELEASE", key, hold.token)
 	var stored driver.Reply
 	hold.insist(ctx, hold.finish(false), func(ctx context.Context) driver.Reply {
-		replies := o.Client.send(ctx, o.Client.Driver, commands...)
+		replies := o.Client.send(ctx, o.Client.Driver, set, release)
 		stored = replies[0]
 		return replies[1]
 	})

@@ -151,7 +151,6 @@ func newClient(options redis.Options) *redis.Client {
 	options.PoolSize, options.MinIdleConns = 1, 0
 	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0 // a hold may depend on it
 	options.ReadTimeout = core.LongestSlice + core.Margin    // of the longest wait
-	options.PoolTimeout = time.Second                        // nobody else uses it
 	options.ContextTimeoutEnabled = true                     // and of each
 	options.MaxRetries = -1                                  // the core asks again itself, as long as it may
 	later := reflect.ValueOf(&options).Elem()                // only later versions have what follows

@@ -43,22 +43,30 @@ func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver
 }
 
 func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
+	c, err := until(ctx, l.dedicated, (*conn).Release) // It waits while the blocking pool is empty, whatever ctx says.
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	return c, nil
+}
+
+func (l *library) dedicated() *conn {
 	c := &conn{library: l}
-	opened := make(chan struct{})
-	go func() { // It waits while the blocking pool is empty, whatever ctx says.
-		defer close(opened)
-		c.client, c.release = l.client.Dedicate()
-	}()
+	c.client, c.release = l.client.Dedicate()
+	l.open.Store(c, true)
+	return c
+}
+
+// until returns what do returns, unless ctx ends before. What comes later is for late.
+func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err error) {
+	done := make(chan T, 1)
+	go func() { done <- do() }()
 	select {
-	case <-opened:
-		l.open.Store(c, true)
-		return c, nil
+	case value = <-done:
+		return value, nil
 	case <-ctx.Done():
-		go func() {
-			<-opened
-			c.release()
-		}()
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, context.Cause(ctx))
+		go func() { late(<-done) }()
+		return value, context.Cause(ctx)
 	}
 }
 
@@ -82,22 +90,14 @@ type conn struct {
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	// With a deadline, rueidis would read until then and not look at a cancellation. Without one it looks, but not while it connects.
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	answers := make(chan []driver.Reply, 1)
-	go func() { answers <- c.send(within, commands) }()
-	select {
-	case replies := <-answers:
-		cancel()
-		c.failed.Store(slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil }))
-		return replies
-	case <-ctx.Done():
-		cancel()
-		c.failed.Store(true)
-		go func() {
-			<-answers
-			c.Close()
-		}()
-		return driver.Failed(commands, context.Cause(ctx))
+	defer cancel()
+	send := func() []driver.Reply { return c.send(within, commands) }
+	replies, err := until(ctx, send, func([]driver.Reply) { c.Close() })
+	if err != nil {
+		replies = driver.Failed(commands, err)
 	}
+	c.failed.Store(slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil }))
+	return replies
 }
 
 func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Reply {
@@ -171,13 +171,14 @@ func send(ctx context.Context, client rueidis.CoreClient, commands []driver.Comm
 
 func replyOf(result rueidis.RedisResult) driver.Reply {
 	value, err := result.ToAny()
-	if errors.Is(err, rueidis.ErrClosing) {
-		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-	}
-	if reply, ok := rueidis.IsRedisErr(err); rueidis.IsRedisNil(err) {
+	said, is := rueidis.IsRedisErr(err)
+	switch {
+	case rueidis.IsRedisNil(err):
 		err = nil
-	} else if ok {
-		err = driver.Error(reply.Error())
+	case is:
+		err = driver.Error(said.Error())
+	case errors.Is(err, rueidis.ErrClosing):
+		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	return driver.Reply{Value: value, Err: err}
 }
