@@ -105,7 +105,7 @@ type attempt struct {
 	from     *Hold // the hold that the token has already; nil: none
 	converts bool  // that hold is of the other mode
 	left     bool  // the server may have a hold or a place of ours that only we would end
-	broken   bool  // a request has had no answer
+	broken   bool  // a connection has broken
 }
 
 func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err error) {
@@ -177,12 +177,9 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time
 		return -1, fmt.Errorf("%w: %w", ErrCancelled, err)
 	case class == Final:
 		return -1, err
-	case class == Unheard:
-		first := !a.broken
-		a.broken = true
-		if first && !errors.Is(reply.Err, context.DeadlineExceeded) {
-			return again, err // One that does not wait asks once more, too, if its connection has broken.
-		}
+	case class == Unheard && !a.broken && !errors.Is(reply.Err, context.DeadlineExceeded):
+		a.broken = true // One that does not wait asks once more, too.
+		return again, err
 	}
 	if a.wait < time.Millisecond {
 		again = -1
