@@ -108,6 +108,7 @@ type attempt struct {
 	broken   bool  // a connection has broken
 }
 
+// acquire is Acquire with a time to wait.
 func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err error) {
 	if err := l.wrong(ctx); err != nil {
 		return nil, err

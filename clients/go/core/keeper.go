@@ -53,6 +53,7 @@ func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 	return h.bind(within)
 }
 
+// renewal sends a renewal over one of both.
 func (h *Hold) renewal(ctx context.Context, over sender) driver.Reply {
 	return h.send(ctx, over, "LOCK.RENEW", h.lock.Expiry.Milliseconds())
 }

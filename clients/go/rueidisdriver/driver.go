@@ -50,6 +50,7 @@ func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
 	return c, nil
 }
 
+// dedicated returns a connection of the blocking pool when there is one.
 func (l *library) dedicated() *conn {
 	c := &conn{library: l}
 	c.client, c.release = l.client.Dedicate()
