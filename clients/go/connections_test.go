@@ -88,15 +88,13 @@ func TestAWaiterThatGivesUpLeavesNoPlaceBehind(t *testing.T) {
 	for name, giveUp := range map[string]func(cancel context.CancelFunc, proxy *proxy){
 		"by a lost release":    func(cancel context.CancelFunc, p *proxy) { p.loses("LOCK.RELEASE"); cancel() },
 		"after its connection": func(cancel context.CancelFunc, p *proxy) { p.cut(); p.join(); cancel() },
-		"at a final error": func(context.CancelFunc, *proxy) {
-			admin.ConfigSet(ctx, "lock.max-keep", "1000") // The next slice asks for too long a grace.
-		},
+		// The next request asks for too long a grace.
+		"at a final error": func(_ context.CancelFunc, p *proxy) { admin.ConfigSet(ctx, "lock.max-keep", "1000"); p.cut(); p.join() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			far, proxy := behindProxy(t)
 			holder := locksTo(t, server.Addr).NewMutex("a", minute)
 			must(t, holder.Lock())
-			far.client.Slice = 100 * time.Millisecond
 			within, cancel := context.WithCancel(ctx)
 			defer cancel()
 			done := inBackground(t, func() error { return far.NewMutex("a", WithTries(forever), WithGrace(time.Hour)).LockContext(within) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/core"
@@ -27,19 +28,21 @@ type Mutex struct {
 	setNXOnExtend bool
 	otherSide     *Mutex // the reader of this writer, or the writer of this reader; itself where there is none
 
-	retaking sync.Mutex // an Extend that takes the lock again has it, and an Unlock waits for that
+	retaking sync.Mutex  // an Extend that takes the lock again has it, and an Unlock waits for that
+	released atomic.Bool // by an Unlock since the last Lock
 
-	mu       sync.Mutex // of what follows
-	hold     *core.Hold // the last one, or one of nothing
-	released bool       // by an Unlock since the last Lock
+	mu   sync.Mutex // of what follows
+	hold *core.Hold // the last one, or one of nothing
 }
 
 // Acquire is LockContext, and returns the hold, which has no redsync's names: Renew, Release, Keep and Done. The mutex remembers it,
 // too.
-func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) { return m.take(ctx, m.patience()) }
+func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
+	return m.take(ctx, m.patience(), m.lock.Token)
+}
 
-// Name returns the name of the mutex, which is the key of the lock. Of a [MultiMutex] it is the first one, or
-// empty without any.
+// Name returns the name of the mutex, which is the key of the lock. Of several it is the first one, or empty without
+// any.
 func (m *Mutex) Name() string { return m.lock.Names[0] }
 
 // Value returns the token of the last lock. It is empty until a lock is had (or WithValue is used).
@@ -75,26 +78,21 @@ func (m *Mutex) TryLock() error { return m.TryLockContext(context.Background()) 
 
 // TryLockContext takes the lock if it can be had at once: nobody holds it and nobody waits for it.
 func (m *Mutex) TryLockContext(ctx context.Context) error {
-	_, err := m.take(ctx, 0)
+	_, err := m.take(ctx, 0, m.lock.Token)
 	return err
 }
 
-func (m *Mutex) take(ctx context.Context, wait time.Duration) (*Hold, error) {
-	token, err := m.lock.Token()
-	if err != nil {
-		return nil, err
-	}
-	return m.takeWith(ctx, token, wait, m.live(token))
-}
-
-func (m *Mutex) takeWith(ctx context.Context, token string, wait time.Duration, from *core.Hold) (*Hold, error) {
-	hold, err := m.lock.Take(ctx, token, wait, from)
+func (m *Mutex) take(ctx context.Context, wait time.Duration, token func() (string, error)) (*Hold, error) {
+	lock := m.lock
+	lock.Wait, lock.Token = wait, token
+	hold, err := lock.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.hold, m.released = hold, false
+	m.hold = hold
+	m.released.Store(false)
 	return hold, nil
 }
 
@@ -113,19 +111,15 @@ func (m *Mutex) live(token string) *core.Hold {
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
 
 // UnlockContext is [Mutex.Unlock] with a context. While the server refuses for now, it asks again until Until.
-func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) { return m.unlock(ctx, 0) }
-
-func (m *Mutex) unlock(ctx context.Context, atLeast time.Duration) (bool, error) {
+func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	m.retaking.Lock()
-	m.mu.Lock()
-	hold := m.hold
-	m.released = true
-	m.mu.Unlock()
+	m.released.Store(true)
+	hold := m.current()
 	m.retaking.Unlock()
 	if live := m.live(hold.Token()); live != nil {
 		hold = live // The server has one hold of both sides.
 	}
-	released, err := hold.ReleaseAfter(ctx, atLeast)
+	released, err := hold.Release(ctx)
 	if err == nil && !released {
 		err = ErrLockAlreadyExpired
 	}
@@ -145,11 +139,9 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	}
 	m.retaking.Lock()
 	defer m.retaking.Unlock()
-	m.mu.Lock()
-	retakes := m.setNXOnExtend && m.hold == hold && !m.released && hold.Token() != ""
-	m.mu.Unlock()
-	if retakes {
-		if _, err := m.takeWith(ctx, hold.Token(), 0, nil); !errors.Is(err, &ErrTaken{}) {
+	if m.setNXOnExtend && m.current() == hold && !m.released.Load() && hold.Token() != "" {
+		same := func() (string, error) { return hold.Token(), nil }
+		if _, err := m.take(ctx, 0, same); !errors.Is(err, &ErrTaken{}) {
 			return err == nil, err
 		}
 	}
@@ -185,19 +177,16 @@ func (m *Mutex) Valid() (bool, error) { return m.Check(context.Background()) }
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) { return m.Check(ctx) }
 
 // Exec runs one command on the server, in the same step in which the server checks that the lock is held: a late owner changes nothing.
-// The reply is the command's own. If the lock is not held its error is [ErrNotHeld]. Of a [MultiMutex], the first name guards.
+// The reply is the command's own. If the lock is not held its error is [ErrNotHeld]. Of several names, the first one guards.
 //
 //	err := mutex.Exec(ctx, "SET", "stock:7", 3).Err()
 func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, append([]any{command}, args...)...)
 	value, err := m.current().Exec(ctx, command, args...)
-	switch {
-	case err != nil:
-		cmd.SetErr(err)
-	case value == nil:
-		cmd.SetErr(redis.Nil)
-	default:
-		cmd.SetVal(value)
+	if value == nil && err == nil {
+		err = redis.Nil
 	}
+	cmd.SetVal(value)
+	cmd.SetErr(err)
 	return cmd
 }

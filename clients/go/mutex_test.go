@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -176,7 +175,7 @@ func TestNoNamesAndNoPermitsAreRefused(t *testing.T) {
 	says(t, none.Lock(), nil, "at least one name")
 	_, err := locks.NewSemaphore("a", 0).TryAcquire(ctx)
 	says(t, err, nil, "at least one permit")
-	expect(t, "names", strings.Join(locks.NewMultiMutex([]string{"b"}, []string{"a"}).Names(), " "), "b a")
+	expect(t, "its name", locks.NewMultiMutex([]string{"b"}, []string{"a"}).Name(), "b")
 	expect(t, "holds left", admin.DBSize(ctx).Val(), 0)
 }
 
@@ -220,7 +219,7 @@ func TestADowngradeUnderAGuard(t *testing.T) {
 
 func TestConversions(t *testing.T) {
 	locks, proxy := behindProxy(t)
-	for _, linger := range []Option{OptionFunc(func(*Mutex) {}), WithLinger(20 * time.Second)} {
+	for _, linger := range []Option{func(*Mutex) {}, WithLinger(20 * time.Second)} {
 		must(t, admin.FlushAll(ctx).Err())
 		both, other := locks.NewRWMutex("a", oneToken, minute, linger), locks.NewRWMutex("a")
 		must(t, both.RLock())

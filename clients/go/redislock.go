@@ -14,6 +14,9 @@
 package redislock
 
 import (
+	"math/rand/v2"
+	"time"
+
 	"github.com/redis-lock/redis-lock/clients/go/core"
 	"github.com/redis-lock/redis-lock/clients/go/driver"
 	"github.com/redis-lock/redis-lock/clients/go/goredisdriver"
@@ -91,7 +94,7 @@ type ClientOption func(*RedisLock)
 // Without this option that is an [ErrModuleMissing]. On a server that has the module the option changes nothing.
 //
 // Such a lock has less. There is no queue: waiters ask again and again, in no order. [Mutex.Fence] is 0: never send it to a resource.
-// An eviction or a failover can end the lock early. RWMutex, Semaphore, MultiMutex, Exec, WithLinger and a RunOnce with
+// An eviction or a failover can end the lock early. RWMutex, Semaphore, NewMultiMutex, Exec, WithLinger and a RunOnce with
 // atLeast return an ErrModuleMissing. The first use says so once, by slog.Warn.
 //
 // The choice is made at the first use, from what the server answers, and stays as long as the RedisLock.
@@ -111,11 +114,12 @@ func (r *RedisLock) NewMutex(name string, options ...Option) *Mutex {
 }
 
 func (r *RedisLock) newMutex(name, command string, options []Option) *Mutex {
-	m := &Mutex{lock: *r.client.Lock(name), tries: 32, delayFunc: defaultDelay}
-	m.lock.Command = command
+	m := &Mutex{lock: *r.client.Lock(name), tries: 32}
+	m.delayFunc = func(int) time.Duration { return 50*time.Millisecond + rand.N(200*time.Millisecond) }
+	m.lock.Command, m.lock.Live = command, m.live
 	m.hold, m.otherSide = m.lock.Adopt(""), m
 	for _, option := range options {
-		option.Apply(m)
+		option(m)
 	}
 	return m
 }

@@ -9,68 +9,95 @@ import (
 	"github.com/redis-lock/redis-lock/clients/go/core"
 )
 
+// An RWMutex is held by one writer or by any number of readers. Its own methods (Lock, Unlock, Extend, Fence, …) are the
+// writer's; [RWMutex.Reader] has all of these for the reader. Readers and writers wait in one line, so that neither starves.
+//
+// As with [Mutex], every reader and every writer has an RWMutex of its own.
+type RWMutex struct {
+	*Mutex
+	reader *Mutex
+}
+
+// NewRWMutex returns a reader-writer mutex with the given name, which is the key of the lock.
+func (r *RedisLock) NewRWMutex(name string, options ...Option) *RWMutex {
+	writer, reader := r.newMutex(name, core.AcquireWriter, options), r.newMutex(name, core.AcquireShare, options)
+	writer.otherSide, reader.otherSide = reader, writer
+	return &RWMutex{Mutex: writer, reader: reader}
+}
+
+// Reader returns the reader's side: its Lock takes a share.
+func (rw *RWMutex) Reader() *Mutex { return rw.reader }
+
+// RLock takes a share of the lock. A writer with the same value becomes a reader, and is a writer
+// no more: Until has passed, and the context of KeepAlive ends. That counts without an answer, too.
+// An RLock that then gives up releases the lock.
+func (rw *RWMutex) RLock() error { return rw.reader.Lock() }
+
+// RLockContext takes a share of the lock.
+func (rw *RWMutex) RLockContext(ctx context.Context) error { return rw.reader.LockContext(ctx) }
+
+// TryRLock takes a share of the lock if it can be had at once.
+func (rw *RWMutex) TryRLock() error { return rw.reader.TryLock() }
+
+// TryRLockContext takes a share of the lock if it can be had at once.
+func (rw *RWMutex) TryRLockContext(ctx context.Context) error { return rw.reader.TryLockContext(ctx) }
+
+// RUnlock gives the share back.
+func (rw *RWMutex) RUnlock() (bool, error) { return rw.reader.Unlock() }
+
+// RUnlockContext gives the share back.
+func (rw *RWMutex) RUnlockContext(ctx context.Context) (bool, error) {
+	return rw.reader.UnlockContext(ctx)
+}
+
 // A Semaphore has a number of permits, so that at most as many holders have one at the same time. It is safe for concurrent use.
 //
 // The number is not stored on the server. While callers name different ones, the smallest counts as long as its owner holds.
-type Semaphore struct {
-	locks   *RedisLock
-	name    string
-	permits int
-	options []Option
-}
+type Semaphore struct{ newPermit func() *Mutex }
 
 // NewSemaphore returns a semaphore with the given name, which is the key of the lock. The options are those of a mutex, and are for
 // each permit. With less than one permit, Acquire and TryAcquire return an error.
 func (r *RedisLock) NewSemaphore(name string, permits int, options ...Option) *Semaphore {
-	return &Semaphore{locks: r, name: name, permits: permits, options: options}
+	return &Semaphore{func() *Mutex {
+		permit := r.NewMutex(name, options...)
+		permit.lock.Limit = permits
+		if permits < 1 {
+			permit.lock.Invalid = fmt.Errorf("redislock: a semaphore has at least one permit, not %d", permits)
+		}
+		return permit
+	}}
 }
 
 // Acquire takes a permit: a [Mutex] that is locked, with its own token, expiry and fence. Its Unlock gives the permit back. Acquire waits
 // as [Mutex.LockContext] does, and returns the same errors.
 func (s *Semaphore) Acquire(ctx context.Context) (*Mutex, error) {
-	permit := s.newPermit()
-	return permit.locked(permit.LockContext(ctx))
+	return s.take(ctx, (*Mutex).LockContext)
 }
 
 // TryAcquire takes a permit if it can be had at once, as [Mutex.TryLockContext] does.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Mutex, error) {
+	return s.take(ctx, (*Mutex).TryLockContext)
+}
+
+func (s *Semaphore) take(ctx context.Context, lock func(*Mutex, context.Context) error) (*Mutex, error) {
 	permit := s.newPermit()
-	return permit.locked(permit.TryLockContext(ctx))
-}
-
-func (s *Semaphore) newPermit() *Mutex {
-	permit := s.locks.newMutex(s.name, core.AcquireExclusive, s.options)
-	permit.lock.Limit = s.permits
-	if s.permits < 1 {
-		permit.lock.Invalid = fmt.Errorf("redislock: a semaphore has at least one permit, not %d", s.permits)
-	}
-	return permit
-}
-
-func (m *Mutex) locked(err error) (*Mutex, error) {
-	if err != nil {
+	if err := lock(permit, ctx); err != nil {
 		return nil, err
 	}
-	return m, nil
+	return permit, nil
 }
 
-// A MultiMutex is several locks that are taken in one step, or not at all. While it waits it holds none of them, so two that name the same
-// locks in different orders never wait for each other. It has one fence. Its methods are those of a [Mutex].
-type MultiMutex struct {
-	*Mutex
-}
-
-// NewMultiMutex returns a mutex of several names, which are 1 to 128 different keys, in a cluster of one slot. Of the shared ones it takes
-// a share. Without a name, Lock returns an error.
-func (r *RedisLock) NewMultiMutex(exclusive, shared []string, options ...Option) *MultiMutex {
+// NewMultiMutex returns a mutex of several locks, which are taken in one step, or not at all. While it waits it holds none of them, so two
+// that name the same locks in different orders never wait for each other. It has one fence.
+//
+// The names are 1 to 128 different keys, in a cluster of one slot. Of the shared ones it takes a share. Without a name, Lock returns an
+// error.
+func (r *RedisLock) NewMultiMutex(exclusive, shared []string, options ...Option) *Mutex {
 	m := r.newMutex("", core.AcquireSeveral, options)
 	if names := slices.Concat(exclusive, shared); len(names) > 0 {
 		m.lock.Names, m.lock.Shared = names, len(shared)
 	} else {
-		m.lock.Invalid = errors.New("redislock: a MultiMutex has at least one name")
+		m.lock.Invalid = errors.New("redislock: a mutex of several names has at least one name")
 	}
-	return &MultiMutex{m}
+	return m
 }
-
-// Names returns the names of all locks, the exclusive ones first.
-func (m *MultiMutex) Names() []string { return slices.Clone(m.lock.Names) }

@@ -98,7 +98,7 @@ func TestACluster(t *testing.T) {
 		released(t)(holder.Extend())
 		// One key is here and one is there: TRYAGAIN.
 		must(t, locks.NewMutex("{b}y").TryLock())
-		multi := turn(locks.NewMultiMutex([]string{"{b}x", "{b}z"}, nil, WithTries(forever)).Mutex)
+		multi := turn(locks.NewMultiMutex([]string{"{b}x", "{b}z"}, nil, WithTries(forever)))
 		eventually(t, "a multi-mutex that is told so", func() bool { return strings.Contains(to.Info(ctx, "errorstats").Val(), "TRYAGAIN") })
 		setSlot(to, "NODE", to)
 		setSlot(from, "NODE", to)

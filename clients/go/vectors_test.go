@@ -299,7 +299,7 @@ func (a *actor) take(kind string, words []string) error {
 		if at := slices.Index(names, "/"); at >= 0 {
 			exclusive, shared = names[:at], names[at+1:]
 		}
-		a.mutex = a.locks.NewMultiMutex(exclusive, shared, options...).Mutex
+		a.mutex = a.locks.NewMultiMutex(exclusive, shared, options...)
 	}
 	return a.mutex.Lock()
 }

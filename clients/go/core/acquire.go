@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
@@ -38,12 +38,10 @@ const (
 // A Client makes locks on one server, one primary with its replicas, or one cluster. It is safe for concurrent use.
 type Client struct {
 	Driver   driver.Driver
-	Fallback bool          // locks without the module are allowed
-	Observer Observer      // is told of waits and holds; nil: nobody is
-	Slice    time.Duration // the longest time that one command waits; 0: LongestSlice
+	Fallback bool     // locks without the module are allowed
+	Observer Observer // is told of waits and holds; nil: nobody is
 
-	mu     sync.Mutex // of what follows
-	choice choice     // whether locks are the module's, once that is known
+	choice atomic.Int32 // whether locks are the module's, once that is known
 }
 
 // An Observer is told of every wait and every hold, as for traces and metrics. It is safe for concurrent use.
@@ -65,25 +63,22 @@ type Lock struct {
 	Expiry  time.Duration
 	Wait    time.Duration // how long Acquire waits
 	Grace   time.Duration // how long a place in the queue outlives its connection; 0: it does not
-	Linger  time.Duration // how long a hold outlives its connection
-	Lingers bool          // whether a hold depends on its connection
+	Linger  time.Duration // how long a hold outlives its connection; 0: it does not depend on one
+	AtLeast time.Duration // how long after its grant the server keeps a hold that is released
 	Drift   float64
-	Token   func() (string, error) // makes the token of each acquire
-	Invalid error                  // why it can never be held; nil: it can
+	Token   func() (string, error)   // makes the token of each acquire
+	Live    func(token string) *Hold // the live hold of a token, in either mode, which a new one takes the place of; nil: none has one
+	Invalid error                    // why it can never be held; nil: it can
 
 	result string // of LOCK.ONCE: the key of the result
 	early  int64  // of LOCK.ONCE: a result that lives for so many ms, or fewer, comes with the hold
-
-	// Sides is what the reader's and the writer's Lock of one key have in common, if they may have one token. A renewal that asks in
-	// the other mode would undo a conversion, so one that binds a connection and a conversion never ask at the same time.
-	Sides *sync.RWMutex
 }
 
 // Lock returns an exclusive lock with the defaults.
 func (c *Client) Lock(name string) *Lock {
 	return &Lock{
 		Client: c, Names: []string{name}, Command: AcquireExclusive, Expiry: 8 * time.Second, Wait: 4600 * time.Millisecond,
-		Grace: 5 * time.Second, Drift: LeastDrift, Token: NewToken,
+		Grace: 5 * time.Second, Drift: LeastDrift, Token: NewToken, Live: func(string) *Hold { return nil },
 	}
 }
 
@@ -95,65 +90,62 @@ func NewToken() (string, error) {
 }
 
 // Acquire takes the lock. It waits in the server's queue for Wait or until ctx ends, whichever is first. It returns an [ErrTaken] if
-// others hold the lock, and an [ErrFailed] if ctx has ended.
-func (l *Lock) Acquire(ctx context.Context) (*Hold, error) { return l.Take(ctx, "", l.Wait, nil) }
+// others hold the lock, and an [ErrFailed] if ctx has ended. A reader that does not become the writer goes on reading.
+func (l *Lock) Acquire(ctx context.Context) (*Hold, error) { return l.acquire(ctx, l.Wait) }
 
 // TryAcquire takes the lock if it is available at once: nobody holds it and nobody waits for it.
-func (l *Lock) TryAcquire(ctx context.Context) (*Hold, error) { return l.Take(ctx, "", 0, nil) }
+func (l *Lock) TryAcquire(ctx context.Context) (*Hold, error) { return l.acquire(ctx, 0) }
 
-// An attempt is one acquire with all its requests. All have one token, so that a hold whose reply was lost is had by asking again,
-// and a place in the queue is kept.
+// An attempt is one acquire with all its requests, and the hold that it becomes. All have one token, so that a hold whose reply was
+// lost is had by asking again, and a place in the queue is kept.
 type attempt struct {
-	*Lock
-	token   string
-	wait    time.Duration
-	grace   time.Duration
-	from    *Hold // the hold that the token has already; nil: none
-	left    bool  // the server may have a hold or a place of ours that only we would end
-	unheard int   // how many requests have had no answer
+	*Hold
+	wait     time.Duration
+	grace    time.Duration
+	from     *Hold // the hold that the token has already; nil: none
+	converts bool  // that hold is of the other mode
+	left     bool  // the server may have a hold or a place of ours that only we would end
+	broken   bool  // a connection has broken
 }
 
-// Take is Acquire with a token and a time to wait; an empty token: a new one. from is the live hold of the same token, in this mode or
-// in the other one, which the new hold takes the place of; nil: there is none. A reader that does not become the writer goes on reading.
-func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from *Hold) (hold *Hold, err error) {
-	if err := l.wrong(); err != nil {
+// acquire is Acquire with a time to wait.
+func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err error) {
+	if err := l.wrong(ctx); err != nil {
 		return nil, err
 	}
-	if token == "" {
-		if token, err = l.Token(); err != nil {
-			return nil, err
-		}
+	token, err := l.Token()
+	if err != nil {
+		return nil, err
 	}
 	if l.Client.Observer != nil {
 		within, done := l.Client.Observer.Waits(ctx, l.Names)
 		ctx = within
 		defer func() { done(err) }()
 	}
-	if l.Sides != nil {
-		l.Sides.RLock()
-		defer l.Sides.RUnlock()
-	}
-	a := &attempt{Lock: l, token: token, grace: l.Grace, from: from}
-	if a.converts() {
-		a.grace = 0 // A release that gives the place up would end the hold that the token has.
+	from := l.Live(token)
+	a := &attempt{Hold: l.Adopt(token), grace: l.Grace, from: from}
+	if from != nil && from.lock.Command != l.Command {
+		a.grace, a.converts = 0, true // A release that gives the place up would end the hold that the token has.
+		from.convert(1)
+		defer from.convert(-1)
 	}
 	for deadline := time.Now().Add(wait); ; {
 		began := time.Now()
 		a.wait = deadline.Sub(began)
-		hold, reply := a.ask(ctx)
-		if from := a.from; hold == nil && from != nil && l.Command == AcquireShare {
-			hold, reply = a.goOnReading(ctx, reply)
+		reply := a.ask(ctx)
+		if a.fence == 0 && a.from != nil && l.Command == AcquireShare {
+			reply = a.goOnReading(ctx, reply)
 		}
-		if hold != nil && hold.fence == 0 { // The result makes it unnecessary.
-			a.giveUp(ctx)
-			return hold, nil
-		}
-		if hold != nil {
+		switch {
+		case a.fence != 0:
 			if from != nil {
 				from.finish(false)
 			}
-			hold.begin(ctx)
-			return hold, nil
+			a.begin(ctx)
+			return a.Hold, nil
+		case a.result != nil: // It makes a hold unnecessary.
+			a.giveUp(ctx)
+			return a.Hold, nil
 		}
 		again, err := a.judge(ctx, reply, began)
 		if again < 0 || wait > 0 && time.Until(deadline)-again < time.Millisecond {
@@ -164,72 +156,64 @@ func (l *Lock) Take(ctx context.Context, token string, wait time.Duration, from 
 	}
 }
 
-// converts tells whether the token's hold is of the other mode.
-func (a *attempt) converts() bool { return a.from != nil && a.from.lock.Command != a.Command }
-
 // judge tells after which pause to ask again, below 0: not at all, and what the error is if there is no time for that.
 func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time) (again time.Duration, err error) {
 	class := ClassOf(reply)
 	kept := a.wait >= time.Millisecond && a.grace > 0 // a place was asked for
 	a.left = a.left || !notSent(reply.Err) && (class == Unheard || kept && class != Final)
-	if class == Unheard {
-		a.unheard++
-	}
+	again, err = pause, reply.Err
 	switch {
 	case ctx.Err() != nil:
 		return -1, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
 	case isTaken(reply):
-		again, err = 0, taken()
-		if class != Null || time.Since(began) < min(a.wait, a.Client.slice(), pause) {
-			again = pause // It has not waited: an old client has the key, or a guard grants nothing to a token that has the locks.
+		err = taken()
+		if class == Null && time.Since(began) >= min(a.wait, pause) {
+			again = 0 // It has waited. Otherwise an old client has the key, or a guard grants nothing to a token that has the locks.
 		}
 	case says(reply.Err, "PARTIAL") && a.left && a.from == nil:
 		// Some of what was granted before, unheard, has ended since. Otherwise the token has a lock from elsewhere.
 		a.giveBack(ctx)
-		return pause, &RedisError{Err: reply.Err}
+		return again, err
 	case says(reply.Err, "CANCELLED"):
-		return -1, fmt.Errorf("%w: %w", ErrCancelled, &RedisError{Err: reply.Err})
+		return -1, fmt.Errorf("%w: %w", ErrCancelled, err)
 	case class == Final:
-		return -1, a.Client.explain(ctx, a.Command, a.Names[0], reply.Err)
-	default:
-		again, err = pause, &RedisError{Err: reply.Err}
+		return -1, err
+	case class == Unheard && !a.broken && !errors.Is(reply.Err, context.DeadlineExceeded):
+		a.broken = true // One that does not wait asks once more, too.
+		return again, err
 	}
-	// One that does not wait asks once more if its connection has broken.
-	broken := class == Unheard && a.unheard == 1 && !errors.Is(reply.Err, context.DeadlineExceeded)
-	if a.wait < time.Millisecond && !broken {
+	if a.wait < time.Millisecond {
 		again = -1
 	}
 	return again, err
 }
 
-// wrong returns an error if this lock can never be held, whatever the server says.
-func (l *Lock) wrong() error {
-	const shortest = time.Millisecond // for which an acquire may say that the lock is held
-	switch {
-	case l.Invalid != nil:
-		return l.Invalid
-	case l.surely(l.Expiry) < shortest:
-		return fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) is too short: the drift (WithDriftFactor)"+
-			" and 2ms leave nothing of %v", l.Expiry)
-	case l.Lingers && l.surely(l.Linger) < shortest:
-		return fmt.Errorf("redislock: the linger (WithLinger) is too short: the drift and 2ms leave nothing of %v", l.Linger)
+// wrong returns an error if this lock can never be held as it is to be.
+func (l *Lock) wrong(ctx context.Context) error {
+	if l.surely(l.span()) < time.Millisecond { // for which an acquire may say that the lock is held
+		return fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) or the linger (WithLinger) is too short:"+
+			" the drift (WithDriftFactor) and 2ms leave nothing of %v", l.span())
 	}
-	return nil
+	if l.AtLeast > 0 {
+		if falls, err := l.Client.falls(ctx, l.Names[0]); falls || err != nil {
+			return cmp.Or(err, notInFallback("atLeast is"))
+		}
+	}
+	return l.Invalid
 }
 
 // ask sends the acquire once, waiting in the server as long as there is time and a slice. If it waits in vain, the server keeps its
-// place for the grace. It returns the hold or what was answered instead. Of LOCK.ONCE, a hold without a fence has only a result.
+// place for the grace. There is a hold if there is a fence.
 //
 // The lease begins at the grant, of which we know only that it was not before the command was sent. For a short wait we count from
 // there. After a longer one a renewal begins a lease whose age is known.
-func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
+func (a *attempt) ask(ctx context.Context) driver.Reply {
 	if ctx.Err() != nil {
-		return nil, driver.Reply{Err: driver.ErrNotSent}
+		return driver.Reply{Err: driver.ErrNotSent}
 	}
-	hold := newHold(a.Lock, a.token, time.Now())
-	command, wait := a.request(a.token), time.Duration(0)
-	if a.wait >= time.Millisecond && a.Client.chosen() != theFallback {
-		wait = min(a.wait, a.Client.slice())
+	client, command, wait := a.lock.Client, a.lock.request(a.token), time.Duration(0)
+	if a.wait >= time.Millisecond {
+		wait = min(a.wait, LongestSlice)
 		if deadline, ok := ctx.Deadline(); ok {
 			// A little less, so that the server's answer comes before the connection is closed.
 			left := time.Until(deadline)
@@ -243,73 +227,74 @@ func (a *attempt) ask(ctx context.Context) (*Hold, driver.Reply) {
 	}
 	within, cancel := context.WithTimeout(ctx, wait+Margin)
 	defer cancel()
-	over, conn := sender(a.Client.Driver), driver.Conn(nil)
-	if wait > 0 || a.Lingers {
+	over, conn := sender(client.Driver), driver.Conn(nil)
+	if wait > 0 || a.lock.Linger != 0 {
 		var err error
-		if conn, err = a.Client.Driver.Open(within, a.Names[0]); err != nil {
-			return nil, driver.Reply{Err: err}
+		if conn, err = client.Driver.Open(within, a.lock.Names[0]); err != nil {
+			return driver.Reply{Err: &RedisError{Err: err}}
 		}
 		over = conn
 	}
-	reply := a.Client.send(within, over, command)[0]
-	if a.Command == acquireOnce {
-		hold.result, reply = resultIn(reply)
+	a.sent = time.Now()
+	a.known = a.sent
+	reply := client.send(within, over, command)[0]
+	if a.lock.Command == acquireOnce {
+		a.result, reply = resultIn(reply)
 	}
-	if hold.fence = number(reply); hold.fence != 0 && time.Since(hold.sent) > a.span()/10 {
+	if a.fence = number(reply); a.fence != 0 && time.Since(a.sent) > a.lock.span()/10 {
 		a.left = true // Whatever becomes of the renewal.
-		hold.sent, hold.known = time.Now(), time.Now()
-		within, cancel := context.WithTimeout(ctx, Margin)
-		defer cancel()
-		if renewed := hold.send(within, over, "LOCK.RENEW", a.Expiry.Milliseconds()); number(renewed) == 0 || hold.isOver() {
-			hold.fence, reply = 0, driver.Reply{Err: renewed.Err}
+		if renewed := a.renewAnew(ctx, over); number(renewed) == 0 || a.over() {
+			a.fence, reply = 0, driver.Reply{Err: renewed.Err}
 		}
 	}
 	switch {
-	case hold.fence != 0 && a.Lingers:
-		hold.depend(conn)
+	case a.fence != 0 && a.lock.Linger != 0:
+		a.depend(conn)
 	case conn != nil:
 		conn.Release()
 	}
-	if hold.fence == 0 && hold.result == nil {
-		return nil, reply
-	}
-	return hold, reply
+	return reply
+}
+
+// renewAnew begins a lease of which only this request is known.
+func (a *attempt) renewAnew(ctx context.Context, over sender) driver.Reply {
+	a.sent = time.Now()
+	a.known = a.sent
+	within, cancel := context.WithTimeout(ctx, Margin)
+	defer cancel()
+	return a.renewal(within, over)
 }
 
 // goOnReading is for a token that the server may have made a reader without our hearing of it. Others may read, so it is no writer any
 // more. To a writer's request the server never says null: the token has a share, which a guard does not grant again, or nothing. A
 // share is renewed if the lease is not over; what is lost is released.
-func (a *attempt) goOnReading(ctx context.Context, reply driver.Reply) (*Hold, driver.Reply) {
-	if class := ClassOf(reply); class != Null && (class != Unheard || notSent(reply.Err)) {
-		return nil, reply
+func (a *attempt) goOnReading(ctx context.Context, reply driver.Reply) driver.Reply {
+	class := ClassOf(reply)
+	if class != Null && (class != Unheard || notSent(reply.Err)) {
+		return reply
 	}
-	from := a.from
 	a.left = true
-	lease := from.finish(false)
-	if ClassOf(reply) != Null {
-		return nil, reply
+	lease := a.from.finish(false)
+	if class == Unheard {
+		return reply
 	}
-	// A conversion keeps the fence.
-	hold := newHold(a.Lock, a.token, time.Now())
-	hold.fence = from.fence
-	within, cancel := context.WithTimeout(ctx, Margin)
-	defer cancel()
-	renewed := hold.send(within, a.Client.Driver, "LOCK.RENEW", a.Expiry.Milliseconds())
+	renewed := a.renewAnew(ctx, a.lock.Client.Driver)
 	switch {
 	case number(renewed) == 1 && time.Now().Before(lease):
-		return hold, renewed
+		a.fence = a.from.fence // A conversion keeps it.
 	case renewed.Err == nil:
 		a.giveBack(ctx)
-		a.from, a.grace = nil, a.Grace // It is one who has nothing, and waits.
-		return nil, driver.Reply{}
+		a.from, a.converts, a.grace = nil, false, a.lock.Grace // It is one who has nothing, and waits.
+		return driver.Reply{}
 	}
-	return nil, renewed
+	return renewed
 }
 
 // request is the acquire of this lock, without the words for the way to wait.
 func (l *Lock) request(token string) driver.Command {
 	r := about(l.Command, l.Names[0], token, l.Expiry.Milliseconds())
-	if l.Command == AcquireSeveral {
+	switch l.Command {
+	case AcquireSeveral:
 		r = driver.Command{Args: []any{l.Command, len(l.Names)}, Key: 2}
 		for _, name := range l.Names {
 			r.Args = append(r.Args, name)
@@ -317,14 +302,13 @@ func (l *Lock) request(token string) driver.Command {
 		r.Args = append(r.Args, token, l.Expiry.Milliseconds(), "MODES")
 		r.Args = append(r.Args, slices.Repeat([]any{"EXCLUSIVE"}, len(l.Names)-l.Shared)...)
 		r.Args = append(r.Args, slices.Repeat([]any{"SHARED"}, l.Shared)...)
-	}
-	if l.Command == acquireOnce {
+	case acquireOnce:
 		r = about(l.Command, l.Names[0], l.result, token, l.Expiry.Milliseconds(), "EARLY", l.early)
 	}
 	if l.Limit > 0 {
 		r.Args = append(r.Args, "LIMIT", l.Limit)
 	}
-	if l.Lingers {
+	if l.Linger != 0 {
 		r.Args = append(r.Args, "LINGER", l.Linger.Milliseconds())
 	}
 	return r
@@ -333,7 +317,7 @@ func (l *Lock) request(token string) driver.Command {
 // giveUp ends what the server may have of an attempt that has failed. The hold of a token that wanted to convert it stays, unless it
 // may have been converted unheard.
 func (a *attempt) giveUp(ctx context.Context) {
-	if a.left && (!a.converts() || a.from.isOver()) {
+	if a.left && (!a.converts || a.from.isOver()) {
 		a.giveBack(ctx)
 	}
 }
@@ -345,16 +329,13 @@ func (a *attempt) giveBack(ctx context.Context) {
 		a.from.finish(false)
 	}
 	// What ended our wait may have ended this connection, too: there is time for another one.
-	hold, until := a.Adopt(a.token), time.Now().Add(3*pause)
-	hold.insist(context.WithoutCancel(ctx), until, hold.sends("LOCK.RELEASE"))
+	a.insist(context.WithoutCancel(ctx), time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
 }
 
 // about is a command about one key.
 func about(command, key string, args ...any) driver.Command {
 	return driver.Command{Args: append([]any{command, key}, args...), Key: 1}
 }
-
-func (c *Client) slice() time.Duration { return cmp.Or(c.Slice, LongestSlice) }
 
 func sleep(ctx context.Context, d time.Duration) {
 	select {

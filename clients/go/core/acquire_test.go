@@ -94,7 +94,7 @@ func TestWhatCanNeverBeHeldIsRefused(t *testing.T) {
 		for _, change := range []func(*Lock){
 			func(l *Lock) { l.Expiry = 3 * time.Millisecond },
 			func(l *Lock) { l.Drift = 1 },
-			func(l *Lock) { l.Lingers, l.Linger = true, 3*time.Millisecond },
+			func(l *Lock) { l.Linger = 3 * time.Millisecond },
 			func(l *Lock) { l.Invalid = errEnded },
 			func(l *Lock) { l.Token = func() (string, error) { return "", errEnded } },
 		} {
@@ -105,6 +105,6 @@ func TestWhatCanNeverBeHeldIsRefused(t *testing.T) {
 		}
 		expect(t, "requests", f.said(), "")
 		lock.Expiry = 4 * time.Millisecond
-		expect(t, "the shortest", lock.wrong(), nil)
+		expect(t, "the shortest", lock.wrong(ctx), nil)
 	})
 }

@@ -8,13 +8,10 @@ import (
 	"github.com/redis-lock/redis-lock/clients/go/driver"
 )
 
-// A choice is whether locks are the module's.
-type choice int
-
+// What is known of the server; 0: nothing yet.
 const (
-	undecided choice = iota
-	theModule
-	theFallback
+	hasModule = 1 + iota
+	lacksModule
 )
 
 // The scripts act only if the key is free or the token is still the caller's. A key of another type is somebody else's. So a request
@@ -42,63 +39,57 @@ type sender interface {
 	Send(ctx context.Context, commands ...driver.Command) []driver.Reply
 }
 
-func (c *Client) chosen() choice {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.choice
-}
-
-// choose notes what an answer to one of the module's commands tells: whether the server has the module. The first one counts.
-func (c *Client) choose(command string, reply driver.Reply) choice {
-	absent := lacks(reply.Err, command)
-	switch class := ClassOf(reply); {
-	case !c.Fallback, class == Unheard, class == Temporary, class == Elsewhere, absent && beyond[command] != "":
-		return c.chosen() // It tells nothing, or it need not be known.
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.choice != undecided {
-		return c.choice
-	}
-	c.choice = theModule
-	if absent {
-		c.choice = theFallback
-		slog.Warn("redislock: the server has no redis-lock module, so the fallback takes locks by SET NX PX: " + lost)
-	}
-	return c.choice
-}
-
-// send sends commands of a token over one of both, in the form of the fallback where that is the choice.
-func (c *Client) send(ctx context.Context, over sender, commands ...driver.Command) []driver.Reply {
-	name := commands[0].Args[0].(string)
-	if c.chosen() != theFallback {
-		replies := over.Send(ctx, commands...)
-		if c.choose(name, replies[0]) != theFallback {
-			return replies
+// falls tells whether locks are those of the fallback. The first answer of the server decides that; an error says that there is none yet.
+func (c *Client) falls(ctx context.Context, key string) (bool, error) {
+	if c.Fallback && c.choice.Load() == 0 {
+		reply := c.Driver.Send(ctx, about("LOCK.INFO", key))[0]
+		if class := ClassOf(reply); class != Answered && class != Null && class != Final {
+			return false, &RedisError{Err: reply.Err}
+		}
+		if !lacks(reply.Err, "LOCK.INFO") {
+			c.choice.CompareAndSwap(0, hasModule)
+		} else if c.choice.CompareAndSwap(0, lacksModule) {
+			slog.Warn("redislock: the server has no redis-lock module, so the fallback takes locks by SET NX PX: " + lost)
 		}
 	}
+	return c.choice.Load() == lacksModule, nil
+}
+
+// send sends commands of a token over one of both, in the form of the fallback where that is the choice. Its errors are explained.
+func (c *Client) send(ctx context.Context, over sender, commands ...driver.Command) []driver.Reply {
+	asked := commands
+	falls, err := c.falls(ctx, commands[0].FirstKey())
+	if falls {
+		asked, err = evals(commands)
+	}
+	if err != nil {
+		return driver.Failed(commands, err)
+	}
+	replies := over.Send(ctx, asked...)
+	for i, reply := range replies {
+		if reply.Err != nil {
+			replies[i].Err = c.explain(ctx, commands[i].Args[0].(string), commands[i].FirstKey(), reply.Err)
+		}
+	}
+	return replies
+}
+
+// evals are commands in the form of the fallback.
+func evals(commands []driver.Command) ([]driver.Command, error) {
 	evals := make([]driver.Command, len(commands))
 	for i, command := range commands {
 		for n, arg := range command.Args {
 			if word, _ := arg.(string); beyond[word] != "" && (n == 0 || n > 3) { // What is between is a key, a token and a time.
-				return driver.Failed(commands, notInFallback(beyond[word]))
+				return nil, notInFallback(beyond[word])
 			}
 		}
 		args := command.Args[1:min(len(command.Args), 4)]
-		evals[i] = driver.Command{Args: append([]any{"EVAL", scripts[name], 1}, args...), Key: 3}
+		evals[i] = driver.Command{Args: append([]any{"EVAL", scripts[command.Args[0].(string)], 1}, args...), Key: 3}
 	}
-	return over.Send(ctx, evals...)
+	return evals, nil
 }
 
 // notInFallback returns an error for what the fallback does not have. It is final, as if the server had said so.
 func notInFallback(what string) error {
 	return fmt.Errorf("%w: %w", ErrModuleMissing, driver.Error(what+" not available in the fallback"))
-}
-
-// AtLeast returns an error if the server cannot keep a hold after its release.
-func (c *Client) AtLeast() error {
-	if c.chosen() == theFallback {
-		return notInFallback("atLeast is")
-	}
-	return nil
 }

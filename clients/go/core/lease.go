@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -17,10 +18,11 @@ type Hold struct {
 	result []byte          // that came with it, or in its place, if the fence is 0; nil: none
 	life   context.Context // ends when the hold is over
 	end    context.CancelCauseFunc
-	asking chan struct{} // full while a renewal or a ping is on its way: one after the other
 
-	conn   driver.Conn // on which it depends; for who asks
-	forget func() bool // keeps the connection when the hold is over
+	asking     chan struct{} // full while a renewal or a ping is on its way: one after the other
+	conn       driver.Conn   // on which it depends, for who asks; nil: none, or it has broken
+	forget     func() bool   // keeps the connection when the hold is over
+	converting int           // how many acquires of the other mode are under way
 
 	mu       sync.Mutex // of what follows
 	sent     time.Time  // before the request that began the lease; zero: nobody knows when it began
@@ -32,17 +34,15 @@ type Hold struct {
 	observed func(lost bool)
 }
 
-func newHold(lock *Lock, token string, sent time.Time) *Hold {
-	life, end := context.WithCancelCause(context.Background())
-	h := &Hold{lock: lock, token: token, sent: sent, known: sent, life: life, end: end, asking: make(chan struct{}, 1)}
-	h.timer = time.AfterFunc(time.Hour, h.expire)
+// Adopt returns the hold of a token that was taken elsewhere. Its fence is 0, and its lease begins with the first renewal. It does not
+// depend on a connection.
+func (l *Lock) Adopt(token string) *Hold {
+	h := &Hold{lock: l, token: token, asking: make(chan struct{}, 1)}
+	h.life, h.end = context.WithCancelCause(context.Background())
+	h.timer = time.AfterFunc(time.Hour, func() { h.isOver() })
 	h.timer.Stop() // until its lease begins
 	return h
 }
-
-// Adopt returns the hold of a token that was taken elsewhere. Its fence is 0, and its lease begins with the first renewal. It does not
-// depend on a connection.
-func (l *Lock) Adopt(token string) *Hold { return newHold(l, token, time.Time{}) }
 
 // begin is called once, when the server has granted the hold.
 func (h *Hold) begin(ctx context.Context) {
@@ -62,6 +62,14 @@ func (h *Hold) depend(conn driver.Conn) {
 	h.conn, h.forget = conn, context.AfterFunc(h.life, conn.Close)
 }
 
+// convert notes that an acquire of the other mode begins, or that it has ended. A renewal that asks in this mode would undo it: one that
+// is on its way comes before, and none follows.
+func (h *Hold) convert(more int) {
+	h.asking <- struct{}{}
+	defer func() { <-h.asking }()
+	h.converting += more
+}
+
 // Token returns the owner's name.
 func (h *Hold) Token() string { return h.token }
 
@@ -74,27 +82,26 @@ func (h *Hold) Fence() int64 { return max(h.fence, 0) }
 func (h *Hold) Until() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	lease := h.lease()
-	if !h.overAt.IsZero() && h.overAt.Before(lease) {
-		return h.overAt
+	if lease := h.lease(); h.overAt.IsZero() || lease.Before(h.overAt) {
+		return lease
 	}
-	return lease
+	return h.overAt
 }
 
 // Done returns a channel that is closed when the hold is over: released, lost, or not renewed in time.
 func (h *Hold) Done() <-chan struct{} { return h.life.Done() }
 
 // Context returns a context that ends with the hold. Its cause is [ErrNotHeld] then.
-func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelCauseFunc) {
+func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
 	within, end := context.WithCancelCause(ctx)
+	tell := func() { end(context.Cause(h.life)) }
+	forget := context.AfterFunc(h.life, tell)
 	if h.isOver() {
-		h.finish(true)
-		end(context.Cause(h.life)) // The other way would come a moment later.
+		tell() // The other way would come a moment later.
 	}
-	forget := context.AfterFunc(h.life, func() { end(context.Cause(h.life)) })
-	return within, func(cause error) {
+	return within, func() {
 		forget()
-		end(cause)
+		end(nil)
 	}
 }
 
@@ -105,16 +112,14 @@ func (h *Hold) lease() time.Time {
 		return time.Time{}
 	}
 	end := h.sent.Add(h.lock.surely(h.lock.Expiry))
-	if h.lingers() {
-		if cut := h.known.Add(h.lock.surely(h.lock.Linger)); cut.Before(end) {
-			return cut
-		}
+	if cut := h.known.Add(h.lock.surely(h.lock.Linger)); h.lingers() && cut.Before(end) {
+		return cut
 	}
 	return end
 }
 
 // lingers tells whether the hold depends on a connection. An adopted one does not.
-func (h *Hold) lingers() bool { return h.lock.Lingers && h.fence != 0 }
+func (h *Hold) lingers() bool { return h.lock.Linger != 0 && h.fence != 0 }
 
 // surely is the least time that passes on this machine while a time passes on the server.
 func (l *Lock) surely(while time.Duration) time.Duration {
@@ -122,29 +127,21 @@ func (l *Lock) surely(while time.Duration) time.Duration {
 }
 
 // span is how long a hold lasts at most without any answer of the server.
-func (l *Lock) span() time.Duration {
-	if l.Lingers {
-		return min(l.Expiry, l.Linger)
-	}
-	return l.Expiry
-}
+func (l *Lock) span() time.Duration { return min(l.Expiry, cmp.Or(l.Linger, l.Expiry)) }
 
-// isOver tells whether the hold is over, by this machine's clock.
+// isOver tells whether the hold is over, by this machine's clock. One that nobody has ended is lost then.
 func (h *Hold) isOver() bool {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.over()
+	over := h.over()
+	h.mu.Unlock()
+	if over {
+		h.finish(true)
+	}
+	return over
 }
 
 func (h *Hold) over() bool {
 	return !h.overAt.IsZero() || !h.sent.IsZero() && !time.Now().Before(h.lease())
-}
-
-// expire is called when the lease may be over.
-func (h *Hold) expire() {
-	if h.isOver() { // Otherwise a renewal has come between.
-		h.finish(true)
-	}
 }
 
 // finish ends the hold here. lost tells whether nobody wanted that. It returns until when the lease would have lasted.
@@ -183,57 +180,37 @@ func (h *Hold) heard(sent time.Time, renewed bool) bool {
 
 // Release ends the hold. It returns false when the hold was over before. A release whose answer was lost and that is sent again is
 // one. After an error it can be called again: the server may have the hold, for as long as the lease lasts.
-func (h *Hold) Release(ctx context.Context) (bool, error) { return h.ReleaseAfter(ctx, 0) }
-
-// ReleaseAfter is Release, but the server keeps the hold until atLeast has passed since its grant.
-func (h *Hold) ReleaseAfter(ctx context.Context, atLeast time.Duration) (bool, error) {
+func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	var options []any
-	if atLeast > 0 {
-		options = []any{"ATLEAST", atLeast.Milliseconds()}
+	if least := h.lock.AtLeast; least > 0 {
+		options = []any{"ATLEAST", least.Milliseconds()}
 	}
-	still := true // nothing is on its way on the connection
-	select {
-	case h.asking <- struct{}{}:
-	default:
-		if still = atLeast > 0; still { // A renewal that the server gets later would prolong what is left.
-			h.asking <- struct{}{}
-		}
+	h.asking <- struct{}{} // A renewal comes before, and none follows: the server would prolong what AtLeast leaves.
+	if conn := h.conn; conn != nil && h.forget() {
+		defer func() {
+			if err != nil {
+				conn.Close() // The server may still have the hold.
+			} else {
+				conn.Release()
+			}
+		}()
 	}
-	var conn driver.Conn // that will be used again
-	if still {
-		defer func() { <-h.asking }()
-		if h.conn != nil && h.forget() {
-			conn, h.conn = h.conn, nil
-		}
-	}
+	h.conn = nil
 	lease := h.finish(false) // Whether or not the answer comes.
+	<-h.asking
 	reply, _, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
-	class := ClassOf(reply)
-	switch {
-	case conn == nil:
-	case class == Answered:
-		conn.Release()
-	default:
-		conn.Close()
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.unheard = h.unheard || unheard
-	if class != Answered {
-		return false, h.trouble(ctx, "LOCK.RELEASE", reply)
-	}
 	// When the answer to the first one was lost, nothing has ended the lease meanwhile but that.
-	return number(reply) != 0 || h.unheard && time.Now().Before(lease), nil
+	return number(reply) != 0 || reply.Err == nil && h.unheard && time.Now().Before(lease), reply.Err
 }
 
 // Check asks the server whether the lock is held now. After Until the answer is no: the server may still have a longer lease. The
 // answer is old when it arrives: guard a write by Exec or by the fence.
 func (h *Hold) Check(ctx context.Context) (bool, error) {
 	reply, _, _ := h.insist(ctx, time.Now().Add(Margin), h.sends("LOCK.CHECK"))
-	if ClassOf(reply) != Answered {
-		return false, h.trouble(ctx, "LOCK.CHECK", reply)
-	}
-	return number(reply) != 0 && !h.isOver(), nil
+	return number(reply) != 0 && !h.isOver(), reply.Err
 }
 
 const execGuarded = "LOCK.EXEC"
@@ -242,38 +219,34 @@ const execGuarded = "LOCK.EXEC"
 // It returns the command's own reply, nil for null. If the lock is not held the error is an [ErrNotHeld], and the command was not run.
 // Of several names, the first one guards. It is never sent again.
 func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, error) {
-	client, name := h.lock.Client, h.lock.Names[0]
 	if h.token == "" {
 		return nil, ErrNotHeld
 	}
-	reply := client.send(ctx, client.Driver, about(execGuarded, name, append([]any{h.token, command}, args...)...))[0]
+	guarded := about(execGuarded, h.lock.Names[0], append([]any{h.token, command}, args...)...)
+	reply := h.lock.Client.send(ctx, h.lock.Client.Driver, guarded)[0]
 	lost := says(reply.Err, "NOTHELD")
 	if says(reply.Err, "WRONGTYPE") { // Of the lock, or of the command.
 		held, err := h.Check(ctx)
 		lost = err == nil && !held
 	}
-	switch {
-	case lost:
+	if lost {
 		return nil, ErrNotHeld
-	case lacks(reply.Err, execGuarded):
-		return nil, client.explain(ctx, execGuarded, name, reply.Err)
+	}
+	if own := errors.Unwrap(reply.Err); own != nil { // without what a RedisError adds
+		reply.Err = own
 	}
 	return reply.Value, reply.Err
 }
 
-// commands are the same command for each name. Only the holder's token succeeds with it.
-func (h *Hold) commands(command string, args ...any) []driver.Command {
+// send sends the same command for each name. Only the holder's token succeeds with it. The reply is 1 if each has succeeded, 0 if one has
+// not, or the error.
+func (h *Hold) send(ctx context.Context, over sender, command string, args ...any) driver.Reply {
 	commands := make([]driver.Command, len(h.lock.Names))
 	for i, name := range h.lock.Names {
 		commands[i] = about(command, name, append([]any{h.token}, args...)...)
 	}
-	return commands
-}
-
-// send sends the same command for each name. The reply is 1 if each has succeeded, 0 if one has not, or the error.
-func (h *Hold) send(ctx context.Context, over sender, command string, args ...any) driver.Reply {
 	all := driver.Reply{Value: int64(1)}
-	for _, reply := range h.lock.Client.send(ctx, over, h.commands(command, args...)...) {
+	for _, reply := range h.lock.Client.send(ctx, over, commands...) {
 		switch {
 		case ClassOf(reply) != Answered && !isTaken(reply):
 			return reply
@@ -318,16 +291,11 @@ func (h *Hold) insist(
 		if silent < tries {
 			sleep(ctx, min(again, time.Until(until)))
 		}
+		if ctx.Err() != nil {
+			reply.Err = &RedisError{Err: ended(ctx)}
+		}
 		if silent == tries || ctx.Err() != nil || !time.Now().Before(until) {
 			return reply, sent, unheard
 		}
 	}
-}
-
-// trouble is the error for a reply that decides nothing.
-func (h *Hold) trouble(ctx context.Context, command string, reply driver.Reply) error {
-	if ctx.Err() != nil {
-		return &RedisError{Err: ended(ctx)}
-	}
-	return h.lock.Client.explain(ctx, command, h.lock.Names[0], reply.Err)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func lingering(lock *Lock) *Lock {
-	lock.Expiry, lock.Linger, lock.Lingers = 20*time.Second, time.Second, true
+	lock.Expiry, lock.Linger = 20*time.Second, time.Second
 	return lock
 }
 
@@ -25,7 +25,7 @@ func TestALeaseCountsFromTheSendingLessTheDrift(t *testing.T) {
 		hold := acquired(t, lock)
 		expect(t, "the lease", hold.Until().Sub(sent), 29_698*time.Millisecond)
 		within, cancel := hold.Context(ctx)
-		defer cancel(nil)
+		defer cancel()
 		expect(t, "its end", ends(within), 29_198)
 		is(t, context.Cause(within), ErrNotHeld)
 		done(t, false)(hold.Renew(ctx)) // A lease that is over stays lost, also when the server has it.
@@ -42,7 +42,7 @@ func TestAHoldThatLingersIsOverALingerAfterTheLastSignOfLife(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 				hold := acquired(t, lingering(lock))
 				within, cancel := hold.Context(ctx)
-				defer cancel(nil)
+				defer cancel()
 				if kept {
 					var stop context.CancelFunc
 					within, stop = hold.Keep(ctx)
@@ -178,7 +178,8 @@ func TestARenewalThatIsOnItsWayComesBeforeAReleaseThatLeavesSomething(t *testing
 		f.plan(answer{"LOCK.RENEW", driver.Reply{Value: int64(1)}, 300 * time.Millisecond})
 		go hold.Renew(ctx)
 		synctest.Wait()
-		_, _ = hold.ReleaseAfter(ctx, time.Second)
+		lock.AtLeast = time.Second
+		_, _ = hold.Release(ctx)
 		expect(t, "the order", f.said(), "ACQUIRE@0 RENEW@0 RELEASE@300")
 	})
 }

@@ -131,18 +131,19 @@ func (o *Once) make(ctx context.Context, hold *Hold, maker func(ctx context.Cont
 // store writes the result if the server still has the hold, and releases that, in one pipeline. It can be sent again: the second time
 // finds no hold, and writes nothing.
 func (o *Once) store(ctx context.Context, hold *Hold, made []byte) error {
-	set := about(execGuarded, hold.lock.Names[0], hold.token, "SET", o.Name, string(made), "PX", o.Keep.Milliseconds())
-	commands := append([]driver.Command{set}, hold.commands("LOCK.RELEASE")...)
+	key := hold.lock.Names[0]
+	set := about(execGuarded, key, hold.token, "SET", o.Name, string(made), "PX", o.Keep.Milliseconds())
+	release := about("LOCK.RELEASE", key, hold.token)
 	var stored driver.Reply
 	hold.insist(ctx, hold.finish(false), func(ctx context.Context) driver.Reply {
-		replies := o.Client.Driver.Send(ctx, commands...)
+		replies := o.Client.send(ctx, o.Client.Driver, set, release)
 		stored = replies[0]
 		return replies[1]
 	})
-	if lost := says(stored.Err, "NOTHELD") || isTaken(stored); lost || ClassOf(stored) != Final {
+	if says(stored.Err, "NOTHELD") || isTaken(stored) || ClassOf(stored) != Final {
 		return nil
 	}
-	return o.Client.explain(ctx, execGuarded, hold.lock.Names[0], stored.Err)
+	return stored.Err
 }
 
 // lockOf returns the key of a result's lock, in the same slot of a cluster. A name without a hash tag becomes one, so in a cluster it
@@ -158,14 +159,12 @@ func lockOf(name string) string {
 
 // resultIn takes a reply of LOCK.ONCE apart: the result, or nil, and the fence in place of the rest, or 0.
 func resultIn(reply driver.Reply) (result []byte, fence driver.Reply) {
-	switch value := reply.Value.(type) {
-	case string:
-		return []byte(value), driver.Reply{Value: int64(0)}
-	case []any:
-		if len(value) == 2 {
-			text, _ := value[0].(string)
-			return []byte(text), driver.Reply{Value: value[1]}
-		}
+	if both, ok := reply.Value.([]any); ok && len(both) == 2 {
+		result, _ = resultIn(driver.Reply{Value: both[0]})
+		return result, driver.Reply{Value: both[1]}
+	}
+	if text, ok := reply.Value.(string); ok {
+		return []byte(text), driver.Reply{Value: int64(0)}
 	}
 	return nil, reply
 }

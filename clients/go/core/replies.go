@@ -50,11 +50,8 @@ func (err ErrTaken) Error() string {
 
 // Is lets errors.Is(err, &ErrTaken{}) find an ErrTaken whatever its nodes.
 func (err ErrTaken) Is(target error) bool {
-	switch target.(type) {
-	case *ErrTaken, ErrTaken:
-		return true
-	}
-	return false
+	_, is := target.(*ErrTaken)
+	return is
 }
 
 // A RedisError is an answer of the server that is an error, or the failure to get one.
@@ -126,14 +123,11 @@ func number(reply driver.Reply) int64 {
 
 // textOf is the text of the server's reply in an error, if there is one.
 func textOf(err error) (text string, said bool) {
-	var reply interface {
-		error
-		RedisError()
+	var reply driver.ServerError
+	if said = errors.As(err, &reply); said {
+		text = reply.Error()
 	}
-	if errors.As(err, &reply) {
-		return reply.Error(), true
-	}
-	return "", false
+	return text, said
 }
 
 // says tells whether err is a reply of the server that begins with these words.
@@ -181,20 +175,12 @@ const lost = "no fair queue, no fence, no readers and writers, no counted or sev
 func (c *Client) explain(ctx context.Context, command, key string, err error) error {
 	wrapped := error(&RedisError{Err: err})
 	switch {
-	case errors.Is(err, ErrModuleMissing):
-		return err
 	case says(err, "ttl must not be above lock.max-ttl"):
 		return fmt.Errorf("%w: %w", ErrExpiry, wrapped)
 	case !lacks(err, command):
 		return wrapped
-	case beyond[command] != "":
-		reply := c.Driver.Send(ctx, about("LOCK.INFO", key))[0]
-		if !lacks(reply.Err, "LOCK.INFO") {
-			return fmt.Errorf("%w %s: %w", ErrUnsupported, command, wrapped)
-		}
-		if c.choose("LOCK.INFO", reply) == theFallback {
-			return notInFallback(beyond[command])
-		}
+	case beyond[command] != "" && !lacks(c.Driver.Send(ctx, about("LOCK.INFO", key))[0].Err, "LOCK.INFO"):
+		return fmt.Errorf("%w %s: %w", ErrUnsupported, command, wrapped)
 	}
 	return fmt.Errorf("%w. Load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and restart the server. Where"+
 		" modules cannot be loaded, the option redislock.WithFallback takes locks by SET NX PX, with less: %s: %w", ErrModuleMissing, lost, wrapped)

@@ -60,8 +60,7 @@ func (c Command) FirstKey() string {
 type Reply struct {
 	// Value is an int64, a string, a bool, a float64, a *big.Int, an []any, or a map of the library's. It is nil for null.
 	Value any
-	// Err is an [Error], or any other error that has its method RedisError, if the server said so. Other errors say that
-	// there is no reply.
+	// Err is a [ServerError], such as [Error], if the server said so. Other errors say that there is no reply.
 	Err error
 }
 
@@ -74,20 +73,23 @@ func Failed(commands []Command, err error) []Reply {
 	return replies
 }
 
+// A ServerError is an error that the server has sent. Those of go-redis are.
+type ServerError interface {
+	error
+	RedisError()
+}
+
 // An Error is a reply that is an error.
 type Error string
 
 func (e Error) Error() string { return string(e) }
 
-// RedisError marks the errors that the server has sent, as it does in go-redis.
+// RedisError makes it a [ServerError].
 func (Error) RedisError() {}
 
 // Redirection reads MOVED and ASK: which server the error names, and whether it has to be told ASKING first.
 func Redirection(err error) (addr string, asking, ok bool) {
-	if err == nil {
-		return "", false, false
-	}
-	words := strings.Fields(err.Error())
+	words := strings.Fields(fmt.Sprint(err))
 	if len(words) != 3 || words[0] != "MOVED" && words[0] != "ASK" {
 		return "", false, false
 	}

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/core"
@@ -44,157 +43,126 @@ type (
 		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 		ReloadState(ctx context.Context)
 	}
-	ofRing interface{ Options() *redis.RingOptions }
 )
 
 // library makes each connection as a client with a pool of one. go-redis gives a command of its user neither a read time-out of its
 // own nor a way to end it, and a context's cancellation does not reach a read. Closing the client does.
 type library struct {
-	client redis.UniversalClient
+	server func(ctx context.Context, key string) (ofOne, error) // the one that has a key
+	reload func(context.Context)                                // asks a cluster anew who has what
 
 	mu   sync.Mutex         // of what follows
 	idle map[string][]*conn // by address; the one that was used last is the last
-	open map[*conn]bool     // those in use
-	over bool
+	open map[*conn]bool     // those in use; nil: the driver is closed
 }
 
 // New returns a driver that uses the options of client, which is a *redis.Client (of redis.NewClient or redis.NewFailoverClient), a
 // *redis.ClusterClient, or a type that embeds one.
 func New(client redis.UniversalClient) (driver.Driver, error) {
-	switch client.(type) {
-	case ofRing:
-		return nil, fmt.Errorf("%w: a Ring moves the keys of a shard that it cannot reach to another shard, and each process decides that"+
-			" for itself. Two processes would hold one lock on two shards. Use a redis.Client for each shard, or a redis.ClusterClient", ErrClient)
-	case ofOne, ofCluster:
-		return &library{client: client, idle: map[string][]*conn{}, open: map[*conn]bool{}}, nil
+	l := &library{reload: func(context.Context) {}, idle: map[string][]*conn{}, open: map[*conn]bool{}}
+	switch client := client.(type) {
+	case ofOne:
+		l.server = func(context.Context, string) (ofOne, error) { return client, nil }
+	case ofCluster:
+		l.server = func(ctx context.Context, key string) (ofOne, error) { return client.MasterForKey(ctx, key) }
+		l.reload = client.ReloadState
+	default:
+		return nil, fmt.Errorf("%w: it needs a redis.Client, a redis.ClusterClient, or a type that embeds one, and not a %T. (A Ring moves"+
+			" the keys of a shard that it cannot reach to another shard, and each process decides that for itself. Two processes would hold"+
+			" one lock on two shards. Use a redis.Client for each shard)", ErrClient, client)
 	}
-	return nil, fmt.Errorf("%w: it needs a redis.Client, a redis.ClusterClient, or a type that embeds one, and not a %T", ErrClient, client)
+	return l, nil
 }
 
 func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	opened, err := l.Open(ctx, commands[0].FirstKey())
+	c, err := l.Open(ctx, commands[0].FirstKey())
 	if err != nil {
 		return driver.Failed(commands, err)
 	}
-	c := opened.(*conn)
-	if limit := c.client.Load().options.ReadTimeout; limit > 0 { // for an answer that the server gives at once
+	defer c.Release()
+	if limit := c.(*conn).options.ReadTimeout; limit > 0 { // for an answer that the server gives at once
 		within, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		ctx = within
 	}
-	defer c.Release()
 	return c.Send(ctx, commands...)
 }
 
 // Open returns an idle connection to the server that has the key, or a new one.
 func (l *library) Open(ctx context.Context, key string) (driver.Conn, error) {
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, ctx.Err())
-	}
-	var options redis.Options
-	switch client := l.client.(type) {
-	case ofOne:
-		options = *client.Options()
-	case ofCluster:
-		node, err := client.MasterForKey(ctx, key)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-		}
-		options = *node.Options()
-	}
+	server, err := l.server(ctx, key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
-		return nil, fmt.Errorf("%w: the locks are closed", driver.ErrNotSent)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case l.open == nil:
+		err = errors.New("the locks are closed")
 	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	options := *server.Options()
 	idle := l.idle[options.Addr]
-	var c *conn
-	if last := len(idle) - 1; last >= 0 && time.Since(idle[last].since) < longestIdle {
-		c, l.idle[options.Addr] = idle[last], idle[:last]
-		c.mayDial.Store(true) // It may have ended while it was idle.
-	} else {
+	last := len(idle) - 1
+	if last < 0 || time.Since(idle[last].since) > longestIdle {
 		l.closeIdle(options.Addr) // The one that was used last is too old, and so are the others.
-		c = &conn{library: l}
-		c.connect(options)
+		idle, last = []*conn{{library: l, options: options, client: newClient(options)}}, 0
 	}
+	c := idle[last]
+	l.idle[options.Addr] = idle[:last]
 	l.open[c] = true
+	c.only = c.client.Conn() // It may have ended while it was idle: then this begins a new one.
 	return c, nil
 }
 
 func (l *library) closeIdle(addr string) {
 	for _, c := range l.idle[addr] {
-		_ = c.client.Load().Close()
+		_ = c.client.Close()
 	}
 	delete(l.idle, addr)
-}
-
-func (l *library) reload() {
-	if cluster, ok := l.client.(ofCluster); ok {
-		cluster.ReloadState(context.Background())
-	}
 }
 
 // Close closes all connections.
 func (l *library) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.over = true
 	for addr := range l.idle {
 		l.closeIdle(addr)
 	}
 	for c := range l.open {
-		_ = c.client.Load().Close()
+		_ = c.client.Close()
 	}
+	l.open = nil
 	return nil
 }
 
 type conn struct {
 	library *library
-	client  atomic.Pointer[single]
-	since   time.Time   // when it became idle
-	leaves  bool        // the last answers say that it is of no more use
-	mayDial atomic.Bool // nothing has been answered since it was opened, so another connection will do
+	options redis.Options // of the user's client, with the address of this connection
+	client  *redis.Client // which has one connection; others close it
+	only    *redis.Conn   // that one, and after its end no other one
+	since   time.Time     // when it became idle
+	leaves  bool          // the last answers say that it is of no more use
 }
 
-// single is a client that has one connection.
-type single struct {
-	*redis.Client
-	options redis.Options // of the user's client
-}
-
-// connect begins a connection, in place of the one that there was.
-func (c *conn) connect(user redis.Options) {
-	options := user
+// newClient returns a client of one connection.
+func newClient(options redis.Options) *redis.Client {
 	options.PoolSize, options.MinIdleConns = 1, 0
-	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0                  // a hold may depend on it
-	options.ReadTimeout = core.LongestSlice + core.Margin                     // of the longest wait
-	options.PoolTimeout = time.Second                                         // nobody else uses it
-	options.ContextTimeoutEnabled = true                                      // and of each
-	options.MaxRetries = -1                                                   // the core asks again itself, as long as it may
-	set(&options, "DialerRetries", func(v reflect.Value) { v.SetInt(1) })     // in later versions
-	set(&options, "PipelinePoolSize", func(v reflect.Value) { v.SetInt(-1) }) // a pipeline has no other connection
-	set(&options, "MaintNotificationsConfig", func(v reflect.Value) {
-		config := reflect.New(v.Type().Elem())
+	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0 // a hold may depend on it
+	options.ReadTimeout = core.LongestSlice + core.Margin    // of the longest wait
+	options.ContextTimeoutEnabled = true                     // and of each
+	options.MaxRetries = -1                                  // the core asks again itself, as long as it may
+	later := reflect.ValueOf(&options).Elem()                // only later versions have what follows
+	if retries := later.FieldByName("DialerRetries"); retries.IsValid() {
+		retries.SetInt(1)
+	}
+	if notifications := later.FieldByName("MaintNotificationsConfig"); notifications.IsValid() {
+		config := reflect.New(notifications.Type().Elem())
 		config.Elem().FieldByName("Mode").SetString("disabled")
-		v.Set(config)
-	})
-	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if !c.mayDial.Load() {
-			return nil, fmt.Errorf("%w: it has ended", driver.ErrNotSent)
-		}
-		return user.Dialer(ctx, network, addr)
+		notifications.Set(config)
 	}
-	c.mayDial.Store(true)
-	if before := c.client.Swap(&single{redis.NewClient(&options), user}); before != nil {
-		_ = before.Close()
-	}
-}
-
-// set sets an option that only later versions of go-redis have.
-func set(options *redis.Options, name string, to func(reflect.Value)) {
-	if field := reflect.ValueOf(options).Elem().FieldByName(name); field.IsValid() {
-		to(field)
-	}
+	return redis.NewClient(&options)
 }
 
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
@@ -205,34 +173,39 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 			if !redirected || ctx.Err() != nil {
 				break
 			}
-			options := c.client.Load().options
-			if strings.HasPrefix(addr, ":") { // A server that does not know its own name sends only the port.
-				host, _, _ := net.SplitHostPort(options.Addr)
-				addr = net.JoinHostPort(host, addr[1:])
-			}
-			options.Addr = addr
-			c.connect(options)
+			c.move(addr)
 			replies[i] = c.send(ctx, asking, commands[i])[0]
 			if !asking {
-				c.library.reload()
+				c.library.reload(ctx)
 			}
 		}
 	}
 	c.leaves = slices.ContainsFunc(replies, core.Leaves)
-	if core.ClassOf(replies[0]) != core.Unheard {
-		c.mayDial.Store(false)
-	}
 	return replies
 }
 
-// send sends commands once, over the client of now.
+// move makes it a connection to another server of the cluster.
+func (c *conn) move(addr string) {
+	if strings.HasPrefix(addr, ":") { // A server that does not know its own name sends only the port.
+		host, _, _ := net.SplitHostPort(c.options.Addr)
+		addr = net.JoinHostPort(host, addr[1:])
+	}
+	c.library.mu.Lock()
+	defer c.library.mu.Unlock()
+	_ = c.client.Close()
+	c.options.Addr = addr
+	c.client = newClient(c.options)
+	c.only = c.client.Conn()
+}
+
+// send sends commands once.
 func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command) []driver.Reply {
-	client := c.client.Load()
+	client := c.client
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
 	if asking {
-		_ = client.Do(ctx, "ASKING").Err()
+		_ = c.only.Process(ctx, redis.NewCmd(ctx, "ASKING"))
 	}
-	pipeline := client.Pipeline()
+	pipeline := c.only.Pipeline()
 	for _, command := range commands {
 		pipeline.Do(ctx, command.Args...)
 	}
@@ -254,35 +227,30 @@ func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command
 	return replies
 }
 
-func (c *conn) Release() {
-	if c.leaves {
-		c.Close()
-		return
-	}
-	l, addr := c.library, c.client.Load().options.Addr
+func (c *conn) Release() { c.end(c.leaves) }
+
+func (c *conn) Close() { c.end(true) }
+
+// end keeps the connection for the next one, or closes it. What else is idle there has likely ended then, too, or is as silent.
+func (c *conn) end(broken bool) {
+	l := c.library
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.open[c] {
 		return
 	}
 	delete(l.open, c)
-	if l.over || len(l.idle[addr]) >= maxIdle {
-		_ = c.client.Load().Close()
-		return
+	idle := l.idle[c.options.Addr]
+	switch {
+	case broken:
+		_ = c.client.Close()
+		l.closeIdle(c.options.Addr)
+		l.reload(context.Background())
+	case len(idle) >= maxIdle:
+		_ = c.client.Close()
+	default:
+		_ = c.only.Close()
+		c.since = time.Now()
+		l.idle[c.options.Addr] = append(idle, c)
 	}
-	c.since = time.Now()
-	l.idle[addr] = append(l.idle[addr], c)
-}
-
-// Close closes the connection. What else is idle there has likely ended, too, or is as silent.
-func (c *conn) Close() {
-	l := c.library
-	l.mu.Lock()
-	if l.open[c] {
-		delete(l.open, c)
-		_ = c.client.Load().Close()
-		l.closeIdle(c.client.Load().options.Addr)
-	}
-	l.mu.Unlock()
-	l.reload()
 }

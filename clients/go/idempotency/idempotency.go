@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,18 +74,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var first *recorder
 	ctx := context.WithoutCancel(r.Context())
 	text, err := h.Locks.Once(ctx, "idempotency:{"+digest(owner, key)+"}", func(ctx context.Context) ([]byte, error) {
-		made := &recorder{header: http.Header{}}
+		made := &recorder{header: http.Header{}, answer: answer{Request: request}}
 		read := r.WithContext(ctx)
 		read.Body = io.NopCloser(bytes.NewReader(body))
 		h.Next.ServeHTTP(made, read)
 		made.WriteHeader(http.StatusOK) // If nothing was written.
 		first = made
-		if made.status >= http.StatusInternalServerError {
+		if made.Status >= http.StatusInternalServerError {
 			return nil, errNotKept
 		}
-		header := made.sent.Clone()
-		maps.DeleteFunc(header, func(name string, _ []string) bool { return !slices.Contains(stored, name) })
-		return json.Marshal(answer{Request: request, Status: made.status, Header: header, Body: made.body.Bytes()})
+		kept := made.answer
+		kept.Header = kept.Header.Clone()
+		maps.DeleteFunc(kept.Header, func(name string, _ []string) bool { return !slices.Contains(stored, name) })
+		return json.Marshal(kept)
 	}, redislock.WithKeep(cmp.Or(h.Keep, 24*time.Hour)), redislock.WithEarly(0), redislock.WithWait(0))
 	before := answer{}
 	if err == nil {
@@ -94,7 +94,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case first != nil:
-		reply(w, first.sent, first.status, first.body.Bytes())
+		reply(w, first.answer)
 	case errors.Is(err, &redislock.ErrTaken{}):
 		http.Error(w, "a request with this Idempotency-Key is in progress", http.StatusConflict)
 	case err != nil:
@@ -103,7 +103,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this Idempotency-Key was used for another request", http.StatusUnprocessableEntity)
 	default:
 		w.Header().Set("Idempotency-Replayed", "true")
-		reply(w, before.Header, before.Status, before.Body)
+		reply(w, before)
 	}
 	if err != nil && !errors.Is(err, errNotKept) && !errors.Is(err, &redislock.ErrTaken{}) {
 		slog.ErrorContext(ctx, "redislock: an answer for an Idempotency-Key was not read or not stored", "error", err)
@@ -113,38 +113,33 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errNotKept is the end of a request that may be tried again.
 var errNotKept = errors.New("a server error is not kept")
 
-func reply(w http.ResponseWriter, header http.Header, status int, body []byte) {
-	maps.Copy(w.Header(), header)
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+func reply(w http.ResponseWriter, a answer) {
+	maps.Copy(w.Header(), a.Header)
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Body)
 }
 
 // A recorder keeps an answer.
 type recorder struct {
-	header http.Header
-	sent   http.Header // nil: WriteHeader was not called yet
-	status int
-	body   bytes.Buffer
+	answer
+	header http.Header // that is not sent yet
 }
 
 func (r *recorder) Header() http.Header { return r.header }
 
 func (r *recorder) WriteHeader(status int) {
-	if r.sent == nil && status >= 200 { // What is below comes before the answer.
-		r.sent, r.status = r.header.Clone(), status
+	if r.Status == 0 && status >= 200 { // What is below comes before the answer.
+		r.answer.Header, r.Status = r.header.Clone(), status
 	}
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
-	return r.body.Write(b)
+	r.Body = append(r.Body, b...)
+	return len(b), nil
 }
 
 // digest is the same only for the same words in the same order.
 func digest(words ...string) string {
-	sum := sha256.New()
-	for _, word := range words {
-		fmt.Fprintf(sum, "%d %s", len(word), word)
-	}
-	return hex.EncodeToString(sum.Sum(nil))
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q", words)))
 }

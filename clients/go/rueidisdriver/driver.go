@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
@@ -42,22 +43,31 @@ func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver
 }
 
 func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
+	c, err := until(ctx, l.dedicated, (*conn).Release) // It waits while the blocking pool is empty, whatever ctx says.
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	return c, nil
+}
+
+// dedicated returns a connection of the blocking pool when there is one.
+func (l *library) dedicated() *conn {
 	c := &conn{library: l}
-	opened := make(chan struct{})
-	go func() { // It waits while the blocking pool is empty, whatever ctx says.
-		defer close(opened)
-		c.client, c.release = l.client.Dedicate()
-	}()
+	c.client, c.release = l.client.Dedicate()
+	l.open.Store(c, true)
+	return c
+}
+
+// until returns what do returns, unless ctx ends before. What comes later is for late.
+func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err error) {
+	done := make(chan T, 1)
+	go func() { done <- do() }()
 	select {
-	case <-opened:
-		l.open.Store(c, true)
-		return c, nil
+	case value = <-done:
+		return value, nil
 	case <-ctx.Done():
-		go func() {
-			<-opened
-			c.release()
-		}()
-		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, context.Cause(ctx))
+		go func() { late(<-done) }()
+		return value, context.Cause(ctx)
 	}
 }
 
@@ -74,29 +84,21 @@ type conn struct {
 	library *library
 	client  rueidis.DedicatedClient
 	release func()
-	failed  bool // one of the last replies was an error
+	failed  atomic.Bool // one of the last replies was an error, so it is not used again
 	ended   sync.Once
 }
 
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	// With a deadline, rueidis would read until then and not look at a cancellation. Without one it looks, but not while it connects.
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	answers := make(chan []driver.Reply, 1)
-	go func() { answers <- c.send(within, commands) }()
-	select {
-	case replies := <-answers:
-		cancel()
-		c.failed = slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil })
-		return replies
-	case <-ctx.Done():
-		cancel()
-		c.failed = true
-		go func() {
-			<-answers
-			c.Close()
-		}()
-		return driver.Failed(commands, context.Cause(ctx))
+	defer cancel()
+	send := func() []driver.Reply { return c.send(within, commands) }
+	replies, err := until(ctx, send, func([]driver.Reply) { c.Close() })
+	if err != nil {
+		replies = driver.Failed(commands, err)
 	}
+	c.failed.Store(slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil }))
+	return replies
 }
 
 func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Reply {
@@ -121,21 +123,18 @@ func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Rep
 // Release gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one
 // with an error is closed.
 func (c *conn) Release() {
-	if c.failed {
-		c.Close()
-		return
-	}
-	c.end(func() {})
-}
-
-func (c *conn) Close() { c.end(func() { c.client.Close() }) }
-
-func (c *conn) end(first func()) {
 	c.ended.Do(func() {
 		c.library.open.Delete(c)
-		first()
+		if c.failed.Load() {
+			c.client.Close()
+		}
 		c.release()
 	})
+}
+
+func (c *conn) Close() {
+	c.failed.Store(true)
+	c.Release()
 }
 
 // send sends commands once. Their keys tell the client the node, and what may wait says so.
@@ -173,13 +172,14 @@ func send(ctx context.Context, client rueidis.CoreClient, commands []driver.Comm
 
 func replyOf(result rueidis.RedisResult) driver.Reply {
 	value, err := result.ToAny()
-	if errors.Is(err, rueidis.ErrClosing) {
-		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-	}
-	if reply, ok := rueidis.IsRedisErr(err); rueidis.IsRedisNil(err) {
+	said, is := rueidis.IsRedisErr(err)
+	switch {
+	case rueidis.IsRedisNil(err):
 		err = nil
-	} else if ok {
-		err = driver.Error(reply.Error())
+	case is:
+		err = driver.Error(said.Error())
+	case errors.Is(err, rueidis.ErrClosing):
+		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	return driver.Reply{Value: value, Err: err}
 }
