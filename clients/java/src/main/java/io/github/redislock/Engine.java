@@ -11,6 +11,9 @@ import java.util.function.*;
  * answer joins it, and where the library blocks it does so in the thread that asks.
  */
 final class Engine implements AutoCloseable {
+    /** The pace of asking again where the server cannot do the waiting. */
+    static final long PACE_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
+
     /** How many renewals may wait at once for servers that are silent. */
     static final int MOST_WORKERS = 64;
 
@@ -25,8 +28,8 @@ final class Engine implements AutoCloseable {
     final Keeper keeper;
     final Telemetry telemetry = Telemetry.find();
 
-    /** Each until it waits no more, so that {@link #close()} gives up its place. */
-    final Set<Acquire> waiting = ConcurrentHashMap.newKeySet();
+    /** Each by its token, until it waits no more, so that {@link #close()} gives up its place. */
+    final Map<String, Acquire> waiting = new ConcurrentHashMap<>();
 
     /** Tells how waits ended; null where a waiter has a connection for itself, or asks again. */
     final Listener listener;
@@ -47,8 +50,7 @@ final class Engine implements AutoCloseable {
         this.options = options;
         this.fallback = new Fallback(options.fallback());
         this.callbacks = options.executor()
-                .orElseGet(() -> pool(
-                        "redis-lock-callback", 0, Integer.MAX_VALUE, new SynchronousQueue<>()));
+                .orElseGet(() -> Executors.newCachedThreadPool(daemons("redis-lock-callback")));
         clock.setRemoveOnCancelPolicy(true);
         clock.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
@@ -61,11 +63,11 @@ final class Engine implements AutoCloseable {
                 throw new IllegalArgumentException(driver.whyNoLinger());
             }
             listener = told ? new Listener(this) : null;
-            if (options.linger().isPresent()) {
-                keeper.beat();
-            }
             if (options.linger().isPresent() || told) {
                 driver.onReconnect(this::reconnected);
+            }
+            if (options.linger().isPresent()) {
+                keeper.beat(PACE_NANOS);
             }
         } catch (RuntimeException failed) {
             clock.shutdownNow();
@@ -80,10 +82,15 @@ final class Engine implements AutoCloseable {
         }
         if (listener != null) {
             if (options.linger().isPresent()) { // A place ends with its connection, and no message.
-                waiting.forEach(Acquire::again);
+                askAgain();
             }
             listener.leave();
         }
+    }
+
+    /** Has all that wait ask again, as a message or a place may have been lost. */
+    void askAgain() {
+        waiting.values().forEach(Acquire::again);
     }
 
     private static ThreadPoolExecutor pool(
@@ -100,10 +107,6 @@ final class Engine implements AutoCloseable {
             thread.setDaemon(true);
             return thread;
         };
-    }
-
-    static long pace() {
-        return TimeUnit.MILLISECONDS.toNanos(Driver.PACE_MS);
     }
 
     long ttlMs() {
@@ -130,7 +133,7 @@ final class Engine implements AutoCloseable {
 
     /** Also when the client is closed, so that nobody waits for ever. */
     private void soon(Runnable task) {
-        CompletableFuture.delayedExecutor(Driver.PACE_MS, TimeUnit.MILLISECONDS)
+        CompletableFuture.delayedExecutor(PACE_NANOS, TimeUnit.NANOSECONDS)
                 .execute(() -> work(task));
     }
 
@@ -177,17 +180,14 @@ final class Engine implements AutoCloseable {
             return sendInstead(request, endNanos);
         }
         return plain(request, endNanos)
-                .handle((reply, failed) -> {
-                    Throwable cause = cause(failed);
-                    if (failed == null) {
-                        fallback.sawModule();
-                        return CompletableFuture.completedFuture(reply);
-                    }
-                    return Replies.isUnknown(request, driver.refusal(cause))
-                            ? without(request, cause, endNanos)
-                            : CompletableFuture.failedFuture(cause);
-                })
-                .thenCompose(Function.identity());
+                .thenApply(fallback::sawModule)
+                .exceptionallyCompose(failed -> isUnknown(request, failed)
+                        ? without(request, cause(failed), endNanos)
+                        : CompletableFuture.failedFuture(cause(failed)));
+    }
+
+    private boolean isUnknown(Request request, Throwable failed) {
+        return Replies.isUnknown(request, driver.refusal(cause(failed)));
     }
 
     private CompletableFuture<Object> plain(Request request, long endNanos) {
@@ -221,22 +221,19 @@ final class Engine implements AutoCloseable {
     /** What becomes of a request that failed: a server without the module knows none of ours. */
     private CompletableFuture<Object> without(Request request, Throwable failed, long endNanos) {
         // It may only lack this one. Of a token that holds nothing.
-        String key = new String(request.firstKey(), StandardCharsets.UTF_8);
-        Request probe = Request.releasing(key, UUID.randomUUID().toString(), 0);
+        Request probe = Request.releasing(request.key, UUID.randomUUID().toString(), 0);
         return plain(probe, endNanos)
-                .handle((none, refused) ->
-                        Replies.isUnknown(probe, driver.refusal(cause(refused))))
+                .handle((none, refused) -> isUnknown(probe, refused))
                 .thenCompose(missing -> {
                     if (missing && request.isRaw) { // It has no fallback, so none is chosen.
-                        return CompletableFuture.failedFuture(Fallback.lacks(Fallback.ONCE));
+                        throw Fallback.lacks(Fallback.ONCE);
                     }
                     if (missing && fallback.begin()) {
                         return sendInstead(request, endNanos);
                     }
-                    return CompletableFuture.failedFuture(
-                            missing
-                                    ? Fallback.missing(failed)
-                                    : Fallback.unsupported(request, failed));
+                    throw missing
+                            ? Fallback.missing(failed)
+                            : Fallback.unsupported(request, failed);
                 });
     }
 
@@ -263,11 +260,17 @@ final class Engine implements AutoCloseable {
     }
 
     CompletableFuture<Boolean> renew(Hold hold, long ttlMs) {
-        return ofAll(hold.claim, name -> Request.renewing(name, hold.token, ttlMs))
-                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
-                        isError(failed, Replies.TTL_TOO_LONG)
-                                ? Replies.tooLong(cause(failed))
-                                : cause(failed)));
+        return ofAll(hold.claim, name -> Request.ofHold("LOCK.RENEW", name, hold.token, ttlMs))
+                .exceptionally(failed -> {
+                    throw named(failed, Replies::tooLong);
+                });
+    }
+
+    /** The server bounds all times, and only what was asked tells which one was too long. */
+    private RuntimeException named(
+            Throwable failed, Function<Throwable, RuntimeException> tooLong) {
+        Throwable cause = cause(failed);
+        return isError(cause, Replies.TTL_TOO_LONG) ? tooLong.apply(cause) : thrown(cause);
     }
 
     /**
@@ -295,10 +298,9 @@ final class Engine implements AutoCloseable {
                     boolean again = unanswered[0] || driver.resends() != before;
                     return held || again && lasts.getAsBoolean();
                 })
-                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
-                        isError(failed, Replies.TTL_TOO_LONG)
-                                ? Replies.leastTooLong(cause(failed))
-                                : cause(failed)));
+                .exceptionally(failed -> {
+                    throw named(failed, Replies::leastTooLong);
+                });
     }
 
     /** Ends a place in the queue, or a hold that nobody has. */
@@ -433,11 +435,11 @@ final class Engine implements AutoCloseable {
         closed = true;
         clock.shutdown();
         keeper.close();
-        List<CompletableFuture<?>> released = List.copyOf(waiting).stream()
-                .<CompletableFuture<?>>map(Acquire::close)
-                .toList();
+        CompletableFuture<?>[] released = List.copyOf(waiting.values()).stream()
+                .map(Acquire::close)
+                .toArray(CompletableFuture<?>[]::new);
         try {
-            CompletableFuture.allOf(released.toArray(new CompletableFuture<?>[0]))
+            CompletableFuture.allOf(released)
                     .get(options.patienceNanos(), TimeUnit.NANOSECONDS);
         } catch (ExecutionException | TimeoutException outOfReach) {
             // Then the grace ends them.

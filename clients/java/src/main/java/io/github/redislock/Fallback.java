@@ -1,6 +1,6 @@
 package io.github.redislock;
 
-import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
@@ -60,9 +60,10 @@ final class Fallback {
         return Boolean.TRUE.equals(used);
     }
 
-    /** The server knows a command of the module. */
-    synchronized void sawModule() {
+    /** The server knows a command of the module, as this is its answer. */
+    synchronized Object sawModule(Object reply) {
         used = isUsed();
+        return reply;
     }
 
     /** The server has no module: whether the client goes on without it. */
@@ -117,15 +118,15 @@ final class Fallback {
 
     /** What is sent in the place of a command of the module. */
     static Request instead(Request request) {
-        List<Request.Word> words = request.words();
+        List<byte[]> words = request.words();
         return switch (request.command) {
             case "LOCK.ACQUIRE" ->
-                has(words, 3, "LIMIT") ? unavailable(SEMAPHORE) : script(ACQUIRE, words, 3);
+                has(words, 3, "LIMIT") ? unavailable(SEMAPHORE) : script(ACQUIRE, request, 3);
             case "LOCK.RELEASE" ->
-                has(words, 2, "ATLEAST") ? unavailable(LEAST_TIME) : script(RELEASE, words, 2);
-            case "LOCK.RENEW" -> script(RENEW, words, 3);
-            case "LOCK.CHECK" -> script(CHECK, words, 2);
-            case "LOCK.INFO" -> new Request("PTTL").key(text(words.get(0)));
+                has(words, 2, "ATLEAST") ? unavailable(LEAST_TIME) : script(RELEASE, request, 2);
+            case "LOCK.RENEW" -> script(RENEW, request, 3);
+            case "LOCK.CHECK" -> script(CHECK, request, 2);
+            case "LOCK.INFO" -> new Request("PTTL").key(request.key);
             case "LOCK.ONCE" -> unavailable(ONCE);
             case "RWLOCK.RLOCK" -> unavailable("a read lock");
             case "LOCK.MACQUIRE" -> unavailable("a multi-lock");
@@ -147,17 +148,13 @@ final class Fallback {
         return ThreadLocalRandom.current().nextLong(20, 80);
     }
 
-    private static boolean has(List<Request.Word> words, int at, String option) {
-        return words.size() > at && text(words.get(at)).equals(option);
+    private static boolean has(List<byte[]> words, int at, String option) {
+        return words.size() > at && Arrays.equals(words.get(at), Request.bytes(option));
     }
 
-    private static Request script(String script, List<Request.Word> words, int count) {
-        Request request = new Request("EVAL").add(script).add(1).key(text(words.get(0)));
-        words.subList(1, count).forEach(word -> request.add(word.bytes()));
-        return request;
-    }
-
-    private static String text(Request.Word word) {
-        return new String(word.bytes(), StandardCharsets.UTF_8);
+    private static Request script(String script, Request request, int count) {
+        Request instead = new Request("EVAL").add(script).add(1).key(request.key);
+        request.words().subList(1, count).forEach(instead::add);
+        return instead;
     }
 }

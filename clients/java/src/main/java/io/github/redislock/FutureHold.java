@@ -53,11 +53,6 @@ final class FutureHold implements AsyncHold {
     }
 
     @Override
-    public CompletableFuture<Boolean> unlock() {
-        return unlock(Duration.ZERO);
-    }
-
-    @Override
     public CompletableFuture<Boolean> unlock(Duration atLeast) {
         long leastMs = Leases.leastMs(atLeast);
         return isHeld()

@@ -1,5 +1,7 @@
 package io.github.redislock;
 
+import io.github.redislock.Claim.Mode;
+
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicReference;
@@ -11,6 +13,12 @@ import java.util.function.Supplier;
  * locked. Its counts belong to the owner alone; the rest is shared with the keeper.
  */
 final class Hold {
+    private enum State {
+        HELD,
+        GIVEN_BACK,
+        LOST
+    }
+
     final Claim claim;
     final Thread owner;
     final String token;
@@ -46,6 +54,9 @@ final class Hold {
     /** Whether it may outlive the thread that took it, which may have handed it on. */
     boolean handedOn;
 
+    /** When the keeper renews it next. */
+    volatile long renewalNanos;
+
     /** Where its owner does not say, it is given back no sooner than so long after its grant. */
     volatile long leastMs;
 
@@ -55,16 +66,8 @@ final class Hold {
     /** Ends the hold's span of a trace. */
     volatile Runnable whenOver = () -> {};
 
-    private volatile Future<?> renewal;
-    private volatile Future<?> ending;
+    private volatile Future<?> plan;
     private CompletableFuture<?> last = CompletableFuture.completedFuture(null);
-
-    private enum State {
-        HELD,
-        GIVEN_BACK,
-        LOST
-    }
-
     private final AtomicReference<State> state = new AtomicReference<>(State.HELD);
 
     Hold(Claim claim, Thread owner, String token, long fence, Lease lease) {
@@ -121,16 +124,12 @@ final class Hold {
         return renewed ? leastMs : Math.max(leastMs, lease.mostMs());
     }
 
-    /** In place of the last plan. */
-    void planRenewal(Future<?> next) {
-        cancel(renewal);
-        renewal = next;
-    }
-
-    /** In place of the last plan. */
-    void planEnding(Future<?> next) {
-        cancel(ending);
-        ending = next;
+    /** When the keeper looks at it next, in place of the last plan. */
+    void plan(Future<?> next) {
+        if (plan != null) {
+            plan.cancel(false);
+        }
+        plan = next;
     }
 
     /** Ends it by its owner's will; true for the one who did. */
@@ -147,16 +146,9 @@ final class Hold {
         if (!state.compareAndSet(State.HELD, end)) {
             return false;
         }
-        cancel(renewal);
-        cancel(ending);
+        plan(null);
         whenOver.run();
         return true;
-    }
-
-    private static void cancel(Future<?> plan) {
-        if (plan != null) {
-            plan.cancel(false);
-        }
     }
 
     boolean isOver() {

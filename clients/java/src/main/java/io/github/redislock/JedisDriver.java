@@ -160,11 +160,6 @@ final class JedisDriver extends JedisReplies {
         }
     }
 
-    private boolean isUsableAfter(Throwable failed) {
-        String refusal = refusal(failed);
-        return refusal != null && !Replies.isDemoted(refusal);
-    }
-
     private static List<Object> exchange(
             Connection connection, List<Request> requests, long endNanos) {
         requests.forEach(request -> connection.sendCommand(arguments(request)));

@@ -15,7 +15,7 @@ public final class JedisLocks {
     private JedisLocks() {}
 
     static RedisLockClient connect(String url, LockOptions options) {
-        return SyncClient.over(JedisDriver.to(url, options.answerMs()), options);
+        return new SyncClient(JedisDriver.to(url, options.answerMs()), options);
     }
 
     /**
@@ -52,7 +52,7 @@ public final class JedisLocks {
         Driver driver = pool == null
                 ? new UnifiedJedisDriver(jedis, waiters)
                 : JedisDriver.beside(pool);
-        return SyncClient.over(driver, options);
+        return new SyncClient(driver, options);
     }
 
     /**
@@ -65,7 +65,7 @@ public final class JedisLocks {
      * @return a client, to be closed before {@code pool}
      */
     public static RedisLockClient over(Pool<Jedis> pool, LockOptions options) {
-        return SyncClient.over(JedisDriver.beside(pool), options);
+        return new SyncClient(JedisDriver.beside(pool), options);
     }
 
     /** That of a client of one server, whose class depends on the version. */

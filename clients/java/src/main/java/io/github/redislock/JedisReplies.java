@@ -5,7 +5,6 @@ import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.*;
 
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -69,15 +68,14 @@ abstract class JedisReplies implements Driver {
     /** Only what every version has: later ones have more overloads, which 5.0 lacks. */
     static CommandArguments arguments(Request request) {
         CommandArguments arguments = new CommandArguments(name(request));
-        for (Request.Word word : request.words()) {
-            Object bytes = word.bytes();
-            arguments.add(bytes);
+        for (Object word : request.words()) {
+            arguments.add(word);
         }
         return arguments;
     }
 
     static ProtocolCommand name(Request request) {
-        byte[] name = request.command.getBytes(StandardCharsets.US_ASCII);
+        byte[] name = Request.bytes(request.command);
         return () -> name;
     }
 

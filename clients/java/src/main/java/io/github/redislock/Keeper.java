@@ -15,6 +15,11 @@ final class Keeper {
     static final String NOT_RENEWED = "no renewal came through before its lease ended";
     static final String CUT = "its connection was out of reach for longer than it lingers";
 
+    private static final long NEVER_NANOS = TimeUnit.DAYS.toNanos(36_500);
+
+    /** A renewal that failed is tried again after a twentieth of the ttl, or of this. */
+    private static final long MOST_TTL_MS = 4_000;
+
     private final Engine engine;
     private final Set<Hold> holds = ConcurrentHashMap.newKeySet();
 
@@ -25,17 +30,16 @@ final class Keeper {
     /** What is granted now, with its lease. Nobody looks after it before {@link #watch}. */
     Hold hold(Acquire.Grant grant, Claim claim, Thread owner, String token, long ttlMs) {
         Lease lease = new Lease(System::nanoTime, engine.lingerMs());
-        lease.begin(grant.askedNanos(), grant.sentNanos(), ttlMs);
         Hold hold = new Hold(claim, owner, token, grant.fence(), lease);
-        bind(hold, grant.pulse());
+        begin(hold, grant, ttlMs);
         hold.whenOver = engine.telemetry.holds(claim, grant.fence());
         return hold;
     }
 
-    /** A reader's hold that is granted as a writer's. */
-    void convert(Hold reader, Acquire.Grant grant, long ttlMs) {
-        reader.lease.begin(grant.askedNanos(), grant.sentNanos(), ttlMs);
-        bind(reader, grant.pulse());
+    /** Begins its lease: also that of a reader's hold that is granted as a writer's. */
+    void begin(Hold hold, Acquire.Grant grant, long ttlMs) {
+        hold.lease.begin(grant.askedNanos(), grant.sentNanos(), ttlMs);
+        bind(hold, grant.pulse());
     }
 
     /** Or has the next renewal bind it, if that connection was lost meanwhile. */
@@ -50,40 +54,39 @@ final class Keeper {
             return;
         }
         holds.add(hold);
-        watchEnd(hold);
-        hold.planRenewal(null);
         if (hold.unbound) {
-            engine.work(() -> renew(hold));
-        } else if (hold.renewed) {
-            planRenewal(hold, renewalNanos(hold.lease.ttlLeftNanos()));
+            renewIn(hold, 0);
+        } else {
+            renewIn(hold, hold.renewed ? nextNanos(hold.lease.ttlLeftNanos()) : NEVER_NANOS);
         }
     }
 
-    /** When to renew next. */
-    private long renewalNanos(long leftNanos) {
+    private long nextNanos(long leftNanos) {
         return Math.max(0, Math.min(engine.options.ttl().toNanos(), leftNanos)) / 3;
     }
 
-    /** The pause after a renewal that failed. */
-    private long soonNanos() {
-        return TimeUnit.MILLISECONDS.toNanos(Math.min(engine.ttlMs(), 4_000)) / 20;
+    private void renewIn(Hold hold, long delayNanos) {
+        hold.renewalNanos = System.nanoTime() + delayNanos;
+        look(hold);
     }
 
-    private void watchEnd(Hold hold) {
-        // Not before the end has passed.
+    /** Looks at it again at the time of its renewal, or just after its end if that is sooner. */
+    private void look(Hold hold) {
         long endNanos = Math.max(0, hold.lease.leftNanos()) + 1;
-        hold.planEnding(engine.at(endNanos, () -> seeEnd(hold)));
-    }
-
-    private void seeEnd(Hold hold) {
-        if (hold.isOver() || hold.releasing) {
-            return;
-        }
-        if (hold.lease.leftNanos() > 0) {
-            watchEnd(hold); // Begun anew meanwhile.
-        } else {
-            lose(hold, reason(hold));
-        }
+        long renewalNanos = hold.renewalNanos - System.nanoTime();
+        hold.plan(engine.at(Math.min(endNanos, renewalNanos), () -> {
+            if (hold.isOver() || hold.releasing) {
+                return;
+            }
+            if (hold.lease.leftNanos() <= 0) {
+                lose(hold, reason(hold));
+            } else if (hold.renewalNanos - System.nanoTime() <= 0) {
+                renewIn(hold, NEVER_NANOS);
+                engine.work(() -> renew(hold));
+            } else {
+                look(hold); // Begun anew meanwhile.
+            }
+        }));
     }
 
     private static String reason(Hold hold) {
@@ -91,12 +94,6 @@ final class Keeper {
             return CUT;
         }
         return hold.renewed ? NOT_RENEWED : ENDED;
-    }
-
-    private void planRenewal(Hold hold, long delayNanos) {
-        if (!hold.isOver() && !hold.releasing) {
-            hold.planRenewal(engine.later(delayNanos, () -> renew(hold)));
-        }
     }
 
     private void renew(Hold hold) {
@@ -115,7 +112,8 @@ final class Keeper {
         return engine.renew(hold, leaseMs)
                 .handle((held, failed) -> {
                     if (failed != null) {
-                        planRenewal(hold, soonNanos());
+                        long ttlMs = Math.min(engine.ttlMs(), MOST_TTL_MS);
+                        renewIn(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
                     } else if (!held) {
                         lose(hold, GONE); // Unless its owner released it while this was on its way.
                     } else {
@@ -129,10 +127,9 @@ final class Keeper {
     private CompletableFuture<Void> renewed(Hold hold, Lease.Sent sent, long leaseMs) {
         // If that came too late, the clock sees the end, unless it has begun anew.
         hold.lease.answered(sent);
-        boolean binds = hold.unbound && !hold.converting && !hold.isEnded();
         if (hold.isLost() && !hold.converting) { // By a conversion its token may get a new hold.
             engine.giveUp(hold.claim, hold.token, hold.leastMsAtItsEnd());
-        } else if (binds) {
+        } else if (hold.unbound && !hold.converting && !hold.isEnded()) {
             return bindAgain(hold, leaseMs);
         } else {
             watchRenewed(hold);
@@ -142,9 +139,8 @@ final class Keeper {
 
     private void watchRenewed(Hold hold) {
         if (hold.unbound) { // In vain this time, and not at once again.
-            watchEnd(hold);
-            planRenewal(hold, renewalNanos(hold.lease.leftNanos()));
-        } else if (!hold.isOver()) {
+            renewIn(hold, nextNanos(hold.lease.leftNanos()));
+        } else {
             watch(hold);
         }
     }
@@ -157,9 +153,7 @@ final class Keeper {
     /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
     private CompletableFuture<Void> bindAgain(Hold hold, long leaseMs) {
         Lease.Pulse pulse = engine.pulse();
-        Request request =
-                Request.acquiring(hold.claimNow(), hold.token, leaseMs, engine.options);
-        return engine.send(request).handle((reply, failed) -> {
+        return engine.send(acquiring(hold, hold.claimNow(), leaseMs)).handle((reply, failed) -> {
             boolean another = reply instanceof Long fence && fence != hold.fence;
             if (another) {
                 engine.giveUp(hold.claim, hold.token, 0); // Which nobody asked for.
@@ -178,6 +172,10 @@ final class Keeper {
         });
     }
 
+    private Request acquiring(Hold hold, Claim claim, long leaseMs) {
+        return Request.acquiring(claim, hold.token, leaseMs, engine.options);
+    }
+
     /** The connection that the holds are bound to is another one now. */
     void rebindAll() {
         holds.forEach(hold -> {
@@ -187,20 +185,13 @@ final class Keeper {
     }
 
     /** Proves again and again that the connection that holds are bound to lives. */
-    void beat() {
-        beat(TimeUnit.MILLISECONDS.toNanos(engine.lingerMs()) / 4);
-    }
-
-    private void beat(long delayNanos) {
+    void beat(long delayNanos) {
+        long beatNanos = TimeUnit.MILLISECONDS.toNanos(engine.lingerMs()) / 4;
         engine.later(delayNanos, () -> {
             if (!engine.isClosed()) {
-                engine.send(new Request("PING")).whenComplete((pong, failed) -> {
-                    if (failed == null) {
-                        beat();
-                    } else { // With a new connection, soon.
-                        beat(Engine.pace() / 2);
-                    }
-                });
+                engine.send(new Request("PING"))
+                        .whenComplete((pong, failed) -> // With a new connection, soon.
+                                beat(failed == null ? beatNanos : Engine.PACE_NANOS / 2));
             }
         });
     }
@@ -214,19 +205,11 @@ final class Keeper {
             }
             boolean before = hold.renewed;
             hold.renewed = false;
-            hold.planRenewal(null);
-            return renewed(hold, leaseMs, true).handle((held, failed) -> {
+            return prolonged(hold, leaseMs, true).whenComplete((held, failed) -> {
                 if (failed != null) {
                     hold.renewed = before; // Its owner relies on that, as no lease was set.
                     watch(hold);
-                    throw Engine.thrown(Engine.cause(failed));
                 }
-                if (held) {
-                    watch(hold);
-                } else {
-                    lose(hold, GONE);
-                }
-                return held && !hold.isOver();
             });
         });
     }
@@ -235,17 +218,22 @@ final class Keeper {
     CompletableFuture<Boolean> prolong(Hold hold, boolean renews, long leaseMs) {
         return hold.inTurn(() -> {
             hold.renewed |= renews;
+            long leftMs = hold.lease.leftMs();
             // Where the server renews nothing for a while, its owner works on.
-            boolean insists = !hold.renewed && leaseMs > hold.lease.leftMs();
-            long wantedMs = Math.max(hold.renewed ? engine.ttlMs() : leaseMs, hold.lease.leftMs());
-            return renewed(hold, wantedMs, insists).thenApply(held -> {
-                if (held) {
-                    watch(hold);
-                } else {
-                    lose(hold, GONE);
-                }
-                return held;
-            });
+            boolean insists = !hold.renewed && leaseMs > leftMs;
+            long wantedMs = Math.max(hold.renewed ? engine.ttlMs() : leaseMs, leftMs);
+            return prolonged(hold, wantedMs, insists);
+        });
+    }
+
+    private CompletableFuture<Boolean> prolonged(Hold hold, long leaseMs, boolean insists) {
+        return renewed(hold, leaseMs, insists).thenApply(held -> {
+            if (held) {
+                watch(hold);
+            } else {
+                lose(hold, GONE);
+            }
+            return held && !hold.isOver();
         });
     }
 
@@ -254,29 +242,27 @@ final class Keeper {
      * for a while is asked again if it {@code insists}; otherwise what is left of the lease will do.
      */
     private CompletableFuture<Boolean> renewed(Hold hold, long leaseMs, boolean insists) {
-        Lease.Sent[] sent = new Lease.Sent[1];
         BooleanSupplier lasts = () -> hold.lease.leftNanos() > 0;
         return engine.again(
                         () -> {
-                            sent[0] = hold.lease.sends(leaseMs);
-                            return engine.renew(hold, leaseMs);
+                            Lease.Sent sent = hold.lease.sends(leaseMs);
+                            return engine.renew(hold, leaseMs).thenApply(held -> {
+                                boolean late = held && !hold.lease.answered(sent);
+                                if (late) { // Nobody would ever unlock it.
+                                    engine.giveUp(
+                                            hold.claim, hold.token, hold.leastMsAtItsEnd());
+                                }
+                                return held && !late;
+                            });
                         },
                         () -> insists && lasts.getAsBoolean())
-                .handle((held, failed) -> {
+                .exceptionally(failed -> {
                     Throwable cause = Engine.cause(failed);
-                    if (failed != null) {
-                        if (engine.driver.isOutOfReach(cause)
-                                || engine.kind(cause) == Replies.Kind.FINAL) {
-                            throw Engine.thrown(cause);
-                        }
+                    if (engine.kind(cause) != Replies.Kind.FINAL
+                            && !engine.driver.isOutOfReach(cause)) {
                         return lasts.getAsBoolean();
                     }
-                    if (held && !hold.lease.answered(sent[0])) {
-                        // Nobody would ever unlock it.
-                        engine.giveUp(hold.claim, hold.token, hold.leastMsAtItsEnd());
-                        return false;
-                    }
-                    return held;
+                    throw Engine.thrown(cause);
                 });
     }
 
@@ -285,27 +271,24 @@ final class Keeper {
      * A request without KEEP also ends a place that nobody listens for.
      */
     CompletableFuture<Boolean> restoreReader(Hold hold, String reason) {
-        Claim shared = Claim.one(hold.claim.name(), Mode.SHARED);
+        Claim shared = Claim.one(hold.claim.name(), Claim.Mode.SHARED);
         long leaseMs = leaseMs(hold);
         hold.unconfirmed = true;
-        Lease.Sent[] sent = new Lease.Sent[1];
-        Lease.Pulse[] pulse = new Lease.Pulse[1];
         return engine.again(() -> {
-                    sent[0] = hold.lease.sends(leaseMs);
-                    pulse[0] = engine.pulse();
-                    return engine.send(
-                            Request.acquiring(shared, hold.token, leaseMs, engine.options));
-                })
-                .thenCompose(reply -> {
-                    if (reply == null) {
-                        // While a guard is on, one that has a share already gets null.
-                        return renewed(hold, leaseMs, true);
-                    }
-                    if (reply.equals(hold.fence)) {
-                        bind(hold, pulse[0]);
-                    }
-                    return CompletableFuture.completedFuture(
-                            reply.equals(hold.fence) && hold.lease.answered(sent[0]));
+                    Lease.Sent sent = hold.lease.sends(leaseMs);
+                    Lease.Pulse pulse = engine.pulse();
+                    return engine.send(acquiring(hold, shared, leaseMs)).thenCompose(reply -> {
+                        if (reply == null) {
+                            // While a guard is on, one that has a share already gets null.
+                            return renewed(hold, leaseMs, true);
+                        }
+                        boolean same = reply.equals(hold.fence);
+                        if (same) {
+                            bind(hold, pulse);
+                        }
+                        return CompletableFuture.completedFuture(
+                                same && hold.lease.answered(sent));
+                    });
                 })
                 .thenCompose(held -> {
                     if (held && !hold.isOver()) {
@@ -327,25 +310,20 @@ final class Keeper {
     CompletableFuture<Boolean> release(Hold hold, long leastMs) {
         return releases(hold, () -> released(hold, leastMs).exceptionallyCompose(failed -> {
             Throwable cause = Engine.cause(failed);
-            if (!isRefusedTime(cause)) {
-                return CompletableFuture.failedFuture(cause);
-            }
-            return released(hold, 0).thenCompose(any -> {
+            boolean refusedTime = cause instanceof IllegalArgumentException
+                    || cause instanceof ModuleMissingException;
+            CompletableFuture<Boolean> failing = CompletableFuture.failedFuture(cause);
+            return !refusedTime ? failing : released(hold, 0).thenCompose(any -> {
                 forget(hold);
-                return CompletableFuture.failedFuture(cause);
+                return failing;
             });
         }));
     }
 
     /** The same, to end {@code restMs} from now. */
     CompletableFuture<Boolean> releaseIn(Hold hold, long restMs) {
-        return releases(hold, () -> released(hold, hold.lease.sinceAskedMs() + restMs)
-                .exceptionallyCompose(failed -> isRefusedTime(Engine.cause(failed))
-                        // The rest alone is not above the bound, nor does it need the module.
-                        ? engine.again(
-                                () -> engine.renew(hold, restMs),
-                                () -> hold.lease.leftNanos() > 0)
-                        : CompletableFuture.failedFuture(Engine.cause(failed))));
+        return releases(hold, () -> engine.again(
+                () -> engine.renew(hold, restMs), () -> hold.lease.leftNanos() > 0));
     }
 
     /**
@@ -363,11 +341,13 @@ final class Keeper {
                                 () -> hold.lease.leftNanos() > 0)
                         .thenApply(stored -> true))
                 .handle((stored, failed) -> {
-                    if (failed != null && isGone(failed) && !failedBefore[0]) {
-                        lose(hold, GONE);
-                    } else if (failed != null) {
-                        forget(hold); // Out of reach its lease ends it.
+                    if (failed == null) {
+                        return null;
                     }
+                    if (isGone(failed) && !failedBefore[0]) {
+                        lose(hold, GONE);
+                    }
+                    forget(hold); // Out of reach its lease ends it.
                     Throwable cause = Engine.cause(failed);
                     boolean refused = engine.driver.refusal(cause) != null;
                     if (refused && !isGone(failed) && engine.kind(cause) == Replies.Kind.FINAL) {
@@ -389,11 +369,6 @@ final class Keeper {
         });
     }
 
-    private static boolean isRefusedTime(Throwable cause) {
-        return cause instanceof IllegalArgumentException
-                || cause instanceof ModuleMissingException;
-    }
-
     private CompletableFuture<Boolean> released(Hold hold, long leastMs) {
         return engine.release(
                 hold.claim, hold.token, leastMs, () -> hold.lease.leftNanos() > 0);
@@ -402,7 +377,6 @@ final class Keeper {
     private CompletableFuture<Boolean> releases(
             Hold hold, Supplier<CompletableFuture<Boolean>> release) {
         hold.releasing = true; // Nothing renews it from now on, or it would undo a least time.
-        hold.planRenewal(null);
         return hold.inTurn(() -> {
             if (hold.isOver()) {
                 return CompletableFuture.completedFuture(false);
@@ -461,16 +435,19 @@ final class Keeper {
         });
     }
 
+    private CompletableFuture<Boolean> asked(Hold hold) {
+        return engine.ofAll(
+                hold.claim, name -> Request.ofHold("LOCK.CHECK", name, hold.token));
+    }
+
     /** Whether the server says that it is held, while the lease lasts. */
     CompletableFuture<Boolean> check(Hold hold) {
-        return engine.again(() ->
-                        engine.ofAll(hold.claim, name -> Request.checking(name, hold.token)))
-                .thenApply(held -> {
-                    if (!held) {
-                        lose(hold, GONE);
-                    }
-                    return !hold.isEnded();
-                });
+        return engine.again(() -> asked(hold)).thenApply(held -> {
+            if (!held) {
+                lose(hold, GONE);
+            }
+            return !hold.isEnded();
+        });
     }
 
     /** Runs a command while it is held; not to be sent twice. */
@@ -478,12 +455,12 @@ final class Keeper {
         if (hold.isEnded()) {
             return CompletableFuture.failedFuture(Replies.notHeld(hold.claim));
         }
-        Request request = Request.guarding(hold.claim.name(), hold.token, command, arguments);
+        Request request = Request.ofHold("LOCK.EXEC", hold.claim.name(), hold.token, command);
+        List.of(arguments).forEach(request::add);
         return engine.send(request).exceptionallyCompose(failed -> {
             // A wrong type may be the lock's, or the command's.
             CompletableFuture<Boolean> held = engine.isError(failed, "WRONGTYPE")
-                    ? engine.ofAll(hold.claim, name -> Request.checking(name, hold.token))
-                            .exceptionally(unknown -> true)
+                    ? asked(hold).exceptionally(unknown -> true)
                     : CompletableFuture.completedFuture(!engine.isError(failed, "NOTHELD"));
             return held.thenCompose(still -> {
                 if (!still) {
@@ -496,10 +473,7 @@ final class Keeper {
     }
 
     void close() {
-        holds.forEach(hold -> {
-            hold.planRenewal(null);
-            hold.planEnding(null);
-        });
+        holds.forEach(hold -> hold.plan(null));
         holds.clear();
     }
 }

@@ -11,7 +11,6 @@ import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 
 import java.net.SocketAddress;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
@@ -132,11 +131,12 @@ final class LettuceDriver implements Driver {
     private CompletableFuture<Object> dispatch(
             StatefulConnection<String, String> connection, Request request, long endNanos) {
         CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
-        for (Request.Word word : request.words()) {
-            if (word.isKey()) {
-                arguments.addKey(new String(word.bytes(), StandardCharsets.UTF_8));
+        List<byte[]> words = request.words();
+        for (int at = 0; at < words.size(); at++) {
+            if (at == request.keyAt) {
+                arguments.addKey(request.key);
             } else {
-                arguments.add(word.bytes());
+                arguments.add(words.get(at));
             }
         }
         Reply reply = new Reply(request.isRaw);
@@ -182,7 +182,7 @@ final class LettuceDriver implements Driver {
             if (written.getAndSet(true)) {
                 writtenAgain.incrementAndGet();
             }
-            return name.getBytes(StandardCharsets.US_ASCII);
+            return Request.bytes(name);
         }
 
         @Override

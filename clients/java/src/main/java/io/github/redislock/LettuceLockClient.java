@@ -63,13 +63,14 @@ public interface LettuceLockClient extends AutoCloseable {
     AsyncLock readLock(String name);
 
     /**
-     * A lock that a number of holders share, each with a permit of its own.
+     * A lock that a number of holders share, each with a permit of its own. The smallest number of
+     * permits that a holder asked for counts.
      *
      * @param name its key
      * @param permits how many may be held at once, from 1 on
      * @return a view
      */
-    AsyncSemaphore semaphore(String name, int permits);
+    AsyncLock semaphore(String name, int permits);
 
     /**
      * Several locks as one, granted in one step. When one of them is lost, so is the whole.

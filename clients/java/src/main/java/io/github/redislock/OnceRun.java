@@ -164,8 +164,8 @@ final class OnceRun<T> {
     }
 
     private CompletableFuture<Void> store(Hold hold, byte[] made) {
-        return engine.keeper.store(hold, Request.guarding(
-                claim.name(), token, "SET", name, made, "PX", how.keep().toMillis()));
+        return engine.keeper.store(hold, Request.ofHold(
+                "LOCK.EXEC", claim.name(), token, "SET", name, made, "PX", how.keep().toMillis()));
     }
 
     /** The old value in place of one that could not be made. */

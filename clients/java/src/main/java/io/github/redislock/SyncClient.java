@@ -1,5 +1,7 @@
 package io.github.redislock;
 
+import io.github.redislock.Claim.Mode;
+
 import java.time.Duration;
 import java.util.Map;
 import java.util.UUID;
@@ -16,15 +18,11 @@ final class SyncClient implements RedisLockClient {
 
     private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
     final Engine engine;
-    final Keeper keeper;
+    private final Keeper keeper;
 
-    SyncClient(Engine engine) {
-        this.engine = engine;
+    SyncClient(Driver driver, LockOptions options) {
+        this.engine = new Engine(driver, options, false);
         this.keeper = engine.keeper;
-    }
-
-    static RedisLockClient over(Driver driver, LockOptions options) {
-        return new SyncClient(new Engine(driver, options, false));
     }
 
     static boolean has(String driver) {
@@ -48,7 +46,7 @@ final class SyncClient implements RedisLockClient {
 
     @Override
     public RedisSemaphore semaphore(String name, int permits) {
-        return new SyncSemaphore(this, Claim.permit(name, permits));
+        return new SyncLock(this, Claim.permit(name, permits));
     }
 
     @Override
@@ -66,15 +64,15 @@ final class SyncClient implements RedisLockClient {
     @Override
     public boolean runOnce(
             String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job) {
-        Claim claim = Claim.one(name, Mode.EXCLUSIVE);
         long mostMs = Leases.mostMs(lockAtMostFor, lockAtLeastFor);
-        Hold hold = takeAtOnce(claim, mostMs);
-        if (hold == null) {
+        SyncHold held = new SyncLock(this, Claim.one(name, Mode.EXCLUSIVE)).takeAtOnce(mostMs);
+        if (held == null) {
             return false;
         }
+        Hold hold = held.hold();
         Engine.join(() -> keeper.beginJob(hold, lockAtLeastFor.toMillis()));
         try {
-            job.accept(new SyncHold(keeper, hold));
+            job.accept(held);
         } catch (Throwable failed) { // Other languages throw checked exceptions, too.
             try {
                 Engine.join(() -> keeper.endJob(hold));
@@ -85,29 +83,6 @@ final class SyncClient implements RedisLockClient {
         }
         Engine.join(() -> keeper.endJob(hold));
         return true;
-    }
-
-    /** A new hold that belongs to no thread, or null. */
-    Hold takeAtOnce(Claim claim, long leaseMs) {
-        try {
-            return take(claim, 0, leaseMs, false);
-        } catch (InterruptedException never) {
-            throw new AssertionError(never);
-        }
-    }
-
-    /** The same, after a wait. */
-    Hold take(Claim claim, long waitNanos, long leaseMs, boolean interruptible)
-            throws InterruptedException {
-        if (interruptible && Thread.interrupted()) {
-            throw new InterruptedException("before asking for " + claim.title());
-        }
-        Hold hold = acquire(claim, null, leaseMs, waitNanos, interruptible);
-        if (hold != null) {
-            hold.handedOn = true;
-            keeper.watch(hold);
-        }
-        return hold;
     }
 
     /** A new hold of the calling thread, or the reader's that was converted; null in vain. */
@@ -127,7 +102,7 @@ final class SyncClient implements RedisLockClient {
             return null;
         }
         if (reader != null && reader.fence == grant.fence() && !reader.isOver()) {
-            keeper.convert(reader, grant, ttlMs);
+            keeper.begin(reader, grant, ttlMs);
             reader.renewed |= leaseMs == Leases.RENEWED;
             return reader;
         }

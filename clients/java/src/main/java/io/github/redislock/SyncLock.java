@@ -1,69 +1,89 @@
 package io.github.redislock;
 
+import io.github.redislock.Claim.Mode;
+
 import java.time.Duration;
 import java.util.Locale;
 import java.util.concurrent.*;
-import java.util.concurrent.locks.Condition;
 
-/** A view of one key, or of several. What a thread holds of it is the client's to know. */
-final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock {
+/** A view of one key, of several, or of permits. What a thread holds is the client's to know. */
+final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
+    final SyncClient client;
+    final Claim claim;
     private final Mode mode;
     private final Engine engine;
     private final Keeper keeper;
 
     SyncLock(SyncClient client, Claim claim) {
-        super(client, claim);
-        this.mode = claim.several() ? Mode.EXCLUSIVE : claim.modes().get(0);
+        this.client = client;
+        this.claim = claim;
+        this.mode = claim.mode();
         this.engine = client.engine;
-        this.keeper = client.keeper;
-    }
-
-    @Override
-    public void lock() {
-        acquireUninterruptibly(Long.MAX_VALUE, Leases.RENEWED);
+        this.keeper = engine.keeper;
     }
 
     @Override
     public void lock(long lease, TimeUnit unit) {
-        acquireUninterruptibly(Long.MAX_VALUE, Leases.ms(lease, unit));
-    }
-
-    private boolean acquireUninterruptibly(long waitNanos, long leaseMs) {
-        try {
-            return acquire(waitNanos, leaseMs, false);
-        } catch (InterruptedException never) {
-            throw new AssertionError(never);
-        }
-    }
-
-    @Override
-    public void lockInterruptibly() throws InterruptedException {
-        acquire(Long.MAX_VALUE, Leases.RENEWED, true);
-    }
-
-    @Override
-    public void lockInterruptibly(long lease, TimeUnit unit) throws InterruptedException {
-        acquire(Long.MAX_VALUE, Leases.ms(lease, unit), true);
+        uninterrupted(() -> locked(Long.MAX_VALUE, Leases.ms(lease, unit), false));
     }
 
     @Override
     public boolean tryLock() {
-        return acquireUninterruptibly(0, Leases.RENEWED);
-    }
-
-    @Override
-    public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-        return acquire(Math.max(0, unit.toNanos(time)), Leases.RENEWED, true);
+        return uninterrupted(() -> locked(0, Leases.RENEWED, false));
     }
 
     @Override
     public boolean tryLock(long time, long lease, TimeUnit unit) throws InterruptedException {
-        return acquire(Math.max(0, unit.toNanos(time)), Leases.ms(lease, unit), true);
+        long leaseMs = Leases.ms(lease, unit);
+        refuseInterrupted();
+        return locked(unit.toNanos(time), leaseMs, true);
     }
 
-    private boolean acquire(long waitNanos, long leaseMs, boolean interruptible)
+    @Override
+    public RedisHold tryAcquire() {
+        return takeAtOnce(Leases.RENEWED);
+    }
+
+    SyncHold takeAtOnce(long leaseMs) {
+        return uninterrupted(() -> handedOut(0, leaseMs, false));
+    }
+
+    @Override
+    public RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException {
+        long leaseMs = Leases.ms(lease, unit);
+        refuseInterrupted();
+        return handedOut(unit.toNanos(time), leaseMs, true);
+    }
+
+    /** A new hold that belongs to no thread, or null. */
+    private SyncHold handedOut(long waitNanos, long leaseMs, boolean interruptible)
             throws InterruptedException {
-        refuseOverlap(interruptible);
+        Hold hold = client.acquire(claim, null, leaseMs, waitNanos, interruptible);
+        if (hold == null) {
+            return null;
+        }
+        hold.handedOn = true;
+        keeper.watch(hold);
+        return new SyncHold(keeper, hold);
+    }
+
+    private void refuseInterrupted() throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException("before asking for " + claim.title());
+        }
+    }
+
+    private static <T> T uninterrupted(Callable<T> action) {
+        try {
+            return action.call();
+        } catch (Exception failed) {
+            throw Engine.thrown(failed);
+        }
+    }
+
+    private boolean locked(long waitNanos, long leaseMs, boolean interruptible)
+            throws InterruptedException {
+        refuseOverlap();
         Hold hold = mine();
         // A request for a share that the server reads later would undo what comes now unseen.
         if (hold != null && hold.unconfirmed && !becomeReader(hold)) {
@@ -75,33 +95,25 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
             hold.add(mode, 1);
             return true;
         }
-        if (hold == null || covered) {
-            Hold taken = client.acquire(claim, null, leaseMs, waitNanos, interruptible);
-            if (taken != null) {
-                taken.add(mode, 1);
-                client.add(taken);
-            }
-            return taken != null;
-        }
-        convert(hold, true);
-        Hold reader = hold;
-        try {
-            // The clock releases what it ends before that, so it is asked for anew.
-            hold = client.acquire(
-                    claim, reader.isOver() ? null : reader, leaseMs, waitNanos, interruptible);
-        } finally {
-            convert(reader, false);
-        }
-        if (hold == null) {
-            return false;
-        }
-        hold.add(mode, 1);
-        if (hold == reader) {
-            keeper.watch(hold);
+        Hold reader = covered ? null : hold;
+        Hold taken;
+        if (reader == null) {
+            taken = client.acquire(claim, null, leaseMs, waitNanos, interruptible);
         } else {
-            client.add(hold);
+            convert(reader, true);
+            try {
+                // The clock releases what it ends before that, so it is asked for anew.
+                taken = client.acquire(
+                        claim, reader.isOver() ? null : reader, leaseMs, waitNanos, interruptible);
+            } finally {
+                convert(reader, false);
+            }
         }
-        return true;
+        if (taken != null) {
+            taken.add(mode, 1);
+            client.add(taken);
+        }
+        return taken != null;
     }
 
     /** Waits for a renewal that is under way, as that may bind it by the mode that it had. */
@@ -127,10 +139,7 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
     }
 
     /** The thread may hold only by this what it asks for by it: it would wait for itself. */
-    private void refuseOverlap(boolean interruptible) throws InterruptedException {
-        if (interruptible && Thread.interrupted()) {
-            throw new InterruptedException("before asking for " + claim.title());
-        }
+    private void refuseOverlap() {
         for (String name : claim.names()) {
             Hold hold = client.mine(name);
             if (hold != null
@@ -144,32 +153,22 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
     }
 
     @Override
-    public void unlock() {
-        unlock(0);
-    }
-
-    @Override
     public void unlock(Duration atLeast) {
-        unlock(Leases.leastMs(atLeast));
-    }
-
-    private void unlock(long leastMs) {
+        long leastMs = Leases.leastMs(atLeast);
         Hold hold = held();
         if (hold.count(mode) > 1 || (mode == Mode.SHARED && hold.exclusive > 0)) {
             hold.add(mode, -1);
         } else if (mode == Mode.EXCLUSIVE && hold.shared > 0) {
             downgrade(hold);
         } else {
-            boolean held;
             try {
-                held = Engine.join(() -> keeper.release(hold, leastMs));
+                if (!Engine.join(() -> keeper.release(hold, leastMs))) {
+                    throw Replies.notHeld(claim);
+                }
             } finally {
                 if (hold.isOver()) { // Otherwise it can be tried again.
                     client.forget(hold);
                 }
-            }
-            if (!held) {
-                throw Replies.notHeld(claim);
             }
         }
     }
@@ -196,18 +195,8 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
     }
 
     @Override
-    public Condition newCondition() {
-        throw new UnsupportedOperationException("a lock of the server has no conditions");
-    }
-
-    @Override
     public long fence() {
         return held().fence;
-    }
-
-    @Override
-    public boolean isHeldByCurrentThread() {
-        return getHoldCount() > 0;
     }
 
     @Override
@@ -237,21 +226,24 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
                     if (engine.isError(failed, "WRONGTYPE")) {
                         return true; // An old client holds it, in its own way.
                     }
-                    throw new CompletionException(Engine.cause(failed));
+                    throw Engine.thrown(Engine.cause(failed));
                 }));
     }
 
     @Override
     public long remainTimeToLive() {
-        return (Long) Engine.join(
-                () -> engine.again(() -> engine.send(new Request("PTTL").key(getName()))));
+        return (Long) asked("PTTL");
+    }
+
+    private Object asked(String command) {
+        return Engine.join(
+                () -> engine.again(() -> engine.send(new Request(command).key(getName()))));
     }
 
     @Override
     public boolean forceUnlock() {
         Hold hold = client.mine(getName());
-        boolean held = Replies.isOne(Engine.join(
-                () -> engine.again(() -> engine.send(new Request("DEL").key(getName())))));
+        boolean held = Replies.isOne(asked("DEL"));
         if (hold != null) {
             hold.giveBack();
             client.forget(hold);
@@ -260,6 +252,20 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
             }
         }
         return held;
+    }
+
+    @Override
+    public int availablePermits() {
+        Object holders = Engine.join(() -> engine.info(getName())).get("holder-count");
+        if (engine.fallback.isUsed()) {
+            throw Fallback.lacks(Fallback.SEMAPHORE);
+        }
+        return (int) Math.max(0, claim.limit() - (holders instanceof Long count ? count : 0));
+    }
+
+    @Override
+    public String getName() {
+        return claim.name();
     }
 
     /** The calling thread's hold on just this; null when it has none. */

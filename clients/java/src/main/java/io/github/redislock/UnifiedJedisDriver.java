@@ -28,8 +28,8 @@ final class UnifiedJedisDriver extends JedisReplies {
 
     private Object execute(Request request) {
         // The way that all versions have in a cluster, too: the first key tells the node.
-        byte[][] words = request.words().stream().map(Request.Word::bytes).toArray(byte[][]::new);
-        byte[] key = request.firstKey();
+        byte[][] words = request.words().toArray(byte[][]::new);
+        byte[] key = Request.bytes(request.key);
         return plain(
                 request,
                 request.blockMs > 0
