@@ -63,25 +63,27 @@ final class JedisDriver extends JedisReplies {
             throw new IllegalArgumentException("expected redis://[[user]:password@]host[:port]");
         }
         int port = uri.getPort() < 0 ? 6379 : uri.getPort();
-        HostAndPort address = new HostAndPort(parts.group("host"), port);
+        JedisClientConfig config = DefaultJedisClientConfig.builder()
+                .connectionTimeoutMillis(answerMs)
+                .socketTimeoutMillis(answerMs)
+                .user(JedisURIHelper.getUser(uri))
+                .password(JedisURIHelper.getPassword(uri))
+                .database(JedisURIHelper.getDBIndex(uri))
+                .protocol(JedisURIHelper.getRedisProtocol(uri))
+                .ssl(JedisURIHelper.isRedisSSLScheme(uri))
+                .build();
+        return to(new HostAndPort(parts.group("host"), port), config);
+    }
+
+    /** Connections to one server. Without TLS their reads end when their thread is interrupted. */
+    static JedisDriver to(HostAndPort server, JedisClientConfig config) {
         return new JedisDriver(
-                mostMs -> {
-                    int ms = Math.min(mostMs, answerMs);
-                    JedisClientConfig config = DefaultJedisClientConfig.builder()
-                            .connectionTimeoutMillis(ms)
-                            .socketTimeoutMillis(ms)
-                            .user(JedisURIHelper.getUser(uri))
-                            .password(JedisURIHelper.getPassword(uri))
-                            .database(JedisURIHelper.getDBIndex(uri))
-                            .protocol(JedisURIHelper.getRedisProtocol(uri))
-                            .ssl(JedisURIHelper.isRedisSSLScheme(uri))
-                            .build();
-                    return new Connection(
-                            config.isSsl()
-                                    ? new DefaultJedisSocketFactory(address, config)
-                                    : () -> socket(address, ms),
-                            config);
-                },
+                mostMs -> new Connection(
+                        config.isSsl()
+                                ? new DefaultJedisSocketFactory(server, config)
+                                : () -> socket(
+                                        server, Math.min(mostMs, config.getSocketTimeoutMillis())),
+                        config),
                 false);
     }
 
@@ -149,20 +151,20 @@ final class JedisDriver extends JedisReplies {
     }
 
     private List<Object> sendOnce(Connection connection, List<Request> requests, long endNanos) {
-        boolean usable = true;
+        Throwable why = null;
         try {
             return exchange(connection, requests, endNanos);
         } catch (Throwable failed) {
-            usable = isUsableAfter(failed);
+            why = failed;
             throw failed;
         } finally {
-            end(connection, usable);
+            end(connection, isUsableAfter(why));
         }
     }
 
     private static List<Object> exchange(
             Connection connection, List<Request> requests, long endNanos) {
-        requests.forEach(request -> connection.sendCommand(arguments(request)));
+        requests.forEach(request -> connection.sendCommand(name(request), words(request)));
         return all(requests, request -> {
             connection.setSoTimeout(leftMs(endNanos));
             return plain(request, connection.getOne());
@@ -180,25 +182,19 @@ final class JedisDriver extends JedisReplies {
         });
     }
 
-    private Connection take(long endNanos) throws JedisException {
+    private Connection take(long endNanos) {
         Connection found = connections.find();
-        if (found == null && !connections.isClosed()) {
-            found = connect(endNanos);
-        }
-        if (found == null || !connections.use(found)) {
-            throw failure("the client was closed");
-        }
-        return found;
-    }
-
-    private Connection connect(long endNanos) {
         try {
-            return connecting.connect(leftMs(endNanos));
+            found = found == null ? connecting.connect(leftMs(endNanos)) : found;
         } catch (RuntimeException failed) {
             throw failed;
         } catch (Exception failed) {
             throw new JedisConnectionException("cannot connect", failed);
         }
+        if (!connections.use(found)) {
+            throw failure("the client was closed");
+        }
+        return found;
     }
 
     private void end(Connection connection, boolean usable) {

@@ -1,7 +1,6 @@
 package io.github.redislock;
 
-import redis.clients.jedis.Jedis;
-import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.*;
 import redis.clients.jedis.util.Pool;
 
 /**
@@ -16,6 +15,20 @@ public final class JedisLocks {
 
     static RedisLockClient connect(String url, LockOptions options) {
         return new SyncClient(JedisDriver.to(url, options.answerMs()), options);
+    }
+
+    /**
+     * Works with one server. Every thread that asks or waits has a connection of its own for that
+     * time, and without TLS it notices an interrupt at once.
+     *
+     * @param server its address
+     * @param config the user, the database, TLS, and the time-outs of an answer
+     * @param options what may be chosen
+     * @return a client, to be closed
+     */
+    public static RedisLockClient to(
+            HostAndPort server, JedisClientConfig config, LockOptions options) {
+        return new SyncClient(JedisDriver.to(server, config), options);
     }
 
     /**

@@ -1,7 +1,6 @@
 package io.github.redislock;
 
 import redis.clients.jedis.BuilderFactory;
-import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.*;
 
@@ -65,13 +64,8 @@ abstract class JedisReplies implements Driver {
         return replies;
     }
 
-    /** Only what every version has: later ones have more overloads, which 5.0 lacks. */
-    static CommandArguments arguments(Request request) {
-        CommandArguments arguments = new CommandArguments(name(request));
-        for (Object word : request.words()) {
-            arguments.add(word);
-        }
-        return arguments;
+    static byte[][] words(Request request) {
+        return request.words().toArray(byte[][]::new);
     }
 
     static ProtocolCommand name(Request request) {

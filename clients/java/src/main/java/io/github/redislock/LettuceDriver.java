@@ -55,7 +55,13 @@ final class LettuceDriver implements Driver {
         }
     };
 
-    private LettuceDriver(
+    /**
+     * Over a client, or over a connection of the application, where all commands go by that.
+     *
+     * @param lines how many waiters may have a connection for themselves
+     * @param closing after the last connection is closed
+     */
+    LettuceDriver(
             AbstractRedisClient client,
             StatefulConnection<?, ?> given,
             LockOptions options,
@@ -72,25 +78,18 @@ final class LettuceDriver implements Driver {
         shared.addListener(state);
     }
 
+    LettuceDriver(AbstractRedisClient client, LockOptions options, int lines) {
+        this(client, null, options, true, lines, () -> {});
+    }
+
+    LettuceDriver(StatefulConnection<?, ?> given, LockOptions options) {
+        this(null, given, options, true, 0, () -> {});
+    }
+
     /** The arguments of our commands, and what takes their replies, bring a codec of their own. */
     @SuppressWarnings("unchecked")
     private static StatefulConnection<String, String> inOurTypes(StatefulConnection<?, ?> given) {
         return (StatefulConnection<String, String>) given;
-    }
-
-    /** With {@code closing} after the last connection is closed. */
-    static LettuceDriver of(
-            RedisClient client, LockOptions options, boolean failsOver, Runnable closing) {
-        return new LettuceDriver(client, null, options, failsOver, Integer.MAX_VALUE, closing);
-    }
-
-    static LettuceDriver of(RedisClusterClient client, LockOptions options, int lines) {
-        return new LettuceDriver(client, null, options, true, lines, () -> {});
-    }
-
-    /** By one connection of the application. */
-    static LettuceDriver of(StatefulConnection<?, ?> given, LockOptions options) {
-        return new LettuceDriver(null, given, options, true, 0, () -> {});
     }
 
     private StatefulConnection<String, String> connect() {
@@ -233,45 +232,38 @@ final class LettuceDriver implements Driver {
         if (client == null || !lines.tryAcquire()) {
             return null;
         }
-        return connected(endNanos)
-                .thenApply(connection -> {
-                    if (!spares.use(connection)) {
-                        throw failure("the client was closed");
+        StatefulConnection<String, String> found = spares.find();
+        // On a thread of its own: at a server that is silent Lettuce connects for up to a minute.
+        Executor own = task -> Engine.daemons("redis-lock-connecting").newThread(task).start();
+        CompletableFuture<Line> made = CompletableFuture.supplyAsync(
+                () -> line(found == null ? connect() : found),
+                found == null ? own : Runnable::run);
+        made.whenComplete((line, failed) -> {
+            if (failed != null) {
+                lines.release();
+            }
+        });
+        return made.copy()
+                .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
+                .exceptionally(failed -> {
+                    Throwable cause = Engine.cause(failed);
+                    if (!(cause instanceof TimeoutException)) {
+                        throw Engine.thrown(cause);
                     }
-                    return new Line(
-                            (request, answerEnd) -> dispatch(connection, request, answerEnd),
-                            usable -> {
-                                if (spares.giveBack(connection, usable)) {
-                                    lines.release();
-                                }
-                            });
-                })
-                .whenComplete((line, failed) -> {
-                    if (failed != null) {
-                        lines.release();
-                    }
+                    made.thenAccept(late -> late.closing().accept(true)); // For the next who asks.
+                    throw new RedisCommandTimeoutException("no connection in time");
                 });
     }
 
-    private CompletableFuture<StatefulConnection<String, String>> connected(long endNanos) {
-        StatefulConnection<String, String> found = spares.find();
-        if (found != null) {
-            return CompletableFuture.completedFuture(found);
+    private Line line(StatefulConnection<String, String> connection) {
+        if (!spares.use(connection)) {
+            throw failure("the client was closed");
         }
-        // On a thread of its own: at a server that is silent Lettuce connects for up to a minute.
-        CompletableFuture<StatefulConnection<String, String>> made = CompletableFuture.supplyAsync(
-                this::connect,
-                task -> Engine.daemons("redis-lock-connecting").newThread(task).start());
-        return made.copy()
-                .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
-                .exceptionallyCompose(failed -> {
-                    Throwable cause = Engine.cause(failed);
-                    if (!(cause instanceof TimeoutException)) {
-                        return CompletableFuture.failedFuture(cause);
+        return new Line(
+                (request, endNanos) -> dispatch(connection, request, endNanos), usable -> {
+                    if (spares.giveBack(connection, usable)) {
+                        lines.release();
                     }
-                    made.thenAccept(spares::keep); // One that comes late is for the next who asks.
-                    return CompletableFuture.failedFuture(
-                            new RedisCommandTimeoutException("no connection in time"));
                 });
     }
 

@@ -28,8 +28,8 @@ public interface LettuceLockClient extends AutoCloseable {
      * @return a client, to be closed
      */
     static LettuceLockClient connect(RedisClient lettuce, LockOptions options) {
-        return new AsyncClient(
-                new Engine(LettuceDriver.of(lettuce, options, true, () -> {}), options, true));
+        LettuceDriver driver = new LettuceDriver(lettuce, options, Integer.MAX_VALUE);
+        return new AsyncClient(new Engine(driver, options, true));
     }
 
     /**
@@ -42,7 +42,7 @@ public interface LettuceLockClient extends AutoCloseable {
      * @return a client, to be closed
      */
     static LettuceLockClient connect(RedisClusterClient lettuce, LockOptions options) {
-        LettuceDriver driver = LettuceDriver.of(lettuce, options, AsyncClient.MOST_BLOCKED);
+        LettuceDriver driver = new LettuceDriver(lettuce, options, AsyncClient.MOST_BLOCKED);
         return new AsyncClient(new Engine(driver, options, false));
     }
 

@@ -28,13 +28,12 @@ final class UnifiedJedisDriver extends JedisReplies {
 
     private Object execute(Request request) {
         // The way that all versions have in a cluster, too: the first key tells the node.
-        byte[][] words = request.words().toArray(byte[][]::new);
         byte[] key = Request.bytes(request.key);
         return plain(
                 request,
                 request.blockMs > 0
-                        ? jedis.sendBlockingCommand(key, name(request), words)
-                        : jedis.sendCommand(key, name(request), words));
+                        ? jedis.sendBlockingCommand(key, name(request), words(request))
+                        : jedis.sendCommand(key, name(request), words(request)));
     }
 
     @Override

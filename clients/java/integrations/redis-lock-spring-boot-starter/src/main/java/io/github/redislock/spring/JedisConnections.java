@@ -9,8 +9,6 @@ import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
 import redis.clients.jedis.*;
 import redis.clients.jedis.util.Pool;
 
-import java.net.URLEncoder;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.Set;
@@ -37,46 +35,20 @@ final class JedisConnections {
     static RedisLockConnection like(RedisConnectionFactory factory, LockOptions options) {
         JedisConnections like = new JedisConnections((JedisConnectionFactory) factory, options);
         RedisClusterConfiguration cluster = like.factory.getClusterConfiguration();
+        RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
         if (cluster != null) {
             return like.cluster(cluster);
         }
-        RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
-        JedisClientConfiguration client = like.factory.getClientConfiguration();
-        if (sentinel == null && !client.isUseSsl() && client.getClientName().isEmpty()) {
-            String url = url(like.factory.getStandaloneConfiguration());
-            // Its waiting threads notice an interrupt at once.
-            return new RedisLockConnection(RedisLockClient.connect(url, options), () -> {});
+        if (sentinel != null) {
+            Pool<Jedis> pool = like.sentinel(sentinel);
+            return new RedisLockConnection(JedisLocks.over(pool, options), pool::close);
         }
-        Pool<Jedis> pool = sentinel == null
-                ? like.standalone(like.factory.getStandaloneConfiguration())
-                : like.sentinel(sentinel);
-        return new RedisLockConnection(JedisLocks.over(pool, options), pool::close);
-    }
-
-    private static String url(RedisStandaloneConfiguration server) {
-        String user = server.getUsername() == null ? "" : server.getUsername();
-        String login = server.getPassword()
-                .map(password -> encoded(user) + ":" + encoded(new String(password)) + "@")
-                .orElse("");
-        String host = server.getHostName();
-        return "redis://"
-                + login
-                + (host.contains(":") && !host.startsWith("[") ? "[" + host + "]" : host)
-                + ":"
-                + server.getPort()
-                + "/"
-                + server.getDatabase();
-    }
-
-    private static String encoded(String text) {
-        return URLEncoder.encode(text, StandardCharsets.UTF_8).replace("+", "%20");
-    }
-
-    private JedisPool standalone(RedisStandaloneConfiguration server) {
-        return new JedisPool(
-                new JedisPoolConfig(),
-                new HostAndPort(server.getHostName(), server.getPort()),
-                config(server.getUsername(), server.getPassword(), server.getDatabase()));
+        RedisStandaloneConfiguration one = like.factory.getStandaloneConfiguration();
+        RedisLockClient client = JedisLocks.to(
+                new HostAndPort(one.getHostName(), one.getPort()),
+                like.config(one.getUsername(), one.getPassword(), one.getDatabase()),
+                options);
+        return new RedisLockConnection(client, () -> {});
     }
 
     private JedisSentinelPool sentinel(RedisSentinelConfiguration servers) {

@@ -18,23 +18,18 @@ import java.util.concurrent.locks.Lock;
  * <p>With Spring Integration 7 it is a {@code DistributedLock}.
  */
 public class RedisRegistryLock implements Lock {
-    /** What the calling thread has of one key. */
-    private static final class Depth {
-        private int count = 1;
-        private boolean renewed;
-    }
-
-    /** What each thread that lives has of the keys of one registry. */
+    /** What each thread that lives holds of one registry: the keys, and if they are renewed. */
     static final class Depths {
-        private final Map<Thread, Map<String, Depth>> all =
+        private final Map<Thread, Map<String, Boolean>> all =
                 Collections.synchronizedMap(new WeakHashMap<>());
 
-        private Map<String, Depth> mine() {
+        private Map<String, Boolean> mine() {
             return all.getOrDefault(Thread.currentThread(), Map.of());
         }
 
-        private void add(String key, Depth depth) {
-            all.computeIfAbsent(Thread.currentThread(), thread -> new HashMap<>()).put(key, depth);
+        private void put(String key, boolean renewed) {
+            all.computeIfAbsent(Thread.currentThread(), thread -> new HashMap<>())
+                    .put(key, renewed);
         }
 
         private void remove(String key) {
@@ -133,13 +128,10 @@ public class RedisRegistryLock implements Lock {
      */
     @Override
     public void unlock() {
-        Depth depth = depths.mine().get(getKey());
-        boolean more = false;
         try {
             lock.unlock();
-            more = depth != null && --depth.count > 0;
         } finally {
-            if (!more) {
+            if (lock.getHoldCount() == 0) {
                 depths.remove(getKey());
             }
         }
@@ -196,33 +188,27 @@ public class RedisRegistryLock implements Lock {
 
     /** Whether the calling thread's hold has no ttl of its own. */
     boolean isRenewed() {
-        return mine().renewed;
+        Boolean renewed = depths.mine().get(getKey());
+        if (renewed == null) {
+            throw new IllegalMonitorStateException("the lock of " + getKey() + " is not held here");
+        }
+        return renewed;
     }
 
     /** Gives the calling thread's hold a ttl of its own; false when it was lost. */
     boolean renew(Duration ttl) {
-        Depth depth = mine();
+        isRenewed(); // It throws where the thread holds nothing.
         try {
             boolean held = lock.renew(ttl);
-            depth.renewed = false;
+            depths.put(getKey(), false);
             return held;
         } catch (IllegalMonitorStateException noticedBefore) {
             return false;
         }
     }
 
-    private Depth mine() {
-        Depth depth = depths.mine().get(getKey());
-        if (depth == null) {
-            throw new IllegalMonitorStateException("the lock of " + getKey() + " is not held here");
-        }
-        return depth;
-    }
-
     private boolean begin(long ttlMs) {
-        Depth depth = new Depth();
-        depth.renewed = ttlMs == RENEWED;
-        depths.add(getKey(), depth);
+        depths.put(getKey(), ttlMs == RENEWED);
         return true;
     }
 
@@ -232,15 +218,14 @@ public class RedisRegistryLock implements Lock {
      * still believe that it leads.
      */
     private boolean nest(long ttlMs) {
-        Depth depth = depths.mine().get(getKey());
-        if (depth == null) {
+        Boolean renewed = depths.mine().get(getKey());
+        if (renewed == null) {
             return false;
         }
-        boolean again = lockAgain(ttlMs);
-        if (again && lock.getHoldCount() == depth.count + 1) {
-            depth.count++;
-            depth.renewed |= ttlMs == RENEWED;
-            return true;
+        int before = lock.getHoldCount();
+        boolean again = before > 0 && lockAgain(ttlMs);
+        if (again && lock.getHoldCount() > before) {
+            return begin(renewed ? RENEWED : ttlMs);
         }
         depths.remove(getKey());
         if (again) {
