@@ -233,7 +233,7 @@ final class Acquire {
             if (over) {
                 return;
             }
-            if (engine.isClosed()) {
+            if (engine.closed) {
                 fail(closed());
                 return;
             }
@@ -265,7 +265,7 @@ final class Acquire {
         opened.thenCompose(line -> {
                     ask.line = line;
                     return isOver()
-                            ? CompletableFuture.completedFuture(null)
+                            ? Engine.done(null)
                             : line.sending().apply(request, endNanos(ask));
                 })
                 .whenComplete((reply, failed) -> answered(ask, reply, Engine.cause(failed)));
@@ -343,7 +343,7 @@ final class Acquire {
         } else if (Replies.isError(refusal, "CANCELLED")) {
             fail(new LockCancelledException(claim.title()));
         } else if (Replies.isError(refusal, Replies.TTL_TOO_LONG)) {
-            fail(Replies.tooLong(failed));
+            fail(Replies.tooLong(Replies.LEASE, failed));
         } else if (Replies.isError(refusal, "CROSSSLOT")) {
             fail(Replies.crossSlot(claim, failed));
         } else if (engine.kind(failed) == Replies.Kind.FINAL) {
@@ -469,7 +469,7 @@ final class Acquire {
                 notNow(0); // Others may have it already.
                 return;
             }
-            if (!over && engine.isClosed() && reader == null) {
+            if (!over && engine.closed && reader == null) {
                 fail(closed());
                 return;
             }
@@ -510,10 +510,10 @@ final class Acquire {
             // What it sent last may come to the server after the release, and has no answer yet.
             leaves = uncertain || placed || isUnderWay();
             if (!end()) {
-                return CompletableFuture.completedFuture(null);
+                return Engine.done(null);
             }
         }
-        return (leaves ? leave() : CompletableFuture.completedFuture(null))
+        return (leaves ? leave() : Engine.done(null))
                 .handle((left, outOfReach) -> {
                     news.run(); // Out of reach the lease or the grace ends it.
                     return null;
@@ -546,18 +546,17 @@ final class Acquire {
      * The server may not have noticed the closed connection yet, and then grants to a reader that
      * wants to become the writer.
      */
-    private CompletableFuture<?> leaveAsReader(int tries) {
+    private CompletableFuture<Void> leaveAsReader(int tries) {
         return engine.isWaiting(claim.name(), token)
                 .thenCompose(waits -> engine.keeper
                         .restoreReader(reader, "it ended while it waited to become the writer")
                         .thenCompose(held -> {
                             if (!waits || !held || tries == 0) {
-                                return CompletableFuture.completedFuture(null);
+                                return Engine.done(null);
                             }
-                            CompletableFuture<Object> later = new CompletableFuture<>();
-                            engine.later(Engine.PACE_NANOS / 10, () -> leaveAsReader(tries - 1)
-                                    .whenComplete((left, failed) -> later.complete(null)));
-                            return later;
+                            Executor soon = task -> engine.later(Engine.PACE_NANOS / 10, task);
+                            return CompletableFuture.runAsync(() -> {}, soon)
+                                    .thenCompose(any -> leaveAsReader(tries - 1));
                         }));
     }
 }

@@ -51,7 +51,7 @@ record AsyncClient(Engine engine) implements LettuceLockClient {
         FutureLock lock = new FutureLock(engine, Claim.one(name, Mode.EXCLUSIVE));
         return lock.take(0, mostMs, Optional::ofNullable).thenCompose(held -> {
             if (held.isEmpty()) {
-                return CompletableFuture.completedFuture(false);
+                return Engine.done(false);
             }
             Hold hold = ((FutureHold) held.get()).hold;
             return engine.keeper

@@ -40,9 +40,12 @@ final class Engine implements AutoCloseable {
             pool("redis-lock-worker", 0, MOST_WORKERS, new SynchronousQueue<>());
     private final ThreadPoolExecutor losses =
             pool("redis-lock-lost", MOST_LOSSES, MOST_LOSSES, new LinkedBlockingQueue<>());
-    private final Executor callbacks;
+
+    /** Runs what users have, away from all that others wait for. */
+    final Executor callbacks;
+
     private Lease.Pulse pulse;
-    private volatile boolean closed;
+    volatile boolean closed;
 
     /** With {@code told} one connection hears how the waits of all end. */
     Engine(Driver driver, LockOptions options, boolean told) {
@@ -117,10 +120,6 @@ final class Engine implements AutoCloseable {
         return options.linger().map(linger -> linger.toMillis()).orElse(-1L);
     }
 
-    boolean isClosed() {
-        return closed;
-    }
-
     /** On the clock's thread, so it must not wait. Never, when the client is closed. */
     Future<?> at(long delayNanos, Runnable task) {
         return clock.schedule(task, delayNanos, TimeUnit.NANOSECONDS);
@@ -143,11 +142,6 @@ final class Engine implements AutoCloseable {
         } else {
             task.run();
         }
-    }
-
-    /** Runs what users have, away from all that others wait for. */
-    void call(Runnable task) {
-        callbacks.execute(task);
     }
 
     void tellLost(Hold hold, String reason) {
@@ -183,7 +177,7 @@ final class Engine implements AutoCloseable {
                 .thenApply(fallback::sawModule)
                 .exceptionallyCompose(failed -> isUnknown(request, failed)
                         ? without(request, cause(failed), endNanos)
-                        : CompletableFuture.failedFuture(cause(failed)));
+                        : failed(failed));
     }
 
     private boolean isUnknown(Request request, Throwable failed) {
@@ -242,7 +236,7 @@ final class Engine implements AutoCloseable {
             return plain(Fallback.instead(request), endNanos)
                     .thenApply(reply -> Fallback.reply(request, reply));
         } catch (ModuleMissingException unavailable) {
-            return CompletableFuture.failedFuture(unavailable);
+            return failed(unavailable);
         }
     }
 
@@ -254,23 +248,19 @@ final class Engine implements AutoCloseable {
                 : sendAll(requests, answerEnd())
                         .thenApply(replies -> replies.stream().allMatch(Replies::isOne));
         // What was written over the key has ended the hold.
-        return all.exceptionallyCompose(failed -> isError(failed, "WRONGTYPE")
-                ? CompletableFuture.completedFuture(false)
-                : CompletableFuture.failedFuture(cause(failed)));
+        return all.exceptionallyCompose(
+                failed -> isError(failed, "WRONGTYPE") ? done(false) : failed(failed));
     }
 
     CompletableFuture<Boolean> renew(Hold hold, long ttlMs) {
         return ofAll(hold.claim, name -> Request.ofHold("LOCK.RENEW", name, hold.token, ttlMs))
-                .exceptionally(failed -> {
-                    throw named(failed, Replies::tooLong);
-                });
+                .exceptionallyCompose(failed -> bounded(Replies.LEASE, failed));
     }
 
     /** The server bounds all times, and only what was asked tells which one was too long. */
-    private RuntimeException named(
-            Throwable failed, Function<Throwable, RuntimeException> tooLong) {
-        Throwable cause = cause(failed);
-        return isError(cause, Replies.TTL_TOO_LONG) ? tooLong.apply(cause) : thrown(cause);
+    private <T> CompletableFuture<T> bounded(String time, Throwable failed) {
+        boolean tooLong = isError(failed, Replies.TTL_TOO_LONG);
+        return failed(tooLong ? Replies.tooLong(time, cause(failed)) : failed);
     }
 
     /**
@@ -298,9 +288,7 @@ final class Engine implements AutoCloseable {
                     boolean again = unanswered[0] || driver.resends() != before;
                     return held || again && lasts.getAsBoolean();
                 })
-                .exceptionally(failed -> {
-                    throw named(failed, Replies::leastTooLong);
-                });
+                .exceptionallyCompose(failed -> bounded("atLeast", failed));
     }
 
     /** Ends a place in the queue, or a hold that nobody has. */
@@ -334,11 +322,10 @@ final class Engine implements AutoCloseable {
             boolean more =
                     driver.isOutOfReach(cause) ? within.getAsBoolean() : goesOn.getAsBoolean();
             if (closed || !more || kind(cause) == Replies.Kind.FINAL) {
-                return CompletableFuture.failedFuture(cause);
+                return failed(cause);
             }
-            CompletableFuture<T> next = new CompletableFuture<>();
-            soon(() -> again(once, goesOn, within).whenComplete(settle(next)));
-            return next;
+            return CompletableFuture.runAsync(() -> {}, this::soon)
+                    .thenCompose(any -> again(once, goesOn, within));
         });
     }
 
@@ -362,6 +349,14 @@ final class Engine implements AutoCloseable {
                 other.completeExceptionally(cause(failed));
             }
         };
+    }
+
+    static <T> CompletableFuture<T> done(T value) {
+        return CompletableFuture.completedFuture(value);
+    }
+
+    static <T> CompletableFuture<T> failed(Throwable failed) {
+        return CompletableFuture.failedFuture(cause(failed));
     }
 
     static Throwable cause(Throwable failed) {

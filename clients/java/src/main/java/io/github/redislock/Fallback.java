@@ -31,16 +31,15 @@ final class Fallback {
                     + " redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 0 end"
                     + " return false";
 
-    private static final String RELEASE =
-            "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
-                    + " return 0";
+    private static final String IF_MINE =
+            "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return ";
 
-    private static final String RENEW = "if redis.pcall('GET', KEYS[1]) == ARGV[1] then"
-            + " return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end"
-            + " return 0";
+    private static final String RELEASE = IF_MINE + "redis.call('DEL', KEYS[1]) end return 0";
 
-    private static final String CHECK =
-            "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return 1 end return false";
+    private static final String RENEW =
+            IF_MINE + "redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
+
+    private static final String CHECK = IF_MINE + "1 end return false";
 
     private final boolean allowed;
 
@@ -84,23 +83,17 @@ final class Fallback {
     }
 
     static ModuleMissingException missing(Throwable cause) {
-        return new ModuleMissingException(
-                "the server has no redis-lock module: "
-                        + LOAD
-                        + ". Where modules cannot be loaded,"
-                        + " LockOptions.withFallback(true) locks by SET NX PX and scripts. Lost by"
-                        + " that: "
-                        + LOST,
-                cause);
+        String text = "the server has no redis-lock module: " + LOAD + ". Where modules cannot be"
+                + " loaded, LockOptions.withFallback(true) locks by SET NX PX and scripts. Lost by"
+                + " that: " + LOST;
+        return new ModuleMissingException(text, cause);
     }
 
     /** The error of a server that has the module, without this command. */
     static UnsupportedOperationException unsupported(Request request, Throwable cause) {
+        String since = request.isRaw ? ", which redis-lock has from 0.4.0 on: " + LOAD : "";
         return new UnsupportedOperationException(
-                "the server does not know "
-                        + request.command
-                        + (request.isRaw ? ", which redis-lock has from 0.4.0 on: " + LOAD : ""),
-                cause);
+                "the server does not know " + request.command + since, cause);
     }
 
     private static Request unavailable(String feature) {
@@ -108,12 +101,9 @@ final class Fallback {
     }
 
     static ModuleMissingException lacks(String feature) {
-        return new ModuleMissingException(
-                feature
-                        + " is not available in the fallback, as the server has no redis-lock"
-                        + " module: "
-                        + LOAD,
-                null);
+        String text = feature + " is not available in the fallback, as the server has no redis-lock"
+                + " module: " + LOAD;
+        return new ModuleMissingException(text, null);
     }
 
     /** What is sent in the place of a command of the module. */

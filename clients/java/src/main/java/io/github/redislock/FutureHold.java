@@ -14,7 +14,7 @@ final class FutureHold implements AsyncHold {
         this.engine = engine;
         this.keeper = engine.keeper;
         this.hold = hold;
-        hold.whenLost = reason -> engine.call(() -> lost.complete(reason));
+        hold.whenLost = reason -> engine.callbacks.execute(() -> lost.complete(reason));
     }
 
     @Override
@@ -34,7 +34,7 @@ final class FutureHold implements AsyncHold {
 
     @Override
     public CompletableFuture<Boolean> check() {
-        return isHeld() ? called(keeper.check(hold)) : CompletableFuture.completedFuture(false);
+        return isHeld() ? called(keeper.check(hold)) : Engine.done(false);
     }
 
     @Override
@@ -57,14 +57,14 @@ final class FutureHold implements AsyncHold {
         long leastMs = Leases.leastMs(atLeast);
         return isHeld()
                 ? called(keeper.release(hold, leastMs))
-                : CompletableFuture.completedFuture(false);
+                : Engine.done(false);
     }
 
     /** Its continuations run on the executor that was given, and keep nobody else waiting. */
     private <T> CompletableFuture<T> called(CompletableFuture<T> done) {
         CompletableFuture<T> future = new CompletableFuture<>();
         done.whenComplete((value, failed) ->
-                engine.call(() -> Engine.settle(future).accept(value, failed)));
+                engine.callbacks.execute(() -> Engine.settle(future).accept(value, failed)));
         return future;
     }
 }

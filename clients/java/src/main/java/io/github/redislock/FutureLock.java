@@ -62,7 +62,7 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
         try {
             return work.get().toCompletableFuture();
         } catch (Throwable failed) {
-            return CompletableFuture.failedFuture(failed);
+            return Engine.failed(failed);
         }
     }
 
@@ -77,7 +77,7 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
                 return;
             }
             FutureHold hold = grant == null ? null : hold(grant, token, leaseMs, ttlMs);
-            engine.call(() -> {
+            engine.callbacks.execute(() -> {
                 boolean taken = failed == null
                         ? future.complete(outcome.apply(hold))
                         : future.completeExceptionally(Engine.cause(failed));

@@ -13,12 +13,6 @@ import java.util.function.Supplier;
  * locked. Its counts belong to the owner alone; the rest is shared with the keeper.
  */
 final class Hold {
-    private enum State {
-        HELD,
-        GIVEN_BACK,
-        LOST
-    }
-
     final Claim claim;
     final Thread owner;
     final String token;
@@ -67,8 +61,10 @@ final class Hold {
     volatile Runnable whenOver = () -> {};
 
     private volatile Future<?> plan;
-    private CompletableFuture<?> last = CompletableFuture.completedFuture(null);
-    private final AtomicReference<State> state = new AtomicReference<>(State.HELD);
+    private CompletableFuture<?> last = Engine.done(null);
+
+    /** Whether it has ended by its owner's will or against it; null while it is held. */
+    private final AtomicReference<Boolean> givenBack = new AtomicReference<>();
 
     Hold(Claim claim, Thread owner, String token, long fence, Lease lease) {
         this.claim = claim;
@@ -104,16 +100,18 @@ final class Hold {
     }
 
     void add(Mode mode, int times) {
-        if (mode == Mode.EXCLUSIVE) {
-            exclusive += times;
-        } else {
-            shared += times;
-        }
+        exclusive += mode == Mode.EXCLUSIVE ? times : 0;
+        shared += mode == Mode.SHARED ? times : 0;
+    }
+
+    /** Whether its lease does, by the client's clock. */
+    boolean lasts() {
+        return lease.leftNanos() > 0;
     }
 
     /** By the client's clock, whether or not somebody has seen it. */
     boolean isEnded() {
-        return isOver() || lease.leftNanos() <= 0;
+        return isOver() || !lasts();
     }
 
     /**
@@ -132,18 +130,9 @@ final class Hold {
         plan = next;
     }
 
-    /** Ends it by its owner's will; true for the one who did. */
-    boolean giveBack() {
-        return end(State.GIVEN_BACK);
-    }
-
-    /** Ends it against its owner's will; true for the one who did. */
-    boolean lose() {
-        return end(State.LOST);
-    }
-
-    private boolean end(State end) {
-        if (!state.compareAndSet(State.HELD, end)) {
+    /** Ends it, by its owner's will or against it; true for the one who did. */
+    boolean end(boolean byOwner) {
+        if (!givenBack.compareAndSet(null, byOwner)) {
             return false;
         }
         plan(null);
@@ -152,14 +141,10 @@ final class Hold {
     }
 
     boolean isOver() {
-        return state.get() != State.HELD;
+        return givenBack.get() != null;
     }
 
     boolean isGivenBack() {
-        return state.get() == State.GIVEN_BACK;
-    }
-
-    boolean isLost() {
-        return state.get() == State.LOST;
+        return Boolean.TRUE.equals(givenBack.get());
     }
 }

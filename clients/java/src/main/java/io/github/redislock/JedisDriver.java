@@ -2,8 +2,7 @@ package io.github.redislock;
 
 import redis.clients.jedis.*;
 import redis.clients.jedis.exceptions.*;
-import redis.clients.jedis.util.JedisURIHelper;
-import redis.clients.jedis.util.Pool;
+import redis.clients.jedis.util.*;
 
 import java.io.IOException;
 import java.net.*;
@@ -29,7 +28,7 @@ final class JedisDriver extends JedisReplies {
     }
 
     private final Spares<Connection> connections =
-            new Spares<>(Connection::isConnected, JedisDriver::disconnect);
+            new Spares<>(Connection::isConnected, IOUtils::closeQuietly);
     private final Connecting connecting;
     private final boolean failsOver;
 
@@ -57,9 +56,13 @@ final class JedisDriver extends JedisReplies {
 
     static JedisDriver to(String url, int answerMs) {
         Matcher parts = URL.matcher(url);
-        URI uri = parts.matches() ? uri(parts) : null;
-        if (uri == null || uri.getHost() == null) {
-            // Without its text, which has the password.
+        URI uri = null;
+        try { // With a host that it knows.
+            uri = new URI(parts.replaceFirst("${before}host${after}"));
+        } catch (URISyntaxException wrong) {
+            // It would have the text, and so the password.
+        }
+        if (uri == null || uri.getHost() == null || !parts.matches()) {
             throw new IllegalArgumentException("expected redis://[[user]:password@]host[:port]");
         }
         int port = uri.getPort() < 0 ? 6379 : uri.getPort();
@@ -87,33 +90,21 @@ final class JedisDriver extends JedisReplies {
                 false);
     }
 
-    /** With a host that it knows. Null where it is none, as the exception would have its text. */
-    private static URI uri(Matcher parts) {
-        try {
-            return new URI(parts.group("before") + "host" + parts.group("after"));
-        } catch (URISyntaxException wrong) {
-            return null;
-        }
-    }
-
     /**
      * Its reads end when their thread is interrupted: a plain {@link Socket} reads on until its
      * time-out, the socket of a channel is closed. The server sees that at once.
      */
     private static Socket socket(HostAndPort address, int ms) {
+        Socket socket = null;
         try {
-            Socket socket = SocketChannel.open().socket();
-            try {
-                socket.setTcpNoDelay(true);
-                socket.setKeepAlive(true);
-                socket.connect(new InetSocketAddress(address.getHost(), address.getPort()), ms);
-                socket.setSoTimeout(ms);
-                return socket;
-            } catch (IOException | RuntimeException failed) {
-                socket.close();
-                throw failed;
-            }
+            socket = SocketChannel.open().socket();
+            socket.setTcpNoDelay(true);
+            socket.setKeepAlive(true);
+            socket.connect(new InetSocketAddress(address.getHost(), address.getPort()), ms);
+            socket.setSoTimeout(ms);
+            return socket;
         } catch (IOException | RuntimeException failed) {
+            IOUtils.closeQuietly(socket);
             throw new JedisConnectionException("cannot connect to " + address, failed);
         }
     }
@@ -200,14 +191,6 @@ final class JedisDriver extends JedisReplies {
     private void end(Connection connection, boolean usable) {
         if (connections.giveBack(connection, usable) && !usable) {
             connections.endIdle(); // They have most probably been lost with it.
-        }
-    }
-
-    private static void disconnect(Connection connection) {
-        try {
-            connection.disconnect();
-        } catch (JedisException ignored) {
-            // It was lost.
         }
     }
 

@@ -41,9 +41,9 @@ abstract class JedisReplies implements Driver {
     /** Done when this returns, also where it fails. */
     static <T> CompletableFuture<T> done(Callable<T> action) {
         try {
-            return CompletableFuture.completedFuture(action.call());
+            return Engine.done(action.call());
         } catch (Exception failed) {
-            return CompletableFuture.failedFuture(failed);
+            return Engine.failed(failed);
         }
     }
 

@@ -50,15 +50,12 @@ final class Keeper {
 
     /** Begins to look after a hold whose lease has just begun. */
     void watch(Hold hold) {
-        if (hold.isOver() || engine.isClosed()) {
+        if (hold.isOver() || engine.closed) {
             return;
         }
         holds.add(hold);
-        if (hold.unbound) {
-            renewIn(hold, 0);
-        } else {
-            renewIn(hold, hold.renewed ? nextNanos(hold.lease.ttlLeftNanos()) : NEVER_NANOS);
-        }
+        long leftNanos = hold.unbound ? 0 : hold.lease.ttlLeftNanos();
+        renewIn(hold, hold.unbound || hold.renewed ? nextNanos(leftNanos) : NEVER_NANOS);
     }
 
     private long nextNanos(long leftNanos) {
@@ -78,7 +75,7 @@ final class Keeper {
             if (hold.isOver() || hold.releasing) {
                 return;
             }
-            if (hold.lease.leftNanos() <= 0) {
+            if (!hold.lasts()) {
                 lose(hold, reason(hold));
             } else if (hold.renewalNanos - System.nanoTime() <= 0) {
                 renewIn(hold, NEVER_NANOS);
@@ -105,36 +102,38 @@ final class Keeper {
         boolean renewed =
                 hold.renewed && (hold.handedOn || hold.owner == null || hold.owner.isAlive());
         if (hold.isOver() || hold.releasing || (!hold.unbound && !renewed)) {
-            return CompletableFuture.completedFuture(null);
+            return Engine.done(null);
         }
         long leaseMs = leaseMs(hold);
-        Lease.Sent sent = hold.lease.sends(leaseMs);
-        return engine.renew(hold, leaseMs)
+        return renewOnce(hold, leaseMs)
                 .handle((held, failed) -> {
                     if (failed != null) {
                         long ttlMs = Math.min(engine.ttlMs(), MOST_TTL_MS);
                         renewIn(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
-                    } else if (!held) {
-                        lose(hold, GONE); // Unless its owner released it while this was on its way.
+                    } else if (!held) { // Unless its owner released it while this was on its way.
+                        lose(hold, !hold.lasts() ? reason(hold) : GONE);
+                    } else if (hold.unbound && !hold.converting && !hold.isEnded()) {
+                        return bindAgain(hold, leaseMs);
                     } else {
-                        return renewed(hold, sent, leaseMs);
+                        watchRenewed(hold);
                     }
-                    return CompletableFuture.<Void>completedFuture(null);
+                    return Engine.<Void>done(null);
                 })
                 .thenCompose(Function.identity());
     }
 
-    private CompletableFuture<Void> renewed(Hold hold, Lease.Sent sent, long leaseMs) {
-        // If that came too late, the clock sees the end, unless it has begun anew.
-        hold.lease.answered(sent);
-        if (hold.isLost() && !hold.converting) { // By a conversion its token may get a new hold.
-            engine.giveUp(hold.claim, hold.token, hold.leastMsAtItsEnd());
-        } else if (hold.unbound && !hold.converting && !hold.isEnded()) {
-            return bindAgain(hold, leaseMs);
-        } else {
-            watchRenewed(hold);
-        }
-        return CompletableFuture.completedFuture(null);
+    /** False when it is over, by the server's word or by the client's clock. */
+    private CompletableFuture<Boolean> renewOnce(Hold hold, long leaseMs) {
+        Lease.Sent sent = hold.lease.sends(leaseMs);
+        return engine.renew(hold, leaseMs).thenApply(held -> {
+            // By then another request may have begun it anew, and a conversion may get a new hold.
+            boolean counts = !held || hold.lease.answered(sent);
+            boolean late = !counts && hold.isEnded() && !hold.converting;
+            if (late) { // Nobody would ever unlock it.
+                engine.giveUp(hold.claim, hold.token, hold.leastMsAtItsEnd());
+            }
+            return held && !late;
+        });
     }
 
     private void watchRenewed(Hold hold) {
@@ -158,9 +157,8 @@ final class Keeper {
             if (another) {
                 engine.giveUp(hold.claim, hold.token, 0); // Which nobody asked for.
             }
-            if (another
-                    || engine.isError(failed, "WRONGTYPE")
-                    || engine.isError(failed, "PARTIAL")) {
+            boolean partial = engine.isError(failed, "PARTIAL");
+            if (another || partial || engine.isError(failed, "WRONGTYPE")) {
                 lose(hold, GONE);
                 return null;
             }
@@ -188,7 +186,7 @@ final class Keeper {
     void beat(long delayNanos) {
         long beatNanos = TimeUnit.MILLISECONDS.toNanos(engine.lingerMs()) / 4;
         engine.later(delayNanos, () -> {
-            if (!engine.isClosed()) {
+            if (!engine.closed) {
                 engine.send(new Request("PING"))
                         .whenComplete((pong, failed) -> // With a new connection, soon.
                                 beat(failed == null ? beatNanos : Engine.PACE_NANOS / 2));
@@ -201,7 +199,7 @@ final class Keeper {
         return hold.inTurn(() -> {
             if (hold.isEnded()) {
                 lose(hold, reason(hold)); // Unless the clock was quicker.
-                return CompletableFuture.completedFuture(false);
+                return Engine.done(false);
             }
             boolean before = hold.renewed;
             hold.renewed = false;
@@ -238,29 +236,16 @@ final class Keeper {
     }
 
     /**
-     * False when it is over, by the server's word or by the client's clock. What is only refused
-     * for a while is asked again if it {@code insists}; otherwise what is left of the lease will do.
+     * The same, again where that helps. What is only refused for a while is asked again if it {@code
+     * insists}; otherwise what is left of the lease will do.
      */
     private CompletableFuture<Boolean> renewed(Hold hold, long leaseMs, boolean insists) {
-        BooleanSupplier lasts = () -> hold.lease.leftNanos() > 0;
-        return engine.again(
-                        () -> {
-                            Lease.Sent sent = hold.lease.sends(leaseMs);
-                            return engine.renew(hold, leaseMs).thenApply(held -> {
-                                boolean late = held && !hold.lease.answered(sent);
-                                if (late) { // Nobody would ever unlock it.
-                                    engine.giveUp(
-                                            hold.claim, hold.token, hold.leastMsAtItsEnd());
-                                }
-                                return held && !late;
-                            });
-                        },
-                        () -> insists && lasts.getAsBoolean())
+        return engine.again(() -> renewOnce(hold, leaseMs), () -> insists && hold.lasts())
                 .exceptionally(failed -> {
                     Throwable cause = Engine.cause(failed);
                     if (engine.kind(cause) != Replies.Kind.FINAL
                             && !engine.driver.isOutOfReach(cause)) {
-                        return lasts.getAsBoolean();
+                        return hold.lasts();
                     }
                     throw Engine.thrown(cause);
                 });
@@ -286,15 +271,14 @@ final class Keeper {
                         if (same) {
                             bind(hold, pulse);
                         }
-                        return CompletableFuture.completedFuture(
-                                same && hold.lease.answered(sent));
+                        return Engine.done(same && hold.lease.answered(sent));
                     });
                 })
                 .thenCompose(held -> {
-                    if (held && !hold.isOver()) {
+                    if (held && !hold.isEnded()) {
                         hold.unconfirmed = false;
                         watch(hold);
-                        return CompletableFuture.completedFuture(true);
+                        return Engine.done(true);
                     }
                     lose(hold, reason);
                     // Nobody knows of what the server has yet.
@@ -312,7 +296,7 @@ final class Keeper {
             Throwable cause = Engine.cause(failed);
             boolean refusedTime = cause instanceof IllegalArgumentException
                     || cause instanceof ModuleMissingException;
-            CompletableFuture<Boolean> failing = CompletableFuture.failedFuture(cause);
+            CompletableFuture<Boolean> failing = Engine.failed(cause);
             return !refusedTime ? failing : released(hold, 0).thenCompose(any -> {
                 forget(hold);
                 return failing;
@@ -322,8 +306,7 @@ final class Keeper {
 
     /** The same, to end {@code restMs} from now. */
     CompletableFuture<Boolean> releaseIn(Hold hold, long restMs) {
-        return releases(hold, () -> engine.again(
-                () -> engine.renew(hold, restMs), () -> hold.lease.leftNanos() > 0));
+        return releases(hold, () -> engine.again(() -> engine.renew(hold, restMs), hold::lasts));
     }
 
     /**
@@ -331,14 +314,13 @@ final class Keeper {
      * too late is not written: another one may have made it since. Sent again it finds no hold.
      */
     CompletableFuture<Void> store(Hold hold, Request save) {
-        List<Request> both =
-                List.of(save, Request.releasing(hold.claim.name(), hold.token, 0));
+        List<Request> both = List.of(save, Request.releasing(hold.claim.name(), hold.token, 0));
         boolean[] failedBefore = {false}; // So the release may have been done.
         return releases(hold, () -> engine.again(
                                 () -> engine.sendAll(both, engine.answerEnd())
                                         .whenComplete((stored, failed) -> failedBefore[0] |=
                                                 failed != null && !isGone(failed)),
-                                () -> hold.lease.leftNanos() > 0)
+                                hold::lasts)
                         .thenApply(stored -> true))
                 .handle((stored, failed) -> {
                     if (failed == null) {
@@ -370,8 +352,7 @@ final class Keeper {
     }
 
     private CompletableFuture<Boolean> released(Hold hold, long leastMs) {
-        return engine.release(
-                hold.claim, hold.token, leastMs, () -> hold.lease.leftNanos() > 0);
+        return engine.release(hold.claim, hold.token, leastMs, hold::lasts);
     }
 
     private CompletableFuture<Boolean> releases(
@@ -379,7 +360,7 @@ final class Keeper {
         hold.releasing = true; // Nothing renews it from now on, or it would undo a least time.
         return hold.inTurn(() -> {
             if (hold.isOver()) {
-                return CompletableFuture.completedFuture(false);
+                return Engine.done(false);
             }
             return release.get().whenComplete((held, failed) -> {
                 hold.releasing = false;
@@ -393,12 +374,12 @@ final class Keeper {
     }
 
     private void forget(Hold hold) {
-        hold.giveBack();
+        hold.end(true);
         holds.remove(hold);
     }
 
     void lose(Hold hold, String reason) {
-        if (hold.lose()) {
+        if (hold.end(false)) {
             holds.remove(hold);
             // By a conversion its token may get a new hold.
             if (hold.claim.several() || (reason != GONE && !hold.converting)) {
@@ -413,20 +394,20 @@ final class Keeper {
     /** A job's hold is given back no sooner than so long after its grant, which needs the module. */
     CompletableFuture<Boolean> beginJob(Hold hold, long leastMs) {
         if (hold.fence == 0 && leastMs > 0) {
-            return release(hold, 0).thenCompose(any ->
-                    CompletableFuture.failedFuture(Fallback.lacks(Fallback.LEAST_TIME)));
+            return release(hold, 0)
+                    .thenCompose(any -> Engine.failed(Fallback.lacks(Fallback.LEAST_TIME)));
         }
         hold.leastMs = leastMs;
-        return CompletableFuture.completedFuture(true);
+        return Engine.done(true);
     }
 
     /** Gives a job's lock back. A loss is no error here: it is told as any other is, and once. */
     CompletableFuture<Void> endJob(Hold hold) {
-        if (hold.lease.leftNanos() <= 0) {
+        if (!hold.lasts()) {
             lose(hold, reason(hold)); // Unless the clock was quicker.
         }
         if (hold.isOver()) {
-            return CompletableFuture.completedFuture(null);
+            return Engine.done(null);
         }
         return release(hold, hold.leastMs).thenAccept(held -> {
             if (!held) {
@@ -436,8 +417,7 @@ final class Keeper {
     }
 
     private CompletableFuture<Boolean> asked(Hold hold) {
-        return engine.ofAll(
-                hold.claim, name -> Request.ofHold("LOCK.CHECK", name, hold.token));
+        return engine.ofAll(hold.claim, name -> Request.ofHold("LOCK.CHECK", name, hold.token));
     }
 
     /** Whether the server says that it is held, while the lease lasts. */
@@ -453,7 +433,7 @@ final class Keeper {
     /** Runs a command while it is held; not to be sent twice. */
     CompletableFuture<Object> exec(Hold hold, String command, Object... arguments) {
         if (hold.isEnded()) {
-            return CompletableFuture.failedFuture(Replies.notHeld(hold.claim));
+            return Engine.failed(Replies.notHeld(hold.claim));
         }
         Request request = Request.ofHold("LOCK.EXEC", hold.claim.name(), hold.token, command);
         List.of(arguments).forEach(request::add);
@@ -461,12 +441,12 @@ final class Keeper {
             // A wrong type may be the lock's, or the command's.
             CompletableFuture<Boolean> held = engine.isError(failed, "WRONGTYPE")
                     ? asked(hold).exceptionally(unknown -> true)
-                    : CompletableFuture.completedFuture(!engine.isError(failed, "NOTHELD"));
+                    : Engine.done(!engine.isError(failed, "NOTHELD"));
             return held.thenCompose(still -> {
                 if (!still) {
                     lose(hold, GONE);
                 }
-                return CompletableFuture.failedFuture(
+                return Engine.failed(
                         still ? Engine.cause(failed) : Replies.notHeld(hold.claim));
             });
         });

@@ -22,8 +22,6 @@ import java.util.function.Consumer;
  * has a connection for itself, or asks again and again where none can be made.
  */
 final class LettuceDriver implements Driver {
-    static final long CLUSTER_SLICE_MS = 2_000;
-
     private final StatefulConnection<String, String> shared;
     private final boolean cluster;
     private final boolean failsOver;
@@ -102,14 +100,13 @@ final class LettuceDriver implements Driver {
 
     @Override
     public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
-        List<Object> replies = new ArrayList<>();
-        CompletableFuture<List<Object>> all = CompletableFuture.completedFuture(replies);
+        CompletableFuture<List<Object>> all = Engine.done(new ArrayList<>());
         for (Request request : requests) {
             CompletableFuture<Object> sent = dispatch(shared, request, endNanos);
             sent.whenComplete((reply, failed) -> leaveIfDemoted(failed));
-            all = all.thenCombine(sent, (before, reply) -> {
-                before.add(reply);
-                return before;
+            all = all.thenCombine(sent, (replies, reply) -> {
+                replies.add(reply);
+                return replies;
             });
         }
         return all;
@@ -144,25 +141,22 @@ final class LettuceDriver implements Driver {
         try {
             connection.dispatch(sent);
         } catch (RedisException failed) {
-            return CompletableFuture.failedFuture(failed);
+            return Engine.failed(failed);
         }
         return sent.copy()
                 .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
                 .handle((values, failed) -> {
+                    if (failed == null) {
+                        return reply.value(values);
+                    }
                     Throwable cause = Engine.cause(failed);
                     if (cause instanceof TimeoutException) {
                         sent.cancel(false); // Or Lettuce would send it when nobody asks any more.
                         throw new RedisCommandTimeoutException("no answer in time");
                     }
-                    if (cause instanceof CancellationException) {
-                        throw new RedisException("the connection was closed", cause);
-                    }
-                    if (failed != null) {
-                        throw cause instanceof RedisException same
-                                ? same
-                                : new RedisException(cause);
-                    }
-                    return reply.value(values);
+                    throw cause instanceof RedisException same
+                            ? same
+                            : new RedisException("the connection was closed", cause);
                 });
     }
 
@@ -238,17 +232,11 @@ final class LettuceDriver implements Driver {
         CompletableFuture<Line> made = CompletableFuture.supplyAsync(
                 () -> line(found == null ? connect() : found),
                 found == null ? own : Runnable::run);
-        made.whenComplete((line, failed) -> {
-            if (failed != null) {
-                lines.release();
-            }
-        });
-        return made.copy()
+        return made.whenComplete((line, failed) -> lines.release(failed == null ? 0 : 1))
                 .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
                 .exceptionally(failed -> {
-                    Throwable cause = Engine.cause(failed);
-                    if (!(cause instanceof TimeoutException)) {
-                        throw Engine.thrown(cause);
+                    if (!(Engine.cause(failed) instanceof TimeoutException)) {
+                        throw Engine.thrown(Engine.cause(failed));
                     }
                     made.thenAccept(late -> late.closing().accept(true)); // For the next who asks.
                     throw new RedisCommandTimeoutException("no connection in time");
@@ -313,7 +301,7 @@ final class LettuceDriver implements Driver {
      */
     @Override
     public long mostBlockMs() {
-        return cluster ? CLUSTER_SLICE_MS : Long.MAX_VALUE;
+        return cluster ? 2_000 : Long.MAX_VALUE;
     }
 
     @Override

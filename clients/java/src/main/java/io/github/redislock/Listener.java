@@ -91,7 +91,7 @@ final class Listener {
                 if (before != null) {
                     before.close().run();
                 }
-                if (engine.isClosed()) { // And may have seen only that one.
+                if (engine.closed) { // And may have seen only that one.
                     listening.close().run();
                 }
                 engine.askAgain(); // What was published meanwhile is lost.

@@ -65,9 +65,9 @@ final class OnceRun<T> {
         CompletableFuture<T> future = new CompletableFuture<>();
         isFresh()
                 .thenCompose(fresh -> fresh || future.isDone()
-                        ? CompletableFuture.completedFuture(old)
+                        ? Engine.done(old)
                         : asked(future, make))
-                .whenComplete((bytes, failed) -> engine.call(() -> {
+                .whenComplete((bytes, failed) -> engine.callbacks.execute(() -> {
                     try {
                         if (failed != null) {
                             throw failed;
@@ -98,7 +98,7 @@ final class OnceRun<T> {
     private CompletableFuture<byte[]> made(
             Hold hold, Supplier<? extends CompletionStage<? extends T>> make) {
         CompletableFuture<byte[]> making = new CompletableFuture<>();
-        engine.call(() -> FutureLock.<byte[]>begun(
+        engine.callbacks.execute(() -> FutureLock.<byte[]>begun(
                         () -> make.get().thenApply(value -> how.pack().apply(value)))
                 .whenComplete(Engine.settle(making)));
         return making.handle((bytes, failed) -> failed == null

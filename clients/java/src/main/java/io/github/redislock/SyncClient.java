@@ -18,7 +18,7 @@ final class SyncClient implements RedisLockClient {
 
     private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
     final Engine engine;
-    private final Keeper keeper;
+    final Keeper keeper;
 
     SyncClient(Driver driver, LockOptions options) {
         this.engine = new Engine(driver, options, false);
@@ -55,8 +55,8 @@ final class SyncClient implements RedisLockClient {
     }
 
     private Claim claim(RedisLock lock) {
-        if (lock instanceof SyncLock mine && mine.client == this) {
-            return mine.claim;
+        if (lock instanceof SyncLock mine && mine.client() == this) {
+            return mine.claim();
         }
         throw new IllegalArgumentException(lock.getName() + " is of another client");
     }
@@ -115,7 +115,7 @@ final class SyncClient implements RedisLockClient {
     }
 
     private void refuseClosed() {
-        if (engine.isClosed()) {
+        if (engine.closed) {
             throw new IllegalStateException("the client is closed");
         }
     }

@@ -7,21 +7,8 @@ import java.util.Locale;
 import java.util.concurrent.*;
 
 /** A view of one key, of several, or of permits. What a thread holds is the client's to know. */
-final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
-    final SyncClient client;
-    final Claim claim;
-    private final Mode mode;
-    private final Engine engine;
-    private final Keeper keeper;
-
-    SyncLock(SyncClient client, Claim claim) {
-        this.client = client;
-        this.claim = claim;
-        this.mode = claim.mode();
-        this.engine = client.engine;
-        this.keeper = engine.keeper;
-    }
-
+record SyncLock(SyncClient client, Claim claim)
+        implements RedisLock, RedisMultiLock, RedisSemaphore {
     @Override
     public void lock(long lease, TimeUnit unit) {
         uninterrupted(() -> locked(Long.MAX_VALUE, Leases.ms(lease, unit), false));
@@ -63,8 +50,8 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
             return null;
         }
         hold.handedOn = true;
-        keeper.watch(hold);
-        return new SyncHold(keeper, hold);
+        client.keeper.watch(hold);
+        return new SyncHold(client.keeper, hold);
     }
 
     private void refuseInterrupted() throws InterruptedException {
@@ -90,27 +77,28 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
             hold = null;
         }
         boolean covered = hold != null
-                && (claim.several() || hold.exclusive > 0 || mode == Mode.SHARED);
+                && (claim.several() || hold.exclusive > 0 || claim.mode() == Mode.SHARED);
         if (covered && prolong(hold, leaseMs)) {
-            hold.add(mode, 1);
+            hold.add(claim.mode(), 1);
             return true;
         }
         Hold reader = covered ? null : hold;
         Hold taken;
-        if (reader == null) {
-            taken = client.acquire(claim, null, leaseMs, waitNanos, interruptible);
-        } else {
+        if (reader != null) {
             convert(reader, true);
-            try {
-                // The clock releases what it ends before that, so it is asked for anew.
-                taken = client.acquire(
-                        claim, reader.isOver() ? null : reader, leaseMs, waitNanos, interruptible);
-            } finally {
+        }
+        try {
+            // The clock releases what it ends before that, so it is asked for anew.
+            boolean converts = reader != null && !reader.isOver();
+            taken = client.acquire(
+                    claim, converts ? reader : null, leaseMs, waitNanos, interruptible);
+        } finally {
+            if (reader != null) {
                 convert(reader, false);
             }
         }
         if (taken != null) {
-            taken.add(mode, 1);
+            taken.add(claim.mode(), 1);
             client.add(taken);
         }
         return taken != null;
@@ -120,19 +108,19 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
     private static void convert(Hold hold, boolean now) {
         Engine.join(() -> hold.inTurn(() -> {
             hold.converting = now;
-            return CompletableFuture.completedFuture(null);
+            return Engine.done(null);
         }));
     }
 
     private boolean prolong(Hold hold, long leaseMs) {
-        return Engine.join(() -> keeper.prolong(hold, leaseMs == Leases.RENEWED, leaseMs));
+        return Engine.join(() -> client.keeper.prolong(hold, leaseMs == Leases.RENEWED, leaseMs));
     }
 
     /** The last write lock goes and read locks stay: one step on the server. False when lost. */
     private boolean becomeReader(Hold hold) {
         convert(hold, true);
         try {
-            return Engine.join(() -> keeper.restoreReader(hold, Keeper.GONE));
+            return Engine.join(() -> client.keeper.restoreReader(hold, Keeper.GONE));
         } finally {
             convert(hold, false);
         }
@@ -156,13 +144,13 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
     public void unlock(Duration atLeast) {
         long leastMs = Leases.leastMs(atLeast);
         Hold hold = held();
-        if (hold.count(mode) > 1 || (mode == Mode.SHARED && hold.exclusive > 0)) {
-            hold.add(mode, -1);
-        } else if (mode == Mode.EXCLUSIVE && hold.shared > 0) {
+        if (hold.count(claim.mode()) > 1 || (claim.mode() == Mode.SHARED && hold.exclusive > 0)) {
+            hold.add(claim.mode(), -1);
+        } else if (claim.mode() == Mode.EXCLUSIVE && hold.shared > 0) {
             downgrade(hold);
         } else {
             try {
-                if (!Engine.join(() -> keeper.release(hold, leastMs))) {
+                if (!Engine.join(() -> client.keeper.release(hold, leastMs))) {
                     throw Replies.notHeld(claim);
                 }
             } finally {
@@ -180,7 +168,7 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
                 throw Replies.notHeld(claim);
             }
         } catch (RuntimeException failed) {
-            if (engine.driver.refusal(failed) != null) { // The server has not done it.
+            if (client.engine.driver.refusal(failed) != null) { // The server has not done it.
                 hold.exclusive = 1;
                 hold.unconfirmed = false;
             }
@@ -191,7 +179,7 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
     @Override
     public boolean renew(Duration ttl) {
         Hold hold = held();
-        return Engine.join(() -> keeper.set(hold, Leases.ms(ttl)));
+        return Engine.join(() -> client.keeper.set(hold, Leases.ms(ttl)));
     }
 
     @Override
@@ -202,28 +190,29 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
     @Override
     public int getHoldCount() {
         Hold hold = mine();
-        return hold == null ? 0 : hold.count(mode);
+        return hold == null ? 0 : hold.count(claim.mode());
     }
 
     @Override
     public boolean check() {
         Hold hold = mine();
-        return hold != null && hold.count(mode) > 0 && Engine.join(() -> keeper.check(hold));
+        boolean counts = hold != null && hold.count(claim.mode()) > 0;
+        return counts && Engine.join(() -> client.keeper.check(hold));
     }
 
     @Override
     public Object exec(String command, Object... arguments) {
         Hold hold = held();
-        return Engine.join(() -> keeper.exec(hold, command, arguments));
+        return Engine.join(() -> client.keeper.exec(hold, command, arguments));
     }
 
     @Override
     public boolean isLocked() {
-        String mine = mode.name().toLowerCase(Locale.ROOT);
-        return Engine.join(() -> engine.info(getName())
+        String mine = claim.mode().name().toLowerCase(Locale.ROOT);
+        return Engine.join(() -> client.engine.info(getName())
                 .thenApply(info -> info.getOrDefault("mode", "free").equals(mine))
                 .exceptionally(failed -> {
-                    if (engine.isError(failed, "WRONGTYPE")) {
+                    if (client.engine.isError(failed, "WRONGTYPE")) {
                         return true; // An old client holds it, in its own way.
                     }
                     throw Engine.thrown(Engine.cause(failed));
@@ -236,6 +225,7 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
     }
 
     private Object asked(String command) {
+        Engine engine = client.engine;
         return Engine.join(
                 () -> engine.again(() -> engine.send(new Request(command).key(getName()))));
     }
@@ -245,10 +235,10 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
         Hold hold = client.mine(getName());
         boolean held = Replies.isOne(asked("DEL"));
         if (hold != null) {
-            hold.giveBack();
+            hold.end(true);
             client.forget(hold);
             if (hold.claim.several()) {
-                Engine.join(() -> engine.giveUp(hold.claim, hold.token, 0));
+                Engine.join(() -> client.engine.giveUp(hold.claim, hold.token, 0));
             }
         }
         return held;
@@ -256,8 +246,8 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
 
     @Override
     public int availablePermits() {
-        Object holders = Engine.join(() -> engine.info(getName())).get("holder-count");
-        if (engine.fallback.isUsed()) {
+        Object holders = Engine.join(() -> client.engine.info(getName())).get("holder-count");
+        if (client.engine.fallback.isUsed()) {
             throw Fallback.lacks(Fallback.SEMAPHORE);
         }
         return (int) Math.max(0, claim.limit() - (holders instanceof Long count ? count : 0));
@@ -278,7 +268,7 @@ final class SyncLock implements RedisLock, RedisMultiLock, RedisSemaphore {
 
     private Hold held() {
         Hold hold = mine();
-        if (hold == null || hold.count(mode) == 0) {
+        if (hold == null || hold.count(claim.mode()) == 0) {
             throw Replies.notHeld(claim);
         }
         return hold;

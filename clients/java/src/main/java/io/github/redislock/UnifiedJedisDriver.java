@@ -42,7 +42,7 @@ final class UnifiedJedisDriver extends JedisReplies {
             return null;
         }
         AtomicBoolean open = new AtomicBoolean(true);
-        return CompletableFuture.completedFuture(new Line(
+        return Engine.done(new Line(
                 (request, answerEnd) -> done(() -> execute(request)), usable -> {
                     if (open.getAndSet(false)) {
                         waiters.release();

@@ -29,7 +29,8 @@ final class JedisConnections {
     private JedisConnections(JedisConnectionFactory factory, LockOptions options) {
         this.factory = factory;
         this.options = options;
-        this.answer = RedisLockConnection.answerTime(options);
+        // A renewal without an answer after a third of the ttl must be tried again.
+        this.answer = Duration.ofMillis(Math.min(2_000, options.ttl().toMillis() / 3));
     }
 
     static RedisLockConnection like(RedisConnectionFactory factory, LockOptions options) {

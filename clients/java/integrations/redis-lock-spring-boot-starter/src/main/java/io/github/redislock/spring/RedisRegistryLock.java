@@ -3,7 +3,7 @@ package io.github.redislock.spring;
 import io.github.redislock.RedisLock;
 
 import java.time.Duration;
-import java.util.*;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
@@ -18,34 +18,10 @@ import java.util.concurrent.locks.Lock;
  * <p>With Spring Integration 7 it is a {@code DistributedLock}.
  */
 public class RedisRegistryLock implements Lock {
-    /** What each thread that lives holds of one registry: the keys, and if they are renewed. */
-    static final class Depths {
-        private final Map<Thread, Map<String, Boolean>> all =
-                Collections.synchronizedMap(new WeakHashMap<>());
-
-        private Map<String, Boolean> mine() {
-            return all.getOrDefault(Thread.currentThread(), Map.of());
-        }
-
-        private void put(String key, boolean renewed) {
-            all.computeIfAbsent(Thread.currentThread(), thread -> new HashMap<>())
-                    .put(key, renewed);
-        }
-
-        private void remove(String key) {
-            if (mine().size() > 1) {
-                mine().remove(key);
-            } else if (mine().containsKey(key)) {
-                all.remove(Thread.currentThread());
-            }
-        }
-
-        /** Waits until no thread holds anything, for a time. */
-        void awaitNone(Duration time) throws InterruptedException {
-            long end = System.nanoTime() + time.toNanos();
-            while (!all.isEmpty() && end - System.nanoTime() > 0) {
-                Thread.sleep(10);
-            }
+    /** What a thread holds, as far as it was told. */
+    record Held(Thread thread, String key) {
+        boolean isAlive() {
+            return thread.isAlive();
         }
     }
 
@@ -53,11 +29,13 @@ public class RedisRegistryLock implements Lock {
     private static final long RENEWED = -1;
 
     private final RedisLock lock;
-    private final Depths depths;
 
-    RedisRegistryLock(RedisLock lock, Depths depths) {
+    /** Of all threads of the registry, and whether it has no ttl of its own. */
+    private final Map<Held, Boolean> holds;
+
+    RedisRegistryLock(RedisLock lock, Map<Held, Boolean> holds) {
         this.lock = lock;
-        this.depths = depths;
+        this.holds = holds;
     }
 
     @Override
@@ -88,11 +66,7 @@ public class RedisRegistryLock implements Lock {
 
     @Override
     public void lockInterruptibly() throws InterruptedException {
-        refuseInterrupted();
-        if (!nest(RENEWED)) {
-            lock.lockInterruptibly();
-            begin(RENEWED);
-        }
+        tryLock(Long.MAX_VALUE, RENEWED, TimeUnit.MILLISECONDS);
     }
 
     @Override
@@ -102,8 +76,7 @@ public class RedisRegistryLock implements Lock {
 
     @Override
     public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-        refuseInterrupted();
-        return nest(RENEWED) || (lock.tryLock(time, unit) && begin(RENEWED));
+        return tryLock(time, RENEWED, unit);
     }
 
     /**
@@ -115,10 +88,14 @@ public class RedisRegistryLock implements Lock {
      * @throws InterruptedException when the thread is interrupted; nothing is left of the request
      */
     public boolean tryLock(Duration waitTime, Duration ttl) throws InterruptedException {
-        refuseInterrupted();
-        long waitMs = waitTime.toMillis();
-        long ttlMs = ttlMs(ttl);
-        return nest(ttlMs) || (lock.tryLock(waitMs, ttlMs, TimeUnit.MILLISECONDS) && begin(ttlMs));
+        return tryLock(waitTime.toMillis(), ttlMs(ttl), TimeUnit.MILLISECONDS);
+    }
+
+    private boolean tryLock(long time, long ttl, TimeUnit unit) throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException("before asking for a lock");
+        }
+        return nest(ttl) || (lock.tryLock(time, ttl, unit) && begin(ttl));
     }
 
     /**
@@ -132,7 +109,7 @@ public class RedisRegistryLock implements Lock {
             lock.unlock();
         } finally {
             if (lock.getHoldCount() == 0) {
-                depths.remove(getKey());
+                holds.remove(mine());
             }
         }
     }
@@ -186,9 +163,13 @@ public class RedisRegistryLock implements Lock {
         return lock.check();
     }
 
+    private Held mine() {
+        return new Held(Thread.currentThread(), getKey());
+    }
+
     /** Whether the calling thread's hold has no ttl of its own. */
     boolean isRenewed() {
-        Boolean renewed = depths.mine().get(getKey());
+        Boolean renewed = holds.get(mine());
         if (renewed == null) {
             throw new IllegalMonitorStateException("the lock of " + getKey() + " is not held here");
         }
@@ -200,15 +181,16 @@ public class RedisRegistryLock implements Lock {
         isRenewed(); // It throws where the thread holds nothing.
         try {
             boolean held = lock.renew(ttl);
-            depths.put(getKey(), false);
+            holds.put(mine(), false);
             return held;
         } catch (IllegalMonitorStateException noticedBefore) {
             return false;
         }
     }
 
-    private boolean begin(long ttlMs) {
-        depths.put(getKey(), ttlMs == RENEWED);
+    private boolean begin(long ttl) {
+        holds.keySet().removeIf(held -> !held.isAlive()); // They cannot unlock any more.
+        holds.put(mine(), ttl == RENEWED);
         return true;
     }
 
@@ -218,7 +200,7 @@ public class RedisRegistryLock implements Lock {
      * still believe that it leads.
      */
     private boolean nest(long ttlMs) {
-        Boolean renewed = depths.mine().get(getKey());
+        Boolean renewed = holds.get(mine());
         if (renewed == null) {
             return false;
         }
@@ -227,7 +209,7 @@ public class RedisRegistryLock implements Lock {
         if (again && lock.getHoldCount() > before) {
             return begin(renewed ? RENEWED : ttlMs);
         }
-        depths.remove(getKey());
+        holds.remove(mine());
         if (again) {
             lock.unlock();
         }
@@ -249,12 +231,6 @@ public class RedisRegistryLock implements Lock {
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
-        }
-    }
-
-    private static void refuseInterrupted() throws InterruptedException {
-        if (Thread.interrupted()) {
-            throw new InterruptedException("before asking for a lock");
         }
     }
 }
