@@ -14,14 +14,19 @@ import java.util.function.Consumer;
  */
 final class Acquire {
     /**
-     * A grant, a moment before it, the one from which its lease is surely not over-estimated, and
+     * A grant of a request, a moment before it, the one from which its lease is surely not over-estimated, and
      * the connection that it is bound to. With a value and without a fence nothing is held, with
      * both the value is early.
      */
     record Grant(
-            long fence, long askedNanos, long sentNanos, Lease.Pulse pulse, byte[] value) {
+            Acquire by,
+            long fence,
+            long askedNanos,
+            long sentNanos,
+            Lease.Pulse pulse,
+            byte[] value) {
         private Grant boundTo(Lease.Pulse another) {
-            return new Grant(fence, askedNanos, sentNanos, another, value);
+            return new Grant(by, fence, askedNanos, sentNanos, another, value);
         }
     }
 
@@ -29,9 +34,6 @@ final class Acquire {
     private static final class Asked {
         final long sentNanos = System.nanoTime();
         final Lease.Pulse pulse;
-
-        /** Whether nothing was sent before. */
-        boolean isFirst;
 
         /** Whether it keeps a place. */
         boolean places;
@@ -69,7 +71,7 @@ final class Acquire {
     private final LockOptions options;
     final Claim claim;
     final String token;
-    private final long ttlMs;
+    final long ttlMs;
     private final Hold reader;
     private final long waitNanos;
     private final long deadlineNanos;
@@ -237,8 +239,11 @@ final class Acquire {
                 fail(closed());
                 return;
             }
+            if (leftNanos <= 0 && last != null && outOfReachSince == 0 && !uncertain) {
+                giveUp(); // The last answer was no.
+                return;
+            }
             ask.places = waitsHere && !engine.fallback.isUsed();
-            ask.isFirst = last == null;
             last = ask;
             first = uncertain ? first : ask;
         }
@@ -297,7 +302,7 @@ final class Acquire {
                 recover(failed, driver.refusal(failed));
             } else if (ask == last && reply instanceof byte[] value) {
                 placed = false; // It ended with this answer.
-                finish(() -> result.complete(new Grant(0, 0, 0, null, value)));
+                finish(() -> result.complete(new Grant(this, 0, 0, 0, null, value)));
             } else if (ask == last) {
                 first = ask;
                 placed |= ask.places;
@@ -327,7 +332,7 @@ final class Acquire {
             return Math.max(0, Math.min(Engine.PACE_NANOS, ask.dueNanos - ask.sentNanos)
                     - (System.nanoTime() - ask.sentNanos));
         }
-        return ask.isFirst ? 0 : Engine.PACE_NANOS; // From now on it may wait at the server.
+        return ask.places ? Engine.PACE_NANOS : 0; // From now on it may wait at the server.
     }
 
     /** Asks again where that helps. */
@@ -424,8 +429,8 @@ final class Acquire {
         synchronized (this) {
             uncertain = true;
         }
-        Grant grant = new Grant(fence, askedNanos, ask.sentNanos, ask.pulse, early);
-        Grant renewed = new Grant(fence, askedNanos, now, ask.pulse, early);
+        Grant grant = new Grant(this, fence, askedNanos, ask.sentNanos, ask.pulse, early);
+        Grant renewed = new Grant(this, fence, askedNanos, now, ask.pulse, early);
         if (ask.line != null && engine.lingerMs() >= 0) {
             Lease.Pulse kept = engine.pulse();
             engine.send(Request.acquiring(claim.held(), token, ttlMs, options))
@@ -549,7 +554,7 @@ final class Acquire {
     private CompletableFuture<Void> leaveAsReader(int tries) {
         return engine.isWaiting(claim.name(), token)
                 .thenCompose(waits -> engine.keeper
-                        .restoreReader(reader, "it ended while it waited to become the writer")
+                        .restoreReader(reader, Keeper.NO_WRITER)
                         .thenCompose(held -> {
                             if (!waits || !held || tries == 0) {
                                 return Engine.done(null);

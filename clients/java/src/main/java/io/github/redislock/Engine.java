@@ -396,16 +396,9 @@ final class Engine implements AutoCloseable {
         // A set flag would close the socket, so it is taken down and kept.
         boolean interrupted = Thread.interrupted();
         try {
-            CompletableFuture<T> result = action.get();
-            while (true) {
-                try {
-                    return result.get();
-                } catch (InterruptedException flag) {
-                    interrupted = true;
-                }
-            }
-        } catch (ExecutionException failed) {
-            throw thrown(failed.getCause());
+            return action.get().join();
+        } catch (CompletionException failed) {
+            throw thrown(cause(failed));
         } finally {
             if (interrupted) {
                 Thread.currentThread().interrupt();
@@ -433,14 +426,10 @@ final class Engine implements AutoCloseable {
         CompletableFuture<?>[] released = List.copyOf(waiting.values()).stream()
                 .map(Acquire::close)
                 .toArray(CompletableFuture<?>[]::new);
-        try {
-            CompletableFuture.allOf(released)
-                    .get(options.patienceNanos(), TimeUnit.NANOSECONDS);
-        } catch (ExecutionException | TimeoutException outOfReach) {
-            // Then the grace ends them.
-        } catch (InterruptedException flag) {
-            Thread.currentThread().interrupt();
-        }
+        CompletableFuture.allOf(released)
+                .completeOnTimeout(null, options.patienceNanos(), TimeUnit.NANOSECONDS)
+                .exceptionally(outOfReach -> null) // Then the grace ends them.
+                .join();
         if (listener != null) {
             listener.close();
         }

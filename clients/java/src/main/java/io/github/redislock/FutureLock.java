@@ -44,7 +44,8 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     /** Does the work, and then what ends it, whatever comes of it. Its own error comes first. */
     static <T> CompletableFuture<T> finished(
             Supplier<? extends CompletionStage<T>> work, Supplier<CompletableFuture<Void>> end) {
-        return begun(work)
+        return Engine.done(null)
+                .thenCompose(any -> work.get())
                 .handle((value, failed) -> end.get().handle((done, late) -> {
                     if (failed == null && late == null) {
                         return value;
@@ -58,14 +59,6 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
                 .thenCompose(Function.identity());
     }
 
-    static <T> CompletableFuture<T> begun(Supplier<? extends CompletionStage<T>> work) {
-        try {
-            return work.get().toCompletableFuture();
-        } catch (Throwable failed) {
-            return Engine.failed(failed);
-        }
-    }
-
     /** What is completed by its owner in another way leaves neither a place nor a hold. */
     <T> CompletableFuture<T> take(long waitNanos, long leaseMs, Function<AsyncHold, T> outcome) {
         String token = UUID.randomUUID().toString();
@@ -73,10 +66,7 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
         Acquire acquire = new Acquire(engine, claim, token, ttlMs, null, waitNanos, false);
         CompletableFuture<T> future = new CompletableFuture<>();
         acquire.begin().whenComplete((grant, failed) -> {
-            if (future.isDone() && grant == null) {
-                return;
-            }
-            FutureHold hold = grant == null ? null : hold(grant, token, leaseMs, ttlMs);
+            FutureHold hold = grant == null ? null : hold(grant, leaseMs == Leases.RENEWED);
             engine.callbacks.execute(() -> {
                 boolean taken = failed == null
                         ? future.complete(outcome.apply(hold))
@@ -90,10 +80,8 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
         return future;
     }
 
-    private FutureHold hold(Acquire.Grant grant, String token, long leaseMs, long ttlMs) {
-        Hold hold = engine.keeper.hold(grant, claim, null, token, ttlMs);
-        hold.renewed = leaseMs == Leases.RENEWED;
-        hold.handedOn = true;
+    private FutureHold hold(Acquire.Grant grant, boolean renewed) {
+        Hold hold = engine.keeper.hold(grant, null, renewed);
         FutureHold future = new FutureHold(engine, hold);
         engine.keeper.watch(hold);
         return future;

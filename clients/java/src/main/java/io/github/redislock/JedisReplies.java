@@ -6,9 +6,9 @@ import redis.clients.jedis.exceptions.*;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /** What all ways to use Jedis have in common, of its versions 5 to 8. */
@@ -39,12 +39,8 @@ abstract class JedisReplies implements Driver {
     }
 
     /** Done when this returns, also where it fails. */
-    static <T> CompletableFuture<T> done(Callable<T> action) {
-        try {
-            return Engine.done(action.call());
-        } catch (Exception failed) {
-            return Engine.failed(failed);
-        }
+    static <T> CompletableFuture<T> done(Supplier<T> action) {
+        return CompletableFuture.supplyAsync(action, Runnable::run);
     }
 
     /** The replies to all of them, as of a pipeline, or the first refusal. */

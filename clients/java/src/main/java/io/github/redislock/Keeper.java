@@ -13,6 +13,7 @@ final class Keeper {
     static final String GONE = "the server says that it is over";
     static final String ENDED = "its lease ended";
     static final String NOT_RENEWED = "no renewal came through before its lease ended";
+    static final String NO_WRITER = "it ended while it waited to become the writer";
     static final String CUT = "its connection was out of reach for longer than it lingers";
 
     private static final long NEVER_NANOS = TimeUnit.DAYS.toNanos(36_500);
@@ -28,17 +29,19 @@ final class Keeper {
     }
 
     /** What is granted now, with its lease. Nobody looks after it before {@link #watch}. */
-    Hold hold(Acquire.Grant grant, Claim claim, Thread owner, String token, long ttlMs) {
+    Hold hold(Acquire.Grant grant, Thread owner, boolean renewed) {
+        Claim claim = grant.by().claim.held();
         Lease lease = new Lease(System::nanoTime, engine.lingerMs());
-        Hold hold = new Hold(claim, owner, token, grant.fence(), lease);
-        begin(hold, grant, ttlMs);
+        Hold hold = new Hold(claim, owner, grant.by().token, grant.fence(), lease);
+        hold.renewed = renewed;
+        begin(hold, grant);
         hold.whenOver = engine.telemetry.holds(claim, grant.fence());
         return hold;
     }
 
     /** Begins its lease: also that of a reader's hold that is granted as a writer's. */
-    void begin(Hold hold, Acquire.Grant grant, long ttlMs) {
-        hold.lease.begin(grant.askedNanos(), grant.sentNanos(), ttlMs);
+    void begin(Hold hold, Acquire.Grant grant) {
+        hold.lease.begin(grant.askedNanos(), grant.sentNanos(), grant.by().ttlMs);
         bind(hold, grant.pulse());
     }
 

@@ -91,27 +91,24 @@ final class SyncClient implements RedisLockClient {
         refuseClosed();
         // A new token, so that nothing that is on its way for an earlier hold can touch this one.
         String token = reader == null ? UUID.randomUUID().toString() : reader.token;
-        long ttlMs = leaseMs == Leases.RENEWED || reader != null && reader.renewed
-                ? engine.ttlMs()
-                : leaseMs;
-        ttlMs = reader == null ? ttlMs : Math.max(ttlMs, reader.lease.leftMs());
-        Acquire.Grant grant =
-                new Acquire(engine, claim, token, ttlMs, reader, waitNanos, true)
-                        .await(interruptible);
+        boolean renewed = leaseMs == Leases.RENEWED;
+        boolean ever = renewed || reader != null && reader.renewed;
+        long wantedMs = ever ? engine.ttlMs() : leaseMs;
+        long ttlMs = reader == null ? wantedMs : Math.max(wantedMs, reader.lease.leftMs());
+        Acquire acquire = new Acquire(engine, claim, token, ttlMs, reader, waitNanos, true);
+        Acquire.Grant grant = acquire.await(interruptible);
         if (grant == null) {
             return null;
         }
         if (reader != null && reader.fence == grant.fence() && !reader.isOver()) {
-            keeper.begin(reader, grant, ttlMs);
-            reader.renewed |= leaseMs == Leases.RENEWED;
+            keeper.begin(reader, grant);
+            reader.renewed |= renewed;
             return reader;
         }
         if (reader != null) {
-            keeper.lose(reader, "it ended while it waited to become the writer");
+            keeper.lose(reader, Keeper.NO_WRITER);
         }
-        Hold hold = keeper.hold(grant, claim, Thread.currentThread(), token, ttlMs);
-        hold.renewed = leaseMs == Leases.RENEWED;
-        return hold;
+        return keeper.hold(grant, Thread.currentThread(), renewed);
     }
 
     private void refuseClosed() {
