@@ -337,24 +337,23 @@ final class Acquire {
 
     /** Asks again where that helps. */
     private void recover(Throwable failed, String refusal) {
-        if (claim.result() == null && Replies.isError(refusal, "WRONGTYPE")) {
-            placed = false; // It ended when the other one's value was written.
-            notNow(Engine.PACE_NANOS);
-        } else if (claim.several() && Replies.isError(refusal, "PARTIAL")) {
-            // A grant whose answer was lost has ended in part meanwhile.
-            begunAnew();
-        } else if (Replies.isError(refusal, "DEADLOCK")) {
-            deadlock(refusal);
-        } else if (Replies.isError(refusal, "CANCELLED")) {
-            fail(new LockCancelledException(claim.title()));
-        } else if (Replies.isError(refusal, Replies.TTL_TOO_LONG)) {
-            fail(Replies.tooLong(Replies.LEASE, failed));
-        } else if (Replies.isError(refusal, "CROSSSLOT")) {
-            fail(Replies.crossSlot(claim, failed));
-        } else if (engine.kind(failed) == Replies.Kind.FINAL) {
-            fail(failed);
-        } else {
-            passes(failed, refusal == null);
+        switch (Replies.word(refusal)) {
+            case "DEADLOCK" -> deadlock(refusal);
+            case "CANCELLED" -> fail(new LockCancelledException(claim.title()));
+            case "CROSSSLOT" -> fail(Replies.crossSlot(claim, failed));
+            case "PARTIAL" -> begunAnew(); // A grant whose answer was lost has ended in part.
+            default -> {
+                if (claim.result() == null && Replies.isError(refusal, "WRONGTYPE")) {
+                    placed = false; // It ended when the other one's value was written.
+                    notNow(Engine.PACE_NANOS);
+                } else if (Replies.isError(refusal, Replies.TTL_TOO_LONG)) {
+                    fail(Replies.tooLong(Replies.LEASE, failed));
+                } else if (engine.kind(failed) == Replies.Kind.FINAL) {
+                    fail(failed);
+                } else {
+                    passes(failed, refusal == null);
+                }
+            }
         }
     }
 

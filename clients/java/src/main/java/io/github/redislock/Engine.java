@@ -1,6 +1,5 @@
 package io.github.redislock;
 
-import java.nio.charset.StandardCharsets;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.function.*;
@@ -334,6 +333,10 @@ final class Engine implements AutoCloseable {
         return driver.isOutOfReach(failed)
                 ? Replies.Kind.ELSEWHERE
                 : Replies.kind(driver.refusal(failed));
+    }
+
+    boolean isRefusedForNow(Throwable failed) {
+        return Replies.kind(driver.refusal(cause(failed))) != Replies.Kind.FINAL;
     }
 
     boolean isError(Throwable failed, String start) {

@@ -244,14 +244,9 @@ final class Keeper {
      */
     private CompletableFuture<Boolean> renewed(Hold hold, long leaseMs, boolean insists) {
         return engine.again(() -> renewOnce(hold, leaseMs), () -> insists && hold.lasts())
-                .exceptionally(failed -> {
-                    Throwable cause = Engine.cause(failed);
-                    if (engine.kind(cause) != Replies.Kind.FINAL
-                            && !engine.driver.isOutOfReach(cause)) {
-                        return hold.lasts();
-                    }
-                    throw Engine.thrown(cause);
-                });
+                .exceptionallyCompose(failed -> engine.isRefusedForNow(failed)
+                        ? Engine.done(hold.lasts())
+                        : Engine.failed(failed));
     }
 
     /**

@@ -50,7 +50,7 @@ final class Replies {
                 .orElse(Kind.FINAL);
     }
 
-    private static String word(String error) {
+    static String word(String error) {
         return error == null ? "" : error.split("[^A-Z]", 2)[0];
     }
 

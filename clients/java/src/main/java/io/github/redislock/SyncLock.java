@@ -209,14 +209,13 @@ record SyncLock(SyncClient client, Claim claim)
     @Override
     public boolean isLocked() {
         String mine = claim.mode().name().toLowerCase(Locale.ROOT);
-        return Engine.join(() -> client.engine.info(getName())
+        return Engine.join(() -> client.engine
+                .info(getName())
                 .thenApply(info -> info.getOrDefault("mode", "free").equals(mine))
-                .exceptionally(failed -> {
-                    if (client.engine.isError(failed, "WRONGTYPE")) {
-                        return true; // An old client holds it, in its own way.
-                    }
-                    throw Engine.thrown(Engine.cause(failed));
-                }));
+                // An old client may hold it, in its own way.
+                .exceptionallyCompose(failed -> client.engine.isError(failed, "WRONGTYPE")
+                        ? Engine.done(true)
+                        : Engine.failed(failed)));
     }
 
     @Override
