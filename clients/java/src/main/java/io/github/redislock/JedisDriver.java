@@ -10,6 +10,7 @@ import java.nio.channels.SocketChannel;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.function.IntFunction;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -22,14 +23,12 @@ final class JedisDriver extends JedisReplies {
     private static final Pattern URL = Pattern.compile("(?<before>rediss?://([^/@]*@)?)"
             + "(?<host>[\\w.-]+|\\[[^/@\\]]+\\])(?<after>([:/?].*)?)");
 
-    /** Makes a connection, with so much time for it. */
-    private interface Connecting {
-        Connection connect(int mostMs) throws Exception;
-    }
-
     private final Spares<Connection> connections =
             new Spares<>(Connection::isConnected, IOUtils::closeQuietly);
-    private final Connecting connecting;
+
+    /** Makes a connection, with so many milliseconds for it. */
+    private final IntFunction<Connection> connecting;
+
     private final boolean failsOver;
 
     /** The one connection that holds are bound to, and what happens when there is another. */
@@ -39,7 +38,7 @@ final class JedisDriver extends JedisReplies {
     private volatile int epoch;
     private boolean linked;
 
-    private JedisDriver(Connecting connecting, boolean failsOver) {
+    private JedisDriver(IntFunction<Connection> connecting, boolean failsOver) {
         this.connecting = connecting;
         this.failsOver = failsOver;
     }
@@ -48,8 +47,14 @@ final class JedisDriver extends JedisReplies {
     static JedisDriver beside(Pool<?> pool) {
         return new JedisDriver(
                 mostMs -> {
-                    Object made = pool.getFactory().makeObject().getObject();
-                    return made instanceof Jedis jedis ? jedis.getConnection() : (Connection) made;
+                    try {
+                        Object made = pool.getFactory().makeObject().getObject();
+                        return made instanceof Jedis one ? one.getConnection() : (Connection) made;
+                    } catch (RuntimeException failed) {
+                        throw failed;
+                    } catch (Exception failed) {
+                        throw new JedisConnectionException("cannot connect", failed);
+                    }
                 },
                 true);
     }
@@ -175,13 +180,7 @@ final class JedisDriver extends JedisReplies {
 
     private Connection take(long endNanos) {
         Connection found = connections.find();
-        try {
-            found = found == null ? connecting.connect(leftMs(endNanos)) : found;
-        } catch (RuntimeException failed) {
-            throw failed;
-        } catch (Exception failed) {
-            throw new JedisConnectionException("cannot connect", failed);
-        }
+        found = found == null ? connecting.apply(leftMs(endNanos)) : found;
         if (!connections.use(found)) {
             throw failure("the client was closed");
         }

@@ -137,7 +137,7 @@ final class LettuceDriver implements Driver {
         }
         Reply reply = new Reply(request.isRaw);
         AsyncCommand<String, String, List<Object>> sent =
-                new AsyncCommand<>(new Command<>(new Name(request.command), reply, arguments));
+                new AsyncCommand<>(new Command<>(keyword(request.command), reply, arguments));
         try {
             connection.dispatch(sent);
         } catch (RedisException failed) {
@@ -161,34 +161,30 @@ final class LettuceDriver implements Driver {
     }
 
     /** The name of a command. */
-    private final class Name implements ProtocolKeyword {
-        private final String name;
-        private final AtomicBoolean written = new AtomicBoolean();
-
-        Name(String name) {
-            this.name = name;
-        }
-
-        /** Lettuce asks for them each time that it writes the command. */
-        @Override
-        public byte[] getBytes() {
-            if (written.getAndSet(true)) {
-                writtenAgain.incrementAndGet();
+    private ProtocolKeyword keyword(String name) {
+        AtomicBoolean written = new AtomicBoolean();
+        return new ProtocolKeyword() {
+            /** Lettuce asks for them each time that it writes the command. */
+            @Override
+            public byte[] getBytes() {
+                if (written.getAndSet(true)) {
+                    writtenAgain.incrementAndGet();
+                }
+                return Request.bytes(name);
             }
-            return Request.bytes(name);
-        }
 
-        @Override
-        @SuppressWarnings("deprecation") // Older versions ask for it.
-        public String name() {
-            return name;
-        }
+            @Override
+            @SuppressWarnings("deprecation") // Older versions ask for it.
+            public String name() {
+                return name;
+            }
 
-        /** Lettuce would take one of the name EXEC for the end of a transaction. */
-        @Override
-        public String toString() {
-            return name;
-        }
+            /** Lettuce would take one of the name EXEC for the end of a transaction. */
+            @Override
+            public String toString() {
+                return name;
+            }
+        };
     }
 
     /**

@@ -16,25 +16,17 @@ import java.util.stream.Collectors;
 
 /** Connections by Jedis, with classes that all of its versions from 5 to 8 have. */
 @SuppressWarnings("deprecation")
-final class JedisConnections {
+record JedisConnections(JedisConnectionFactory factory, LockOptions options, Duration answer) {
     /** Threads that wait at once in a cluster, each with a connection in hand. */
     private static final int WAITERS = 1_000;
 
     private static final int CLUSTER_ATTEMPTS = 5;
 
-    private final JedisConnectionFactory factory;
-    private final LockOptions options;
-    private final Duration answer;
-
-    private JedisConnections(JedisConnectionFactory factory, LockOptions options) {
-        this.factory = factory;
-        this.options = options;
-        // A renewal without an answer after a third of the ttl must be tried again.
-        this.answer = Duration.ofMillis(Math.min(2_000, options.ttl().toMillis() / 3));
-    }
-
     static RedisLockConnection like(RedisConnectionFactory factory, LockOptions options) {
-        JedisConnections like = new JedisConnections((JedisConnectionFactory) factory, options);
+        // A renewal without an answer after a third of the ttl must be tried again.
+        Duration answer = Duration.ofMillis(Math.min(2_000, options.ttl().toMillis() / 3));
+        JedisConnections like =
+                new JedisConnections((JedisConnectionFactory) factory, options, answer);
         RedisClusterConfiguration cluster = like.factory.getClusterConfiguration();
         RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
         if (cluster != null) {
