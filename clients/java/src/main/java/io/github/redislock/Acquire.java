@@ -2,6 +2,7 @@ package io.github.redislock;
 
 import java.util.List;
 import java.util.concurrent.*;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 
 /**
@@ -42,14 +43,21 @@ final class Acquire {
         long dueNanos = sentNanos;
 
         volatile Driver.Line line;
+        private final AtomicBoolean closed = new AtomicBoolean();
+
+        /** Without a grant. */
         volatile boolean isAnswered;
+
+        /** Whether the server has answered that it is not granted. */
+        boolean isRefused;
 
         Asked(Lease.Pulse pulse) {
             this.pulse = pulse;
         }
 
+        /** Once, as another one may have the connection after that. */
         void close(boolean usable) {
-            if (line != null) {
+            if (line != null && !closed.getAndSet(true)) {
                 line.closing().accept(usable);
             }
         }
@@ -239,8 +247,8 @@ final class Acquire {
                 fail(closed());
                 return;
             }
-            if (leftNanos <= 0 && last != null && outOfReachSince == 0 && !uncertain) {
-                giveUp(); // The last answer was no.
+            if (leftNanos <= 0 && last != null && last.isRefused) {
+                giveUp();
                 return;
             }
             ask.places = waitsHere && !engine.fallback.isUsed();
@@ -283,7 +291,6 @@ final class Acquire {
     }
 
     private void answered(Asked ask, Object reply, Throwable failed) {
-        ask.isAnswered = true;
         if (reply instanceof List<?> both && both.size() == 2) { // Lettuce has none for QUEUED.
             granted(ask, (Long) both.get(1), (byte[]) both.get(0));
             return;
@@ -292,6 +299,7 @@ final class Acquire {
             granted(ask, fence, null);
             return;
         }
+        ask.isAnswered = true;
         ask.close(driver.isUsableAfter(failed));
         synchronized (this) {
             if (over) {
@@ -313,6 +321,7 @@ final class Acquire {
 
     /** The server has answered that it is not granted: asks again, unless the time is over. */
     private void notNow(long pauseNanos) {
+        last.isRefused = true;
         outOfReachSince = 0;
         uncertain = false;
         long leftNanos = deadlineNanos - System.nanoTime();

@@ -14,8 +14,8 @@ interface Driver extends AutoCloseable {
      *
      * @param sending sends a command that may wait at the server. An answer after the end is of no
      *     use
-     * @param closing ends it, or keeps it where it is usable, by any thread; nothing more when it is
-     *     called again. One on which a command may still wait is of no more use
+     * @param closing ends it, or keeps it where it is usable, by any thread, once. One on which a
+     *     command may still wait is of no more use
      */
     record Line(
             BiFunction<Request, Long, CompletableFuture<Object>> sending,

@@ -5,7 +5,6 @@ import redis.clients.jedis.UnifiedJedis;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
-import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * Over a client of the application that finds its servers itself: {@code JedisCluster}, {@code
@@ -41,13 +40,8 @@ final class UnifiedJedisDriver extends JedisReplies {
         if (!waiters.tryAcquire()) {
             return null;
         }
-        AtomicBoolean open = new AtomicBoolean(true);
         return Engine.done(new Line(
-                (request, answerEnd) -> done(() -> execute(request)), usable -> {
-                    if (open.getAndSet(false)) {
-                        waiters.release();
-                    }
-                }));
+                (request, answerEnd) -> done(() -> execute(request)), usable -> waiters.release()));
     }
 
     @Override
